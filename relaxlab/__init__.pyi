@@ -18,6 +18,8 @@ from relaxlab.ir.diagnostics import Diagnostic as Diagnostic
 from relaxlab.ir.diagnostics import DiagnosticError as DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal as assert_structural_equal
 from relaxlab.ir.equal import structural_equal as structural_equal
+from relaxlab.ir.facts import Facts as Facts
+from relaxlab.ir.facts import FusionLimits as FusionLimits
 from relaxlab.ir.module import Module as Module
 from relaxlab.ir.node import Attrs as Attrs
 from relaxlab.ir.node import replace as replace
@@ -25,6 +27,9 @@ from relaxlab.ir.node import rewrite as rewrite
 from relaxlab.ir.node import walk as walk
 from relaxlab.ir.op_table import TypeDeductionError as TypeDeductionError
 from relaxlab.ir.target import Target as Target
+from relaxlab.ir.target import TargetKind as TargetKind
+from relaxlab.ir.target import register_target as register_target
+from relaxlab.ir.target import target_kind as target_kind
 from relaxlab.lab.explore import explore as explore
 from relaxlab.models.decoder import Decoder as Decoder
 from relaxlab.models.generate import TextGenerator as TextGenerator
@@ -77,6 +82,7 @@ from relaxlab.runtime.timing import compare as compare
 from relaxlab.runtime.timing import time as time
 from relaxlab.runtime.vm.cuda import CudaExecutable as CudaExecutable
 from relaxlab.runtime.vm.cuda import NoGpu as NoGpu
+from relaxlab.runtime.vm.executable import InterpretedExecutable as InterpretedExecutable
 from relaxlab.schedule.compiled import schedule_of as schedule_of
 from relaxlab.schedule.error import ScheduleError as ScheduleError
 from relaxlab.schedule.replay import apply_trace as apply_trace

@@ -13,7 +13,7 @@ import random
 import numpy as np
 import pytest
 
-from relaxlab.ir import c_functions, c_libraries, op_table
+from relaxlab.ir import c_functions, c_libraries, op_table, target
 from relaxlab.passes import blas_patterns, libraries  # noqa: F401  registers its patterns
 from relaxlab.runtime import packed
 from relaxlab.runtime.interpreter import intrinsics as interpreter_intrinsics
@@ -25,7 +25,9 @@ pytest_plugins = ["tests.tiers", "tests.golden"]
 # In the environment, so that parallel workers collect the same tests.
 BASE = os.environ.setdefault("RELAXLAB_SEED", str(random.getrandbits(64)))
 random.seed(BASE)  # for seeds drawn while test files are imported
-op_table.op_names()  # relaxlab's own operators are registered when they are first asked for
+# relaxlab's own operators and targets are registered when they are first asked for.
+op_table.op_names()
+target.target_kinds()
 
 
 def pytest_report_header() -> str:
@@ -49,14 +51,14 @@ def teams():
 REGISTRIES = (
     (op_table, "_TABLE"), (packed, "_FUNCS"), (interpreter_intrinsics, "_EXTERNAL"),
     (tensor_intrin, "_REGISTRY"), (libraries, "_TABLE"), (c_functions, "_FUNCTIONS"),
-    (c_libraries, "_LIBRARIES"),
+    (c_libraries, "_LIBRARIES"), (target, "_KINDS"),
 )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def registries(monkeypatch):
-    """Operators, Python and C functions, meanings of target instructions, tensor intrinsics and
-    library patterns that a test registers are unknown after it."""
+    """Operators, Python and C functions, meanings of target instructions, tensor intrinsics,
+    library patterns and targets that a test registers are unknown after it."""
     for module, table in REGISTRIES:
         monkeypatch.setattr(module, table, dict(getattr(module, table)))
 

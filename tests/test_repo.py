@@ -26,6 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"schedule"}),
     frozenset({"passes", "codegen"}),
     frozenset({"runtime"}),
+    frozenset({"targets"}),
     frozenset({"nn"}),
     frozenset({"tune", "models", "frontend", "batch", "ragged"}),
     frozenset({"lab", "tvm", "cli"}),

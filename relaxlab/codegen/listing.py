@@ -31,6 +31,48 @@ class LocatedFunc:
     lines: tuple[str, ...]
     origins: dict[int, tuple[Span, ...]]
 
+    def numbered(self) -> tuple[Line, ...]:
+        """The printed lines, each the line of itself."""
+        return tuple(Line(text, number) for number, text in enumerate(self.lines, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """A kernel in one language, with a key by which other panes and views name it. `hidden`: shown
+    on request. By line, where it is known: `bits`, the width of its vectors (0: none); `origins`,
+    the line of the pane before it (from 1) that it was made of (0: none); `spellings`, the same
+    line in another syntax."""
+
+    key: str
+    title: str
+    lines: tuple[Line, ...]
+    hidden: bool = False
+    bits: tuple[int, ...] | None = None
+    origins: tuple[int, ...] | None = None
+    spellings: tuple[Line, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A kernel in each language on the way to what runs it. `facts` about the code, `notes` on what
+    could not be shown, in words; `origins` as `LocatedFunc` has them."""
+
+    panes: tuple[Pane, ...]
+    origins: dict[int, tuple[Span, ...]]
+    facts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def loops_pane(lines: tuple[Line, ...]) -> Pane:
+    """The pane of the scheduled loops, to which all others refer."""
+    return Pane("loops", "Scheduled loops", lines)
+
+
+def loops_listing(name: str, func: PrimFunc) -> Listing:
+    """A kernel as its scheduled loops alone."""
+    located = locate(func, name)
+    return Listing((loops_pane(located.numbered()),), located.origins)
+
 
 def locate(func: PrimFunc, name: str) -> LocatedFunc:
     """`func` as `name`, printed, with the places of its statements."""

@@ -1,19 +1,17 @@
-"""Descriptions of target machines and of the floating-point arithmetic allowed on them."""
+"""Descriptions of target machines and of the floating-point arithmetic allowed on them, and the
+registry of kinds of machines."""
 
 from __future__ import annotations
 
-import ctypes
-import platform
-import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bits_of
-from relaxlab.ir.facts import CUDA, Facts, cpu_facts, system_caches
+from relaxlab.ir.facts import Facts
 
 FLOAT_OPTIONS = ("contract", "reassociate")
 """The options of `Target` for floating-point arithmetic."""
@@ -21,8 +19,9 @@ FLOAT_OPTIONS = ("contract", "reassociate")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Target(Brief):
-    """A machine to generate code for: a CPU, or a GPU (kind `cuda`), whose `cpu` is then its
-    architecture (`sm_90`) or empty for that of the GPU that is there.
+    """A machine to generate code for, of a registered kind (see `TargetKind`): a CPU, or a GPU
+    (kind `cuda`), whose `cpu` is then its architecture (`sm_90`) or empty for that of the GPU that
+    is there.
 
     `Target.host()` describes this machine, `Target.cuda()` a GPU. With the triple of another
     machine (`aarch64-unknown-linux-gnu`, `wasm32-unknown-unknown`) and its features, programs are
@@ -83,20 +82,12 @@ class Target(Brief):
     @staticmethod
     def host() -> Target:
         """The machine this process runs on."""
-        return _host()
+        return target_kind("cpu").target("")
 
     @staticmethod
     def cuda(arch: str = "") -> Target:
         """A GPU of architecture `arch`, such as `sm_80`. Raises ValueError for anything else."""
-        if arch and not re.fullmatch(r"sm_\d+a?", arch):
-            hint = "write for example 'cuda:sm_80'"
-            if arch.isdecimal():
-                hint = (
-                    "a target names an architecture, not a device: write 'cuda' for the GPU that "
-                    "is there (CUDA_VISIBLE_DEVICES chooses it), or for example 'cuda:sm_80'"
-                )
-            raise ValueError(f"{arch!r} is no architecture of CUDA; {hint}")
-        return Target("cuda", "nvptx64-nvidia-cuda", arch)
+        return target_kind("cuda").target(arch)
 
 
 GENERIC = Target()
@@ -105,57 +96,124 @@ GENERIC = Target()
 
 @cache
 def _facts(target: Target) -> Facts:
-    if target.kind == "cuda":
-        return CUDA
-    architecture = target.triple.partition("-")[0]
-    return cpu_facts(architecture, target.cpu, target.features, target.caches)
+    return target_kind(target.kind).facts(target)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TargetKind(Brief):
+    """A kind of machines: everything that the compiler does for it in another way than for others.
+    `relaxlab/targets` has those of relaxlab, a file each; `register_target` adds others, most
+    easily made of one of these by `dataclasses.replace`.
+
+    The parts are functions, so that a package above this one is loaded when it is first needed.
+
+    name:     of the kind, by which targets refer to it.
+    machine:  (text) -> the target that `name:text` names, whatever kind it says; the text is empty
+              for the name alone. Raises ValueError for another text.
+    facts:    (target) -> what rules, passes and code generation know of the machine.
+    rules:    () -> the rules that schedule kernels, (name, rule) each, in the order in which they
+              are tried (`relaxlab.schedule.rules.base.Rule`).
+    pipeline: (target) -> the default `Pipeline`, after which `lower_shapes` gives a host program.
+    compile:  (`runtime.request.Request`) -> the executable that `relaxlab.compile` returns.
+    forms:    (host program, target) -> the `runtime.check.stages.Forms` in which `relaxlab.check`
+              runs it.
+    code:     (name of a kernel, kernel, target) -> the `codegen.listing.Listing` that the code
+              explorer shows.
+    machines: texts that are known without the kind's name before them.
+    devices:  names beside the kind's own that programs have for its devices
+              (`R.hint_on_device`).
+    llvm:     True if LLVM compiles the kernels, so that its passes can be shown.
+    """
+
+    name: str
+    machine: Callable[[str], Target]
+    facts: Callable[[Target], Facts]
+    rules: Callable[[], Sequence[tuple[str, Any]]]
+    pipeline: Callable[[Target], Any]
+    compile: Callable[[Any], Any]
+    forms: Callable[[Any, Target], Any]
+    code: Callable[[str, Any, Target], Any]
+    machines: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    llvm: bool = False
+
+    def target(self, text: str) -> Target:
+        """The target that `name:text` names. Raises ValueError where there is none."""
+        return replace(self.machine(text), kind=self.name)
+
+
+_KINDS: dict[str, TargetKind] = {}
+
+
+def register_target(kind: TargetKind, *, override: bool = False) -> TargetKind:
+    """Add a kind of machines; with `override` it may replace an earlier one of that name.
+
+    Raises ValueError when the name is taken, and for a kind of relaxlab itself always: keys of the
+    artifact cache do not cover its parts.
+    """
+    if kind.name in _KINDS and (not override or is_builtin(kind.name)):
+        way_out = "give yours another name" if is_builtin(kind.name) else (
+            "override=True replaces the first")  # fmt: skip
+        raise ValueError(f"the kind of targets {kind.name!r} is registered already; {way_out}")
+    _KINDS[kind.name] = kind
+    _facts.cache_clear()
+    return kind
 
 
 @cache
-def _host() -> Target:
-    import llvmlite.binding as llvm
-
-    flags = llvm.get_host_cpu_features()
-    features = frozenset(name for name, on in flags.items() if on)
-    if not _may_use_tiles():
-        features = frozenset(name for name in features if not name.startswith("amx"))
-    triple = llvm.get_default_triple()
-    name = llvm.get_host_cpu_name()
-    return Target("cpu", triple, name, features, caches=system_caches())
+def _builtin() -> frozenset[str]:
+    """Fill the table: the packages that read it may not import the one that writes it."""
+    return frozenset(k.name for k in import_module("relaxlab.targets").KINDS)
 
 
-def _may_use_tiles() -> bool:
-    """Ask Linux for this process's permission to use matrix tiles (AMX), whose state is large."""
-    if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
-        return False
-    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
-    return ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, request_permission, tile_data) == 0
+def is_builtin(name: str) -> bool:
+    """True if relaxlab has the kind itself."""
+    return name in _builtin()
+
+
+def target_kinds() -> tuple[TargetKind, ...]:
+    """All kinds: relaxlab's own, then those that were registered."""
+    _builtin()
+    return tuple(_KINDS.values())
+
+
+def target_kind(name: str) -> TargetKind:
+    """The kind of a name. Raises ValueError naming those that there are."""
+    if name not in _KINDS:
+        _builtin()
+    if name not in _KINDS:
+        raise ValueError(f"no kind of targets {name!r}; known: {', '.join(_KINDS)}")
+    return _KINDS[name]
 
 
 def parse_target(target: str | Target) -> Target:
-    """`"cpu"` means the host, `"cuda"` the GPU that is there, `"cuda:sm_90"` one of that
-    architecture. Options follow: `"cpu,contract=off,reassociate=off"`. Raises ValueError for
-    anything not known."""
+    """`"cpu"` means the host, `"aarch64"` a usual machine of that architecture, `"cuda"` the GPU
+    that is there, `"cuda:sm_90"` one of that architecture. Options follow:
+    `"cpu,contract=off,reassociate=off"`. Raises ValueError for anything not known."""
     if isinstance(target, Target):
         return target
     machine, *options = target.split(",")
-    kind, _, arch = machine.partition(":")
-    if kind == "cuda":
-        chosen = Target.cuda(arch)
-    elif machine == "cpu":
-        chosen = Target.host()
-    else:
-        known = "known: 'cpu', 'cuda', 'cuda:sm_80' and its like"
-        meant = _MEANT.get(machine.lower(), "")
-        raise ValueError(f"unknown target {machine!r}; {meant and f'{meant}; '}{known}")
-    return replace(chosen, **dict(_option(text, target) for text in options))
+    return replace(_machine(machine), **dict(_option(text, target) for text in options))
+
+
+def _machine(text: str) -> Target:
+    name, _, rest = text.partition(":")
+    for kind in target_kinds():
+        if kind.name == name:
+            return kind.target(rest)
+        if text in kind.machines:
+            return kind.target(text)
+    names = [n for kind in target_kinds() for n in (kind.name, *kind.machines)]
+    known = f"known: {', '.join(map(repr, names))}, 'cuda:sm_80' and its like"
+    meant = _MEANT.get(text.lower(), "")
+    raise ValueError(f"unknown target {text!r}; {meant and f'{meant}; '}{known}")
 
 
 _CPU = "relaxlab compiles for CPUs through LLVM: write 'cpu'"
 _NONE = "relaxlab has no code generator for it"
 _MEANT = {
     "gpu": "relaxlab's GPUs are NVIDIA's: write 'cuda'", "nvidia": "write 'cuda'",
-    "llvm": _CPU, "x86": _CPU, "x86_64": _CPU, "arm": _CPU, "aarch64": _CPU, "host": _CPU,
+    "llvm": _CPU, "x86": _CPU, "x86_64": _CPU, "arm": _CPU, "host": _CPU,
     "c": "write 'cpu', and Executable.export makes a library with a C interface",
     "metal": _NONE, "vulkan": _NONE, "webgpu": _NONE, "opencl": _NONE, "rocm": _NONE,
     "hip": _NONE,

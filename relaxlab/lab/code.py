@@ -7,28 +7,23 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from relaxlab.codegen.cuda.listing import list_cuda
 from relaxlab.codegen.cuda.nvrtc import NvrtcError
-from relaxlab.codegen.listing import Line
+from relaxlab.codegen.listing import Line, Listing, Pane
 from relaxlab.codegen.llvm.expressions import CodegenError
-from relaxlab.codegen.llvm.listing import line_bits, list_kernel
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import name_of
 from relaxlab.ir.span import Source, Span, title_of
-from relaxlab.ir.target import Target, parse_target
+from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.lab.attempts import Program, attempted
 from relaxlab.lab.modules import differences
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import live_controls
 from relaxlab.lab.view import View
 from relaxlab.passes.pipeline import default_pipeline
-from relaxlab.runtime.vm.cuda import DEFAULT_ARCH
 from relaxlab.schedule.schedule import Schedule
 
 MOST_LINES = 18_000
 """Lines of code of all kernels of one view together."""
-
-Origins = dict[int, tuple[Span, ...]]
 
 
 def code(
@@ -79,22 +74,15 @@ def _state(kernels: dict[str, PrimFunc], target: Target, notes: list[str]) -> di
                 "lines; give a name to see another one."
             )
             break
-        kernel = _kernel(name, func, target, script)
+        kernel = _kernel(name, func, target, script, notes)
         lines += sum(len(pane["lines"]) for pane in kernel["panes"])
         states.append(kernel)
     if kernels and not script.rows:
         notes.append("The kernels do not come from a script, so no lines of one can be linked.")
     if not kernels:
         notes.append("There are no loop functions to compile.")
-    missing = target.kind == "cuda" and states and not any("PTX" in _titles(k) for k in states)
-    if missing and not any(k["error"] for k in states):
-        notes.append("PTX needs NVRTC, which is not installed: pip install 'relaxlab[cuda]'")
     rows = [[no, line] for no, line in script.rows]
     return {"kernels": states, "script": rows, "table": interner.lines}
-
-
-def _titles(kernel: dict[str, Any]) -> list[str]:
-    return [pane["title"] for pane in kernel["panes"]]
 
 
 class _Script:
@@ -147,95 +135,43 @@ def _statements(source: Source) -> tuple[range, ...]:
     return tuple(found)
 
 
-def _kernel(name: str, func: PrimFunc, target: Target, script: _Script) -> dict[str, Any]:
+def _kernel(
+    name: str, func: PrimFunc, target: Target, script: _Script, notes: list[str]
+) -> dict[str, Any]:
     """One kernel: its panes, what to know about it, or why it cannot be compiled."""
-    panes: list[dict[str, Any]] = []
-    facts: list[str] = []
-    origins: Origins = {}
+    found = Listing((), {})
     error = ""
     try:
-        make = _cuda if target.kind == "cuda" else _cpu
-        panes, facts, origins = make(name, func, target, script.interner)
+        found = target_kind(target.kind).code(name, func, target)
     except (CodegenError, NvrtcError, ValueError) as problem:  # also names that no script has
         error = str(problem)
-    made = [[line, script.places(spans)] for line, spans in origins.items()]
-    via = {", ".join(s.via) for spans in origins.values() for s in spans if s.via}
+    notes += (note for note in found.notes if note not in notes)
+    made = [[line, script.places(spans)] for line, spans in found.origins.items()]
+    via = {", ".join(s.via) for spans in found.origins.values() for s in spans if s.via}
     return {
-        "name": name, "panes": panes, "facts": facts, "error": error,
+        "name": name, "panes": [_pane(pane, script.interner) for pane in found.panes],
+        "facts": [*found.facts], "error": error,
         "origins": [m for m in made if m[1]], "via": sorted(via),
     }  # fmt: skip
 
 
-Made = tuple[list[dict[str, Any]], list[str], Origins]
-
-
-def _cpu(name: str, func: PrimFunc, target: Target, interner: Interner) -> Made:
-    found = list_kernel(func, name, target)
-    instructions = [line for line in found.assembly if line.text.startswith(" ")]
-    widths = [line_bits(line.text) for line in instructions]
-    spills = [line for line in found.assembly if line.remark]
-    wide = sum(width > 0 for width in widths)
-    facts = [
-        f"{len(instructions)} instructions, {wide} of them on vectors",
-        f"vectors of up to {found.vector_bits} bits" if found.vector_bits else "no vectors",
-        f"{len(spills)} spills and reloads" if spills else "no spills",
-        f"{found.stack} bytes of stack",
-    ]
-    panes = [
-        _pane("loops", "Scheduled loops", found.loops, interner),
-        _pane("emitted", "LLVM IR as emitted", found.emitted, interner, hidden=True),
-        _pane("optimised", "LLVM IR, optimised", found.optimised, interner),
-        _pane("assembly", "Assembly", found.assembly, interner),
-    ]
-    if found.intel is not None:
-        panes[-1]["intel"] = differences(interner.ids(_texts(found.intel)))
-    panes[-1]["bits"] = differences([line_bits(line.text) for line in found.assembly])
-    return panes, facts, found.origins
-
-
-def _cuda(name: str, func: PrimFunc, target: Target, interner: Interner) -> Made:
-    arch = target.cpu or DEFAULT_ARCH
-    found = list_cuda(func, name, arch, contract=target.contract)
-    facts: list[str] = []
-    for kernel, r in found.resources.items():
-        spills = r.spill_stores + r.spill_loads
-        facts.append(
-            f"{kernel} on {arch}: {r.registers} registers per thread, "
-            + (f"{spills} bytes of spills" if spills else "no spills")
-            + f", {r.stack} bytes of stack, {r.shared} bytes of shared memory"
-        )
-    panes = [
-        _pane("loops", "Scheduled loops", found.loops, interner),
-        _pane("cuda", "CUDA C", found.cuda, interner),
-    ]
-    if found.ptx:
-        ptx = _pane("ptx", "PTX", found.ptx, interner)
-        ptx["from"] = differences(found.ptx_lines)
-        ptx["bits"] = differences([_ptx_bits(line.text) for line in found.ptx])
-        panes.append(ptx)
-    return panes, facts, found.origins
-
-
-def _ptx_bits(text: str) -> int:
-    """The width of a wide memory access of PTX (`ld.global.v4.f32`), in bits; 0 for others."""
-    parts = text.strip().split(" ")[0].split(".")
-    count = next((int(p[1:]) for p in parts if p in ("v2", "v4")), 0)
-    digits = "".join(c for c in parts[-1] if c.isdigit())
-    return count * int(digits) if count and digits else 0
-
-
-def _pane(
-    key: str, title: str, lines: Sequence[Line], interner: Interner, *, hidden: bool = False
-) -> dict[str, Any]:
+def _pane(pane: Pane, interner: Interner) -> dict[str, Any]:
     """One language: lines, and for each the line of the loop function it was made for (0: none)."""
-    return {
-        "key": key,
-        "title": title,
-        "lines": differences(interner.ids(_texts(lines))),
-        "loop": differences([line.loop for line in lines]),
-        "hidden": hidden,
-        "spills": [i for i, line in enumerate(lines) if line.remark],
+    state = {
+        "key": pane.key,
+        "title": pane.title,
+        "lines": differences(interner.ids(_texts(pane.lines))),
+        "loop": differences([line.loop for line in pane.lines]),
+        "hidden": pane.hidden,
+        "spills": [i for i, line in enumerate(pane.lines) if line.remark],
     }
+    if pane.bits is not None:
+        state["bits"] = differences([*pane.bits])
+    if pane.origins is not None:
+        state["from"] = differences([*pane.origins])
+    if pane.spellings is not None:
+        state["intel"] = differences(interner.ids(_texts(pane.spellings)))
+    return state
 
 
 def _texts(lines: Sequence[Line]) -> list[str]:

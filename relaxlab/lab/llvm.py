@@ -7,7 +7,7 @@ from dataclasses import replace
 from relaxlab.codegen.llvm.pass_steps import PassStep, llvm_pass_steps
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
-from relaxlab.ir.target import Target, parse_target
+from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.lab.attempts import Program, attempted
 from relaxlab.lab.modules import differences
 from relaxlab.lab.payload import Interner
@@ -30,7 +30,7 @@ def llvm(
     not compile gives the pipeline up to the failure.
     """
     chosen = parse_target(target)
-    if chosen.kind != "cpu":
+    if not target_kind(chosen.kind).llvm:
         raise ValueError("LLVM makes the code of CPUs; for GPUs see relaxlab.explore.code")
     if isinstance(program, PrimFunc | Schedule):
         func = program.func if isinstance(program, Schedule) else program

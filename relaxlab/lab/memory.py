@@ -16,9 +16,9 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
 from relaxlab.lab.graph import describe
 from relaxlab.lab.pictures import memory_drawing
-from relaxlab.lab.pipeline import program_controls
+from relaxlab.lab.pipeline import program_controls, target_control
 from relaxlab.lab.symbols import encode, spelled, symbols_of
-from relaxlab.lab.view import Control, View
+from relaxlab.lab.view import View
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.liveness import PER_THREAD, Liveness, is_allocation, liveness_of
 from relaxlab.passes.pipeline import default_pipeline
@@ -60,7 +60,7 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
     elif trace is not None and failure is None:
         notes.append("The trace has no plan_memory: there is no plan to show.")
     state = {"functions": states, "failure": failure, "notes": notes}
-    control = Control("target", "choice", kind, tuple(dict.fromkeys((kind, "cpu", "cuda"))))
+    control = target_control(kind)
 
     source = program.module if isinstance(program, Trace) else program
 

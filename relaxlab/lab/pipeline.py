@@ -9,7 +9,7 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
-from relaxlab.ir.target import Target, parse_target
+from relaxlab.ir.target import Target, parse_target, target_kinds
 from relaxlab.lab.modules import ModuleTable, differences, function_lines
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.report import diagnostics_state
@@ -73,7 +73,13 @@ def live_controls(program: object, target: Target) -> tuple[Control, ...]:
     target."""
     if not isinstance(program, Module | str):
         return ()
-    return (*program_controls(program), Control("target", "choice", target.kind, ("cpu", "cuda")))
+    return (*program_controls(program), target_control(target.kind))
+
+
+def target_control(chosen: str) -> Control:
+    """The control that chooses a target, among all kinds and the one that is chosen."""
+    names = (chosen, *(kind.name for kind in target_kinds()))
+    return Control("target", "choice", chosen, tuple(dict.fromkeys(names)))
 
 
 def program_controls(program: object) -> tuple[Control, ...]:

@@ -10,11 +10,9 @@ import re
 from typing import Any
 
 from relaxlab.ir import graph
+from relaxlab.ir.target import target_kinds
 from relaxlab.ir.types import Type
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, tensor_arg
-
-KINDS = {"cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
-"""Names of devices, and the kind of target that runs there."""
 
 
 def device_kind(call: graph.Call) -> str:
@@ -22,12 +20,13 @@ def device_kind(call: graph.Call) -> str:
     is not known, or not the first of its kind."""
     name = attr(call, "device" if call.op == graph.Op("hint_on_device") else "dst_vdevice")
     found = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\w+))?", name) if isinstance(name, str) else None
-    if found is None or found[1] not in KINDS:
-        known = ", ".join(KINDS)
+    kinds = {name: k.name for k in target_kinds() for name in (k.name, *k.devices)}
+    if found is None or found[1] not in kinds:
+        known = ", ".join(kinds)
         raise fail(call, f"{name!r} is no device", f"write one of {known}, as 'cuda:0'")
     if int(found[2] or 0) > 0:
         raise fail(call, f"{name!r} is a second device; a program runs on one", "write index 0")
-    return KINDS[found[1]]
+    return kinds[found[1]]
 
 
 def _infer(call: graph.Call, tys: TypesOf) -> Type:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxlab.ir.errors import kind_of
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import Target, target_kind
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import Pass, Pipeline
 from relaxlab.passes.canonicalize import canonicalize
@@ -83,8 +83,7 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     scheduled = schedule_kernels.with_options(target=target)
     # Repacking and weight transformations are loop functions of their own: schedule them, too.
     weights = (rewrite_layouts, lift_transform_params, split_transform_params, scheduled)
-    passes = (*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES)
-    return Pipeline(passes).with_options("fuse_ops", target=target)
+    return _for_target((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES), target)
 
 
 def cuda_pipeline(target: Target | None = None) -> Pipeline:
@@ -92,13 +91,17 @@ def cuda_pipeline(target: Target | None = None) -> Pipeline:
     target = target or Target.cuda()
     scheduled = schedule_kernels.with_options(target=target)
     passes = (*GRAPH_PASSES, scheduled, lift_transform_params, scheduled, *MEMORY_PASSES)
-    made = Pipeline(passes).with_options("realize_devices", kind="cuda")
-    return made.with_options("fuse_ops", target=target)
+    return _for_target(passes, target)
+
+
+def _for_target(passes: tuple[Pass, ...], target: Target | None) -> Pipeline:
+    made = Pipeline(passes).with_options("fuse_ops", target=target)
+    return made if target is None else made.with_options("realize_devices", kind=target.kind)
 
 
 def default_pipeline(target: Target) -> Pipeline:
     """The default for the target's kind."""
-    return cuda_pipeline(target) if target.kind == "cuda" else cpu_pipeline(target)
+    return target_kind(target.kind).pipeline(target)
 
 
 def marking_dead_memory(pipeline: Pipeline) -> Pipeline:

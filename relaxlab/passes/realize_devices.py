@@ -18,7 +18,7 @@ MARKS = (graph.Op("hint_on_device"), graph.Op("to_vdevice"))
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """`kind`: that of the target, cpu or cuda."""
+    """`kind`: that of the target."""
 
     kind: str = "cpu"
 

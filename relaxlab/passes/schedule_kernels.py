@@ -18,9 +18,9 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
-from relaxlab.schedule import rules, rules_gpu
 from relaxlab.schedule.bounds import UPPER_BOUNDS
 from relaxlab.schedule.decisions import SEPARATOR, Decided, Decider, Sampled, Value
+from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import FACTS, Context
 from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import is_limited
@@ -56,7 +56,6 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     """Schedule each loop function once, by the first rule that fits; it has the attribute
     `tir.is_scheduled` afterwards."""
     target = options.target or Target.host()
-    schedule_kernel = rules_gpu.schedule_kernel if target.kind == "cuda" else rules.schedule_kernel
     weights, bounds = _weight_params(mod), _upper_bounds(mod)
     # The pass runs twice in the pipeline, and a user's own schedules are not to be undone.
     found = [
@@ -68,7 +67,7 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
     def scheduled(item: tuple[str, PrimFunc]) -> tuple[PrimFunc, list[Remark]]:
         name, f = item
         with recording() as remarks:
-            if target.kind != "cuda" and not _runs(f.body):
+            if not _runs(f.body):
                 remark("schedule_kernels", name, "its loops have no iterations", applied=False)
                 return replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True})), remarks
             given = frozenset(weights.get(name, ()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from relaxlab.schedule import rules, rules_gpu
 from relaxlab.schedule.decisions import Decider, Value, values_in
 from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.tracing import Remark, Trace, recording
 
@@ -23,9 +23,8 @@ def schedule_of(trace: Trace, kernel: str, decider: Decider | None = None) -> Sc
     about = _record_of(trace, kernel)
     if decider is not None:
         context = about["context"]
-        table = rules_gpu if context.target.kind == "cuda" else rules
         with recording() as remarks:
-            table.schedule_kernel(kernel, about["unscheduled"], context, decider)
+            schedule_kernel(kernel, about["unscheduled"], context, decider)
         about = _records(remarks)[kernel]
     sch = apply_trace(about["unscheduled"], about["steps"].trace)
     sch.name = kernel

@@ -11,13 +11,14 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.llvm.builder import CodegenError
-from relaxlab.ir.facts import CUDA, KB, MB, Facts, system_caches
+from relaxlab.ir.facts import CUDA, KB, MB, Facts
 from relaxlab.ir.loops import Block
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import GENERIC, Target
 from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.cache import artifact_key
 from relaxlab.schedule.ranges import constant
+from relaxlab.targets.machines import system_caches
 from tests.passes.row_programs import low_rank
 
 AVX2 = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v3", frozenset({"avx2"}))

@@ -8,8 +8,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda.listing import ptx_bits
 from relaxlab.lab import assets
-from relaxlab.lab.code import _ptx_bits, code
+from relaxlab.lab.code import code
 from relaxlab.lab.payload import pack, unpack
 from tests.lab.pipeline_programs import DENSE, HOSTILE, WRONG, dense
 
@@ -151,9 +152,9 @@ def test_cuda_with_ptx_and_its_lines():
 
 
 def test_wide_accesses_of_ptx():
-    assert _ptx_bits("    ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];") == 128
-    assert _ptx_bits("    st.shared.v2.f64 [%rd1], {%fd1, %fd2};") == 128
-    assert _ptx_bits("    ld.global.f32 %f1, [%rd1];") == 0
+    assert ptx_bits("    ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];") == 128
+    assert ptx_bits("    st.shared.v2.f64 [%rd1], {%fd1, %fd2};") == 128
+    assert ptx_bits("    ld.global.f32 %f1, [%rd1];") == 0
 
 
 def test_a_live_view_offers_the_program_and_the_target(view):

@@ -104,7 +104,7 @@ def test_rules_get_bounds_of_symbols(
 
     main = Bounded["main"]
     told = rl.ir.node.replace(main, attrs=main.attrs.with_(tir_var_upper_bound=Attrs(bound)))
-    monkeypatch.setattr("relaxlab.schedule.rules.schedule_kernel", look)
+    monkeypatch.setattr("relaxlab.passes.schedule_kernels.schedule_kernel", look)
     after = schedule_kernels(Bounded.with_functions({"main": told}))
     assert seen == [{} if size is None else {"k": size}]
     assert "tir_var_upper_bound" not in after["double"].attrs

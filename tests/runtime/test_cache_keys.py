@@ -20,7 +20,7 @@ from relaxlab.ir.node import Attrs
 from relaxlab.ir.target import Target
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime import cache
-from relaxlab.runtime.build import _names
+from relaxlab.runtime.compile_native import _names
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.testing.graph_programs import Programs
 

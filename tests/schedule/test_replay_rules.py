@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,10 @@ import relaxlab as rl
 from benchmarks.operators import all_calls
 from benchmarks.symbols import all_cases
 from relaxlab.ir.errors import UserError
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
-from relaxlab.schedule import rules, rules_gpu
+from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
 from relaxlab.testing.function_programs import FunctionProgram
 from relaxlab.testing.op_cases import FAMILIES
@@ -28,13 +27,8 @@ from relaxlab.testing.op_check import CaseProgram
 from relaxlab.testing.replay import replay_for, replay_kernels, replay_remarks
 from relaxlab.tracing import recording
 
-Scheduler = Callable[[str, PrimFunc, Context], PrimFunc]
 TARGETS = {"cpu": Target.host(), "cuda": Target.cuda()}
 PIPELINES = {"cpu": cpu_pipeline(), "cuda": cuda_pipeline(TARGETS["cuda"])}
-SCHEDULERS: dict[str, Scheduler] = {
-    "cpu": rules.schedule_kernel,
-    "cuda": rules_gpu.schedule_kernel,
-}
 ROOT = Path(__file__).parents[2]
 SCRIPTS = {
     "tutorials": 100, "notebooks": 10, "docs": 10, "relaxlab/testing": 4,
@@ -51,7 +45,7 @@ def test_operators(family: str, kind: str) -> None:
         assert program.row.lower is not None
         func = program.row.lower(program.call, program.types, program.out)
         with recording() as remarks:
-            made = SCHEDULERS[kind]("f", func, Context(TARGETS[kind]))
+            made = schedule_kernel("f", func, Context(TARGETS[kind]))
         replay_remarks(remarks, {"f": made})
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.program import cuda_of
-from relaxlab.codegen.listing import Line, locate
+from relaxlab.codegen.listing import Line, Listing, Pane, locate, loops_pane
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.span import Span
+from relaxlab.ir.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,36 @@ def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) ->
         first = source.rstrip("\n").count("\n") + 1 - len(cuda)
         ptx, ptx_lines = read_ptx(compiled.ptx, first, cuda)
         resources = compiled.resources
-    loops = tuple(Line(text, number) for number, text in enumerate(located.lines, 1))
-    return CudaListing(loops, tuple(cuda), ptx, ptx_lines, located.origins, resources)
+    return CudaListing(located.numbered(), tuple(cuda), ptx, ptx_lines, located.origins, resources)
+
+
+def kernel_listing(name: str, func: PrimFunc, target: Target) -> Listing:
+    """A kernel in its languages, and what it takes of a GPU. Raises what `list_cuda` raises."""
+    arch = target.cpu or nvrtc.DEFAULT_ARCH
+    found = list_cuda(func, name, arch, contract=target.contract)
+    facts: list[str] = []
+    for kernel, r in found.resources.items():
+        spills = r.spill_stores + r.spill_loads
+        facts.append(
+            f"{kernel} on {arch}: {r.registers} registers per thread, "
+            + (f"{spills} bytes of spills" if spills else "no spills")
+            + f", {r.stack} bytes of stack, {r.shared} bytes of shared memory"
+        )
+    panes = (loops_pane(found.loops), Pane("cuda", "CUDA C", found.cuda))
+    if not found.ptx:
+        missing = "PTX needs NVRTC, which is not installed: pip install 'relaxlab[cuda]'"
+        return Listing(panes, found.origins, tuple(facts), (missing,))
+    bits = tuple(ptx_bits(line.text) for line in found.ptx)
+    ptx = Pane("ptx", "PTX", found.ptx, bits=bits, origins=found.ptx_lines)
+    return Listing((*panes, ptx), found.origins, tuple(facts))
+
+
+def ptx_bits(text: str) -> int:
+    """The width of a wide memory access of PTX (`ld.global.v4.f32`), in bits; 0 for others."""
+    parts = text.strip().split(" ")[0].split(".")
+    count = next((int(p[1:]) for p in parts if p in ("v2", "v4")), 0)
+    digits = "".join(c for c in parts[-1] if c.isdigit())
+    return count * int(digits) if count and digits else 0
 
 
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")

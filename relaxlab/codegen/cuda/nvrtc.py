@@ -16,6 +16,9 @@ from typing import Any
 
 from relaxlab.ir.errors import UserError
 
+DEFAULT_ARCH = "sm_80"
+"""The architecture to compile for on a machine without a GPU."""
+
 
 class NvrtcError(UserError):
     """NVRTC is not there, or refuses a source. The message has its log."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
-from relaxlab.codegen.listing import Line, locate
+from relaxlab.codegen.listing import Line, Listing, Pane, locate, loops_pane
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
@@ -58,7 +58,7 @@ def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
     )
     assert assembly is not None
     return KernelListing(
-        tuple(Line(text, number) for number, text in enumerate(located.lines, 1)),
+        located.numbered(),
         read_llvm(emitted, symbol_of(name), {n: n for n in range(count + 1)}),
         read_llvm(optimised, symbol_of(name), _locations(optimised)),
         assembly,
@@ -67,6 +67,30 @@ def list_kernel(func: PrimFunc, name: str, target: Target) -> KernelListing:
         stack_bytes(assembly),
         vector_bits(assembly),
     )
+
+
+def kernel_listing(name: str, func: PrimFunc, target: Target) -> Listing:
+    """A kernel in its four languages, and facts about its assembly. Raises what `list_kernel`
+    raises."""
+    found = list_kernel(func, name, target)
+    widths = tuple(line_bits(line.text) for line in found.assembly)
+    instructions = [w for w, line in zip(widths, found.assembly, strict=True)
+                    if line.text.startswith(" ")]  # fmt: skip
+    spills = sum(bool(line.remark) for line in found.assembly)
+    wide = sum(width > 0 for width in instructions)
+    facts = (
+        f"{len(instructions)} instructions, {wide} of them on vectors",
+        f"vectors of up to {found.vector_bits} bits" if found.vector_bits else "no vectors",
+        f"{spills} spills and reloads" if spills else "no spills",
+        f"{found.stack} bytes of stack",
+    )
+    panes = (
+        loops_pane(found.loops),
+        Pane("emitted", "LLVM IR as emitted", found.emitted, hidden=True),
+        Pane("optimised", "LLVM IR, optimised", found.optimised),
+        Pane("assembly", "Assembly", found.assembly, bits=widths, spellings=found.intel),
+    )
+    return Listing(panes, found.origins, facts)
 
 
 def _assembly_of(

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.codegen.cuda.program import generate_cuda
-from relaxlab.codegen.llvm.host_frame import UnsupportedHost
-from relaxlab.codegen.program import compile_program
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_equal
-from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import Target, target_kind
 from relaxlab.passes.base import Pass
 from relaxlab.passes.lower_shapes import lower_shapes
-from relaxlab.runtime.arrays import Array, ExecutionError
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.check.forms import Forms, Runner
 from relaxlab.runtime.check.inputs import copy_value
-from relaxlab.runtime.check.races import find_race
-from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.interpreter import bind_parameters, interpret_prim_func
 from relaxlab.runtime.native.weights import transform_names
-from relaxlab.runtime.vm.cuda import simulated
-from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
-
-Runner = Callable[[str, tuple[Any, ...]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,54 +90,11 @@ def _repacked(func: loops.PrimFunc, args: Sequence[Any]) -> list[Any]:
 
 
 def host_stages(mod: Module, target: Target, number: int) -> tuple[list[Stage], tuple[str, ...]]:
-    """Return the stages after the passes (the virtual machine, then native code or simulated
-    threads), and in words what cannot be compared."""
-    program = lower_shapes(mod)
-
-    def stage(title: str, run: Runner) -> Stage:
-        return Stage(title, number, None, mod, mod, run)
-
-    if target.kind == "cuda":
-        kernels = simulated(generate_cuda(program))
-        simt = VirtualMachine(program, kernels)
-        return [
-            stage("the virtual machine", _machine(VirtualMachine(program))),
-            stage("simulated GPU threads", _machine(simt)),
-        ], ()
-    watched = {name: _watched(name, func) for name, func in program.kernels.items()}
-    machine = stage("the virtual machine", _machine(VirtualMachine(program, watched)))
-    try:
-        exe = Executable(compile_program(program, target), target)
-    except UnsupportedHost as reason:
-        return [machine], (f"not compared with native code: {reason}",)
-    absent = exe.artifact.left_out
-
-    def run(name: str, args: tuple[Any, ...]) -> Any:
-        return machine.run(name, args) if name in absent else exe[name](*args)
-
-    reasons = (f"not compared with native code: {reason}" for reason in absent.values())
-    return [machine, stage("native code", run)], tuple(reasons)
-
-
-def _watched(name: str, func: loops.PrimFunc) -> Kernel:
-    """The interpreter's run of a kernel; its first call looks for races in it."""
-    watch = True
-
-    def run(buffers: Sequence[Array], scalars: Sequence[int]) -> None:
-        nonlocal watch
-        by_symbol = dict(zip(kernel_symbols(func), scalars, strict=True))
-        args = [*buffers, *(by_symbol[p] for p in func.params if isinstance(p, expr.Var))]
-        race = find_race(func, args) if watch else None
-        watch = False
-        if race is not None:
-            raise ExecutionError(f"the kernel `{name}` races: {race}")
-        interpret_prim_func(func, args, name=name)
-
-    return run
-
-
-def _machine(vm: VirtualMachine) -> Runner:
-    return lambda name, args: vm.run(name, *args)
+    """Return the stages after the passes, as the target has them, and in words what cannot be
+    compared."""
+    forms: Forms = target_kind(target.kind).forms(lower_shapes(mod), target)
+    stages = [Stage(title, number, None, mod, mod, run) for title, run in forms.runs]
+    return stages, forms.left_out
 
 
 def same_parameters(a: graph.Function, b: graph.Function) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -16,22 +16,20 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.kernel import KernelSource
 from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
-from relaxlab.codegen.cuda.program import CudaProgram
+from relaxlab.codegen.cuda.program import CudaProgram, generate_cuda
 from relaxlab.ir import expr
-from relaxlab.ir.brief import Brief
-from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError, brief
-from relaxlab.ir.host import kernel_symbols
+from relaxlab.ir.host import HostProgram, kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
+from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.request import Request
 from relaxlab.runtime.simt.simt import simt_device_kernel
+from relaxlab.runtime.vm.executable import MachineExecutable
 from relaxlab.runtime.vm.memory import DeviceMemory
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
-
-DEFAULT_ARCH = "sm_80"
-"""The architecture to compile for on a machine without a GPU."""
 
 
 class NoGpu(UserError, RuntimeError):
@@ -39,7 +37,7 @@ class NoGpu(UserError, RuntimeError):
 
 
 @dataclass(repr=False)
-class CudaExecutable(Displayed, Brief):
+class CudaExecutable(MachineExecutable):
     """A program compiled for a GPU.
 
     `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is
@@ -57,13 +55,10 @@ class CudaExecutable(Displayed, Brief):
     def __repr__(self) -> str:
         return f"CudaExecutable({', '.join(self)}; {self.arch})"
 
-    def __getitem__(self, name: str) -> CudaFunction:
-        if name not in self.cuda.program.functions:
-            raise KeyError(f"no function named {name!r}; there are: {', '.join(self)}")
-        return CudaFunction(self, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.cuda.program.functions)
+    @property
+    def program(self) -> HostProgram:
+        """The host functions and loop functions."""
+        return self.cuda.program
 
     @brief
     def source(self, name: str | None = None) -> str:
@@ -80,7 +75,7 @@ class CudaExecutable(Displayed, Brief):
     def arch(self) -> str:
         """The architecture that is compiled for: the target's, else that of the GPU that is there,
         else sm_80."""
-        return self.target.cpu or _device_arch() or DEFAULT_ARCH
+        return self.target.cpu or _device_arch() or nvrtc.DEFAULT_ARCH
 
     @property
     def ptx(self) -> str:
@@ -127,18 +122,11 @@ class CudaExecutable(Displayed, Brief):
         return self._machine
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CudaFunction(Brief):
-    """A function of a GPU program."""
-
-    exe: CudaExecutable
-    name: str
-
-    @brief
-    def __call__(self, *args: Any) -> Any:
-        """Run it. Raises NoGpu where there is no GPU, ExecutionError for arguments that do not fit
-        and checks that fail."""
-        return self.exe.machine().run(self.name, *args)
+def compile_cuda(request: Request) -> CudaExecutable:
+    """Compile for a GPU. Raises ValueError for options of CPUs."""
+    request.refuse_options_of_cpus()
+    lowered = lower_shapes(request.result())
+    return CudaExecutable(generate_cuda(lowered, request.target.facts), request.target)
 
 
 def require_cupy() -> Any:

@@ -1,4 +1,4 @@
-"""The list of rules for CPUs, in the order in which they are tried."""
+"""Scheduling of a kernel by the rules of its target, and the list of rules for CPUs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.ir.target import target_kind
 from relaxlab.schedule.decisions import Decider
 from relaxlab.schedule.ranges import constant
 from relaxlab.schedule.rules.base import Rule, first_that_fits
@@ -19,13 +21,15 @@ from relaxlab.tracing import remark
 def schedule_kernel(
     name: str, func: PrimFunc, context: Context, decider: Decider | None = None
 ) -> PrimFunc:
-    """The kernel scheduled by the first rule that fits; a scheduled kernel stays as it is."""
-    stack = context.target.facts.stack // 4
+    """The kernel scheduled by the first rule of the target that fits; a scheduled kernel stays as
+    it is."""
+    facts = context.target.facts
 
     def problem_of(func: PrimFunc) -> str | None:
-        return _problem_of_private_buffers(func, stack)
+        return _problem_of_private_buffers(func, facts)
 
-    scheduled = first_that_fits(name, func, context, rules(), problem_of, decider)
+    found = target_kind(context.target.kind).rules()
+    scheduled = first_that_fits(name, func, context, found, problem_of, decider)
     if scheduled is not None:
         return scheduled
     # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
@@ -77,18 +81,21 @@ def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:
     return replace(func, body=substitute(func.body, buffers=moved))
 
 
-def _problem_of_private_buffers(func: PrimFunc, stack: int) -> str | None:
-    """Return the reason why private buffers cannot live in `stack` bytes; None if they can."""
-    total = 0
+def _problem_of_private_buffers(func: PrimFunc, facts: Facts) -> str | None:
+    """Return the reason why private buffers do not fit their memories; None if they do."""
+    totals: dict[str, int] = {}
     for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
-        if buffer.scope != "local":
+        if buffer.scope == "global":
             continue
         sizes = [constant(d) for d in buffer.shape]
         if any(size is None for size in sizes):
             return f"the size of {buffer.name} is not constant"
         # Added up: nothing tells LLVM that two buffers are never in use at once.
-        total += bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
-    if total > stack:
-        return f"private buffers would take {total} bytes of a thread's stack"
+        size = bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
+        totals[buffer.scope] = totals.get(buffer.scope, 0) + size
+    for scope, total in totals.items():
+        room = facts.room(scope)
+        if room is not None and total > room:
+            return f"its buffers in the memory `{scope}` would take {total} bytes, of {room}"
     shared = shared_private_buffer(func.body)
     return None if shared is None else f"{shared.name} would be used by more than one thread"

@@ -3,6 +3,6 @@
 They look at a kernel's blocks, not at its name, and bind every loop nest to blocks and threads.
 """
 
-from relaxlab.schedule.rules_gpu.table import rules, schedule_kernel
+from relaxlab.schedule.rules_gpu.table import rules
 
-__all__ = ["rules", "schedule_kernel"]
+__all__ = ["rules"]

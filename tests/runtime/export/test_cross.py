@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.target import parse_target
 from relaxlab.runtime.executable import Executable
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -53,6 +54,22 @@ def test_object_files_for_other_processors(triple: str, machine: int, instructio
     shapes = (((3, 4), "float32"), ((4, 32), "float32"), ((3, 32), "float16"))
     with pytest.raises(rl.ExecutionError, match=f"compiled for {triple} and does not run here"):
         exe(*(np.ones(shape, dtype) for shape, dtype in shapes))
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "instruction"), [("aarch64", 183, "fmla\t"), ("riscv64", 243, "vfm")]
+)
+def test_usual_machines_by_their_names(name: str, machine: int, instruction: str) -> None:
+    exe = rl.compile(Layer, name, use_cache=False)
+    assert exe.target == parse_target(f"cpu:{name}") and not exe.runs_here
+    assert exe.target.facts.vector_registers == 32
+    assert elf_machine(exe.object()) == machine
+    assert instruction in exe.assembly()
+
+
+def test_machines_without_a_name() -> None:
+    with pytest.raises(ValueError, match="'arm' is no machine that is known by its name; known: "):
+        rl.compile(Layer, "cpu:arm")
 
 
 def test_webassembly() -> None:

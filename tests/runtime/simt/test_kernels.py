@@ -17,8 +17,8 @@ from relaxlab.ir.node import Node, map_children
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.simt.simt import simt_device_kernel
+from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules_gpu import schedule_kernel
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.testing.op_cases import FAMILIES

@@ -1,0 +1,60 @@
+"""NVIDIA's GPUs: kernels become CUDA C, host functions are run by the virtual machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from relaxlab.ir.facts import CUDA as FACTS
+from relaxlab.ir.host import HostProgram
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.target import Target, TargetKind
+
+
+def _machine(arch: str) -> Target:
+    if arch and not re.fullmatch(r"sm_\d+a?", arch):
+        hint = "write for example 'cuda:sm_80'"
+        if arch.isdecimal():
+            hint = (
+                "a target names an architecture, not a device: write 'cuda' for the GPU that "
+                "is there (CUDA_VISIBLE_DEVICES chooses it), or for example 'cuda:sm_80'"
+            )
+        raise ValueError(f"{arch!r} is no architecture of CUDA; {hint}")
+    return Target("cuda", "nvptx64-nvidia-cuda", arch)
+
+
+def _rules() -> Sequence[tuple[str, Any]]:
+    from relaxlab.schedule.rules_gpu import rules
+
+    return rules()
+
+
+def _pipeline(target: Target) -> Any:
+    from relaxlab.passes.pipeline import cuda_pipeline
+
+    return cuda_pipeline(target)
+
+
+def _compile(request: Any) -> Any:
+    from relaxlab.runtime.vm.cuda import compile_cuda
+
+    return compile_cuda(request)
+
+
+def _forms(program: HostProgram, target: Target) -> Any:
+    from relaxlab.runtime.check.forms import simulated_forms
+
+    return simulated_forms(program, target)
+
+
+def _code(name: str, func: PrimFunc, target: Target) -> Any:
+    from relaxlab.codegen.cuda.listing import kernel_listing
+
+    return kernel_listing(name, func, target)
+
+
+CUDA = TargetKind(
+    "cuda", _machine, lambda target: FACTS, _rules, _pipeline, _compile, _forms, _code,
+    devices=("gpu",),
+)  # fmt: skip
