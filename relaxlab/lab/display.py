@@ -28,6 +28,7 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.simt.simt import SimtReport
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.runtime.vm.cuda import CudaExecutable
+from relaxlab.runtime.vm.executable import InterpretedExecutable
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace
@@ -143,6 +144,11 @@ def _(value: Executable) -> View:
 @view_of.register
 def _(value: CudaExecutable) -> View:
     return report(f"CUDA C, compiled for {value.arch}", value.source())
+
+
+@view_of.register
+def _(value: InterpretedExecutable) -> View:
+    return report(f"a program for {value.target.kind}, interpreted", value.source())
 
 
 @view_of.register

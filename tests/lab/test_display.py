@@ -72,6 +72,7 @@ VALUES = {
     "failed pass": (failed(), "not today"),
     "schedule": (schedule(), "T_relu"),
     "GPU program": (rl.compile(Layer, "cuda:sm_80"), "__global__"),
+    "interpreted": (rl.compile(Layer, "interpreter"), "def main("),
     "executable": (rl.compile(Layer), "x: R.Tensor((n, 4), 'float32')"),
     "check": (rl.check(Layer, runs=1), "forms agree with the interpreter"),
     "simt": (

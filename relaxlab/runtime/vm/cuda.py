@@ -18,6 +18,7 @@ from relaxlab.codegen.cuda.kernel import KernelSource
 from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.program import CudaProgram, generate_cuda
 from relaxlab.ir import expr
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError, brief
 from relaxlab.ir.host import HostProgram, kernel_symbols
@@ -37,7 +38,7 @@ class NoGpu(UserError, RuntimeError):
 
 
 @dataclass(repr=False)
-class CudaExecutable(MachineExecutable):
+class CudaExecutable(Displayed, MachineExecutable):
     """A program compiled for a GPU.
 
     `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is

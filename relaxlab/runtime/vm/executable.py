@@ -18,7 +18,7 @@ from relaxlab.runtime.request import Request
 from relaxlab.runtime.vm.vm import VirtualMachine
 
 
-class MachineExecutable(Displayed, Brief):
+class MachineExecutable(Brief):
     """A compiled program: `exe["main"](x)` runs a function of it on `machine()`."""
 
     @property
@@ -53,7 +53,7 @@ class MachineFunction(Brief):
         return self.exe.machine().run(self.name, *args)
 
 
-class InterpretedExecutable(MachineExecutable):
+class InterpretedExecutable(Displayed, MachineExecutable):
     """A program whose kernels the interpreter runs, on NumPy arrays: for machines that no code is
     generated for. `source` is the module after all passes."""
 
