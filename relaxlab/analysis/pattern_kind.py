@@ -205,16 +205,23 @@ def _reduction_kind(site: _Site, written: Indices, an: Analyzer) -> tuple[Patter
 
 
 def _is_multiply_add(store: BufferStore) -> bool:
-    """C += a * b, where a and b load different elements; conversions do not matter."""
-    value = _uncast(store.value)
-    if not isinstance(value, expr.Add):
-        return False
-    terms = [_uncast(value.a), _uncast(value.b)]
+    """C += a * b + ..., where the factors of each product load different elements; conversions do
+    not matter."""
+    terms = _terms(store.value)
     own = [t for t in terms if isinstance(t, BufferLoad) and t.buffer is store.buffer]
     rest = [t for t in terms if t not in own]
-    if len(own) != 1 or len(rest) != 1 or not isinstance(rest[0], expr.Mul):
+    return len(own) == 1 and bool(rest) and all(map(_is_product, rest))
+
+
+def _terms(e: expr.PrimExpr) -> list[expr.PrimExpr]:
+    e = _uncast(e)
+    return [*_terms(e.a), *_terms(e.b)] if isinstance(e, expr.Add) else [e]
+
+
+def _is_product(e: expr.PrimExpr) -> bool:
+    if not isinstance(e, expr.Mul):
         return False
-    a, b = _loads(rest[0].a), _loads(rest[0].b)
+    a, b = _loads(e.a), _loads(e.b)
     return bool(a) and bool(b) and a != b
 
 

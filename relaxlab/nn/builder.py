@@ -144,6 +144,13 @@ class FunctionBuilder:
         self._bindings.append(graph.VarBinding(value, var))
         return Tensor(self, var)
 
+    def emit_tuple(self, value: graph.Expr, name: str) -> tuple[Tensor, ...]:
+        """Bind `value`, a tuple of tensors, and each of its fields."""
+        result = self.emit(value, name)
+        assert isinstance(result.var.ty, types.TupleType)
+        fields = (graph.TupleGetItem(result.var, i) for i in range(len(result.var.ty.fields)))
+        return tuple(self.emit(f, f"{name}_{i}") for i, f in enumerate(fields))
+
     def require(self, condition: PrimExpr, name: str) -> None:
         """Have calls of the function stop unless a condition on symbols holds; their message says
         that `name` needs it."""
@@ -174,11 +181,7 @@ class FunctionBuilder:
         else:
             outs = _output_types(func, args, scalars)
             call = graph.Call(graph.Op("call_tir"), given, NO_ATTRS, outs)
-        result = self.emit(call, name)
-        if len(outs) == 1:
-            return (result,)
-        fields = (graph.TupleGetItem(result.var, i) for i in range(len(outs)))
-        return tuple(self.emit(f, f"{name}_{i}") for i, f in enumerate(fields))
+        return (self.emit(call, name),) if len(outs) == 1 else self.emit_tuple(call, name)
 
     def finish(self, result: Tensor | Sequence[Tensor], attrs: Attrs) -> graph.Function:
         """The function that returns `result`: a tensor, or a tuple of several. Raises TypeError for

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, TypeAlias
 
-from relaxlab.ir import expr
-from relaxlab.nn import loop_functions, quantized
+from relaxlab.nn import loop_functions
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.initial import Initialiser, normal, ones, uniform_fan_in, zeros
 from relaxlab.nn.module import Module, ModuleList
@@ -60,12 +58,11 @@ class Weight(Module):
         """The stored arrays in `function`."""
         return [function.weight(vars(self)[name]) for name in self.fields]
 
-    def dense(self, function: FunctionBuilder) -> Tensor:
-        """The matrix as float32."""
+    def dense(self, function: FunctionBuilder, dtype: str = "float32") -> Tensor:
+        """The matrix as `dtype`."""
         stored = self.tensors(function)
-        if self.format in PLAIN_DTYPES:
-            return stored[0].astype("float32")
-        return _decoded(stored, self.format)
+        plain = self.format in PLAIN_DTYPES
+        return (stored[0] if plain else _decoded(stored, self.format)).astype(dtype)
 
     def take(self, ids: Tensor) -> Tensor:
         """ids int32 (m,) -> float32 (m, cols): those rows."""
@@ -137,20 +134,22 @@ class Linear(Module):
 
     def _product(self, x: Tensor) -> Tensor:
         w, activations = self.weight, self.precision.of(x.builder.most(x.shape[0]))
-        if w.format == "BF16" and self.precision.plain == "bfloat16":
-            (stored,) = w.tensors(x.builder)
-            return x.astype("bfloat16").op("linear", stored, out_dtype="float32")
-        if activations == "float32" or w.format in PLAIN_DTYPES:
+        if w.format in PLAIN_DTYPES:
+            activations = self.precision.plain if w.format == "BF16" else "float32"
+        if activations == "float32":
             return x.op("linear", w.dense(x.builder))
-        stored, name = w.tensors(x.builder), f"dot_{activations}_{w.format}"
         if activations == "bfloat16":
-            product = _bfloat16_product(w.format, w.rows, w.cols)
-            return x.builder.call_loops(name, product, [x, *stored])[0]
-        parts = PARTS[activations]
-        quantize = _quantize(w.cols, FORMATS[w.format].group, parts)
-        integers = x.builder.call_loops(f"quantize_{activations}", quantize, [x])
-        product = _product(w.format, w.rows, w.cols, parts)
-        return x.builder.call_loops(name, product, [*integers, *stored])[0]
+            weight = w.dense(x.builder, "bfloat16")
+            return x.astype("bfloat16").op("linear", weight, out_dtype="float32")
+        parts, group = PARTS[activations], FORMATS[w.format].group
+        integers = x.builder.emit_tuple(
+            operator("dynamic_quantize")(x.var, group=group, parts=parts), f"x_{activations}"
+        )
+        fields = tuple(f.var for f in w.tensors(x.builder))
+        call = operator("quantized_linear")(
+            *(t.var for t in integers), fields, format=w.format, parts=parts
+        )
+        return x.builder.emit(call, f"dot_{activations}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,18 +307,3 @@ class GatedMLP(Module):
         func = loop_functions.gate(gate.count, self.activation)
         (gated,) = x.builder.call_loops(f"{self.activation}_gate", func, [gate.tensor])
         return self.down(gated)
-
-
-@cache
-def _quantize(cols: int, group: int, parts: int):
-    return quantized.quantize_activations(expr.Var("m"), cols, group, parts)
-
-
-@cache
-def _bfloat16_product(format: str, rows: int, cols: int):
-    return quantized.bfloat16_product(FORMATS[format], expr.Var("m"), rows, cols)
-
-
-@cache
-def _product(format: str, rows: int, cols: int, parts: int):
-    return quantized.integer_product(FORMATS[format], expr.Var("m"), rows, cols, parts)

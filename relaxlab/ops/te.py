@@ -204,6 +204,17 @@ MAX = _simple("max", expr.lowest, expr.Max)
 MIN = _simple("min", expr.highest, expr.Min)
 
 
+def _add_terms(acc: PrimExpr, new: PrimExpr) -> PrimExpr:
+    if isinstance(new, expr.Add):
+        return expr.Add(_add_terms(acc, new.a), new.b)
+    return expr.Add(acc, new)
+
+
+SUM_OF_TERMS = Combiner("sum", SUM.identity, lambda acc, new: (_add_terms(acc[0], new[0]),))
+"""Adds the terms of a sum one after the other: each product among them is a fused multiply-add,
+where the sum of two products, added as one value, takes a multiplication and an addition more."""
+
+
 def _reduction(combiner: Combiner) -> Callable[..., Reduce]:
     def reduce(value: PrimExpr, *axes: Axis) -> Reduce:
         return Reduce(combiner, (value,), axes)

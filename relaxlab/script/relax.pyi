@@ -1282,6 +1282,16 @@ def dtype(value: _Any) -> _Value:
         R.dtype("float32")
     """
 
+def dynamic_quantize(data: _Argument, group: _Argument, parts: _int | _Sequence[_int] = 1) -> _Value:
+    """Rows of numbers as integers, in groups of columns: `127 * data / max(abs(data))` of each group, rounded, its scale, and the sum of its integers times the scale. With two parts, the integers count 127 * 128 steps, and high and low parts of a group follow each other.
+
+    Arguments: data. Constants: group, parts.
+
+    Dtypes of data: floating point.
+
+        R.dynamic_quantize(x, group=32)  # (2, 64) -> (2, 2, 32) int8, (2, 2), (2, 2)
+    """
+
 def dynamic_strided_slice(x: _Argument, begin: _Argument, end: _Argument, strides: _Argument) -> _Value:
     """A slice whose bounds are tensors.
 
@@ -1970,6 +1980,16 @@ def quantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _in
     Dtypes of data: floating point.
 
         R.quantize(x, scale, zero)  # (2, 3), (3,), (3,) int8 -> (2, 3) int8
+    """
+
+def quantized_linear(data: _Argument, scale: _Argument, total: _Argument, weight: _Argument, format: _Argument, parts: _int | _Sequence[_int] = 1) -> _Value:
+    """The product of rows that `dynamic_quantize` made and the transpose of a matrix in blocks (see `decode_blocks`): integers are multiplied, and their sums scaled, group by group. `parts` is that of the rows, and their groups are those of the format.
+
+    Arguments: data, scale, total, weight. Constants: format, parts.
+
+    Dtypes of data: .
+
+        R.quantized_linear(q, scale, total, (d, qs), format="Q4_0")  # (2, 3, 32) int8, (2, 3), (2, 3), (5, 3) float16, (5, 3, 16) uint8 -> (2, 5)
     """
 
 def renormalize_top_p_top_k(prob: _Argument, top_p: _Argument, top_k: _Argument) -> _Value:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from relaxlab.ir import expr, graph
-from relaxlab.ops.block_formats import FORMATS
+from relaxlab.ir.expr import ExprLike, PrimExpr
+from relaxlab.ops.block_formats import FORMATS, Format
 from relaxlab.ops.define import builder
 from relaxlab.testing.draw import ELEMENTS, Draw, Refused, dtype_of, shape_of
 from relaxlab.testing.draw_rules import rule
@@ -327,15 +328,37 @@ def _dequantize(d: Draw, op: str) -> graph.Call:
     return builder(op)(x, *found, **attrs, out_dtype=wide)
 
 
+def _blocks(d: Draw, fmt: Format, rows: PrimExpr, blocks: ExprLike) -> tuple[graph.Var, ...]:
+    return tuple(
+        d.new((rows, blocks, *tail), dtype, *((-0.5, 0.5) if dtype == "float16" else (0, 127)))
+        for _, dtype, tail in fmt.fields
+    )
+
+
 @rule("decode_blocks")
 def _decode_blocks(d: Draw, op: str) -> graph.Call:
     fmt = FORMATS[d.choice(("Q4_0", "Q4_1", "Q8_0"))]
-    rows, blocks = d.dim(), d.small()
-    fields = [
-        d.new((rows, blocks, *tail), dtype, *((-0.5, 0.5) if dtype == "float16" else (0, 127)))
-        for _, dtype, tail in fmt.fields
-    ]
-    return builder(op)(tuple(fields), format=fmt.name)
+    return builder(op)(_blocks(d, fmt, d.dim(), d.small()), format=fmt.name)
+
+
+@rule("dynamic_quantize")
+def _dynamic_quantize(d: Draw, op: str) -> graph.Call:
+    """Largest values of either sign, so that none lies beside a half."""
+    group, parts = d.choice((4, 16)), d.choice((1, 2))
+    x = d.new((d.dim(), group * d.rng.randint(1, 3)), "float32", values=(127, -127))
+    return builder(op)(x, group=group, parts=parts)
+
+
+@rule("quantized_linear")
+def _quantized_linear(d: Draw, op: str) -> graph.Call:
+    """One value, whose sum is known, stands for each activation."""
+    fmt, parts = FORMATS[d.choice(("Q4_0", "Q4_1", "Q8_0"))], d.choice((1, 2))
+    m, n, blocks = d.dim(), d.dim(), d.rng.randint(1, 3)
+    sums = 32 * (2 if parts == 1 else 2 * 129) * 0.5
+    q = d.new((m, blocks * parts, 32), "int8", values=(2,))
+    scale, total = (d.new((m, blocks), "float32", values=(v,)) for v in (0.5, sums))
+    fields = _blocks(d, fmt, n, blocks)
+    return builder(op)(q, scale, total, fields, format=fmt.name, parts=parts)
 
 
 @rule("softmax_with_temperature")

@@ -152,7 +152,25 @@ def _blocks() -> list[OpCase]:
         for f in FORMATS.values()
     ]  # fmt: skip
     whole = (T("n", 2, 18, dtype="uint8", low=0, high=90),)
-    return [*cases, OpCase("decode_blocks", (whole,), {"format": "Q4_0"})]
+    cases.append(OpCase("decode_blocks", (whole,), {"format": "Q4_0"}))
+    for parts, name in ((1, "Q4_0"), (2, "Q4_0"), (1, "Q5_1"), (2, "Q6_K")):
+        fmt = FORMATS[name]
+        attrs = {"group": fmt.group, "parts": parts}
+        cases.append(
+            OpCase("dynamic_quantize", (T("m", 2 * fmt.group),), attrs, ({"m": 3}, {"m": 0}))
+        )
+        # One value, whose sum is known, stands for each activation.
+        groups, value = 2 * fmt.block // fmt.group, 3 if parts == 1 else 3 * 129
+        total = 0.25 * value * fmt.group
+        rows = (
+            T("m", groups * parts, fmt.group, dtype="int8", low=3, high=3),
+            T("m", groups, low=0.25, high=0.25),
+            T("m", groups, low=total, high=total),
+            tuple(field(d, tail) for _, d, tail in fmt.fields),
+        )
+        cases.append(OpCase("quantized_linear", rows, {"format": name, "parts": parts},
+                            ({"m": 3, "n": 5}, {"m": 1, "n": 0})))  # fmt: skip
+    return cases
 
 
 def scalars() -> list[OpCase]:

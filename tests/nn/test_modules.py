@@ -111,7 +111,7 @@ def test_a_precision_for_few_rows_needs_a_bound_on_their_number():
     for bound, used in ((None, False), (33, False), (32, True), (8, True)):
         bounds = None if bound is None else {"n": bound}
         module, _ = layer.export({"forward": {"x": x}}, bounds)
-        assert ("dot_q16_Q4_1" in module) == used
+        assert ("R.quantized_linear" in module.script()) == used
 
 
 def test_methods_may_return_several_tensors(rng):
@@ -180,9 +180,9 @@ class Deep(nn.Module):
         return self.tied(x)
 
 
-def test_equal_loop_functions_and_shared_weights_occur_once():
+def test_shared_weights_occur_once():
     mod, names = Deep(5).export({"main": {"x": nn.spec.Tensor(("n", 32))}})
-    assert list(mod) == ["main", "quantize_q8", "dot_q8_Q8_0"]
+    assert list(mod) == ["main"]
     assert names == [f"layers.{i}.weight.{field}" for i in range(5) for field in ("d", "qs")]
     assert mod["main"].attrs["num_input"] == 1
 

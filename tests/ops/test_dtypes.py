@@ -67,6 +67,8 @@ TAKES: dict[tuple[str, ...], str] = {
     # Numbers are compared with 0 first.
     # Formats of files say of which type each field is: the first is a scale, or bytes.
     ("float16", "uint8"): "decode_blocks",
+    # Activations and their scales are float32.
+    ("float32",): "dynamic_quantize quantized_linear",
     ("bool",): "logical_and logical_not logical_or logical_xor",
 }
 NO_ARGUMENT = "zeros ones arange eye hamming_window"

@@ -10,13 +10,13 @@ from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir import expr
 from relaxlab.ir.target import Target
-from relaxlab.nn import quantized
 from relaxlab.ops.block_formats import FORMATS
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.intrinsics import dot4_of
 from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.tensor_intrin import TensorIntrin
+from tests.ops.test_quantized_linear import product
 
 TARGETS = {
     "vpdpbusd": Target(
@@ -53,7 +53,7 @@ def test_products_use_the_instruction(instruction):
     target = TARGETS[instruction]
     _, lanes = dot4_of(target) or ("", 0)
     assert lanes == LANES[instruction]
-    func = quantized.integer_product(FORMATS["Q8_0"], expr.Var("m"), 32, 64, 1)
+    func = product(FORMATS["Q8_0"], expr.Var("m"), 32, 64)
     declarations: dict[str, str] = {}
     kernel = emit_kernel(schedule_kernel("product", func, Context(target)), "product", declarations)
     barrier = "define void @relaxlab_barrier() #0 {\n  ret void\n}\n"
@@ -81,7 +81,7 @@ def test_the_code_computes_the_description(name: str, rng: np.random.Generator) 
 def test_without_an_instruction_the_product_still_compiles():
     target = Target("cpu", "aarch64-unknown-linux-gnu", "generic", frozenset({"neon"}))
     assert dot4_of(target) is None
-    func = quantized.integer_product(FORMATS["Q4_1"], expr.Var("m"), 32, 64, 1)
+    func = product(FORMATS["Q4_1"], expr.Var("m"), 32, 64)
     declarations: dict[str, str] = {}
     kernel = emit_kernel(schedule_kernel("product", func, Context(target)), "product", declarations)
     barrier = "define void @relaxlab_barrier() #0 {\n  ret void\n}\n"

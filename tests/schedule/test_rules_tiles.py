@@ -10,11 +10,11 @@ import relaxlab as rl
 from relaxlab import nn
 from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.ir import expr
 from relaxlab.ir.target import Target
-from relaxlab.nn import quantized
 from relaxlab.ops import te
 from relaxlab.ops.block_formats import FORMATS, Format
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.pipeline import GRAPH_PASSES
 from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import tiles
 from relaxlab.schedule.rules.context import Context
@@ -80,10 +80,23 @@ def test_products_of_every_format(format, rng):
         assert np.abs(got - want).max() <= 2e-6 * np.abs(want).max() + 1e-6, m
 
 
+WITH_TILES = Target("cpu", "x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES)
+
+
+def product(format: str, m: nn.spec.Dim, rows: int) -> Schedule:
+    """The kernel of `Product` for m rows of 64 columns, before any schedule."""
+    spec = nn.spec.Tensor
+    mod, _ = Product(format, rows, 64).export(
+        {"main": {"x": spec((m, 64)), "residual": spec((m, rows))}}
+    )
+    kernels = Pipeline(GRAPH_PASSES).run(mod).result.loop_functions()
+    (kernel,) = (f for name, f in kernels.items() if "linear" in name)
+    return Schedule(kernel)
+
+
 def test_the_rule_needs_the_instructions_and_whole_tiles():
-    with_tiles = Context(Target("cpu", "x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES))
-    m, fmt = expr.Var("m"), FORMATS["Q4_1"]
-    whole, parts = (Schedule(quantized.bfloat16_product(fmt, m, n, 64)) for n in (64, 40))
+    with_tiles = Context(WITH_TILES)
+    whole, parts = (product("Q4_1", "m", n) for n in (64, 40))
     assert isinstance(tiles.apply(whole.copy(), with_tiles), Schedule)
     assert tiles.apply(whole, Context(Target())) == "the processor has no tile registers"
     assert isinstance(tiles.apply(parts, with_tiles), str)
@@ -92,11 +105,8 @@ def test_the_rule_needs_the_instructions_and_whole_tiles():
     assert isinstance(tiles.apply(Schedule(sums), with_tiles), str)
 
 
-@needs_tiles
-def test_a_constant_number_of_rows_needs_no_padding(rng):
-    fmt = FORMATS["Q8_0"]
-    product = Schedule(quantized.bfloat16_product(fmt, expr.const(64), 32, 64))
-    sch = tiles.apply(product, Context(Target.host()))
+def test_a_constant_number_of_rows_needs_no_padding():
+    sch = tiles.apply(product("Q8_0", 64, 32), Context(WITH_TILES))
     assert isinstance(sch, Schedule) and "_pad" not in sch.mod.script()
 
 

@@ -1,8 +1,8 @@
 """Matrix products of bfloat16 values in matrix tiles, 32 rows by 32 columns at a time.
 
 The weights of 32 columns are decoded once, into a panel that fits the caches, and multiplied with
-all rows; sums stay in tile registers over the whole reduction. The rows' activations are rounded
-and laid out for the tiles in a first step, with rows of zeros up to a multiple of 32. Stored
+all rows; sums stay in tile registers over the whole reduction. The rows are laid out for the tiles
+in a first step, with rows of zeros up to a multiple of 32. Stored
 weights are packed as for the integer products of single rows, so that one copy serves both.
 """
 
@@ -36,18 +36,16 @@ COLUMNS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The product, the producer of its rows, the producer of its columns and the block that decodes
-    them."""
+    """The product, the producer of its columns and the block that decodes them."""
 
     product: str
-    rows: str
     columns: str
     decode: str | None
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits a sum of products of bfloat16 values, both computed in the kernel: rows from float32
-    activations, columns from weights."""
+    """Fits a sum of products of bfloat16 values: rows that are stored, and columns that the kernel
+    computes from weights."""
     if not has_tiles(context.target):
         return "the processor has no tile registers"
     parts = _find(sch.func)
@@ -74,9 +72,9 @@ def _find(func: PrimFunc) -> _Parts | str:
     if left is None or right is None:
         return f"{product.name} does not read bfloat16 values by row and depth, column and depth"
     rows, weights = (_producer(blocks, load) for load in (left, right))
-    if rows is None or weights is None:
-        return f"{product.name}: an operand is not computed in the kernel"
-    return _Parts(product.name, rows, weights, _source(blocks, weights))
+    if rows is not None or weights is None:
+        return f"{product.name}: its rows are not stored, or its columns not computed in the kernel"
+    return _Parts(product.name, weights, _source(blocks, weights))
 
 
 def _producer(blocks: list[Block], load: BufferLoad) -> str | None:
@@ -98,7 +96,7 @@ def _schedule(sch: Schedule, parts: _Parts) -> Schedule:
     decode = sch.get_block(parts.decode) if parts.decode else None
     # Tile registers are loaded whole; columns and depth are multiples of a tile already.
     sch.pad_einsum(product, [SIZE, 1, 1])
-    _convert_rows(sch, _padded_rows(sch, parts.rows, product))
+    _rows_in_tiles(sch, product)
     pack_rows(sch, {decode or weights: 0}, COLUMNS)
     sch.transform_layout(weights, found_block(sch, weights).writes[0].buffer, columns_in_tiles)
     loops = _split_into_tiles(sch, product)
@@ -114,18 +112,26 @@ def schedule_stored(sch: Schedule, name: str, weights: Buffer, layout: Layout) -
     product = sch.get_block(name)
     sch.pad_einsum(product, [SIZE, 1, 1])
     sch.transform_layout(product, weights, layout)
-    padding = sch.get_producers(product)
-    rows = padding[0] if padding else sch.cache_read(product, _rows_read(sch, product), "global")
-    _rows_in_tiles(sch, rows)
-    _convert_rows(sch, rows)
+    _rows_in_tiles(sch, product)
     return _multiplied(sch, product, _split_into_tiles(sch, product))
 
 
-def _rows_read(sch: Schedule, product: BlockRV) -> int:
-    """Return the number of the product's read that is that of its rows: (row, k)."""
+def _rows_in_tiles(sch: Schedule, product: BlockRV) -> None:
+    """Copy the rows that a product reads, padding included, into tiles of 32 by 32."""
     block = found_block(sch, product)
     at = (block.iter_vars[0].var, block.iter_vars[2].var)
-    return next(n for n, r in enumerate(block.reads) if tuple(x.min for x in r.region) == at)
+    read = next(n for n, r in enumerate(block.reads) if tuple(x.min for x in r.region) == at)
+    buffer = block.reads[read].buffer
+    made = sch.get_producers(product)
+    padding = [p for p in made if found_block(sch, p).writes[0].buffer is buffer]
+    rows = padding[0] if padding else sch.cache_read(product, read, "global")
+    sch.transform_layout(
+        rows, found_block(sch, rows).writes[0].buffer,
+        lambda i, k: (i // SIZE, k // SIZE, i % SIZE, k % SIZE),
+    )  # fmt: skip
+    i, k = axis_loops(sch, rows)
+    split_vector(sch, k, SIZE, unroll=False)
+    sch.parallel(i)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,25 +170,6 @@ def _multiplied(sch: Schedule, product: BlockRV, loops: _Loops) -> Schedule:
     return sch
 
 
-def _padded_rows(sch: Schedule, rows: str, product: BlockRV) -> BlockRV:
-    """The block that rounds activations, padding included; its result in tiles of 32 by 32."""
-    block = sch.get_block(rows)
-    readers = sch.get_consumers(block)
-    if sch.get(readers[0]) is not sch.get(product):  # the padding: the number of rows is a symbol
-        sch.compute_inline(block)
-        block = readers[0]
-    _rows_in_tiles(sch, block)
-    return block
-
-
-def _rows_in_tiles(sch: Schedule, block: BlockRV) -> None:
-    """Store the rows that a block makes in tiles of 32 by 32."""
-    sch.transform_layout(
-        block, found_block(sch, block).writes[0].buffer,
-        lambda i, k: (i // SIZE, k // SIZE, i % SIZE, k % SIZE),
-    )  # fmt: skip
-
-
 def columns_in_tiles(n: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, ...]:
     """Index map of weight k of column n in tiles: panel, step, half of the panel, pair, column, one
     of the pair, so that pairs of a column are adjacent."""
@@ -208,9 +195,3 @@ def _decode_panel(sch: Schedule, weights: BlockRV, decode: BlockRV | None) -> No
         sch.unroll(one)
     sch.tensorize(n, "round_bf16_pairs")
     sch.unroll(row)
-
-
-def _convert_rows(sch: Schedule, rows: BlockRV) -> None:
-    i, k = axis_loops(sch, rows)
-    split_vector(sch, k, SIZE, unroll=False)
-    sch.parallel(i)
