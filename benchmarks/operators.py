@@ -300,6 +300,14 @@ def _dtypes() -> Iterator[Call]:
     weights = "torch.cat([a[1] & 15, a[1] >> 4], -1).float() - 8"
     decoded = f"(({weights}) * a[0].float()[..., None]).flatten(1)"
     yield Call("decode_blocks", (fields,), {"format": "Q4_0"}, decoded)
+    inverse = "127 / a.view(-1, 32, 32).abs().amax(-1, keepdim=True).clamp(min=1e-30)"
+    integers = f"torch.round(a.view(-1, 32, 32) * ({inverse}))"
+    sums = f"{integers}.sum(-1) / ({inverse}).squeeze(-1)"
+    quantised = f"({integers}.char(), 1 / ({inverse}).squeeze(-1), {sums})"
+    yield Call("dynamic_quantize", (x("n", 1024),), {"group": 32}, quantised)
+    rows = (T(1, 32, 32, dtype="int8", low=-127, high=127), x(1, 32), x(1, 32))
+    product = "(a.float() * b[..., None]).flatten(1) @ " + decoded.replace("a[", "d[") + ".T"
+    yield Call("quantized_linear", (*rows, fields), {"format": "Q4_0"}, product)
     yield Call("wrap_param", (T("n", 1024, dtype="float16"),), {}, "a.float()")
 
 
