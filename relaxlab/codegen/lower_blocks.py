@@ -1,8 +1,8 @@
 """Blocks away: a loop function becomes plain loops over buffers.
 
 Block axes are replaced by their bindings, predicates and reduction inits become conditionals,
-and match buffers become accesses of the buffer they view. Reductions that may be over nothing
-are initialised apart first.
+and match buffers become accesses of the buffer they view. Blocks that are tensor intrinsics get
+their code. Reductions that may be over nothing are initialised apart first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from relaxlab.codegen.implement_intrinsics import implemented
 from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
@@ -35,7 +36,7 @@ def lower_blocks(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
 def _lower(
     realize: loops.BlockRealize, allocated: list[Buffer], visit: Callable[[Node], Node]
 ) -> Stmt:
-    block = realize.block
+    block = implemented(realize.block)
     allocated.extend(block.alloc_buffers)
     bindings: dict[Var, PrimExpr] = {
         it.var: value for it, value in zip(block.iter_vars, realize.iter_values, strict=True)

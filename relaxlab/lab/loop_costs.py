@@ -15,13 +15,11 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.node import children, walk
 from relaxlab.runtime.interpreter.loops import Arrival
 from relaxlab.runtime.interpreter.record_accesses import Access, Recording, Step, reuse_distances
+from relaxlab.schedule.tensor_intrin import register_scope
 
 LINE_BYTES = (16, 32, 64, 128)
 """Cache lines to choose from. That of today's CPUs has 64 bytes; on matrices small enough to be
 looked at, the toy line of four numbers shows what that does to large ones."""
-
-REGISTERS = "local"
-"""The scope of buffers that are meant to be kept in registers: no memory is accessed for them."""
 
 UNROLLED_KINDS = ("vectorized", "unrolled")
 """Kinds of loops whose iterations are one instruction, or stand one after the other in the code."""
@@ -33,9 +31,7 @@ def costs_state(found: Recording, func: loops.PrimFunc) -> dict[str, Any]:
     scratch memory, and the instructions issued."""
     accesses = [a for a in found.accesses if _in_memory(found, a)]
     places = [(a.buffer, a.element) for a in accesses]
-    scratch = [
-        h for h in found.buffers if h.initial is None and not h.buffer.scope.startswith(REGISTERS)
-    ]
+    scratch = [h for h in found.buffers if h.initial is None and not _in_registers(h.buffer)]
     sizes = (numpy_dtype(h.buffer.dtype).itemsize * int(np.prod(h.shape)) for h in scratch)
     return {
         "steps": len(found.steps),
@@ -56,7 +52,13 @@ def costs_state(found: Recording, func: loops.PrimFunc) -> dict[str, Any]:
 
 
 def _in_memory(found: Recording, a: Access) -> bool:
-    return not found.buffers[a.buffer].buffer.scope.startswith(REGISTERS)
+    return not _in_registers(found.buffers[a.buffer].buffer)
+
+
+def _in_registers(buffer: loops.Buffer) -> bool:
+    """True for buffers that are registers, or are meant to be kept in them: no memory is accessed
+    for them."""
+    return buffer.scope.startswith("local") or register_scope(buffer.scope) is not None
 
 
 def _histogram(distances: Sequence[int | None]) -> list[list[int]]:

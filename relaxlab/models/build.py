@@ -12,8 +12,8 @@ from relaxlab.models.decoder import Decoder
 from relaxlab.models.paged_decoder import PagedDecoder
 from relaxlab.models.request import Request
 from relaxlab.models.weights import Source
-from relaxlab.schedule.intrinsics import has_dot2
-from relaxlab.schedule.tile_intrinsics import has_tiles
+from relaxlab.schedule import TensorIntrin
+from relaxlab.schedule.intrinsics import amx, dot2
 
 
 def build(
@@ -36,8 +36,9 @@ def precision_for(activations: str, target: Target) -> nn.Precision:
     an unknown one."""
     match activations:
         case "q8":
-            plain = "bfloat16" if has_dot2(target) else "float32"
-            return nn.Precision("q8", "bfloat16" if has_tiles(target) else "q8", "q8", plain=plain)
+            plain = "bfloat16" if TensorIntrin.best(dot2.FAMILY, target) else "float32"
+            rows = "bfloat16" if TensorIntrin.best(amx.FAMILY, target) else "q8"
+            return nn.Precision("q8", rows, "q8", plain=plain)
         case "float32" | "q16":
             return nn.Precision(activations, activations)
         case _:

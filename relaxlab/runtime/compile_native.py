@@ -22,6 +22,7 @@ from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.collection import collection_paused
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.request import Request
+from relaxlab.schedule.tensor_intrin import registered_digests
 
 
 def compile_native(request: Request) -> Executable:
@@ -56,6 +57,7 @@ def _key(request: Request) -> str | None:
     decisions = json.dumps(request.decisions, sort_keys=True)
     options = [f"checks {request.checks}", f"decisions {decisions}"]
     options += [repr((f.symbol, f.arguments, f.passes)) for f in registered_functions()]
+    options += registered_digests()
     return artifact_key(structural_key(mod), request.target, [*options, *_names(mod)])
 
 

@@ -1,7 +1,13 @@
-"""tensorize: replace a block by the tensor intrinsic that computes the same."""
+"""tensorize: make a block the tensor intrinsic that computes the same.
+
+Such a block has the intrinsic's name in its annotation `tensor_intrin`. Its last match buffers are
+the intrinsic's parameters, in order, and its body is the description over them: that is what the
+block means to all but code generation, which puts the implementation in its place.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
@@ -31,7 +37,7 @@ from relaxlab.schedule.blockize import blockize
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, binding_of
-from relaxlab.schedule.tensor_intrin import TensorIntrin
+from relaxlab.schedule.tensor_intrin import TENSOR_INTRIN, TensorIntrin
 from relaxlab.schedule.tree import (
     TRUE,
     describe_block,
@@ -44,15 +50,12 @@ from relaxlab.schedule.tree import (
 
 
 def tensorize(func: PrimFunc, target: Var | str, intrin: str) -> PrimFunc:
-    """Replace a block (by name), or the nest under a loop, by a registered tensor intrinsic.
+    """Make a block (by name), or the nest under a loop, a registered tensor intrinsic.
 
     The block's body must be the intrinsic's description, up to the names of variables and with
     each buffer of the description at one fixed place of a buffer of the block.
     """
-    try:
-        found = TensorIntrin.get(intrin)
-    except KeyError as e:
-        raise ScheduleError("tensorize", f"intrinsic {intrin!r}", str(e.args[0])) from None
+    found = _intrinsic(intrin)
     if isinstance(target, Var):
         func, target = blockize(func, target)
     place = find_block(func, target, "tensorize")
@@ -73,15 +76,39 @@ def tensorize(func: PrimFunc, target: Var | str, intrin: str) -> PrimFunc:
             f"the block computes what intrinsic {intrin!r} describes; {e}",
             about=(block.name,),
         ) from None  # fmt: skip
-    impl = _root_block(found.impl)
-    views, matched = _views(func, found, match)
-    body = substitute(_with_fresh_binders(impl.body), buffers=views)
+    matched = _views(func, found, match)
     new = replace(
-        block, body=body, match_buffers=(*block.match_buffers, *matched),
-        alloc_buffers=(*block.alloc_buffers, *impl.alloc_buffers),
-        annotations=block.annotations.with_(tensor_intrin=intrin),
+        block, body=description(found, [m.buffer for m in matched]),
+        match_buffers=(*block.match_buffers, *matched),
+        annotations=block.annotations.with_(**{TENSOR_INTRIN: intrin}),
     )  # fmt: skip
     return place.replaced(replace(place.realize, block=new))
+
+
+def description(intrin: TensorIntrin, buffers: Sequence[Buffer]) -> Stmt:
+    """The loops of an intrinsic's description over buffers in place of its parameters."""
+    desc = intrin.desc
+    body = _with_fresh_binders(_flat(_root_block(desc).body))
+    return substitute(body, buffers=dict(zip(desc.buffers, buffers, strict=True)))
+
+
+def implementation(
+    intrin: TensorIntrin, buffers: Sequence[Buffer]
+) -> tuple[Stmt, tuple[Buffer, ...]]:
+    """The code of an intrinsic over buffers in place of its parameters, and the buffers that it
+    allocates."""
+    root = _root_block(intrin.impl)
+    # Several blocks of a function may be the same intrinsic.
+    own = {b: replace(b) for b in root.alloc_buffers}
+    views = {**dict(zip(intrin.impl.buffers, buffers, strict=True)), **own}
+    return substitute(_with_fresh_binders(root.body), buffers=views), tuple(own.values())
+
+
+def _intrinsic(name: str) -> TensorIntrin:
+    try:
+        return TensorIntrin.get(name)
+    except KeyError as e:
+        raise ScheduleError("tensorize", f"intrinsic {name!r}", str(e.args[0])) from None
 
 
 def _root_block(func: PrimFunc) -> Block:
@@ -90,25 +117,18 @@ def _root_block(func: PrimFunc) -> Block:
     return body.block
 
 
-def _views(
-    func: PrimFunc, intrin: TensorIntrin, match: _Match
-) -> tuple[dict[Buffer, Buffer], list[MatchBufferRegion]]:
-    """The implementation's parameters as views of the buffers that the block works on."""
-    views: dict[Buffer, Buffer] = {}
+def _views(func: PrimFunc, intrin: TensorIntrin, match: _Match) -> list[MatchBufferRegion]:
+    """The intrinsic's parameters as views of the buffers that the block works on."""
     matched: list[MatchBufferRegion] = []
-    for d, i in zip(intrin.desc.buffers, intrin.impl.buffers, strict=True):
-        if d not in match.buffers:
-            continue
+    for d in intrin.desc.buffers:
         actual, starts = match.buffers[d]
-        lead = len(starts) - d.ndim
-        extents = (*([ONE] * lead), *d.shape)
+        extents = (*([ONE] * (len(starts) - d.ndim)), *d.shape)
         ranges = tuple(Range(s, e) for s, e in zip(starts, extents, strict=True))
         view = replace(
-            i, name=fresh_buffer_name(func, f"{actual.name}_{i.name}"), scope=actual.scope
+            d, name=fresh_buffer_name(func, f"{actual.name}_{d.name}"), scope=actual.scope
         )
-        views[i] = view
         matched.append(MatchBufferRegion(view, BufferRegion(actual, ranges)))
-    return views, matched
+    return matched
 
 
 def _flat(s: Stmt) -> Stmt:

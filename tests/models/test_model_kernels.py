@@ -14,8 +14,8 @@ from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.schedule.intrinsics import dot4_of, has_dot2
-from relaxlab.schedule.tile_intrinsics import has_tiles
+from relaxlab.schedule import TensorIntrin
+from relaxlab.schedule.intrinsics import amx, dot2, dot4
 
 
 def _rules(activations: str) -> dict[str, str]:
@@ -43,7 +43,7 @@ def test_attention_keeps_its_scores_private(activations: str) -> None:
 
 
 def test_integer_products_use_the_instruction() -> None:
-    if dot4_of(Target.host()) is None:
+    if TensorIntrin.best(dot4.FAMILY, Target.host()) is None:
         pytest.skip("this machine has no instructions for int8 dot products")
     rules = _rules("q8")
     products = [rule for name, rule in rules.items() if "quantized_linear" in name]
@@ -51,7 +51,7 @@ def test_integer_products_use_the_instruction() -> None:
 
 
 def test_prompts_use_matrix_tiles() -> None:
-    if not has_tiles(Target.host()):
+    if TensorIntrin.best(amx.FAMILY, Target.host()) is None:
         pytest.skip("this machine has no bfloat16 matrix tiles")
     rules = _rules("q8")
     products = [rule for name, rule in rules.items() if "astype_linear" in name]
@@ -59,7 +59,7 @@ def test_prompts_use_matrix_tiles() -> None:
 
 
 def test_bfloat16_weights_use_the_dot_product_of_pairs() -> None:
-    if not has_dot2(Target.host()):
+    if TensorIntrin.best(dot2.FAMILY, Target.host()) is None:
         pytest.skip("this machine has no bfloat16 dot product instruction")
     config = replace(COMMON, tied_embeddings=False)
     formats = dict.fromkeys(config.tensor_shapes(), "BF16")

@@ -12,11 +12,12 @@ from relaxlab.ir import expr
 from relaxlab.ir.target import Target
 from relaxlab.ops.block_formats import FORMATS
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
-from relaxlab.schedule.intrinsics import dot4_of
+from relaxlab.schedule.intrinsics import dot4
 from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.tensor_intrin import TensorIntrin
 from tests.ops.test_quantized_linear import product
+from tests.schedule.instructions import register_models
 
 TARGETS = {
     "vpdpbusd": Target(
@@ -51,8 +52,9 @@ def all_targets():
 @pytest.mark.parametrize("instruction", TARGETS)
 def test_products_use_the_instruction(instruction):
     target = TARGETS[instruction]
-    _, lanes = dot4_of(target) or ("", 0)
-    assert lanes == LANES[instruction]
+    intrinsic = TensorIntrin.best(dot4.FAMILY, target)
+    assert intrinsic is not None
+    assert intrinsic.desc.buffers[2].shape == (expr.const(LANES[instruction]),)
     func = product(FORMATS["Q8_0"], expr.Var("m"), 32, 64)
     declarations: dict[str, str] = {}
     kernel = emit_kernel(schedule_kernel("product", func, Context(target)), "product", declarations)
@@ -65,6 +67,7 @@ def test_products_use_the_instruction(instruction):
 @pytest.mark.parametrize("name", [n for n in TensorIntrin.names() if n.startswith("dot4_u8s8")])
 def test_the_code_computes_the_description(name: str, rng: np.random.Generator) -> None:
     """The largest and smallest products included, whose sums of two do not fit 16 bits."""
+    register_models()
     intrin = TensorIntrin.get(name)
     lanes = intrin.desc.buffers[2].shape[0]
     for low, high, factor in ((0, 256, None), (255, 256, -128), (255, 256, 127), (0, 2, -128)):
@@ -80,7 +83,7 @@ def test_the_code_computes_the_description(name: str, rng: np.random.Generator) 
 
 def test_without_an_instruction_the_product_still_compiles():
     target = Target("cpu", "aarch64-unknown-linux-gnu", "generic", frozenset({"neon"}))
-    assert dot4_of(target) is None
+    assert TensorIntrin.best(dot4.FAMILY, target) is None
     func = product(FORMATS["Q4_1"], expr.Var("m"), 32, 64)
     declarations: dict[str, str] = {}
     kernel = emit_kernel(schedule_kernel("product", func, Context(target)), "product", declarations)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.ir import expr
+from relaxlab.ir.loops import Block
 from relaxlab.ir.node import walk
+from relaxlab.schedule.tensor_intrin import TENSOR_INTRIN
 
 VECTORS = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
@@ -21,8 +22,9 @@ def main(x: R.Tensor(("n", 64), "{dtype}")):
     return R.{name}(x, axis=1)
 """)
     scheduled = rl.trace(mod).find("schedule_kernels").after
-    called = {n.op for n in walk(scheduled) if isinstance(n, expr.Call)}
-    assert f"vector_reduce_{VECTORS[name]}" in called
+    blocks = [n for n in walk(scheduled) if isinstance(n, Block)]
+    named = [str(b.annotations.get(TENSOR_INTRIN)) for b in blocks]
+    assert any(n.startswith(f"reduce_{VECTORS[name]}_{dtype}_") for n in named)
     x = (9 * rng.random((5, 64)) if dtype != "float32" else 0.5 + rng.random((5, 64))).astype(dtype)
     want = rl.interpret(mod, "main", x)
     np.testing.assert_allclose(rl.interpret(scheduled, "main", x), want, 1e-5)

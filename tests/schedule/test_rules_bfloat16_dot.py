@@ -18,12 +18,13 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
-from relaxlab.schedule import Schedule, tensor_intrin
-from relaxlab.schedule.intrinsics import has_dot2
+from relaxlab.schedule import Schedule
+from relaxlab.schedule.intrinsics import dot2
+from relaxlab.schedule.intrinsics.amx import FEATURES
 from relaxlab.schedule.rules import bfloat16_dot
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.tensor_intrin import TensorIntrin
-from relaxlab.schedule.tile_intrinsics import FEATURES
+from tests.schedule.instructions import register_models
 
 TARGET = Target(
     "cpu", "x86_64-unknown-linux-gnu", "x86-64-v4",
@@ -87,6 +88,7 @@ def test_the_scheduled_product_in_the_interpreter(deep_first, rng):
 
 
 def test_the_intrinsic_agrees_with_its_description(rng):
+    register_models()
     intrin = TensorIntrin.get("dot2_bf16_16")
     a, b = rounded(rng, 16, 2), rounded(rng, 2)
     start = rng.normal(size=16).astype(np.float32)
@@ -124,22 +126,14 @@ def test_kernels_that_the_rule_fits():
         assert isinstance(bfloat16_dot.apply(Schedule(func), Context(TARGET, weights)), str)
 
 
-@pytest.fixture
-def described_tiles(monkeypatch):
-    """Tile instructions that are what their descriptions say, for the interpreter."""
-    known = tensor_intrin._REGISTRY
-    for name in ("tile_zero", "tile_dot_bf16", "tile_store"):
-        monkeypatch.setitem(known, name, dataclasses.replace(known[name], impl=known[name].desc))
-
-
 @pytest.mark.parametrize("m", [1, 5, 33])
-def test_several_rows_use_matrix_tiles_where_there_are_some(m, described_tiles, rng):
+def test_several_rows_use_matrix_tiles_where_there_are_some(m, rng):
     func = scheduled(product(64, 32), WITH_TILES)
     assert "tile_dot_bf16" in rl.Module.of({"f": func}).script()
     check(func, 64, 32, m, rng)
 
 
-def test_a_constant_number_of_rows_needs_no_padding(described_tiles, rng):
+def test_a_constant_number_of_rows_needs_no_padding(rng):
     func = scheduled(product(32, 32, rows=expr.const(32)), WITH_TILES)
     assert "_pad" not in rl.Module.of({"f": func}).script()
     check(func, 32, 32, 32, rng)
@@ -175,7 +169,7 @@ def test_layers_on_this_machine(rows, cols, rng):
     mod = layer(rows, cols)
     trace = rl.trace(mod)
     remarks = [r for p in trace.passes if p.name == "schedule_kernels" for r in p.remarks]
-    fits = has_dot2(Target.host()) and cols % 32 == 0
+    fits = TensorIntrin.best(dot2.FAMILY, Target.host()) is not None and cols % 32 == 0
     assert any("rule bfloat16_dot" in r.reason for r in remarks if r.applied) == fits
     exe = rl.compile(mod, threads=2, use_cache=False)
     w = rounded(rng, rows, cols)

@@ -14,7 +14,6 @@ from relaxlab.codegen.llvm.statements import Team, barrier, local_strides
 from relaxlab.codegen.llvm.zones import ZONE, fill, mark_zones, zone_damaged
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
 def check_bounds(s: Scope, buffer: loops.Buffer, indices: Sequence[Value]) -> None:
@@ -23,8 +22,6 @@ def check_bounds(s: Scope, buffer: loops.Buffer, indices: Sequence[Value]) -> No
     Indices made by `join_indices`, `A[0, f]`, are checked against the dimensions of the zeros
     together with their own.
     """
-    if buffer.scope == TILE_SCOPE:
-        return
     extent: expr.PrimExpr = expr.const(1)
     for d, (index, dim) in enumerate(zip(indices, buffer.shape, strict=True)):
         # A flat index was joined from the dimensions before it, which are 0 now.

@@ -24,7 +24,6 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.node import walk
-from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
 
 
 class FailWhen(Protocol):
@@ -141,11 +140,6 @@ def _variables_of(e: expr.PrimExpr) -> tuple[expr.Var, ...] | None:
 
 def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
     """Return the memory of a buffer. Raises CodegenError for one that has none here."""
-    if buffer.scope == TILE_SCOPE:
-        raise CodegenError(
-            f"{buffer.name!r} of {s.function!r} lies in matrix tiles, not in memory: only their "
-            "tensor intrinsics can use it"
-        )
     if buffer not in s.memory:
         raise CodegenError(f"buffer {buffer.name!r} is not declared in {s.function!r}")
     return s.memory[buffer]

@@ -50,9 +50,11 @@ def _initialise() -> None:
 
 
 def runs_here(target: Target) -> bool:
-    """True if this process can run code for the target: the same kind of processor and system."""
+    """True if this process can run code for the target: the same kind of processor and system, and
+    the processor has the target's features."""
     mine, other = map(llvm.get_triple_parts, (llvm.get_process_triple(), target.triple))
-    return (mine.Arch, mine.OS) == (other.Arch, other.OS)
+    same = (mine.Arch, mine.OS) == (other.Arch, other.OS)
+    return same and target.features <= Target.host().features
 
 
 def target_machine(target: Target, level: int = 3) -> llvm.TargetMachine:

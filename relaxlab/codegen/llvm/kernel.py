@@ -18,6 +18,7 @@ from relaxlab.codegen.llvm.statements import (
     Team,
     declare_local,
     dense_strides,
+    emit_stmt,
     emit_team,
     failure,
 )
@@ -33,7 +34,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import GENERIC, Target
-from relaxlab.schedule.tile_intrinsics import TILE_SCOPE
+from relaxlab.schedule.tensor_intrin import RegisterScope, register_scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,15 @@ def emit_kernel(
     lowered = lower_loops(body, sizes_of(func), target)
     # Copies of tiles may have private buffers of their own.
     buffers = dict.fromkeys((*allocated, *_private_buffers(lowered)))
-    tiles = _declare_allocated(s, [*buffers], declare_local if stack is None else stack.declare)
-    if tiles:
-        _configure_tiles(b)
+    declare = declare_local if stack is None else stack.declare
+    registers = [buffer for buffer in buffers if register_scope(buffer.scope) is not None]
+    scopes = _register_scopes(name, registers, lowered)
+    _declare_allocated(s, [buffer for buffer in buffers if buffer not in registers], declare)
+    for scope in scopes:
+        _emit_in_each_thread(s, scope.enter, declare)
     emit_team(s, Team(), lowered)
-    if tiles:
-        b.call("llvm.x86.tilerelease", "void", [])
+    for scope in scopes:
+        _emit_in_each_thread(s, scope.leave, declare)
     if stack is not None:
         stack.verify(s)
     if failures:
@@ -152,17 +156,9 @@ def _declare_allocated(
     s: Scope,
     allocated: Sequence[loops.Buffer],
     declare: Callable[[Scope, loops.Buffer], Memory],
-) -> list[loops.Buffer]:
-    """Allocate a kernel's buffers on the stack; return those that are matrix tiles instead."""
-    tiles = [buffer for buffer in allocated if buffer.scope == TILE_SCOPE]
-    if len(tiles) > 1:
-        names = ", ".join(repr(t.name) for t in tiles)
-        raise CodegenError(
-            f"{s.function!r} keeps {names} in matrix tiles; there is room for one buffer"
-        )
+) -> None:
+    """Allocate a kernel's buffers on the stack."""
     for buffer in allocated:
-        if buffer.scope == TILE_SCOPE:
-            continue
         if buffer.scope == "global":
             raise CodegenError(
                 f"{s.function!r} allocates {buffer.name!r} in main memory where loops run: "
@@ -170,18 +166,33 @@ def _declare_allocated(
                 'scope="local" for a copy per thread'
             )
         s.memory[buffer] = declare(s, buffer)
-    return tiles
 
 
-def _configure_tiles(b: Builder) -> None:
-    """Eight tile registers of 16 rows of 64 bytes, in the layout that `ldtilecfg` reads: the
-    palette, 15 bytes unused, bytes per row (16 bits each, room for 16), rows."""
-    # All eight alike, so that one configuration serves every product of the kernel.
-    layout = [1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8]
-    place = b.alloca(64, "i8")
-    words = ", ".join(f"i8 {byte}" for byte in layout)
-    b.raw(f"store <64 x i8> <{words}>, ptr {place}, align 64")
-    b.call("llvm.x86.ldtilecfg", "void", [("ptr", place)])
+def _register_scopes(
+    name: str, registers: Sequence[loops.Buffer], body: loops.Stmt
+) -> list[RegisterScope]:
+    """The scopes of a kernel's buffers that are registers. Raises CodegenError where several share
+    one, or where loops use such a buffer like memory."""
+    names = [buffer.scope for buffer in registers]
+    crowded = next((n for n in names if names.count(n) > 1), None)
+    if crowded is not None:
+        held = ", ".join(repr(r.name) for r in registers if r.scope == crowded)
+        raise CodegenError(f"{name!r} keeps {held} in {crowded!r}; there is room for one buffer")
+    for n in walk(body):
+        if isinstance(n, loops.BufferLoad | loops.BufferStore) and n.buffer in registers:
+            raise CodegenError(
+                f"{n.buffer.name!r} of {name!r} lies in registers ({n.buffer.scope!r}), not in "
+                "memory: only their tensor intrinsics can use it"
+            )
+    return [scope for n in names if (scope := register_scope(n)) is not None]
+
+
+def _emit_in_each_thread(
+    s: Scope, func: loops.PrimFunc, declare: Callable[[Scope, loops.Buffer], Memory]
+) -> None:
+    body, allocated = lower_blocks(func.body)
+    _declare_allocated(s, allocated, declare)
+    emit_stmt(s, body)
 
 
 def lower_loops(

@@ -44,6 +44,9 @@ def native_forms(program: HostProgram, target: Target) -> Forms:
         exe = Executable(compile_program(program, target), target)
     except UnsupportedHost as reason:
         return Forms(machine.runs, (f"not compared with native code: {reason}",))
+    if not exe.runs_here:
+        reason = "this machine cannot run the target's code"
+        return Forms(machine.runs, (f"not compared with native code: {reason}",))
     absent = exe.artifact.left_out
 
     def run(name: str, args: tuple[Any, ...]) -> Any:

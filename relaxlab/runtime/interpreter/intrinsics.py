@@ -1,7 +1,8 @@
 """The meaning of target instructions and C functions in NumPy, registered by name.
 
 Other intrinsics have theirs in their rows (`relaxlab.ir.intrinsics`); `if_then_else`, `likely`,
-`address_of` and hints are part of the interpreter itself.
+`address_of` and hints are part of the interpreter itself. Tensor intrinsics need none: blocks that
+are one hold its description.
 """
 
 from __future__ import annotations
@@ -10,53 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.intrinsics import INTRINSICS, Meaning
 from relaxlab.runtime.arrays import ExecutionError
 
-
-def _dot_bytes(dtype: Any, total: Any, a: Any, b: Any) -> Any:
-    """Return each int32 lane of `total` plus the dot product of four uint8 of `a` with four int8 of
-    `b` (Intel's VPDPBUSD, Arm's USDOT)."""
-    left = np.ascontiguousarray(a).view(np.uint8).reshape(-1, 4).astype(np.int32)
-    right = np.ascontiguousarray(b).view(np.int8).reshape(-1, 4).astype(np.int32)
-    return (total + (left * right).sum(1, dtype=np.int32)).astype(dtype)
-
-
-def _multiply_bytes(dtype: Any, a: Any, b: Any) -> Any:
-    """Return, per 16 bits, the sum of two products of a uint8 of `a` and an int8 of `b`, saturated
-    to int16 (Intel's VPMADDUBSW)."""
-    left = np.ascontiguousarray(a).view(np.uint8).reshape(-1, 2).astype(np.int32)
-    right = np.ascontiguousarray(b).view(np.int8).reshape(-1, 2).astype(np.int32)
-    return np.clip((left * right).sum(1), -(1 << 15), (1 << 15) - 1).astype(dtype)
-
-
-def _add_pairs(dtype: Any, a: Any, b: Any) -> Any:
-    """Return, per 32 bits, the sum of two products of int16 (Intel's VPMADDWD)."""
-    left, right = (np.ascontiguousarray(x).view(np.int16).astype(np.int32) for x in (a, b))
-    return (left * right).reshape(-1, 2).sum(1, dtype=np.int32).astype(dtype)
-
-
-def _dot_pairs(dtype: Any, total: Any, a: Any, b: Any) -> Any:
-    """Return each float32 lane of `total` plus the dot product of two bfloat16 of `a` with two of
-    `b` (Intel's VDPBF16PS): the second products first, sums rounded in float32."""
-    bfloat16 = numpy_dtype("bfloat16")
-    left, right = (
-        np.ascontiguousarray(x).view(bfloat16).reshape(-1, 2).astype(np.float32) for x in (a, b)
-    )
-    product = left * right
-    return (total + product[:, 1] + product[:, 0]).astype(dtype)
-
-
-_EXTERNAL: dict[str, Meaning] = {
-    **{f"llvm.x86.avx512.vpdpbusd.{bits}": _dot_bytes for bits in (128, 256, 512)},
-    "llvm.aarch64.neon.usdot.v4i32.v16i8": _dot_bytes,
-    "llvm.x86.avx512bf16.dpbf16ps.512": _dot_pairs,
-    "llvm.x86.avx2.pmadd.ub.sw": _multiply_bytes,
-    "llvm.x86.avx512.pmaddubs.w.512": _multiply_bytes,
-    "llvm.x86.avx2.pmadd.wd": _add_pairs,
-    "llvm.x86.avx512.pmaddw.d.512": _add_pairs,
-}
+_EXTERNAL: dict[str, Meaning] = {}
 
 
 def register_intrinsic_meaning(name: str, fn: Meaning) -> None:

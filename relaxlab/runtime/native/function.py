@@ -190,8 +190,9 @@ class NativeFunction:
     def _run(self, *args: Any, **named: Any) -> Any:
         if not self._exe.runs_here:
             raise ExecutionError(
-                f"`{self.info.name}` was compiled for {self._exe.target.triple} and does not run "
-                "here; write exe.object() to a file and link it there"
+                f"`{self.info.name}` was compiled for {self._exe.target.cpu}, "
+                f"{self._exe.target.triple}, and does not run here; write exe.object() to a file "
+                "and link it there"
             )
         if named:
             args = self._in_order(args, named)

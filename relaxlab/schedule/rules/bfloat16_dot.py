@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
-from relaxlab.schedule.intrinsics import DOT2_LANES, has_dot2
+from relaxlab.schedule.intrinsics import amx, dot2
+from relaxlab.schedule.intrinsics.amx import SIZE
+from relaxlab.schedule.intrinsics.dot2 import LANES
 from relaxlab.schedule.rules.base import (
     axis_loops,
     blocks_of,
@@ -27,7 +29,7 @@ from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import PREFETCH_DISTANCE, REGISTER_ROWS, UNROLL_PAIRS
 from relaxlab.schedule.rules.tiles import Layout, columns_in_tiles, schedule_stored
 from relaxlab.schedule.schedule import Schedule
-from relaxlab.schedule.tile_intrinsics import SIZE, has_tiles
+from relaxlab.schedule.tensor_intrin import TensorIntrin
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class _Parts:
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one sum of products of bfloat16 rows and a bfloat16 weight, in whole blocks."""
-    if not has_dot2(context.target):
+    if TensorIntrin.best(dot2.FAMILY, context.target) is None:
         return "the processor has no instruction for dot products of bfloat16"
     parts = _find(sch.func, context)
     if isinstance(parts, str):
@@ -81,7 +83,7 @@ def _schedule(sch: Schedule, most: int | None, context: Context) -> Schedule:
     parts = _find(sch.func, context)
     assert isinstance(parts, _Parts)
     # Matrix tiles need many rows; a single row is a stream of weights, which vectors keep up with.
-    if has_tiles(context.target) and most is None:
+    if TensorIntrin.best(amx.FAMILY, context.target) and most is None:
         return schedule_stored(sch, parts.product.name, parts.weights, parts.layout)
     # With two vectors of columns, 24 of the 32 registers hold sums.
     rows = most or REGISTER_ROWS.of(sch, 12)
@@ -90,7 +92,7 @@ def _schedule(sch: Schedule, most: int | None, context: Context) -> Schedule:
     sch.transform_layout(product, parts.weights, parts.layout)
     i, n, k = axis_loops(sch, product)
     tile, i = sch.split(i, factors=[None, rows])
-    block, half, n = sch.split(n, factors=[None, SIZE // DOT2_LANES, DOT2_LANES])
+    block, half, n = sch.split(n, factors=[None, SIZE // LANES, LANES])
     step, pair, k = sch.split(k, factors=[None, SIZE // 2, 2])
     if rows == 1:  # as the weights lie in memory
         sch.reorder(block, tile, step, half, pair, i, n, k)
@@ -105,11 +107,11 @@ def _schedule(sch: Schedule, most: int | None, context: Context) -> Schedule:
         sch.reorder(block, tile, step, some, pair, i, half, n, k)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, step)
-    sch.tensorize(n, f"dot2_bf16_{DOT2_LANES}")
+    sch.tensorize(n, f"{dot2.FAMILY}_{LANES}")
     *_, outer, inner, lane = sch.get_loops(init)
     sch.vectorize(lane)
     *_, row, column = sch.get_loops(store)
-    split_vector(sch, column, DOT2_LANES, unroll=True)
+    split_vector(sch, column, LANES, unroll=True)
     for loop in (half, pair, i, outer, inner, row):
         sch.unroll(loop)
     sch.parallel(block)

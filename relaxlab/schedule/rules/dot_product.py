@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.loops import Block, PrimFunc
-from relaxlab.schedule.intrinsics import dot4_of
+from relaxlab.schedule.intrinsics import dot4
 from relaxlab.schedule.rules.base import (
     axis_loops,
     blocks_of,
@@ -27,6 +27,7 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import PREFETCH_DISTANCE, REGISTER_ROWS
 from relaxlab.schedule.schedule import BlockRV, Schedule
+from relaxlab.schedule.tensor_intrin import TensorIntrin
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class _Parts:
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits a kernel with an int8 reduction whose result a second reduction sums."""
-    intrinsic = dot4_of(context.target)
+    intrinsic = TensorIntrin.best(dot4.FAMILY, context.target)
     if intrinsic is None:
         return "the processor has no instruction for dot products of bytes"
     parts = _find(sch.func)
@@ -94,8 +95,9 @@ def _is_dot(block: Block) -> bool:
     return dtypes == {"uint8", "int8"} and group is not None and group % 4 == 0
 
 
-def _schedule(sch: Schedule, parts: _Parts, intrinsic: tuple[str, int], rows: int) -> Schedule:
-    name, lanes = intrinsic
+def _schedule(sch: Schedule, parts: _Parts, intrinsic: TensorIntrin, rows: int) -> Schedule:
+    lanes = constant(intrinsic.desc.buffers[0].shape[0])
+    assert lanes is not None
     total = sch.get_block(parts.total)
     dots = [sch.get_block(name) for name in parts.dots]
     decode = sch.get_block(parts.decode) if parts.decode else None
@@ -119,7 +121,7 @@ def _schedule(sch: Schedule, parts: _Parts, intrinsic: tuple[str, int], rows: in
         sch.set_scope(decode, 0, "local")
         _decode_tile(sch, decode)
     for dot in dots:
-        _dot_tile(sch, dot, name, rows)
+        _dot_tile(sch, dot, intrinsic.name, rows)
     init = sch.decompose_reduction(total, group)
     for one in (init, total, write):
         _vector_rows(sch, one, rows)

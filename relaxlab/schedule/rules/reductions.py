@@ -18,7 +18,7 @@ from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.intrinsics import FOLDED
+from relaxlab.schedule.intrinsics.reduce import FOLDED
 from relaxlab.schedule.order import depends_on_order, keeps_order
 from relaxlab.schedule.ranges import analyzer_at, shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of

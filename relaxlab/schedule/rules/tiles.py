@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
+from relaxlab.schedule.intrinsics import amx
+from relaxlab.schedule.intrinsics.amx import SIZE, TILE_SCOPE
 from relaxlab.schedule.rules.base import (
     axis_loops,
     blocks_of,
@@ -26,7 +28,7 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.dot_product import pack_rows
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
-from relaxlab.schedule.tile_intrinsics import SIZE, TILE_SCOPE, has_tiles
+from relaxlab.schedule.tensor_intrin import TensorIntrin
 
 Layout = Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]]
 
@@ -46,7 +48,7 @@ class _Parts:
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits a sum of products of bfloat16 values: rows that are stored, and columns that the kernel
     computes from weights."""
-    if not has_tiles(context.target):
+    if TensorIntrin.best(amx.FAMILY, context.target) is None:
         return "the processor has no tile registers"
     parts = _find(sch.func)
     return parts if isinstance(parts, str) else _schedule(sch, parts)

@@ -493,22 +493,6 @@ def test_errors_in_private_buffers_show_the_declared_shape():
             interpret_prim_func(func, [np.zeros(4, "f4")], vectorise=vectorise)
 
 
-def test_the_byte_dot_product_instruction():
-    a, b, c = Buffer("a", (const(64),), "uint8"), Buffer("b", (const(64),), "int8"), Buffer(
-        "c", (const(16),), "int32")  # fmt: skip
-    lanes = expr.Ramp(const(0), const(1), 64)
-    out = expr.Ramp(const(0), const(1), 16)
-    packed = [call("int32x16", "reinterpret", BufferLoad(x, (lanes,))) for x in (a, b)]
-    name = expr.StringImm("llvm.x86.avx512.vpdpbusd.512")
-    value = call("int32x16", "llvm_intrin", name, BufferLoad(c, (out,)), *packed)
-    func = loops.PrimFunc((a, b, c), BufferStore(c, value, (out,)))
-    rng = np.random.default_rng(1)
-    x, y = rng.integers(0, 256, 64).astype("uint8"), rng.integers(-128, 128, 64).astype("int8")
-    z = rng.integers(-99, 99, 16).astype("int32")
-    want = z + (x.astype("int32") * y).reshape(16, 4).sum(1)
-    np.testing.assert_array_equal(both(func, x, y, z)[2], want)
-
-
 def _random_index(rng: random.Random, names: list[Var], bound: int) -> PrimExpr:
     """An index expression in `names`, brought into [0, bound) by a modulus."""
     e: PrimExpr = const(rng.randrange(4))
