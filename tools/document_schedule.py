@@ -105,6 +105,28 @@ def row_sum(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
                 B[vi] = T.float32(0)
             B[vi] = B[vi] + A[vi, vk]
 """,
+    "log_sum": """
+@T.prim_func
+def log_sum(A: T.Buffer((16, 1000), "float32"), L: T.Buffer((16,), "float32")):
+    M = T.alloc_buffer((16,), "float32")
+    S = T.alloc_buffer((16,), "float32")
+    for i, k in T.grid(16, 1000):
+        with T.sblock("M"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                M[vi] = T.float32("-inf")
+            M[vi] = T.max(M[vi], A[vi, vk])
+    for i, k in T.grid(16, 1000):
+        with T.sblock("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = T.float32(0)
+            S[vi] = S[vi] + T.exp(A[vi, vk] - M[vi])
+    for i in range(16):
+        with T.sblock("L"):
+            vi = T.axis.spatial(16, i)
+            L[vi] = M[vi] + T.log(S[vi])
+""",
     "matmul": """
 @T.prim_func
 def matmul(
@@ -173,6 +195,8 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "rfactor": Example("row_sum", "sch.rfactor(ki, factor_axis=1)",
                            "i, k = sch.get_loops(sch.get_block('B'))\n"
                            "ko, ki = sch.split(k, factors=[None, 8])"),
+        "fuse_reductions": Example("log_sum", "sch.fuse_reductions(sch.get_block('M'), 0, "
+                                   "rows=4, chunk=250)"),
     },
     "Layouts": {
         "transform_layout": Example("chain", "sch.transform_layout(sch.get_block('B'), "
@@ -239,8 +263,6 @@ WITHOUT_EXAMPLE = {
     "Whole functions": {
         "declare_upper_bound": "It changes only what later steps can prove, such as "
         "`bound_storage`, and which sizes they have to expect.",
-        "online_softmax": "[architecture.md](architecture.md#schedules) has the blocks that it "
-        "takes and what it makes of them.",
     },
 }
 """Primitives whose example needs more than a function and a step, by section, and where one is, or
@@ -276,6 +298,7 @@ key: the versions that a decision stands in, and its name (`n ≤ 16 / rows`).
 | avoid writing an intermediate buffer | `compute_inline`, `reverse_compute_inline`, `compute_at` |
 | accumulate in registers | `cache_write`, `reverse_compute_at`, `decompose_reduction` |
 | split a long reduction over threads or lanes | `rfactor` |
+| make one pass of reductions that depend on each other | `fuse_reductions` |
 | read a matrix in the order of its use | `cache_read`, `transform_layout` |
 | leave a choice open | `sample_categorical`, `sample_perfect_tile`, `sample_compute_location` |
 | run on a GPU | `bind`, `cache_read` to `"shared"` |

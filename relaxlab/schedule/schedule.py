@@ -42,9 +42,9 @@ from relaxlab.schedule.decisions import (
 )
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.form_blocks import form_blocks as _form_blocks
+from relaxlab.schedule.fuse_reductions import fuse_reductions as _fuse_reductions
 from relaxlab.schedule.join_axes import join_axes as _join_axes
 from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
-from relaxlab.schedule.online_softmax import online_softmax as _online_softmax
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV, ScheduleState
 from relaxlab.schedule.trace import Steps
@@ -399,26 +399,27 @@ class Schedule(ScheduleState, Displayed):
         allowed, else one block over the outer loops whose iterations are independent."""
         self._edit("form_blocks", {}, _form_blocks)
 
-    def online_softmax(
-        self, rows: int, chunk: int, multiple: int, feature_multiple: int = 1
+    def fuse_reductions(
+        self, block: BlockRV, axis: int, rows: int, chunk: int, multiple: int = 1, width: int = 1
     ) -> BlockRV:
-        """Compute the attention that is last in the function in one pass over its positions, with
-        a running maximum, `rows` rows at a time; returns the block of these tiles.
+        """Compute reductions over one axis, whose terms depend on the results before them, in one
+        pass over it with running results, such as a maximum and the sum of `exp(x - maximum)`.
+        Returns the block of the tiles: of `rows` along the spatial axis `axis` of `block`, one of
+        the reductions.
 
-        The positions of a tile come in chunks of `chunk`, the last of them rounded up to a multiple
-        of `multiple`, which divides `chunk`; its features are rounded up to a multiple of
-        `feature_multiple`. Results differ by rounding: sums have another order.
+        A tile takes the reduced axis in chunks of `chunk`, the last of them rounded up to a
+        multiple of `multiple`, which divides `chunk`; the last further axis of results is rounded
+        up to a multiple of `width`. Results differ by rounding: sums have another order.
         """
-        args = {
-            "rows": rows, "chunk": chunk, "multiple": multiple,
-            "feature_multiple": feature_multiple,
+        sizes = {
+            "axis": axis, "rows": rows, "chunk": chunk, "multiple": multiple, "width": width,
         }  # fmt: skip
 
         def run() -> Block:
-            self.func, tile = _online_softmax(self.func, **args)
+            self.func, tile = _fuse_reductions(self.func, self._name(block), **sizes)
             return tree.find_block(self.func, tile).block
 
-        return self._step("online_softmax", args, run)
+        return self._step("fuse_reductions", {"block": block, **sizes}, run)
 
     def compact_buffers(self) -> None:
         """Allocate `local` and `shared` buffers inside the loops in each iteration of which they

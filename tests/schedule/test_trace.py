@@ -104,7 +104,7 @@ def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
         "compute_at reverse_compute_at cache_read cache_write set_scope storage_align "
         "decompose_reduction rfactor blockize tensorize transform_layout pad_einsum annotate "
         "unannotate "
-        "form_blocks online_softmax compact_buffers round_up_tails round_up_vectors "
+        "form_blocks fuse_reductions compact_buffers round_up_tails round_up_vectors "
         "join_axes guarded_versions declare_upper_bound bound_storage"
     )
     assert expected.split() == sorted(PRIMITIVES, key=expected.split().index)

@@ -1,18 +1,21 @@
 """Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
 
 A tile of query rows of one head is a unit of work for a thread. Its positions come in chunks, with
-a running maximum (`online_softmax`): a chunk's scores stay in the thread's own memory from the
+a running maximum (`fuse_reductions`): a chunk's scores stay in the thread's own memory from the
 first product through the softmax to the second product, so nothing of size rows x positions is
 ever kept. Scores are made a vector of positions at a time, and results a vector of features.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.schedule.attention_pattern import Attention, find_attention
+from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, written
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
     attempted,
@@ -21,6 +24,7 @@ from relaxlab.schedule.rules.base import (
     fitting,
     found_block,
     inline_producers,
+    sum_of_products,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
@@ -32,7 +36,7 @@ from relaxlab.schedule.rules.decisions import (
 )
 from relaxlab.schedule.rules.nested import schedule_tiles
 from relaxlab.schedule.rules.rows import apply as rows_apply
-from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.schedule import BlockRV, Schedule
 
 MOST_FEATURES = 1056
 """Features, and depth of scores, up to which there is a version for symbols: no model's heads have
@@ -40,13 +44,63 @@ more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that
 all rows are not in one set of the first-level cache, as they would be 64 apart."""
 
 
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A cascade of reductions whose terms are made of a product inside it, and one of which has an
+    axis of its own. `dot`: the product; `score`: the block that reads it; `row`: an outer
+    axis that the keys, its operand along the shared axis, do not have."""
+
+    cascade: Cascade
+    dot: Block
+    score: Block
+    row: Var
+
+    @property
+    def depth(self) -> Var:
+        """The axis of the product's sums."""
+        return axes_of(self.dot, "reduce")[0]
+
+    @property
+    def feature(self) -> Var:
+        """The axis of the values that is no axis of the scores."""
+        return self.cascade.further[-1]
+
+    def extent(self, axis: Var) -> PrimExpr:
+        """The extent of an axis."""
+        return self.cascade.extents[axis]
+
+    def fused(self, sch: Schedule, rows: int, chunk: int, multiple: int, width: int) -> BlockRV:
+        """Compute it in one pass over the positions; returns the block of the tiles."""
+        first = self.cascade.reductions[0]
+        at = axes_of(first).index(self.row)
+        return sch.fuse_reductions(sch.get_block(first.name), at, rows, chunk, multiple, width)
+
+
+def find_attention(func: PrimFunc) -> Attention | None:
+    """Return the attention that a function computes; None if there is none. Raises ScheduleError
+    where there is a cascade of reductions that cannot be fused."""
+    cascade = find_cascade(func)
+    if cascade is None or not cascade.further:
+        return None
+    for dot in cascade.inside:
+        scores = [b for b in cascade.inside if b is not dot and written(dot) in
+                  {n.buffer for n in loads_in(b.body)}]  # fmt: skip
+        operands = sum_of_products(dot) or ()
+        keys = [x for x in operands if cascade.axis in symbols_in(x.indices)]
+        rows = [a for a in cascade.outer if a not in symbols_in(tuple(x.indices for x in keys))]
+        if len(scores) == len(keys) == len(axes_of(dot, "reduce")) == 1 and rows:
+            return Attention(cascade, dot, scores[0], rows[-1])
+    return None
+
+
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits what `find_attention` proves to be attention, however many positions there are."""
+    """Fits a softmax over what a product makes, and the product with it, over any number of axes
+    and any number of positions."""
     found = find_attention(sch.func)
     if found is None:
-        return "its last blocks are not a product, a softmax over its rows, and a product"
-    widths = [found.extents[role] for role in ("depth", "feature")]
-    symbols = [v for v in dict.fromkeys(widths) if isinstance(v, Var)]
+        return "it has no product, softmax over its rows, and product with them"
+    symbols = [a for a in map(found.extent, (found.depth, found.feature)) if isinstance(a, Var)]
+    symbols = list(dict.fromkeys(symbols))
     if not symbols:
         return _for_rows(sch, found, context)
 
@@ -63,7 +117,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
 
 def _for_rows(sch: Schedule, found: Attention, context: Context) -> Schedule:
     """A version for one row and one for more."""
-    count, positions = found.extents["row"], found.extents["position"]
+    count, positions = found.extent(found.row), found.extent(found.cascade.axis)
 
     def version(sch: Schedule, most: int | None) -> Schedule:
         # Alone, a row has one position to look at: vectors of positions would be empty.
@@ -80,7 +134,7 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     lanes = context.target.lanes("float32")
     found = find_attention(sch.func)
     assert found is not None
-    keep = [b.name for b in found.blocks]
+    keep = [b.name for b in found.cascade.blocks]
     # A single row reads each key once; tiles read them once per tile, which repays packing.
     if COPY_OPERAND.of(sch, rows > 1):
         keep += _pack_keys(sch, found, lanes)
@@ -94,7 +148,7 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     # The scores of a tile take 16 KB, half of a first-level cache. Chunks of 64 lose 7 %, 256 to
     # 1024 are alike (NOTES, *Attention without a bound on its length*).
     chunk = CHUNK.of(sch, 512)
-    tile = sch.online_softmax(rows, chunk, multiple, _feature_multiple(found, lanes))
+    tile = found.fused(sch, rows, chunk, multiple, _feature_multiple(found, lanes))
     _product_into_scores(sch, found, multiple)
     schedule_tiles(sch, found_block(sch, tile), context)
     sch.compact_buffers()
@@ -105,7 +159,7 @@ def _feature_multiple(found: Attention, lanes: int) -> int:
     """Return the multiple to which the features of a tile are rounded up: two vectors if their
     number is unknown. With the rows of a tile these are as many independent accumulators as an
     addition has cycles of latency."""
-    return lanes if constant(found.extents["feature"]) is not None else 2 * lanes
+    return lanes if constant(found.extent(found.feature)) is not None else 2 * lanes
 
 
 def _product_into_scores(sch: Schedule, found: Attention, multiple: int) -> None:
@@ -124,7 +178,7 @@ def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> list[str]:
     """Keys whose positions are rows apart are copied first, with a vector of positions side by
     side, feature by feature: every tile of queries makes vectors of positions. Returns the name of
     the block that copies, or that makes the keys, if there are such keys."""
-    position, depth = (found.axis(found.dot, role) for role in ("position", "depth"))
+    position, depth = found.cascade.axis, found.depth
     reads = [[r.min for r in region.region] for region in found.dot.reads]
     number = next((i for i, at in enumerate(reads) if position in at and at[-1] == depth), None)
     if number is None:

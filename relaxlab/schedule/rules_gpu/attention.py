@@ -2,19 +2,18 @@
 
 If the scores of a query row have a bound that fits shared memory, or there is one row only, a block
 of threads works on a row of one head. Else it works on a tile of rows, whose positions come in
-chunks, with a running maximum (`online_softmax`): only a chunk's scores are stored.
+chunks, with a running maximum (`fuse_reductions`): only a chunk's scores are stored.
 """
 
 from __future__ import annotations
 
-from relaxlab.schedule.attention_pattern import find_attention
+from relaxlab.schedule.cascade import axes_of
 from relaxlab.schedule.order import KEEP_ORDER
+from relaxlab.schedule.rules.attention import find_attention
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     fitting,
-    is_spatial,
-    sum_of_products,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
@@ -22,8 +21,6 @@ from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
 
-_SHAPE = [False, True, False, True, False, False, True]
-"""True for the spatial ones of product, epilogue, row maximum, weights, sum, product, epilogue."""
 ROWS = 8
 """Query rows per tile: with `CHUNK` positions, the scores take 2 KB of shared memory."""
 CHUNK = 64
@@ -31,32 +28,33 @@ CHUNK = 64
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits exactly these seven blocks, the results' axes being batch, row, head and feature."""
-    func, blocks = sch.func, blocks_of(sch.func)
-    if [is_spatial(b) for b in blocks] != _SHAPE:
-        return "its blocks are not a product, a softmax over its rows, and a product"
-    products = [sum_of_products(b) is not None for b in blocks]
-    if not products[0] or products[4] == products[5] or len(blocks[-1].iter_vars) != 4:
-        return f"{blocks[0].name}, or what {blocks[-1].name} reads, is no product of four axes"
-    *_, row, position = (it.dom.extent for it in blocks[1].iter_vars)
+    """Fits what the rule for CPUs does, if there are no other blocks."""
+    found = find_attention(sch.func)
+    if found is None:
+        return "it has no product, softmax over its rows, and product with them"
+    cascade, blocks = found.cascade, blocks_of(sch.func)
+    outer = len(cascade.outer)
+    last = axes_of(cascade.blocks[-1])
+    if len(cascade.blocks) < len(blocks) or set(last[:outer]) != set(cascade.outer):
+        return f"{blocks[0].name} is no part of it, or {blocks[-1].name} is not by rows"
     # Products, scores and weights of a row, in float32.
     room = context.target.facts.shared
-    fits = (constant(position) or room) * 3 * 4 <= room
-    if fits or func.attrs.get(KEEP_ORDER) or find_attention(func) is None:
-        return _by_rows(sch, context)
+    fits = (constant(found.extent(cascade.axis)) or room) * 3 * 4 <= room
+    if fits or sch.func.attrs.get(KEEP_ORDER):
+        return _by_rows(sch, context, outer)
     with_versions(
         sch,
         context,
-        row,
+        found.extent(found.row),
         [1],
-        lambda one, most: _by_tiles(one, context) if most is None else _by_rows(one, context),
+        lambda one, most: _by_rows(one, context, outer) if most else _by_tiles(one, context),
     )
     return sch
 
 
-def _by_rows(sch: Schedule, context: Context) -> Schedule:
+def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
     names = [b.name for b in blocks_of(sch.func)]
-    rows = sch.get_loops(sch.get_block(names[-1]))[:3]
+    rows = sch.get_loops(sch.get_block(names[-1]))[:outer]
     for name in reversed(names[:-1]):
         sch.compute_at(sch.get_block(name), rows[-1], preserve_unit_loops=True)
     schedule_rows(sch, names, rows, context.target.facts)
@@ -65,5 +63,7 @@ def _by_rows(sch: Schedule, context: Context) -> Schedule:
 
 
 def _by_tiles(sch: Schedule, context: Context) -> Schedule:
-    sch.online_softmax(ROWS, CHUNK, CHUNK)
+    found = find_attention(sch.func)
+    assert found is not None
+    found.fused(sch, ROWS, CHUNK, CHUNK, 1)
     return fitting(nested.apply(sch, context))

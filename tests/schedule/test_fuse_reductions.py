@@ -1,4 +1,4 @@
-"""Attention with a running maximum: the transformed function, and refusals."""
+"""Cascades of reductions in one pass: the transformed function, and refusals."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.types import TensorType
 from relaxlab.nn import loop_functions
+from relaxlab.ops import scalar, te
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, apply_trace
-from relaxlab.schedule.attention_pattern import find_attention
+from relaxlab.schedule.cascade import find_cascade
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
+from relaxlab.schedule.rules.attention import find_attention
+from tests.schedule.programs import softmax
 
 PYTHON = pathlib.Path(__file__).parents[2] / ".venv-reference/bin/python"
 
@@ -52,10 +56,16 @@ def kernel(mod: Module) -> tuple[str, PrimFunc]:
     return name, func
 
 
+def fused(sch: Schedule, rows: int, chunk: int, multiple: int = 1, width: int = 1) -> None:
+    found = find_attention(sch.func)
+    assert found is not None
+    found.fused(sch, rows, chunk, multiple, width)
+
+
 def tiled(mod: Module, rows: int, chunk: int, multiple: int, features: int = 1) -> Module:
     name, func = kernel(mod)
     sch = Schedule(func)
-    sch.online_softmax(rows, chunk, multiple, features)
+    fused(sch, rows, chunk, multiple, features)
     assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
     new = mod.with_functions({name: sch.func})
     assert not check_well_formed(new)
@@ -114,7 +124,7 @@ def test_keys_in_blocks_capped_scores_and_a_window(rng):
     scores = nn.Scores(0.5, softcap=0.7, window=9)
     func = loop_functions.cached_attention(heads, 0, heads, shape, "float32", scores)
     sch = Schedule(func)
-    sch.online_softmax(3, 64, 32)
+    fused(sch, 3, 64, 32)
     shapes = loop_functions.cache_shapes(shape, 48)
     for past, length in ((0, 1), (0, 5), (14, 4), (41, 7)):
         q = rng.normal(size=(1, length, heads, width)).astype("float32")
@@ -173,14 +183,26 @@ def bare(n: Node) -> Node | None:
             return None
 
 
-def other_weights(n: Node) -> Node | None:
-    return replace(n, op="exp2") if isinstance(n, expr.Call) and n.op == "exp" else None
-
-
-def half_bare(n: Node) -> Node | None:
+def squared_weights(n: Node) -> Node | None:
     match n:
-        case expr.Select(expr.EQ(_, expr.FloatImm(value)), _, other) if value == float("-inf"):
-            return other
+        case expr.Call(_, "exp", (e,)):
+            return e * e
+        case _:
+            return None
+
+
+def growing(n: Node) -> Node | None:
+    match n:
+        case expr.Call(_, "exp", (expr.Sub(a, b),)):
+            return replace(n, args=(a + b,))
+        case _:
+            return None
+
+
+def guarded_otherwise(n: Node) -> Node | None:
+    match n:
+        case expr.Select(expr.EQ(a, expr.FloatImm(value) as low), _, expr.Call()) if value < 0:
+            return replace(n, condition=expr.EQ(a, replace(low, value=-1.0)))
         case _:
             return None
 
@@ -193,6 +215,33 @@ def other_start(n: Node) -> Node | None:
             return None
 
 
+FACTOR = "its terms depend on T_attention_max by a factor exp(c * T_attention_max)"
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        (squared_weights, FACTOR),
+        (growing, "terms shrink when T_attention_max moves on"),
+        (guarded_otherwise, FACTOR),
+        (other_start, "it begins with what changes nothing"),
+    ],
+)
+def test_terms_without_a_correction_are_refused(change, condition):
+    _, func = kernel(changed(program(), change))
+    with pytest.raises(ScheduleError) as refused:
+        fused(Schedule(func), 4, 16, 8)
+    assert refused.value.refusal.condition.startswith(condition)
+
+
+def half_bare(n: Node) -> Node | None:
+    match n:
+        case expr.Select(expr.EQ(_, expr.FloatImm(value)), _, other) if value == float("-inf"):
+            return other
+        case _:
+            return None
+
+
 def squares(n: Node) -> Node | None:
     match n:
         case Block("T_attention_expsum", body=loops.BufferStore(_, expr.Add(a, b)) as store):
@@ -201,20 +250,23 @@ def squares(n: Node) -> Node | None:
             return None
 
 
-@pytest.mark.parametrize(
-    ("change", "condition"),
-    [
-        (other_weights, "weights are exp(score - maximum)"),
-        (half_bare, "a row without positions is not a number"),
-        (other_start, "it begins with what changes nothing"),
-        (squares, "it is the sum of the weights"),
-    ],
-)
-def test_other_kernels_than_softmax_are_refused(change, condition):
-    _, func = kernel(changed(program(), change))
-    with pytest.raises(ScheduleError) as refused:
-        find_attention(func)
-    assert refused.value.refusal.condition == condition
+def powers_of_two(n: Node) -> Node | None:
+    return replace(n, op="exp2") if isinstance(n, expr.Call) and n.op == "exp" else None
+
+
+@pytest.mark.parametrize("change", [half_bare, squares, powers_of_two])
+def test_terms_of_other_forms_are_corrected_as_they_need(change, rng):
+    """Rows without a finite score are not a number where the program's are; squares of weights
+    fall by the square of the factor."""
+    mod = changed(program(bias=True), change)
+    new = tiled(mod, 2, 2, 2)
+    q, k, v, bias = arguments(rng, mod, 2, 5, 7)
+    bias[:, :, 0] = -np.inf
+    bias[:, :, 1, :4] = -np.inf
+    with np.errstate(invalid="ignore"):
+        want, got = (rl.interpret(m, "main", q, k, v, bias) for m in (mod, new))
+    assert np.isnan(want[:, 0]).all() == (change is half_bare)
+    np.testing.assert_allclose(got, want, 1e-5, 1e-5)
 
 
 def test_scores_with_other_readers_are_refused():
@@ -225,14 +277,14 @@ def test_scores_with_other_readers_are_refused():
     zero = (expr.const(0),) * 4
     first = loops.BufferStore(score, expr.const(0, "float32"), zero)
     body = loops.SeqStmt((first, *root.block.body.stmts))
-    with pytest.raises(ScheduleError, match="T_attention_score is used here alone"):
+    with pytest.raises(ScheduleError, match="T_attention_score is not used before the blocks"):
         find_attention(replace(func, body=replace(root, block=replace(root.block, body=body))))
 
 
 def test_sums_that_keep_their_order_are_refused():
     _, func = kernel(program())
     with pytest.raises(ScheduleError, match="reassociate=True"):
-        find_attention(replace(func, attrs=func.attrs.with_(**{KEEP_ORDER: True})))
+        fused(Schedule(replace(func, attrs=func.attrs.with_(**{KEEP_ORDER: True}))), 4, 16)
     _, matmul = kernel(rl.trace(rl.parse("""
 from relaxlab.script import ir as I, relax as R
 
@@ -241,15 +293,99 @@ def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32")):
     y = R.matmul(x, w)
     return y
 """)).find("schedule_kernels").before)  # fmt: skip
-    assert find_attention(matmul) is None
-    with pytest.raises(ScheduleError, match="a product, a softmax over its rows"):
-        Schedule(matmul).online_softmax(4, 16, 8)
+    assert find_cascade(matmul) is None
+    sch = Schedule(matmul)
+    (product,) = (b.name for b in walk(matmul.body) if isinstance(b, Block) and b.init)
+    with pytest.raises(ScheduleError, match="terms that depend on another's result"):
+        sch.fuse_reductions(sch.get_block(product), 0, 4, 16)
 
 
 def test_chunks_are_whole_multiples() -> None:
     _, func = kernel(program())
     with pytest.raises(ScheduleError, match="chunks are multiples of 8"):
-        Schedule(func).online_softmax(4, 12, 8)
+        fused(Schedule(func), 4, 12, 8)
+
+
+def rows_of(*outputs: str) -> PrimFunc:
+    """Results per row of x (n, m): `m` the maximum, `l` the minimum, `s` the sum of
+    exp(x - maximum), `r` that of exp(2 * (minimum - x)), `e` the logarithm of the first, `c` the
+    mean and `q` the sum of squared distances from it."""
+    n, width = expr.Var("n"), expr.Var("m")
+    x = te.placeholder((n, width), "float32", "x")
+    axes = {name: te.reduce_axis(width, f"k{name}") for name in "mlsrtq"}
+
+    def reduced(name: str, combine, term=lambda value, i: value) -> te.Tensor:
+        k = axes[name]
+        return te.compute((n,), lambda i: combine(term(x[i, k.var], i), k), name)
+
+    def exp(value: expr.PrimExpr) -> expr.PrimExpr:
+        return scalar.call("exp", value)
+
+    count = expr.Cast("float32", width)
+    made = {"m": reduced("m", te.te_max), "l": reduced("l", te.te_min)}
+    made["s"] = reduced("s", te.te_sum, lambda v, i: exp(v - made["m"][i]))
+    made["r"] = reduced("r", te.te_sum, lambda v, i: exp((made["l"][i] - v) * 2.0))
+    made["e"] = te.compute((n,), lambda i: made["m"][i] + scalar.call("log", made["s"][i]), "e")
+    made["t"] = reduced("t", te.te_sum)
+    made["c"] = te.compute((n,), lambda i: made["t"][i] / count, "c")
+    made["q"] = reduced("q", te.te_sum, lambda v, i: (v - made["c"][i]) * (v - made["c"][i]))
+    return te.create_prim_func([x, *(made[name] for name in outputs)])
+
+
+@pytest.mark.parametrize("outputs", ["e", "ms", "se", "r", "lr", "q", "cq", "tcq"])
+def test_results_by_rows_agree_with_the_program(outputs, rng):
+    func = rows_of(*outputs)
+    first = {"e": "m", "m": "m", "s": "m", "r": "l", "l": "l", "q": "t", "c": "t", "t": "t"}
+    sch = Schedule(func)
+    sch.fuse_reductions(sch.get_block(first[outputs[0]]), 0, int(rng.integers(1, 4)), 3)
+    assert not check_well_formed(Module.of({"f": sch.func}))
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+    for width in (0, 1, 2, 3, 10):
+        x = (rng.normal(size=(7, width)) + 50).astype("float32")
+        x[1, :2], x[2, width // 2 :], x[3] = -np.inf, np.inf, -np.inf
+        x[4], x[5, 1:2] = np.inf, np.nan
+        results: list[list[np.ndarray]] = []
+        for f in (func, sch.func):
+            results.append([np.zeros(7, "float32") for _ in outputs])
+            with np.errstate(all="ignore"):
+                interpret_prim_func(f, [x, *results[-1]])
+        for want, got in zip(*results, strict=True):
+            np.testing.assert_allclose(got, want, 1e-4, 1e-6)
+
+
+def test_distances_from_the_mean_keep_their_digits(rng):
+    """The squares of values far from zero would lose them: the sum is about the mean so far."""
+    func = rows_of("q")
+    sch = Schedule(func)
+    sch.fuse_reductions(sch.get_block("t"), 0, 2, 64)
+    x = (rng.normal(size=(3, 1000)) + 3000).astype("float32")
+    got = np.zeros(3, "float32")
+    interpret_prim_func(sch.func, [x, got])
+    np.testing.assert_allclose(got, 1000 * x.astype("float64").var(axis=1), 1e-4)
+
+
+def test_a_mean_of_other_values_is_refused():
+    func = rows_of("q")
+
+    def other(n: Node) -> Node | None:
+        match n:
+            case Block("t", body=loops.BufferStore(_, expr.Add(a, b)) as store):
+                return replace(n, body=replace(store, value=a + b * b))
+            case _:
+                return None
+
+    sch = Schedule(rewrite(func, other))
+    with pytest.raises(ScheduleError, match="or are squared distances from the mean"):
+        sch.fuse_reductions(sch.get_block("t"), 0, 2, 4)
+
+
+def test_weights_with_other_readers_are_refused():
+    sch = Schedule(softmax(expr.Var("n"), expr.Var("m")))
+    with pytest.raises(ScheduleError, match="X is used by the reductions alone"):
+        sch.fuse_reductions(sch.get_block("M"), 0, 2, 4)
+    sch.compute_inline(sch.get_block("X"))
+    sch.fuse_reductions(sch.get_block("M"), 0, 2, 4)
+    assert [b.name for b in walk(sch.func.body) if isinstance(b, Block)][:2] == ["root", "S_tile"]
 
 
 def test_memory_does_not_grow_with_the_positions():

@@ -1,0 +1,466 @@
+"""Fusion of cascaded reductions: one pass over the shared axis, with running results.
+
+The blocks of a cascade (`schedule/cascade.py`) each go over all of the shared axis. In one pass,
+rows (one of the outer axes) are cut into tiles and the shared axis into chunks, and no more memory
+is needed than for a chunk, however long the axis. For the sum and the product of a softmax:
+
+    for each tile of rows:
+        top, total, mix = lowest, 0, 0
+        for each chunk of positions:
+            score = queries @ keys of the chunk, scaled and masked
+            fade = exp(top - max(top, max(score)))
+            top = max(top, max(score))
+            weight = exp(score - top)
+            total = total * fade + sum(weight)
+            mix = mix * fade + weight @ values of the chunk
+        result of mix and total
+
+What was reduced is corrected whenever a result that its terms depend on moves
+(`schedule/correction.py`), and once more where the result at the end differs from what took its
+place meanwhile. Sources: online softmax (Milakov and Gimelshein, 2018), FlashAttention (Dao et al.,
+2022), whose chunks that a mask hides from all rows are left out, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.regions import access_regions
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IterKind,
+    IterVar,
+    PrimFunc,
+    Range,
+    SeqStmt,
+    Stmt,
+)
+from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, require, written
+from relaxlab.schedule.correction import (
+    Correction,
+    Recentring,
+    Rescaling,
+    Scale,
+    correction_of,
+    reduction,
+)
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import require_reassociable
+from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
+from relaxlab.schedule.tree import TRUE, fresh_block_name
+from relaxlab.schedule.visible_terms import changes_nothing, guarded, guarded_along, visible_range
+
+N = TypeVar("N", bound=Node)
+Local = Mapping[Var, Var]
+"""The axes of a block inside the tile, by those of the cascade."""
+Load = Callable[[Buffer], PrimExpr]
+"""The element of a private buffer at the axes of a block."""
+Values = Callable[[Load], list[tuple[Buffer, PrimExpr]]]
+"""Buffers and what is stored into them, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """The place of a tile. `place`: the outer axes, `row` being the first row; `extents`: the
+    number of each axis inside; `start`: the first point of the chunk of the shared axis, of which
+    `exact` exist and are seen by some row, after `seen` of chunks before; `private`: the tile's
+    buffers, by those of the function that they replace; `analyzer` knows the ranges of all axes
+    outside."""
+
+    cascade: Cascade
+    row: Var
+    place: Mapping[Var, PrimExpr]
+    extents: Mapping[Var, PrimExpr]
+    start: PrimExpr
+    seen: PrimExpr
+    exact: PrimExpr
+    private: Mapping[Buffer, Buffer]
+    analyzer: Analyzer
+
+    def inner(self, buffer: Buffer) -> list[Var]:
+        """The axes of a private buffer: rows, points of the shared axis, others."""
+        dims = self.cascade.dims[buffer]
+        first = [a for a in (self.row, self.cascade.axis) if a in dims]
+        return [*first, *(a for a in dims if a not in (*first, *self.cascade.outer))]
+
+    def moved(self, s: N, local: Local, private: Mapping[Buffer, Buffer]) -> N:
+        """Return a statement or value of a block for the tile's rows and the chunk's points. Rows
+        past the end are computed from the last row."""
+        values: dict[Var, PrimExpr] = {**self.place, **local}
+        # Clamping instead of a guard on each row: guarded rows would keep the sums of the last
+        # tile in memory (NOTES, *The last tile*). Their results are not stored.
+        last = self.cascade.extents[self.row] - 1
+        values[self.row] = expr.Min(self.place[self.row] + local[self.row], last)
+        if self.cascade.axis in local:
+            values[self.cascade.axis] = self.start + local[self.cascade.axis]
+
+        def visit(n: Node) -> Node | None:
+            match n:
+                case Var() if n in values:
+                    return values[n]
+                case BufferLoad(b) | BufferStore(b) if b in private:
+                    at = tuple(local[a] for a in self.inner(b))
+                    return replace(n, buffer=private[b], indices=at)
+                case _:
+                    return None
+
+        return rewrite(s, visit)
+
+    def is_stored(self, buffer: Buffer) -> bool:
+        """True for a result that is used after the tile alone: it has no private buffer."""
+        inside = {n.buffer for b in self.cascade.blocks for n in loads_in(b.body)}
+        return buffer in self.cascade.shared and buffer not in inside
+
+    def padded(self, block: Block) -> list[Var]:
+        """The axes of the block that are rounded up, besides rows and the shared axis."""
+        cut = (self.row, self.cascade.axis)
+        known = self.cascade.extents
+        return [a for a in axes_of(block) if a not in cut and self.extents[a] != known[a]]
+
+    def block(
+        self, name: str, kinds: Mapping[Var, IterKind],
+        body: Callable[[Local], tuple[Stmt, Stmt | None]], *, exact: bool = False,
+    ) -> Stmt:  # fmt: skip
+        """A block over axes of the given kinds, in loops of its own."""
+        extents = {**self.extents, self.cascade.axis: self.exact} if exact else self.extents
+        local = {a: Var(f"v{a.name.removeprefix('v')}") for a in kinds}
+        axes = tuple(IterVar(local[a], Range(ZERO, extents[a]), kind) for a, kind in kinds.items())
+        does, init = body(local)
+        return _nest(_with_regions(Block(name, axes, (), (), does, init), self.analyzer))
+
+    def step(
+        self, block: Block, private: Mapping[Buffer, Buffer], name: str = "", *,
+        exact: bool = False,
+    ) -> Stmt:  # fmt: skip
+        """Return a block of the function for one chunk; `private` has the buffers that it uses."""
+        kinds: dict[Var, IterKind] = {
+            it.var: it.kind for it in block.iter_vars
+            if it.var == self.row or it.var not in self.cascade.outer
+        }  # fmt: skip
+
+        def body(local: Local) -> tuple[Stmt, Stmt | None]:
+            init = None if block.init is None else self.moved(block.init, local, private)
+            return self.moved(block.body, local, private), init
+
+        return self.block(name or block.name, kinds, body, exact=exact)
+
+    def stores(self, name: str, like: Buffer, values: Values) -> Stmt:
+        """A block over the axes of the private buffer of `like` that stores values, in order;
+        `values` gets a function that loads from buffers by as many of these axes."""
+        kinds: dict[Var, IterKind] = dict.fromkeys(self.inner(like), "spatial")
+
+        def body(local: Local) -> tuple[Stmt, None]:
+            at = tuple(local.values())
+            found = values(lambda b: BufferLoad(b, at[: b.ndim]))
+            return loops.seq(*(BufferStore(b, v, at[: b.ndim]) for b, v in found)), None
+
+        return self.block(name, kinds, body)
+
+
+def _with_regions(block: Block, an: Analyzer) -> Block:
+    with an.scope():
+        bind_stmt(an, block)
+        reads, writes = access_regions(block, an)
+    return replace(block, reads=reads, writes=writes)
+
+
+def _nest(block: Block) -> Stmt:
+    """The block in loops over its axes."""
+    values = [Var(it.var.name.removeprefix("v")) for it in block.iter_vars]
+    nest: Stmt = BlockRealize(tuple(values), TRUE, block)
+    for value, it in reversed(list(zip(values, block.iter_vars, strict=True))):
+        nest = For(value, it.dom.min, it.dom.extent, "serial", nest)
+    return nest
+
+
+def fuse_reductions(
+    func: PrimFunc, name: str, axis: int, rows: int, chunk: int, multiple: int, width: int
+) -> tuple[PrimFunc, str]:
+    """Return `func` with the cascade of the reduction `name` in one pass, in tiles of `rows` of its
+    spatial axis number `axis`, and the name of the block of the tiles. Raises ScheduleError where
+    there is no cascade, or no correction for one of its reductions.
+
+    A tile takes the shared axis in chunks of `chunk`, the last of them rounded up to a multiple of
+    `multiple`, which divides `chunk`. The tiles are one block over the outer axes and the tiles,
+    with private buffers of constant sizes; inside, the chunks are a block with one axis of kind
+    scan. The last further axis of results is rounded up to a multiple of `width`. Results differ
+    from those of `func` by rounding: sums have another order.
+    """
+    cascade = find_cascade(func, name)
+    if cascade is None:
+        raise ScheduleError(
+            "fuse_reductions", f"block {name!r}",
+            "a reduction over its axis has terms that depend on another's result", about=(name,),
+        )  # fmt: skip
+    for block in cascade.reductions:
+        require_reassociable("fuse_reductions", func, block)
+    last = cascade.reductions[-1]
+    if min(rows, multiple, chunk, width) < 1 or chunk % multiple:
+        sizes = f"{rows} rows, chunks of {chunk}, {multiple} and {width}"
+        require(False, last, f"{sizes} are positive, and chunks are multiples of {multiple}")
+    spatial = axes_of(next(b for b in cascade.reductions if b.name == name))
+    common = axis in range(len(spatial)) and spatial[axis] in cascade.outer
+    require(common, last, f"the reductions have axis {axis} of {name} in common")
+    tile, outer, chunks = _tiles(func, cascade, spatial[axis], rows, chunk, multiple, width)
+    run = _Run(tile, {b.name: correction_of(cascade, b) for b in cascade.reductions})
+    body = loops.seq(*(s for b in cascade.blocks if b not in cascade.results for s in run.step(b)))
+    end = cascade.blocks[-1].name
+    step = _with_regions(Block(f"{end}_chunk", (chunks,), (), (), body), tile.analyzer)
+    inside = loops.seq(*run.start(), _nest(step), *run.end())
+    name = fresh_block_name(func, f"{end}_tile")
+    block = Block(name, outer, (), (), inside, alloc_buffers=(*tile.private.values(), *run.new))
+    return _replaced(func, cascade, _nest(_with_regions(block, tile.analyzer))), name
+
+
+def _tiles(
+    func: PrimFunc, cascade: Cascade, row: Var, rows: int, chunk: int, multiple: int, width: int
+) -> tuple[_Tile, tuple[IterVar, ...], IterVar]:
+    """Return the tile, and the axes of the tiles and of its chunks."""
+    fresh = {a: Var("vtile" if a is row else a.name) for a in cascade.outer}
+    place: dict[Var, PrimExpr] = {**fresh, row: fresh[row] * rows}
+    last_row = expr.Min(place[row] + (rows - 1), cascade.extents[row] - 1)
+    first, stop = visible_range(cascade, row, place, last_row)
+    # Chunks start at a multiple, so that vectors of positions are loaded from whole blocks of keys.
+    first = first // multiple * multiple
+    number = Var("vchunk")
+    start = first + number * chunk
+    count = expr.Min(expr.const(chunk // multiple), _ceildiv(stop - start, multiple)) * multiple
+    extents = {**cascade.extents, row: expr.const(rows), cascade.axis: count}
+    extents |= {a: _rounded_up(extents[a], width) for a in cascade.further[-1:]}
+    an = shape_analyzer(func)
+    most = ((a, e, an.upper_bound(e)) for a, e in extents.items())
+    sizes = {a: e if bound is None else expr.const(bound) for a, e, bound in most}
+    sizes[cascade.axis] = expr.const(chunk)
+    outer = tuple(
+        _axis(fresh[a], _ceildiv(n, rows) if a is row else n, "spatial")
+        for a in cascade.outer for n in [cascade.extents[a]]
+    )  # fmt: skip
+    chunks = _axis(number, _ceildiv(stop - first, chunk), "scan")
+    for axis in (*outer, chunks):
+        an.bind_range(axis.var, axis.dom)
+    exact = expr.Min(expr.const(chunk), stop - start)
+    private: dict[Buffer, Buffer] = {}
+    tile = _Tile(cascade, row, place, extents, start, number * chunk, exact, private, an)
+    for b in cascade.dims:
+        if not tile.is_stored(b):
+            shape = tuple(sizes[a] for a in tile.inner(b))
+            private[b] = Buffer(b.name, shape, b.dtype, scope="local")
+    return tile, outer, chunks
+
+
+def _ceildiv(a: PrimExpr, b: int) -> PrimExpr:
+    return (a + (b - 1)) // b
+
+
+def _rounded_up(count: PrimExpr, multiple: int) -> PrimExpr:
+    if isinstance(count, expr.IntImm):
+        return expr.const(-(-count.value // multiple) * multiple)
+    return count if multiple == 1 else _ceildiv(count, multiple) * multiple
+
+
+def _axis(var: Var, extent: PrimExpr, kind: IterKind) -> IterVar:
+    return IterVar(var, Range(ZERO, extent), kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The running results of a tile. `corrections`: by the names of reductions; `new`: buffers
+    besides the tile's own. While chunks are taken, the buffer of a result that terms depend on has
+    what takes its place: of a maximum at least the lowest finite number, so that `exp(x - maximum)`
+    is 0 for an x of minus infinity; the mean of what has been seen. `final` has the buffers of the
+    results themselves, where these are needed as well."""
+
+    tile: _Tile
+    corrections: Mapping[str, Correction]
+    new: list[Buffer] = field(default_factory=list[Buffer])
+    fades: dict[Scale, Buffer] = field(default_factory=dict[Scale, Buffer])
+    means: dict[Buffer, tuple[Buffer, Buffer]] = field(
+        default_factory=dict[Buffer, tuple[Buffer, Buffer]]
+    )
+    final: dict[Buffer, Buffer] = field(default_factory=dict[Buffer, Buffer])
+
+    def __post_init__(self) -> None:
+        cascade, private = self.tile.cascade, self.tile.private
+        read = {n.buffer for b in cascade.results for n in loads_in(b.body)} | cascade.shared
+        for correction in self.corrections.values():
+            if isinstance(correction, Recentring):
+                like = private[correction.centre]
+                self.means[correction.total] = (
+                    self.buffer(like, "{}_so_far"),
+                    self.buffer(like, "{}_shift"),
+                )
+                continue
+            for scale in correction.scales:
+                if scale not in self.fades:
+                    self.fades[scale] = self.buffer(private[scale.of], "{}_fade")
+                if scale.of not in self.final and not (
+                    correction.is_guarded and scale.of not in read
+                ):
+                    self.final[scale.of] = self.buffer(private[scale.of], "{}_final")
+
+    def buffer(self, like: Buffer, name: str) -> Buffer:
+        """A new private buffer of the shape of another, called by its name in place of {}."""
+        self.new.append(replace(like, name=name.format(like.name)))
+        return self.new[-1]
+
+    def start(self) -> list[Stmt]:
+        """Return the initialisation, one block for results over the same axes."""
+        values: dict[tuple[Var, ...], list[tuple[Buffer, PrimExpr]]] = {}
+        last: dict[tuple[Var, ...], Block] = {}
+        for block in self.tile.cascade.reductions:
+            made, nothing = written(block), reduction(block).identity
+            axes, running = tuple(self.tile.inner(made)), self.tile.private[made]
+            begin = values.setdefault(axes, [])
+            last[axes] = block
+            if made in self.final:
+                begin.append((self.final[made], nothing))
+            if any(made is scale.of for scale in self.fades):
+                info = np.finfo(made.dtype)
+                lowest = info.min if reduction(block).op is expr.Max else info.max
+                nothing = expr.const(float(lowest), made.dtype)
+            begin.append((running, nothing))
+            if made in self.means:
+                begin.append((self.means[made][0], nothing))
+        return [
+            self.tile.stores(f"{last[axes].name}_init", written(last[axes]), lambda _, v=v: v)
+            for axes, v in values.items()
+        ]
+
+    def step(self, block: Block) -> list[Stmt]:
+        """Return what a block of the cascade becomes for a chunk."""
+        # The reductions of the chunk write to buffers of their own: the old result is needed for
+        # the factor by which sums shrink, and these are multiplied before they grow.
+        tile, made = self.tile, written(block)
+        private = {**tile.private, **{
+            c.centre: self.means[c.total][0]
+            for c in self.corrections.values() if isinstance(c, Recentring)
+        }}  # fmt: skip
+        for axis in tile.padded(block):
+            block = guarded_along(block, axis, tile.cascade.extents[axis])
+        if block.name not in self.corrections:
+            return [tile.step(guarded(tile.cascade, block), private)]
+        new = self.buffer(tile.private[made], "new_{}")
+        exact = not changes_nothing(tile.cascade, block, reads=False)
+        does = tile.step(block, {**private, made: new}, new.name, exact=exact)
+        return [does, tile.stores(block.name, made, lambda load: self.grown(block, new, load))]
+
+    def grown(self, block: Block, new: Buffer, load: Load) -> list[tuple[Buffer, PrimExpr]]:
+        """The stores that take the results of a chunk into the running ones."""
+        made, correction = written(block), self.corrections[block.name]
+        running, combined = self.tile.private[made], reduction(block).combined
+        now = load(running)
+        if isinstance(correction, Recentring):
+            _, shift = self.means[correction.total]
+            seen = expr.Cast(running.dtype, self.tile.seen)
+            now = now + seen * load(shift) * load(shift)
+        else:
+            now = _scaled(now, (load(self.fades[scale]) for scale in correction.scales))
+        now = combined(now, load(new))
+        stores: list[tuple[Buffer, PrimExpr]] = []
+        if made in self.means:
+            mean, shift = self.means[made]
+            seen = expr.Cast(made.dtype, self.tile.seen + self.tile.exact)
+            stores += [(shift, now / seen - load(mean)), (mean, now / seen)]
+        stores += [
+            (fade, scale.factor(load(running), now))
+            for scale, fade in self.fades.items() if scale.of is made
+        ]  # fmt: skip
+        if made in self.final:
+            final = self.final[made]
+            stores.append((final, combined(load(final), load(new))))
+        return [*stores, (running, now)]
+
+    def end(self) -> list[Stmt]:
+        """Return the last corrections, and the results of the rows and features that exist."""
+        tile, cascade = self.tile, self.tile.cascade
+        private, found = {**tile.private, **self.final}, list[Stmt]()
+        for block in cascade.blocks:
+            made = written(block)
+            if block in cascade.inside:
+                continue
+            if block in cascade.results and not tile.is_stored(made):
+                for axis in tile.padded(block):
+                    block = guarded_along(block, axis, cascade.extents[axis])  # noqa: PLW2901
+                found.append(tile.step(block, private))
+            if block.name in self.corrections and (now := self.corrected(block)):
+                found.append(tile.stores(f"{block.name}_end", made, now))
+            if made in cascade.shared:
+                found.append(self.stored(block, private))
+        return found
+
+    def corrected(self, block: Block) -> Values | None:
+        """The store of the last correction of a reduction, if it needs one."""
+        correction, private = self.corrections[block.name], self.tile.private
+        running = private[written(block)]
+        count = self.tile.cascade.extents[self.tile.cascade.axis]
+        if isinstance(correction, Rescaling) and correction.is_guarded:
+            return None
+
+        def values(load: Load) -> list[tuple[Buffer, PrimExpr]]:
+            now = load(running)
+            if isinstance(correction, Recentring):
+                shift = load(private[correction.centre]) - load(self.means[correction.total][0])
+                moved = now + expr.Cast(running.dtype, count) * shift * shift
+            else:
+                factors = [
+                    scale.factor(load(private[scale.of]), load(self.final[scale.of]))
+                    for scale in correction.scales
+                ]
+                moved = _scaled(now, factors)
+            if self.tile.analyzer.prove(expr.LT(ZERO, count)):
+                return [(running, moved)]
+            return [(running, expr.Select(expr.LT(ZERO, count), moved, now))]
+
+        return values
+
+    def stored(self, block: Block, private: Mapping[Buffer, Buffer]) -> Stmt:
+        """Return the store of a result that is used after the tile, where it exists."""
+        tile, made, store = self.tile, written(block), block.body
+        assert isinstance(store, BufferStore)
+
+        def body(local: Local) -> tuple[Stmt, None]:
+            extents = tile.cascade.extents
+            exists: PrimExpr = expr.LT(tile.place[tile.row] + local[tile.row], extents[tile.row])
+            for axis in tile.padded(block):
+                exists = expr.And(exists, expr.LT(local[axis], extents[axis]))
+            value = BufferLoad(made, store.indices) if made in private else store.value
+            target = tile.moved(replace(store, value=expr.const(0, made.dtype)), local, {})
+            moved = replace(target, value=tile.moved(value, local, private))
+            return loops.IfThenElse(exists, moved), None
+
+        kinds: dict[Var, IterKind] = dict.fromkeys(tile.inner(made), "spatial")
+        name = f"{block.name}_out" if made in private else block.name
+        return tile.block(name, kinds, body)
+
+
+def _scaled(value: PrimExpr, factors: Iterable[PrimExpr]) -> PrimExpr:
+    """The value times factors of any dtype."""
+    for f in factors:
+        value = value * (f if f.dtype == value.dtype else expr.Cast(value.dtype, f))
+    return value
+
+
+def _replaced(func: PrimFunc, cascade: Cascade, new: Stmt) -> PrimFunc:
+    """`func` with the nests of the cascade, which are in its root block, replaced."""
+    root = func.body
+    assert isinstance(root, BlockRealize) and isinstance(root.block.body, SeqStmt)
+    last = cascade.place[-1]
+    stmts = [new if i == last else s for i, s in enumerate(root.block.body.stmts)
+             if i == last or i not in cascade.place]  # fmt: skip
+    gone = cascade.dims.keys() - cascade.shared
+    kept = tuple(b for b in root.block.alloc_buffers if b not in gone)
+    block = replace(root.block, body=loops.seq(*stmts), alloc_buffers=kept)
+    return replace(func, body=replace(root, block=block))
