@@ -1,5 +1,3 @@
-# pyright: basic
-# The functions are programs of the script language, whose annotations are buffers.
 """x86's matrix tiles (AMX): products of 32 x 32 x 32 bfloat16 values.
 
 A buffer of scope `TILE_SCOPE` is not memory: it is the tile registers 0 to 3, 16 x 16 sums each,
@@ -16,7 +14,8 @@ added in another order; the descriptions keep subnormal numbers and add in order
 differ by roundings of float32.
 """
 
-# pyright: reportInvalidTypeForm=false
+# Functions here are programs of the script language, whose annotations are buffers.
+# pyright: basic, reportInvalidTypeForm=false
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-# pyright: basic
-# The functions are programs of the script language, whose annotations are buffers.
 """Dot products of two bfloat16 values: `C[n] += sum over k < 2 of A[n, k] * B[k]`, C float32.
 
 `dot2_bf16_16` is x86's vdpbf16ps. It adds the second product first and takes subnormal numbers,
@@ -7,7 +5,8 @@ also among its results, as zero; the description adds in order and keeps them, a
 the instruction do. Results of the two differ by roundings of float32.
 """
 
-# pyright: reportInvalidTypeForm=false
+# Functions here are programs of the script language, whose annotations are buffers.
+# pyright: basic, reportInvalidTypeForm=false
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-# pyright: basic
-# The functions are programs of the script language, whose annotations are buffers.
 """Dot products of four bytes: `C[n] += sum over k < 4 of A[n, k] * B[k]`, A unsigned, B signed.
 
 `dot4_u8s8_L` has L lanes n: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI), Arm's usdot (I8MM).
@@ -7,7 +5,8 @@
 vpmaddwd. Sums are exact up to wrapping around in int32.
 """
 
-# pyright: reportInvalidTypeForm=false
+# Functions here are programs of the script language, whose annotations are buffers.
+# pyright: basic, reportInvalidTypeForm=false
 
 from __future__ import annotations
 
