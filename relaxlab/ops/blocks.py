@@ -185,14 +185,15 @@ def _round(e: PrimExpr) -> PrimExpr:
 
 
 def _dynamic_quantize(data: Array, group: int, parts: int = 1) -> tuple[Array, Array, Array]:
-    x = data.reshape(len(data), data.shape[1] // group, group)
+    groups = data.shape[1] // group
+    x = data.reshape(len(data), groups, group)
     steps = np.float32(_steps(parts))
     amax = np.abs(x).max(axis=-1)
     whole = np.rint(x * (steps / np.maximum(amax, np.float32(1e-30)))[..., None])
     high = np.rint(whole / 128)
     pieces = [whole] if parts == 1 else [high, whole - high * 128]
     scale = amax * np.float32(1 / steps)
-    q = np.stack(pieces, axis=2).reshape(len(x), -1, group).astype(np.int8)
+    q = np.stack(pieces, axis=2).reshape(len(x), groups * parts, group).astype(np.int8)
     return q, scale, whole.sum(axis=-1) * scale
 
 
@@ -275,10 +276,10 @@ def _product_emit(
 def _quantized_linear(
     data: Array, scale: Array, total: Array, weight: tuple[Array, ...], format: str, parts: int = 1
 ) -> Array:
-    m, _, group = data.shape
-    pieces = data.reshape(m, -1, parts, group).astype(np.float32)
+    m, count, group = data.shape
+    pieces = data.reshape(m, count // parts, parts, group).astype(np.float32)
     whole = pieces[:, :, 0] if parts == 1 else pieces[:, :, 0] * 128 + pieces[:, :, 1]
-    return (whole * scale[..., None]).reshape(m, -1) @ _decode(weight, format).T
+    return (whole * scale[..., None]).reshape(m, count // parts * group) @ _decode(weight, format).T
 
 
 # y[i, n] = sum over groups of weight scale * scale * (sum over the group of integers) + weight
