@@ -103,7 +103,7 @@ figure.forms(
 # %%
 host = rl.Target.host()
 lanes = host.lanes("float32")
-print(f"this machine has vectors of {host.vector_bits} bits: {lanes} float32 numbers")
+print(f"this machine has vectors of {host.facts.vector_bits} bits: {lanes} float32 numbers")
 
 sch = rl.Schedule(Affine)
 (i,) = sch.get_loops(sch.get_block("B"))

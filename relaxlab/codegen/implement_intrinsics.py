@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.loops import Block
 from relaxlab.ir.node import replace

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from relaxlab.codegen.cuda.nvrtc import NvrtcError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.listing import Line, Listing, Pane
-from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import name_of
 from relaxlab.ir.span import Source, Span, title_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.listing import list_kernel
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.substitute import symbols_in

@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxlab.codegen.cuda.launch import Launch
 from relaxlab.codegen.cuda.lower import lower_launches
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.lab.loop_run import Sizes, arguments

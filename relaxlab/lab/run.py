@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.ir import host
 from relaxlab.ir.module import Module

@@ -1289,7 +1289,7 @@ def dynamic_quantize(data: _Argument, group: _Argument, parts: _int | _Sequence[
 
     Dtypes of data: floating point.
 
-        R.dynamic_quantize(x, group=32)  # (2, 64) -> (2, 2, 32) int8, (2, 2), (2, 2)
+        R.dynamic_quantize(x, group=32)  # (2, 64) -> ((2, 2, 32) int8, (2, 2), (2, 2))
     """
 
 def dynamic_strided_slice(x: _Argument, begin: _Argument, end: _Argument, strides: _Argument) -> _Value:

@@ -15,8 +15,8 @@ import numpy as np
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.codegen import program
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.codegen.separate_inits import OVER_NOTHING
 from relaxlab.ir import graph
 from relaxlab.ir.dtypes import is_float

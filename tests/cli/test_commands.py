@@ -183,7 +183,7 @@ def test_mistakes_get_one_message(capsys, tmp_path, golden):
 
 
 def test_errors_of_the_compiler_get_one_message(capsys, script, monkeypatch):
-    from relaxlab.codegen.llvm.expressions import CodegenError
+    from relaxlab.codegen.errors import CodegenError
     from relaxlab.codegen.llvm.host_frame import UnsupportedHost
     from relaxlab.passes.base import PassFailed
     from relaxlab.runtime.arrays import ExecutionError

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.hoist_guards import hoist_guards
-from relaxlab.codegen.llvm.expressions import CodegenError
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk

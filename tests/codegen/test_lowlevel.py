@@ -7,8 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.codegen.llvm.lowlevel import (
     NULL,
     Address,

@@ -10,7 +10,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.cuda.lower import lower_launches
-from relaxlab.codegen.llvm.builder import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir.facts import CUDA, KB, MB, Facts
 from relaxlab.ir.loops import Block
 from relaxlab.ir.node import walk

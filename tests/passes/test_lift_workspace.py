@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.llvm.builder import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import graph
 from relaxlab.passes.expand_calls import expand_calls
 from relaxlab.passes.lift_workspace import lift_workspace

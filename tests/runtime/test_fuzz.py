@@ -12,7 +12,7 @@ import pytest
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.well_formed import check_well_formed
-from relaxlab.codegen.llvm.builder import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module

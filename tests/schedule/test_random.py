@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.codegen.llvm.builder import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import PrimFunc

@@ -8,7 +8,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir.target import Target
 from relaxlab.ops import te
@@ -23,7 +23,7 @@ from relaxlab.schedule.rules.context import Context
 
 needs_tiles = pytest.mark.skipif(
     TensorIntrin.best(amx.FAMILY, Target.host()) is None,
-    reason="this machine has no bfloat16 matrix tiles"
+    reason="this machine has no bfloat16 matrix tiles",
 )
 ROWS = (1, 2, 31, 32, 33, 70)
 

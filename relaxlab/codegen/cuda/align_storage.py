@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import expr
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.node import replace, walk

@@ -15,7 +15,7 @@ from relaxlab.codegen.cuda.launch import ThreadAxis
 from relaxlab.codegen.cuda.private import shrink_private_buffers
 from relaxlab.codegen.cuda.thread_loops import is_sync, is_thread_loop, thread_loops
 from relaxlab.codegen.cuda.thread_reduction import has_shuffle
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, StringImm, Var, all_of, const
 from relaxlab.ir.facts import Facts

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relaxlab.codegen.cuda.prelude import C_TYPES
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var

@@ -11,7 +11,7 @@ from relaxlab.codegen.cuda.expressions import Scope, c_type, element, is_nonneg,
 from relaxlab.codegen.cuda.launch import Launch
 from relaxlab.codegen.cuda.thread_loops import is_sync
 from relaxlab.codegen.cuda.vectors import VectorLoop, vector_loop
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import expr, loops
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bytes_of

@@ -14,7 +14,7 @@ from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
 from relaxlab.codegen.cuda.synchronise import synchronise
 from relaxlab.codegen.cuda.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.cuda.thread_reduction import lower_thread_reductions
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.simplify_indices import simplify_indices

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_uint, lanes_of, with_lanes
-from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import GENERIC, Target
 
 YES = "!1000000"
@@ -24,10 +23,6 @@ _LLVM_SCALARS = {
     "bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
     "handle": "ptr", "void": "void",
 }  # fmt: skip
-
-
-class CodegenError(UserError):
-    """A loop function uses something the target has no row for."""
 
 
 def llvm_type(dtype: str) -> str:

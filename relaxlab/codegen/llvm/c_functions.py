@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from relaxlab.codegen.artifact import CheckInfo
 from relaxlab.codegen.check_messages import literal
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.arithmetic import cast
-from relaxlab.codegen.llvm.builder import CodegenError, Value
+from relaxlab.codegen.llvm.builder import Value
 from relaxlab.codegen.llvm.host_frame import HostFrame
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.ir import expr, host, types

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.access import Memory, element_pointer, linear_index, load
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import (
     Builder,
-    CodegenError,
     Value,
     float_value,
     int_value,

@@ -15,7 +15,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from relaxlab.codegen.llvm.builder import YES, CodegenError
+from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.llvm.builder import YES
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from relaxlab.analysis.arith import prove_equal
 from relaxlab.analysis.private_buffers import shared_private_buffer
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.join_indices import join_indices
 from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.bounds import Stack, check_bounds
 from relaxlab.codegen.llvm.builder import Builder, Value, llvm_type
 from relaxlab.codegen.llvm.context import CONTEXT, symbol_of
-from relaxlab.codegen.llvm.expressions import CodegenError, FailWhen, Scope
+from relaxlab.codegen.llvm.expressions import FailWhen, Scope
 from relaxlab.codegen.llvm.statements import (
     Team,
     declare_local,

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm import lowlevel
-from relaxlab.codegen.llvm.builder import Builder, CodegenError, float_value
+from relaxlab.codegen.llvm.builder import Builder, float_value
 
 
 @dataclass(frozen=True, slots=True)

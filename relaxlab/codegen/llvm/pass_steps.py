@@ -15,8 +15,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.builder import CodegenError
 from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions

@@ -11,7 +11,7 @@ import pytest
 from relaxlab.codegen.cuda.kernel import emit_kernel
 from relaxlab.codegen.cuda.launch import DeviceKernel
 from relaxlab.codegen.cuda.lower import lower_launches
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func

@@ -7,7 +7,7 @@ import pytest
 from relaxlab.codegen.cuda.kernel import KernelSource, emit_kernel
 from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.cuda.prelude import prelude
-from relaxlab.codegen.llvm.expressions import CodegenError
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.positive import sizes_of
 from tests.codegen.kernels import parse_kernels
 
