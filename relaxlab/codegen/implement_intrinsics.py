@@ -29,5 +29,5 @@ def implemented(block: Block) -> Block:
             f"block {block.name!r} is to be the tensor intrinsic {name!r}, but its body is not the "
             "intrinsic's description over the block's last match buffers"
         )
-    body, allocated = implementation(intrin, views)
+    body, allocated = implementation(intrin, views, block.body.span)
     return replace(block, body=body, alloc_buffers=(*block.alloc_buffers, *allocated))

@@ -1,4 +1,4 @@
-"""Provenance of statements that a pass made: the spans of their sources."""
+"""Provenance of statements that the compiler made: the spans of their sources."""
 
 from __future__ import annotations
 
@@ -30,5 +30,16 @@ def stamp(root: S, origin: Span | None, by: str) -> S:
             return n
         via = (*(n.span.via if n.span is not None else origin.via), by)
         return replace(n, span=dataclasses.replace(origin, via=via))
+
+    return cast("S", visit(root))
+
+
+def relocate(root: S, origin: Span | None) -> S:
+    """Return `root`, whose statements and reads of buffers come from `origin`, wherever their own
+    text stands."""
+
+    def visit(n: Node) -> Node:
+        n = map_children(n, visit)
+        return replace(n, span=origin) if isinstance(n, Stmt | BufferLoad) else n
 
     return cast("S", visit(root))

@@ -32,6 +32,8 @@ from relaxlab.ir.loops import (
     Stmt,
 )
 from relaxlab.ir.node import field_names, replace, walk
+from relaxlab.ir.provenance import relocate
+from relaxlab.ir.span import Span
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.blockize import blockize
 from relaxlab.schedule.error import ScheduleError
@@ -78,7 +80,7 @@ def tensorize(func: PrimFunc, target: Var | str, intrin: str) -> PrimFunc:
         ) from None  # fmt: skip
     matched = _views(func, found, match)
     new = replace(
-        block, body=description(found, [m.buffer for m in matched]),
+        block, body=relocate(description(found, [m.buffer for m in matched]), _origin(block)),
         match_buffers=(*block.match_buffers, *matched),
         annotations=block.annotations.with_(**{TENSOR_INTRIN: intrin}),
     )  # fmt: skip
@@ -93,15 +95,21 @@ def description(intrin: TensorIntrin, buffers: Sequence[Buffer]) -> Stmt:
 
 
 def implementation(
-    intrin: TensorIntrin, buffers: Sequence[Buffer]
+    intrin: TensorIntrin, buffers: Sequence[Buffer], origin: Span | None
 ) -> tuple[Stmt, tuple[Buffer, ...]]:
     """The code of an intrinsic over buffers in place of its parameters, and the buffers that it
-    allocates."""
+    allocates. The code stands for what `origin` says."""
     root = _root_block(intrin.impl)
     # Several blocks of a function may be the same intrinsic.
     own = {b: replace(b) for b in root.alloc_buffers}
     views = {**dict(zip(intrin.impl.buffers, buffers, strict=True)), **own}
-    return substitute(_with_fresh_binders(root.body), buffers=views), tuple(own.values())
+    body = relocate(_with_fresh_binders(root.body), origin)
+    return substitute(body, buffers=views), tuple(own.values())
+
+
+def _origin(block: Block) -> Span | None:
+    """The place in the program of the first store of a block."""
+    return next((s.span for s in walk(block) if isinstance(s, BufferStore)), None)
 
 
 def _intrinsic(name: str) -> TensorIntrin:
