@@ -160,8 +160,8 @@ def test_prompts_are_read_in_parts_beside_others_that_are_answered(batch, alone,
         check(alone, request, sampler)
 
 
-def test_one_sequence_answers_several_prompts_in_turn(batch, alone, rng):
-    prompts = [some_ids(rng, n) for n in (3, 20, 7)]
+def test_one_sequence_answers_several_prompts_in_turn(batch, alone):
+    prompts = ["What is 3 + 4?", "Count to five.", "What is 9 - 2?"]  # with longer answers
     options = {"max_new_tokens": 6}
     one_by_one, together = (m.generate_all(prompts, **options) for m in (alone, batch))
     assert [a.ids for a in one_by_one] == [a.ids for a in together]
