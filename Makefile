@@ -29,7 +29,8 @@ SECONDS ?= 180
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 # Two processes even on more cores: each test's programs run in threads, and the peers need memory.
-PYTEST := .venv/bin/python -m pytest --numprocesses 2
+# Each takes the next file, in the order of tests/tiers.py.
+PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Benchmarks that take no part of .venv-bench.
 KERNELS := gemm chains attention shapes symbols memory ablation
