@@ -21,6 +21,8 @@ from relaxlab.runtime.native.arguments import leaves_of, word_to_scalar
 
 _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 """The header of a 64-bit ELF file."""
+_MACHINE = slice(18, 20)
+"""The bytes of it that name the architecture."""
 
 
 class LoadedLibrary(Brief):
@@ -68,7 +70,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
     library = Path(path).absolute()
     if not library.exists():
         raise FileNotFoundError(f"there is no library {library}")
-    _require_whole(library)
+    _require_loadable(library)
     try:
         code = LoadedLibrary(library)
     except OSError as e:
@@ -90,10 +92,10 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
     return exe
 
 
-def _require_whole(path: Path) -> None:
-    """Raise ArtifactError for a truncated file: the system's loader maps as much as the header
-    promises, and the process would die at the first missing page. The table of sections ends an ELF
-    file."""
+def _require_loadable(path: Path) -> None:
+    """Raise ArtifactError for a file for other processors, and for a truncated one: the system's
+    loader maps as much as the header promises, and the process would die at the first missing page.
+    The table of sections ends an ELF file."""
     with path.open("rb") as file:
         header = file.read(_ELF_HEADER.size)
     if len(header) < _ELF_HEADER.size or not header.startswith(b"\x7fELF"):
@@ -102,6 +104,14 @@ def _require_whole(path: Path) -> None:
     size, whole = path.stat().st_size, sections + entry_bytes * entries
     if size < whole:
         raise ArtifactError(f"{path} has {size} bytes instead of {whole}: it was cut off")
+    # The loader says of a library for another processor that there is no such file.
+    if header[_MACHINE] != _own_machine():
+        raise ArtifactError(f"{path} is for another kind of processor than this one")
+
+
+def _own_machine() -> bytes:
+    with Path("/proc/self/exe").open("rb") as file:
+        return file.read(_ELF_HEADER.size)[_MACHINE]
 
 
 def _check_version(path: Path, about: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ MACHINES: Mapping[str, Target] = {
     "aarch64": Target("cpu", "aarch64-unknown-linux-gnu", "generic", frozenset({"neon"})),
     # The profile RVA22 with vectors, which are of 128 bits at least.
     "riscv64": Target("cpu", "riscv64-unknown-linux-gnu", "generic-rv64",
-                      frozenset({"m", "a", "f", "d", "c", "v", "zba", "zbb", "zbs"})),
+                      frozenset({"m", "a", "f", "d", "c", "v", "zba", "zbb", "zbs", "zfhmin"})),
 }  # fmt: skip
 """Usual machines by the names of their architectures."""
 

@@ -150,7 +150,9 @@ def read_llvm(text: str, symbol: str, places: dict[int, int]) -> tuple[Line, ...
 
 
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)")
-_REMARK = re.compile(r"#\s*(\d+-byte (?:Folded )?(?:Spill|Reload))")
+_COMMENT = re.compile(r"(?://|@\s|#(?![-\d:])).*")
+"""A comment of LLVM's assembly. On Arm, where comments begin otherwise, `#` is before constants."""
+_REMARK = re.compile(r"\b(\d+-byte (?:Folded )?(?:Spill|Reload))")
 
 
 def read_assembly(text: str, symbol: str) -> tuple[Line, ...]:
@@ -158,7 +160,7 @@ def read_assembly(text: str, symbol: str) -> tuple[Line, ...]:
     found: list[Line] = []
     inside, place = False, 0
     for raw in text.split("\n"):
-        code = raw.partition("#")[0].rstrip()
+        code = _COMMENT.sub("", raw).rstrip()
         bare = code.strip().strip('"')
         if bare in (f"{symbol}:", f'{symbol}":'):
             inside = True

@@ -32,6 +32,7 @@ from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT
 from relaxlab.codegen.llvm.jit import compile_shared
 from relaxlab.ir.c_libraries import libraries_of
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.target import Target
 from relaxlab.runtime.export.params_file import MAX_NDIM, layout_of, write_params
 from relaxlab.runtime.export.source import (
     FIXED,
@@ -112,7 +113,7 @@ def _write(
     extra = [work / file.name for file in found]
     for file, copy in zip(found, extra, strict=True):
         shutil.copyfile(file, copy)
-    _link(work, path.name, library.prefix, extra)
+    _link(work, path.name, library.prefix, extra, find_compiler(exe.target))
     beside = (path.with_name(file.name) for file in extra)
     return (*([params] if arrays else []), *beside, header, path)
 
@@ -125,11 +126,15 @@ def _check(exe: LoadedProgram, path: Path) -> None:
     artifact = exe.artifact
     if path.suffix != ".so":
         raise ExportError(f"{path.name} is no name of a shared library; let it end in .so")
-    machine = platform.machine().lower().replace("amd64", "x86_64")
-    if sys.platform != "linux" or exe.target.triple.partition("-")[0] != machine:
+    if sys.platform != "linux" or "-linux" not in exe.target.triple:
         raise ExportError(
-            f"libraries are linked on Linux for its own kind of processor; this is "
-            f"{sys.platform} on {machine}, the program is for {exe.target.triple}"
+            f"libraries are linked on Linux for Linux; this is {sys.platform}, the program is for "
+            f"{exe.target.triple}"
+        )
+    if libraries_of(artifact.externs) and not _is_native(exe.target):
+        raise ExportError(
+            f"the program calls BLAS, of which there is none here for {exe.target.triple}; "
+            "compile it without libraries"
         )
     if not artifact.bitcode:
         raise ExportError("this executable was loaded from a library; copy the library's files")
@@ -261,14 +266,34 @@ def _description(
 # -- linking ---------------------------------------------------------------------------------------
 
 
-def find_compiler() -> list[str]:
-    """The C compiler's command: `$CC`, else the first of cc, gcc and clang that is there.
+def _is_native(target: Target) -> bool:
+    """True for a machine with this one's kind of processor."""
+    machine = platform.machine().lower().replace("amd64", "x86_64")
+    return _architecture(target) == machine
+
+
+def _architecture(target: Target) -> str:
+    return target.triple.partition("-")[0]
+
+
+def find_compiler(target: Target | None = None) -> list[str]:
+    """The command of the C compiler that links for a machine (None: this one): `$CC`, else the
+    first of cc, gcc and clang that is there, for another architecture GCC by the name that Linux
+    distributions give it.
 
     Raises ExportError saying what to install.
     """
     asked = shlex.split(os.environ.get("CC", ""))
     if asked:
         return asked
+    if target is not None and not _is_native(target):
+        gcc = f"{_architecture(target)}-linux-gnu-gcc"
+        if shutil.which(gcc):
+            return [gcc]
+        raise ExportError(
+            f"no C compiler found that links for {target.triple} ({gcc}): "
+            f"`apt-get install gcc-{_architecture(target)}-linux-gnu`, or set CC to one"
+        )
     for name in ("cc", "gcc", "clang"):
         if shutil.which(name):
             return [name]
@@ -279,10 +304,11 @@ def find_compiler() -> list[str]:
     )
 
 
-def _link(work: Path, name: str, prefix: str, beside: Sequence[Path]) -> None:
+def _link(
+    work: Path, name: str, prefix: str, beside: Sequence[Path], compiler: Sequence[str]
+) -> None:
     """Make `name` of library.c, team.c and code.o in the folder `work`, and of the libraries
     `beside` it. It is never unloaded, as its threads may be waiting in it."""
-    compiler = find_compiler()
     (work / "exports").write_text(
         f"{{ global: {prefix}_*; relaxlab_description; relaxlab_entry; local: *; }};\n"
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -52,7 +55,7 @@ def test_object_files_for_other_processors(triple: str, machine: int, instructio
     assert elf_machine(exe.object()) == machine
     assert instruction in exe.assembly()
     shapes = (((3, 4), "float32"), ((4, 32), "float32"), ((3, 32), "float16"))
-    with pytest.raises(rl.ExecutionError, match=f"compiled for {triple} and does not run here"):
+    with pytest.raises(rl.ExecutionError, match=f"compiled for generic, {triple}, and does not"):
         exe(*(np.ones(shape, dtype) for shape, dtype in shapes))
 
 
@@ -85,3 +88,34 @@ def test_object_files_for_this_machine() -> None:
 def test_triples_without_a_code_generator() -> None:
     with pytest.raises(ValueError, match="LLVM generates no code for 'nonsense'; a triple is"):
         compiled("nonsense")
+
+
+def test_assembly_of_arm_keeps_its_constants() -> None:
+    """`#` begins a comment elsewhere."""
+    text = compiled("aarch64-unknown-linux-gnu").assembly("main")
+    assert re.search(r"stp x\d+, x\d+, \[sp, #-?\d+\]", text)
+    assert "//" not in text
+
+
+def test_libraries_are_for_linux(tmp_path: Path) -> None:
+    with pytest.raises(rl.ExportError, match="linked on Linux for Linux; .* for thumbv7em-"):
+        compiled("thumbv7em-none-eabi").export(tmp_path / "model.so")
+
+
+def test_libraries_for_other_processors_need_their_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    message = r"\(riscv64-linux-gnu-gcc\): `apt-get install gcc-riscv64-linux-gnu`, or set CC"
+    with pytest.raises(rl.ExportError, match=message):
+        rl.compile(Layer, "riscv64").export(tmp_path / "model.so")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_there_is_no_blas_for_other_processors(tmp_path: Path) -> None:
+    pytest.importorskip("scipy_openblas64")
+    pipeline = rl.cpu_pipeline().with_options("lower_to_libraries", use=rl.BLAS)
+    exe = rl.compile(Layer, "aarch64", use_cache=False, pipeline=pipeline)
+    with pytest.raises(rl.ExportError, match="calls BLAS, of which there is none here for aarch64"):
+        exe.export(tmp_path / "model.so")
