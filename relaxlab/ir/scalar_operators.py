@@ -2,7 +2,7 @@
 and what it computes.
 
 Code generators emit them in their own ways (`codegen/llvm/arithmetic.py` has instructions by dtype,
-`codegen/cuda/expressions.py` the parentheses of C); spelling, precedence and values stand here.
+the `dialect.py` of a language of GPUs its parentheses); spelling, precedence and values stand here.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.cuda.launch import Launch
-from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.launch import Launch
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.lab.loop_run import Sizes, arguments

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.facts import CUDA, KB, MB, Facts
 from relaxlab.ir.loops import Block
 from relaxlab.ir.node import walk

@@ -10,7 +10,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc
-from relaxlab.codegen.cuda.lower import lower_launches
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.expr import IntImm
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module

@@ -1,1 +1,1 @@
-"""Loop functions bound to GPU threads: to launches, to CUDA C, to PTX and cubin."""
+"""CUDA C: the dialect, what its kernels call, PTX and machine code of it."""

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from relaxlab.codegen.cuda import nvrtc
-from relaxlab.codegen.cuda.program import cuda_of
+from relaxlab.codegen.cuda.dialect import CUDA_C
+from relaxlab.codegen.gpu.program import launches_of, sources_of
 from relaxlab.codegen.listing import Line, Listing, Pane, locate, loops_pane
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.span import Span
@@ -32,7 +33,7 @@ def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) ->
     Raises CodegenError for what CUDA cannot express, NvrtcError for a source that NVRTC refuses.
     """
     located = locate(func, name)
-    _, functions, source = cuda_of({name: located.func})
+    functions, source = sources_of(launches_of({name: located.func}), CUDA_C)
     cuda: list[Line] = []
     for kernel in functions[name]:
         places = [span.line if span is not None else 0 for span in kernel.spans]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relaxlab.codegen.cuda.program import generate_cuda
+from relaxlab.codegen.gpu.program import called_kernels
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.codegen.program import compile_program
 from relaxlab.ir import expr, loops
@@ -58,7 +58,7 @@ def native_forms(program: HostProgram, target: Target) -> Forms:
 
 def simulated_forms(program: HostProgram, target: Target) -> Forms:
     """The virtual machine, then the threads of a GPU, simulated."""
-    simt = VirtualMachine(program, simulated(generate_cuda(program, target.facts)))
+    simt = VirtualMachine(program, simulated(program, called_kernels(program, target.facts)))
     return Forms((
         ("the virtual machine", _machine(VirtualMachine(program))),
         ("simulated GPU threads", _machine(simt)),

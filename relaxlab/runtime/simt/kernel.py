@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.codegen.cuda.launch import Launch
+from relaxlab.codegen.gpu.launch import Launch
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Var, format_expr

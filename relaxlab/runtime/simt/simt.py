@@ -1,7 +1,7 @@
 """The SIMT interpreter: GPU kernels on the CPU, with reports of the faults that a GPU lets pass.
 
 `simt` runs a function of a module whose loop functions are bound to blocks and threads. What runs
-are the launches of `relaxlab.codegen.cuda.lower`, the same that CUDA C is written from, barriers
+are the launches of `relaxlab.codegen.gpu.lower`, the same that CUDA C is written from, barriers
 and warp shuffles included.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
-from relaxlab.codegen.cuda.lower import lower_launches
+from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
@@ -48,7 +48,7 @@ few enough that a value per thread stays in cache."""
 def simt(mod: Module, name: str = "main", *args: Any, record: Triple | None = None) -> SimtReport:
     """Run a function of `mod` like `interpret`, its loop functions on simulated GPU threads.
 
-    A loop function is bound to blocks and threads as the section "CUDA" of docs/architecture.md
+    A loop function is bound to blocks and threads as the section "GPUs" of docs/architecture.md
     says (one that is not runs as one thread); it stores into its arguments. What a graph function
     returns is the report's `result`. The report has all problems: data races between threads of a
     block and between blocks, barriers and warp shuffles that not all threads reach, accesses

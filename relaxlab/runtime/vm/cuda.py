@@ -14,9 +14,10 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.cuda import nvrtc
-from relaxlab.codegen.cuda.kernel import KernelSource
-from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
-from relaxlab.codegen.cuda.program import CudaProgram, generate_cuda
+from relaxlab.codegen.cuda.dialect import CUDA_C
+from relaxlab.codegen.gpu.kernel import KernelSource
+from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
+from relaxlab.codegen.gpu.program import GpuProgram, generate
 from relaxlab.ir import expr
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
@@ -47,7 +48,7 @@ class CudaExecutable(Displayed, MachineExecutable):
     NVRTC makes of it, and `simulate` runs the kernels on the SIMT interpreter.
     """
 
-    cuda: CudaProgram
+    cuda: GpuProgram
     target: Target
     _compiled: dict[str, nvrtc.Compiled] = field(default_factory=dict[str, nvrtc.Compiled])
     _machine: VirtualMachine | None = None
@@ -105,7 +106,8 @@ class CudaExecutable(Displayed, MachineExecutable):
     def simulate(self, name: str, *args: Any) -> Any:
         """Call a function with its kernels on the SIMT interpreter: slow, on NumPy arrays, without
         a GPU. Raises SimtError for races, diverging barriers and stray accesses."""
-        return VirtualMachine(self.cuda.program, simulated(self.cuda)).run(name, *args)
+        kernels = simulated(self.program, self.cuda.kernels)
+        return VirtualMachine(self.program, kernels).run(name, *args)
 
     def machine(self) -> VirtualMachine:
         """The machine that runs calls, on the GPU. Raises NoGpu where there is none."""
@@ -127,7 +129,8 @@ def compile_cuda(request: Request) -> CudaExecutable:
     """Compile for a GPU. Raises ValueError for options of CPUs."""
     request.refuse_options_of_cpus()
     lowered = lower_shapes(request.result())
-    return CudaExecutable(generate_cuda(lowered, request.target.facts), request.target)
+    cuda = generate(lowered, CUDA_C, request.target.facts)
+    return CudaExecutable(cuda, request.target)
 
 
 def require_cupy() -> Any:
@@ -145,11 +148,9 @@ def require_cupy() -> Any:
     return cupy
 
 
-def simulated(cuda: CudaProgram) -> dict[str, Kernel]:
+def simulated(program: HostProgram, kernels: Mapping[str, DeviceKernel]) -> dict[str, Kernel]:
     """The kernels on the SIMT interpreter, as a virtual machine calls them."""
-    return {
-        name: _on_simt(cuda.program.kernels[name], kernel) for name, kernel in cuda.kernels.items()
-    }
+    return {name: _on_simt(program.kernels[name], kernel) for name, kernel in kernels.items()}
 
 
 def grid_and_block(

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaxlab.codegen.cuda.kernel import KernelSource
-from relaxlab.codegen.cuda.launch import DeviceKernel
-from relaxlab.codegen.cuda.program import CudaProgram
+from relaxlab.codegen.gpu.kernel import KernelSource
+from relaxlab.codegen.gpu.launch import DeviceKernel
+from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir.expr import Var
 from relaxlab.runtime.vm.cuda import grid_and_block
 
@@ -164,7 +164,7 @@ class CpuCuda:
         return failed.value
 
 
-def kernels_on_cpu(cuda: CudaProgram, code: CpuCuda) -> dict[str, Callable[..., None]]:
+def kernels_on_cpu(cuda: GpuProgram, code: CpuCuda) -> dict[str, Callable[..., None]]:
     """The kernels of a program as a virtual machine calls them."""
 
     def kernel(name: str) -> Callable[..., None]:

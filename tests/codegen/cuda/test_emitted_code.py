@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxlab.codegen.cuda.program import generate_cuda
+from relaxlab.codegen.cuda.dialect import CUDA_C
+from relaxlab.codegen.gpu.program import generate
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import IntImm
 from relaxlab.ir.module import Module
@@ -29,7 +30,7 @@ def test_operators(tmp_path: Path) -> None:
     cases = {f"case{i}": c for i, c in enumerate(list(ONE_EACH.values())[::3])}
     functions = {n: CaseProgram(c, c.sizes[0], symbolic=True).function() for n, c in cases.items()}
     program = lower_shapes(cuda_pipeline().run(Module.of(functions)).result)
-    cuda = generate_cuda(program)
+    cuda = generate(program, CUDA_C)
     machine = VirtualMachine(program, kernels_on_cpu(cuda, CpuCuda(cuda.source, tmp_path)))
     for name, case in cases.items():
         for seed, env in enumerate(case.sizes[:2]):
@@ -61,7 +62,7 @@ class M:
 def test_products_and_reductions(tmp_path: Path) -> None:
     """Tiles, warps and reductions across several warps, at sizes with edges and without."""
     mod = parse(PRODUCTS)
-    cuda = generate_cuda(lower_shapes(cuda_pipeline().run(mod).result))
+    cuda = generate(lower_shapes(cuda_pipeline().run(mod).result), CUDA_C)
     machine = VirtualMachine(cuda.program, kernels_on_cpu(cuda, CpuCuda(cuda.source, tmp_path)))
     rng = np.random.default_rng(0)
     for name in cuda.program.functions:

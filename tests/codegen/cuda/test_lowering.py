@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxlab.codegen.cuda.kernel import emit_kernel
-from relaxlab.codegen.cuda.launch import DeviceKernel
-from relaxlab.codegen.cuda.lower import lower_launches
+from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.errors import CodegenError
-from relaxlab.codegen.positive import sizes_of
+from relaxlab.codegen.gpu.kernel import emit_kernel
+from relaxlab.codegen.gpu.launch import DeviceKernel
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.simt.simt import simt_prim_func
@@ -31,7 +31,7 @@ def lowered(text: str, **options: Any) -> DeviceKernel:
 def code_of(text: str) -> str:
     func = function(text)
     return "\n".join(
-        emit_kernel(x, sizes_of(func)).code for x in lower_launches(func, "f").launches
+        emit_kernel(x, CUDA_C).code for x in lower_launches(func, "f").launches
     )
 
 
@@ -93,7 +93,7 @@ def test_threads_wait_for_shared_memory() -> None:
 
 def test_no_barriers_on_request_and_none_beside_ones_own() -> None:
     (launch,) = lowered(REVERSE, synchronise=False).launches
-    assert "__syncthreads" not in emit_kernel(launch).code
+    assert "__syncthreads" not in emit_kernel(launch, CUDA_C).code
     own = REVERSE.replace(
         '            for t in T.thread_binding(64, thread="threadIdx.x"):\n'
         '                with T.block("use")',
@@ -180,7 +180,7 @@ def test_threads_fill_shared_memory_together() -> None:
                         Y[vb, vt] = S[63 - vt]
     """)
     (launch,) = lower_launches(func, "f").launches
-    assert emit_kernel(launch).code.count("__syncthreads") == 1
+    assert emit_kernel(launch, CUDA_C).code.count("__syncthreads") == 1
     x, y = np.arange(256, dtype="float32").reshape(4, 64), np.zeros((4, 64), "float32")
     simt_prim_func(func, [x, y]).check()
     np.testing.assert_array_equal(y, x[:, ::-1])

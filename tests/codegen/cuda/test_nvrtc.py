@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relaxlab.codegen.cuda import nvrtc
-from relaxlab.codegen.cuda.program import cuda_of
+from relaxlab.codegen.cuda.dialect import CUDA_C
+from relaxlab.codegen.gpu.program import launches_of, sources_of
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
@@ -28,7 +29,7 @@ SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target
 
 def compiled_everywhere(kernels: dict[str, PrimFunc]) -> list[nvrtc.Compiled]:
     """The kernels as one source, for each architecture; both compilers run side by side."""
-    _, functions, source = cuda_of(kernels)
+    functions, source = sources_of(launches_of(kernels), CUDA_C)
     with ThreadPoolExecutor(len(ARCHS)) as pool:
         results = list(pool.map(lambda arch: nvrtc.compile_cuda(source, arch), ARCHS))
     names = {k.name for ks in functions.values() for k in ks}

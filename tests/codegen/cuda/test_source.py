@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from relaxlab.codegen.cuda.kernel import KernelSource, emit_kernel
-from relaxlab.codegen.cuda.lower import lower_launches
+from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.cuda.prelude import prelude
 from relaxlab.codegen.errors import CodegenError
-from relaxlab.codegen.positive import sizes_of
+from relaxlab.codegen.gpu.kernel import KernelSource, emit_kernel
+from relaxlab.codegen.gpu.lower import lower_launches
 from tests.codegen.kernels import parse_kernels
 
 
 def kernel(text: str) -> KernelSource:
     (func,) = parse_kernels(text).loop_functions().values()
     (launch,) = lower_launches(func, "f").launches
-    return emit_kernel(launch, sizes_of(func))
+    return emit_kernel(launch, CUDA_C)
 
 
 def stored(value: str, dtype: str, result: str | None = None) -> str:

@@ -10,8 +10,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc
-from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pipeline

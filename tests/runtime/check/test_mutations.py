@@ -220,7 +220,7 @@ def test_wrong_machine_code(monkeypatch):
 
 
 def test_dropped_barriers(monkeypatch):
-    from relaxlab.codegen.cuda import program
+    from relaxlab.codegen.gpu import program
 
     without = partial(program.lower_launches, synchronise=False)
     monkeypatch.setattr(program, "lower_launches", without)

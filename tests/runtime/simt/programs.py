@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relaxlab.codegen.cuda.launch import DeviceKernel
-from relaxlab.codegen.cuda.thread_loops import SYNC, is_sync
+from relaxlab.codegen.gpu.launch import DeviceKernel
+from relaxlab.codegen.gpu.thread_loops import SYNC, is_sync
 from relaxlab.ir.expr import PrimExpr, const
 from relaxlab.ir.loops import Evaluate, IfThenElse
 from relaxlab.ir.node import Node, map_children, walk

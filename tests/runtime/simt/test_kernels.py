@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda.lower import lower_launches
-from relaxlab.codegen.cuda.thread_loops import is_sync
+from relaxlab.codegen.gpu.lower import lower_launches
+from relaxlab.codegen.gpu.thread_loops import is_sync
 from relaxlab.ir.expr import const
 from relaxlab.ir.loops import Evaluate, PrimFunc
 from relaxlab.ir.node import Node, map_children

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from relaxlab.codegen.cuda.launch import DeviceKernel, Launch, ThreadAxis
+from relaxlab.codegen.gpu.launch import DeviceKernel, Launch, ThreadAxis
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import Call, IntImm, StringImm, Var, const
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Evaluate, IfThenElse, seq

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaxlab.codegen.cuda.lower import lower_launches
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var, const
 from relaxlab.ir.loops import Block, Buffer, PrimFunc

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda.lower import lower_launches
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir import expr
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.arrays import ExecutionError

@@ -131,7 +131,8 @@ def test_random_programs(seed: int) -> None:
 
 def test_the_host_side_on_arrays_that_are_not_numpys(exe: CudaExecutable) -> None:
     """A stand-in for CuPy: arrays of another type, and copies where CuPy copies."""
-    machine = VirtualMachine(exe.cuda.program, simulated(exe.cuda), DeviceMemory(_Device))
+    kernels = simulated(exe.program, exe.cuda.kernels)
+    machine = VirtualMachine(exe.program, kernels, DeviceMemory(_Device))
     x, w = arguments()
     got = machine.run("main", x, w)
     assert isinstance(got, _Array)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as replace_access
 
-from relaxlab.codegen.cuda.thread_loops import (
+from relaxlab.codegen.gpu.thread_loops import (
     SYNC,
     is_sync,
     is_thread_loop,

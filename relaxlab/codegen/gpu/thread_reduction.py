@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaxlab.codegen.cuda.thread_loops import SYNC, comment, is_thread_loop, reduces_across
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.thread_loops import SYNC, comment, is_thread_loop, reduces_across
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Call, PrimExpr, Var, all_of, const
 from relaxlab.ir.facts import Facts

@@ -22,15 +22,15 @@ class ThreadAxis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Launch(Brief):
-    """One CUDA kernel.
+    """One kernel of a GPU.
 
     `body` has no blocks and no thread loops: every thread of every block runs all of it, with
     its own values of the axes' variables. Loops are serial, unrolled or vectorized. Threads of a
     block meet at `Evaluate(tvm_storage_sync("shared"))`; lanes of a warp exchange values by
     `warp_shuffle_xor(value, mask)`. `shared` buffers exist once per block, `local` ones once per
     thread; both have constant shapes. `buffers` and `scalars` are the parameters, symbols of
-    buffers' shapes included. The launch happens where `condition` (over scalars) holds. `facts`:
-    the GPU that it is for.
+    buffers' shapes included; `sizes` the scalars that are not negative. The launch happens where
+    `condition` (over scalars) holds. `facts`: the GPU that it is for.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Launch(Brief):
     local: tuple[Buffer, ...]
     body: Stmt
     facts: Facts = CUDA
+    sizes: tuple[Var, ...] = ()
 
     def extents(self, kind: str) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
         """The sizes along x, y and z of `blockIdx` (the grid) or `threadIdx` (a block)."""

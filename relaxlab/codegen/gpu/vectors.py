@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer, wraps
-from relaxlab.codegen.cuda.expressions import flat_index
+from relaxlab.codegen.gpu.expressions import flat_index
 from relaxlab.codegen.positive import is_nondecreasing
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of

@@ -1,6 +1,6 @@
 """Lowering of a scheduled loop function to launches.
 
-The outermost statements become one launch each; the section "CUDA" of docs/architecture.md lists
+The outermost statements become one launch each; the section "GPUs" of docs/architecture.md lists
 the schedules that are allowed.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxlab.codegen.cuda.align_storage import align_storage
-from relaxlab.codegen.cuda.bind_threads import bind_threads
-from relaxlab.codegen.cuda.launch import DeviceKernel, Launch
-from relaxlab.codegen.cuda.synchronise import synchronise
-from relaxlab.codegen.cuda.thread_loops import comment, is_sync, thread_loops
-from relaxlab.codegen.cuda.thread_reduction import lower_thread_reductions
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.align_storage import align_storage
+from relaxlab.codegen.gpu.bind_threads import bind_threads
+from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
+from relaxlab.codegen.gpu.synchronise import synchronise
+from relaxlab.codegen.gpu.thread_loops import comment, is_sync, thread_loops
+from relaxlab.codegen.gpu.thread_reduction import lower_thread_reductions
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.simplify_indices import simplify_indices
@@ -160,6 +160,7 @@ def _launch(
         tuple(b for b in renamed if b.scope == "local" and b in used),
         body,
         facts,
+        tuple(sizes_of(func)),
     )
 
 

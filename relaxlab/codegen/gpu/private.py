@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.codegen.cuda.launch import ThreadAxis
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.launch import ThreadAxis
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, For, Range, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace

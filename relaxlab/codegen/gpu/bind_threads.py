@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relaxlab.codegen.cuda.launch import ThreadAxis
-from relaxlab.codegen.cuda.private import shrink_private_buffers
-from relaxlab.codegen.cuda.thread_loops import is_sync, is_thread_loop, thread_loops
-from relaxlab.codegen.cuda.thread_reduction import has_shuffle
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.launch import ThreadAxis
+from relaxlab.codegen.gpu.private import shrink_private_buffers
+from relaxlab.codegen.gpu.thread_loops import is_sync, is_thread_loop, thread_loops
+from relaxlab.codegen.gpu.thread_reduction import has_shuffle
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, StringImm, Var, all_of, const
 from relaxlab.ir.facts import Facts

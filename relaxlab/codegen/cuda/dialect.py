@@ -1,0 +1,212 @@
+"""CUDA C as a dialect."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Sequence
+
+from relaxlab.codegen.cuda.prelude import C_TYPES, prelude
+from relaxlab.codegen.gpu.dialect import (
+    ATOM,
+    UNARY,
+    Conversion,
+    Dialect,
+    Frame,
+    Scope,
+    Text,
+    Wide,
+)
+from relaxlab.codegen.gpu.expressions import (
+    HALF,
+    arguments,
+    emit,
+    rounded,
+    text_of,
+    wide,
+)
+from relaxlab.codegen.gpu.launch import Launch
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bits_of, is_int, is_uint
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.facts import Facts
+from relaxlab.ir.intrinsics import Intrinsic
+from relaxlab.ir.loops import Buffer
+
+_RESERVED = frozenset(
+    "int long short char bool float double void unsigned signed const static struct union enum "
+    "auto switch case default do goto register volatile template typename class this new delete "
+    "operator public private namespace using typedef sizeof extern inline and or not xor failed "
+    "min max abs exp log sin cos tan pow sqrt floor ceil round erf y0 y1 yn j0 j1 jn gamma "
+    "threadIdx blockIdx blockDim gridDim warpSize lane".split()
+) | set(keyword.kwlist) | set(C_TYPES.values())  # fmt: skip
+
+
+def _head(f: Frame) -> str:
+    params: list[str] = []
+    for buffer, name, written in f.buffers:
+        params.append(f"{'' if written else 'const '}{C_TYPES[buffer.dtype]}* __restrict__ {name}")
+    params += [f"{CUDA_C.type(v.dtype)} {name}" for v, name in f.scalars]
+    params += [f"int* __restrict__ {f.failed}"] if f.failed else []
+    line = ", ".join(params)
+    listed = line if len(line) < 88 else "\n    " + ",\n    ".join(params)
+    x, y, z = f.block
+    bounds = f'extern "C" __global__ void __launch_bounds__({x * y * z})'
+    return f"{bounds}\n{f.name}({listed}) {{"
+
+
+def _array(buffer: Buffer, name: str, sizes: Sequence[int], facts: Facts) -> str:
+    text = f"{C_TYPES[buffer.dtype]} {name}{''.join(f'[{n}]' for n in sizes)};"
+    align = facts.vector_bits // 8
+    return f"__shared__ __align__({align}) {text}" if buffer.scope == "shared" else text
+
+
+def _integer(value: int, dtype: str) -> Text:
+    if dtype == "bool":
+        return ("true" if value else "false"), ATOM
+    if value == -(1 << 63):
+        return "(-9223372036854775807LL - 1)", ATOM
+    if value == -(1 << 31):
+        return "(-2147483647 - 1)", ATOM
+    suffix = "u" if is_uint(dtype) and bits_of(dtype) >= 32 else ""
+    suffix += "LL" if not -(1 << 31) < value < 1 << 31 else ""
+    return f"{value}{suffix}", ATOM if value >= 0 else UNARY
+
+
+def _operator(e: expr.BinaryOp) -> tuple[str, int, int, int]:
+    return e.row.c, e.row.c_level, e.row.c_level, e.row.c_level + 1
+
+
+def _choose(s: Scope, condition: PrimExpr, one: PrimExpr, other: PrimExpr) -> Text:
+    return f"{text_of(s, condition, 1)} ? {_branch(s, one)} : {_branch(s, other)}", 0
+
+
+def _branch(s: Scope, e: PrimExpr) -> str:
+    """One side of `?:`, with a cast if it is a constant of few bits, which would be `int`."""
+    text = text_of(s, e, 1)
+    constant = isinstance(e, expr.IntImm) and e.dtype not in ("int32", "bool")
+    return f"({CUDA_C.type(e.dtype)}){text_of(s, e, UNARY)}" if constant else text
+
+
+def _bind(s: Scope, var: Var, value: PrimExpr, body: PrimExpr) -> Text:
+    given = f"const {CUDA_C.type(var.dtype)} {s.name(var)} = {text_of(s, value)};"
+    return f"[&] {{ {given} return {text_of(s, body)}; }}()", ATOM
+
+
+def _divisor(s: Scope, e: PrimExpr, number: int) -> str:
+    return f"{CUDA_C.function('checked_divisor', e.dtype)}({text_of(s, e)}, failed, {number})"
+
+
+def _f(dtype: str) -> str:
+    """What ends the name of a function of floats."""
+    return "" if dtype == "float64" else "f"
+
+
+def _functions(row: Intrinsic, dtype: str) -> str:
+    name = row.cuda or row.c
+    return f"{name}{_f(dtype)}" if name else ""
+
+
+def _isnan(s: Scope, e: expr.Call) -> Text:
+    x = wide(s, e.args[0], 7)
+    return f"{x} != {x}", 6
+
+
+def _against_infinity(symbol: str) -> Callable[[Scope, expr.Call], Text]:
+    def handler(s: Scope, e: expr.Call) -> Text:
+        x = e.args[0]
+        return f"fabs{_f(x.dtype)}({wide(s, x, 0)}) {symbol} INFINITY", 6
+
+    return handler
+
+
+def _absolute(s: Scope, e: expr.Call) -> Text:
+    if is_uint(e.dtype) or e.dtype == "bool":
+        return emit(s, e.args[0])
+    if is_int(e.dtype):
+        return f"{CUDA_C.function('absolute', e.dtype)}({text_of(s, e.args[0])})", ATOM
+    return rounded(s, f"fabs{_f(e.dtype)}({arguments(s, e)})", ATOM, e.dtype)
+
+
+def _popcount(s: Scope, e: expr.Call) -> Text:
+    bits = f"(uint{bits_of(e.dtype)}_t){text_of(s, e.args[0], UNARY)}"
+    return f"({CUDA_C.type(e.dtype)})__popcll({bits})", UNARY
+
+
+def _pow(s: Scope, e: expr.Call) -> Text:
+    if is_int(e.dtype):
+        return f"{CUDA_C.function('ipow', e.dtype)}({arguments(s, e)})", ATOM
+    return rounded(s, f"pow{_f(e.dtype)}({arguments(s, e)})", ATOM, e.dtype)
+
+
+def _sigmoid(s: Scope, e: expr.Call) -> Text:
+    fn = CUDA_C.function("sigmoid", "float32" if e.dtype in HALF else e.dtype)
+    return rounded(s, f"{fn}({arguments(s, e)})", ATOM, e.dtype)
+
+
+def _reinterpret(s: Scope, e: expr.Call) -> Text:
+    value, fn = e.args[0], CUDA_C.function("reinterpret", e.dtype)
+    return f"{fn}(({CUDA_C.type(value.dtype)}){text_of(s, value, UNARY)})", ATOM
+
+
+def _shuffle(s: Scope, e: expr.Call) -> Text:
+    """Bytes and bools travel as integers."""
+    value, mask = text_of(s, e.args[0]), text_of(s, e.args[1])
+    narrow = e.dtype == "bool" or (is_int(e.dtype) and bits_of(e.dtype) < 32)
+    text = f"__shfl_xor_sync(0xffffffffu, {f'(int32_t)({value})' if narrow else value}, {mask})"
+    return (f"({CUDA_C.type(e.dtype)}){text}", UNARY) if narrow else (text, ATOM)
+
+
+def _check(launch: Launch) -> None:
+    """CUDA C has all that a launch may say."""
+
+
+CUDA_C = Dialect(
+    name="CUDA",
+    types=C_TYPES,
+    elements=C_TYPES,
+    reserved=_RESERVED,
+    integer=_integer,
+    special={"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"},
+    cast=Conversion("({type}){value}", UNARY, UNARY),
+    helper="{name}<{type}>",
+    functions=_functions,
+    intrinsics={
+        "isnan": _isnan,
+        "isinf": _against_infinity("=="),
+        "isfinite": _against_infinity("<"),
+        "abs": _absolute,
+        "fabs": _absolute,
+        "popcount": _popcount,
+        "pow": _pow,
+        "sigmoid": _sigmoid,
+        "reinterpret": _reinterpret,
+        "warp_shuffle_xor": _shuffle,
+    },
+    operator=_operator,
+    places="{count}",
+    choose=_choose,
+    bind=_bind,
+    divisor=_divisor,
+    loaded={},
+    stored={},
+    constant="const {type} {name} = {value};",
+    array=_array,
+    axis="{name}",
+    loop="for ({type} {name} = {low}; {name} < {high}; ++{name})",
+    unroll="#pragma unroll",
+    barrier="__syncthreads();",
+    main_barrier="",  # the barrier orders main memory, too
+    fail="atomicCAS({failed}, 0, {number});",
+    outside=False,
+    wide=Wide(
+        type="Vec<{type}, {count}>",
+        variable="{vec} {name};",
+        load="const {vec} {name} = *reinterpret_cast<const {vec}*>({at});",
+        lane="{name}.lane[{lane}]",
+        store="*reinterpret_cast<{vec}*>({at}) = {name};",
+        loop="for (int {lane} = 0; {lane} < {count}; ++{lane})",
+    ),
+    head=_head,
+    check=_check,
+    prelude=prelude,
+)
