@@ -87,6 +87,7 @@ from relaxlab.schedule.compiled import schedule_of as schedule_of
 from relaxlab.schedule.error import ScheduleError as ScheduleError
 from relaxlab.schedule.replay import apply_trace as apply_trace
 from relaxlab.schedule.schedule import Schedule as Schedule
+from relaxlab.schedule.tensor_intrin import TensorIntrin as TensorIntrin
 from relaxlab.script import parse as parse
 from relaxlab.tracing import Trace as Trace
 from relaxlab.tracing import first_rewrites as first_rewrites

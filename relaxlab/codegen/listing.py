@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaxlab.ir.loops import AssertStmt, BufferLoad, BufferStore, Evaluate, PrimFunc, Stmt
+from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.positive import sizes_of
+from relaxlab.codegen.simplify_indices import simplify_indices
+from relaxlab.ir.expr import IntImm
+from relaxlab.ir.loops import (
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    PrimFunc,
+    Stmt,
+)
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import field_names, replace, walk
 from relaxlab.ir.span import Source, Span
+from relaxlab.schedule.tensor_intrin import TENSOR_INTRIN
 from relaxlab.script.printer import print_with_map
 
 
@@ -69,9 +83,23 @@ def loops_pane(lines: tuple[Line, ...]) -> Pane:
 
 
 def loops_listing(name: str, func: PrimFunc) -> Listing:
-    """A kernel as its scheduled loops alone."""
+    """A kernel as its scheduled loops; where it has tensor intrinsics, also as plain loops around
+    their code."""
     located = locate(func, name)
-    return Listing((loops_pane(located.numbered()),), located.origins)
+    panes = [loops_pane(located.numbered())]
+    if any(isinstance(n, Block) and TENSOR_INTRIN in n.annotations for n in walk(func.body)):
+        panes.append(Pane("instructions", "Instructions", _instructions(name, located.func)))
+    return Listing(tuple(panes), located.origins)
+
+
+def _instructions(name: str, func: PrimFunc) -> tuple[Line, ...]:
+    """The lines of a located function in which blocks are gone and intrinsics are their code."""
+    body, allocated = lower_blocks(func.body)
+    body = simplify_indices(body, sizes_of(func))
+    root = Block("root", (), (), (), body, alloc_buffers=allocated)
+    plain = locate(replace(func, body=BlockRealize((), IntImm(1, "bool"), root)), name)
+    places = {line: spans[0].line for line, spans in plain.origins.items()}
+    return tuple(Line(text, places.get(number, 0)) for number, text in enumerate(plain.lines, 1))
 
 
 def locate(func: PrimFunc, name: str) -> LocatedFunc:

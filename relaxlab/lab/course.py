@@ -21,7 +21,7 @@ from relaxlab.ir.errors import UserError
 FOLDERS = {"tutorials": ".", "notebooks": "labs"}
 """Folders of the lessons and the labs in the source tree, and in a course."""
 PACKAGES = ("exercises", "figures")
-"""The checks and the drawings, which lessons import from beside them."""
+"""The checks and the drawings, which lessons and labs import from beside them."""
 
 
 SAVING_TRIES, SAVING_PAUSE = 10, 0.1
@@ -74,9 +74,11 @@ def write_course(folder: Path, *, solutions: bool = True) -> Iterator[Written]:
                 goal.write_text(_notebook(path, solutions), "utf-8")
             yield Written(goal, kept)
     ignore = shutil.ignore_patterns("__pycache__")
-    for name in PACKAGES:
-        beside = source / "tutorials" / name
-        shutil.copytree(beside, folder / name, ignore=ignore, dirs_exist_ok=True)
+    for origin, target in FOLDERS.items():
+        for beside in (source / origin / name for name in PACKAGES):
+            if beside.is_dir():
+                goal = folder / target / beside.name
+                shutil.copytree(beside, goal, ignore=ignore, dirs_exist_ok=True)
 
 
 def progress_of(folder: Path) -> list[Progress]:

@@ -1,6 +1,6 @@
 """Shrink intermediate buffers to what is alive in one iteration of the loop around their uses.
 
-A buffer of scope `local` or `shared` that is filled and used within one iteration of a loop is
+A buffer of any scope but `global` that is filled and used within one iteration of a loop is
 allocated inside that loop, over the region the iteration touches (the allocation of TVM's
 PlanAndUpdateBufferAllocationLocation and CompactBufferAllocation). This is a lowering step: the
 indices of the result mention loop variables inside blocks, so no primitive applies afterwards.
@@ -76,7 +76,7 @@ class Access:
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
-    """`func` with its `local` and `shared` buffers allocated and sized per iteration."""
+    """`func` with its private buffers allocated and sized per iteration."""
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
     # Whoever takes an address may reach all elements from it, as tile instructions do with a row
     # stride: such a buffer keeps its place and its shape.

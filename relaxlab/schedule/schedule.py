@@ -422,8 +422,8 @@ class Schedule(ScheduleState, Displayed):
         return self._step("fuse_reductions", {"block": block, **sizes}, run)
 
     def compact_buffers(self) -> None:
-        """Allocate `local` and `shared` buffers inside the loops in each iteration of which they
-        are filled and used, in the size that an iteration needs.
+        """Allocate private buffers (of any scope but `global`) inside the loops in each iteration
+        of which they are filled and used, in the size that an iteration needs.
 
         This is one of the last steps: indices then mention loops outside of their blocks, which
         other primitives refuse.

@@ -39,6 +39,7 @@ def test_the_course_becomes_notebooks(tmp_path: Path, capsys: pytest.CaptureFixt
         assert tagged(path, "figure")
     assert (tmp_path / "exercises" / "verdict.py").exists()
     assert (tmp_path / "figures" / "lesson1.py").exists()
+    assert (tmp_path / "labs" / "figures" / "lab6.py").exists()
 
 
 def test_the_command_that_opens_it_is_quoted(

@@ -7,13 +7,14 @@ import re
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.listing import locate
+from relaxlab.codegen.listing import locate, loops_listing
 from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.listing import line_bits, list_kernel, read_assembly
 from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.ir.target import parse_target
+from relaxlab.script import tir as T
 
 PROGRAM = """\
 from relaxlab.script import ir as I, relax as R, tir as T
@@ -133,3 +134,37 @@ def test_spills_and_the_stack_are_listed():
     assert listing.stack >= 1024
     assert any("pill" in line.remark or "eload" in line.remark for line in listing.assembly)
     assert listing.vector_bits == CPU.facts.vector_bits
+
+
+def test_plain_machines_list_the_code_of_intrinsics():
+    """In loops without blocks, each call linked with the loops that it is the code of."""
+
+    @T.prim_func
+    def desc(b: T.Buffer((4,)), a: T.Buffer((4,))):
+        for i in range(4):
+            b[i] = a[i] * 2.0
+
+    @T.prim_func
+    def impl(b: T.Buffer((4,)), a: T.Buffer((4,))):
+        T.call_extern("void", "double_four", T.address_of(b[0]), T.address_of(a[0]))
+
+    @T.prim_func
+    def twice(x: T.Buffer((8,)), y: T.Buffer((8,))):
+        for i in range(8):
+            with T.sblock("y"):
+                vi = T.axis.spatial(8, i)
+                y[vi] = x[vi] * 2.0
+
+    rl.TensorIntrin.register("test_double_four", desc, impl, override=True)
+    sch = rl.Schedule(twice)
+    (loops,) = loops_listing("twice", sch.func).panes
+    assert loops.key == "loops"
+    _, inner = sch.split(sch.get_loops(sch.get_block("y"))[0], [None, 4])
+    sch.tensorize(inner, "test_double_four")
+    loops, instructions = loops_listing("twice", sch.func).panes
+    assert instructions.key == "instructions"
+    assert not any("sblock" in line.text for line in instructions.lines)
+    (call,) = (line for line in instructions.lines if "double_four" in line.text)
+    assert call.text.endswith("T.address_of(y[i_0 * 4]), T.address_of(x[i_0 * 4])))")
+    found = [line.text.strip() for line in loops.lines[call.loop - 1 :]]
+    assert found == ["for i in range(4):", "y_b[i] = x_a[i] * T.float32(2.0)"]

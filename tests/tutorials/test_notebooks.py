@@ -24,10 +24,10 @@ def texts(outputs: list[Any]) -> str:
     return "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs)
 
 
-def test_there_are_eleven_lessons_and_five_labs() -> None:
+def test_there_are_eleven_lessons_and_six_labs() -> None:
     folders = [n.path.parent.name for n in NOTEBOOKS]
-    assert folders == ["tutorials"] * 11 + ["notebooks"] * 5
-    assert len({n.title for n in NOTEBOOKS}) == 16
+    assert folders == ["tutorials"] * 11 + ["notebooks"] * 6
+    assert len({n.title for n in NOTEBOOKS}) == 17
 
 
 def test_documents_about_the_course() -> None:

@@ -1,0 +1,1 @@
+"""Drawings of the labs: `from figures import lab6 as figure`, then `figure.machine()`."""
