@@ -269,16 +269,24 @@ def test_terms_of_other_forms_are_corrected_as_they_need(change, rng):
     np.testing.assert_allclose(got, want, 1e-5, 1e-5)
 
 
-def test_scores_with_other_readers_are_refused():
-    _, func = kernel(program())
+def storing_first(func, name: str) -> PrimFunc:
+    """The function with a store to a buffer of that name before its blocks."""
     root = func.body
     assert isinstance(root, loops.BlockRealize) and isinstance(root.block.body, loops.SeqStmt)
-    score = next(b for b in root.block.alloc_buffers if b.name == "T_attention_score")
-    zero = (expr.const(0),) * 4
-    first = loops.BufferStore(score, expr.const(0, "float32"), zero)
+    buffer = next(b for b in root.block.alloc_buffers if b.name == name)
+    first = loops.BufferStore(buffer, expr.const(0, "float32"), (expr.const(0),) * buffer.ndim)
     body = loops.SeqStmt((first, *root.block.body.stmts))
-    with pytest.raises(ScheduleError, match="T_attention_score is not used before the blocks"):
-        find_attention(replace(func, body=replace(root, block=replace(root.block, body=body))))
+    return replace(func, body=replace(root, block=replace(root.block, body=body)))
+
+
+def test_buffers_that_other_statements_use():
+    """Scores stay outside of the reductions; results of these cannot be used before."""
+    _, func = kernel(program())
+    cascade = find_cascade(storing_first(func, "T_attention_score"))
+    assert cascade is not None and [b.name for b in cascade.inside] == ["T_attention_exp"]
+    assert find_attention(storing_first(func, "T_attention_score")) is None
+    with pytest.raises(ScheduleError, match="T_attention_max is not used before the blocks"):
+        find_attention(storing_first(func, "T_attention_max"))
 
 
 def test_sums_that_keep_their_order_are_refused():
