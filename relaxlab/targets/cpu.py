@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.host import HostProgram
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target, TargetKind
 from relaxlab.targets.machines import MACHINES, cpu_facts, host
+
+# Finding a compiled program takes no part of the compiler.
+if TYPE_CHECKING:
+    from relaxlab.ir.host import HostProgram
+    from relaxlab.ir.loops import PrimFunc
 
 
 def _machine(text: str) -> Target:

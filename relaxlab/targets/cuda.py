@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.facts import CUDA as FACTS
-from relaxlab.ir.host import HostProgram
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target, TargetKind
+
+# Finding a compiled program takes no part of the compiler.
+if TYPE_CHECKING:
+    from relaxlab.ir.host import HostProgram
+    from relaxlab.ir.loops import PrimFunc
 
 
 def _machine(arch: str) -> Target:

@@ -4,13 +4,16 @@ one's own begins with, `replace(INTERPRETER, name=..., facts=..., rules=...)`.""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.host import HostProgram
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.targets.cpu import CPU
+
+# Finding a compiled program takes no part of the compiler.
+if TYPE_CHECKING:
+    from relaxlab.ir.host import HostProgram
+    from relaxlab.ir.loops import PrimFunc
 
 
 def _compile(request: Any) -> Any:

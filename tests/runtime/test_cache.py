@@ -320,7 +320,7 @@ def test_threads_at_once(folder: Path) -> None:
 INTERRUPTED = """
 import sys
 import relaxlab as rl
-from relaxlab.runtime import build, cache
+from relaxlab.runtime import cache, compile_native
 mod = rl.parse(sys.stdin.read())
 stage = sys.argv[1]
 
@@ -330,8 +330,8 @@ def pause():
     time.sleep(30)
 
 if stage == "compile":
-    whole = build.compile_program
-    build.compile_program = lambda *a, **k: (pause(), whole(*a, **k))[1]
+    whole = compile_native.compile_program
+    compile_native.compile_program = lambda *a, **k: (pause(), whole(*a, **k))[1]
 if stage == "write":
     whole = cache.os.replace
     cache.os.replace = lambda *a: (pause(), whole(*a))[1]
