@@ -92,6 +92,9 @@ from relaxlab.script import parse as parse
 from relaxlab.tracing import Trace as Trace
 from relaxlab.tracing import first_rewrites as first_rewrites
 from relaxlab.tracing import may_apply as may_apply
+from relaxlab.tuning.database import Database as Database
+from relaxlab.tuning.tune import Tuning as Tuning
+from relaxlab.tuning.tune import tune as tune
 
 __version__: str
 

@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     _show(_command(commands, "show", "print a script, its types, and what the passes do to it"))
     _check(_command(commands, "check", "compare what a script computes before and after each pass"))
     _explore(_command(commands, "explore", "write a page on what the compiler does to a script"))
+    _tune(_command(commands, "tune", "search for faster schedules of a script's kernels"))
     _course(_command(commands, "course", "write the course as notebooks into a folder"))
     _command(commands, "doctor", "check this machine, and say what is missing and how to get it")
     return parser
@@ -138,6 +139,26 @@ def _explore(parser: argparse.ArgumentParser) -> None:
         help="which explorers, as tabs (pipeline, …); default: all that fit",
     )  # fmt: skip
     parser.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (default) or cuda")
+
+
+def _tune(parser: argparse.ArgumentParser) -> None:
+    _script(parser)
+    parser.add_argument(
+        "--trials", type=_positive, default=64, metavar="N", help="for each kernel; default: 64"
+    )
+    parser.add_argument("--seconds", type=_positive, metavar="S", help="for all; default: no limit")
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=N,N", dest="shapes",
+        help="values of a symbol for which kernels are measured; default: 256",
+    )  # fmt: skip
+    parser.add_argument(
+        "--database", type=_path, default="tuning.db", metavar="FILE", help="default: tuning.db"
+    )
+    parser.add_argument("--resume", action="store_true", help="leave out what was tried before")
+    parser.add_argument(
+        "--workers", type=_positive, metavar="N", help="processes that build; default: all cores"
+    )
+    parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
 
 
 def _course(parser: argparse.ArgumentParser) -> None:

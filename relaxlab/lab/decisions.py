@@ -3,9 +3,8 @@ other choices make, and, where a kernel is there to ask, their assembly and meas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
@@ -27,7 +26,7 @@ from relaxlab.runtime.check.inputs import random_value
 from relaxlab.runtime.timing import compare
 from relaxlab.schedule.bounds import UPPER_BOUNDS
 from relaxlab.schedule.compiled import schedule_of, scheduled_kernels
-from relaxlab.schedule.decisions import Decision, Value
+from relaxlab.schedule.decisions import Decision, Value, other_choices
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.decisions import meaning_of
 from relaxlab.schedule.schedule import Schedule
@@ -112,18 +111,6 @@ def decisions_state(kernel: Kernel, sch: Schedule, *, measured: bool) -> dict[st
         "table": interner.lines,
         "measured": _measured(kernel, sch) if measured else None,
     }
-
-
-def other_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Value]]:
-    """Yield changes of one decision: first one of each, the nearest among its candidates, then a
-    second of each, and so on."""
-    by_decision: list[list[tuple[Decision, Value]]] = []
-    for d in decisions:
-        at = d.candidates.index(d.value)
-        near = sorted(range(len(d.candidates)), key=lambda i, at=at: (abs(i - at), i))
-        by_decision.append([(d, d.candidates[i]) for i in near if i != at])
-    for turn in zip_longest(*by_decision):
-        yield from (one for one in turn if one is not None)
 
 
 def _texts(decisions: Sequence[Decision]) -> dict[str, str]:

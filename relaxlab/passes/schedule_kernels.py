@@ -9,6 +9,7 @@ from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
+from relaxlab.ir.errors import counted
 from relaxlab.ir.graph import Call, Constant, GlobalVar, Op
 from relaxlab.ir.loops import IS_SCHEDULED, BlockRealize, For, PrimFunc, SeqStmt, Stmt
 from relaxlab.ir.module import Module
@@ -35,20 +36,27 @@ versions."""
 class ScheduleOptions:
     """target: the machine to schedule for; None: this one. versions: whether kernels may have
     versions for single values of their symbols, such as one row, beside the general one. decisions:
-    values for decisions of the schedules, by kernel and key; seed: the others are drawn from their
-    candidates, None: they are the defaults."""
+    values for decisions of the schedules, by kernel and key; tuned: values for others, by
+    `Context.key_of` of the kernel and key; seed: the rest is drawn from the candidates, None: they
+    are the defaults."""
 
     target: Target | None = None
     versions: bool = True
     decisions: Mapping[str, Mapping[str, Value]] = field(
         default_factory=dict[str, Mapping[str, Value]]
     )
+    tuned: Mapping[str, Mapping[str, Value]] = field(default_factory=dict[str, Mapping[str, Value]])
     seed: int | None = None
 
-    def decider_for(self, kernel: str) -> Decider:
+    def decider_for(self, kernel: str, func: PrimFunc, context: Context) -> Decider:
         """Return the decider of a kernel's schedule."""
         others = None if self.seed is None else Sampled(f"{self.seed}{SEPARATOR}{kernel}")
-        return Decided(self.decisions.get(kernel, {}), others)
+        values = self.decisions.get(kernel, {})
+        tuned = self.tuned.get(context.key_of(func)) if self.tuned else None
+        if tuned:
+            remark("schedule_kernels", kernel, f"tuned: {counted(len(tuned), 'decision')}")
+            values = {**tuned, **values}
+        return Decided(values, others)
 
 
 @module_pass("schedule_kernels", ScheduleOptions)
@@ -72,7 +80,7 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
                 return replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True})), remarks
             given = frozenset(weights.get(name, ()))
             context = Context(target, given, bounds.get(name, {}), options.versions)
-            new = schedule_kernel(name, f, context, options.decider_for(name))
+            new = schedule_kernel(name, f, context, options.decider_for(name, f, context))
             restored: dict[str, Any] = {name: f.attrs.get(name) for name in FACTS}
             return replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True})), remarks
 

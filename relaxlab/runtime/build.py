@@ -12,6 +12,7 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.observe import notify
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.runtime.request import Checks, Decisions, Request
+from relaxlab.runtime.tuned import Tuned, tuned_decisions
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.tracing import Trace
 
@@ -26,6 +27,7 @@ def compile(
     use_cache: bool = True,
     checks: Checks = "default",
     decisions: Decisions | None = None,
+    tuned: Tuned | None = None,
 ) -> Executable: ...
 
 
@@ -49,6 +51,7 @@ def compile(
     use_cache: bool = True,
     checks: Checks = "default",
     decisions: Decisions | None = None,
+    tuned: Tuned | None = None,
 ) -> Any: ...
 
 
@@ -63,6 +66,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     use_cache: bool = True,
     checks: Checks = "default",
     decisions: Decisions | None = None,
+    tuned: Tuned | None = None,
 ) -> Any:
     """Compile a module to native code.
 
@@ -85,11 +89,15 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     to its elements. Memory not written yet, or planned and dead, holds NaN, or 0x5A in each byte.
     decisions: values for decisions of kernels' schedules, by kernel and key, instead of the rules'
     defaults; `relaxlab.schedule_of(relaxlab.trace(mod), kernel).decisions` has keys and candidates.
+    tuned: a database of `relaxlab.tune`, or the name of its file (on CPUs): kernels that were found
+    faster with other decisions on this machine, with as many threads and by this very compiler,
+    are made so; others, and decisions that are given, stay as they are.
 
     Raises DiagnosticError for an ill-formed module, PassFailed (with the trace so far) for a
     failing pass (a decision that is no candidate fails one), NestedTooDeeply where Python's
     recursion ends, ValueError for an unknown target or kind of checks, no function to call or a
-    decision that no schedule makes, TypeError for what is no module or no pipeline.
+    decision that no schedule makes, TypeError for what is no module or no pipeline, OSError for a
+    database that is not there.
     """
     mod, entries = with_entries(as_module(program))
     if checks not in ("default", "all"):
@@ -98,10 +106,14 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     passes = pipeline_for(chosen, pipeline)
     if decisions:
         passes = passes.with_options("schedule_kernels", decisions=decisions)
+    found = {} if tuned is None else tuned_decisions(tuned, chosen, threads)
+    if found:
+        passes = passes.with_options("schedule_kernels", tuned=found)
     notify(mod, chosen, pipeline)
     return target_kind(chosen.kind).compile(
         Request(
-            mod, entries, chosen, passes, pipeline, decisions or {}, threads, use_cache, checks
+            mod, entries, chosen, passes, pipeline, decisions or {}, found, threads, use_cache,
+            checks,
         )
     )
 

@@ -103,6 +103,11 @@ def request_key(request: Any, target: Target) -> str:
     return _digest([request, _machine(target), _source_stamp()])
 
 
+def machine_key(target: Target) -> str:
+    """A digest of all that the compiler knows of a machine."""
+    return _digest(_machine(target))
+
+
 def _machine(target: Target) -> list[Any]:
     return [target.to_json(), asdict(target.facts)]
 

@@ -14,7 +14,7 @@ from relaxlab.ir.graph import Function
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import is_builtin
+from relaxlab.ir.target import Target, is_builtin
 from relaxlab.ops import OPERATORS
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import marking_dead_memory
@@ -32,20 +32,22 @@ def compile_native(request: Request) -> Executable:
     def build() -> Artifact:
         with collection_paused():
             passes = marking_dead_memory(request.passes) if debug else request.passes
-            result = request.result(passes)
-            artifact = compile_program(
-                lower_shapes(result), request.target, _bounds(mod), checks=debug
-            )
-            return replace(artifact, parts=_parts(result))
+            return native_artifact(mod, request.result(passes), request.target, checks=debug)
 
     key = _key(request)
     artifact, from_cache = cached(key, build) if key is not None else (build(), False)
     _require_functions(artifact, mod)
     exe = Executable(artifact, request.target, request.threads, from_cache=from_cache)
     exe.key = key
-    pipeline = request.passes if request.decisions else request.pipeline
+    pipeline = request.passes if request.decisions or request.tuned else request.pipeline
     exe.belongs_to(mod, pipeline, request.entries, poison=debug)
     return exe
+
+
+def native_artifact(mod: Module, result: Module, target: Target, *, checks: bool) -> Artifact:
+    """The machine code of a module that went through the passes; `mod` is as it was before them."""
+    artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
+    return replace(artifact, parts=_parts(result))
 
 
 def _key(request: Request) -> str | None:
@@ -54,8 +56,8 @@ def _key(request: Request) -> str | None:
     ours = is_builtin(kind) and _has_only_our_operators(mod)
     if request.pipeline is not None or not request.use_cache or not ours:
         return None
-    decisions = json.dumps(request.decisions, sort_keys=True)
-    options = [f"checks {request.checks}", f"decisions {decisions}"]
+    made = json.dumps([request.decisions, request.tuned], sort_keys=True)
+    options = [f"checks {request.checks}", f"decisions {made}"]
     options += [repr((f.symbol, f.arguments, f.passes)) for f in registered_functions()]
     options += registered_digests()
     return artifact_key(structural_key(mod), request.target, [*options, *_names(mod)])

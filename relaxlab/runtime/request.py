@@ -23,7 +23,8 @@ Decisions: TypeAlias = Mapping[str, Mapping[str, Value]]
 class Request(Brief):
     """The arguments of `compile`. `mod` is the program, with a graph function for each of
     `entries`, the loop functions that are called by themselves. `passes` are those to run, the
-    target's default where `pipeline`, the caller's, is None; they have the decisions."""
+    target's default where `pipeline`, the caller's, is None; they have the decisions, and those
+    that were `tuned`, by `Context.key_of` of the kernel and key."""
 
     mod: Module
     entries: Mapping[str, PrimFunc]
@@ -31,6 +32,7 @@ class Request(Brief):
     passes: Pipeline
     pipeline: Pipeline | None
     decisions: Decisions
+    tuned: Decisions
     threads: int | None
     use_cache: bool
     checks: Checks

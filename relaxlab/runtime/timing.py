@@ -131,10 +131,13 @@ def seconds_text(seconds: float) -> str:
 
 
 @dataclass(slots=True)
-class _Candidate:
+class Candidate:
+    """A call that is measured: first `warm_up`, then as often as wanted `sample`. result: of the
+    first call; calls: that make up a sample."""
+
     name: str
     call: Callable[[], Any]
-    flops: int | None
+    flops: int | None = None
     result: Any = None
     bytes: int = 0
     calls: int = 1
@@ -153,6 +156,7 @@ class _Candidate:
         self.calls = max(1, ceil(SAMPLE_SECONDS / max(each, 1e-9)))
 
     def sample(self) -> float:
+        """The seconds of a call, the mean of those of a sample."""
         call, count = self.call, self.calls
         start = perf_counter()
         for _ in range(count):
@@ -208,7 +212,7 @@ def compare(
     return Comparison(timings, differs)
 
 
-def _measure(entered: Sequence[_Candidate], samples: int) -> list[list[float]]:
+def _measure(entered: Sequence[Candidate], samples: int) -> list[list[float]]:
     taken: list[list[float]] = [[] for _ in entered]
     was_enabled = gc.isenabled()
     # A collection takes longer than most samples.
@@ -225,7 +229,7 @@ def _measure(entered: Sequence[_Candidate], samples: int) -> list[list[float]]:
     return taken
 
 
-def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _Candidate:
+def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Candidate:
     if isinstance(f, Module | PrimFunc | graph.Function | Schedule):
         f = compile(f)
     given = tuple(copy_value(a) for a in args)
@@ -238,7 +242,7 @@ def _enter(name: str, f: Any, args: tuple[Any, ...], named: dict[str, Any]) -> _
         )
     # Sizes are read off the arguments in the order of the parameters.
     flops = _flops(f, given) if isinstance(f, NativeFunction) and not named else None
-    return _Candidate(name, lambda: f(*given, **named), flops)
+    return Candidate(name, lambda: f(*given, **named), flops)
 
 
 def _name_of(f: Any) -> str:

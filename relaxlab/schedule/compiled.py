@@ -8,7 +8,9 @@ from typing import Any
 from relaxlab.schedule.decisions import Decider, Value, values_in
 from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.rules import schedule_kernel
+from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.trace import Instruction
 from relaxlab.tracing import Remark, Trace, recording
 
 
@@ -37,6 +39,16 @@ def decisions_of(trace: Trace, kernel: str) -> dict[str, Value]:
     Raises KeyError where `schedule_of` does.
     """
     return values_in(_record_of(trace, kernel)["steps"].trace)
+
+
+def steps_of(trace: Trace, kernel: str) -> tuple[Instruction, ...]:
+    """The trace of the schedule of a kernel. Raises KeyError where `schedule_of` does."""
+    return _record_of(trace, kernel)["steps"].trace
+
+
+def context_of(trace: Trace, kernel: str) -> Context:
+    """The context in which a kernel was scheduled. Raises KeyError where `schedule_of` does."""
+    return _record_of(trace, kernel)["context"]
 
 
 def scheduled_kernels(trace: Trace) -> list[str]:

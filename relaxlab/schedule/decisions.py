@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TypeAlias, TypeVar
 
 from relaxlab.ir.errors import UserError
@@ -127,6 +128,18 @@ def values_in(trace: Iterable[Instruction], within: tuple[str, ...] = ()) -> dic
             name = version_name(args["size"], steps.bound) if "size" in args else JOINED
             found |= values_in(steps.trace, (*within, name))
     return found
+
+
+def other_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Value]]:
+    """Yield changes of one decision: first one of each, the nearest among its candidates, then a
+    second of each, and so on."""
+    by_decision: list[list[tuple[Decision, Value]]] = []
+    for d in decisions:
+        at = d.candidates.index(d.value)
+        near = sorted(range(len(d.candidates)), key=lambda i, at=at: (abs(i - at), i))
+        by_decision.append([(d, d.candidates[i]) for i in near if i != at])
+    for turn in zip_longest(*by_decision):
+        yield from (one for one in turn if one is not None)
 
 
 def perfect_tiles(extent: int, n: int, most_inside: int) -> tuple[tuple[int, ...], ...]:

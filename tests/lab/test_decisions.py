@@ -9,13 +9,13 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.lab import assets, decisions
-from relaxlab.lab.decisions import PREFIX, other_choices
+from relaxlab.lab.decisions import PREFIX
 from relaxlab.lab.loops import loops
 from relaxlab.lab.payload import Interner, pack
 from relaxlab.lab.script import script_state
 from relaxlab.lab.view import View
 from relaxlab.schedule.compiled import schedule_of
-from relaxlab.schedule.decisions import Decided, Decision
+from relaxlab.schedule.decisions import Decided, Decision, other_choices
 
 ADD = """
 @R.function

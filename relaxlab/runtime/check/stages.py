@@ -61,9 +61,17 @@ class Interpreter:
         if self._reductions[func]:
             sizes = bind_parameters(func, args)
             for extents in self._reductions[func]:
-                known = [evaluate(e, sizes) for e in extents if _is_known(e, sizes)]
-                self.length = max(self.length, math.prod(known))
+                self.length = max(self.length, _length(extents, sizes))
         interpret_prim_func(func, args, name=name)
+
+
+def longest_reduction(func: loops.PrimFunc, sizes: dict[expr.Var, Any]) -> int:
+    """The length of the longest reduction of a loop function, as far as its extents are known."""
+    return max((_length(extents, sizes) for extents in _reductions(func)), default=1)
+
+
+def _length(extents: tuple[expr.PrimExpr, ...], sizes: dict[expr.Var, Any]) -> int:
+    return math.prod(evaluate(e, sizes) for e in extents if _is_known(e, sizes))
 
 
 def _reductions(func: loops.PrimFunc) -> list[tuple[expr.PrimExpr, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaxlab.ir.equal import structural_key
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.target import Target
@@ -32,6 +33,12 @@ class Context:
     def is_weight(self, func: PrimFunc, buffer: Buffer) -> bool:
         """True if a parameter of the function is a weight."""
         return any(func.params[i] is buffer for i in self.weights)
+
+    def key_of(self, func: PrimFunc) -> str:
+        """A digest of all that the schedule of a function follows from beside the target and the
+        decisions: equal for equal functions, whatever their variables are called."""
+        extent = f"weights {sorted(self.weights)}, versions {self.versions}"
+        return structural_key((self.with_facts(func), extent))
 
     def with_facts(self, func: PrimFunc) -> PrimFunc:
         """The function with the attributes `FACTS`; bounds of its own win."""

@@ -1,0 +1,169 @@
+"""Searches: which decisions of a kernel are tried next."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.decisions import (
+    JOINED,
+    Decision,
+    Value,
+    key_of,
+    other_choices,
+    version_name,
+)
+from relaxlab.schedule.trace import Instruction, Steps
+from relaxlab.tuning.database import Point
+
+Method: TypeAlias = Literal["coordinate", "random"]
+Change: TypeAlias = tuple[str, Value]
+"""The key of a decision and a value for it."""
+
+
+class Search(Protocol):
+    """Proposes points, starting from the rule's own choice."""
+
+    def propose(self, count: int) -> list[Point]:
+        """Return up to so many points that were not tried yet; none where there are no more."""
+        ...
+
+    def improve(
+        self, point: Point, decisions: Sequence[Decision], promising: Sequence[Change]
+    ) -> None:
+        """Go on from a point that is faster. decisions: those of its schedule; promising: other
+        changes that were faster than what it was measured beside."""
+        ...
+
+
+class CoordinateDescent:
+    """Tries changes of one decision of the best point, the nearest candidates first, then those
+    further away. It ends where no change of a single decision is faster."""
+
+    def __init__(self, decisions: Sequence[Decision], tried: Sequence[Point] = ()) -> None:
+        self.best: Point = {}
+        self._decisions = list(decisions)
+        self._tried = {frozen(p) for p in tried} | {frozen({})}
+        self._first: list[Change] = []
+
+    def propose(self, count: int) -> list[Point]:
+        """See `Search`."""
+        found: list[Point] = []
+        for key, value in self._changes():
+            point = changed(self.best, key, value, self._decisions)
+            if len(found) < count and frozen(point) not in self._tried:
+                self._tried.add(frozen(point))
+                found.append(point)
+        return found
+
+    def _changes(self) -> Iterator[Change]:
+        known = {d.key for d in self._decisions}
+        yield from (change for change in self._first if change[0] in known)
+        yield from ((d.key, value) for d, value in other_choices(self._decisions))
+
+    def improve(
+        self, point: Point, decisions: Sequence[Decision], promising: Sequence[Change]
+    ) -> None:
+        """See `Search`. What goes further in the direction of the change comes first."""
+        before = {d.key: d for d in self._decisions}
+        self._first = list(promising)
+        for d in decisions:
+            old = before.get(d.key)
+            if old is None or old.value == d.value or old.value not in d.candidates:
+                continue
+            came, at = d.candidates.index(old.value), d.candidates.index(d.value)
+            ahead = d.candidates[at + 1 :] if at > came else d.candidates[:at][::-1]
+            self._first += [(d.key, value) for value in ahead[:1]]
+        self.best, self._decisions = point, list(decisions)
+
+
+class RandomSearch:
+    """Draws every decision from its candidates, all equally likely: the baseline of a search."""
+
+    def __init__(self, decisions: Sequence[Decision], tried: Sequence[Point] = ()) -> None:
+        self._decisions = list(decisions)
+        self._tried = {frozen(p) for p in tried} | {frozen({})}
+        self._random = random.Random(0)
+
+    def propose(self, count: int) -> list[Point]:
+        """See `Search`."""
+        found: list[Point] = []
+        # In a small space most draws were tried before: enough of them find what is left.
+        for _ in range(DRAWS * count):
+            drawn = {d.key: self._random.choice(d.candidates) for d in self._decisions}
+            point = {d.key: drawn[d.key] for d in self._decisions if drawn[d.key] != d.default}
+            if len(found) < count and frozen(point) not in self._tried:
+                self._tried.add(frozen(point))
+                found.append(point)
+        return found
+
+    def improve(
+        self, point: Point, decisions: Sequence[Decision], promising: Sequence[Change]
+    ) -> None:
+        """See `Search`. Draws do not depend on what was found."""
+
+
+METHODS: Mapping[Method, Callable[[Sequence[Decision], Sequence[Point]], Search]] = {
+    "coordinate": CoordinateDescent,
+    "random": RandomSearch,
+}
+"""Makes a search from the decisions of the rule's choice, and the points that were tried."""
+DRAWS = 64
+"""Draws for each point that is asked for."""
+
+
+def frozen(point: Point) -> frozenset[tuple[str, str]]:
+    """A point as a key: True and 1 are different values."""
+    return frozenset((key, repr(value)) for key, value in point.items())
+
+
+def changed(point: Point, key: str, value: Value, decisions: Sequence[Decision]) -> Point:
+    """A point with another value for a decision; the rule's default needs no entry."""
+    rest = {k: v for k, v in point.items() if k != key}
+    default = next(d.default for d in decisions if d.key == key)
+    return rest if repr(value) == repr(default) else {**rest, key: value}
+
+
+def deciding(
+    decisions: Sequence[Decision], trace: Sequence[Instruction], sizes: Sequence[Mapping[str, int]]
+) -> list[Decision]:
+    """The decisions that make a difference at some of the sizes."""
+    keys = set[str]().union(*(keys_at(trace, one) for one in sizes))
+    return [d for d in decisions if d.key in keys]
+
+
+def keys_at(
+    trace: Sequence[Instruction], sizes: Mapping[str, int], within: tuple[str, ...] = ()
+) -> set[str]:
+    """The keys of the decisions of what runs for values of the symbols: of the versions of a
+    function, those that are chosen then."""
+    found: set[str] = set()
+    for step in trace:
+        args = dict(step.args)
+        if "decision" in args:
+            found.add(key_of(within, args["name"]))
+        nested: Steps | tuple[Steps, ...] = args.get("schedule", ())
+        if isinstance(nested, Steps):
+            found |= keys_at(nested.trace, sizes, (*within, JOINED))
+        elif nested:
+            size: PrimExpr = args["size"]
+            for steps in _running(nested, size, sizes):
+                name = version_name(size, steps.bound)
+                found |= keys_at(steps.trace, sizes, (*within, name))
+    return found
+
+
+def _running(
+    versions: Sequence[Steps], size: PrimExpr, sizes: Mapping[str, int]
+) -> Sequence[Steps]:
+    """The version for the sizes, the first being the general one; all where it is not known."""
+    try:
+        value = evaluate(size, {s: sizes[s.name] for s in symbols_in(size) if s.name in sizes})
+    except CannotEvaluate:
+        return versions
+    fitting = [v for v in versions[1:] if v.bound is not None and value <= v.bound]
+    return [min(fitting, key=lambda v: v.bound or 0, default=versions[0])]

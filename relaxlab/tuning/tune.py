@@ -1,0 +1,148 @@
+"""`tune`: search for faster decisions of a program's kernels, and keep them in a database."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relaxlab.ir.errors import brief, counted
+from relaxlab.ir.target import Target, parse_target
+from relaxlab.runtime.native.openmp import default_threads
+from relaxlab.runtime.programs import Program, as_module, with_entries
+from relaxlab.runtime.timing import seconds_text
+from relaxlab.tuning.database import Database
+from relaxlab.tuning.kernels import TuneError, kernels_of
+from relaxlab.tuning.search import METHODS, Method
+from relaxlab.tuning.tune_kernel import KernelTuner, Limits, Report, State, TunedKernel
+from relaxlab.tuning.workshop import processes, sizes_text
+
+TRIALS = 64
+"""Trials for each kernel, unless others are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The result of the search for the kernels of a program. left_out: the reasons why others of
+    them were not tuned, by name. interrupted: True if Ctrl-C ended it before all were."""
+
+    kernels: tuple[TunedKernel, ...]
+    left_out: Mapping[str, str]
+    database: Database
+    interrupted: bool = False
+
+    def __repr__(self) -> str:
+        better = sum(1 for k in self.kernels if k.interval is not None)
+        trials = sum(sum(k.trials.values()) for k in self.kernels)
+        parts = [
+            f"{better} of {counted(len(self.kernels), 'kernel')} faster",
+            counted(trials, "trial"),
+            str(self.database.path),
+        ]
+        return f"Tuning({', '.join(parts)}{', interrupted' if self.interrupted else ''})"
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self) -> str:
+        """A line for each kernel: how many times as fast it is as with its rule's decisions, with
+        the interval, then its trials; below it the decisions, and what was refused and why."""
+        lines = [line for kernel in self.kernels for line in _lines(kernel)]
+        lines += [f"{name}: not tuned: {reason}" for name, reason in self.left_out.items()]
+        return "\n".join(lines) or "the program has no kernel with decisions"
+
+    def __getitem__(self, name: str) -> TunedKernel:
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        names = ", ".join(k.name for k in self.kernels) or "none"
+        raise KeyError(f"no kernel {name!r} was tuned; there are: {names}")
+
+
+def _lines(kernel: TunedKernel) -> list[str]:
+    ratio = "default" if kernel.interval is None else f"{kernel.interval} times as fast"
+    total = sum(kernel.trials.values())
+    rate = f"{counted(total, 'trial')} in {kernel.duration:.1f} s"
+    lines = [f"{kernel.name}: {ratio}; {kernel.note}; {rate}"]
+    sizes = [sizes_text(s) for s in kernel.sizes]
+    timed = zip(sizes, kernel.seconds, strict=False)
+    times = "; ".join(f"{s + ': ' if s else ''}{seconds_text(t)}" for s, t in timed)
+    if times:
+        lines.append(f"    default: {times}")
+    if kernel.point:
+        lines.append("    " + ", ".join(f"{key} = {value}" for key, value in kernel.point.items()))
+    counts = Counter(kernel.refusals).most_common()
+    return [*lines, *(f"    {number} x {reason}" for reason, number in counts)]
+
+
+@brief
+def tune(
+    mod: Program,
+    target: str | Target = "cpu",
+    *,
+    trials: int = TRIALS,
+    seconds: float | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    database: str | os.PathLike[str] | Database = "tuning.db",
+    threads: int | None = None,
+    workers: int | None = None,
+    search: Method = "coordinate",
+    resume: bool = False,
+    report: Report | None = None,
+) -> Tuning:
+    """Search for decisions with which the kernels of a program are faster on this machine.
+
+    mod: as `compile` takes it. trials: for each kernel at most, besides the default; seconds: for
+    all of it, each kernel getting its share of what is left. shapes: values of the program's
+    symbols for which kernels are measured, all combinations; other symbols are 256, or their bound
+    where that is less. database: where trials and results are kept; `compile(mod, tuned=database)`
+    uses them. threads: of calls, all cores by default. search: "coordinate" goes from the rule's
+    choice to neighbours, "random" draws. resume: leave out points that the database has trials of,
+    by this compiler. report: is called after each trial.
+
+    Decisions are accepted where the kernel is faster than the default by one percent with 95 %
+    confidence when the two are measured in turns once more, after the search, and slower at none of
+    the sizes. Ctrl-C ends the search, and what is the best so far is confirmed.
+
+    Raises TuneError for shapes that do not fit the program, ValueError for another target than the
+    CPU of this machine, DatabaseError for a file that is no database, and what passes raise.
+    """
+    chosen = parse_target(target)
+    if chosen.kind != "cpu" or replace(chosen, contract=True, reassociate=True) != Target.host():
+        raise ValueError("kernels are tuned for the CPU of this machine; the target is 'cpu'")
+    if search not in METHODS:
+        raise ValueError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
+    if trials < 1:
+        raise TuneError(f"there is at least 1 trial, not {trials}")
+    kept = database if isinstance(database, Database) else Database(database)
+    kernels, left = kernels_of(with_entries(as_module(mod))[0], chosen, shapes or {})
+    count = threads or default_threads()
+    end = None if seconds is None else time.monotonic() + seconds
+    found: list[TunedKernel] = []
+    interrupted = False
+    with processes(workers or default_threads(), chosen, count) as workshop:
+        try:
+            for i, kernel in enumerate(kernels):
+                limits = Limits(trials, _share(end, len(kernels) - i))
+                one = KernelTuner(
+                    kernel, workshop, kept, chosen, count, limits, report or _silent, search, resume
+                )
+                found.append(one.run())
+                if one.interrupted:
+                    interrupted = True
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+    return Tuning(tuple(found), left, kept, interrupted)
+
+
+def _share(end: float | None, kernels: int) -> float | None:
+    """The time at which the next of so many kernels ends, if all end in time."""
+    now = time.monotonic()
+    return None if end is None else now + max(0.0, end - now) / kernels
+
+
+def _silent(_: State) -> None:
+    """Report nothing."""

@@ -1,0 +1,171 @@
+"""Tuning with worker processes: what runs, what fails, and what `compile` makes of it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.cli import main
+from relaxlab.cli.tune import state_text
+from relaxlab.runtime.cache import compiler_version, machine_key
+from relaxlab.schedule.compiled import decisions_of
+from relaxlab.tuning.children import TrialFailed
+from relaxlab.tuning.database import Database, Record
+from relaxlab.tuning.kernels import Kernel, kernels_of
+from relaxlab.tuning.tune_kernel import Limits, State
+from relaxlab.tuning.workshop import Built, Refused, Workers, processes
+from tests.tuning.test_search import PRODUCT
+
+HOST = rl.Target.host()
+SCRIPT = """\
+from relaxlab.script import relax as R
+
+@R.function
+def main(x: R.Tensor((4, 32), "float32")):
+    return R.sum(x, axis=1)
+"""
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Workers]:
+    with processes(1, HOST, 1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    (found,), _ = kernels_of(PRODUCT, HOST, {"n": [1, 7]})
+    return found
+
+
+def opened(shop: Workers, kernel: Kernel) -> Built:
+    found = shop.open(kernel)
+    assert isinstance(found, Built), found
+    return found
+
+
+def test_builds_are_told_apart_and_refused_with_reasons(shop: Workers, kernel: Kernel) -> None:
+    default = opened(shop, kernel)
+    (same,) = shop.build([{}], {default.digest})
+    assert isinstance(same, Refused) and same.outcome == "same" and same.trace == default.trace
+    unknown, no_candidate = shop.build([{"no such": 1}, {"panel_vectors": 77}], ())
+    assert isinstance(unknown, Refused) and unknown.outcome == "invalid"
+    assert unknown.reason == "no schedule asks for `no such`"
+    assert isinstance(no_candidate, Refused) and no_candidate.outcome == "invalid"
+    assert "77" in no_candidate.reason
+
+
+def test_other_weights_layouts_compute_the_same(shop: Workers, kernel: Kernel) -> None:
+    default = opened(shop, kernel)
+    (other,) = shop.build([{"panel_vectors": 1}], {default.digest})
+    assert isinstance(other, Built)
+    found, seconds = shop.measure(default, other, [0, 1], 2)
+    assert found.rounds and len(seconds) == 2 and min(seconds) > 0
+    again = rl.apply_trace(kernel.program["kernel"], other.trace)
+    assert again.decisions["panel_vectors"].value == 1
+
+
+def test_a_wrong_result_a_crash_and_a_hang_are_one_trial_each(
+    shop: Workers, kernel: Kernel
+) -> None:
+    twice = rl.parse(
+        PRODUCT.script().replace("R.matmul(x, w)", "R.multiply(R.matmul(x, w), R.const(2.0))")
+    )
+    (doubling,), _ = kernels_of(twice, HOST, {"n": [1, 7]})
+    wrong = opened(shop, doubling)
+    default = opened(shop, kernel)
+    with pytest.raises(TrialFailed, match=r"wrong: element .* the result for n=7 is"):
+        shop.measure(default, wrong, [1], 1)
+    child = shop._child
+    assert child._process is not None
+    child._process.send_signal(signal.SIGSEGV)
+    child._process.wait()
+    with pytest.raises(TrialFailed, match="ended by SIGSEGV"):
+        shop.measure(default, default, [0], 1)
+    endless = {"do": "measure", "sizes": [0], "names": ["", ""], "rounds": 10**8}
+    with pytest.raises(TrialFailed, match="no answer within 0.5 s"):
+        child.ask(endless, [default.code, default.code], seconds=0.5)
+    with pytest.raises(TrialFailed, match="ArtifactError"):
+        shop.measure(default, replace(default, code=b"no program"), [0], 1)
+    assert len(shop.measure(default, default, [0], 1)[0].rounds) == 1
+
+
+def test_a_program_is_tuned_and_compiled(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    seen: list[State] = []
+    found = rl.tune(
+        PRODUCT, trials=2, shapes={"n": [1]}, database=path, threads=1, workers=1,
+        report=seen.append,
+    )  # fmt: skip
+    assert repr(found).startswith("Tuning(") and "2 trials" in repr(found)
+    (one,) = found.kernels
+    assert found["matmul"] is one and sum(one.trials.values()) == 2
+    assert found.table().startswith("matmul: ") and "default: n=1: " in str(found)
+    assert [s.trials for s in seen] == [0, 1, 2]
+    trials = [r for r in found.database.records() if r.outcome not in ("accepted", "default")]
+    assert len(trials) == 2
+    with pytest.raises(KeyError, match="no kernel 'conv' was tuned; there are: matmul"):
+        found["conv"]
+
+
+def test_compile_takes_what_was_accepted(tmp_path: Path, kernel: Kernel) -> None:
+    database = Database(tmp_path / "tuning.db")
+    accepted = Record(
+        kernel.key, machine_key(HOST), 1, compiler_version(), "m", 1.0, "accepted", "",
+        {"panel_vectors": 1}, kernel.sizes, (1.5, 1.4, 1.6), "[]",
+    )  # fmt: skip
+    database.add(accepted)
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype("float32") for s in ((3, 64), (64, 64)))
+    made = {}
+    for threads in (1, 2):  # the record is of one thread
+        exe = rl.compile(PRODUCT, tuned=database.path, threads=threads)
+        np.testing.assert_allclose(exe["main"](x, w), x @ w, atol=1e-4)
+        mod, pipeline = exe.compiled_from
+        trace = rl.trace(mod, pipeline=pipeline)
+        made[threads] = decisions_of(trace, "matmul")["panel_vectors"]
+        assert ("tuned: 1 decision" in str(trace)) == (threads == 1)
+    assert made[1] == 1 and made[2] != 1
+    given = {"matmul": {"panel_vectors": 2}}
+    exe = rl.compile(PRODUCT, tuned=database, threads=1, decisions=given, use_cache=False)
+    assert decisions_of(rl.trace(PRODUCT, pipeline=exe.compiled_from[1]), "matmul")[
+        "panel_vectors"
+    ] == 2  # fmt: skip
+    with pytest.raises(FileNotFoundError):
+        rl.compile(PRODUCT, tuned=tmp_path / "none.db")
+    with pytest.raises(ValueError, match="tuned decisions are for CPUs"):
+        rl.compile(PRODUCT, "interpreter", tuned=database)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script, database = tmp_path / "program.py", tmp_path / "a.db"
+    script.write_text(SCRIPT)
+    command = ["tune", str(script), "--trials", "1", "--database", str(database)]
+    assert main([*command, "--workers", "1", "--threads", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("sum: ") and "1 trial" in out and err == ""
+    assert f"tuned={str(database)!r}" in out
+    assert main([*command, "--shape", "n=x"]) == 2
+    assert "such as n=1,16" in capsys.readouterr().err
+    assert main([*command, "--shape", "m=1"]) == 2
+    assert "no symbol `m`" in capsys.readouterr().err
+
+
+def test_a_line_of_progress(kernel: Kernel) -> None:
+    state = State(kernel, Limits(64), 3, 1.25, 2.0)
+    assert state_text(state) == "matmul (n=1; n=7): best 1.25x, 3 of 64 trials, 2.0 per second"
+
+
+def test_arguments_that_make_no_sense() -> None:
+    with pytest.raises(ValueError, match="for the CPU of this machine"):
+        rl.tune(PRODUCT, "cuda")
+    with pytest.raises(ValueError, match="it is one of: coordinate, random"):
+        rl.tune(PRODUCT, search="grid")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 1 trial, not 0"):
+        rl.tune(PRODUCT, trials=0)

@@ -1,0 +1,224 @@
+"""The search for a kernel with planted programs and clocks: what is kept, refused and survived."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import relaxlab as rl
+from relaxlab.runtime.cache import compiler_version, machine_key
+from relaxlab.tuning.children import TrialFailed
+from relaxlab.tuning.database import Database, Point, Record
+from relaxlab.tuning.kernels import Kernel, kernels_of
+from relaxlab.tuning.measured import Measured, in_turns
+from relaxlab.tuning.tune_kernel import KernelTuner, Limits, TunedKernel
+from relaxlab.tuning.workshop import Built, Refused
+from tests.tuning.test_search import PRODUCT
+
+HOST = rl.Target.host()
+SIZES = {"n": [1, 100]}
+ROWS = "any n / register_rows"
+
+
+class Planted:
+    """A workshop whose programs take planted times. slow: the seconds of a point at a size;
+    noise(): a factor for each sample. broken: reasons by the text of a value."""
+
+    batch = 3
+
+    def __init__(
+        self, slow: Callable[[Point, int], float], noise: Callable[[], float] = lambda: 1.0,
+        broken: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self.slow, self.noise, self.broken = slow, noise, broken or {}
+        self.kernel: Kernel | None = None
+        self.measured: list[tuple[Point, Point, tuple[int, ...]]] = []
+        self.stop_after: int | None = None
+
+    def open(self, kernel: Kernel) -> Built | Refused:
+        self.kernel = kernel
+        return Built({}, "default", "", b"")
+
+    def build(self, points: Sequence[Point], known: Collection[str]) -> list[Built | Refused]:
+        found: list[Built | Refused] = []
+        for point in points:
+            digest = repr(sorted(point.items()))
+            reason = self.broken.get(str(point.get(ROWS)), "")
+            if reason.startswith("invalid"):
+                found.append(Refused(point, "invalid", reason))
+            else:
+                found.append(Built(point, digest, "", b""))
+        return found
+
+    def measure(
+        self, base: Built, other: Built, sizes: Sequence[int], rounds: int
+    ) -> tuple[Measured, tuple[float, ...]]:
+        if self.stop_after is not None and len(self.measured) == self.stop_after:
+            self.stop_after = None
+            raise KeyboardInterrupt
+        self.measured.append((base.point, other.point, tuple(sizes)))
+        reason = self.broken.get(str(other.point.get(ROWS)))
+        if reason is not None:
+            raise TrialFailed(reason)
+
+        def sampler(point: Point, size: int) -> Callable[[], float]:
+            return lambda: self.slow(point, size) * self.noise()
+
+        pairs = [[sampler(b.point, s) for s in sizes] for b in (base, other)]
+        return in_turns(*pairs, rounds), tuple(self.slow(base.point, s) for s in sizes)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    (found,), _ = kernels_of(PRODUCT, HOST, SIZES)
+    return found
+
+
+def tuned(
+    kernel: Kernel, shop: Planted, path: Path, trials: int = 40, resume: bool = False
+) -> TunedKernel:
+    tuner = KernelTuner(
+        kernel, shop, Database(path), HOST, 2, Limits(trials), lambda _: None, resume=resume
+    )
+    return tuner.run()
+
+
+def of_rows(best: int) -> Callable[[Point, int], float]:
+    """Slower by a tenth for each step of `register_rows` away from the best, at the second size."""
+
+    def slow(point: Point, size: int) -> float:
+        rows = point.get(ROWS, 3)
+        return 1 + 0.1 * abs((1, 2, 3, 4, 6, 8, 12, 16).index(rows) - best) if size else 1.0
+
+    return slow
+
+
+def test_the_best_is_found_confirmed_and_kept(kernel: Kernel, tmp_path: Path) -> None:
+    default = next(d for d in kernel.decisions if d.key == ROWS).default
+    at = (1, 2, 3, 4, 6, 8, 12, 16).index(default)
+    best = at + 2 if at < 5 else at - 2
+    value = (1, 2, 3, 4, 6, 8, 12, 16)[best]
+
+    def slow(point: Point, size: int) -> float:
+        return of_rows(best)({ROWS: point.get(ROWS, default)}, size)
+
+    shop = Planted(slow)
+    result = tuned(kernel, shop, tmp_path / "a.db")
+    assert result.point == {ROWS: value} and result.interval is not None
+    # The sizes at which the version does not run are not measured.
+    assert shop.measured[-1] == ({}, {ROWS: value}, (1,))
+    assert result.interval.middle == pytest.approx(1.2)
+    assert sum(result.trials.values()) < 40
+    database = Database(tmp_path / "a.db", create=False)
+    assert database.accepted(HOST, 2) == {kernel.key: {ROWS: value}}
+    count = len(list(database.records()))
+    # Again: the choice is tried first, and what has been measured is left out with `resume`.
+    shop = Planted(slow)
+    again = tuned(kernel, shop, tmp_path / "a.db", resume=True)
+    assert again.point == result.point and shop.measured[1][1] == {ROWS: value}
+    assert len(list(database.records())) <= count + 3
+
+
+def test_the_rules_choice_stays_where_nothing_is_faster(kernel: Kernel, tmp_path: Path) -> None:
+    result = tuned(kernel, Planted(lambda *_: 1.0), tmp_path / "a.db")
+    assert result.point == {} and result.interval is None
+    assert result.note == "no other choice is faster"
+    assert Database(tmp_path / "a.db").accepted(HOST, 2) == {}
+    assert sum(result.trials.values()) > 5  # every change of one decision
+
+
+def test_what_fails_costs_one_trial_each(kernel: Kernel, tmp_path: Path) -> None:
+    broken = {
+        "2": "the process was ended by SIGSEGV", "4": "no answer within 5 s",
+        "6": "wrong: element (0,) is 1, expected 2", "8": "invalid: no loop",
+    }  # fmt: skip
+    result = tuned(kernel, Planted(lambda *_: 1.0, broken=broken), tmp_path / "a.db")
+    refused = {r.reason for r in Database(tmp_path / "a.db").records() if r.reason}
+    default = str(next(d for d in kernel.decisions if d.key == ROWS).default)
+    expected = {reason for value, reason in broken.items() if value != default}
+    assert expected <= refused
+    assert result.trials["failed"] + result.trials["invalid"] == len(expected)
+    assert sum(result.refusals.values()) == len(expected)
+
+
+def test_luck_in_the_search_is_not_confirmed(kernel: Kernel, tmp_path: Path) -> None:
+    """Samples of the base are slow by chance while the search goes on, and no longer at the end."""
+
+    class Lucky(Planted):
+        def measure(
+            self, base: Built, other: Built, sizes: Sequence[int], rounds: int
+        ) -> tuple[Measured, tuple[float, ...]]:
+            found, seconds = super().measure(base, other, sizes, rounds)
+            if rounds == 15 and base.point == {}:
+                found = Measured(tuple(tuple(2 * x for x in r) for r in found.rounds))
+            return found, seconds
+
+    result = tuned(kernel, Lucky(lambda *_: 1.0), tmp_path / "a.db")
+    assert result.point == {} and "was not confirmed: 1 times as fast" in result.note
+    assert Database(tmp_path / "a.db").accepted(HOST, 2) == {}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_planted_record_is_refused_when_it_is_measured_again(
+    kernel: Kernel, tmp_path: Path, seed: int
+) -> None:
+    """A database says of slow decisions that they are faster, as a noisy clock does at times."""
+    database = Database(tmp_path / "a.db")
+    planted = {ROWS: 1 if kernel.decisions[0].default != 1 else 2}
+    database.add(
+        Record(
+            kernel.key, machine_key(HOST), 2, compiler_version(), "m", 1.0, "accepted", "",
+            planted, kernel.sizes, (3.0, 2.9, 3.1), "[]",
+        )
+    )  # fmt: skip
+    assert database.accepted(HOST, 2) == {kernel.key: planted}
+    drawn = random.Random(seed)
+
+    def slow(point: Point, size: int) -> float:
+        return 1.0 + 0.05 * len(point)
+
+    shop = Planted(slow, lambda: 1 + 0.2 * drawn.random())
+    result = tuned(kernel, shop, tmp_path / "a.db")
+    assert shop.measured[1][1] == planted
+    assert result.point == {}
+    assert database.accepted(HOST, 2) == {}
+
+
+def test_records_of_another_compiler_are_tried_first(kernel: Kernel, tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.db")
+    old = Record(
+        kernel.key, machine_key(HOST), 2, "another compiler", "m", 1.0, "accepted", "", {ROWS: 1},
+        kernel.sizes, (1.5, 1.4, 1.6), "[]",
+    )  # fmt: skip
+    database.add(old)
+    shop = Planted(lambda point, _: 0.5 if point.get(ROWS) == 1 else 1.0)
+    result = tuned(kernel, shop, tmp_path / "a.db", trials=1)
+    assert result.point == {ROWS: 1} and shop.measured[1][1] == {ROWS: 1}
+    assert old in list(database.records())
+
+
+@pytest.mark.parametrize("after", [1, 4])
+def test_ctrl_c_keeps_the_best_so_far(kernel: Kernel, tmp_path: Path, after: int) -> None:
+    shop = Planted(lambda point, _: 1.0 / (1 + len(point)))
+    shop.stop_after = after
+    tuner = KernelTuner(
+        kernel, shop, Database(tmp_path / "a.db"), HOST, 2, Limits(40), lambda _: None
+    )
+    result = tuner.run()
+    assert tuner.interrupted
+    assert (result.interval is not None) == (after == 4)
+    assert bool(Database(tmp_path / "a.db").accepted(HOST, 2)) == (after == 4)
+
+
+def test_a_default_that_fails_is_said(kernel: Kernel, tmp_path: Path) -> None:
+    class Broken(Planted):
+        def open(self, kernel: Kernel) -> Built | Refused:
+            return Refused({}, "failed", "the process was ended by SIGILL")
+
+    result = tuned(replace(kernel), Broken(lambda *_: 1.0), tmp_path / "a.db")
+    assert result.note == "the default failed: the process was ended by SIGILL"
+    assert not list(Database(tmp_path / "a.db").records())
