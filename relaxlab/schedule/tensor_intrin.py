@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.loops import BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import walk
@@ -24,8 +25,8 @@ TENSOR_INTRIN = "tensor_intrin"
 Functions = tuple[PrimFunc, PrimFunc]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorIntrin:
+@dataclass(frozen=True, slots=True, repr=False)
+class TensorIntrin(Brief):
     """A pair of loop functions with the same parameters: `desc` computes in loops what `impl`
     computes with the instruction. `features` names the target features that it needs, `family` what
     it computes, for as many elements as the instruction has.
