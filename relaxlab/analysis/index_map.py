@@ -8,10 +8,12 @@ quasi-affine iterator maps in TVM.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import Bounds, relax_index
@@ -96,24 +98,54 @@ def detect_iter_map(
         return _Detector(an, ranges, _limits(predicate, an)).detect(indices)
 
 
-def _limits(
-    predicate: expr.PrimExpr | None, an: Analyzer
-) -> dict[expr.PrimExpr, tuple[expr.PrimExpr, bool]]:
-    """Upper bounds on sums, from a conjunction: `{sum: (exclusive bound, used)}`."""
-    found: dict[expr.PrimExpr, tuple[expr.PrimExpr, bool]] = {}
+Limits: TypeAlias = dict[expr.PrimExpr, expr.PrimExpr]
+"""Exclusive upper bounds, by the sum that they are of."""
+
+
+def _limits(predicate: expr.PrimExpr | None, an: Analyzer) -> list[Limits]:
+    """Upper bounds on sums, from a conjunction: of each condition the forms that say the same."""
+    found: Limits = {}
     for c in _conjuncts(predicate):
         match c:
             case expr.LT(a, b):
-                found[an.simplify(a)] = (an.simplify(b), False)
+                found[an.simplify(a)] = an.simplify(b)
             case expr.LE(a, b):
-                found[an.simplify(a)] = (an.simplify(b + 1), False)
+                found[an.simplify(a)] = an.simplify(b + 1)
             case expr.GT(a, b):
-                found[an.simplify(b)] = (an.simplify(a), False)
+                found[an.simplify(b)] = an.simplify(a)
             case expr.GE(a, b):
-                found[an.simplify(b)] = (an.simplify(a + 1), False)
+                found[an.simplify(b)] = an.simplify(a + 1)
             case _:
                 raise NotAnIterMap(f"the predicate {c} is no upper bound on a sum of loops")
-    return {s: limit for s, limit in found.items() if not an.prove(expr.LT(s, limit[0]))}
+    cutting = {s: limit for s, limit in found.items() if not an.prove(expr.LT(s, limit))}
+    return [{s: limit, **_coarser(s, limit, an)} for s, limit in cutting.items()]
+
+
+def _coarser(total: expr.PrimExpr, limit: expr.PrimExpr, an: Analyzer) -> Limits:
+    """The forms of a bound without the lowest digits of the sum: where x < 4, i*4 + x < 12 says
+    i < 3. A quotient of the sum has the other digits alone."""
+    terms = [(_scale_of(t), t) for negative, t in _terms(total, False) if not negative]
+    found: Limits = {}
+    for scale in {k for k, _ in terms if k > 1}:
+        high = [t for k, t in terms if k % scale == 0]
+        low = an.simplify(total - _added(high))
+        first, last = an.bounds_of(low)
+        below = first is not None and first >= 0 and last is not None and last < scale
+        if below and an.prove_equal(limit % scale, ZERO):
+            found[an.simplify(_added(high) // scale)] = an.simplify(limit // scale)
+    return found
+
+
+def _scale_of(term: expr.PrimExpr) -> int:
+    match term:
+        case expr.Mul(_, expr.IntImm(k)):
+            return k
+        case _:
+            return 1
+
+
+def _added(terms: list[expr.PrimExpr]) -> expr.PrimExpr:
+    return functools.reduce(operator.add, terms)
 
 
 def _conjuncts(e: expr.PrimExpr | None) -> list[expr.PrimExpr]:
@@ -132,8 +164,9 @@ def _conjuncts(e: expr.PrimExpr | None) -> list[expr.PrimExpr]:
 class _Detector:
     an: Analyzer
     ranges: Mapping[expr.Var, Range]
-    limits: dict[expr.PrimExpr, tuple[expr.PrimExpr, bool]]
+    limits: list[Limits]
     marks: dict[expr.PrimExpr, Mark] = field(default_factory=dict[expr.PrimExpr, Mark])
+    used: set[expr.PrimExpr] = field(default_factory=set[expr.PrimExpr])
 
     def detect(self, indices: Iterable[expr.PrimExpr]) -> IterMap:
         found: list[Split | None] = []
@@ -142,8 +175,9 @@ class _Detector:
             splits, base = self.sum(self.an.simplify(index))
             bases.append(base)
             found.append(self.fuse(splits, index) if splits else None)
-        for limited, (_, used) in self.limits.items():
-            if not used:
+        for forms in self.limits:
+            if not forms.keys() & self.used:
+                limited = next(iter(forms))
                 raise NotAnIterMap(f"the predicate on {limited} cuts through the iterations")
         injective, padded = self.partition([s for s in found if s is not None])
         extents = tuple(ONE if s is None else s.extent for s in found)
@@ -227,12 +261,12 @@ class _Detector:
             ordered.append(s)
             expected = self.an.simplify(expected * s.extent)
         value = _value_of(ordered, self.an)
-        limit = self.limits.get(value)
+        limit = next((forms[value] for forms in self.limits if value in forms), None)
         if limit is None and len(ordered) == 1:
             return ordered[0]
         mark = self.marks.get(value)
         if mark is None or not mark.parts:
-            extent = expected if limit is None else self.limited(value, limit[0], expected)
+            extent = expected if limit is None else self.limited(value, limit, expected)
             mark = self.marks[value] = Mark(value, extent, tuple(ordered))
         return Split(mark, ONE, mark.extent)
 
@@ -241,7 +275,7 @@ class _Detector:
     ) -> expr.PrimExpr:
         if not self.an.prove(expr.LE(limit, extent)):
             raise NotAnIterMap(f"{value} reaches {extent}, the predicate asks for {limit}")
-        self.limits[value] = (limit, True)
+        self.used.add(value)
         return limit
 
     def partition(self, splits: list[Split]) -> tuple[bool, dict[expr.Var, expr.PrimExpr]]:

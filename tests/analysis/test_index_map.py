@@ -109,6 +109,24 @@ def test_predicate_limits_a_sum() -> None:
         detect_iter_map([io * 16 + ii], ranges, expr.NE(io, ii))
 
 
+@pytest.mark.parametrize("limit", range(1, 25))
+def test_predicates_whose_lowest_digits_are_indices_of_their_own(limit: int) -> None:
+    """i * 8 + j * 2 + k < 14 says i * 4 + j < 7, of i < 3, j < 4 and k < 2."""
+    i, j, k = V("i"), V("j"), V("k")
+    ranges = {i: Range(C(0), C(3)), j: Range(C(0), C(4)), k: Range(C(0), C(2))}
+    indices = [i * 4 + j, k]
+    predicate = expr.LT(i * 8 + j * 2 + k, C(limit))
+    points = {(a * 4 + b, c) for a in range(3) for b in range(4) for c in range(2)
+              if a * 8 + b * 2 + c < limit}  # fmt: skip
+    rows, columns = (max(p[n] for p in points) + 1 for n in (0, 1))
+    if len(points) < rows * columns or columns == 1:
+        with pytest.raises(NotAnIterMap, match="cuts through"):
+            detect_iter_map(indices, ranges, predicate)
+        return
+    found = detect_iter_map(indices, ranges, predicate)
+    assert found.bijective and TEXT(found.extents) == f"{rows}, {columns}"
+
+
 def test_loops_that_start_elsewhere() -> None:
     i, j = V("i"), V("j")
     ranges = {i: Range(C(3), C(5)), j: Range(n, m)}
