@@ -37,9 +37,10 @@ class Facts:
     the bytes that a kernel may have there. fusion: limits of fusion.
 
     Of GPUs: warp: threads that run in step and can exchange registers. block_threads: the most
-    threads of a block. grid: the most blocks along x, y and z. shared: memory of a block that
-    every GPU has; more must be asked for at the launch. banks, bank_bytes: shared memory answers
-    one request of so many bytes per bank at once. sector: the unit that main memory moves.
+    threads of a block. grid: the most blocks along x, y and z. registers: of 32 bits, for the
+    threads of a block together. shared: memory of a block that every GPU has; more must be asked
+    for at the launch. banks, bank_bytes: shared memory answers one request of so many bytes per
+    bank at once. sector: the unit that main memory moves.
     """
 
     vector_bits: int = 128
@@ -55,6 +56,7 @@ class Facts:
     warp: int = 0
     block_threads: int = 0
     grid: tuple[int, int, int] = (0, 0, 0)
+    registers: int = 0
     shared: int = 0
     banks: int = 0
     bank_bytes: int = 0
@@ -76,7 +78,7 @@ class Facts:
 
 
 CUDA = Facts(
-    warp=32, block_threads=1024, grid=(2**31 - 1, 65535, 65535), shared=48 * KB,
-    banks=32, bank_bytes=4, sector=32,
+    warp=32, block_threads=1024, grid=(2**31 - 1, 65535, 65535), registers=64 * KB,
+    shared=48 * KB, banks=32, bank_bytes=4, sector=32,
 )  # fmt: skip
 """Every GPU of CUDA."""

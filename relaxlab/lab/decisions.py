@@ -1,5 +1,6 @@
 """The decisions of a kernel's rule in the loops explorer: what else could be chosen, the loops that
-other choices make, and, where a kernel is there to ask, their assembly and measured time."""
+other choices make, and, where a kernel is there to ask, their code and, for this kind of machine,
+their measured time."""
 
 from __future__ import annotations
 
@@ -11,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from relaxlab.codegen.errors import CodegenError
-from relaxlab.codegen.llvm.listing import list_kernel
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import Target, target_kind
 from relaxlab.ir.types import PrimType, TensorType
 from relaxlab.lab.loop_tree import difference, tree_of
 from relaxlab.lab.payload import Interner
@@ -25,7 +25,7 @@ from relaxlab.runtime.build import trace
 from relaxlab.runtime.check.inputs import random_value
 from relaxlab.runtime.timing import compare
 from relaxlab.schedule.bounds import UPPER_BOUNDS
-from relaxlab.schedule.compiled import schedule_of, scheduled_kernels
+from relaxlab.schedule.compiled import context_of, schedule_of, scheduled_kernels
 from relaxlab.schedule.decisions import Decision, Value, other_choices
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.decisions import meaning_of
@@ -87,7 +87,7 @@ def decision_controls(sch: Schedule) -> tuple[Control, ...]:
 
 
 def decisions_state(kernel: Kernel, sch: Schedule, *, measured: bool) -> dict[str, Any]:
-    """The decisions of a schedule. `measured`: with assembly and time, and any choice open;
+    """The decisions of a schedule. `measured`: with code and time, and any choice open;
     otherwise with the loops of other choices as far as `MOST_FORMS` and `MOST_SECONDS` go."""
     interner = Interner()
     decisions = list(sch.decisions.values())
@@ -139,22 +139,28 @@ def _form(title: str, before: PrimFunc, func: PrimFunc, interner: Interner) -> d
 
 
 def _measured(kernel: Kernel, sch: Schedule) -> dict[str, Any]:
-    """Assembly, and times beside those of the rule's defaults, in turns; or why there are none."""
+    """Code, and times beside those of the rule's defaults, in turns; or why there are none."""
+    target = context_of(kernel.trace, kernel.name).target
+    kind = target_kind(target.kind)
+    made: dict[str, Any] = {"error": "", "times": [], "code": [], "language": ""}
     try:
         # What compiles it moves scratch memory out of the loops.
-        lowered = trace(sch).result.loop_functions()[kernel.name]
-        lines = list_kernel(lowered, kernel.name, Target.host()).assembly
+        lowered = trace(sch, target).result.loop_functions()[kernel.name]
+        pane = kind.code(kernel.name, lowered, target).panes[-1]
+        made |= {"code": [line.text for line in pane.lines], "language": pane.title}
+        if target.kind != Target.host().kind:
+            return {**made, "error": f"not measured: the kernel is for {target.kind}"}
         usual = schedule_of(kernel.trace, kernel.name, lambda *_: None)
         arguments, sizes = _arguments(sch.func)
         result = compare({"defaults": usual.func, "this choice": sch.func}, *arguments)
     except (CodegenError, ExecutionError, ScheduleError, ValueError) as error:
-        return {"error": f"not measured: {error}", "times": [], "assembly": []}
+        return {**made, "error": f"not measured: {error}"}
     differs = result.differs or {}
     return {
+        **made,
         "error": "".join(f"the results differ: {d}" for d in differs.values()),
         "sizes": sizes,
         "times": [[t.name, t.seconds, t.spread, len(t.samples)] for t in result],
-        "assembly": [line.text for line in lines],
     }
 
 

@@ -22,6 +22,11 @@ ADD = """
 def main(x: R.Tensor((2, 64), "float32"), y: R.Tensor((2, 64), "float32")):
     return R.add(x, y)
 """
+SCALAR = """
+@R.function
+def main(x: R.Tensor((), "float32")):
+    return R.exp(x)
+"""
 SUM = """
 @R.function
 def main(x: R.Tensor((4, 8), "int32")):
@@ -81,7 +86,7 @@ def test_live_a_choice_is_scheduled_and_measured(view):
     assert row(made, "vectors_at_once")["value"] == "4"
     assert row(made, "vectors_at_once")["default"] == "2"
     measured = made.state["decisions"]["measured"]
-    assert measured["error"] == "" and measured["assembly"]
+    assert measured["error"] == "" and measured["code"] and measured["language"] == "Assembly"
     assert [t[0] for t in measured["times"]] == ["defaults", "this choice"]
     assert made.again is not None and made.again(**values).state["title"] == "add"
 
@@ -89,8 +94,20 @@ def test_live_a_choice_is_scheduled_and_measured(view):
 def test_a_kernel_is_named_and_a_rule_without_decisions_says_so(trace):
     with pytest.raises(ValueError, match="the kernels that rules scheduled are: add; 'mul'"):
         loops(trace, "mul")
-    made = loops(rl.trace(rl.parse(SUM), target="cuda"))
+    made = loops(rl.trace(rl.parse(SCALAR)))
     assert "asks for no decisions" in made.state["notes"][0]
+
+
+def test_kernels_for_gpus_have_decisions_and_no_time_on_another_machine():
+    view = loops(rl.trace(rl.parse(SUM), target="cuda"))
+    threads = row(view, "threads_per_row")
+    assert threads["value"] == "32" and threads["meaning"] == "threads that share a row"
+    assert isinstance(dict(threads["choices"])["64"], int)
+    assert view.again is not None
+    values = {c.name: c.value for c in view.controls} | {f"{PREFIX}threads_per_row": "64"}
+    measured = view.again(**values).state["decisions"]["measured"]
+    assert measured["times"] == [] and "the kernel is for cuda" in measured["error"]
+    assert any("__launch_bounds__(64)" in line or ".maxntid" in line for line in measured["code"])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

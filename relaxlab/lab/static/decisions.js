@@ -51,7 +51,7 @@ export function decisionsPanel(decisions, form, put) {
       const other = shown && row.choices.find(([, made]) => made === form.get());
       selects[i].value = other ? other[0] : row.value;
     });
-    said.textContent = put ? "A choice schedules the kernel again, and measures it beside the defaults."
+    said.textContent = put ? "A choice schedules the kernel again; what this machine can run is measured beside the defaults."
       : shown ? `The loops with ${shown.title}, against those of the schedule below, whose steps lead back.`
         : `Another choice shows its loops, one at a time.${missing ? " Those that are not here were not recorded: a live view makes them." : ""}`;
   };
@@ -63,8 +63,8 @@ export function decisionsPanel(decisions, form, put) {
   return { element, stop };
 }
 
-/** The assembly of the kernel as it is chosen. */
-export function assemblyPanel(measured) {
-  const code = h("pre", { class: "assembly" }, measured.assembly.join("\n"));
-  return { element: measured.assembly.length ? scroller("assembly", code) : h("p", {}, measured.error), stop() {} };
+/** The code of the kernel as it is chosen. */
+export function codePanel(measured) {
+  const code = h("pre", { class: "assembly" }, measured.code.join("\n"));
+  return { element: measured.code.length ? scroller(measured.language, code) : h("p", {}, measured.error), stop() {} };
 }

@@ -2,7 +2,7 @@
 // steps of a schedule changed, and what threads do.
 
 import { field, h, listbox, mount, notes, position, reveal, tabs } from "./core.js";
-import { assemblyPanel, decisionsPanel, DECISIONS_CSS } from "./decisions.js";
+import { codePanel, decisionsPanel, DECISIONS_CSS } from "./decisions.js";
 import { GRID_CSS } from "./grid.js";
 import { COSTS_CSS, reusePanel, schedulePanel } from "./loop_costs.js";
 import { STEPS_CSS, stepPanel } from "./loop_steps.js";
@@ -57,7 +57,7 @@ export default {
       stops = [];
     };
     const body = h("div");
-    const titles = ["Step through", "Reuse", ...(versions.length > 1 ? ["Costs of the steps"] : []), ...(threads ? ["Threads"] : []), "Script", ...(decisions?.measured ? ["Assembly"] : [])];
+    const titles = ["Step through", "Reuse", ...(versions.length > 1 ? ["Costs of the steps"] : []), ...(threads ? ["Threads"] : []), "Script", ...(decisions?.measured ? [decisions.measured.language || "Code"] : [])];
     const tab = position(model, "loops.tab", titles.length, threads && !versions.at(-1).run.steps.site.length ? titles.indexOf("Threads") : 0);
     const show = () => {
       end();
@@ -68,7 +68,7 @@ export default {
         "Reuse": () => reusePanel(version, model),
         "Costs of the steps": () => schedulePanel(state, model, at),
         "Threads": () => threadsPanel(threads, model),
-        "Assembly": () => assemblyPanel(decisions.measured),
+        [decisions?.measured?.language || "Code"]: () => codePanel(decisions.measured),
         "Script": () => {
           const pane = scriptPane({ rows: plainRows(version.script.map((i) => lines[i])), label: "script" });
           return { element: pane.element, stop: pane.stop };

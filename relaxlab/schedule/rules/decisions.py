@@ -3,9 +3,11 @@ why, is said where it asks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.schedule import Schedule
 
 Chosen = TypeVar("Chosen", bound=int | str)
@@ -19,16 +21,24 @@ class Choice(Generic[Chosen]):
     candidates: tuple[Chosen, ...]
     meaning: str
 
-    def of(self, sch: Schedule, default: Chosen, block: str | None = None) -> Chosen:
-        """Ask the schedule; with `block`, for the decision about that block alone. The default is
-        one of the candidates."""
-        name = self.name if block is None else f"{self.name}({block})"
+    def of(self, sch: Schedule, default: Chosen, about: str | None = None) -> Chosen:
+        """Ask the schedule; with `about`, for the decision about that block or buffer alone. The
+        default is one of the candidates."""
+        name = self.name if about is None else f"{self.name}({about})"
         return sch.sample_categorical(name, self.candidates, default)
 
-    def at_most(self: Choice[int], sch: Schedule, most: int) -> int:
+    def at_most(self: Choice[int], sch: Schedule, most: int, about: str | None = None) -> int:
         """Ask the schedule; the default is the largest candidate up to `most`, or the smallest."""
         fitting = (c for c in self.candidates if c <= most)
-        return self.of(sch, max(fitting, default=min(self.candidates)))
+        return self.of(sch, max(fitting, default=min(self.candidates)), about)
+
+    def where(self, fits: Callable[[Chosen], bool]) -> Choice[Chosen]:
+        """The choice among the candidates that fit a machine or a kernel. Raises ScheduleError
+        where there is none."""
+        fitting = tuple(filter(fits, self.candidates))
+        if not fitting:
+            raise ScheduleError("schedule", self.name, "one of its candidates fits the target")
+        return Choice(self.name, fitting, self.meaning)
 
 
 POWERS = (1, 2, 4, 8)
@@ -120,6 +130,65 @@ SHARE_TERMS = Choice(
     "True: threads share out a reduction's terms and add their partial results; False: its results",
 )  # fmt: skip
 SHARE_OUT = Choice("share_out", FLAG, "True: threads share out the block; False: one computes it")
+
+# Rules for GPUs. What the machine bounds, they leave out where they ask.
+
+THREADS = (32, 64, 128, 256, 512, 1024)
+SIDES = (4, 8, 16, 32)
+
+THREADS_PER_BLOCK = Choice(
+    "threads_per_block", THREADS, "most threads of a block, where there is enough to do"
+)
+RESULTS_PER_THREAD = Choice(
+    "results_per_thread", POWERS, "results, or vectors of them, that a thread computes in turn"
+)
+VECTOR_WIDTH = Choice(
+    "vector_width", (1, 2, 4, 8, 16), "neighbours that a thread loads and stores together"
+)
+THREADS_PER_ROW = Choice("threads_per_row", THREADS, "threads that share a row")
+ROWS_PER_BLOCK = Choice("rows_per_block", POWERS, "rows that a block of threads works on")
+ROW_IN_SHARED_MEMORY = Choice(
+    "row_in_shared_memory", FLAG,
+    "True: values of a row that are read again are in shared memory; False: in main memory",
+)  # fmt: skip
+UNROLL_TERMS = Choice(
+    "unroll_terms", POWERS, "terms of its part of a reduction that a thread adds in unrolled steps"
+)
+ROW_THREADS = Choice("row_threads", SIDES, "threads along the rows of a tile of a product")
+COLUMN_THREADS = Choice("column_threads", SIDES, "threads along the columns of a tile of a product")
+THREAD_ROWS = Choice(
+    "thread_rows", (1, 2, 3, 4, 6, 8), "rows of the results that a thread has in registers"
+)
+THREAD_COLUMNS = Choice(
+    "thread_columns", (1, 2, 3, 4, 6, 8), "columns of the results that a thread has in registers"
+)
+REDUCTION_STEP = Choice(
+    "reduction_step", (4, 8, 16, 32, 64), "terms of a product that are copied at once"
+)
+OPERAND_IN_SHARED_MEMORY = Choice(
+    "operand_in_shared_memory", FLAG,
+    "True: the threads of a block copy a slice of the operand into shared memory; False: each "
+    "reads it where it is",
+)  # fmt: skip
+COPY_WIDTH = Choice(
+    "copy_width", (1, 2, 4, 8, 16), "neighbours that a thread copies together into shared memory"
+)
+ROWS_BY_WARPS = Choice(
+    "rows_by_warps", (1, 2, 3, 4, 6, 8),
+    "most rows for which threads share each result of a product, and there are no tiles",
+)  # fmt: skip
+THREADS_PER_RESULT = Choice(
+    "threads_per_result", (8, 16, 32, 64, 128), "threads that share a result of a product"
+)
+RESULTS_PER_BLOCK = Choice(
+    "results_per_block", (1, 2, 4, 8, 16, 32), "results of a product that a block of threads has"
+)
+ONLINE_SOFTMAX = Choice(
+    "online_softmax", FLAG,
+    "True: positions come in chunks, with a running maximum; False: a row has all its scores",
+)  # fmt: skip
+QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32), "query rows of a tile of attention")
+POSITIONS = Choice("positions", (16, 32, 64, 128, 256), "positions of a chunk of attention")
 
 
 def meaning_of(name: str) -> str:

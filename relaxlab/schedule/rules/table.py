@@ -7,7 +7,7 @@ import math
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.loops import Block, Buffer, PrimFunc
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import target_kind
@@ -84,12 +84,15 @@ def _with_buffers_in_main_memory(func: PrimFunc) -> PrimFunc:
 def _problem_of_private_buffers(func: PrimFunc, facts: Facts) -> str | None:
     """Return the reason why private buffers do not fit their memories; None if they do."""
     totals: dict[str, int] = {}
+    padding = _padding(func)
     for buffer in (b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers):
         if buffer.scope == "global":
             continue
         sizes = [constant(d) for d in buffer.shape]
         if any(size is None for size in sizes):
             return f"the size of {buffer.name} is not constant"
+        for axis, more in padding.get(buffer, ()):
+            sizes[axis] = (sizes[axis] or 0) + more
         # Added up: nothing tells LLVM that two buffers are never in use at once.
         size = bytes_of(buffer.dtype) * math.prod(size or 0 for size in sizes)
         totals[buffer.scope] = totals.get(buffer.scope, 0) + size
@@ -99,3 +102,13 @@ def _problem_of_private_buffers(func: PrimFunc, facts: Facts) -> str | None:
             return f"its buffers in the memory `{scope}` would take {total} bytes, of {room}"
     shared = shared_private_buffer(func.body)
     return None if shared is None else f"{shared.name} would be used by more than one thread"
+
+
+def _padding(func: PrimFunc) -> dict[Buffer, list[tuple[int, int]]]:
+    """The axes of buffers that `storage_align` makes longer, and by how much at most."""
+    found: dict[Buffer, list[tuple[int, int]]] = {}
+    for block in (n for n in walk(func.body) if isinstance(n, Block)):
+        asked: tuple[tuple[int, int, int, int], ...] = block.annotations.get("buffer_dim_align", ())
+        for number, axis, factor, _ in asked:
+            found.setdefault(block.writes[number].buffer, []).append((axis + 1, factor - 1))
+    return found

@@ -7,9 +7,10 @@ chunks, with a running maximum (`fuse_reductions`): only a chunk's scores are st
 
 from __future__ import annotations
 
-from relaxlab.schedule.cascade import axes_of
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.schedule.cascade import axes_of, written
 from relaxlab.schedule.order import KEEP_ORDER
-from relaxlab.schedule.rules.attention import find_attention
+from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -17,6 +18,7 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import ONLINE_SOFTMAX, POSITIONS, QUERY_ROWS
 from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
@@ -40,7 +42,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     # Products, scores and weights of a row, in float32.
     room = context.target.facts.shared
     fits = (constant(found.extent(cascade.axis)) or room) * 3 * 4 <= room
-    if fits or sch.func.attrs.get(KEEP_ORDER):
+    if sch.func.attrs.get(KEEP_ORDER) or (fits and not ONLINE_SOFTMAX.of(sch, False)):
         return _by_rows(sch, context, outer)
     with_versions(
         sch,
@@ -65,5 +67,17 @@ def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
 def _by_tiles(sch: Schedule, context: Context) -> Schedule:
     found = find_attention(sch.func)
     assert found is not None
-    found.fused(sch, ROWS, CHUNK, CHUNK, 1)
+    room = context.target.facts.shared
+    row = QUERY_ROWS.where(lambda n: _bytes_of_tile(found, n, min(POSITIONS.candidates)) <= room)
+    rows = row.at_most(sch, ROWS)
+    chunk = POSITIONS.where(lambda n: _bytes_of_tile(found, rows, n) <= room).at_most(sch, CHUNK)
+    found.fused(sch, rows, chunk, chunk, 1)
     return fitting(nested.apply(sch, context))
+
+
+def _bytes_of_tile(found: Attention, rows: int, positions: int) -> int:
+    """The shared memory of a tile: products, scores and weights, the sums of features so far and
+    those of a chunk, and some values per row."""
+    features = constant(found.extent(found.feature)) or 1
+    size = bytes_of(written(found.dot).dtype)
+    return rows * (3 * positions + 2 * features + 6) * size

@@ -8,6 +8,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block
 from relaxlab.schedule.rules.base import constant, extent_of
+from relaxlab.schedule.rules.decisions import RESULTS_PER_THREAD, THREADS_PER_BLOCK
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
 THREADS = 256
@@ -15,10 +16,20 @@ THREADS = 256
 Not measured: no GPU was at hand."""
 
 
-def threads_for(sch: Schedule, loop: LoopRV, warp: int) -> int:
-    """Threads for a loop: as many as iterations in full warps, up to `THREADS`."""
-    extent = constant(extent_of(sch, loop))
-    return THREADS if extent is None else min(THREADS, max(warp, -(-extent // warp) * warp))
+def fits_a_block(threads: int, facts: Facts) -> bool:
+    """True if so many threads are full warps, and no more than a block can have."""
+    return threads % facts.warp == 0 and threads <= facts.block_threads
+
+
+def threads_per_block(sch: Schedule, facts: Facts, default: int = THREADS) -> int:
+    """Decide on the most threads of a block."""
+    return THREADS_PER_BLOCK.where(lambda n: fits_a_block(n, facts)).at_most(sch, default)
+
+
+def _threads_for(sch: Schedule, loop: LoopRV, facts: Facts) -> int:
+    """Threads for a loop: as many as iterations in full warps, up to those of a block."""
+    extent, warp, most = constant(extent_of(sch, loop)), facts.warp, threads_per_block(sch, facts)
+    return most if extent is None else min(most, max(warp, -(-extent // warp) * warp))
 
 
 def fused(sch: Schedule, nest: Sequence[LoopRV]) -> LoopRV:
@@ -29,14 +40,20 @@ def fused(sch: Schedule, nest: Sequence[LoopRV]) -> LoopRV:
 def bind_flat(sch: Schedule, nest: Sequence[LoopRV], facts: Facts, vector: int = 1) -> None:
     """Spread a perfect nest over blocks of threads, `vector` neighbours per thread."""
     loop = fused(sch, nest)
-    per_block = threads_for(sch, loop, facts.warp)
+    threads, turns = _threads_for(sch, loop, facts), RESULTS_PER_THREAD.of(sch, 1)
+    inner = ([turns] if turns > 1 else []) + [threads] + ([vector] if vector > 1 else [])
+    block, *rest = sch.split(loop, factors=[None, *inner])
     if vector > 1:
-        block, thread, lane = sch.split(loop, factors=[None, per_block, vector])
-        sch.vectorize(lane)
-    else:
-        block, thread = sch.split(loop, factors=[None, per_block])
+        sch.vectorize(rest.pop())
     sch.bind(block, "blockIdx.x")
-    sch.bind(thread, "threadIdx.x")
+    sch.bind(rest.pop(), "threadIdx.x")
+
+
+def unrolled(sch: Schedule, loop: LoopRV, steps: int) -> None:
+    """Unroll `steps` iterations of a loop, the last ones guarded; 1: leave it."""
+    if steps > 1:
+        _, inner = sch.split(loop, factors=[None, steps])
+        sch.unroll(inner)
 
 
 def extents_of(block: Block) -> list[PrimExpr]:

@@ -12,6 +12,7 @@ from relaxlab.ir.loops import Block, For, While
 from relaxlab.ir.node import walk
 from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import VECTOR_WIDTH
 from relaxlab.schedule.rules.elementwise import not_spatial
 from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of
 from relaxlab.schedule.rules_gpu.fallback import bind_outer
@@ -32,7 +33,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         if _has_inner_loops(block):
             sch = bind_outer(sch, block, facts)
         else:
-            bind_flat(sch, nest, facts, _neighbours(block, facts))
+            bind_flat(sch, nest, facts, _neighbours(sch, block, facts))
     return sch
 
 
@@ -42,12 +43,11 @@ def _has_inner_loops(block: Block) -> bool:
     return loops_inside or bool(block.alloc_buffers)
 
 
-def _neighbours(block: Block, facts: Facts) -> int:
-    """Return the elements per thread: as many of the widest dtype as an access has, if they divide
-    a constant last axis."""
+def _neighbours(sch: Schedule, block: Block, facts: Facts) -> int:
+    """Return the elements per thread: at most as many of the widest dtype as an access has, and so
+    many that they divide a constant last axis."""
     dtypes = [r.buffer.dtype for r in (*block.reads, *block.writes)]
     count = facts.vector_bits // 8 // max(bytes_of(d) for d in dtypes)
     last = constant(extents_of(block)[-1]) if block.iter_vars else None
-    while count > 1 and last is not None and last % count:
-        count //= 2
-    return count
+    fitting = VECTOR_WIDTH.where(lambda n: n == 1 or (n <= count and (last or 0) % n == 0))
+    return fitting.at_most(sch, count, block.name)

@@ -1,10 +1,10 @@
 """Matrix products: tiles in shared memory, a square of sums per thread; single rows by warps.
 
-A block of 16 x 16 threads makes a tile of 64 x 64 results. In steps of 16 along the reduced axis
-the threads copy a slice of both operands into shared memory together, computing there what
-produces them (decoding of quantised weights, transposes), and each adds the products of its 4 x 4
-results, 16 rows and columns apart, in registers. Edges of tiles are guarded, so the number of rows
-may be a symbol; a version for a single row gives each result to a warp instead.
+A block of 16 x 16 threads makes a tile of 64 x 64 results, by default. In steps of 16 along the
+reduced axis the threads copy a slice of both operands into shared memory together, computing there
+what produces them (decoding of quantised weights, transposes), and each adds the products of its
+4 x 4 results, 16 rows and columns apart, in registers. Edges of tiles are guarded, so the number of
+rows may be a symbol; a version for a single row gives each result to a warp instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.error import ScheduleError
@@ -30,7 +31,21 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules_gpu.base import fused
+from relaxlab.schedule.rules.decisions import (
+    COLUMN_THREADS,
+    COPY_WIDTH,
+    OPERAND_IN_SHARED_MEMORY,
+    REDUCTION_STEP,
+    RESULTS_PER_BLOCK,
+    ROW_THREADS,
+    ROWS_BY_WARPS,
+    THREAD_COLUMNS,
+    THREAD_ROWS,
+    THREADS_PER_RESULT,
+    UNROLL_REDUCTION,
+    UNROLL_TERMS,
+)
+from relaxlab.schedule.rules_gpu.base import fits_a_block, fused, unrolled
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 SIDE = 16
@@ -38,7 +53,7 @@ SIDE = 16
 operands of 64 rows, 8 KB of shared memory together."""
 SQUARE = 4
 """Results per thread along each side: 16 accumulators for 8 loads from shared memory."""
-ROWS_BY_WARPS = 2
+FEW_ROWS = 2
 """Most rows for which a warp computes one result together; from then on tiles reuse what they
 load."""
 WARPS = 8
@@ -55,20 +70,32 @@ class _Product:
     reduce: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A tile of results: `y` by `x` threads, each with `rows` by `cols` of them, and the depth of
+    the slices of the operands."""
+
+    y: int
+    x: int
+    rows: int
+    cols: int
+    depth: int
+
+
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one multiply-accumulate of a matrix of rows and a matrix of columns."""
     func, found = sch.func, _find(sch.func)
     if isinstance(found, str):
         return found
     block = next(b for b in blocks_of(func) if b.name == found.name)
-    rows = block.iter_vars[found.row].dom.extent
+    rows, facts = block.iter_vars[found.row].dom.extent, context.target.facts
     if keeps_order(func, block):  # the lanes of a warp would share a sum
-        return _by_tiles(sch, found)
-    warp = context.target.facts.warp
-    few = (constant(rows) or ROWS_BY_WARPS + 1) <= ROWS_BY_WARPS
+        return _by_tiles(sch, found, facts)
+    known = constant(rows)
+    few = known is not None and known <= ROWS_BY_WARPS.of(sch, FEW_ROWS)
     with_versions(
         sch, context, rows, [1],
-        lambda s, most: _by_warps(s, found, warp) if most or few else _by_tiles(s, found),
+        lambda s, most: _by_warps(s, found, facts) if most or few else _by_tiles(s, found, facts),
     )  # fmt: skip
     return sch
 
@@ -98,18 +125,18 @@ def _find(func: PrimFunc) -> _Product | str:
     return _Product(block.name, row, col, reduce[0])
 
 
-def _by_tiles(sch: Schedule, found: _Product) -> Schedule:
+def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     product = sch.get_block(found.name)
-    copies = [sch.cache_read(product, i, "shared") for i in _operands(found_block(sch, product))]
+    copies = [sch.cache_read(product, i, "shared") for i in _copied(sch, product)]
     inline_producers(sch, keep=[found_block(sch, c).name for c in copies])
     store = separate_store(sch, found.name)
     nest = axis_loops(sch, product)
     row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
     outer = [x for i, x in enumerate(nest) if i not in (found.row, found.col, found.reduce)]
-    rows, cols = (_per_thread(constant(extent_of(sch, loop))) for loop in (row, col))
-    row_tile, row, y = sch.split(row, factors=[None, rows, SIDE])
-    col_tile, col, x = sch.split(col, factors=[None, cols, SIDE])
-    slice_, depth = sch.split(depth, factors=[None, SIDE])
+    tile = _tile(sch, found_block(sch, product), (row, col), len(copies), facts)
+    row_tile, row, y = sch.split(row, factors=[None, tile.rows, tile.y])
+    col_tile, col, x = sch.split(col, factors=[None, tile.cols, tile.x])
+    slice_, depth = sch.split(depth, factors=[None, tile.depth])
     # The results of a thread lie innermost: each value that it loads from shared memory is used for
     # a row or column of them.
     sch.reorder(*outer, row_tile, col_tile, slice_, y, x, depth, row, col)
@@ -124,41 +151,75 @@ def _by_tiles(sch: Schedule, found: _Product) -> Schedule:
         sch.bind(square[1], "threadIdx.x")
         for loop in square[2:]:
             sch.unroll(loop)
+    unrolled(sch, depth, UNROLL_REDUCTION.of(sch, 1))
     for copy in copies:
-        _together(sch, copy, slice_)
-    _squares(sch, store, rows, cols)
+        _together(sch, copy, slice_, tile, facts)
+    _squares(sch, store, tile)
     sch.bind(fused(sch, [*outer, row_tile, col_tile]), "blockIdx.x")
     sch.compact_buffers()
     return sch
 
 
-def _operands(block: Block) -> list[int]:
-    """The numbers of the regions that the block reads and does not write."""
-    return [i for i, r in enumerate(block.reads) if r.buffer is not block.writes[0].buffer]
+def _copied(sch: Schedule, product: BlockRV) -> list[int]:
+    """Decide which of the operands are copied into shared memory: the numbers of their regions."""
+    block = found_block(sch, product)
+    operands = [i for i, r in enumerate(block.reads) if r.buffer is not block.writes[0].buffer]
+    names = {i: block.reads[i].buffer.name for i in operands}
+    return [i for i in operands if OPERAND_IN_SHARED_MEMORY.of(sch, True, names[i])]
 
 
-def _together(sch: Schedule, copy: BlockRV, outside: LoopRV) -> None:
+def _tile(
+    sch: Schedule, product: Block, loops: tuple[LoopRV, LoopRV], copies: int, facts: Facts
+) -> _Tile:
+    """Decide on the tile. Half of the registers hold results; no side is longer than the product's.
+    """
+    # Threads of a tile along each side, full warps together.
+    y = ROW_THREADS.where(
+        lambda n: any(fits_a_block(n * x, facts) for x in COLUMN_THREADS.candidates)
+    ).of(sch, SIDE)
+    x = COLUMN_THREADS.where(lambda n: fits_a_block(n * y, facts)).of(sch, SIDE)
+    size = bytes_of(product.writes[0].buffer.dtype)
+    most = facts.registers // 2 // (x * y * max(1, size // 4))
+    high, wide = (constant(extent_of(sch, loop)) for loop in loops)
+    longest = most if high is None else min(most, -(-high // y))
+    rows = THREAD_ROWS.where(lambda n: n == 1 or n <= longest).at_most(sch, SQUARE)
+    longest = most // rows if wide is None else min(most // rows, -(-wide // x))
+    cols = THREAD_COLUMNS.where(lambda n: n == 1 or n <= longest).at_most(sch, SQUARE)
+    sizes = [bytes_of(r.buffer.dtype) for r in product.reads]
+
+    def fits(depth: int) -> bool:
+        # By which rows are padded at most: two words of a bank.
+        pad = 2 * max(facts.bank_bytes, *sizes) // min(sizes)
+        side = max(rows * y, cols * x)
+        return copies * (side + pad) * (depth + pad) * max(sizes) <= facts.shared
+
+    return _Tile(y, x, rows, cols, REDUCTION_STEP.where(fits).at_most(sch, SIDE))
+
+
+def _together(sch: Schedule, copy: BlockRV, outside: LoopRV, tile: _Tile, facts: Facts) -> None:
     """Copy a slice by all threads of the block, neighbours by neighbours. Its rows are an odd
     number of words long, so that threads that read a column of it use different banks."""
-    words = max(1, 4 // bytes_of(found_block(sch, copy).writes[0].buffer.dtype))
+    buffer = found_block(sch, copy).writes[0].buffer
+    size = bytes_of(buffer.dtype)
+    words = max(1, facts.bank_bytes // size)
     sch.storage_align(copy, 0, -2, 2 * words, words)
     nest = sch.get_loops(copy)
     inner = nest[[sch.get(n) for n in nest].index(sch.get(outside)) + 1 :]
-    _, y, x = sch.split(fused(sch, inner), factors=[None, SIDE, SIDE])
+    fitting = COPY_WIDTH.where(lambda n: n * size <= facts.vector_bits // 8)
+    width = fitting.of(sch, 1, buffer.name)
+    lanes = [width] if width > 1 else []
+    _, y, x, *lane = sch.split(fused(sch, inner), factors=[None, tile.y, tile.x, *lanes])
+    for loop in lane:
+        sch.vectorize(loop)
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
 
 
-def _per_thread(extent: int | None) -> int:
-    """Results per thread along a side: fewer where a tile would be wider than the product."""
-    return SQUARE if extent is None else min(SQUARE, -(-extent // SIDE))
-
-
-def _squares(sch: Schedule, store: BlockRV, rows: int, cols: int) -> None:
+def _squares(sch: Schedule, store: BlockRV, tile: _Tile) -> None:
     """Bind the store so that each thread stores the results that it has summed."""
     *_, row, col = sch.get_loops(store)
-    row, y = sch.split(row, factors=[rows, SIDE])
-    col, x = sch.split(col, factors=[cols, SIDE])
+    row, y = sch.split(row, factors=[tile.rows, tile.y])
+    col, x = sch.split(col, factors=[tile.cols, tile.x])
     sch.reorder(y, x, row, col)
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
@@ -166,8 +227,9 @@ def _squares(sch: Schedule, store: BlockRV, rows: int, cols: int) -> None:
     sch.unroll(col)
 
 
-def _by_warps(sch: Schedule, found: _Product, warp_size: int) -> Schedule:
-    """A warp per result: each lane every 32nd product, then a sum across the lanes."""
+def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
+    """A warp per result, or as many threads as are decided on: each thread has every 32nd product,
+    and their sums are added across the threads."""
     inline_producers(sch)
     product = sch.get_block(found.name)
     store = separate_store(sch, found.name)
@@ -176,9 +238,15 @@ def _by_warps(sch: Schedule, found: _Product, warp_size: int) -> Schedule:
         raise ScheduleError("matmul", "kernel", "what stores the results has the product's axes")
     buffer = found_block(sch, product).writes[0].buffer
     *outer, col = spatial
-    col, warp = sch.split(col, factors=[None, WARPS])
+    # Threads that share a result exchange registers: they are part of a warp, or full warps.
+    threads = THREADS_PER_RESULT.where(
+        lambda n: n <= facts.warp or fits_a_block(n, facts)
+    ).of(sch, facts.warp)
+    fitting = RESULTS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
+    results = fitting.at_most(sch, WARPS)
+    col, warp = sch.split(col, factors=[None, results])
     sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
-    _, lane = sch.split(depth, factors=[None, warp_size])
+    _, lane = sch.split(depth, factors=[None, threads])
     partial = sch.rfactor(lane, buffer.ndim)
     # No other lane reads a lane's partial sum: a register holds it.
     sch.set_scope(partial, 0, "local")
@@ -186,6 +254,7 @@ def _by_warps(sch: Schedule, found: _Product, warp_size: int) -> Schedule:
     if inside:
         sch.reorder(lane, *inside)
         sch.decompose_reduction(partial, inside[0])
+        unrolled(sch, inside[-1], UNROLL_TERMS.of(sch, 1))
     sch.bind(lane, "threadIdx.x")
     *_, last = sch.get_loops(product)
     sch.bind(last, "threadIdx.x")

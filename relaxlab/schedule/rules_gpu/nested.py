@@ -10,7 +10,7 @@ from relaxlab.ir.loops import Block
 from relaxlab.schedule.rules.base import block_loops, blocks_of
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.nested import NO_TILES, outer_block
-from relaxlab.schedule.rules_gpu.base import fused
+from relaxlab.schedule.rules_gpu.base import fused, threads_per_block
 from relaxlab.schedule.schedule import Schedule
 
 THREADS = 128
@@ -23,6 +23,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if outer is None:
         return NO_TILES
     _into_shared_memory(sch, outer)
+    threads = threads_per_block(sch, context.target.facts, THREADS)
     for block in blocks_of(sch.func):
         rv = sch.get_block(block.name)
         spatial, reduce = block_loops(sch, rv)
@@ -30,7 +31,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
             return f"{block.name} has no axis to spread over threads"
         if reduce:
             sch.reorder(*spatial, *reduce)
-        _, thread = sch.split(fused(sch, spatial), factors=[None, THREADS])
+        _, thread = sch.split(fused(sch, spatial), factors=[None, threads])
         sch.bind(thread, "threadIdx.x")
     sch.bind(fused(sch, sch.get_loops(sch.get_block(outer.name))), "blockIdx.x")
     sch.compact_buffers()

@@ -21,8 +21,14 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import (
+    ROW_IN_SHARED_MEMORY,
+    ROWS_PER_BLOCK,
+    THREADS_PER_ROW,
+    UNROLL_TERMS,
+)
 from relaxlab.schedule.rules.rows import read_more_than_once, row_rank, separate_stores
-from relaxlab.schedule.rules_gpu.base import THREADS, fused
+from relaxlab.schedule.rules_gpu.base import THREADS, fits_a_block, fused, unrolled
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.scope import is_output
 
@@ -68,14 +74,40 @@ def _sums_everything(blocks: list[Block]) -> bool:
 
 def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV], facts: Facts) -> None:
     """Bind the loops `rows`, which hold all blocks, and the loops inside them."""
-    threads = _threads(sch, names, len(rows), facts.warp)
-    remaining = facts.shared
+    threads = _threads(sch, names, len(rows), facts)
+    together = _rows_per_block(sch, rows, threads, facts)
+    remaining = facts.shared // together
+    for name in names:
+        remaining -= _between_warps(sch, name, len(rows), threads, facts)
     for name in names[:-1]:
         remaining -= keep_near(sch, name, len(rows), remaining)
     for name in names:
         _inside_row(sch, name, rows, threads)
-    if rows:
-        sch.bind(fused(sch, rows), "blockIdx.x")
+    if not rows:
+        return
+    if together > 1:
+        last, thread = sch.split(rows[-1], factors=[None, together])
+        sch.bind(thread, "threadIdx.y")
+        rows = [*rows[:-1], last]
+    sch.bind(fused(sch, rows), "blockIdx.x")
+
+
+def _rows_per_block(sch: Schedule, rows: list[LoopRV], threads: int, facts: Facts) -> int:
+    """Decide on the rows of a block of threads: one, which suffices where a row has many."""
+    if not rows:
+        return 1
+    return ROWS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts)).of(sch, 1)
+
+
+def _between_warps(sch: Schedule, name: str, rank: int, threads: int, facts: Facts) -> int:
+    """Bytes of shared memory through which warps exchange the partial results of a reduction."""
+    rv = sch.get_block(name)
+    spatial, reduce = block_loops(sch, rv)
+    if not reduce or any(constant(extent_of(sch, loop)) != 1 for loop in spatial[rank:]):
+        return 0
+    size = threads // facts.warp * bytes_of(found_block(sch, rv).writes[0].buffer.dtype)
+    access = facts.vector_bits // 8
+    return -(-size // access) * access
 
 
 def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
@@ -92,14 +124,14 @@ def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
         return 0
     for dim in buffer.shape[rank:]:
         size *= constant(dim) or room + 1
-    if size > room:
+    if size > room or not ROW_IN_SHARED_MEMORY.of(sch, True, buffer.name):
         return 0
     sch.set_scope(rv, 0, "shared")
     return size
 
 
-def _threads(sch: Schedule, names: list[str], rank: int, warp: int) -> int:
-    """Return the threads per row: the longest axis rounded up to a power of two, at most
+def _threads(sch: Schedule, names: list[str], rank: int, facts: Facts) -> int:
+    """Decide on the threads per row: the longest axis rounded up to a power of two, at most
     `THREADS`."""
     longest = 1
     for name in names:
@@ -108,10 +140,10 @@ def _threads(sch: Schedule, names: list[str], rank: int, warp: int) -> int:
         for loop in reduce or spatial[rank:]:
             size *= constant(extent_of(sch, loop)) or THREADS
         longest = max(longest, size)
-    threads = warp
+    threads = facts.warp
     while threads < min(longest, THREADS):
         threads *= 2
-    return threads
+    return THREADS_PER_ROW.where(lambda n: fits_a_block(n, facts)).at_most(sch, threads)
 
 
 def _inside_row(sch: Schedule, name: str, rows: list[LoopRV], threads: int) -> None:
@@ -147,6 +179,7 @@ def _across_threads(
     if inside:
         sch.reorder(thread, *inside)
         sch.decompose_reduction(partial, inside[0])
+        unrolled(sch, inside[-1], UNROLL_TERMS.of(sch, 1))
     sch.bind(thread, "threadIdx.x")
     *_, last = sch.get_loops(rv)
     sch.bind(last, "threadIdx.x")
