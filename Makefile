@@ -3,7 +3,7 @@
 # demo     install into .venv, bring the weights, answer a prompt with the compiled model
 # lab      open the course and the labs in JupyterLab, as notebooks in build/course
 # site     execute both, and write them as HTML pages into build/site; PAGES="tutorials/01_..." for some
-# test     install into .venv, .venv-tvm and .venv-reference, run the tests that cost little
+# test     install into .venv, .venv-tvm, .venv-wgpu and .venv-reference, run the tests that cost little
 #          (no GPU needed); TESTS="tests/passes" runs only these
 # test-all the same, then the rest
 # test-pythons  the quickest tests, with each other supported Python on this machine
@@ -36,7 +36,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loads
 KERNELS := gemm chains attention shapes symbols memory ablation
 
 .DELETE_ON_ERROR:
-.PHONY: demo lab site test test-all test-pythons fuzz bench bench-env reference-env tvm-env dev-env lint hooks system clean
+.PHONY: demo lab site test test-all test-pythons fuzz bench bench-env reference-env tvm-env wgpu-env dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
@@ -50,10 +50,10 @@ lab: .venv/.lab .venv/.weights
 site: .venv/.lab .venv/.weights
 	.venv/bin/python tools/export_site.py $(PAGES)
 
-test: dev-env tvm-env reference-env
+test: dev-env tvm-env reference-env wgpu-env
 	$(PYTEST) --tier default $(TESTS)
 
-test-all: dev-env tvm-env reference-env
+test-all: dev-env tvm-env reference-env wgpu-env
 	$(PYTEST) --tier all $(TESTS)
 
 test-pythons: $(OTHER_VERSIONS:%=.venv-%/.done)
@@ -76,6 +76,7 @@ hooks: dev-env
 
 dev-env: .venv/.dev .venv/.weights
 tvm-env: .venv-tvm/.done
+wgpu-env: .venv-wgpu/.done
 bench-env: .venv-bench/.done
 reference-env: .venv-reference/.done
 
@@ -85,7 +86,7 @@ system:
 	echo '    sudo apt-get update && sudo apt-get install -y python3 python3-venv' >&2; exit 1; }
 	@$(PYTHON) tools/check_system.py
 
-.venv/bin/python .venv-tvm/bin/python .venv-reference/bin/python .venv-bench/bin/python: | system
+.venv/bin/python .venv-tvm/bin/python .venv-wgpu/bin/python .venv-reference/bin/python .venv-bench/bin/python: | system
 	$(PYTHON) -m venv $(dir $(@D))
 
 .venv/.core: pyproject.toml | .venv/bin/python
@@ -121,6 +122,11 @@ system:
 	.venv-tvm/bin/python -c 'import tvm'
 	touch $@
 
+# What compiles and runs WGSL; without a GPU it takes Mesa's device for CPUs, mesa-vulkan-drivers.
+.venv-wgpu/.done: | .venv-wgpu/bin/python
+	.venv-wgpu/$(PIP_INSTALL) 'wgpu==0.32.*'
+	touch $@
+
 # Beside the package itself: PyTorch, transformers and JAX.
 .venv-reference/.done: pyproject.toml | .venv-reference/bin/python
 	.venv-reference/$(PIP_INSTALL) -e '.[reference]'
@@ -137,4 +143,4 @@ system:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tvm .venv-reference .venv-bench $(wildcard .venv-3.*) .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-tvm .venv-wgpu .venv-reference .venv-bench $(wildcard .venv-3.*) .pytest_cache .ruff_cache build dist

@@ -123,7 +123,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
     _script(parser)
     parser.add_argument(
         "--target", default="cpu", metavar="TARGET",
-        help="cpu (default) or cuda; then maybe ,contract=off and ,reassociate=off",
+        help="cpu (default), cuda or wgsl; then maybe ,contract=off and ,reassociate=off",
     )  # fmt: skip
     parser.add_argument("--runs", type=_positive, default=4, metavar="K", help="default: 4")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; then one more each")
@@ -138,7 +138,9 @@ def _explore(parser: argparse.ArgumentParser) -> None:
         "--views", metavar="NAME,NAME", default="",
         help="which explorers, as tabs (pipeline, …); default: all that fit",
     )  # fmt: skip
-    parser.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (default) or cuda")
+    parser.add_argument(
+        "--target", default="cpu", metavar="TARGET", help="cpu (default), cuda or wgsl"
+    )
 
 
 def _tune(parser: argparse.ArgumentParser) -> None:

@@ -36,11 +36,11 @@ class Facts:
     functions that call each other half. scratchpads: memories with storage scopes of their own, and
     the bytes that a kernel may have there. fusion: limits of fusion.
 
-    Of GPUs: warp: threads that run in step and can exchange registers. block_threads: the most
-    threads of a block. grid: the most blocks along x, y and z. registers: of 32 bits, for the
-    threads of a block together. shared: memory of a block that every GPU has; more must be asked
-    for at the launch. banks, bank_bytes: shared memory answers one request of so many bytes per
-    bank at once. sector: the unit that main memory moves.
+    Of GPUs: warp: threads that run in step. shuffles: they can exchange registers. block_threads:
+    the most threads of a block. grid: the most blocks along x, y and z. registers: of 32 bits, for
+    the threads of a block together. shared: memory of a block that every GPU has; more must be
+    asked for at the launch. banks, bank_bytes: shared memory answers one request of so many bytes
+    per bank at once. sector: the unit that main memory moves.
     """
 
     vector_bits: int = 128
@@ -54,6 +54,7 @@ class Facts:
     scratchpads: tuple[tuple[str, int], ...] = ()
     fusion: FusionLimits = FusionLimits()
     warp: int = 0
+    shuffles: bool = False
     block_threads: int = 0
     grid: tuple[int, int, int] = (0, 0, 0)
     registers: int = 0
@@ -78,7 +79,14 @@ class Facts:
 
 
 CUDA = Facts(
-    warp=32, block_threads=1024, grid=(2**31 - 1, 65535, 65535), registers=64 * KB,
+    warp=32, shuffles=True, block_threads=1024, grid=(2**31 - 1, 65535, 65535), registers=64 * KB,
     shared=48 * KB, banks=32, bank_bytes=4, sector=32,
 )  # fmt: skip
 """Every GPU of CUDA."""
+WEBGPU = Facts(
+    vector_bits=32, warp=32, block_threads=256, grid=(65535, 65535, 65535), registers=64 * KB,
+    shared=16 * KB, banks=32, bank_bytes=4, sector=32,
+)  # fmt: skip
+"""Every GPU of WebGPU: the limits that its specification gives without asking for more. Elements of
+buffers have one type, so accesses are of one element; how many threads run in step, registers,
+banks and sectors are those of most GPUs."""

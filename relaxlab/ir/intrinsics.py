@@ -42,8 +42,9 @@ class Intrinsic:
     meaning: the function in NumPy; None where an executor has to know more than values.
     c:       the function of C's library, with an `f` behind it for float32. CUDA has the same.
     llvm:    LLVM's intrinsic of floating-point numbers, without `llvm.`.
-    cuda:    CUDA's function where it is another than C's.
-    absent:  targets (`interpreter`, `llvm`, `cuda`) that do not have it, with the reason.
+    cuda, wgsl: CUDA's and WGSL's functions of float32 where they are others than C's; those of
+             WGSL that have a type in their names are in `codegen/wgsl/prelude.py`.
+    absent:  targets (`interpreter`, `llvm`, `cuda`, `wgsl`) that do not have it, with the reason.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Intrinsic:
     c: str = ""
     llvm: str = ""
     cuda: str = ""
+    wgsl: str = ""
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def dtype(self, args: Sequence[PrimExpr]) -> str | None:
@@ -167,19 +169,21 @@ def _fold(fn: Callable[..., Any]) -> Meaning:
 
 def _function(
     name: str, doc: str, fn: Callable[..., Any], *, c: str | None = None, cuda: str = "",
-    llvm: str = "", arity: int = 1,
+    wgsl: str = "", llvm: str = "", arity: int = 1,
 ) -> Intrinsic:  # fmt: skip
     """The row of a costly function of fractions; C's function has its name unless `c` is given."""
     return Intrinsic(
         name, doc, arity, floats=True, costly=True, meaning=rounded(fn), c=name if c is None else c,
-        cuda=cuda, llvm=llvm,
+        cuda=cuda, wgsl=wgsl, llvm=llvm,
     )  # fmt: skip
 
 
-def _rounding(name: str, doc: str, fn: Callable[..., Any], c: str = "") -> Intrinsic:
+def _rounding(
+    name: str, doc: str, fn: Callable[..., Any], c: str = "", wgsl: str = ""
+) -> Intrinsic:
     """The row of a function of floats that is an instruction; C's and LLVM's have its name, or
     `c`."""
-    return Intrinsic(name, doc, meaning=rounded(fn), c=c or name, llvm=c or name)
+    return Intrinsic(name, doc, meaning=rounded(fn), c=c or name, llvm=c or name, wgsl=wgsl)
 
 
 def _test(name: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
@@ -193,12 +197,14 @@ def _lanes(kind: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
     )
 
 
-_NO_VECTORS = {"cuda": "a thread of a GPU has no vectors"}
-_ON_CPUS = {"cuda": "an instruction or a function of a CPU"}
+_GPUS = ("cuda", "wgsl")
+_NO_VECTORS: dict[str, str] = {gpu: "a thread of a GPU has no vectors" for gpu in _GPUS}
+_ON_CPUS: dict[str, str] = {gpu: "an instruction or a function of a CPU" for gpu in _GPUS}
 _NO_BLOCKS = {"llvm": "loops of a CPU are no threads of a block"}
 _SIDE_BY_SIDE = {
     **_NO_BLOCKS,
     "interpreter": "threads run one after the other; the SIMT interpreter has it",
+    "wgsl": "not every GPU of WebGPU has subgroups",
 }
 
 INTRINSICS: dict[str, Intrinsic] = {
@@ -206,13 +212,14 @@ INTRINSICS: dict[str, Intrinsic] = {
     for i in (
         _function("exp", "The exponential.", np.exp),
         _function("exp2", "2 to the power of `x`.", np.exp2),
-        _function("exp10", "10 to the power of `x`.", _exp10),
+        _function("exp10", "10 to the power of `x`.", _exp10, wgsl="exp10_f32"),
         _function("log", "The natural logarithm.", np.log),
         _function("log2", "The logarithm to base 2.", np.log2),
-        _function("log10", "The logarithm to base 10.", np.log10),
-        _function("log1p", "The natural logarithm of `1 + x`.", np.log1p),
+        _function("log10", "The logarithm to base 10.", np.log10, wgsl="log10_f32"),
+        _function("log1p", "The natural logarithm of `1 + x`.", np.log1p, wgsl="log1p_f32"),
         _function("sqrt", "The square root.", np.sqrt, llvm="sqrt"),
-        _function("rsqrt", "One divided by the square root.", _rsqrt, c="", cuda="rsqrt"),
+        _function("rsqrt", "One divided by the square root.", _rsqrt, c="", cuda="rsqrt",
+                  wgsl="inverseSqrt"),
         _function("sin", "The sine.", np.sin),
         _function("cos", "The cosine.", np.cos),
         _function("tan", "The tangent.", np.tan),
@@ -225,19 +232,21 @@ INTRINSICS: dict[str, Intrinsic] = {
         _function("asinh", "The inverse hyperbolic sine.", np.arcsinh),
         _function("acosh", "The inverse hyperbolic cosine.", np.arccosh),
         _function("atanh", "The inverse hyperbolic tangent.", np.arctanh),
-        _function("erf", "The error function.", _erf),
-        _function("sigmoid", "The logistic function `1 / (1 + exp(-x))`.", _sigmoid, c=""),
+        _function("erf", "The error function.", _erf, wgsl="erf_f32"),
+        _function("sigmoid", "The logistic function `1 / (1 + exp(-x))`.", _sigmoid, c="",
+                  wgsl="sigmoid_f32"),
         _function("atan2", "The angle of the point (y, x), in radians.", np.arctan2, arity=2),
         _function("fmod", "The remainder of floating-point division: it has the sign of `x`.",
-                  np.fmod, arity=2),
+                  np.fmod, wgsl="fmod_f32", arity=2),
         Intrinsic("pow", "`x` to the power of `y`.", 2, costly=True, meaning=_pow, c="pow"),
         Intrinsic("fma", "`x * y + z` with one rounding.", 3, flops=2, meaning=_fma, c="fma"),
         _rounding("floor", "The largest integer that is not above `x`.", np.floor),
         _rounding("ceil", "The smallest integer that is not below `x`.", np.ceil),
-        _rounding("round", "The nearest integer; halves go away from zero.", _round_half_away),
+        _rounding("round", "The nearest integer; halves go away from zero.", _round_half_away,
+                  wgsl="round_half_away_f32"),
         _rounding("trunc", "`x` rounded toward zero.", np.trunc),
         _rounding("nearbyint", "The nearest integer; halves go to the even neighbour.", np.rint,
-                  "rint"),
+                  "rint", wgsl="round"),
         _rounding("fabs", "The absolute value.", np.abs),
         Intrinsic("abs", "The absolute value.", meaning=_exact(np.abs)),
         Intrinsic("bitwise_not", "The bitwise complement; `~x` means the same.", flops=0,

@@ -215,7 +215,7 @@ _MEANT = {
     "gpu": "relaxlab's GPUs are NVIDIA's: write 'cuda'", "nvidia": "write 'cuda'",
     "llvm": _CPU, "x86": _CPU, "x86_64": _CPU, "arm": _CPU, "host": _CPU,
     "c": "write 'cpu', and Executable.export makes a library with a C interface",
-    "metal": _NONE, "vulkan": _NONE, "webgpu": _NONE, "opencl": _NONE, "rocm": _NONE,
+    "webgpu": "write 'wgsl'", "metal": _NONE, "vulkan": _NONE, "opencl": _NONE, "rocm": _NONE,
     "hip": _NONE,
 }  # fmt: skip
 """Names that other compilers use for targets, and what to write here."""

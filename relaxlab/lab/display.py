@@ -29,6 +29,7 @@ from relaxlab.runtime.simt.simt import SimtReport
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.runtime.vm.executable import InterpretedExecutable
+from relaxlab.runtime.vm.wgsl import WgslExecutable
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace
@@ -144,6 +145,11 @@ def _(value: Executable) -> View:
 @view_of.register
 def _(value: CudaExecutable) -> View:
     return report(f"CUDA C, compiled for {value.arch}", value.source())
+
+
+@view_of.register
+def _(value: WgslExecutable) -> View:
+    return report("WGSL", value.source())
 
 
 @view_of.register

@@ -74,12 +74,13 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     module that has loop functions alone gets a function for each to call it by. What was made with
     a `Schedule` is compiled as it is, all other loops are scheduled by rules.
     target: "cpu" (this machine), "aarch64" or "riscv64" (for object files), "cuda" (the GPU that is
-    there, see `CudaExecutable`), "cuda:sm_90", "interpreter" (see `InterpretedExecutable`), the
-    name of a kind that was registered, or a `Target`. threads: how many a call uses, the caller's
-    included; None: all cores this process may use. pipeline: the passes to run; None: the default,
-    `relaxlab.passes.pipeline.default_pipeline(target)`. use_cache: look for the compiled program on
-    disk first and keep it there (on CPUs, without a pipeline, registered operators or a kind of
-    targets of the caller's own, which no key describes).
+    there, see `CudaExecutable`), "cuda:sm_90", "wgsl" (see `WgslExecutable`), "interpreter" (see
+    `InterpretedExecutable`), the name of a kind that was registered, or a `Target`. threads: how
+    many a call uses, the caller's included; None: all cores this process may use. pipeline: the
+    passes to run; None: the default, `relaxlab.passes.pipeline.default_pipeline(target)`.
+    use_cache: look for the compiled program on disk first and keep it there (on CPUs, without a
+    pipeline, registered operators or a kind of targets of the caller's own, which no key
+    describes).
 
     checks: "default" checks arguments and what the types left open; "all" makes a debug build, to
     find mistakes of kernels, schedules and memory planning, several times slower: calls raise

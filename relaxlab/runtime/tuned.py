@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol, TypeAlias
 
-from relaxlab.ir.target import Target
+from relaxlab.ir.target import Target, target_kind
 from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.schedule.decisions import Value
 
@@ -32,7 +32,7 @@ def tuned_decisions(
 
     Raises ValueError for another target than CPUs, OSError where there is no such file.
     """
-    if target.kind != "cpu":
+    if not target_kind(target.kind).llvm:
         raise ValueError(f"tuned decisions are for CPUs, not for {target.kind!r}")
     if isinstance(tuned, str | os.PathLike):
         # By name: the package is above this one, and needed by nobody else.

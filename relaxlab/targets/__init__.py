@@ -5,5 +5,6 @@ from relaxlab.ir.target import register_target
 from relaxlab.targets.cpu import CPU
 from relaxlab.targets.cuda import CUDA
 from relaxlab.targets.interpreter import INTERPRETER
+from relaxlab.targets.wgsl import WGSL
 
-KINDS = tuple(map(register_target, (CPU, CUDA, INTERPRETER)))
+KINDS = tuple(map(register_target, (CPU, CUDA, WGSL, INTERPRETER)))

@@ -69,6 +69,9 @@ EXECUTORS = {
     "cuda": lambda row: rl.compile(
         function(row, 'T.thread_binding(4, "threadIdx.x")'), target="cuda"
     ),
+    "wgsl": lambda row: rl.compile(
+        function(row, 'T.thread_binding(4, "threadIdx.x")'), target="wgsl"
+    ),
 }
 
 

@@ -119,7 +119,7 @@ def test_names_that_are_taken() -> None:
     assert parse_target("toy").facts.vector_bits == 1024
     with pytest.raises(ValueError, match="'cuda' is registered already; give yours another name"):
         rl.register_target(replace(TOY, name="cuda"), override=True)
-    with pytest.raises(ValueError, match="no kind of targets 'abacus'; known: cpu, cuda, interp"):
+    with pytest.raises(ValueError, match="no kind of targets 'abacus'; known: cpu, cuda, wgsl"):
         rl.target_kind("abacus")
 
 

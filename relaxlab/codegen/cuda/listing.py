@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.dialect import CUDA_C
-from relaxlab.codegen.gpu.program import launches_of, sources_of
+from relaxlab.codegen.gpu.listing import source_lines
 from relaxlab.codegen.listing import Line, Listing, Pane, locate, loops_pane
+from relaxlab.ir.facts import CUDA
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.span import Span
 from relaxlab.ir.target import Target
@@ -33,13 +35,7 @@ def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) ->
     Raises CodegenError for what CUDA cannot express, NvrtcError for a source that NVRTC refuses.
     """
     located = locate(func, name)
-    functions, source = sources_of(launches_of({name: located.func}), CUDA_C)
-    cuda: list[Line] = []
-    for kernel in functions[name]:
-        places = [span.line if span is not None else 0 for span in kernel.spans]
-        texts = kernel.code.rstrip("\n").split("\n")
-        cuda += [Line(t, n) for t, n in zip(texts, places, strict=True)] + [Line("")]
-    cuda = cuda[:-1]
+    cuda, source = source_lines(located.func, name, CUDA_C, CUDA)
     ptx: tuple[Line, ...] = ()
     ptx_lines: tuple[int, ...] = ()
     resources: dict[str, nvrtc.Resources] = {}
@@ -48,7 +44,7 @@ def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) ->
         first = source.rstrip("\n").count("\n") + 1 - len(cuda)
         ptx, ptx_lines = read_ptx(compiled.ptx, first, cuda)
         resources = compiled.resources
-    return CudaListing(located.numbered(), tuple(cuda), ptx, ptx_lines, located.origins, resources)
+    return CudaListing(located.numbered(), cuda, ptx, ptx_lines, located.origins, resources)
 
 
 def kernel_listing(name: str, func: PrimFunc, target: Target) -> Listing:
@@ -84,7 +80,9 @@ _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
 
-def read_ptx(text: str, first: int, cuda: list[Line]) -> tuple[tuple[Line, ...], tuple[int, ...]]:
+def read_ptx(
+    text: str, first: int, cuda: Sequence[Line]
+) -> tuple[tuple[Line, ...], tuple[int, ...]]:
     """Return the instructions of PTX text, and for each the line of `cuda`, which begins below line
     `first` of the compiled source. Inlined code counts for the line that it was inlined at."""
     ours = {m[1] for m in map(_FILE.match, text.split("\n")) if m and m[2].endswith("relaxlab.cu")}

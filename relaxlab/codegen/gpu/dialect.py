@@ -2,7 +2,8 @@
 
 What is common to all GPUs stands in this folder: `lower.py` splits a loop function into launches,
 `kernel.py` writes the statements of a launch and `expressions.py` its expressions, asking the
-dialect for whatever is spelled differently. `codegen/cuda/dialect.py` is the table of CUDA C.
+dialect for whatever is spelled differently. `codegen/cuda/dialect.py` and `codegen/wgsl/dialect.py`
+are the tables.
 """
 
 from __future__ import annotations

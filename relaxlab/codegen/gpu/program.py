@@ -71,4 +71,4 @@ def sources_of(
         for name, kernel in kernels.items()
     }
     code = "\n".join(k.code for sources in functions.values() for k in sources)
-    return functions, f"{dialect.prelude(code)}\n{code}"
+    return functions, "\n".join(filter(None, (dialect.prelude(code), code)))

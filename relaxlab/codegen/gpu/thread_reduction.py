@@ -1,7 +1,8 @@
 """Reductions across threads: a reduce axis bound to `threadIdx.x`.
 
 `for tx: X[i] = X[i] + value(tx)` becomes a value per thread, combined within a warp by exchanging
-registers (log2 steps), then between the warps through shared memory. Every thread ends up with the
+registers (log2 steps), then between the warps through shared memory; through shared memory alone
+where threads cannot exchange registers. Every thread ends up with the
 result, which is stored outside of the thread loop.
 """
 
@@ -43,7 +44,7 @@ def lower_thread_reductions(nest: Stmt, name: str, facts: Facts) -> tuple[Stmt, 
     def visit(n: Node, rows: tuple[For, ...]) -> Node:
         if isinstance(n, For) and is_thread_loop(n):
             if isinstance(n.body, BlockRealize) and reduces_across(n.body, {n.loop_var}):
-                return _Reduced(n, n.body, rows, name, totals, facts.warp).stmt()
+                return _Reduced(n, n.body, rows, name, totals, facts).stmt()
             rows = (*rows, n)
         elif isinstance(n, BlockRealize) and reduces_across(n, {r.loop_var for r in rows}):
             raise CodegenError(
@@ -64,7 +65,11 @@ class _Reduced:
     rows: tuple[For, ...]
     name: str
     totals: list[Buffer]
-    warp: int
+    facts: Facts
+
+    @property
+    def warp(self) -> int:
+        return self.facts.warp
 
     def stmt(self) -> Stmt:
         block, threads = self.realize.block, self._threads()
@@ -95,12 +100,17 @@ class _Reduced:
             # All lanes take part in the exchanges, also those whose iteration does not happen.
             value = Call(value.dtype, "if_then_else", (all_of(parts), value, form.identity))
         steps: list[Stmt] = [comment(block.name), BufferStore(own, value, (ZERO,))]
-        steps += _butterfly(own, form, min(threads, self.warp))
         buffers = [own]
-        if threads > self.warp:
-            warps = self._warps(form)
-            buffers.append(warps)
-            steps += self._between_warps(own, warps, form, threads // self.warp)
+        if not self.facts.shuffles:
+            shared = self._shared(form, "parts", threads)
+            buffers.append(shared)
+            steps += self._by_halves(own, shared, form, threads)
+        else:
+            steps += _butterfly(own, form, min(threads, self.warp))
+            if threads > self.warp:
+                warps = self._shared(form, "warps", threads // self.warp)
+                buffers.append(warps)
+                steps += self._between_warps(own, warps, form, threads // self.warp)
         at = tuple(substitute(i, bindings) for i in form.indices)
         start = BufferLoad(form.buffer, at)
         if isinstance(block.init, BufferStore):
@@ -121,7 +131,7 @@ class _Reduced:
         extent = self.loop.extent
         count = extent.value if isinstance(extent, expr.IntImm) else 0
         whole = count % self.warp == 0 and 0 < count <= self.warp**2
-        good = whole or count in (1, 2, 4, 8, 16)
+        good = whole or count in (1, 2, 4, 8, 16) or (count > 0 and not self.facts.shuffles)
         if self.loop.thread != "threadIdx.x" or not good:
             raise CodegenError(
                 f"block {self.realize.block.name!r} of {self.name!r} reduces across "
@@ -130,12 +140,25 @@ class _Reduced:
             )
         return count
 
-    def _warps(self, form: Reduction) -> Buffer:
-        """A result per warp."""
-        extent = self.loop.extent
-        assert isinstance(extent, expr.IntImm)
-        shape = (*(r.extent for r in self.rows), const(extent.value // self.warp))
-        return Buffer(f"{form.buffer.name}_warps", shape, form.buffer.dtype, scope="shared")
+    def _shared(self, form: Reduction, name: str, count: int) -> Buffer:
+        """`count` results for each row."""
+        shape = (*(r.extent for r in self.rows), const(count))
+        return Buffer(f"{form.buffer.name}_{name}", shape, form.buffer.dtype, scope="shared")
+
+    def _by_halves(self, own: Buffer, parts: Buffer, form: Reduction, count: int) -> list[Stmt]:
+        """Each thread of the first half adds the result of one of the second, and so on."""
+        thread, total = self.loop.loop_var, BufferLoad(own, (ZERO,))
+        row = tuple(r.loop_var for r in self.rows)
+        mine = BufferLoad(parts, (*row, thread))
+        # Of an earlier iteration, some may still be read.
+        steps: list[Stmt] = [SYNC, BufferStore(parts, total, mine.indices), SYNC]
+        while count > 1:
+            half = (count + 1) // 2
+            both = form.combined(mine, BufferLoad(parts, (*row, thread + half)))
+            adds = BufferStore(parts, both, mine.indices)
+            steps += [IfThenElse(expr.LT(thread, const(count - half)), adds), SYNC]
+            count = half
+        return [*steps, BufferStore(own, BufferLoad(parts, (*row, ZERO)), (ZERO,))]
 
     def _between_warps(self, own: Buffer, warps: Buffer, form: Reduction, count: int) -> list[Stmt]:
         thread, total = self.loop.loop_var, BufferLoad(own, (ZERO,))

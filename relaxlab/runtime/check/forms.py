@@ -16,7 +16,7 @@ from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.check.races import find_race
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
-from relaxlab.runtime.vm.cuda import simulated
+from relaxlab.runtime.vm.gpu import simulated
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
 
 Runner = Callable[[str, tuple[Any, ...]], Any]

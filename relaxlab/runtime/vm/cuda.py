@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -12,66 +12,36 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.kernel import KernelSource
-from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
-from relaxlab.codegen.gpu.program import GpuProgram, generate
-from relaxlab.ir import expr
-from relaxlab.ir.display import Displayed
+from relaxlab.codegen.gpu.launch import DeviceKernel
+from relaxlab.codegen.gpu.program import generate
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.errors import UserError, brief
-from relaxlab.ir.host import HostProgram, kernel_symbols
-from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.request import Request
-from relaxlab.runtime.simt.simt import simt_device_kernel
-from relaxlab.runtime.vm.executable import MachineExecutable
+from relaxlab.runtime.vm.gpu import GpuExecutable, NoGpu, grid_and_block
 from relaxlab.runtime.vm.memory import DeviceMemory
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
 
 
-class NoGpu(UserError, RuntimeError):
-    """A GPU program was called where it cannot run. The message says what is missing."""
-
-
 @dataclass(repr=False)
-class CudaExecutable(Displayed, MachineExecutable):
+class CudaExecutable(GpuExecutable):
     """A program compiled for a GPU.
 
     `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is
     copied to the GPU; results are CuPy arrays. Without a GPU everything but a call works: `source`
-    is the CUDA C, `sources` its functions by loop function, `ptx`, `cubin` and `resources` are what
-    NVRTC makes of it, and `simulate` runs the kernels on the SIMT interpreter.
+    is the CUDA C, `ptx`, `cubin` and `resources` are what NVRTC makes of it, and `simulate` runs
+    the kernels on the SIMT interpreter.
     """
 
-    cuda: GpuProgram
-    target: Target
     _compiled: dict[str, nvrtc.Compiled] = field(default_factory=dict[str, nvrtc.Compiled])
     _machine: VirtualMachine | None = None
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
         return f"CudaExecutable({', '.join(self)}; {self.arch})"
-
-    @property
-    def program(self) -> HostProgram:
-        """The host functions and loop functions."""
-        return self.cuda.program
-
-    @brief
-    def source(self, name: str | None = None) -> str:
-        """The CUDA C of all kernels; or the kernels of one loop function, without the prelude that
-        all share. Raises KeyError for an unknown name."""
-        if name is None:
-            return self.cuda.source
-        if name not in self.cuda.functions:
-            known = ", ".join(self.cuda.functions)
-            raise KeyError(f"the program has no loop function {name!r}; there are: {known}")
-        return "\n".join(kernel.code for kernel in self.cuda.functions[name])
 
     @property
     def arch(self) -> str:
@@ -103,12 +73,6 @@ class CudaExecutable(Displayed, MachineExecutable):
             )
         return self._compiled[arch]
 
-    def simulate(self, name: str, *args: Any) -> Any:
-        """Call a function with its kernels on the SIMT interpreter: slow, on NumPy arrays, without
-        a GPU. Raises SimtError for races, diverging barriers and stray accesses."""
-        kernels = simulated(self.program, self.cuda.kernels)
-        return VirtualMachine(self.program, kernels).run(name, *args)
-
     def machine(self) -> VirtualMachine:
         """The machine that runs calls, on the GPU. Raises NoGpu where there is none."""
         if self._machine is None:
@@ -118,10 +82,10 @@ class CudaExecutable(Displayed, MachineExecutable):
             path.write_bytes(self.cubin)
             module = cupy.RawModule(path=str(path))
             kernels = {
-                name: _on_gpu(cupy, module, kernel, self.cuda.functions[name])
-                for name, kernel in self.cuda.kernels.items()
+                name: _on_gpu(cupy, module, kernel, self.gpu.functions[name])
+                for name, kernel in self.gpu.kernels.items()
             }
-            self._machine = VirtualMachine(self.cuda.program, kernels, DeviceMemory(cupy))
+            self._machine = VirtualMachine(self.gpu.program, kernels, DeviceMemory(cupy))
         return self._machine
 
 
@@ -148,23 +112,6 @@ def require_cupy() -> Any:
     return cupy
 
 
-def simulated(program: HostProgram, kernels: Mapping[str, DeviceKernel]) -> dict[str, Kernel]:
-    """The kernels on the SIMT interpreter, as a virtual machine calls them."""
-    return {name: _on_simt(program.kernels[name], kernel) for name, kernel in kernels.items()}
-
-
-def grid_and_block(
-    launch: Launch, scalars: Mapping[expr.Var, int]
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The sizes of a launch; None if it does not happen."""
-    if not evaluate(launch.condition, scalars):
-        return None
-    grid = tuple(evaluate(e, scalars) for e in launch.extents("blockIdx"))
-    block = tuple(evaluate(e, scalars) for e in launch.extents("threadIdx"))
-    # CUDA refuses a grid without blocks.
-    return (grid, block) if min(grid) > 0 else None
-
-
 def _cupy() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy warns about the CUDA installations it looks for
@@ -180,15 +127,6 @@ def _device_arch() -> str:
     except NoGpu:
         return ""
     return f"sm_{cupy.cuda.Device().compute_capability}"
-
-
-def _on_simt(func: PrimFunc, kernel: DeviceKernel) -> Kernel:
-    def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
-        by_symbol = dict(zip(kernel_symbols(func), scalars, strict=True))
-        passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
-        simt_device_kernel(func, kernel, [*buffers, *passed]).check()
-
-    return run
 
 
 def _on_gpu(

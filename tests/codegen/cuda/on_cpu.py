@@ -19,7 +19,7 @@ from relaxlab.codegen.gpu.kernel import KernelSource
 from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir.expr import Var
-from relaxlab.runtime.vm.cuda import grid_and_block
+from relaxlab.runtime.vm.gpu import grid_and_block
 
 COMPILER = shutil.which("g++")
 

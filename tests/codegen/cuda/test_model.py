@@ -58,5 +58,5 @@ def test_on_the_simt_interpreter(exe: CudaExecutable) -> None:
 
 @pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 def test_as_cpp_on_the_cpu(exe: CudaExecutable, tmp_path: Path) -> None:
-    kernels = kernels_on_cpu(exe.cuda, CpuCuda(exe.source(), tmp_path))
-    check(VirtualMachine(exe.cuda.program, kernels).run)
+    kernels = kernels_on_cpu(exe.gpu, CpuCuda(exe.source(), tmp_path))
+    check(VirtualMachine(exe.gpu.program, kernels).run)

@@ -9,7 +9,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.module import Module
-from relaxlab.runtime.vm.cuda import NoGpu, require_cupy
+from relaxlab.runtime.vm.cuda import require_cupy
+from relaxlab.runtime.vm.gpu import NoGpu
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, compare, concrete_call
 from tests.codegen.cuda.test_model import check, model

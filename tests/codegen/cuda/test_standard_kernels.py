@@ -93,7 +93,7 @@ def test_rows_are_reduced_by_shuffles_and_shared_memory(exe: CudaExecutable, nam
 
 @pytest.mark.parametrize("name", ["linear", "matmul"])
 def test_products_work_on_slices_in_shared_memory(exe: CudaExecutable, name: str) -> None:
-    single, tiles = exe.cuda.kernels[name].launches
+    single, tiles = exe.gpu.kernels[name].launches
     assert not single.shared and len(tiles.shared) == 2
     ptx = ptx_of(exe, f"{name}_kernel1")
     assert "bar.sync" in ptx and "ld.shared" in ptx and ptx.count("fma.rn.f32") >= 4 * 4
@@ -104,7 +104,7 @@ def test_registers_and_spills_are_reported(exe: CudaExecutable) -> None:
     if not nvrtc.is_available():
         pytest.skip("needs the wheels nvidia-cuda-nvrtc-cu12 and -runtime-cu12")
     resources = exe.resources
-    names = {k.name for kernels in exe.cuda.functions.values() for k in kernels}
+    names = {k.name for kernels in exe.gpu.functions.values() for k in kernels}
     assert set(resources) == names
     for name, found in resources.items():
         print(name, found)

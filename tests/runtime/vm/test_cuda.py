@@ -13,7 +13,8 @@ from relaxlab.codegen.cuda import nvrtc
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.packed import register_func
-from relaxlab.runtime.vm.cuda import CudaExecutable, NoGpu, require_cupy, simulated
+from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
+from relaxlab.runtime.vm.gpu import NoGpu, simulated
 from relaxlab.runtime.vm.memory import DeviceMemory
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script.parser import parse
@@ -82,8 +83,8 @@ def has_gpu() -> bool:
 
 def test_sources_can_be_read(exe: CudaExecutable) -> None:
     assert {*exe} == {"main", "update", "outside", "divided"}
-    assert "matmul" in exe.cuda.functions
-    for name in exe.cuda.functions:
+    assert "matmul" in exe.gpu.functions
+    for name in exe.gpu.functions:
         text = exe.source(name)
         assert 'extern "C" __global__ void' in text and text in exe.source()
     with pytest.raises(KeyError, match="no loop function 'nothing'; there are: .*matmul"):
@@ -131,7 +132,7 @@ def test_random_programs(seed: int) -> None:
 
 def test_the_host_side_on_arrays_that_are_not_numpys(exe: CudaExecutable) -> None:
     """A stand-in for CuPy: arrays of another type, and copies where CuPy copies."""
-    kernels = simulated(exe.program, exe.cuda.kernels)
+    kernels = simulated(exe.program, exe.gpu.kernels)
     machine = VirtualMachine(exe.program, kernels, DeviceMemory(_Device))
     x, w = arguments()
     got = machine.run("main", x, w)

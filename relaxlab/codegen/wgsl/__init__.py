@@ -1,0 +1,1 @@
+"""WGSL, the language of WebGPU: the dialect, and what its kernels call."""

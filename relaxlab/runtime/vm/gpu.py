@@ -1,0 +1,81 @@
+"""Programs compiled for GPUs, whatever the language of their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relaxlab.analysis.evaluate import evaluate
+from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
+from relaxlab.codegen.gpu.program import GpuProgram
+from relaxlab.ir import expr
+from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import UserError, brief
+from relaxlab.ir.host import HostProgram, kernel_symbols
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.runtime.simt.simt import simt_device_kernel
+from relaxlab.runtime.vm.executable import MachineExecutable
+from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
+
+
+class NoGpu(UserError, RuntimeError):
+    """A GPU program was called where it cannot run. The message says what is missing."""
+
+
+@dataclass(repr=False)
+class GpuExecutable(Displayed, MachineExecutable):
+    """A program compiled for a GPU: `source` is its kernels, and `simulate` runs them without a
+    GPU, on the SIMT interpreter."""
+
+    gpu: GpuProgram
+    target: Target
+
+    @property
+    def program(self) -> HostProgram:
+        """The host functions and loop functions."""
+        return self.gpu.program
+
+    @brief
+    def source(self, name: str | None = None) -> str:
+        """The source of all kernels; or the kernels of one loop function, without the prelude that
+        all share. Raises KeyError for an unknown name."""
+        if name is None:
+            return self.gpu.source
+        if name not in self.gpu.functions:
+            known = ", ".join(self.gpu.functions)
+            raise KeyError(f"the program has no loop function {name!r}; there are: {known}")
+        return "\n".join(kernel.code for kernel in self.gpu.functions[name])
+
+    def simulate(self, name: str, *args: Any) -> Any:
+        """Call a function with its kernels on the SIMT interpreter: slow, on NumPy arrays, without
+        a GPU. Raises SimtError for races, diverging barriers and stray accesses."""
+        kernels = simulated(self.program, self.gpu.kernels)
+        return VirtualMachine(self.program, kernels).run(name, *args)
+
+
+def simulated(program: HostProgram, kernels: Mapping[str, DeviceKernel]) -> dict[str, Kernel]:
+    """The kernels on the SIMT interpreter, as a virtual machine calls them."""
+    return {name: _on_simt(program.kernels[name], kernel) for name, kernel in kernels.items()}
+
+
+def grid_and_block(
+    launch: Launch, scalars: Mapping[expr.Var, int]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The sizes of a launch; None if it does not happen."""
+    if not evaluate(launch.condition, scalars):
+        return None
+    grid = tuple(evaluate(e, scalars) for e in launch.extents("blockIdx"))
+    block = tuple(evaluate(e, scalars) for e in launch.extents("threadIdx"))
+    # CUDA refuses a grid without blocks.
+    return (grid, block) if min(grid) > 0 else None
+
+
+def _on_simt(func: PrimFunc, kernel: DeviceKernel) -> Kernel:
+    def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
+        by_symbol = dict(zip(kernel_symbols(func), scalars, strict=True))
+        passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
+        simt_device_kernel(func, kernel, [*buffers, *passed]).check()
+
+    return run
