@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.facts import WEBGPU
-from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.targets.cuda import CUDA
+
+if TYPE_CHECKING:
+    from relaxlab.ir.loops import PrimFunc
 
 
 def _machine(text: str) -> Target:
