@@ -27,8 +27,9 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 ROOT = Path(__file__).parents[2]
 """The folder in which the package is."""
-START_SECONDS = 60.0
-"""Within which a process has started, on a machine that is busy with everything else."""
+START_SECONDS = 600.0
+"""Within which a process has started and answered its first message, on a machine that is busy with
+everything else."""
 
 
 class TrialFailed(UserError, RuntimeError):

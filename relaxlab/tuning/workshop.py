@@ -16,14 +16,13 @@ from relaxlab.tuning.kernels import Kernel
 from relaxlab.tuning.measured import Measured
 from relaxlab.tuning.messages import Message
 
-BUILD_SECONDS = 60.0
-"""Limit for the build of a kernel, which takes about one second; a factor of ten more on a busy
-machine."""
-FIRST_SECONDS = 120.0
-"""Limit for the first measurement of a kernel, of the default beside itself."""
+FIRST_SECONDS = 600.0
+"""Limit for the build of the default, and for its first measurement beside itself: no hang is to be
+expected of it, but a busy machine, and processes that have to start first."""
 TIMES_FIRST = 5.0
-"""Other measurements may take so many times as long as the first one, and `LEAST_SECONDS`."""
-LEAST_SECONDS = 10.0
+"""Other builds and measurements may take so many times as long as the first, and at least:"""
+BUILD_SECONDS = 60.0
+MEASURE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,13 +77,15 @@ class Workers:
         self._target, self._threads = target, threads
         self._kernel: Kernel | None = None
         self._text = ""
-        self._limit = FIRST_SECONDS
+        self._build_limit = self._limit = FIRST_SECONDS
 
     def open(self, kernel: Kernel) -> Built | Refused:
         """See `Workshop`."""
         self._kernel, self._text = kernel, kernel.program.script()
-        self._limit = FIRST_SECONDS
+        self._build_limit = self._limit = FIRST_SECONDS
+        start = time.monotonic()
         default = self.build([{}], ())[0]
+        self._build_limit = max(BUILD_SECONDS, TIMES_FIRST * (time.monotonic() - start))
         if isinstance(default, Refused):
             return default
         try:
@@ -94,7 +95,7 @@ class Workers:
             self.measure(default, default, range(len(kernel.sizes)), 1)
         except TrialFailed as error:
             return Refused({}, "failed", str(error))
-        self._limit = max(LEAST_SECONDS, TIMES_FIRST * (time.monotonic() - start))
+        self._limit = max(MEASURE_SECONDS, TIMES_FIRST * (time.monotonic() - start))
         return default
 
     def _message(self, do: str, **parts: object) -> Message:
@@ -106,7 +107,7 @@ class Workers:
         def one(child: Child, point: Point) -> Built | Refused:
             message = self._message("build", point=point, known=list(known))
             try:
-                answer, code = child.ask(message, seconds=BUILD_SECONDS)
+                answer, code = child.ask(message, seconds=self._build_limit)
             except TrialFailed as error:
                 return Refused(point, "failed", f"build: {error}")
             if "invalid" in answer:

@@ -105,6 +105,7 @@ def test_a_program_is_tuned_and_compiled(tmp_path: Path) -> None:
     )  # fmt: skip
     assert repr(found).startswith("Tuning(") and "2 trials" in repr(found)
     (one,) = found.kernels
+    assert "failed" not in one.note
     assert found["matmul"] is one and sum(one.trials.values()) == 2
     assert found.table().startswith("matmul: ") and "default: n=1: " in str(found)
     assert [s.trials for s in seen] == [0, 1, 2]
