@@ -97,7 +97,7 @@ def _divisor(s: Scope, e: PrimExpr, number: int) -> str:
 
 
 def _f(dtype: str) -> str:
-    """What ends the name of a function of floats."""
+    """The ending of the name of a function of floats."""
     return "" if dtype == "float64" else "f"
 
 

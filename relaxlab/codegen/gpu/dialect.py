@@ -53,7 +53,7 @@ class Wide:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What surrounds the statements of a kernel: `buffers`, their names and whether it stores to
+    """The surroundings of a kernel's statements: `buffers`, their names and whether it stores to
     them; `scalars` and their names; `failed`, the name of the number of a failure, empty where
     nothing can fail; `block`, its threads along x, y and z; declarations `outside` of the function,
     and its names there."""
