@@ -82,6 +82,9 @@ def find_attention(func: PrimFunc) -> Attention | None:
     cascade = find_cascade(func)
     if cascade is None or not cascade.further:
         return None
+    # Over a single position nothing is reduced, and the keys' indices do not depend on it.
+    if constant(cascade.extents[cascade.axis]) == 1:
+        return None
     for dot in cascade.inside:
         scores = [b for b in cascade.inside if b is not dot and written(dot) in
                   {n.buffer for n in loads_in(b.body)}]  # fmt: skip
