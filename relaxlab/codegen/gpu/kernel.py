@@ -44,6 +44,8 @@ def emit_kernel(
     are added where buffers stand there. Raises CodegenError for what the dialect has no row for,
     naming it.
     """
+    for buffer in (*launch.buffers, *launch.shared, *launch.local):
+        dialect.element(buffer)
     dialect.check(launch)
     return _Writer(launch, dialect, set() if outside is None else outside).kernel()
 

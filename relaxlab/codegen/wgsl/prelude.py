@@ -128,7 +128,18 @@ fn log10_T(x: T) -> T {
 fn log1p_T(x: T) -> T {
   let u = 1.0 + x;
   let d = u - 1.0;
-  return select(log(u) * (x / d), x, d == 0.0);
+  return select(log(u) * (x / d), x, d == 0.0 || (isinf_f32(x) && x > 0.0));
+}
+"""),
+    "arcsine": (("f32",), """\
+// WGSL's own is right to three digits only.
+fn arcsine_T(x: T) -> T {
+  return atan2(x, sqrt((1.0 - x) * (1.0 + x)));
+}
+"""),
+    "arccosine": (("f32",), """\
+fn arccosine_T(x: T) -> T {
+  return atan2(sqrt((1.0 - x) * (1.0 + x)), x);
 }
 """),
     "power": (("f32",), """\
