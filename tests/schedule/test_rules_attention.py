@@ -180,6 +180,23 @@ def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generato
         np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)
 
 
+def test_a_single_position(rng: np.random.Generator) -> None:
+    """Its weight is 1 for whoever sees it."""
+    exe = rl.compile(rl.parse(f"""{HEAD}
+@R.function
+def main(q: R.Tensor(("b", "n", 2, 20), "float32"), k: R.Tensor(("b", 1, 2, 20), "float32"),
+         v: R.Tensor(("b", 1, 2, 18), "float32")):
+    y = R.nn.attention(q, k, v, causal_mask="TopLeft")
+    return y
+"""), checks="all")
+    for n in (0, 1, 9):
+        q, k, v = (
+            rng.standard_normal(s).astype("float32")
+            for s in ((3, n, 2, 20), (3, 1, 2, 20), (3, 1, 2, 18))
+        )
+        np.testing.assert_array_equal(exe["main"](q, k, v), np.repeat(v, n, axis=1))
+
+
 @pytest.mark.parametrize("mask", ["TopLeft", None])
 def test_heads_of_any_width(mask: str | None, rng: np.random.Generator) -> None:
     """Vectors of features end where a head does, and widths beyond the rule's have a version."""
