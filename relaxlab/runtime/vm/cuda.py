@@ -17,6 +17,7 @@ from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.kernel import KernelSource
 from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.program import generate
+from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import ExecutionError
@@ -27,7 +28,7 @@ from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
 
 
 @dataclass(repr=False)
-class CudaExecutable(GpuExecutable):
+class CudaExecutable(Displayed, GpuExecutable):
     """A program compiled for a GPU.
 
     `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is

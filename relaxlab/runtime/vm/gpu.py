@@ -10,7 +10,6 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir import expr
-from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import UserError, brief
 from relaxlab.ir.host import HostProgram, kernel_symbols
 from relaxlab.ir.loops import PrimFunc
@@ -25,7 +24,7 @@ class NoGpu(UserError, RuntimeError):
 
 
 @dataclass(repr=False)
-class GpuExecutable(Displayed, MachineExecutable):
+class GpuExecutable(MachineExecutable):
     """A program compiled for a GPU: `source` is its kernels, and `simulate` runs them without a
     GPU, on the SIMT interpreter."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from relaxlab.codegen.gpu.program import generate
 from relaxlab.codegen.wgsl.dialect import WGSL
+from relaxlab.ir.display import Displayed
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.request import Request
 from relaxlab.runtime.vm.gpu import GpuExecutable, NoGpu
@@ -13,7 +14,7 @@ from relaxlab.runtime.vm.vm import VirtualMachine
 
 
 @dataclass(repr=False)
-class WgslExecutable(GpuExecutable):
+class WgslExecutable(Displayed, GpuExecutable):
     """A program whose kernels are WGSL: `source` is one shader module with an entry point for each
     launch, `gpu.kernels` has their sizes, buffers and scalars. A call raises NoGpu: a page or
     another program runs the kernels; `simulate` runs them on the SIMT interpreter."""
