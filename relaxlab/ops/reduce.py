@@ -166,6 +166,7 @@ def variance_compute(
     close values far from 0 keeps its digits (Chan, Golub and LeVeque, *Algorithms for Computing the
     Sample Variance*, 1983, on shifted data).
     """
+    gone = tuple(sorted(gone))  # in the order of memory, as in `reduction`
     if mean is None:
         x = _from_first(x, gone)
         mean = mean_compute(x, gone, False)
