@@ -144,7 +144,7 @@ def _measured(kernel: Kernel, sch: Schedule) -> dict[str, Any]:
     kind = target_kind(target.kind)
     made: dict[str, Any] = {"error": "", "times": [], "code": [], "language": ""}
     try:
-        # What compiles it moves scratch memory out of the loops.
+        # The compiler moves scratch memory out of the loops.
         lowered = trace(sch, target).result.loop_functions()[kernel.name]
         pane = kind.code(kernel.name, lowered, target).panes[-1]
         made |= {"code": [line.text for line in pane.lines], "language": pane.title}

@@ -145,7 +145,7 @@ def _aligned(blocks: Sequence[Block]) -> list[Block]:
         extents = {it.var: it.dom.extent for it in block.iter_vars}
         table: dict[Var, Var] = {}
         own = written(block)
-        # What was made last decides: keys and values may be rows of the tensor of the queries.
+        # The last maker takes precedence: keys and values may be rows of the queries' tensor.
         for maker in reversed(found):
             for load in loads_in(block.body):
                 if load.buffer is not written(maker) or load.buffer is own:

@@ -14,7 +14,7 @@ from relaxlab.ir.facts import KB, MB, MEASURED, Facts, FusionLimits
 from relaxlab.ir.target import Target
 
 MACHINES: Mapping[str, Target] = {
-    # What every 64-bit core of Arm has.
+    # The features that all 64-bit Arm cores have.
     "aarch64": Target("cpu", "aarch64-unknown-linux-gnu", "generic", frozenset({"neon"})),
     # The profile RVA22 with vectors, which are of 128 bits at least.
     "riscv64": Target("cpu", "riscv64-unknown-linux-gnu", "generic-rv64",

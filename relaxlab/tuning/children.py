@@ -177,7 +177,7 @@ class Pool:
         """End the pool."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.kill()
-        # What waited for an answer has got its end now; then nobody else uses the processes.
+        # Waiting requests have failed by now; their threads end, then nothing uses the processes.
         self._threads.shutdown()
         for child in self._children:
             child.close()

@@ -155,7 +155,7 @@ def _pin(threads: int) -> None:
 
 def main() -> None:
     """Answer the requests of standard input until it ends."""
-    # What else is printed, by a kernel or a library, is no answer.
+    # Output of kernels and libraries goes to standard error, so that it is not read as an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     bench: Bench | None = None

@@ -24,7 +24,7 @@ from relaxlab.testing.replay import replay_kernels
 SIZES = (1, 2, 5, 17, 40, 70)
 """Values of symbols: single rows, part of a tile, more than one."""
 TOLERANCE = 2e-4
-"""Of sums in float32 in other orders."""
+"""The relative difference of float32 sums taken in different orders."""
 
 X = 'x: R.Tensor(("n", "m"), "float32")'
 CALLS = {

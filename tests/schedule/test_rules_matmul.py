@@ -19,7 +19,7 @@ from relaxlab.schedule.rules.few_rows import in_place_bytes
 from relaxlab.schedule.rules.matmul import panel_bytes
 
 FACTS = rl.Target.host().facts
-# What the rule decides by default.
+# The rule's defaults.
 IN_PLACE_ROWS, SPLIT_K = 16, 16
 BLOCK_DEPTH, BLOCK_COLUMNS, BLOCK_TILES = 256, 64, 8
 

@@ -163,7 +163,7 @@ def test_rows_of_a_matrix_by_a_vector_are_fetched(n: str, m: str, fetched: set[s
 def main(x: R.Tensor(({n}, 512), "float32"), w: R.Tensor(({m}, 512), "float32")):
     return R.linear(x, w)
 """)
-    # Of a second level of 1 MB, rows of 512 KB stay there.
+    # Rows of 512 KB fit into a second-level cache of 1 MB.
     target = replace(Target.host(), caches=(32 << 10, 1 << 20, 32 << 20))
     scheduled = rl.trace(mod, target=target).find("schedule_kernels").after
     (kernel,) = scheduled.loop_functions().values()

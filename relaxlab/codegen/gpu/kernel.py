@@ -210,7 +210,7 @@ class _Writer:
             with self.braces(f"while ({condition})"):
                 self.stmt(s.body)
             return
-        # What the condition needs before it is computed anew for every iteration.
+        # Statements that compute the condition are repeated in every iteration.
         with self.braces("while (true)"):
             self.flush()
             with self.braces(f"if (!({condition}))"):

@@ -150,7 +150,7 @@ class _Reduced:
         thread, total = self.loop.loop_var, BufferLoad(own, (ZERO,))
         row = tuple(r.loop_var for r in self.rows)
         mine = BufferLoad(parts, (*row, thread))
-        # Of an earlier iteration, some may still be read.
+        # Threads may still read values of an earlier iteration.
         steps: list[Stmt] = [SYNC, BufferStore(parts, total, mine.indices), SYNC]
         while count > 1:
             half = (count + 1) // 2

@@ -176,8 +176,8 @@ fn erf_T(x: T) -> T {
 }  # fmt: skip
 
 
-# What integers and floats, or signed and unsigned numbers, do in different ways, by the mark in a
-# text above and the type.
+# Code that differs between integers and floats, or signed and unsigned integers: by its mark in the
+# texts above, and by the type.
 _MARKS = {
     "TEST": {"f32": "|| isnan_f32(a)", "i32": "", "u32": ""},
     "LEFT": {"i32": "a >> 31u", "u32": "0"},

@@ -15,6 +15,8 @@ import wgpu
 def main() -> None:
     adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] == "Vulkan"]
     reply(adapters[0].summary if adapters else "")
+    if not adapters:
+        return
     # Without wishes, a device has the limits that every one of WebGPU has.
     device = adapters[0].request_device_sync()
     modules: dict[str, Any] = {}
@@ -28,7 +30,7 @@ def main() -> None:
             if code not in modules:
                 modules[code] = device.create_shader_module(code=code)
             reply(run(device, modules[code], **request) if request else [])
-        except Exception:
+        except Exception:  # whatever it is, `Device.ask` fails with it
             reply(traceback.format_exc())
 
 
