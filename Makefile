@@ -122,7 +122,7 @@ system:
 	.venv-tvm/bin/python -c 'import tvm'
 	touch $@
 
-# What compiles and runs WGSL; without a GPU it takes Mesa's device for CPUs, mesa-vulkan-drivers.
+# wgpu compiles and runs WGSL; without a GPU it takes Mesa's device for CPUs, mesa-vulkan-drivers.
 .venv-wgpu/.done: | .venv-wgpu/bin/python
 	.venv-wgpu/$(PIP_INSTALL) 'wgpu==0.32.*'
 	touch $@

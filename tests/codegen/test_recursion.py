@@ -36,7 +36,7 @@ class Module:
 """
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 3])
 def test_the_stack_never_overflows(threads: int) -> None:
     exe = rl.compile(rl.parse(PROGRAM), threads=threads)
     zero = np.zeros(2, "float32")
