@@ -160,15 +160,18 @@ def test_prompts_are_read_in_parts_beside_others_that_are_answered(batch, alone,
         check(alone, request, sampler)
 
 
-def test_one_sequence_answers_several_prompts_in_turn(batch, alone):
-    prompts = ["What is 3 + 4?", "Count to five.", "What is 9 - 2?"]  # with longer answers
-    options = {"max_new_tokens": 6}
-    one_by_one, together = (m.generate_all(prompts, **options) for m in (alone, batch))
+def test_one_sequence_answers_several_prompts_in_turn(batch, alone, rng):
+    """None of them ends by itself, whatever the prompts are."""
+    prompts = [some_ids(rng, n) for n in (3, 20, 7)]
+    one_by_one, together = (
+        m.generate_all(prompts, max_new_tokens=6, samplers=[Recorder() for _ in prompts])
+        for m in (alone, batch)
+    )
     assert [a.ids for a in one_by_one] == [a.ids for a in together]
-    first, second = (alone.submit(p, **options) for p in prompts[:2])
+    first, second = (alone.submit(p, max_new_tokens=6, sampler=Recorder()) for p in prompts[:2])
     for _ in range(3):
         alone.step()
-    fork = alone.fork(first, max_new_tokens=2)
+    fork = alone.fork(first, max_new_tokens=2, sampler=Recorder())
     run(alone)
     assert [first.ids, second.ids] == [a.ids for a in together[:2]]
     assert fork.ids == first.ids[3:5] and first.decode_tok_s > 0

@@ -22,7 +22,7 @@ from relaxlab.nn import loop_functions
 from relaxlab.ops import scalar, te
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, apply_trace
-from relaxlab.schedule.cascade import find_cascade
+from relaxlab.schedule.cascade import axes_of, find_cascade
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.attention import find_attention
@@ -279,12 +279,21 @@ def storing_first(func, name: str) -> PrimFunc:
     return replace(func, body=replace(root, block=replace(root.block, body=body)))
 
 
-def test_buffers_that_other_statements_use():
-    """Scores stay outside of the reductions; results of these cannot be used before."""
-    _, func = kernel(program())
-    cascade = find_cascade(storing_first(func, "T_attention_score"))
+def test_buffers_that_other_statements_use(rng):
+    """Scores stay outside of the reductions, which are fused all the same; results of these cannot
+    be used before."""
+    mod = program()
+    name, func = kernel(mod)
+    sch = Schedule(storing_first(func, "T_attention_score"))
+    assert find_attention(sch.func) is None
+    cascade = find_cascade(sch.func)
     assert cascade is not None and [b.name for b in cascade.inside] == ["T_attention_exp"]
-    assert find_attention(storing_first(func, "T_attention_score")) is None
+    first = cascade.reductions[0]
+    row = axes_of(first).index(cascade.outer[-1])
+    sch.fuse_reductions(sch.get_block(first.name), row, 4, 6, 3)
+    args = arguments(rng, mod, 2, 5, 13)
+    got = rl.interpret(mod.with_functions({name: sch.func}), "main", *args)
+    np.testing.assert_allclose(got, rl.interpret(mod, "main", *args), 1e-5, 1e-5)
     with pytest.raises(ScheduleError, match="T_attention_max is not used before the blocks"):
         find_attention(storing_first(func, "T_attention_max"))
 
