@@ -279,13 +279,14 @@ def test_valgrind_finds_nothing(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 8
 
 
+PAGE = (Path(__file__).parents[3] / "docs/export.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```(python|c|sh)\n(.*?)^```", PAGE, re.M | re.S)
+"""The examples of docs/export.md; the last two are for another processor."""
+
+
 def test_the_page(tmp_path: Path) -> None:
-    """The examples of docs/export.md for this machine, in order, in one folder. Others are like the
-    programs of test_foreign.py."""
-    page = (Path(__file__).parents[3] / "docs/export.md").read_text("utf-8")
-    text, others, _ = page.partition("\n## Programs for other machines\n")
-    assert others
-    blocks = re.findall(r"^```(python|c|sh)\n(.*?)^```", text, re.M | re.S)
+    """The examples for this machine, in order, in one folder."""
+    blocks = EXAMPLES[:-2]
     assert [kind for kind, _ in blocks] == ["python", "c", "sh", "python", "python"]
     (tmp_path / "page.py").write_text("\n".join(code for kind, code in blocks if kind == "python"))
     (tmp_path / "use.c").write_text(blocks[1][1])
@@ -298,4 +299,20 @@ def test_the_page(tmp_path: Path) -> None:
         ["sh", "-e", "-c", cc + blocks[2][1]],
         cwd=tmp_path, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    assert f"prints `{done.stdout.strip()}`" in text
+    assert f"prints `{done.stdout.strip()}`" in PAGE
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("qemu-riscv64", "riscv64-linux-gnu-gcc"))),
+    reason="needs `apt-get install qemu-user gcc-riscv64-linux-gnu`",
+)
+def test_the_page_on_another_processor(tmp_path: Path) -> None:
+    """The C program prints there what it prints here."""
+    (python, first), (c, use), *_, (other, export), (shell, commands) = EXAMPLES
+    assert (python, c, other, shell) == ("python", "c", "python", "sh")
+    (tmp_path / "page.py").write_text(f"{first}\n{export}")
+    (tmp_path / "use.c").write_text(use)
+    for command in ([sys.executable, "page.py"], ["sh", "-e", "-c", commands]):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert f"prints `{done.stdout.strip()}`" in PAGE and done.stdout.strip()
