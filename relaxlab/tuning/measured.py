@@ -24,9 +24,9 @@ Sampler = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measured(Brief):
-    """The ratios of another program's times to those of a program: in `rounds` of samples next to
-    each other, one of each size. There are fewer rounds than were asked for where it was soon clear
-    that the program is slower."""
+    """How many times as fast as a program another one is: the ratios of their times in `rounds` of
+    samples next to each other, one of each size. There are fewer rounds than were asked for where
+    the other program was soon seen to be slower."""
 
     rounds: tuple[tuple[float, ...], ...]
 
