@@ -11,6 +11,7 @@ from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, walk
@@ -165,7 +166,7 @@ def _sizes(func: PrimFunc, call: TirCall, env: Mapping[expr.Var, int]) -> dict[s
     scalars = (p for p in func.params if isinstance(p, expr.Var))
     for param, actual in zip(scalars, call.symbols, strict=False):
         found[param.name] = int(evaluate(actual, env))
-    missing = [s.name for s in _symbols(func) if s.name not in found]
+    missing = [s.name for s in kernel_symbols(func) if s.name not in found]
     if missing:
         raise TuneError(f"the value of its symbol `{missing[0]}` does not follow from the program")
     return found
@@ -190,17 +191,12 @@ def _overwritten(call: TirCall) -> tuple[int, ...]:
     return call.inplace or (-1,) * len(call.outs)
 
 
-def _symbols(func: PrimFunc) -> list[expr.Var]:
-    scalars = [p for p in func.params if isinstance(p, expr.Var)]
-    return list(dict.fromkeys([*scalars, *symbols_in(tuple(b.shape for b in func.buffers))]))
-
-
 def _program(
     func: PrimFunc, call: TirCall, weights: Iterable[int], bounds: Mapping[str, int]
 ) -> Module:
     """A program that calls a loop function as the given call does; `weights` are the numbers of the
     arguments that are weights."""
-    own = _symbols(func)
+    own = kernel_symbols(func)
     # A symbol belongs to one function, so the new one has symbols of its own.
     symbols = {s: expr.Var(s.name) for s in own}
 

@@ -16,6 +16,7 @@ from relaxlab.codegen.artifact import Artifact
 from relaxlab.ir import graph
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.substitute import symbols_in
@@ -143,7 +144,7 @@ def _arguments(program: Module, sizes: dict[str, int]) -> tuple[Any, ...]:
 def _longest_reduction(program: Module, sizes: dict[str, int]) -> int:
     kernel = program[KERNEL]
     assert isinstance(kernel, PrimFunc)
-    symbols = symbols_in((kernel.params, kernel.buffers))
+    symbols = kernel_symbols(kernel)
     return longest_reduction(kernel, {s: sizes[s.name] for s in symbols if s.name in sizes})
 
 
