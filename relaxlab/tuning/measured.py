@@ -24,9 +24,9 @@ Sampler = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measured(Brief):
-    """How many times as fast as a program another one is: the ratios of their times in `rounds` of
-    samples next to each other, one of each size. There are fewer rounds than were asked for where
-    the other program was soon seen to be slower."""
+    """The ratios of a program's times to those of another one, which is so many times as fast: in
+    `rounds` of samples next to each other, one of each size. There are fewer rounds than were asked
+    for where the other program was soon seen to be slower."""
 
     rounds: tuple[tuple[float, ...], ...]
 
