@@ -115,7 +115,7 @@ class TargetKind(Brief):
               are tried (`relaxlab.schedule.rules.base.Rule`).
     pipeline: (target) -> the default `Pipeline`, after which `lower_shapes` gives a host program.
     compile:  (`runtime.request.Request`) -> the executable that `relaxlab.compile` returns.
-    forms:    (host program, target) -> the `runtime.check.stages.Forms` in which `relaxlab.check`
+    forms:    (host program, target) -> the `runtime.check.forms.Forms` in which `relaxlab.check`
               runs it.
     code:     (name of a kernel, kernel, target) -> the `codegen.listing.Listing` that the code
               explorer shows.
