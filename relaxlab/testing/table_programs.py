@@ -76,7 +76,7 @@ class TableProgram(MixedProgram):
         inputs = tuple(p.ty for p in main.params if p in read and p.ty is not None)
         needed = set(symbols_in((main.body, *inputs))) - dims - named
         params = tuple(p for p in main.params
-                       if p in read or p in self.shapes or needed & set(_dims(p)))  # fmt: skip
+                       if p in read or p in self.shapes or _determines(p, needed))  # fmt: skip
         return dead_code_elimination(mod.with_functions({"main": replace(main, params=params)}))
 
     def makers(self) -> list[Callable[[], Made | None]]:
@@ -375,6 +375,12 @@ class TableProgram(MixedProgram):
             if max(counts, default=0) <= 4 * self.draw.most or not sizes[largest]:
                 return known
             sizes[largest] //= 2
+
+
+def _determines(param: graph.Var, symbols: set[expr.Var]) -> bool:
+    """True if a dimension is one of the symbols, and no other leaves a symbol undetermined."""
+    dims = _dims(param)
+    return bool(symbols & set(dims)) and set(symbols_in(dims)) <= set(dims)
 
 
 def _dims(param: graph.Var) -> tuple[expr.PrimExpr, ...]:

@@ -232,6 +232,11 @@ def _accepted(mod: Module, args: tuple[object, ...]) -> bool:
     return True
 
 
+def test_parameters_kept_for_a_symbol_leave_no_other_undetermined() -> None:
+    """This seed draws an operand k x (m * n) that is not read, and a call on k."""
+    build(TableProgram(1933378690).random_module(), use_cache=False)
+
+
 def test_a_failing_program_becomes_small(rng) -> None:
     """As if the operator called last failed: little else is left."""
     seed = int(rng.integers(1 << 31))
