@@ -25,9 +25,12 @@ MOST_KERNELS = 16
 """Most kernels of a program whose work is estimated: a program of more has work for a team."""
 LANES = 16
 """Iterations of a vectorized loop that count as one: those of a 512-bit vector of float32."""
-CALL = 16
-"""Operations that an elementary function counts as: exp has 16 instructions (NOTES, *Chains that
-memory bounds*); a tensor intrinsic likewise."""
+CALL = 24
+"""Operations that an elementary function counts as: exp takes as long as so many multiply-adds
+(NOTES, *When a team pays*); a tensor intrinsic likewise."""
+WAIT = 8
+"""Operations that an access counts as where a statement has as many accesses as operations: a
+vector from the second-level cache, or a new one, takes about 1 ns, a multiply-add 0.1 (*ibid.*)."""
 
 
 def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr | None:
@@ -77,30 +80,49 @@ class _Nest:
     """The loops around a statement. times: iterations of those that are neither unrolled nor
     vectorized; values: of variables that stand for expressions, and of those loops' variables
     half-way, since extents may depend on them; copies: of the body of each loop that is unrolled or
-    vectorized, by its variable; lane: the vectorized loop's variable."""
+    vectorized, by its variable; lane: the vectorized loop's variable; changing: the
+    variables that change within the innermost serial loop, None outside of one."""
 
     times: PrimExpr
     values: Mapping[Var, PrimExpr]
     copies: Mapping[Var, int]
     lane: Var | None = None
+    changing: frozenset[Var] | None = None
 
     def inside(self, loop: loops.For) -> _Nest:
         """The loops around a loop's body."""
         lane, extent = self.lane, _usual(loop.extent, self)
+        changing = self.changing
+        if loop.kind == "serial":
+            changing = frozenset({loop.loop_var})
+        elif changing is not None:
+            changing |= {loop.loop_var}
         if loop.kind == "vectorized":
             # A masked vector takes as long as a full one.
             lane, extent = loop.loop_var, simplify((extent + (LANES - 1)) // LANES)
         is_copied = loop.kind in ("vectorized", "unrolled") and loop.min == const(0)
         if is_copied and isinstance(extent, expr.IntImm):
             copies = {**self.copies, loop.loop_var: extent.value}
-            return replace(self, copies=copies, lane=lane)
+            return replace(self, copies=copies, lane=lane, changing=changing)
         # Registers hold nothing from one copy of a loop to the next.
         times, values = self.times * math.prod(self.copies.values()) * extent, self.values
         if lane is not loop.loop_var:
             # Half-way is the average of extents that grow linearly with an outer loop, as in
             # triangles.
             values = {**values, loop.loop_var: _usual(loop.min, self) + extent // 2}
-        return _Nest(times, values, {}, lane)
+        return _Nest(times, values, {}, lane, changing)
+
+    def with_value(self, var: Var, value: PrimExpr) -> _Nest:
+        """The same with a variable that stands for a value."""
+        changing = self.changing
+        if changing is not None and not changing.isdisjoint(symbols_in(value)):
+            changing |= {var}
+        values = {**self.values, var: substitute(value, self.values)}
+        return replace(self, values=values, changing=changing)
+
+    def is_moved_out(self, e: PrimExpr) -> bool:
+        """True for a value that is computed before the innermost serial loop."""
+        return self.changing is not None and self.changing.isdisjoint(symbols_in(e))
 
 
 def _statement(stmt: loops.Stmt, nest: _Nest) -> PrimExpr:
@@ -127,10 +149,10 @@ def _statement(stmt: loops.Stmt, nest: _Nest) -> PrimExpr:
             # known before the call, both do.
             return expr.Select(test, yes, no) if known else yes + no
         case loops.LetStmt(var, value, body):
-            inner = replace(nest, values={**nest.values, var: substitute(value, nest.values)})
-            return nest.times * _operations(value, nest) + _statement(body, inner)
+            own = nest.times * _operations(value, nest)
+            return own + _statement(body, nest.with_value(var, value))
         case loops.BufferStore(buffer, value, indices):
-            return nest.times * (_access(buffer, indices, nest) + _operations(value, nest))
+            return nest.times * _operations(value, nest, loops.BufferLoad(buffer, indices))
         case loops.Evaluate(value):
             return nest.times * _operations(value, nest)
         case _:
@@ -163,32 +185,46 @@ def _usual(e: PrimExpr, nest: _Nest) -> PrimExpr:
     return rewrite(_middle(e, nest), without_division)
 
 
-def _operations(e: PrimExpr, nest: _Nest) -> int:
-    """A value's operations in all copies; those of indices disappear."""
+def _operations(e: PrimExpr, nest: _Nest, target: loops.BufferLoad | None = None) -> int:
+    """The operations of computing a value, and of storing it in `target`, in all copies; those of
+    indices disappear."""
+    accessed = {n for n in (*walk(e), target) if isinstance(n, loops.BufferLoad)}
+    each = [_access(a.buffer, a.indices, nest) for a in accessed]
+    computing = _computing(e, nest)
+    # Where registers hold what is used again and again, loads hide behind the arithmetic.
+    wait = WAIT if sum(n for n, _ in each) >= computing else 1
+    return computing + sum(n * (1 if apart else wait) for n, apart in each)
+
+
+def _computing(e: PrimExpr, nest: _Nest) -> int:
+    """A value's arithmetic in all copies."""
     match e:
-        case loops.BufferLoad(buffer, indices):
-            return _access(buffer, indices, nest)
+        case loops.BufferLoad() | expr.Var() | expr.IntImm() | expr.FloatImm():
+            return 0
         case expr.Add(a, expr.Mul() as product):  # one multiply-add
-            return _operations(a, nest) + _operations(product, nest)
+            return _computing(a, nest) + _computing(product, nest)
         case expr.Call(_, "if_then_else", (_, value, other)):  # the condition is tested once
-            return _operations(value, nest) + _operations(other, nest)
+            return _computing(value, nest) + _computing(other, nest)
+        case expr.Call() if nest.is_moved_out(e):
+            return 0
         case _:
             pass
     own = (CALL if isinstance(e, expr.Call) else 1) * math.prod(nest.copies.values())
-    return own + sum(_operations(c, nest) for c in children(e) if isinstance(c, PrimExpr))
+    return own + sum(_computing(c, nest) for c in children(e) if isinstance(c, PrimExpr))
 
 
-def _access(buffer: loops.Buffer, indices: tuple[PrimExpr, ...], nest: _Nest) -> int:
-    """One, or one for each lane where these are rows apart, for each copy that has another address:
-    the others find the element in a register. Nothing for private memory, which is registers or
-    stays in the first-level cache."""
+def _access(buffer: loops.Buffer, indices: tuple[PrimExpr, ...], nest: _Nest) -> tuple[int, bool]:
+    """One for each copy that has another address: the others find the element in a register; for
+    each lane where these are rows apart, which the second value tells. Nothing for private memory,
+    which is registers or stays in the first-level cache."""
     if buffer.scope == "local":
-        return 0
+        return 0, False
     at = tuple(substitute(i, nest.values) for i in indices)
     used = set(symbols_in(at))
     addresses = math.prod(n for var, n in nest.copies.items() if var in used)
     lane = nest.lane
-    return addresses * (LANES if lane and any(_moves_with(i, lane) for i in at[:-1]) else 1)
+    apart = lane is not None and any(_moves_with(i, lane) for i in at[:-1])
+    return addresses * (LANES if apart else 1), apart
 
 
 def _moves_with(index: PrimExpr, lane: Var) -> bool:

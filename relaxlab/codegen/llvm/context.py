@@ -56,10 +56,10 @@ GEMM = {"float32": "scipy_cblas_sgemm64_", "float64": "scipy_cblas_dgemm64_"}
 """The function of CBLAS for each dtype, as the wheel `scipy-openblas64` names it."""
 TOO_MUCH = 1 << 60
 """The size of an allocation whose bytes do not fit in a word: none of this size succeeds."""
-MIN_TEAM_WORK = 1 << 14
-"""Operations from which on a call starts a team: some microseconds' work, 0.1 to 0.65 ns each on
-one thread (benchmarks/NOTES.md, *Calls*). Waking threads takes two if they are still waiting for
-it, and fifty or more if they sleep."""
+MIN_TEAM_WORK = 52_000
+"""Operations from which on a call starts a team, 0.1 to 0.3 ns each on one thread
+(benchmarks/NOTES.md, *When a team pays*). Waking threads takes two microseconds if they are still
+waiting for it, and fifty or more if they sleep."""
 BLOCK_HEADER = 64
 """Bytes of a block before its data, which keep the data aligned."""
 

@@ -7,6 +7,7 @@ from relaxlab.codegen.llvm.context import CONTEXT, symbol_of
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.host_frame import words_of
 from relaxlab.ir import expr, host
+from relaxlab.ir.node import walk
 
 
 def emit_entry(
@@ -63,7 +64,7 @@ def emit_entry(
             b.place(b.label("unreachable"))
     args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
     b.raw(f"ret i64 {b.call(symbol, 'i64', [*args, ('i64', '0'), ('i64', '1')])}")
-    body = "\n".join(["entry:", *b.lines])
+    body = "\n".join(["entry:", *b.allocas, *b.lines])
     return team + f"\ndefine i64 @{symbol}.entry(ptr %ctx, i64 %threads) #0 {{\n{body}\n}}\n"
 
 
@@ -90,9 +91,36 @@ def _work(b: Builder, function: host.HostFunction, work: expr.PrimExpr, given: s
     def never(failed: str, message: str, numbers: tuple[str, str] | None = None, /) -> int:
         raise AssertionError(message)
 
-    scope = Scope(b, function.name, never)
-    for symbol, word in symbols_of_arguments(function).items():
-        pointer = b.emit(f"getelementptr inbounds i64, ptr {given}, i64 {word}", "p")
-        size = b.emit(f"load i64, ptr {pointer}, align 8")
-        scope.values[symbol] = Value("int64", size, nonneg=True)
-    return b.materialise(emit_expr(scope, work))
+    total = b.alloca(1, "i64", align=8)
+    b.raw(f"store i64 0, ptr {total}, align 8")
+
+    def scope() -> Scope:
+        found = Scope(b, function.name, never)
+        for symbol, word in symbols_of_arguments(function).items():
+            pointer = b.emit(f"getelementptr inbounds i64, ptr {given}, i64 {word}", "p")
+            size = b.emit(f"load i64, ptr {pointer}, align 8")
+            found.values[symbol] = Value("int64", size, nonneg=True)
+        return found
+
+    def add(part: expr.PrimExpr) -> None:
+        match part:
+            case expr.Add(one, other) if any(isinstance(n, expr.Select) for n in walk(part)):
+                add(one)
+                add(other)
+            case expr.Select(test, yes, no):
+                # Of a product's versions only the one that runs: all of them took 0.5 us.
+                text = b.materialise(emit_expr(scope(), test))
+                then, otherwise, done = b.label("then"), b.label("else"), b.label("endif")
+                b.branch(text, then, otherwise)
+                for label, chosen in ((then, yes), (otherwise, no)):
+                    b.place(label)
+                    add(chosen)
+                    b.jump(done)
+                b.place(done)
+            case _:
+                before = b.emit(f"load i64, ptr {total}, align 8")
+                more = b.materialise(emit_expr(scope(), part))
+                b.raw(f"store i64 {b.emit(f'add i64 {before}, {more}')}, ptr {total}, align 8")
+
+    add(work)
+    return b.emit(f"load i64, ptr {total}, align 8")
