@@ -1,4 +1,4 @@
-"""A call of each operator on 8 MB, in float32 and in a narrow dtype.
+"""Calls of each operator, in float32 and in a narrow dtype, on operands of three sizes.
 
 Operators that take tensors of one shape alone are read off the operator table; the others are
 written down here.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
@@ -17,8 +19,11 @@ from relaxlab.ir.errors import UserError
 from relaxlab.ir.op_table import has_trait, op_names, op_row
 from relaxlab.testing.op_check import CaseProgram, OpCase, Shape, T
 
-BYTES = 8 << 20
-"""Bytes of the largest operand, which is the first with the extent `n`."""
+SIZES = (16 << 10, 512 << 10, 32 << 20)
+"""Bytes of the largest operand, which is the first with the extent `n`: for the first level of
+cache, for the second, and for main memory."""
+IMAGES = (1, 4)
+"""Values of `n` for convolutions of networks, which take long."""
 NARROW = ("int8", "float16", "bool")
 """Dtypes of the second call of an operator: the first that it takes."""
 DOMAINS = {"acosh": (1.1, 4.0)}
@@ -33,30 +38,47 @@ NOTHING_TO_DO = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator on operands whose extent `n` makes the largest `BYTES`. torch: what PyTorch is
-    asked for with the operands as a, b, …, if not what the tests compare results with."""
+    """An operator on operands with an extent `n`. torch: what PyTorch is asked for with the
+    operands as a, b, …, if not what the tests compare results with."""
 
     op: str
     args: tuple[Any, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     torch: str = ""
+    n: int | None = None
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The value of `n`: 1 where no operand has it."""
+        """The value of `n`; 1 where no operand has it."""
+        return {"n": self.n or 1}
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the first operand that has the extent `n` for each of it; 0 without one."""
         for a in tensors_of(self.args):
             if "n" in a.shape:
-                row = math.prod(d for d in a.shape if isinstance(d, int))
-                return {"n": BYTES // (row * bytes_of(a.dtype))}
-        return {"n": 1}
+                return math.prod(d for d in a.shape if isinstance(d, int)) * bytes_of(a.dtype)
+        return 0
+
+    def sized(self) -> list[Call]:
+        """The call for each of the sizes, which differ in `n`; itself where nothing has it."""
+        row = self.row_bytes
+        if self.n is not None or not row:
+            return [self]
+        return [replace(self, n=n) for n in dict.fromkeys(max(1, s // row) for s in SIZES)]
 
     @property
     def case(self) -> OpCase:
         return OpCase(self.op, self.args, self.attrs, (self.sizes,))
 
     @property
-    def name(self) -> str:
+    def program(self) -> str:
+        """The name of what is compiled once for all sizes."""
         return str(self.case)
+
+    @property
+    def name(self) -> str:
+        return self.program + ("" if self.n is None else f", n = {self.n}")
 
 
 def tensors_of(args: Any) -> Iterator[T]:
@@ -81,6 +103,8 @@ def index(*shape: int | str, high: int) -> T:
 ROW, SHORT, VECTOR, FOUR = x("n", 1024), x("n", 64), x("n"), x("n", 8, 16, 8)
 IMAGE = x("n", 32, 56, 56)
 PLACES, SOME = index("n", high=1023), index(2048, high=1023)
+ROWS = 2048
+"""The value of `n` where places among so many rows are given."""
 NEAR_ONE = {"low": 0.99, "high": 1.01}
 """Factors of which no product is as small as numbers that processors multiply slowly."""
 
@@ -154,10 +178,11 @@ def _moves() -> Iterator[Call]:
     yield Call("scatter_elements", (ROW, index("n", 512, high=1023), x("n", 512)),
                {"axis": 1, "reduction": "add"}, "a.scatter_add(1, b, c)")  # fmt: skip
     yield Call("scatter_nd", (ROW, index(512, 1, high=1023), x(512, 1024)), {"reduction": "add"},
-               "a.index_add(0, b[:, 0], c)")  # fmt: skip
-    yield Call("index_put", (ROW, (index(512, high=1023),), x(512, 1024)), {"accumulate": True})
+               "a.index_add(0, b[:, 0], c)", ROWS)  # fmt: skip
+    yield Call("index_put", (ROW, (index(512, high=1023),), x(512, 1024)), {"accumulate": True},
+               n=ROWS)  # fmt: skip
     yield Call("grad.take_backward", (x(512, 1024), ROW, index(512, high=1023)), {"axis": 0},
-               "torch.zeros_like(b).index_add(0, c, a)")  # fmt: skip
+               "torch.zeros_like(b).index_add(0, c, a)", ROWS)  # fmt: skip
     yield Call("reverse_sequence", (ROW, index("n", high=1023)), {"seq_axis": 1, "batch_axis": 0})
     yield Call("layout_transform", (ROW,), {"index_map": IndexMap.of(_blocked)},
                "a.reshape(-1, 64, 16).transpose(0, 1)")  # fmt: skip
@@ -240,7 +265,7 @@ def _windows() -> Iterator[Call]:
     yield Call("nn.adaptive_avg_pool2d", (IMAGE,), {"output_size": (1, 1)},
                f"{f}.adaptive_avg_pool2d(a, 1)")  # fmt: skip
     for channels, out, size in ((32, 64, 3), (3, 64, 1), (3, 32, 3), (64, 64, 1)):
-        # With few channels `BYTES` of operand would make a much larger result.
+        # With few channels an operand of the largest size would make a much larger result.
         image = x("n", channels, 56, 56) if channels > 3 else x(8, channels, 56, 56)
         yield Call("nn.conv2d", (image, x(out, channels, size, size)),
                    {"padding": size // 2}, f"{f}.conv2d(a, b, padding={size // 2})")  # fmt: skip
@@ -254,6 +279,36 @@ def _windows() -> Iterator[Call]:
                f"{f}.conv_transpose3d(a, b, stride=2)")  # fmt: skip
     yield Call("nn.conv2d_transpose", (IMAGE, x(32, 16, 2, 2)), {"strides": 2},
                f"{f}.conv_transpose2d(a, b, stride=2)")  # fmt: skip
+
+
+def _layers() -> Iterator[Call]:
+    """Convolutions of ResNet-50, MobileNetV2 and ConvNeXt-T, and others with few relatives."""
+    layers: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+        ((3, 224, 224), (64, 3, 7, 7), {"strides": 2, "padding": 3}),
+        ((64, 56, 56), (64, 64, 3, 3), {"padding": 1}),
+        ((256, 56, 56), (64, 256, 1, 1), {}),
+        ((256, 56, 56), (512, 256, 1, 1), {"strides": 2}),
+        ((128, 28, 28), (128, 128, 3, 3), {"padding": 1}),
+        ((256, 14, 14), (256, 256, 3, 3), {"padding": 1}),
+        ((512, 7, 7), (2048, 512, 1, 1), {}),
+        ((512, 7, 7), (512, 512, 3, 3), {"padding": 1}),
+        ((96, 112, 112), (96, 1, 3, 3), {"strides": 2, "padding": 1, "groups": 96}),
+        ((144, 56, 56), (144, 1, 3, 3), {"padding": 1, "groups": 144}),
+        ((960, 7, 7), (960, 1, 3, 3), {"padding": 1, "groups": 960}),
+        ((96, 56, 56), (96, 1, 7, 7), {"padding": 3, "groups": 96}),
+        ((64, 28, 28), (64, 64, 3, 3), {"padding": 2, "dilation": 2}),
+        ((128, 28, 28), (128, 4, 3, 3), {"padding": 1, "groups": 32}),
+    )
+    for image, kernel, attrs in layers:
+        # PyTorch's names of the attributes.
+        theirs = {"strides": "stride"}
+        said = "".join(f", {theirs.get(k, k)}={v}" for k, v in attrs.items())
+        torch = f"torch.nn.functional.conv2d(a, b{said})"
+        call = Call("nn.conv2d", (x("n", *image), x(*kernel)), attrs, torch)
+        yield from (replace(call, n=n) for n in IMAGES)
+    yield Call("nn.conv2d_transpose", (x("n", 64, 28, 28), x(64, 32, 3, 3)),
+               {"strides": 2, "padding": 1},
+               "torch.nn.functional.conv_transpose2d(a, b, stride=2, padding=1)", 1)  # fmt: skip
 
 
 def _products() -> Iterator[Call]:
@@ -305,7 +360,12 @@ def _dtypes() -> Iterator[Call]:
     sums = f"{integers}.sum(-1) / ({inverse}).squeeze(-1)"
     quantised = f"({integers}.char(), 1 / ({inverse}).squeeze(-1), {sums})"
     yield Call("dynamic_quantize", (x("n", 1024),), {"group": 32}, quantised)
-    rows = (T(1, 32, 32, dtype="int8", low=-127, high=127), x(1, 32), x(1, 32))
+    # The third operand has the sums of each group of the first, times the second.
+    groups = np.random.default_rng(1).integers(-127, 128, (1, 32, 32), np.int8)
+    sums = np.float32(0.5) * groups.sum(-1, dtype=np.float32)
+    halves = np.full((1, 32), 0.5, np.float32)
+    scaled = (T(1, 32, values=halves), T(1, 32, values=sums))
+    rows = (T(1, 32, 32, dtype="int8", values=groups), *scaled)
     product = "(a.float() * b[..., None]).flatten(1) @ " + decoded.replace("a[", "d[") + ".T"
     yield Call("quantized_linear", (*rows, fields), {"format": "Q4_0"}, product)
     yield Call("wrap_param", (T("n", 1024, dtype="float16"),), {}, "a.float()")
@@ -335,7 +395,7 @@ def with_dtype(call: Call, dtype: str) -> Call | None:
         bounds = (1, 7) if "int" in dtype else (a.low, a.high)
         return T(*a.shape, dtype=dtype, low=bounds[0], high=bounds[1], values=a.values)
 
-    found = Call(call.op, changed(call.args), call.attrs, call.torch)
+    found = replace(call, args=changed(call.args))
     try:
         CaseProgram(found.case, found.sizes, symbolic=True)
     except UserError:
@@ -344,9 +404,14 @@ def with_dtype(call: Call, dtype: str) -> Call | None:
 
 
 def all_calls() -> list[Call]:
-    """All calls, each followed by that in a narrow dtype."""
-    wide = [*_reductions(), *_orders(), *_moves(), *_networks(), *_windows(), *_products(),
-            *_created(), *_dtypes()]  # fmt: skip
+    """All calls: of each operator those in float32 and in a narrow dtype, of each the sizes."""
+    return [one for call in operator_calls() for one in call.sized()]
+
+
+def operator_calls() -> list[Call]:
+    """A call of each kind, followed by that in a narrow dtype; most without a value of `n`."""
+    wide = [*_reductions(), *_orders(), *_moves(), *_networks(), *_windows(), *_layers(),
+            *_products(), *_created(), *_dtypes()]  # fmt: skip
     wide += _elementwise({c.op for c in wide})
     found: list[Call] = []
     for call in wide:

@@ -31,6 +31,7 @@ MODULES = {
     "RelaxlabOperators": "peers.operators",
     "NumPyOperators": "peers.operators",
     "PyTorchOperators": "peers.operators",
+    "JAXOperators": "peers.operators",
 }
 """The module of each class; `Limits` measures the machine instead of a model."""
 

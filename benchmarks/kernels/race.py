@@ -43,7 +43,7 @@ class Row:
 
     @property
     def ours(self) -> bool:
-        return self.worker == "RelaxlabKernels"
+        return self.worker.startswith("Relaxlab")
 
     @property
     def python(self) -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +14,8 @@ import numpy as np
 import relaxlab
 from benchmarks.operators import Call, all_calls, tensors_of
 from benchmarks.peers.kernels.base import median_s
+from relaxlab.analysis.costs import function_cost
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import op_row
 from relaxlab.runtime.large_pages import in_large_pages
@@ -61,7 +65,11 @@ class Operators:
 
         self._runs[case] = hold
         arrays = [*random_arguments(call.case, call.sizes, SEED), *map(np.asarray, results)]
-        return {"bytes": sum(a.nbytes for a in arrays)}
+        return {"bytes": sum(a.nbytes for a in arrays), "flops": self.flops_of(call)}
+
+    def flops_of(self, call: Call) -> float | None:
+        """Operations of the call, for the peer that knows; None otherwise."""
+        del call
 
     def time(self, names: list[str], seconds: float) -> dict[str, float]:
         """Seconds that each of the prepared calls takes: the median of the repetitions that fit
@@ -82,15 +90,24 @@ class RelaxlabOperators(Operators):
     def __init__(self, threads: int) -> None:
         super().__init__()
         self._threads = threads
+        self._compiled: dict[str, Callable[..., Any]] = {}
         self.about = {"version": relaxlab.__version__}
 
     def run_of(self, call: Call) -> Run:
-        program = CaseProgram(call.case, call.sizes, symbolic=True)
-        module = Module.of({"main": program.function()})
-        main = relaxlab.compile(module, threads=self._threads)["main"]
+        if call.program not in self._compiled:
+            program = CaseProgram(call.case, call.sizes, symbolic=True)
+            module = Module.of({"main": program.function()})
+            self._compiled[call.program] = relaxlab.compile(module, threads=self._threads)["main"]
+        main = self._compiled[call.program]
         arrays = in_large_pages(random_arguments(call.case, call.sizes, SEED))
         sizes = tuple(call.sizes.values())
         return lambda: main(*arrays, sizes)
+
+    def flops_of(self, call: Call) -> float | None:
+        program = CaseProgram(call.case, call.sizes, symbolic=False)
+        fn = program.function()
+        cost = function_cost(Module.of({"main": fn}), fn)
+        return None if cost is None else float(evaluate(cost.flops, {}))
 
 
 class NumPyOperators(Operators):
@@ -116,11 +133,14 @@ class NumPyOperators(Operators):
 
 
 class PyTorchOperators(Operators):
-    """PyTorch's own kernels; results are stored, where it would return views."""
+    """PyTorch's own kernels, or those that it compiles; results are stored, where it would return
+    views."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, compiled: bool = False) -> None:
+        """`compiled`: by `torch.compile(dynamic=True)`, one program for all sizes."""
         super().__init__()
         self._torch: Any = import_module("torch")
+        self._compiled: dict[str, Callable[..., Any]] | None = {} if compiled else None
         self._torch.set_num_threads(threads)
         self._torch.set_grad_enabled(False)
         torch_functions.fill_table(self._torch)
@@ -132,16 +152,20 @@ class PyTorchOperators(Operators):
         if fn is None:
             return None
 
-        def run() -> Any:
+        def stored(*args: Any) -> Any:
             found = fn(*args)
             if isinstance(found, tuple | list):
                 return tuple(t.contiguous() for t in found)
             return found.contiguous()
 
+        run = stored
+        if self._compiled is not None:
+            compile_ = partial(self._torch.compile, dynamic=True)
+            run = self._compiled.setdefault(call.program, compile_(stored))
         try:
-            return run if run() is not None else None
+            return partial(run, *args) if run(*args) is not None else None
         except (NotImplementedError, RuntimeError):
-            if NARROW.isdisjoint(t.dtype for t in tensors_of(call.args)):
+            if self._compiled is None and NARROW.isdisjoint(t.dtype for t in tensors_of(call.args)):
                 raise
             return None
 
@@ -156,3 +180,30 @@ class PyTorchOperators(Operators):
             return eval(f"lambda {names}: {call.torch}", {"torch": self._torch})  # noqa: S307
         fn = torch_functions.FUNCTIONS.get(call.op)
         return None if fn is None else lambda *args: fn(*args, **call.attrs)
+
+
+class JAXOperators(Operators):
+    """JAX: `jit`, specialised to the shapes of every call."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__()
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        self._jax: Any = import_module("jax")
+        self._jax.config.update("jax_enable_x64", True)  # or indices become narrower
+        self._functions: Any = import_module("benchmarks.peers.jax_functions")
+        self._table = self._functions.table()
+        self.about = {"version": self._jax.__version__}
+
+    def run_of(self, call: Call) -> Run | None:
+        fn = self._table.get(call.op)
+        if fn is None:
+            return None
+        compiled = self._functions.compiled(fn, call.attrs)
+        args = self._jax.tree.map(self._jax.numpy.asarray, random_call(call.case, call.sizes, SEED))
+        try:
+            self._jax.block_until_ready(compiled(*args))
+        except (TypeError, ValueError, NotImplementedError):
+            if NARROW.isdisjoint(t.dtype for t in tensors_of(call.args)):
+                raise
+            return None
+        return lambda: self._jax.block_until_ready(compiled(*args))
