@@ -144,7 +144,7 @@ def _explore(parser: argparse.ArgumentParser) -> None:
 
 
 def _tune(parser: argparse.ArgumentParser) -> None:
-    _script(parser)
+    _script(parser, nargs="?")
     parser.add_argument(
         "--trials", type=_positive, default=64, metavar="N", help="for each kernel; default: 64"
     )
@@ -161,6 +161,14 @@ def _tune(parser: argparse.ArgumentParser) -> None:
         "--workers", type=_positive, metavar="N", help="processes that build; default: all cores"
     )
     parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
+    parser.add_argument(
+        "--import", type=_path, metavar="FILE.json", dest="taken",
+        help="first add the records of this file to the database",
+    )  # fmt: skip
+    parser.add_argument(
+        "--export", type=_path, metavar="FILE.json",
+        help="at the end write the records of the database to this file, one a line",
+    )  # fmt: skip
 
 
 def _course(parser: argparse.ArgumentParser) -> None:
@@ -173,9 +181,9 @@ def _course(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _script(parser: argparse.ArgumentParser) -> None:
+def _script(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     parser.add_argument(
-        "file", type=_path, metavar="FILE.py[:NAME]",
+        "file", type=_path, metavar="FILE.py[:NAME]", nargs=nargs,
         help="the script; NAME: a class or function in it",
     )  # fmt: skip
 

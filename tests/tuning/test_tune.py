@@ -158,6 +158,40 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no symbol `m`" in capsys.readouterr().err
 
 
+def test_records_are_exported_and_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = Record("k", "m", 2, "another compiler", "p", 1.0, "accepted", "", {}, (), None, "")
+    mine, file, other = (tmp_path / name for name in ("a.db", "all.json", "b.db"))
+    Database(mine).add(old, replace(old, target="another machine"))
+    assert main(["tune", "--export", str(file), "--database", str(mine)]) == 0
+    assert capsys.readouterr().out == f"2 records written to {file}\n"
+    Database(other).add(replace(old, time=2.0))
+    for _ in range(2):  # twice is as once
+        assert main(["tune", "--import", str(file), "--database", str(other)]) == 0
+        assert capsys.readouterr().out == f"2 records of {file} are in {other}\n"
+        assert len(list(Database(other).records())) == 3
+
+
+def test_what_cannot_be_exported_or_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def message_of(*options: str) -> str:
+        assert main(["tune", *options]) == 2
+        return capsys.readouterr().err
+
+    none, file = tmp_path / "none.db", tmp_path / "no.json"
+    assert "nothing to do without a script" in message_of()
+    assert "no such database" in message_of("--export", str(file), "--database", str(none))
+    assert not none.exists() and not file.exists()
+    database = ("--database", str(tmp_path / "a.db"))
+    assert "no.json: No such file" in message_of("--import", str(file), *database)
+    file.write_text("{}\n")
+    assert "no.json: a record has other fields" in message_of("--import", str(file), *database)
+    file.write_text("no JSON")
+    assert "no.json: not the records" in message_of("--import", str(file), *database)
+
+
 def test_a_line_of_progress(kernel: Kernel) -> None:
     state = State(kernel, Limits(64), 3, 1.25, 2.0)
     assert state_text(state) == "matmul (n=1; n=7): best 1.25x, 3 of 64 trials, 2.0 per second"
