@@ -8,6 +8,7 @@ Each explorer is a function of the file of its name, imported when it is used.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,8 @@ from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import parse
 from relaxlab.tracing import Trace
+from relaxlab.tuning.database import Database
+from relaxlab.tuning.tune import Tuning
 
 
 class Explore(Brief):
@@ -164,6 +167,14 @@ class Explore(Brief):
         from relaxlab.lab.timings import timings
 
         return timings(results)
+
+    def tuning(
+        self, subject: Tuning | Database | str | os.PathLike[str], program: Any = None
+    ) -> View:
+        """The trials of a search, and what each does to loops and code: `relaxlab.lab.tuning`."""
+        from relaxlab.lab.tuning import tuning
+
+        return tuning(subject, program)
 
     def array(self, value: Any) -> View:
         """An array: statistics and values: `relaxlab.lab.array`."""

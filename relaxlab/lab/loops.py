@@ -76,17 +76,24 @@ def loops(
     return _loops(subject, name, sizes, COUNTED_ACCESSES)
 
 
+def brief_loops(sch: Schedule, name: str) -> View:
+    """The loops of a schedule, of which few accesses are counted: one of several in a view."""
+    view = _loops(sch, name, {}, LIVE_ACCESSES, FEWEST_ACCESSES)
+    return replace(view, controls=(), again=None)
+
+
 def _loops(
     subject: PrimFunc | Schedule | Module, name: str | None, sizes: Mapping[str, int | float],
-    most_counted: int,
+    most_counted: int, most_stepped: int = ALL_ACCESSES,
 ) -> View:  # fmt: skip
-    """`loops` of what is no trace; `most_counted`: accesses that are counted in one run."""
+    """`loops` of what is no trace; `most_counted`: accesses that are counted in one run;
+    `most_stepped`: those that are stepped through in all of them, but `FEWEST_ACCESSES` each."""
     title, func, versions = _versions(subject, name)
     bound = is_bound(func)
     chosen = Sizes.of(func, sizes, SMALL_BOUND if bound else SMALL)
     interner = Interner()
     runs = sum(not v.within for v in versions)
-    share = max(FEWEST_ACCESSES, min(MOST_ACCESSES, ALL_ACCESSES // runs))
+    share = max(FEWEST_ACCESSES, min(MOST_ACCESSES, most_stepped // runs))
     counted = min(most_counted, 2 * most_counted // runs)
     states: list[dict[str, Any]] = []
     before: dict[tuple[str, ...], list[Row]] = {}

@@ -18,11 +18,14 @@ from datetime import date
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal, Protocol, TypeAlias
 
 from relaxlab.lab import assets
 from relaxlab.lab.payload import pack, to_json
 
+REFRESH_SECONDS = 0.5  # at least between two refreshments of a live view while something goes on
+REFRESH_SHARE = 20.0  # of the time that one took, as a pause after it
 LARGE_OUTPUT = 1_000_000  # bytes of HTML, over which a view says that it is large
 
 _PRE = (
@@ -189,21 +192,51 @@ def _widget(view: View) -> Any:
             bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})
             return {**recorded, **(bundle or {})}, metadata
 
+        def refresh(self, report: object = None) -> None:
+            """Show what is there by now, with the settings of the reader. It is called while
+            something goes on, and may be given to `tune(report=...)`: a call with a report is left
+            out while so much time was spent on the last ones that it would hold up a search."""
+            updates.refresh(often=report is not None)
+
     widget = LiveView()
-    first = {c.name: c.value for c in view.controls}
-
-    def received(_: Any, message: dict[str, Any], __: Any) -> None:
-        values = message["values"]
-        widget.send({"type": "started"})
-        try:
-            # The recorded view need not be computed again when a reader returns to its settings.
-            made = view if values == first else again(**values)
-            widget.send({"type": "state"}, [zlib.compress(to_json(made.state))])
-        except Exception as error:  # noqa: BLE001 - shown in the view, which stays as it was
-            widget.send({"type": "error", "text": f"{type(error).__name__}: {error}"})
-
-    widget.on_msg(received)
+    updates = _Updates(view, again, widget.send)
+    widget.on_msg(lambda _, message, __: updates.answer(message["values"]))
     return widget
+
+
+@dataclass(slots=True)
+class _Updates:
+    """The states that a live view sends to the page, made from the values of its controls."""
+
+    view: View
+    again: Callable[..., View]
+    send: Callable[..., None]
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    next_time: float = 0.0
+
+    def answer(self, values: dict[str, Any]) -> None:
+        """Show the view for values of the controls."""
+        self.values = values
+        first = {c.name: c.value for c in self.view.controls}
+        self.send({"type": "started"})
+        # The recorded view need not be computed again when a reader returns to its settings.
+        self._show(lambda: self.view if values == first else self.again(**values))
+
+    def refresh(self, *, often: bool) -> None:
+        """Show the view as it is by now; `often`: unless that would take more than a twentieth of
+        the time."""
+        start = monotonic()
+        if often and start < self.next_time:
+            return
+        self._show(lambda: self.again(**self.values))
+        now = monotonic()
+        self.next_time = now + max(REFRESH_SECONDS, REFRESH_SHARE * (now - start))
+
+    def _show(self, make: Callable[[], View]) -> None:
+        try:
+            self.send({"type": "state"}, [zlib.compress(to_json(make().state))])
+        except Exception as error:  # noqa: BLE001 - shown in the view, which stays as it was
+            self.send({"type": "error", "text": f"{type(error).__name__}: {error}"})
 
 
 def _outputs_are_apart() -> bool:
