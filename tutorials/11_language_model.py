@@ -268,3 +268,5 @@ lesson11.most_tokens_per_second(most_tokens_per_second_solution)
 # You have seen every stage of a compiler, from an operation on tensors to a model that talks. The
 # labs in the folder `notebooks` go further: write a pass of your own, a format for weights, a
 # kernel for a GPU, and hunt a pass that miscompiles.
+#
+# Next: [search](12_search.py).

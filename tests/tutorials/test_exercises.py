@@ -24,6 +24,7 @@ from exercises import (
     lesson9,
     lesson10,
     lesson11,
+    lesson12,
 )
 
 import relaxlab as rl
@@ -296,3 +297,12 @@ def test_lesson_11() -> None:
         hint(lesson11.kv_bytes(lambda config, n, p=part: round(right / p)), text)
     hint(lesson11.most_tokens_per_second(lambda w, b, batch: w / b), "one divided by it")
     hint(lesson11.most_tokens_per_second(lambda w, b, batch: b / w), "read once, but give 4")
+
+
+def test_lesson_12() -> None:
+    hint(lesson12.verdict(lambda low, high: "faster"), "all of the interval is below 1")
+    hint(lesson12.descend(lambda candidates, start, time: start), "but with")
+    hint(lesson12.descend(lambda candidates, start, time: 3), "a point with one value")
+    hint(lesson12.one_for_all(lambda table: 1), "program 1 is slower than the default")
+    hint(lesson12.one_for_all(lambda table: 0), "has a larger product than program 0")
+    hint(lesson12.one_for_all(lambda table: 9), "the number of a program, is 9")
