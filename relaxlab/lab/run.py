@@ -27,6 +27,7 @@ from relaxlab.runtime.limits import measure_limits
 from relaxlab.runtime.native.kernels import NativeKernels
 from relaxlab.runtime.profile import Profile, copies_where_updated, profile
 from relaxlab.runtime.programs import Program
+from relaxlab.tracing import Trace
 
 
 class RunView(View):
@@ -106,7 +107,7 @@ def run(
     if record.cut:
         notes.append(f"The first {MOST_STEPS:,} instructions are shown; the run goes on.")
     made = _profiled(program, target, name, args, threads, record, notes) if timed else None
-    measured = None if made is None else _profile_state(made, record)
+    measured = None if made is None else _profile_state(made, record, _tuned(trace))
     state = {
         "title": f"Run of {name}", "run": record.state, "error": record.error,
         "profile": measured, "notes": notes,
@@ -188,7 +189,15 @@ def _profiled(
         return None
 
 
-def _profile_state(made: Profile, record: RunRecord) -> dict[str, Any]:
+def _tuned(trace: Trace) -> list[str]:
+    """The names of the kernels for which a search found decisions."""
+    return [
+        r.subject for record in trace.passes for r in record.remarks
+        if r.rule == "schedule_kernels" and r.reason.startswith("tuned:")
+    ]  # fmt: skip
+
+
+def _profile_state(made: Profile, record: RunRecord, tuned: Sequence[str]) -> dict[str, Any]:
     """The timeline with what each call computes, and the machine's limits. Times in seconds.
 
     The virtual machine makes the same calls in the same order, so that its sizes are known."""
@@ -200,7 +209,7 @@ def _profile_state(made: Profile, record: RunRecord) -> dict[str, Any]:
     lanes = made.lanes if any(made.lanes[1:]) else ()
     return {
         "function": made.name, "seconds": made.seconds, "runs": list(made.runs),
-        "threads": made.threads, "names": names,
+        "threads": made.threads, "names": names, "tuned": [n for n in names if n in tuned],
         "calls": [
             {
                 "name": names.index(c.name), "kind": c.kind, "in": c.call.function,
@@ -239,5 +248,7 @@ def _text(state: Mapping[str, Any]) -> str:
     if made:
         lines += ["", f"{made['seconds'] * 1e6:.1f} µs with {made['threads']} threads"]
         for call in made["calls"]:
-            lines.append(f"    {call['seconds'] * 1e6:10.1f} us  {made['names'][call['name']]}")
+            name = made["names"][call["name"]]
+            mark = " (tuned)" if name in made["tuned"] else ""
+            lines.append(f"    {call['seconds'] * 1e6:10.1f} us  {name}{mark}")
     return "\n".join(lines)

@@ -13,10 +13,13 @@ from relaxlab.lab.payload import pack
 from relaxlab.lab.run import RunView, run
 from relaxlab.lab.run_values import value_state
 from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.cache import compiler_version, machine_key
 from relaxlab.runtime.packed import register_func
 from relaxlab.script import ir as I
 from relaxlab.script import parse
 from relaxlab.script import relax as R
+from relaxlab.tuning.database import Record
+from relaxlab.tuning.kernels import kernels_of
 from tests.lab.test_view import HOSTILE
 
 CHAIN = """
@@ -400,3 +403,23 @@ class Product:
                     C[vi, vj] = T.float32(0)
                 C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """
+
+
+def test_tuned_kernels_are_marked(open_view, tmp_path):
+    """Of a program that was compiled with a database, those that it has decisions of."""
+    mod, host = parse(CHAIN), relaxlab.Target.host()
+    kernels = {k.name: k for k in kernels_of(mod, host, {})[0]}
+    database = relaxlab.Database(tmp_path / "tuning.db")
+    database.add(
+        Record(
+            kernels["softmax"].key, machine_key(host), 1, compiler_version(), "m", 1.0, "accepted",
+            "", {"share_terms(T_softmax_expsum)": False}, ({},), (1.5, 1.4, 1.6), "[]",
+        )
+    )  # fmt: skip
+    exe = relaxlab.compile(mod, tuned=database, threads=1)
+    view = run(exe, "main", *arguments())
+    assert view.state["profile"]["tuned"] == ["softmax"]
+    assert " softmax (tuned)" in view.text and "matmul (tuned)" not in view.text
+    page = open_view(view)
+    page.get_by_role("tab", name="Timeline").click()
+    assert page.locator(".badge", has_text="tuned").count() == 1

@@ -12,6 +12,9 @@ export const TIME_CSS = `
 .swatch { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 5px; }
 `;
 
+/** A tag on kernels that have decisions of a search. */
+const tunedMark = (profile, name) => ((profile.tuned ?? []).includes(name) ? h("span", { class: "badge good", title: "scheduled with decisions that a search found" }, "tuned") : "");
+
 export const flopsText = (n) => `${formatCount(n)}${n < 10000 ? " " : ""}FLOP/s`;
 /** 2.1e9 -> "2.1", for columns of which the heading has the unit */
 export const billions = (n) => String(Number((n / 1e9).toPrecision(3)));
@@ -100,7 +103,7 @@ export function timelinePanel(profile, model) {
   draw();
   requestAnimationFrame(draw); // once it has a width
   const rows = kernels.map((k, i) => [
-    h("span", {}, h("span", { class: "swatch", style: `background:${color(i)}` }), k.name), k.calls, formatSeconds(k.seconds),
+    h("span", {}, h("span", { class: "swatch", style: `background:${color(i)}` }), k.name, tunedMark(profile, k.name)), k.calls, formatSeconds(k.seconds),
     `${((100 * k.seconds) / profile.seconds).toFixed(1)} %`, k.known ? billions(k.flops / k.seconds) : "", k.known ? billions(k.bytes / k.seconds) : "",
   ]);
   const element = h("div", {}, facts(profile), bar, said, h("label", {}, "zoom", slider), h("div", { class: "lanes" }, names, holder),
