@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from benchmarks.operators import all_calls
+from benchmarks.operators import operator_calls
 from benchmarks.symbols import all_cases
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
@@ -51,7 +51,7 @@ def test_operators(family: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_programs_of_the_benchmark_of_operators(kind: str) -> None:
-    for call in all_calls():
+    for call in operator_calls():
         program = CaseProgram(call.case, call.sizes, symbolic=True)
         replay_kernels(PIPELINES[kind].run(Module.of({"main": program.function()})))
 

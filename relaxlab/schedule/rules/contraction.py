@@ -23,6 +23,7 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.order import keeps_order
+from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     attempted,
     axis_loops,
@@ -54,6 +55,8 @@ SCATTER_TERMS = 64
 """Terms from which on a sum takes longer than storing it between others: a scatter of 16 results
 costs as much as 100 multiply-adds. With 3 terms scattered results took 2.5 times as long, with 27
 1.2 times."""
+FEW_VECTORS = 4
+"""Vectors of columns for which there are versions of a product by a transposed matrix."""
 ROWS = 8
 """Rows that an axis needs to fill a register tile."""
 
@@ -245,8 +248,11 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     # Results between neighbours of which others lie are written by the same thread, soon after.
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
     width = constant(extent_of(sch, col))
-    # A symbolic width has several vectors: only its last tile is masked.
+    # A symbolic width has several vectors: only its last tile is masked. A few columns fill them,
+    # or else there are tiles of one: 33 columns in two tiles of two vectors took 1.3 times as long
+    # as in three.
     most = TILE_VECTORS.of(sch, 2)
+    width = constant(extent_of(sch, col)) or _few_columns(sch, product, parts.col, lanes)
     vectors = 1 if width is not None and width % (most * lanes) else most
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])
@@ -276,6 +282,13 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     where_allowed(sch.round_up_tails)
     where_allowed(sch.round_up_vectors)
     return sch
+
+
+def _few_columns(sch: Schedule, product: BlockRV, column: int, lanes: int) -> int | None:
+    """Return the bound of a symbolic number of columns, if it is a few vectors."""
+    extent = found_block(sch, product).iter_vars[column].dom.extent
+    most = shape_analyzer(sch.func).upper_bound(extent)
+    return most if most is not None and most <= FEW_VECTORS * lanes else None
 
 
 def _spreading(sch: Schedule, product: str) -> BlockRV | None:

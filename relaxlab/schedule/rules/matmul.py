@@ -183,9 +183,9 @@ def _widths(sch: Schedule, block: Block, parts: Product, lanes: int) -> list[int
     width, rows = (block.iter_vars[at].dom.extent for at in (parts.col, parts.row))
     known = constant(width) is not None
     if not parts.contiguous:
-        # A symbol also has a version for a single panel of columns, of which threads share the
-        # rows.
-        return [lanes] if known else [lanes, _narrow_panels(sch) * lanes]
+        # A symbol also has versions for a few vectors of columns, of which threads share the rows.
+        few = _narrow_panels(sch)
+        return [lanes] if known else [lanes, *(n * lanes for n in range(few - 2, few + 1) if n > 1)]
     # Where the symbol of the columns is another extent, too, putting 1 in its place leaves no
     # product of vectors by rows.
     single = [] if width in (rows, block.iter_vars[-1].dom.extent) else [1]

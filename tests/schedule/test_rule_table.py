@@ -1,0 +1,61 @@
+"""Which rule schedules which kernel, of every call that the benchmark of operators makes and of a
+model: the table in `tests/goldens/schedule/rules.txt` is for a processor with AVX-512."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from benchmarks.operators import operator_calls
+from relaxlab.ir.module import Module
+from relaxlab.ir.target import Target
+from relaxlab.models.build import precision_for
+from relaxlab.models.decoder import Decoder
+from relaxlab.models.loader import open_model
+from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.testing.op_check import CaseProgram
+from relaxlab.tracing import Trace
+from tests.golden import Golden
+
+FEATURES = (
+    "avx avx2 avx512f avx512bw avx512cd avx512dq avx512vl avx512vnni bmi bmi2 f16c fma "
+    "sse sse2 sse3 sse4.1 sse4.2 ssse3"
+)
+SERVER = Target("cpu", "x86_64-unknown-linux-gnu", "cascadelake", frozenset(FEATURES.split()))
+SCHEDULED = "scheduled by the rule "
+
+
+def rules_of(trace: Trace) -> dict[str, str]:
+    """The rule of each kernel that one scheduled, by name."""
+    return {
+        remark.subject: remark.reason.removeprefix(SCHEDULED)
+        for record in trace.passes
+        for remark in record.remarks
+        if remark.reason.startswith(SCHEDULED)
+    }
+
+
+def test_operators(golden: Golden) -> None:
+    """All calls with symbolic leading extents, a line for each, by operator."""
+    pipeline = default_pipeline(SERVER)
+    lines: dict[str, list[str]] = defaultdict(list)
+    for call in operator_calls():
+        program = CaseProgram(call.case, call.sizes, symbolic=True)
+        rules = rules_of(pipeline.run(Module.of({"main": program.function()})))
+        lines[call.op].append(f"{call.program}: {', '.join(rules.values()) or 'no kernel'}")
+    golden.file("schedule/rules", {op: "\n".join(dict.fromkeys(v)) for op, v in lines.items()})
+
+
+@pytest.mark.parametrize("activations", ["float32", "q8"])
+def test_the_tiny_model(activations: str, golden: Golden) -> None:
+    checkpoint = open_model("tiny")
+    precision = precision_for(activations, SERVER)
+    decoder = Decoder(checkpoint.config, checkpoint.formats, max_context=64, precision=precision)
+    module, _ = decoder.build(bounds={"s": 16, "p": 64})
+    rules = rules_of(default_pipeline(SERVER).run(module))
+    by_rule: dict[str, list[str]] = defaultdict(list)
+    for name, rule in rules.items():
+        by_rule[rule].append(name)
+    texts = {rule: "\n".join(sorted(names)) for rule, names in sorted(by_rule.items())}
+    golden.file(f"schedule/rules_{activations}", texts)
