@@ -155,6 +155,12 @@ def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
             about=(empty.loop_var,),
         )  # fmt: skip
     fused = Var("_".join(v.name for v in variables) + "_fused")
+    if empty is not None:
+        # There are no quotients by its extent. Each variable becomes the fused one, so that it
+        # still shows which axes the loop is for.
+        body = substitute(chain[-1].body, dict.fromkeys(variables, fused))
+        place = places[0]
+        return place.replaced(For(fused, ZERO, ZERO, "serial", body, span=place.loop.span)), fused
     values: dict[Var, PrimExpr] = {}
     rest: PrimExpr = fused
     total: PrimExpr = ONE

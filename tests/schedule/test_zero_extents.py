@@ -1,0 +1,96 @@
+"""Schedules of operators whose extents may be zero, one or a few: constants and symbols."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.errors import CodegenError
+from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.build import compile as build
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.runtime.native.loaded import CheckFailed
+from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.testing.op_check import CaseProgram, OpCase, T, concrete_call
+from relaxlab.testing.random_schedules import COLLIDING, random_step, with_buffers_placed
+
+CASES = (
+    OpCase("max", (T("n", "m", dtype="uint8", low=0, high=99),), {"axis": 1}),
+    OpCase("max", (T("n", "m", dtype="int32"),), {"axis": 0}),
+    OpCase("sum", (T("n", "m"),)),
+    OpCase("variance", (T("n", "m"),), {"axis": 1}),
+    OpCase("matmul", (T("n", "m"), T("m", "p"))),
+    OpCase("nn.softmax", (T("n", "m"),)),
+)
+EXTENTS = (0, 0, 1, 3, 17)
+STEPS = 8
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mean of nothing
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_random_schedules(case: OpCase, symbolic: bool, rng: np.random.Generator) -> None:
+    """Every accepted primitive keeps the results; a debug build of the last has them, too."""
+    for _ in range(8):
+        draw = random.Random(int(rng.integers(1 << 60)))
+        env = {name: draw.choice(EXTENTS) for name in "nmp"}
+        print(env)
+        program = CaseProgram(case, env, symbolic)
+        assert program.row.lower is not None
+        func = program.row.lower(program.call, program.types, program.out)
+        arrays, wanted = concrete_call(case, env, draw.randrange(1 << 30))
+        scalars = [program.number(p) for p in func.params if isinstance(p, Var)]
+        sch = Schedule(func)
+        for _ in range(STEPS):
+            before = sch.func
+            try:
+                random_step(sch, draw)
+            except ScheduleError:
+                continue
+            if sch.func is not before:
+                print(sch.trace[-1])
+                steps = partial(_interpreted, sch.func)
+                _compare(steps, arrays, wanted, scalars)
+        placed = with_buffers_placed(sch.func)
+        if placed is None:
+            continue
+        try:
+            exe = build(placed, use_cache=False, checks="all")
+        except CodegenError as refused:
+            assert COLLIDING in str(refused), refused
+            continue
+        _compare(exe, arrays, wanted, scalars)
+
+
+def _interpreted(func: PrimFunc, *args: Any) -> None:
+    interpret_prim_func(func, [*args])
+
+
+def _compare(run, arrays, wanted, scalars) -> None:  # type: ignore[reportMissingParameterType]
+    """Compare results; a loop over results and terms that a symbol leaves without iterations is
+    reported instead."""
+    made = [np.full_like(w, 7) for w in wanted]
+    try:
+        run(*arrays, *made, *scalars)
+    except (ExecutionError, CheckFailed) as error:
+        assert "is over nothing" in str(error), error
+        return
+    for got, want in zip(made, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
+
+
+def test_fuse_of_loops_without_iterations_shows_their_axes() -> None:
+    program = CaseProgram(OpCase("sum", (T(0, 4),)), {}, symbolic=False)
+    assert program.row.lower is not None
+    sch = Schedule(program.row.lower(program.call, program.types, program.out))
+    sch.fuse(*sch.get_loops(sch.get_block("T_sum")))
+    made = np.full((), 7, np.float32)
+    interpret_prim_func(sch.func, [np.zeros((0, 4), np.float32), made])
+    assert made == 0 and "// 0" not in Module.of({"main": sch.func}).script()
