@@ -11,8 +11,8 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pipeline
-from relaxlab.schedule.compiled import decisions_of
-from relaxlab.schedule.decisions import DecisionError, Value
+from relaxlab.schedule.compiled import decisions_of, steps_of
+from relaxlab.schedule.decisions import DecisionError, Value, versions_in
 
 Checks: TypeAlias = Literal["default", "all"]
 Decisions: TypeAlias = Mapping[str, Mapping[str, Value]]
@@ -43,8 +43,9 @@ class Request(Brief):
         made = (passes or self.passes).run(self.mod)
         for kernel, values in self.decisions.items():
             known = decisions_of(made, kernel)
+            versions = versions_in(steps_of(made, kernel))
             for key in values:
-                if key not in known:
+                if key not in known and key not in versions:
                     listed = ", ".join(f"`{k}`" for k in known) or "none"
                     raise DecisionError(f"{kernel} has no decision `{key}`; it has: {listed}")
         return made.result

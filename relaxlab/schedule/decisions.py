@@ -94,6 +94,12 @@ def version_name(size: PrimExpr, bound: int | None) -> str:
     return f"{size} = 1" if bound == 1 else f"{size} ≤ {bound}"
 
 
+def versions_key(symbol: str) -> str:
+    """The key under which a decider is asked for the bounds of versions by a symbol's value, which
+    no rule makes: () for none. The trace has them as the bounds of `guarded_versions`."""
+    return f"versions({symbol})"
+
+
 JOINED = "joined axes"
 """The name of the form of a function that `join_axes` schedules."""
 
@@ -123,11 +129,28 @@ def values_in(trace: Iterable[Instruction], within: tuple[str, ...] = ()) -> dic
         args = dict(step.args)
         if "decision" in args:
             found[key_of(within, args["name"])] = args["decision"]
-        nested = args.get("schedule", ())
-        for steps in (nested,) if isinstance(nested, Steps) else nested:
-            name = version_name(args["size"], steps.bound) if "size" in args else JOINED
+        for name, steps in _nested(step):
             found |= values_in(steps.trace, (*within, name))
     return found
+
+
+def versions_in(trace: Iterable[Instruction], within: tuple[str, ...] = ()) -> set[str]:
+    """The keys of `versions_key` under which a trace has versions."""
+    found: set[str] = set()
+    for step in trace:
+        if step.name == "guarded_versions":
+            found.add(key_of(within, versions_key(str(dict(step.args)["size"]))))
+        for name, steps in _nested(step):
+            found |= versions_in(steps.trace, (*within, name))
+    return found
+
+
+def _nested(step: Instruction) -> Iterator[tuple[str, Steps]]:
+    """Yield the schedules that a step holds, with the names of the versions or forms."""
+    args = dict(step.args)
+    nested: Steps | tuple[Steps, ...] = args.get("schedule", ())
+    for steps in (nested,) if isinstance(nested, Steps) else nested:
+        yield version_name(args["size"], steps.bound) if "size" in args else JOINED, steps
 
 
 def other_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Value]]:

@@ -20,10 +20,9 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.cache import compiler_version, machine_key
-from relaxlab.schedule.decisions import Value
+from relaxlab.tuning.matrix import Matrix
+from relaxlab.tuning.points import Point, point_from_json
 
-Point: TypeAlias = dict[str, Value]
-"""Values of decisions by key; those of others are the rules' defaults."""
 Outcome: TypeAlias = Literal["accepted", "measured", "same", "invalid", "failed", "default"]
 """The ends of a trial. accepted: confirmed to be faster than the default; measured: not, or not
 yet; same: it makes the program of an earlier trial; invalid: no rule schedules the kernel so;
@@ -32,8 +31,10 @@ were confirmed."""
 
 BUSY_SECONDS = 60.0
 """For which a writer waits for others; each needs a few milliseconds."""
-FORMAT = 1
+FORMAT = 2
 """The number of the tables' format, in the file's `user_version`."""
+_NEW_COLUMNS = {1: ("matrix text", "predicted real")}
+"""The columns that files of earlier formats are given when they are opened."""
 _TABLES = """
 create table if not exists records (
     id integer primary key,
@@ -41,6 +42,7 @@ create table if not exists records (
     version text not null, machine text not null, time real not null,
     outcome text not null, reason text not null,
     point text not null, sizes text not null, interval text, trace text not null,
+    matrix text, predicted real,
     unique (kernel, target, threads, version, machine, time, outcome, point)
 );
 create index if not exists by_kernel on records (kernel, target, threads);
@@ -70,6 +72,10 @@ class Record(Brief):
     best before it): the middle, the lower and the upper bound; None where nothing was measured, or
     too little. trace: the schedule's, as JSON; "" where there is none. version: of the compiler
     (`compiler_version`); machine: its processor; time: in seconds since 1970.
+
+    matrix: for `accepted` and `default`, what was measured at each size after the search, where
+    something was. predicted: how many times as fast as the default a cost model said that a trial
+    would be over all sizes, before it was built; None where no model was asked.
     """
 
     kernel: str
@@ -84,6 +90,8 @@ class Record(Brief):
     sizes: tuple[dict[str, int], ...]
     interval: tuple[float, float, float] | None
     trace: str
+    matrix: Matrix | None = None
+    predicted: float | None = None
 
     @property
     def key(self) -> Key:
@@ -97,20 +105,21 @@ class Record(Brief):
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Record:
         """The record of these fields. Raises DatabaseError for others."""
-        if set(found) != {f.name for f in fields(Record)}:
+        names = {f.name for f in fields(Record)}
+        if not names - LATER <= set(found) <= names:
             raise DatabaseError(f"a record has other fields than {', '.join(found)}")
-        interval = found["interval"]
+        interval, matrix = found["interval"], found.get("matrix")
         lists: dict[str, Any] = {
-            "point": _point(found["point"]),
+            "point": point_from_json(found["point"]),
             "sizes": tuple(found["sizes"]),
             "interval": None if interval is None else tuple(interval),
+            "matrix": None if matrix is None else Matrix.from_json(matrix),
         }
         return Record(**{**found, **lists})
 
 
-def _point(found: Mapping[str, Any]) -> Point:
-    """Decisions as JSON has them: tuples, of tiles, are lists there."""
-    return {key: tuple(v) if isinstance(v, list) else v for key, v in found.items()}  # type: ignore[reportUnknownArgumentType]
+LATER = {"matrix", "predicted"}
+"""Fields that records of earlier versions do not have."""
 
 
 class Database(Brief):
@@ -126,9 +135,11 @@ class Database(Brief):
         with closing(self._connected()) as connection:
             found = connection.execute("pragma user_version").fetchone()[0]
             tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
-            if found != FORMAT and (found or tables):
+            if found in _NEW_COLUMNS:
+                _upgrade(connection)
+            elif found != FORMAT and (found or tables):
                 raise DatabaseError(f"{self.path} is no database of tuned kernels of this version")
-            if not tables or found != FORMAT:
+            elif not tables or found != FORMAT:
                 version = f"pragma user_version = {FORMAT};"
                 connection.executescript(f"begin immediate;{_TABLES}{version}commit;")
 
@@ -174,8 +185,9 @@ class Database(Brief):
         values = machine_key(target), threads, compiler_version()
         with closing(self._connected()) as connection:
             # The last of a kernel replaces those before it.
-            found = {k: _point(json.loads(text)) for k, text in connection.execute(query, values)}
-        return {kernel: point for kernel, point in found.items() if point}
+            found = dict(connection.execute(query, values))
+        points = {kernel: point_from_json(json.loads(text)) for kernel, text in found.items()}
+        return {kernel: point for kernel, point in points.items() if point}
 
     def to_json(self) -> str:
         """All records, one JSON object a line."""
@@ -186,14 +198,24 @@ class Database(Brief):
         for another text."""
         try:
             found = [Record.from_json(json.loads(line)) for line in text.splitlines() if line]
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DatabaseError(f"not the records of a database: {error}") from None
         self.add(*found)
         return len(found)
 
 
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the tables of an earlier format to this one, unless another process just did."""
+    connection.execute("begin immediate")
+    found = connection.execute("pragma user_version").fetchone()[0]
+    for column in _NEW_COLUMNS.get(found, ()):
+        connection.execute(f"alter table records add column {column}")
+    connection.execute(f"pragma user_version = {FORMAT}")
+    connection.execute("commit")
+
+
 _COLUMNS = tuple(f.name for f in fields(Record))
-_JSON = ("point", "sizes", "interval")
+_JSON = ("point", "sizes", "interval", "matrix")
 _INSERT = (
     f"insert or ignore into records ({', '.join(_COLUMNS)}) "
     f"values ({', '.join('?' * len(_COLUMNS))})"
@@ -207,4 +229,5 @@ def _row(record: Record) -> list[Any]:
 
 def _record(row: Iterable[Any]) -> Record:
     found = dict(zip(_COLUMNS, row, strict=True))
-    return Record.from_json(found | {c: json.loads(found[c]) for c in _JSON})
+    # A file of an earlier format has no matrix in old rows.
+    return Record.from_json(found | {c: json.loads(found[c] or "null") for c in _JSON})

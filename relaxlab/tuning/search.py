@@ -18,7 +18,7 @@ from relaxlab.schedule.decisions import (
     version_name,
 )
 from relaxlab.schedule.trace import Instruction, Steps
-from relaxlab.tuning.database import Point
+from relaxlab.tuning.points import Point, changed, frozen
 
 Method: TypeAlias = Literal["coordinate", "random"]
 Change: TypeAlias = tuple[str, Value]
@@ -114,18 +114,6 @@ METHODS: Mapping[Method, Callable[[Sequence[Decision], Sequence[Point]], Search]
 """Makes a search from the decisions of the rule's choice, and the points that were tried."""
 DRAWS = 64
 """Draws for each point that is asked for."""
-
-
-def frozen(point: Point) -> frozenset[tuple[str, str]]:
-    """A point as a key: True and 1 are different values."""
-    return frozenset((key, repr(value)) for key, value in point.items())
-
-
-def changed(point: Point, key: str, value: Value, decisions: Sequence[Decision]) -> Point:
-    """A point with another value for a decision; the rule's default needs no entry."""
-    rest = {k: v for k, v in point.items() if k != key}
-    default = next(d.default for d in decisions if d.key == key)
-    return rest if repr(value) == repr(default) else {**rest, key: value}
 
 
 def deciding(

@@ -71,6 +71,11 @@ def _lines(kernel: TunedKernel) -> list[str]:
     times = "; ".join(f"{s + ': ' if s else ''}{seconds_text(t)}" for s, t in timed)
     if times:
         lines.append(f"    default: {times}")
+    if kernel.point and kernel.matrix is not None and len(sizes) > 1:
+        rows = kernel.matrix.rows
+        last = next(row for row in rows if row.point == kernel.point)
+        found = [f"{size}: {r} times" for size, r in zip(sizes, last.intervals, strict=True)]
+        lines.append(f"    as fast: {'; '.join(found)}")
     if kernel.point:
         lines.append("    " + ", ".join(f"{key} = {value}" for key, value in kernel.point.items()))
     counts = Counter(kernel.refusals).most_common()

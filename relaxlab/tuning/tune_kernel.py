@@ -5,19 +5,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.cache import compiler_version, machine_key
 from relaxlab.schedule.compiled import schedule_of, steps_of
 from relaxlab.schedule.decisions import Decision
 from relaxlab.schedule.trace import Instruction
 from relaxlab.tuning.children import TrialFailed
-from relaxlab.tuning.database import Database, Key, Outcome, Point, Record
+from relaxlab.tuning.database import Database, Key, Outcome, Record
+from relaxlab.tuning.finals import Contest, Final
 from relaxlab.tuning.kernels import KERNEL, Kernel, schedule_alone
-from relaxlab.tuning.search import METHODS, Method, Search, deciding, frozen, keys_at
+from relaxlab.tuning.matrix import Matrix
+from relaxlab.tuning.measured import GAIN, Measured
+from relaxlab.tuning.points import Point, changed_keys, frozen
+from relaxlab.tuning.search import METHODS, Method, Search, deciding, keys_at
 from relaxlab.tuning.statistics import Interval
 from relaxlab.tuning.workshop import ROUNDS, Built, Refused, Workshop
 
@@ -30,7 +35,8 @@ class TunedKernel(Brief):
     """The result of the search for a kernel. point: the decisions that were accepted, empty for the
     rule's own; interval: how many times as fast as the default the kernel is with them, None for
     the default. seconds: of a call with the default, at each of the sizes; trials: how many there
-    were by outcome, refusals: by reason; note: why it ended so."""
+    were by outcome, refusals: by reason; note: why it ended so; duration: in seconds. matrix: what
+    was measured at each size in the end, None for nothing."""
 
     name: str
     key: str
@@ -42,6 +48,7 @@ class TunedKernel(Brief):
     refusals: dict[str, int]
     note: str
     duration: float
+    matrix: Matrix | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +78,22 @@ class State(Brief):
 Report = Callable[[State], None]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Trial(Brief):
+    """A program beside the best so far. sizes: the numbers of those at which it was measured; gain:
+    how many times as fast it is over all sizes."""
+
+    measured: Measured
+    sizes: Sequence[int]
+    gain: float
+
+
 @dataclass(slots=True)
 class KernelTuner:
     """One search. `chain` has the programs that were the best, the default first; `decisions` and
-    `trace` are of the schedule of the last."""
+    `trace` are of the schedule of the last. ratio: how many times as fast as the default the last
+    is, about, over all sizes; ratios: at each; best_at: the same of the fastest at each size, by
+    number, with the program."""
 
     kernel: Kernel
     workshop: Workshop
@@ -87,8 +106,11 @@ class KernelTuner:
     resume: bool = False
     decisions: Sequence[Decision] = ()
     trace: Sequence[Instruction] = ()
+    default_trace: Sequence[Instruction] = ()
     chain: list[Built] = field(default_factory=list[Built])
     ratio: float = 1.0
+    ratios: list[float] = field(default_factory=list[float])
+    best_at: dict[int, tuple[float, Built]] = field(default_factory=dict[int, tuple[float, Built]])
     outcomes: Counter[str] = field(default_factory=Counter[str])
     refusals: Counter[str] = field(default_factory=Counter[str])
     digests: set[str] = field(default_factory=set[str])
@@ -102,9 +124,11 @@ class KernelTuner:
         if isinstance(default, Refused):
             return self._result({}, None, (), f"the default {default.outcome}: {default.reason}")
         self.chain, self.digests = [default], {default.digest}
+        self.ratios = [1.0] * len(self.kernel.sizes)
         every = range(len(self.kernel.sizes))
         _, seconds = self.workshop.measure(default, default, every, 1)
         self._schedule({})
+        self.default_trace = self.trace
         key = Key(self.kernel.key, machine_key(self.target), self.threads)
         known = list(self.database.records(key))
         seeds = _seeds(known)
@@ -133,23 +157,25 @@ class KernelTuner:
             points = waiting[:count] or search.propose(count)
             if not points:
                 break
-            faster: list[tuple[float, Built]] = []
+            faster: list[tuple[Trial, Built]] = []
             for made in self.workshop.build(points, self.digests):
-                gain = self._tried(made)
-                if isinstance(made, Built) and gain is not None:
-                    faster.append((gain, made))
+                trial = self._tried(made)
+                if isinstance(made, Built) and trial is not None:
+                    faster.append((trial, made))
                 self._report()
             waiting = waiting[count:]
             if faster:
-                self._improve(search, sorted(faster, key=lambda one: -one[0]))
+                self._improve(search, sorted(faster, key=lambda one: -one[0].gain))
         return bool(waiting)
 
-    def _improve(self, search: Search, faster: Sequence[tuple[float, Built]]) -> None:
+    def _improve(self, search: Search, faster: Sequence[tuple[Trial, Built]]) -> None:
         """Go on from the first of the programs that are faster than the best so far."""
-        (gain, best), *others = faster
+        (trial, best), *others = faster
         before = self.chain[-1].point
         self.chain.append(best)
-        self.ratio *= gain
+        self.ratio *= trial.gain
+        for i, size in enumerate(trial.sizes):
+            self.ratios[size] *= trial.measured.at(i).middle
         self._schedule(best.point)
         promising = [
             (key, value)
@@ -165,9 +191,9 @@ class KernelTuner:
             return 0
         return min(self.workshop.batch, self.limits.trials - self.outcomes.total())
 
-    def _tried(self, made: Built | Refused) -> float | None:
-        """Measure a program beside the best so far, and keep a record of the trial. Return how many
-        times as fast it is over all sizes; None for one that is not faster."""
+    def _tried(self, made: Built | Refused) -> Trial | None:
+        """Measure a program beside the best so far, and keep a record of the trial. Return what was
+        measured; None for one that is not faster over all sizes."""
         if isinstance(made, Refused):
             self._record(made.outcome, made.reason, made.point, made.trace)
             return None
@@ -180,9 +206,12 @@ class KernelTuner:
             return None
         reason = "" if found.interval else f"{found.ratio:.3g} times as fast in its first samples"
         self._record("measured", reason, made.point, made.trace, found.interval, sizes)
-        if not found.is_faster:
-            return None
-        return found.ratio ** (len(sizes) / len(self.kernel.sizes))
+        for i, size in enumerate(sizes):
+            ratio = self.ratios[size] * found.at(i).middle
+            if found.at(i).low > 1 and ratio > self.best_at.get(size, (1.0,))[0]:
+                self.best_at[size] = ratio, made
+        gain = found.ratio ** (len(sizes) / len(self.kernel.sizes))
+        return Trial(found, sizes, gain) if found.is_faster else None
 
     def _affected(self, one: Point, other: Point) -> list[int]:
         """The sizes, by number, at which two points may differ, the schedule of the best so far
@@ -194,29 +223,75 @@ class KernelTuner:
         return found if found and not unknown else list(range(len(sizes)))
 
     def _confirmed(self, seconds: tuple[float, ...], waiting: bool) -> TunedKernel:
-        """The last of the best programs that is faster than the default when it is measured once
-        more, at all sizes that its decisions are about."""
-        note = "no other choice is faster"
-        for best in reversed(self.chain[1:]):
-            sizes = self._affected({}, best.point)
-            try:
-                found, _ = self.workshop.measure(self.chain[0], best, sizes, CONFIRMING)
-            except TrialFailed as error:
-                note = f"the best was not confirmed: {error}"
-                continue
-            interval = found.interval
-            if found.is_faster and interval is not None:
-                self._record("accepted", "", best.point, best.trace, interval, sizes)
-                return self._result(best.point, interval, seconds, "confirmed")
-            note = f"the best was not confirmed: {found.ratio:.3g} times as fast as the default"
+        """The program that has the best for each size, or else the last of the best that is faster
+        than the default when it is measured once more."""
+        notes = ["no other choice is faster"]
+        found = [self._final(built, notes) for built in self._finalists()]
+        contest = Contest.of(
+            self.kernel.sizes, [f for f in found if f is not None], self.default_trace
+        )
+        for final, sizes in self._winners(contest, notes):
+            measured = final.among(sizes)
+            interval = measured.interval
+            if final.is_faster_at(sizes) and interval is not None:
+                matrix, best = contest.matrix(final), final.built
+                self._record(
+                    "accepted", "", best.point, best.trace, interval, sizes, matrix=matrix
+                )  # fmt: skip
+                return self._result(best.point, interval, seconds, "confirmed", matrix)
+            notes.append(
+                f"the best was not confirmed: {measured.ratio:.3g} times as fast as the default"
+            )
+        matrix = contest.matrix() if contest.finals else None
         if not waiting:
             # An earlier search's choice was tried again, if there was one.
-            self._record("default", note, {}, self.chain[0].trace)
-        return self._result({}, None, seconds, note)
+            self._record("default", notes[-1], {}, self.chain[0].trace, matrix=matrix)
+        return self._result({}, None, seconds, notes[-1], matrix)
+
+    def _finalists(self) -> list[Built]:
+        """The best over all sizes, and those that seemed faster still at one of them."""
+        best = {b.digest: b for b in self.chain[1:][-1:]}
+        for size, (ratio, built) in self.best_at.items():
+            if ratio > GAIN * self.ratios[size]:
+                best[built.digest] = built
+        return list(best.values())
+
+    def _winners(self, contest: Contest, notes: list[str]) -> Iterator[tuple[Final, Sequence[int]]]:
+        """Yield what may be accepted, measured beside the default, and the sizes at which it is to
+        be faster: what has the best for each size, then what was the best over all, latest first.
+        """
+        measured = {frozen(f.built.point): f for f in contest.finals}
+        point, changed = contest.winner()
+        final = measured.get(frozen(point))
+        if point and final is None:
+            (made,) = self.workshop.build([point], ())
+            if isinstance(made, Built):
+                final = self._final(made, notes)
+            else:
+                notes.append(f"the best of each size do not make a kernel: {made.reason}")
+        if final is not None:
+            yield final, [i for i in changed if i in final.sizes]
+        for best in reversed(self.chain[1:]):
+            final = measured.get(frozen(best.point)) or self._final(best, notes)
+            if final is not None:
+                yield final, final.sizes
+
+    def _final(self, built: Built, notes: list[str]) -> Final | None:
+        """A program measured beside the default at all sizes that its decisions are about; None,
+        and a note, where that fails."""
+        try:
+            self._schedule(built.point)
+            sizes = self._affected({}, built.point)
+            measured, _ = self.workshop.measure(self.chain[0], built, sizes, CONFIRMING)
+        except (TrialFailed, UserError) as error:
+            notes.append(f"the best was not confirmed: {error}")
+            return None
+        return Final(built, tuple(sizes), measured, self.trace)
 
     def _record(
         self, outcome: Outcome, reason: str, point: Point, trace: str,
-        interval: Interval | None = None, sizes: Sequence[int] = (),
+        interval: Interval | None = None, sizes: Sequence[int] = (), *,
+        matrix: Matrix | None = None,
     ) -> None:  # fmt: skip
         if outcome not in ("accepted", "default"):
             self.outcomes[outcome] += 1
@@ -228,6 +303,7 @@ class KernelTuner:
             Record(
                 self.kernel.key, machine_key(self.target), self.threads, compiler_version(),
                 self.target.cpu, time.time(), outcome, reason, point, measured, bounds, trace,
+                matrix,
             )
         )  # fmt: skip
 
@@ -237,11 +313,13 @@ class KernelTuner:
         self.report(State(self.kernel, self.limits, trials, self.ratio, rate))
 
     def _result(
-        self, point: Point, interval: Interval | None, seconds: tuple[float, ...], note: str
-    ) -> TunedKernel:
+        self, point: Point, interval: Interval | None, seconds: tuple[float, ...], note: str,
+        matrix: Matrix | None = None,
+    ) -> TunedKernel:  # fmt: skip
         return TunedKernel(
             self.kernel.name, self.kernel.key, self.kernel.sizes, point, interval, seconds,
             dict(self.outcomes), dict(self.refusals), note, time.monotonic() - self.started,
+            matrix,
         )  # fmt: skip
 
 
@@ -250,8 +328,3 @@ def _seeds(records: Sequence[Record]) -> list[Point]:
     and of this one, each once."""
     found = {frozen(r.point): r.point for r in reversed(records) if r.outcome == "accepted"}
     return list(found.values())
-
-
-def changed_keys(one: Point, other: Point) -> set[str]:
-    """The decisions in which two points differ."""
-    return {key for key, _ in frozen(one) ^ frozen(other)}

@@ -28,12 +28,14 @@ from relaxlab.runtime.compile_native import native_artifact
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.weights import transform_names
 from relaxlab.runtime.timing import Candidate
-from relaxlab.schedule.compiled import decisions_of, steps_of
+from relaxlab.schedule.compiled import steps_of
+from relaxlab.schedule.decisions import values_in, versions_in
 from relaxlab.schedule.trace import to_json
 from relaxlab.script.parser import parse
 from relaxlab.tuning.kernels import FUNCTION, KERNEL, schedule_alone
 from relaxlab.tuning.measured import in_turns
 from relaxlab.tuning.messages import Message, receive, send
+from relaxlab.tuning.points import point_from_json
 
 LOADED = 3
 """Programs that stay loaded: the default, the best so far, and the one that is measured."""
@@ -43,17 +45,18 @@ def build(message: Message) -> tuple[Message, list[bytes]]:
     """Build the kernel of a program with decisions. The answer has the decisions that its schedule
     made, its trace and a digest of the result; without code where the digest is known."""
     program, target = parse(message["program"], check=False), Target.from_json(message["target"])
-    point = {k: tuple(v) if isinstance(v, list) else v for k, v in message["point"].items()}  # type: ignore[reportUnknownArgumentType]
+    point = point_from_json(message["point"])
     try:
         made = schedule_alone(program, target, point)
     except (UserError, ValueError) as error:
         return {"invalid": str(error).strip().partition("\n")[0]}, []
-    asked = decisions_of(made, KERNEL)
+    steps = steps_of(made, KERNEL)
+    asked = values_in(steps).keys() | versions_in(steps)
     missing = [key for key in point if key not in asked]
     if missing:
         return {"invalid": f"no schedule asks for `{missing[0]}`"}, []
     digest = structural_key(made.result)
-    answer = {"digest": digest, "trace": to_json(steps_of(made, KERNEL))}
+    answer = {"digest": digest, "trace": to_json(steps)}
     if digest in message["known"]:
         return answer, []
     return answer, [native_artifact(program, made.result, target, checks=False).to_bytes()]
@@ -119,7 +122,7 @@ class Bench:
         measured = in_turns(before, after, message["rounds"])
         gc.enable()
         seconds = [min(c.sample() for _ in range(3)) for c in pairs[0]]
-        return {"rounds": measured.rounds, "seconds": seconds}
+        return {"ratios": measured.ratios, "seconds": seconds}
 
     def candidate(self, exe: Executable, size: int) -> Candidate:
         """A call of a program with its own copy of the arguments, its weights packed before."""

@@ -11,10 +11,11 @@ from typing import Protocol
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
 from relaxlab.tuning.children import Child, Pool, TrialFailed, pool_of
-from relaxlab.tuning.database import Outcome, Point
+from relaxlab.tuning.database import Outcome
 from relaxlab.tuning.kernels import Kernel
 from relaxlab.tuning.measured import Measured
 from relaxlab.tuning.messages import Message
+from relaxlab.tuning.points import Point
 
 FIRST_SECONDS = 600.0
 """Limit for the build of the default, and for its first measurement beside itself: no hang is to be
@@ -136,7 +137,7 @@ class Workers:
         # A limit per sample, of which there are two a round and size.
         limit = self._limit * max(1.0, rounds / ROUNDS)
         answer, _ = self._child.ask(message, [base.code, other.code], seconds=limit)
-        return Measured(tuple(map(tuple, answer["rounds"]))), tuple(answer["seconds"])
+        return Measured(tuple(map(tuple, answer["ratios"]))), tuple(answer["seconds"])
 
 
 ROUNDS = 15

@@ -17,6 +17,8 @@ import pytest
 import relaxlab as rl
 from relaxlab.runtime.cache import compiler_version, machine_key
 from relaxlab.tuning.database import Database, DatabaseError, Key, Record
+from relaxlab.tuning.matrix import Matrix, Row
+from relaxlab.tuning.statistics import Interval
 
 HOST = rl.Target.host()
 RECORD = Record(
@@ -63,6 +65,21 @@ def test_json_there_and_back(tmp_path: Path) -> None:
         with pytest.raises(DatabaseError, match="not the records|other fields"):
             other.add_json(text)
     assert list(other.records()) == list(one.records())
+
+
+def test_files_of_the_first_format_are_read_and_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    Database(path).add(RECORD)
+    with closing(sqlite3.connect(path)) as connection:
+        for column in ("matrix", "predicted"):
+            connection.execute(f"alter table records drop column {column}")
+        connection.execute("pragma user_version = 1")
+    matrix = Matrix(({"n": 3},), (Row({"tile": (1, 2)}, (Interval(1.2, 1.1, 1.3),)),), (0,))
+    new = replace(RECORD, time=2.0, matrix=matrix, predicted=1.5)
+    Database(path).add(new)
+    assert list(Database(path).records()) == [RECORD, new]
+    old = {k: v for k, v in RECORD.to_json().items() if k not in ("matrix", "predicted")}
+    assert Record.from_json(old) == RECORD
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -122,4 +139,3 @@ def test_writers_that_are_killed_lose_nothing_that_they_kept(tmp_path: Path) -> 
         assert {(name, float(i)) for i in range(last + 1)} <= set(found)
     database.add(RECORD)
     assert RECORD in list(database.records())
-

@@ -75,6 +75,15 @@ def test_what_is_slow_is_dropped_early() -> None:
     assert len(measured((clock(1.0), clock(1.0))).rounds) == 15
 
 
+def test_a_size_that_is_slower_is_measured_no_further() -> None:
+    found = measured(
+        (clock(1.0), clock(DROPPED * 1.1)), (clock(1.0), clock(1.2)), (clock(2.0), clock(1.0))
+    )
+    assert [len(ratios) for ratios in found.ratios] == [1, LOOKS, 15]
+    assert found.at(0).low == found.at(0).high == found.ratios[0][0]
+    assert not found.is_faster and found.over([2]).is_faster
+
+
 def test_programs_take_turns_in_going_first() -> None:
     order: list[str] = []
 

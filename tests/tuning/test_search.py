@@ -9,9 +9,9 @@ import pytest
 import relaxlab as rl
 from relaxlab.schedule.compiled import schedule_of, steps_of
 from relaxlab.schedule.decisions import Decision
-from relaxlab.tuning.database import Point
 from relaxlab.tuning.kernels import TuneError, kernels_of
-from relaxlab.tuning.search import METHODS, CoordinateDescent, RandomSearch, frozen, keys_at
+from relaxlab.tuning.points import Point, frozen
+from relaxlab.tuning.search import METHODS, CoordinateDescent, RandomSearch, keys_at
 
 DECISIONS = (
     Decision("unroll", (1, 2, 4, 8, 16), 4, 4),

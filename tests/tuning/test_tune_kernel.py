@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -11,10 +12,12 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.runtime.cache import compiler_version, machine_key
+from relaxlab.schedule.decisions import Value, key_of
 from relaxlab.tuning.children import TrialFailed
-from relaxlab.tuning.database import Database, Point, Record
+from relaxlab.tuning.database import Database, Record
 from relaxlab.tuning.kernels import Kernel, kernels_of
 from relaxlab.tuning.measured import Measured, in_turns
+from relaxlab.tuning.points import Point
 from relaxlab.tuning.tune_kernel import KernelTuner, Limits, TunedKernel
 from relaxlab.tuning.workshop import Built, Refused
 from tests.tuning.test_search import PRODUCT
@@ -154,7 +157,7 @@ def test_luck_in_the_search_is_not_confirmed(kernel: Kernel, tmp_path: Path) -> 
         ) -> tuple[Measured, tuple[float, ...]]:
             found, seconds = super().measure(base, other, sizes, rounds)
             if rounds == 15 and base.point == {}:
-                found = Measured(tuple(tuple(2 * x for x in r) for r in found.rounds))
+                found = Measured(tuple(tuple(2 * x for x in r) for r in found.ratios))
             return found, seconds
 
     result = tuned(kernel, Lucky(lambda *_: 1.0), tmp_path / "a.db")
@@ -199,6 +202,51 @@ def test_records_of_another_compiler_are_tried_first(kernel: Kernel, tmp_path: P
     result = tuned(kernel, shop, tmp_path / "a.db", trials=1)
     assert result.point == {ROWS: 1} and shop.measured[1][1] == {ROWS: 1}
     assert old in list(database.records())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_best_at_one_size_is_kept_for_it(kernel: Kernel, tmp_path: Path, seed: int) -> None:
+    """Other rows are best for few rows than for many, and slower there; measured with noise."""
+    drawn = random.Random(seed)
+    sizes = ({"n": 60}, {"n": 1000})
+    default = next(d.default for d in kernel.decisions if d.key == ROWS)
+    small, large = (v for v in (2, 4, 6) if v != default)
+
+    def rows_at(point: Point, size: int) -> Value:
+        version = ("n ≤ 244", "any n")[size] if "versions(n)" in point else ""
+        return point.get(key_of((version,), ROWS) if version else ROWS, default)
+
+    def slow(point: Point, size: int) -> float:
+        return {small: (0.8, 1.3)[size], large: (1.2, 0.7)[size]}.get(rows_at(point, size), 1.0)
+
+    shop = Planted(slow, lambda: 1 + 0.05 * drawn.random())
+    result = tuned(replace(kernel, sizes=sizes), shop, tmp_path / "a.db")
+    assert result.point == {
+        "versions(n)": (244,), key_of(("n ≤ 244",), ROWS): small, key_of(("any n",), ROWS): large
+    }  # fmt: skip
+    assert result.interval is not None and result.interval.low > 1.2
+    assert result.matrix is not None and result.matrix.chosen in ((1, 2), (2, 1))
+    assert [len(r.intervals) for r in result.matrix.rows] == [2] * 4
+    for size, number in enumerate(result.matrix.chosen):
+        assert result.matrix.rows[number].intervals[size].low > 1
+    last = [r for r in Database(tmp_path / "a.db").records() if r.outcome == "accepted"][-1]
+    assert last.matrix == result.matrix and last.sizes == sizes and last.trace == ""
+    assert Record.from_json(json.loads(json.dumps(last.to_json()))) == last
+
+
+def test_what_is_slower_together_is_not_kept(kernel: Kernel, tmp_path: Path) -> None:
+    """Versions that cost more than they bring: the choice for each size alone is not believed."""
+
+    def slow(point: Point, size: int) -> float:
+        if "versions(n)" in point:
+            return 1.2
+        return {2: (0.8, 1.3)[size], 4: (1.2, 0.7)[size]}.get(point.get(ROWS), 1.0)  # type: ignore[arg-type]
+
+    sizes = ({"n": 60}, {"n": 1000})
+    result = tuned(replace(kernel, sizes=sizes), Planted(slow), tmp_path / "a.db")
+    assert result.point == {} and "not confirmed" in result.note
+    assert result.matrix is not None and len(result.matrix.rows) == 3
+    assert Database(tmp_path / "a.db").accepted(HOST, 2) == {}
 
 
 @pytest.mark.parametrize("after", [1, 4])

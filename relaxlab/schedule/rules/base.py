@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from relaxlab.ir import expr, loops
@@ -11,7 +12,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.schedule.decisions import Decider
+from relaxlab.schedule.decisions import Decider, key_of, versions_key
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.ranges import constant, shape_analyzer
@@ -261,7 +262,7 @@ def first_that_fits(
         return func
     sch = Schedule(context.with_facts(func), name, decider=decider)
     where_allowed(sch.form_blocks)
-    for rule_name, rule in rules:
+    for rule_name, rule in _with_versions_asked_for(sch, tuple(rules), problem_of):
         try:
             made = rule(sch.copy(), context)
         except Stopped as stop:
@@ -282,3 +283,35 @@ def first_that_fits(
         text = f"the rule {rule_name} does not fit: {reason}"
         remark("schedule_kernels", name, text, applied=False)
     return None
+
+
+def _with_versions_asked_for(
+    sch: Schedule, rules: tuple[tuple[str, Rule], ...],
+    problem_of: Callable[[PrimFunc], str | None],
+) -> tuple[tuple[str, Rule], ...]:  # fmt: skip
+    """The rules; first, where the decider asks for versions by the value of a symbol, one that has
+    each of them scheduled by the first of the rules that fits."""
+    if sch.decider is None:
+        return rules
+    for symbol in symbols_in(tuple(b.shape for b in sch.func.buffers)):
+        key = key_of(sch.within, versions_key(symbol.name))
+        bounds = sch.decider(key, ((),))
+        if isinstance(bounds, tuple) and bounds:
+            made = partial(_in_versions, symbol, bounds, rules, problem_of)
+            return ((f"versions for {symbol} ≤ {', '.join(map(str, bounds))}", made), *rules)
+    return rules
+
+
+def _in_versions(
+    symbol: expr.Var, bounds: tuple[int, ...], rules: tuple[tuple[str, Rule], ...],
+    problem_of: Callable[[PrimFunc], str | None], sch: Schedule, context: Context,
+) -> Schedule:  # fmt: skip
+    def version(sub: Schedule, bound: int | None) -> Schedule:
+        for _, rule in _with_versions_asked_for(sub, rules, problem_of):
+            made = attempted(rule, sub, context)
+            if made is not None and problem_of(made.func) is None:
+                return made
+        raise ScheduleError("schedule", sub.name, f"a rule fits its version for {symbol} ≤ {bound}")
+
+    sch.guarded_versions(symbol, bounds, version)
+    return sch
