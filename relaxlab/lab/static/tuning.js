@@ -45,9 +45,9 @@ function trialsTable(trials, at, model, recorded) {
   const place = h("div", {});
   const cell = (t, name) => {
     if (name === "trial") return h("button", { type: "button", class: "link", "aria-label": `trial ${t.number}`, onclick: () => at.set(t.number - 1) }, String(t.number));
-    if (name === "times as fast") return t.ratio === null ? "" : ratioText(t);
+    if (name === "times as fast") return t.ratio === null ? "" : h("span", { class: "nowrap" }, ratioText(t));
     if (name === "predicted") return t.predicted === null ? "" : t.predicted.toPrecision(3);
-    if (name === "after") return formatSeconds(t.seconds);
+    if (name === "after") return h("span", { class: "nowrap" }, formatSeconds(t.seconds));
     if (name === "outcome") return h("span", { class: t.ratio === null ? "bad" : t.low > 1 ? "good" : "" }, t.outcome);
     return COLUMNS[name](t);
   };
