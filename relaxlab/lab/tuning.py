@@ -28,8 +28,8 @@ from relaxlab.schedule.trace import from_json
 from relaxlab.tuning.database import Database, Key, Record
 from relaxlab.tuning.kernels import KERNEL, Kernel, kernels_of, schedule_alone
 from relaxlab.tuning.measured import GAIN
+from relaxlab.tuning.points import changed_keys
 from relaxlab.tuning.tune import Tuning
-from relaxlab.tuning.tune_kernel import changed_keys
 from relaxlab.tuning.workshop import sizes_text
 
 MOST_DETAILS = 4
@@ -196,7 +196,7 @@ def _state(search: _Search) -> dict[str, Any]:
             {
                 "outcome": t.record.outcome, "reason": t.record.reason,
                 "ratio": _rounded(t.ratio), "low": _rounded(t.low), "high": _rounded(t.high),
-                "best": _rounded(t.best), "predicted": _rounded(_predicted(t.record)),
+                "best": _rounded(t.best), "predicted": _rounded(t.record.predicted),
                 "point": [[k, str(v)] for k, v in t.record.point.items()],
                 "values": [str(values[k]) if k in values else None for k in shown],
                 "sizes": "; ".join(filter(None, map(sizes_text, t.record.sizes))),
@@ -217,13 +217,9 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-def _predicted(record: Record) -> float | None:
-    return getattr(record, "predicted", None)
-
-
 def _matrix(end: Record) -> dict[str, Any] | None:
     """The winner of each size at all sizes, where that was measured at several."""
-    matrix: Any = getattr(end, "matrix", None)
+    matrix = end.matrix
     if matrix is None or len(matrix.sizes) < 2:
         return None
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from relaxlab.lab.view import View
 from relaxlab.runtime.cache import compiler_version
 from relaxlab.tuning.database import Record
 from relaxlab.tuning.kernels import kernels_of
+from relaxlab.tuning.matrix import Matrix, Row
+from relaxlab.tuning.statistics import Interval
 
 MOD = rl.parse("""
 @R.function
@@ -63,6 +66,24 @@ def test_the_last_search_is_shown_with_what_matters(view):
     assert "confirmed: 1.2" in view.text and "wrong: <b>the result</b> differs" in view.text
     tabs = [t["title"] for t in view.state["details"]["0:1"]["tabs"]]
     assert tabs == ["Difference from the default", "Loops", "Code"]
+
+
+def test_sizes_and_predictions_of_records_are_shown(tmp_path):
+    database = rl.Database(tmp_path / "tuning.db")
+    sizes = ({"n": 1}, {"n": 64})
+    ratios = [[Interval(r, r / 1.01, r * 1.01) for r in row] for row in ((1, 1), (0.9, 1.4))]
+    points = ({}, {"vectors_at_once": 4})
+    rows = tuple(Row(p, tuple(r)) for p, r in zip(points, ratios, strict=True))
+    matrix = Matrix(sizes, rows, (0, 1))
+    trial = replace(record(1.0, "measured", 4, 1.2), sizes=sizes, predicted=1.3)
+    end = replace(record(2.0, "accepted", 4, 1.2), sizes=sizes, matrix=matrix)
+    database.add(trial, end)
+    (kernel,) = tuning(database).state["kernels"]
+    assert [t["predicted"] for t in kernel["trials"]] == [1.3]
+    shown = kernel["end"]["matrix"]
+    assert shown["sizes"] == ["n=1", "n=64"] and shown["chosen"] == [0, 1]
+    assert [(name, [i[0] for i in r]) for name, r in shown["rows"]] == [
+        ("default", [1, 1]), ("vectors_at_once = 4", [0.9, 1.4])]  # fmt: skip
 
 
 def test_without_the_program_there_are_no_loops_and_a_note_says_so(database):
