@@ -1,11 +1,9 @@
 """Which rule schedules which kernel, of every call that the benchmark of operators makes and of a
-model: the table in `tests/goldens/schedule/rules.txt` is for a processor with AVX-512."""
+model: the tables in `tests/goldens/schedule` are for a processor with AVX-512."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-
-import pytest
 
 from benchmarks.operators import operator_calls
 from relaxlab.ir.module import Module
@@ -47,15 +45,17 @@ def test_operators(golden: Golden) -> None:
     golden.file("schedule/rules", {op: "\n".join(dict.fromkeys(v)) for op, v in lines.items()})
 
 
-@pytest.mark.parametrize("activations", ["float32", "q8"])
-def test_the_tiny_model(activations: str, golden: Golden) -> None:
+def test_the_tiny_model(golden: Golden) -> None:
+    """Its kernels by rule, with activations of 32 bits and of 8."""
     checkpoint = open_model("tiny")
-    precision = precision_for(activations, SERVER)
-    decoder = Decoder(checkpoint.config, checkpoint.formats, max_context=64, precision=precision)
-    module, _ = decoder.build(bounds={"s": 16, "p": 64})
-    rules = rules_of(default_pipeline(SERVER).run(module))
-    by_rule: dict[str, list[str]] = defaultdict(list)
-    for name, rule in rules.items():
-        by_rule[rule].append(name)
-    texts = {rule: "\n".join(sorted(names)) for rule, names in sorted(by_rule.items())}
-    golden.file(f"schedule/rules_{activations}", texts)
+    texts: dict[str, str] = {}
+    for activations in ("float32", "q8"):
+        precision = precision_for(activations, SERVER)
+        decoder = Decoder(checkpoint.config, checkpoint.formats, max_context=64, precision=precision)
+        module, _ = decoder.build(bounds={"s": 16, "p": 64})
+        by_rule: dict[str, list[str]] = defaultdict(list)
+        for name, rule in rules_of(default_pipeline(SERVER).run(module)).items():
+            by_rule[rule].append(name)
+        for rule, names in sorted(by_rule.items()):
+            texts[f"{activations}: {rule}"] = "\n".join(sorted(names))
+    golden.file("schedule/model_rules", texts)
