@@ -161,18 +161,19 @@ def guarded(cascade: Cascade, block: Block) -> Block:
         value = _where(exists, value, expr.const(nothing or 0, value.dtype))
         return replace(block, body=replace(block.body, value=value))
     loads = [n for n in loads_in(block.body) if n.buffer is not sums.buffer]
+    # Reading the last block or row again costs less than a condition for each vector of a sum.
     if all(_is_blocked(n, position) for n in loads):
 
         def visit(n: Node) -> Node | None:
             match n:
                 case expr.FloorDiv(at, size) if at == position:
-                    # Reading the last block again costs less than a condition for each vector of
-                    # positions.
                     return expr.Min(n, (count - 1) // size)
                 case _:
                     return None
 
         return replace(block, body=rewrite(block.body, visit))
+    if all(_is_row(n, position) for n in loads):
+        return replace(block, body=substitute(block.body, {position: expr.Min(position, count - 1)}))
     value = _where(exists, sums.value, expr.const(0, sums.value.dtype))
     so_far = BufferLoad(sums.buffer, sums.indices)
     return replace(block, body=replace(block.body, value=sums.combined(so_far, value)))
@@ -201,6 +202,14 @@ def _is_masked_beyond(cascade: Cascade, block: Block) -> bool:
     for axis in cascade.outer:
         an.bind_range(axis, Range(ZERO, cascade.extents[axis]))
     return limit is not None and bool(an.prove(expr.LT(limit, cascade.extents[cascade.axis])))
+
+
+def _is_row(load: BufferLoad, position: Var) -> bool:
+    """True if positions are whole rows of the load: they index none of its neighbours in memory."""
+    *outer, last = load.indices
+    return position not in symbols_in(last) and all(
+        at == position or position not in symbols_in(at) for at in outer
+    )
 
 
 def _is_blocked(load: BufferLoad, position: Var) -> bool:

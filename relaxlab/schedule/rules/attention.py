@@ -1,19 +1,20 @@
 """Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
 
-A tile of query rows of one head is a unit of work for a thread. Its positions come in chunks, with
-a running maximum (`fuse_reductions`): a chunk's scores stay in the thread's own memory from the
+A tile of query rows of one head is a unit of work for a thread; where there is one query, the heads
+that read the same keys are the tile's rows. Its positions come in chunks, with a running maximum (`fuse_reductions`): a chunk's scores stay in the thread's own memory from the
 first product through the softmax to the second product, so nothing of size rows x positions is
 ever kept. Scores are made a vector of positions at a time, and results a vector of features.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, written
 from relaxlab.schedule.rules import fallback
@@ -32,12 +33,16 @@ from relaxlab.schedule.rules.decisions import (
     CHUNK,
     COPY_OPERAND,
     REGISTER_ROWS,
+    SHARED_HEADS,
     VECTORS_AT_ONCE,
 )
 from relaxlab.schedule.rules.nested import schedule_tiles
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
+MIN_TILES = 3
+"""Tiles of heads that there are at least: three keep two threads busy for three quarters of the
+time, and memory all of it (NOTES, *Attention of one query*)."""
 MOST_FEATURES = 1056
 """Features, and depth of scores, up to which there is a version for symbols: no model's heads have
 more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that the first lines of
@@ -69,11 +74,45 @@ class Attention:
         """The extent of an axis."""
         return self.cascade.extents[axis]
 
+    def over_heads(self, sch: Schedule) -> tuple[Attention, int]:
+        """The attention with a tile of neighbours that read the same keys and values, and how many
+        these are: heads, for which keys are indexed by `head // group`. Itself and 1 without."""
+        for axis in reversed(self.cascade.outer):
+            group, count = _sharing(self.cascade, axis), constant(self.extent(axis))
+            if group is None or count is None or count % group:
+                continue
+            # Threads share out tiles: of one or two, most threads would have none.
+            few = count // MIN_TILES
+            most = max(n for n in range(1, group + 1) if group % n == 0 and (n == 1 or n <= few))
+            heads = SHARED_HEADS.where(lambda n, g=group: g % n == 0).at_most(sch, most)
+            return replace(self, row=axis), heads
+        return self, 1
+
     def fused(self, sch: Schedule, rows: int, chunk: int, multiple: int, width: int) -> BlockRV:
         """Compute it in one pass over the positions; returns the block of the tiles."""
         first = self.cascade.reductions[0]
         at = axes_of(first).index(self.row)
         return sch.fuse_reductions(sch.get_block(first.name), at, rows, chunk, multiple, width)
+
+
+def _sharing(cascade: Cascade, axis: Var) -> int | None:
+    """Return the number of neighbours along an outer axis for which the same elements are read
+    along the shared axis: `n` where the axis is only in indices `axis // n`; None without any."""
+    sizes: set[int] = set()
+
+    def visit(n: Node) -> Node | None:
+        match n:
+            case expr.FloorDiv(at, expr.IntImm(size)) if at == axis:
+                sizes.add(size)
+                return expr.const(0)
+            case _:
+                return None
+
+    loads = [n for b in cascade.blocks for n in loads_in(b.body) if n.buffer not in cascade.dims]
+    indices = [n.indices for n in loads if cascade.axis in symbols_in(n.indices)]
+    if any(axis in symbols_in(tuple(rewrite(i, visit) for i in at)) for at in indices):
+        return None
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def find_attention(func: PrimFunc) -> Attention | None:
@@ -148,6 +187,8 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     # Independent accumulators hide the latency of an addition: eight rows of two vectors, or one
     # row of four.
     multiple = VECTORS_AT_ONCE.of(sch, 2 if rows > 1 else 4) * lanes
+    if rows == 1:
+        found, rows = found.over_heads(sch)
     # The scores of a tile take 16 KB, half of a first-level cache. Chunks of 64 lose 7 %, 256 to
     # 1024 are alike (NOTES, *Attention without a bound on its length*).
     chunk = CHUNK.of(sch, 512)

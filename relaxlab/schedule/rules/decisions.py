@@ -114,6 +114,9 @@ COLUMN_VECTORS = Choice(
 CHUNK = Choice(
     "chunk", (64, 128, 256, 512, 1024), "positions whose scores are computed before they are used"
 )
+SHARED_HEADS = Choice(
+    "shared_heads", (1, 2, 3, 4, 6, 8), "heads that are a tile of attention and read its keys once"
+)
 TILE_SIDE = Choice("tile_side", (32, 64, 128), "rows and columns of a tile that is transposed")
 PARTIAL_VECTORS = Choice(
     "partial_vectors", POWERS,

@@ -11,6 +11,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc, Stmt
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -61,6 +62,8 @@ def schedule_tiles(sch: Schedule, outer: Block, context: Context) -> None:
         rv = sch.get_block(block.name)
         if is_spatial(block):
             _elementwise(sch, rv, lanes)
+        elif _is_product(block) and _is_along_rows(block):
+            _dot_products(sch, rv, lanes)
         elif _is_product(block):
             _product(sch, rv, context)
         else:
@@ -83,6 +86,15 @@ def _is_product(block: Block) -> bool:
     if found is None or found.op is not expr.Add or not isinstance(found.value, expr.Mul):
         return False
     return all(isinstance(_unguarded(side), BufferLoad) for side in (found.value.a, found.value.b))
+
+
+def _is_along_rows(block: Block) -> bool:
+    """True if neighbours in memory are terms of one sum, in both of what the block multiplies."""
+    found = reduction_of(block)
+    assert found is not None
+    terms = {it.var for it in block.iter_vars if it.kind == "reduce"}
+    loads = [n for n in walk(found.value) if isinstance(n, BufferLoad)]
+    return all(terms & set(symbols_in(n.indices[-1])) for n in loads)
 
 
 def _unguarded(e: PrimExpr) -> PrimExpr:
@@ -122,15 +134,33 @@ def _elementwise(sch: Schedule, rv: BlockRV, lanes: int) -> None:
     split_vector(sch, loops[-1], width, unroll=size is not None and size <= rows * lanes)
 
 
+def _dot_products(sch: Schedule, rv: BlockRV, lanes: int) -> None:
+    """The dot products of a column with all rows, one after the other, so that it is loaded once:
+    partial sums per lane, in a row of few vectors without a loop, which would end with a branch
+    that is foretold wrongly."""
+    (*_, row, column), (depth,) = block_loops(sch, rv)
+    rows, size = constant(extent_of(sch, row)), constant(extent_of(sch, depth))
+    most = UNROLL_ROWS.of(sch, 16)
+    sch.reorder(column, row)
+    partial = reduce_along_rows(sch, rv, [depth], _vectors(sch, depth, lanes) * lanes)
+    if partial is None or rows is None or size is None or size > most * lanes:
+        return
+    (*_, row, _), steps = block_loops(sch, partial)
+    for loop in (row, *steps):
+        sch.unroll(loop)
+
+
 def _product(sch: Schedule, rv: BlockRV, context: Context) -> None:
-    """Rows by vectors of columns in registers over the whole reduction: their sums take half of
-    the registers, operands the others."""
-    lanes, most = context.target.lanes("float32"), context.target.facts.vector_registers // 2
+    """Rows by vectors of columns in registers over the whole reduction: as many as leave registers
+    for a vector of columns, and an element of each row."""
+    lanes, registers = context.target.lanes("float32"), context.target.facts.vector_registers
     (*_, row, column), (depth,) = block_loops(sch, rv)
     rows, vectors = _multiple(sch, row), _multiple(sch, column) // lanes
     if vectors * lanes != _multiple(sch, column):
         return
-    fitting = (n for n in range(2, vectors + 1) if vectors % n == 0 and n * rows <= most)
+    fitting = (
+        n for n in range(2, vectors + 1) if vectors % n == 0 and n * rows + rows + 1 <= registers
+    )
     at_once = max(fitting, default=1)
     part, column = sch.split(column, factors=[None, at_once * lanes])
     sch.reorder(part, depth, row, column)

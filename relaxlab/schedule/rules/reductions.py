@@ -46,17 +46,20 @@ MANY_VECTORS = 8
 """Vectors of a row from which on steps of several vectors are worth a masked last step."""
 
 
-def reduce_along_rows(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
+def reduce_along_rows(
+    sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int
+) -> BlockRV | None:
     """Keep a partial result per lane of the innermost reduce loop and combine them, by one
-    intrinsic where there is one. Nothing where the order must be kept."""
+    intrinsic where there is one. Returns the block of the partial results; None, and nothing is
+    done, where the order must be kept or rows are short."""
     block = found_block(sch, rv)
     if keeps_order(sch.func, block) or reduction_of(block) is None:
-        return
+        return None
     # Of a row that is known to be shorter than the lanes, most partial results would be identities.
     most = _upper_bound(sch, reduce[-1])
     if most is not None and most < lanes:
-        return
-    _by_lanes(sch, rv, lanes)
+        return None
+    return _by_lanes(sch, rv, lanes)
 
 
 def reduce_down_columns(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], lanes: int) -> None:
@@ -170,8 +173,8 @@ def _share_loops(sch: Schedule, rv: BlockRV, rows: list[LoopRV]) -> None:
         sch.reverse_compute_at(rv, rows[-1])
 
 
-def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """Vectorise the innermost reduce loop of a block."""
+def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> BlockRV:
+    """Vectorise the innermost reduce loop of a block; returns the block of the partial results."""
     block = found_block(sch, rv)
     buffer = block.writes[0].buffer
     _, (*_, last) = block_loops(sch, rv)
@@ -197,6 +200,7 @@ def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> None:
         *_, lane = sch.get_loops(rv)
         sch.decompose_reduction(rv, lane)
         sch.tensorize(lane, f"reduce_{combine}_{buffer.dtype}_{lanes}")
+    return partial
 
 
 def _combiner(block: Block) -> str | None:
