@@ -38,7 +38,8 @@ class Block(nn.Module):
     def forward(
         self, x: nn.Tensor, past: PrimExpr, keys: nn.Tensor, values: nn.Tensor
     ) -> tuple[nn.Tensor, nn.Tensor, nn.Tensor]:
-        """x (b, s, hidden) and the caches (b, positions, kv_heads, head_dim); all three updated."""
+        """x float32 (b, s, hidden) and the caches (b, positions, kv_heads, head_dim), of any float
+        dtype; all three updated."""
         config = self.config
         b, s, _ = x.shape
         normed = rms_norm(x, self.attn_norm, config.norm_eps)
@@ -51,12 +52,11 @@ class Block(nn.Module):
             )
         )
         q, k = (rotated(t, config, past) for t in (q, k))
-        keys = keys.op("slice_scatter", k, start=past, end=past + s, axis=1)
-        values = values.op("slice_scatter", v, start=past, end=past + s, axis=1)
-        seen = [
-            c.op("strided_slice", axes=[1], begin=[0], end=[past + s], assume_inbound=True)
-            for c in (keys, values)
-        ]
+        place = {"start": past, "end": past + s, "axis": 1}
+        keys = keys.op("slice_scatter", k.astype(keys.dtype), **place)
+        values = values.op("slice_scatter", v.astype(values.dtype), **place)
+        cut = {"axes": [1], "begin": [0], "end": [past + s], "assume_inbound": True}
+        seen = [c.op("strided_slice", **cut).astype("float32") for c in (keys, values)]
         mixed = q.op("nn.attention", *seen, causal_mask="BottomRight")
         inner = config.num_heads * config.head_dim
         x = x + linear(mixed.reshape(b, s, inner), self.attn_output)
@@ -99,10 +99,13 @@ class LlamaPlain(nn.Module):
         """For one new position."""
         return self.prefill(ids, past, cache)
 
-    def build(self, most: int) -> tuple[IRModule, tuple[Source, ...]]:
+    def build(
+        self, most: int, kv_dtype: str = "float32"
+    ) -> tuple[IRModule, tuple[Source, ...]]:
         """The module for at most `most` new positions, and where its weights come from."""
         config = self.config
-        kept = nn.spec.Tensor((1, "positions", config.num_kv_heads, config.head_dim), donated=True)
+        shape = 1, "positions", config.num_kv_heads, config.head_dim
+        kept = nn.spec.Tensor(shape, kv_dtype, donated=True)
         methods = {
             name: {
                 "ids": nn.spec.Tensor((1, length), "int32"),

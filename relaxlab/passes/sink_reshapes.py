@@ -1,0 +1,135 @@
+"""Elementwise operators on a reshaped value are applied before the reshape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
+from relaxlab.ir.op_table import has_trait
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
+from relaxlab.passes.patterns.rewrite import normalized
+from relaxlab.tracing import may_apply, remark
+
+RULE = "sink_reshapes"
+RESHAPE = graph.Op("reshape")
+Shape = Sequence[expr.PrimExpr]
+
+
+@module_pass(RULE, needs=("normalize",))
+def sink_reshapes(mod: Module, _: NoOptions) -> Module:
+    """relu(reshape(y)) becomes reshape(relu(y)), and x + reshape(y), reshape(reshape(x) + y), so
+    that what makes y and the operator can be one kernel: `fuse_ops` looks for neighbours, and
+    reshapes, which cost nothing, stand between them.
+
+    The operand that is computed last decides: a kernel that could include the operator has the
+    others at hand. Operands are of the result's shape, scalars, or vectors along a last dimension
+    that the reshape keeps.
+    """
+    updates: dict[str, graph.Function] = {}
+    for name, fn in mod.graph_functions().items():
+        whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
+        new = map_blocks(whole, partial(_block, name))
+        if new is not whole:
+            updates[name] = new
+    return normalized(mod.with_functions(updates)) if updates else mod
+
+
+def _block(name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
+    kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
+    state = _Reshapes(name, kind)
+    return with_bindings(blk, [new for b in blk.bindings for new in state.binding(b)])
+
+
+@dataclass(slots=True)
+class _Reshapes:
+    """What is known of the values of a block. `sources`: what reshaped values are reshapes of;
+    `made`: the number of the last binding that is no elementwise operator or reshape, which each
+    value depends on through these alone."""
+
+    name: str
+    kind: type[graph.Var]
+    sources: dict[graph.Expr, graph.Var] = field(default_factory=dict[graph.Expr, graph.Var])
+    made: dict[graph.Expr, int] = field(default_factory=dict[graph.Expr, int])
+
+    def binding(self, b: graph.Binding) -> list[graph.Binding]:
+        """The bindings in place of one."""
+        call = b.value
+        self.made[b.var] = len(self.made)
+        if not isinstance(b, graph.VarBinding) or not isinstance(call, graph.Call):
+            return [b]
+        if call.op == RESHAPE:
+            return [self._reshape(b, call)]
+        if not isinstance(call.op, graph.Op) or not has_trait(call.op.name, "elementwise"):
+            return [b]
+        variables = [a for a in call.args if isinstance(a, graph.Var)]
+        last = max(variables, key=self._made, default=None)
+        if last is None:
+            return [b]
+        self.made[b.var] = self._made(last)
+        if last not in self.sources:
+            return [b]
+        inner, shape = self.sources[last], _dims(b.var)
+        args = [self._operand(a, shape, _dims(inner)) for a in call.args]
+        if shape is None or any(a is None for a in args):
+            text = f"an operand is broadcast in another way than `{last.name}` is reshaped"
+            remark(RULE, f"{self.name}.{b.var.name}", text, applied=False)
+            return [b]
+        if not may_apply(RULE, f"{self.name}.{b.var.name}", f"computed before `{last.name}`"):
+            return [b]
+        ty = b.var.ty
+        assert isinstance(ty, types.TensorType)
+        before = self.kind(f"{b.var.name}_flat", replace(ty, shape=_dims(inner)))
+        # Its type is known where operators that follow ask for it.
+        self.sources[b.var], self.made[before] = before, self.made[b.var]
+        return [
+            graph.VarBinding(replace(call, args=tuple(args)), before),  # type: ignore[arg-type]
+            replace(b, value=_reshaped(before, shape)),
+        ]
+
+    def _made(self, v: graph.Expr) -> int:
+        return self.made.get(v, -1)
+
+    def _reshape(self, b: graph.VarBinding, call: graph.Call) -> graph.Binding:
+        given = call.args[0]
+        self.made[b.var] = self._made(given)
+        if not isinstance(given, graph.Var):
+            return b
+        self.sources[b.var] = source = self.sources.get(given, given)
+        if source is given:
+            return b
+        shape, wanted = _dims(source), _dims(b.var)
+        if shape is not None and wanted is not None and same_dims(shape, wanted):
+            return replace(b, value=source)
+        return replace(b, value=replace(call, args=(source, *call.args[1:])))
+
+    def _operand(self, a: graph.Expr, shape: Shape | None, wanted: Shape | None) -> graph.Expr | None:
+        """An operand of a result of a shape for one of another shape; None where it is broadcast
+        in a way that the other shape does not allow."""
+        if shape is None or wanted is None:
+            return None
+        own = _dims(a)
+        if own == () or isinstance(a, graph.PrimValue):
+            return a
+        if own is None:
+            return None
+        source = self.sources.get(a)
+        if source is not None and same_dims(_dims(source) or (), wanted):
+            return source
+        if same_dims(own, shape):
+            return _reshaped(a, wanted)
+        keeps_last = bool(wanted) and same_dims(tuple(shape[-1:]), tuple(wanted[-1:]))
+        return a if len(own) == 1 and keeps_last else None
+
+
+def _reshaped(x: graph.Expr, shape: Shape) -> graph.Call:
+    return graph.Call(RESHAPE, (x, graph.ShapeExpr(tuple(shape))))
+
+
+def _dims(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:
+    ty = leaf_type(e)
+    return ty.shape if isinstance(ty, types.TensorType) else None
