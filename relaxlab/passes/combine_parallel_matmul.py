@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from relaxlab.ir import expr, graph, types
@@ -23,8 +23,8 @@ def combine_parallel_matmul(mod: Module, _: NoOptions) -> Module:
     first of them was; `linear` and its bias likewise.
 
     The weights are matrices of one height: constants, or parameters (with the attribute
-    `num_input`, those after the inputs), or their transposes. Together with `lift_transform_params`
-    they are concatenated once.
+    `num_input`, those after the inputs), or their transposes, or decoded blocks of one format.
+    Together with `lift_transform_params` they are concatenated once.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -61,23 +61,23 @@ Product = tuple[graph.Var, graph.Call]
 def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list[list[Product]]:
     """Calls that differ in their weights alone, two or more together."""
     groups: list[list[Product]] = []
-    turned = {
+    made = {
         b.var: b.value
         for b in blk.bindings
         if isinstance(b.value, graph.Call)
-        and b.value.op == graph.Op("permute_dims")
-        and _is_weight(b.value.args[0], weights)
+        and b.value.op in (TURNED, DECODED)
+        and all(_is_weight(f, weights) for f in _stored(b.value))
     }
     for b in blk.bindings:
         call = b.value
         if not isinstance(call, graph.Call) or call.op not in (MATMUL, LINEAR):
             continue
-        reason = _unsuited(call, weights | set(turned))
+        reason = _unsuited(call, weights | set(made))
         if reason is not None:
             remark(RULE, f"{name}.{b.var.name}", reason, applied=False)
             continue
         for group in groups:
-            if _together(group[0][1], call):
+            if _together(group[0][1], call, made):
                 group.append((b.var, call))
                 break
         else:
@@ -87,8 +87,8 @@ def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list
             v, call = group[0]
             text = f"no other product of `{getattr(call.args[0], 'name', '')}` fits"
             remark(RULE, f"{name}.{v.name}", text, applied=False)
-    # A transpose may stand after the first product: it is written anew where it is read.
-    return [[(v, _inlined(c, turned)) for v, c in g] for g in groups if len(g) > 1]
+    # What makes a weight may stand after the first product: it is written anew where it is read.
+    return [[(v, _inlined(c, made)) for v, c in g] for g in groups if len(g) > 1]
 
 
 def _inlined(call: graph.Call, values: dict[graph.Var, graph.Call]) -> graph.Call:
@@ -97,6 +97,12 @@ def _inlined(call: graph.Call, values: dict[graph.Var, graph.Call]) -> graph.Cal
 
 
 MATMUL, LINEAR = graph.Op("matmul"), graph.Op("linear")
+TURNED, DECODED = graph.Op("permute_dims"), graph.Op("decode_blocks")
+
+
+def _stored(call: graph.Call) -> tuple[graph.Expr, ...]:
+    """The arrays that a weight is made of."""
+    return call.args[0].fields if isinstance(call.args[0], graph.Tuple) else call.args[:1]
 
 
 def _unsuited(call: graph.Call, weights: set[graph.Var]) -> str | None:
@@ -119,8 +125,9 @@ def _is_weight(e: graph.Expr, weights: set[graph.Var]) -> bool:
     return isinstance(e, graph.Constant) or e in weights
 
 
-def _together(a: graph.Call, b: graph.Call) -> bool:
-    if a.op != b.op or a.attrs != b.attrs or a.args[0] is not b.args[0]:
+def _together(a: graph.Call, b: graph.Call, made: Mapping[graph.Var, graph.Call]) -> bool:
+    formats = {_format(made.get(w)) for c in (a, b) for w in c.args[1:2]}  # type: ignore[arg-type]
+    if len(formats) > 1 or a.op != b.op or a.attrs != b.attrs or a.args[0] is not b.args[0]:
         return False
     if len(a.args) != len(b.args):
         return False
@@ -128,6 +135,11 @@ def _together(a: graph.Call, b: graph.Call) -> bool:
     one, other = _shape(a.args[1]) or (), _shape(b.args[1]) or ()
     dtypes = {getattr(leaf_type(w), "dtype", None) for c in (a, b) for w in c.args[1:]}
     return same_dims(one[axis : axis + 1], other[axis : axis + 1]) and len(dtypes) == 1
+
+
+def _format(weight: graph.Call | None) -> str | None:
+    """The format of the blocks that a weight is decoded from; None for others."""
+    return weight.attrs["format"] if weight is not None and weight.op == DECODED else None
 
 
 def _combined(
@@ -162,6 +174,12 @@ def _width(v: graph.Var) -> expr.PrimExpr:
 
 
 def _concat(items: list[graph.Expr], axis: int) -> graph.Expr:
+    first = items[0]
+    if isinstance(first, graph.Call) and first.op == DECODED:
+        # Blocks are concatenated as they are stored, a row of them after the other.
+        fields = zip(*(_stored(i) for i in items if isinstance(i, graph.Call)), strict=True)
+        whole = graph.Tuple(tuple(_concat(list(f), 0) for f in fields))
+        return replace(first, args=(whole,))
     return builder("concat")(graph.Tuple(tuple(items)), axis=axis)
 
 

@@ -173,7 +173,8 @@ def guarded(cascade: Cascade, block: Block) -> Block:
 
         return replace(block, body=rewrite(block.body, visit))
     if all(_is_row(n, position) for n in loads):
-        return replace(block, body=substitute(block.body, {position: expr.Min(position, count - 1)}))
+        last = expr.Min(position, count - 1)
+        return replace(block, body=substitute(block.body, {position: last}))
     value = _where(exists, sums.value, expr.const(0, sums.value.dtype))
     so_far = BufferLoad(sums.buffer, sums.indices)
     return replace(block, body=replace(block.body, value=sums.combined(so_far, value)))

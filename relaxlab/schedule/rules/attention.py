@@ -1,9 +1,12 @@
 """Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
 
-A tile of query rows of one head is a unit of work for a thread; where there is one query, the heads
-that read the same keys are the tile's rows. Its positions come in chunks, with a running maximum (`fuse_reductions`): a chunk's scores stay in the thread's own memory from the
+A tile of query rows of one head is a unit of work for a thread. Its positions come in chunks, with
+a running maximum (`fuse_reductions`): a chunk's scores stay in the thread's own memory from the
 first product through the softmax to the second product, so nothing of size rows x positions is
 ever kept. Scores are made a vector of positions at a time, and results a vector of features.
+
+A single query whose keys are rows of features needs no copy of them: scores are dot products along
+these rows. The rows of its tile are the heads that read the same keys, which are loaded once.
 """
 
 from __future__ import annotations
@@ -74,18 +77,26 @@ class Attention:
         """The extent of an axis."""
         return self.cascade.extents[axis]
 
+    @property
+    def keys_by_rows(self) -> int | None:
+        """The number of the product's operand whose neighbours in memory are terms of its sums,
+        and whose positions are rows apart; None where there is none."""
+        reads = [[r.min for r in region.region] for region in self.dot.reads]
+        fitting = (n for n, at in enumerate(reads)
+                   if self.cascade.axis in at and at[-1] == self.depth)  # fmt: skip
+        return next(fitting, None)
+
     def over_heads(self, sch: Schedule) -> tuple[Attention, int]:
-        """The attention with a tile of neighbours that read the same keys and values, and how many
-        these are: heads, for which keys are indexed by `head // group`. Itself and 1 without."""
+        """The attention with another axis as rows, neighbours along which read the same keys and
+        values, and how many are a tile: heads, where keys are indexed by `head // group`. Itself
+        and 1 where there is no such axis."""
         for axis in reversed(self.cascade.outer):
             group, count = _sharing(self.cascade, axis), constant(self.extent(axis))
             if group is None or count is None or count % group:
                 continue
             # Threads share out tiles: of one or two, most threads would have none.
-            few = count // MIN_TILES
-            most = max(n for n in range(1, group + 1) if group % n == 0 and (n == 1 or n <= few))
-            heads = SHARED_HEADS.where(lambda n, g=group: g % n == 0).at_most(sch, most)
-            return replace(self, row=axis), heads
+            fitting = SHARED_HEADS.where(lambda n, group=group: group % n == 0)
+            return replace(self, row=axis), fitting.at_most(sch, max(1, count // MIN_TILES))
         return self, 1
 
     def fused(self, sch: Schedule, rows: int, chunk: int, multiple: int, width: int) -> BlockRV:
@@ -187,7 +198,8 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     # Independent accumulators hide the latency of an addition: eight rows of two vectors, or one
     # row of four.
     multiple = VECTORS_AT_ONCE.of(sch, 2 if rows > 1 else 4) * lanes
-    if rows == 1:
+    # Of keys in blocks, tiles of heads took 0.9 to 1.25 times as long as one head after the other.
+    if rows == 1 and found.keys_by_rows is not None:
         found, rows = found.over_heads(sch)
     # The scores of a tile take 16 KB, half of a first-level cache. Chunks of 64 lose 7 %, 256 to
     # 1024 are alike (NOTES, *Attention without a bound on its length*).
@@ -222,13 +234,12 @@ def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> list[str]:
     """Keys whose positions are rows apart are copied first, with a vector of positions side by
     side, feature by feature: every tile of queries makes vectors of positions. Returns the name of
     the block that copies, or that makes the keys, if there are such keys."""
-    position, depth = found.cascade.axis, found.depth
-    reads = [[r.min for r in region.region] for region in found.dot.reads]
-    number = next((i for i, at in enumerate(reads) if position in at and at[-1] == depth), None)
+    number = found.keys_by_rows
     if number is None:
         return []
-    p = reads[number].index(position)
-    others = [i for i in range(len(reads[number]) - 1) if i != p]
+    at = [r.min for r in found.dot.reads[number].region]
+    p = at.index(found.cascade.axis)
+    others = [i for i in range(len(at) - 1) if i != p]
 
     def packed(*a: PrimExpr) -> tuple[PrimExpr, ...]:
         return (*(a[i] for i in others), a[p] // lanes, a[-1], a[p] % lanes)

@@ -135,15 +135,14 @@ def _elementwise(sch: Schedule, rv: BlockRV, lanes: int) -> None:
 
 
 def _dot_products(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """The dot products of a column with all rows, one after the other, so that it is loaded once:
-    partial sums per lane, in a row of few vectors without a loop, which would end with a branch
-    that is foretold wrongly."""
+    """Partial sums per lane: of all rows with one column, which is loaded once. Short ones without
+    a loop, whose end would cost as much as some of its steps."""
     (*_, row, column), (depth,) = block_loops(sch, rv)
     rows, size = constant(extent_of(sch, row)), constant(extent_of(sch, depth))
-    most = UNROLL_ROWS.of(sch, 16)
     sch.reorder(column, row)
     partial = reduce_along_rows(sch, rv, [depth], _vectors(sch, depth, lanes) * lanes)
-    if partial is None or rows is None or size is None or size > most * lanes:
+    is_short = size is not None and size <= UNROLL_ROWS.of(sch, 16) * lanes
+    if partial is None or rows is None or not is_short:
         return
     (*_, row, _), steps = block_loops(sch, partial)
     for loop in (row, *steps):
@@ -151,16 +150,14 @@ def _dot_products(sch: Schedule, rv: BlockRV, lanes: int) -> None:
 
 
 def _product(sch: Schedule, rv: BlockRV, context: Context) -> None:
-    """Rows by vectors of columns in registers over the whole reduction: as many as leave registers
-    for a vector of columns, and an element of each row."""
-    lanes, registers = context.target.lanes("float32"), context.target.facts.vector_registers
+    """Rows by vectors of columns in registers over the whole reduction: their sums take half of
+    the registers, operands the others."""
+    lanes, most = context.target.lanes("float32"), context.target.facts.vector_registers // 2
     (*_, row, column), (depth,) = block_loops(sch, rv)
     rows, vectors = _multiple(sch, row), _multiple(sch, column) // lanes
     if vectors * lanes != _multiple(sch, column):
         return
-    fitting = (
-        n for n in range(2, vectors + 1) if vectors % n == 0 and n * rows + rows + 1 <= registers
-    )
+    fitting = (n for n in range(2, vectors + 1) if vectors % n == 0 and n * rows <= most)
     at_once = max(fitting, default=1)
     part, column = sch.split(column, factors=[None, at_once * lanes])
     sch.reorder(part, depth, row, column)

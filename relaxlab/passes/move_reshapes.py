@@ -1,4 +1,4 @@
-"""Elementwise operators on a reshaped value are applied before the reshape."""
+"""Reshapes move out from between operators that could be one kernel."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.op_table import has_trait
+from relaxlab.ops.define import builder
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import may_apply, remark
 
-RULE = "sink_reshapes"
-RESHAPE = graph.Op("reshape")
+RULE = "move_reshapes"
+RESHAPE, SLICE = graph.Op("reshape"), graph.Op("strided_slice")
 Shape = Sequence[expr.PrimExpr]
 
 
 @module_pass(RULE, needs=("normalize",))
-def sink_reshapes(mod: Module, _: NoOptions) -> Module:
-    """relu(reshape(y)) becomes reshape(relu(y)), and x + reshape(y), reshape(reshape(x) + y), so
-    that what makes y and the operator can be one kernel: `fuse_ops` looks for neighbours, and
-    reshapes, which cost nothing, stand between them.
+def move_reshapes(mod: Module, _: NoOptions) -> Module:
+    """`fuse_ops` joins neighbours; a reshape, which itself costs nothing, keeps them apart.
 
-    The operand that is computed last decides: a kernel that could include the operator has the
-    others at hand. Operands are of the result's shape, scalars, or vectors along a last dimension
-    that the reshape keeps.
+    Elementwise operators are applied before it: relu(reshape(y)) becomes reshape(relu(y)), and
+    x + reshape(y), reshape(reshape(x) + y). Where operands are reshaped in different ways, the one
+    that is computed last decides: a kernel that includes the operator has the others at hand. They
+    are of the result's shape, scalars, or vectors along a last dimension that the reshape keeps.
+
+    A slice along the last dimension that is then reshaped to heads, (b, s, n) to (b, s, h, d), is
+    taken afterwards: of heads, for which the reshape of all columns needs no copy.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -48,12 +51,14 @@ def _block(name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
 @dataclass(slots=True)
 class _Reshapes:
     """What is known of the values of a block. `sources`: what reshaped values are reshapes of;
+    `slices`: the slices;
     `made`: the number of the last binding that is no elementwise operator or reshape, which each
     value depends on through these alone."""
 
     name: str
     kind: type[graph.Var]
     sources: dict[graph.Expr, graph.Var] = field(default_factory=dict[graph.Expr, graph.Var])
+    slices: dict[graph.Expr, graph.Call] = field(default_factory=dict[graph.Expr, graph.Call])
     made: dict[graph.Expr, int] = field(default_factory=dict[graph.Expr, int])
 
     def binding(self, b: graph.Binding) -> list[graph.Binding]:
@@ -64,6 +69,8 @@ class _Reshapes:
             return [b]
         if call.op == RESHAPE:
             return [self._reshape(b, call)]
+        if call.op == SLICE:
+            self.slices[b.var] = call
         if not isinstance(call.op, graph.Op) or not has_trait(call.op.name, "elementwise"):
             return [b]
         variables = [a for a in call.args if isinstance(a, graph.Var)]
@@ -99,6 +106,11 @@ class _Reshapes:
         self.made[b.var] = self._made(given)
         if not isinstance(given, graph.Var):
             return b
+        cut = self._slice_of_heads(b, given)
+        if cut is not None and may_apply(
+            RULE, f"{self.name}.{b.var.name}", f"heads are cut out in place of `{given.name}`"
+        ):
+            return replace(b, value=cut)
         self.sources[b.var] = source = self.sources.get(given, given)
         if source is given:
             return b
@@ -107,7 +119,32 @@ class _Reshapes:
             return replace(b, value=source)
         return replace(b, value=replace(call, args=(source, *call.args[1:])))
 
-    def _operand(self, a: graph.Expr, shape: Shape | None, wanted: Shape | None) -> graph.Expr | None:
+    def _slice_of_heads(self, b: graph.VarBinding, given: graph.Var) -> graph.Call | None:
+        """The value of a slice along the last dimension, reshaped to heads; None for others."""
+        cut, heads = self.slices.get(given), _dims(b.var)
+        whole, columns = None if cut is None else _dims(cut.args[0]), _dims(given)
+        if cut is None or heads is None or not whole or columns is None:
+            return None
+        ends = [_constant(e) for name in ("begin", "end") for e in cut.attrs[name]]
+        width, total = _constant(heads[-1]) if heads else None, _constant(whole[-1])
+        if len(ends) != 2 or cut.attrs["axes"][0] not in (-1, len(whole) - 1) or not width:
+            return None
+        strides = [_constant(e) for e in cut.attrs.get("strides") or (1,)]
+        if strides != [1] or total is None or len(heads) != len(whole) + 1:
+            return None
+        begin, end = ends
+        if begin is None or end is None or any(n % width for n in (begin, end, total)):
+            return None
+        if not 0 <= begin <= end <= total or not same_dims(heads[:-2], columns[:-1]):
+            return None
+        inner = self.sources.get(cut.args[0], cut.args[0])
+        split = _reshaped(inner, (*whole[:-1], expr.const(total // width), heads[-1]))
+        places = {"begin": [expr.const(begin // width)], "end": [expr.const(end // width)]}
+        return builder("strided_slice")(split, axes=[-2], **places, assume_inbound=True)
+
+    def _operand(
+        self, a: graph.Expr, shape: Shape | None, wanted: Shape | None
+    ) -> graph.Expr | None:
         """An operand of a result of a shape for one of another shape; None where it is broadcast
         in a way that the other shape does not allow."""
         if shape is None or wanted is None:
@@ -128,6 +165,14 @@ class _Reshapes:
 
 def _reshaped(x: graph.Expr, shape: Shape) -> graph.Call:
     return graph.Call(RESHAPE, (x, graph.ShapeExpr(tuple(shape))))
+
+
+def _constant(e: object) -> int | None:
+    match e:
+        case expr.IntImm(value) | int(value):
+            return value
+        case _:
+            return None
 
 
 def _dims(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:
