@@ -13,12 +13,15 @@ from relaxlab.ir.op_table import has_trait
 from relaxlab.ops.define import builder
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
+from relaxlab.passes.effects import overwritten_vars
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import may_apply, remark
 
 RULE = "move_reshapes"
 RESHAPE, SLICE = graph.Op("reshape"), graph.Op("strided_slice")
 Shape = Sequence[expr.PrimExpr]
+OUTSIDE = -1
+"""The place of what no binding of a block makes."""
 
 
 @module_pass(RULE, needs=("normalize",))
@@ -36,27 +39,29 @@ def move_reshapes(mod: Module, _: NoOptions) -> Module:
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
-        new = map_blocks(whole, partial(_block, name))
+        new = map_blocks(whole, partial(_block, name, overwritten_vars(fn, mod)))
         if new is not whole:
             updates[name] = new
     return normalized(mod.with_functions(updates)) if updates else mod
 
 
-def _block(name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
+def _block(name: str, overwritten: set[graph.Var], blk: graph.BindingBlock) -> graph.BindingBlock:
     kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
-    state = _Reshapes(name, kind)
+    state = _Reshapes(name, kind, overwritten)
     return with_bindings(blk, [new for b in blk.bindings for new in state.binding(b)])
 
 
 @dataclass(slots=True)
 class _Reshapes:
-    """What is known of the values of a block. `sources`: what reshaped values are reshapes of;
+    """What is known of the values of a block. `overwritten`: variables whose memory is overwritten
+    somewhere, of which slices stay where they are; `sources`: what reshaped values are reshapes of;
     `slices`: the slices;
-    `made`: the number of the last binding that is no elementwise operator or reshape, which each
-    value depends on through these alone."""
+    `made`: the number of the binding that begins the kernel which a value could be part of, the
+    last one that it depends on through elementwise operators and reshapes alone."""
 
     name: str
     kind: type[graph.Var]
+    overwritten: set[graph.Var]
     sources: dict[graph.Expr, graph.Var] = field(default_factory=dict[graph.Expr, graph.Var])
     slices: dict[graph.Expr, graph.Call] = field(default_factory=dict[graph.Expr, graph.Call])
     made: dict[graph.Expr, int] = field(default_factory=dict[graph.Expr, int])
@@ -65,21 +70,27 @@ class _Reshapes:
         """The bindings in place of one."""
         call = b.value
         self.made[b.var] = len(self.made)
+        if isinstance(call, graph.Var):
+            self.made[b.var] = self._made(call)
+            if call in self.sources:
+                self.sources[b.var] = self.sources[call]
         if not isinstance(b, graph.VarBinding) or not isinstance(call, graph.Call):
             return [b]
         if call.op == RESHAPE:
             return [self._reshape(b, call)]
-        if call.op == SLICE:
+        if call.op == SLICE and call.args[0] not in self.overwritten:
             self.slices[b.var] = call
         if not isinstance(call.op, graph.Op) or not has_trait(call.op.name, "elementwise"):
             return [b]
         variables = [a for a in call.args if isinstance(a, graph.Var)]
-        last = max(variables, key=self._made, default=None)
-        if last is None:
+        made = max(map(self._made, variables), default=OUTSIDE)
+        if made == OUTSIDE:  # it begins a kernel
             return [b]
-        self.made[b.var] = self._made(last)
-        if last not in self.sources:
+        self.made[b.var] = made
+        latest = [a for a in variables if self._made(a) == made]
+        if any(a not in self.sources for a in latest):
             return [b]
+        last = latest[0]
         inner, shape = self.sources[last], _dims(b.var)
         args = [self._operand(a, shape, _dims(inner)) for a in call.args]
         if shape is None or any(a is None for a in args):
@@ -99,7 +110,7 @@ class _Reshapes:
         ]
 
     def _made(self, v: graph.Expr) -> int:
-        return self.made.get(v, -1)
+        return self.made.get(v, OUTSIDE)
 
     def _reshape(self, b: graph.VarBinding, call: graph.Call) -> graph.Binding:
         given = call.args[0]
@@ -112,7 +123,9 @@ class _Reshapes:
         ):
             return replace(b, value=cut)
         self.sources[b.var] = source = self.sources.get(given, given)
-        if source is given:
+        if source is given or not may_apply(
+            RULE, f"{self.name}.{b.var.name}", f"made of `{source.name}` itself"
+        ):
             return b
         shape, wanted = _dims(source), _dims(b.var)
         if shape is not None and wanted is not None and same_dims(shape, wanted):
@@ -139,8 +152,10 @@ class _Reshapes:
             return None
         inner = self.sources.get(cut.args[0], cut.args[0])
         split = _reshaped(inner, (*whole[:-1], expr.const(total // width), heads[-1]))
-        places = {"begin": [expr.const(begin // width)], "end": [expr.const(end // width)]}
-        return builder("strided_slice")(split, axes=[-2], **places, assume_inbound=True)
+        first, last = (expr.const(n // width) for n in (begin, end))
+        return builder("strided_slice")(
+            split, axes=[-2], begin=[first], end=[last], assume_inbound=True
+        )
 
     def _operand(
         self, a: graph.Expr, shape: Shape | None, wanted: Shape | None
@@ -158,7 +173,7 @@ class _Reshapes:
         if source is not None and same_dims(_dims(source) or (), wanted):
             return source
         if same_dims(own, shape):
-            return _reshaped(a, wanted)
+            return _reshaped(source or a, wanted)
         keeps_last = bool(wanted) and same_dims(tuple(shape[-1:]), tuple(wanted[-1:]))
         return a if len(own) == 1 and keeps_last else None
 

@@ -10,6 +10,10 @@ from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.models import tiny
 from relaxlab.models.gguf import read_gguf
 from relaxlab.models.loader import Checkpoint, open_model
+from relaxlab.passes.combine_parallel_matmul import combine_parallel_matmul
+from relaxlab.passes.move_reshapes import move_reshapes
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.quantize_activations import quantize_activations
 from relaxlab.testing.llama_numpy import LlamaNumpy
 from relaxlab.testing.llama_plain import LlamaPlain
 
@@ -47,6 +51,36 @@ def test_logits_and_caches(checkpoint: Checkpoint, module, cut: int) -> None:
         assert all(np.shares_memory(a, b) for a, b in zip(kept, caches, strict=True))
         assert np.abs(logits[0] - want[end - 1]).max() <= 1e-5 * np.abs(want).max()
         assert all(np.isnan(c[:, end:]).all() and not np.isnan(c[:, :end]).any() for c in caches)
+
+
+QUANTISED = cpu_pipeline().before(
+    "eliminate_common_subexpr", combine_parallel_matmul, quantize_activations, move_reshapes
+)
+"""Products of integers, those of queries, keys and values as one."""
+
+
+def test_quantised_activations(checkpoint: Checkpoint) -> None:
+    """By passes alone, and caches in half precision: logits as near as those of `nn`."""
+    config, oracle = checkpoint.config, LlamaNumpy.from_gguf(read_gguf(tiny.path()))
+    mod, sources = LlamaPlain(config, checkpoint.formats).build(CONTEXT, "float16")
+    assert not mod.loop_functions()
+    exe = rl.compile(mod, pipeline=QUANTISED).load(checkpoint.arrays(sources, {}))
+    ids = checkpoint.tokenizer.encode("What is two plus three? It is five.")[:CONTEXT]
+    want = oracle.logits(ids)
+    shape = 1, CONTEXT, config.num_kv_heads, config.head_dim
+    caches = [np.full(shape, np.nan, np.float16) for _ in range(2 * config.num_layers)]
+    for start, end in ((0, len(ids) - 1), (len(ids) - 1, len(ids))):
+        step = exe["prefill" if end - start > 1 else "decode"]
+        logits, *_ = step(np.array([ids[start:end]], np.int32), (start,), *caches)
+        assert 0 < np.abs(logits[0] - want[end - 1]).max() <= 0.05 * np.abs(want).max()
+
+
+def test_quantised_products_are_few_and_have_what_follows(checkpoint: Checkpoint) -> None:
+    mod, _ = LlamaPlain(checkpoint.config, checkpoint.formats).build(CONTEXT)
+    names = rl.trace(mod, QUANTISED).result.loop_functions()
+    assert not any("decode_blocks_linear" in n for n in names)
+    assert any(n.startswith("fused_quantized_linear_add") for n in names)
+    assert any(n.startswith("fused_strided_slice_rope") for n in names)
 
 
 def test_attention_reads_the_caches_where_they_are(module) -> None:

@@ -27,9 +27,11 @@ from relaxlab.passes.inherit_bounds import inherit_bounds
 from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.mark_capture_regions import mark_capture_regions
+from relaxlab.passes.move_reshapes import move_reshapes
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_op, wildcard
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
+from relaxlab.passes.quantize_activations import quantize_activations
 from relaxlab.testing.graph_programs import Programs
 
 HEAD = """
@@ -82,6 +84,19 @@ BOUNDED = """
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         R.func_attr({"tir_var_upper_bound": {"n": 8}})
         return cls.inner(x)
+"""
+BLOCKS = """
+    @R.function
+    def main(x: R.Tensor(("n", 32), "float32"), d: R.Tensor((4, 1), "float16"),
+             qs: R.Tensor((4, 1, 32), "int8"), b: R.Tensor((4, 1, 34), "uint8")):
+        with R.dataflow():
+            w = R.decode_blocks((d, qs), format="Q8_0")
+            y = R.linear(x, w)
+            r = R.reshape(y, (n, 2, 2))
+            z = R.nn.relu(r)
+            v = R.linear(x, R.decode_blocks((b,), format="Q8_0"))
+            R.output(z, v)
+        return z, v
 """
 TOKEN = """
     @T.prim_func
@@ -220,6 +235,12 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
     ("expand_matmul_of_sum", alone(expand_matmul_of_sum), PRODUCTS, ["[+] main.d: matched"]),
     ("adjust_matmul_order", alone(adjust_matmul_order), PRODUCTS, [
         "[+] main.e: matched", r"- main.c: it takes n \* 8 \* 8 \+ n \* 8 multiplications",
+    ]),
+    ("move_reshapes", alone(move_reshapes), BLOCKS, [
+        r"[+] main.z: computed before `r`",
+    ]),
+    ("quantize_activations", alone(quantize_activations), BLOCKS, [
+        r"[+] main.y: matched with `w`: now quantized_linear", "- main.v: its weight is stored in",
     ]),
     ("bind_params", alone(bind_params.with_options(params={"w": EIGHT})), PRODUCTS, [
         r"[+] main.w: is a constant of shape \(8, 8\)",

@@ -201,6 +201,60 @@ def test_transposed_weights_are_combined_in_plain_blocks_too():
     check_pass(combine_parallel_matmul, Before, Expected)
 
 
+def test_blocks_of_one_format_are_combined_as_they_are_stored():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 32), "float32"),
+            qd: R.Tensor((6, 1), "float16"),
+            qs: R.Tensor((6, 1, 32), "int8"),
+            kd: R.Tensor((2, 1), "float16"),
+            ks: R.Tensor((2, 1, 32), "int8"),
+            vd: R.Tensor((2, 1), "float16"),
+            vs: R.Tensor((2, 1, 16), "uint8"),
+        ):
+            with R.dataflow():
+                q = R.decode_blocks((qd, qs), format="Q8_0")
+                y = R.linear(x, q)
+                k = R.decode_blocks((kd, ks), format="Q8_0")
+                z = R.linear(x, k)
+                v = R.decode_blocks((vd, vs), format="Q4_0")
+                u = R.linear(x, v)
+                R.output(y, z, u)
+            return (y, z, u)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 32), "float32"),
+            qd: R.Tensor((6, 1), "float16"),
+            qs: R.Tensor((6, 1, 32), "int8"),
+            kd: R.Tensor((2, 1), "float16"),
+            ks: R.Tensor((2, 1, 32), "int8"),
+            vd: R.Tensor((2, 1), "float16"),
+            vs: R.Tensor((2, 1, 16), "uint8"),
+        ):
+            with R.dataflow():
+                q = R.decode_blocks((qd, qs), format="Q8_0")
+                d = R.concat((qd, kd), axis=0)
+                s = R.concat((qs, ks), axis=0)
+                w = R.decode_blocks((d, s), format="Q8_0")
+                p = R.linear(x, w)
+                y = R.strided_slice(p, axes=[-1], begin=[0], end=[6], assume_inbound=True)
+                k = R.decode_blocks((kd, ks), format="Q8_0")
+                z = R.strided_slice(p, axes=[-1], begin=[6], end=[8], assume_inbound=True)
+                v = R.decode_blocks((vd, vs), format="Q4_0")
+                u = R.linear(x, v)
+                R.output(y, z, u)
+            return (y, z, u)
+
+    check_pass(combine_parallel_matmul, Before, Expected)
+    note = ("main.u", "no other product of `x` fits", False)
+    assert note in remarks_of(combine_parallel_matmul, normalize(Before))
+
+
 def test_products_not_combined_and_reasons():
     @I.ir_module
     class Before:

@@ -318,3 +318,31 @@ def test_slices_of_a_cache_are_read_where_they_are(rng: np.random.Generator) -> 
         weight /= weight.sum(axis=-1, keepdims=True)
         want = np.einsum("bhij,bjhd->bihd", weight, wide_v)
         np.testing.assert_allclose(exe["main"](q, k, v, (p,)), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "shared"), [(6, 2, 3), (8, 2, 2), (6, 6, 1), (6, 1, 2), (2, 1, 1)]
+)
+def test_heads_of_one_query_share_keys(
+    heads: int, kv_heads: int, shared: int, rng: np.random.Generator
+) -> None:
+    """A tile has heads that read the same keys, as many as leave three tiles."""
+    mod = rl.parse(f"""{HEAD}
+@R.function
+def main(q: R.Tensor((1, 1, {heads}, 32), "float32"),
+         k: R.Tensor((1, "t", {kv_heads}, 32), "float32"),
+         v: R.Tensor((1, "t", {kv_heads}, 24), "float32")):
+    y = R.nn.attention(q, k, v, causal_mask="BottomRight")
+    return y
+""")
+    (func,) = rl.trace(mod).result.loop_functions().values()
+    (tiles,) = (n for n in walk(func.body) if isinstance(n, For) and n.kind == "parallel")
+    assert tiles.extent == expr.const(heads // shared)
+    exe = rl.compile(mod, threads=2)
+    for t in (1, 31, 32, 40, 600):
+        q, k, v = (
+            rng.standard_normal(s).astype("float32")
+            for s in ((1, 1, heads, 32), (1, t, kv_heads, 32), (1, t, kv_heads, 24))
+        )
+        want = rl.interpret(mod, "main", q, k, v)
+        np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)
