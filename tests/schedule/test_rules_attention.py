@@ -321,7 +321,7 @@ def test_slices_of_a_cache_are_read_where_they_are(rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize(
-    ("heads", "kv_heads", "shared"), [(6, 2, 3), (8, 2, 2), (6, 6, 1), (6, 1, 2), (2, 1, 1)]
+    ("heads", "kv_heads", "shared"), [(9, 3, 3), (8, 2, 2), (6, 2, 1), (6, 1, 2), (4, 4, 1)]
 )
 def test_heads_of_one_query_share_keys(
     heads: int, kv_heads: int, shared: int, rng: np.random.Generator
