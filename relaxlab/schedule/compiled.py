@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from relaxlab.ir.errors import UserError
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.schedule.decisions import Decider, Value, values_in
 from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.rules import schedule_kernel
+from relaxlab.schedule.rules.base import Space
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.trace import Instruction
@@ -24,10 +28,32 @@ def schedule_of(trace: Trace, kernel: str, decider: Decider | None = None) -> Sc
     """
     about = _record_of(trace, kernel)
     if decider is not None:
-        context = about["context"]
-        with recording() as remarks:
-            schedule_kernel(kernel, about["unscheduled"], context, decider)
-        about = _records(remarks)[kernel]
+        return made_by(about["unscheduled"], kernel, about["context"], decider)[0]
+    return _replayed(about, kernel)
+
+
+class NoSchedule(UserError, ValueError):
+    """Neither a rule nor a space schedules a kernel, and why."""
+
+
+def made_by(
+    func: PrimFunc, kernel: str, context: Context, decider: Decider,
+    spaces: Mapping[str, Space] = MappingProxyType({}),
+) -> tuple[Schedule, PrimFunc]:  # fmt: skip
+    """The schedule that rules or spaces make of a kernel, and the function that it makes.
+
+    Raises NoSchedule with the last reason where none fits.
+    """
+    with recording() as remarks:
+        made = schedule_kernel(kernel, func, context, decider, spaces)
+    found = _records(remarks)
+    if kernel not in found:
+        reasons = [r.reason for r in remarks if not r.applied]
+        raise NoSchedule(reasons[-1] if reasons else f"no rule fits {kernel}")
+    return _replayed(found[kernel], kernel), made
+
+
+def _replayed(about: Mapping[str, Any], kernel: str) -> Schedule:
     sch = apply_trace(about["unscheduled"], about["steps"].trace)
     sch.name = kernel
     return sch

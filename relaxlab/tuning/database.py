@@ -20,6 +20,7 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.cache import compiler_version, machine_key
+from relaxlab.schedule.decisions import Made, is_in_space
 from relaxlab.tuning.matrix import Matrix
 from relaxlab.tuning.points import Point, point_from_json
 
@@ -172,22 +173,24 @@ class Database(Brief):
             for row in connection.execute(query, values).fetchall():
                 yield _record(row)
 
-    def accepted(self, target: Target, threads: int) -> dict[str, Point]:
-        """The decisions of kernels that are faster with them on this machine, by kernel.
+    def accepted(self, target: Target, threads: int) -> dict[str, Made]:
+        """The schedules with which kernels are faster on this machine, by kernel: the decisions of
+        their rules, or the trace where a space made it.
 
         The last search for a kernel counts, by this very compiler: what another one made of the
         decisions says nothing about this one.
         """
         query = (
-            "select kernel, point from records where target = ? and threads = ? and version = ? "
+            "select kernel, point, trace from records "
+            "where target = ? and threads = ? and version = ? "
             "and outcome in ('accepted', 'default') order by time, id"
         )
         values = machine_key(target), threads, compiler_version()
         with closing(self._connected()) as connection:
             # The last of a kernel replaces those before it.
-            found = dict(connection.execute(query, values))
-        points = {kernel: point_from_json(json.loads(text)) for kernel, text in found.items()}
-        return {kernel: point for kernel, point in points.items() if point}
+            rows = connection.execute(query, values).fetchall()
+        made = {kernel: (point_from_json(json.loads(text)), trace) for kernel, text, trace in rows}
+        return {k: trace if is_in_space(p) else p for k, (p, trace) in made.items() if p}
 
     def to_json(self) -> str:
         """All records, one JSON object a line."""

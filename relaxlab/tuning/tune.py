@@ -13,8 +13,10 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.runtime.timing import seconds_text
+from relaxlab.schedule.rules.base import Space
 from relaxlab.tuning.database import Database
-from relaxlab.tuning.kernels import TuneError, kernels_of
+from relaxlab.tuning.generic import GENERIC, generic_space
+from relaxlab.tuning.kernels import Kernel, TuneError, context_alone, kernels_of
 from relaxlab.tuning.search import METHODS, Method
 from relaxlab.tuning.tune_kernel import KernelTuner, Limits, Report, State, TunedKernel
 from relaxlab.tuning.workshop import processes, sizes_text
@@ -93,6 +95,7 @@ def tune(
     database: str | os.PathLike[str] | Database = "tuning.db",
     threads: int | None = None,
     workers: int | None = None,
+    spaces: Mapping[str, Space] | None = None,
     search: Method = "coordinate",
     resume: bool = False,
     report: Report | None = None,
@@ -103,7 +106,9 @@ def tune(
     all of it, each kernel getting its share of what is left. shapes: values of the program's
     symbols for which kernels are measured, all combinations; other symbols are 256, or their bound
     where that is less. database: where trials and results are kept; `compile(mod, tuned=database)`
-    uses them. threads: of calls, all cores by default. search: "coordinate" goes from the rule's
+    uses them. threads: of calls, all cores by default. spaces: by the name of a kernel, a function
+    that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried for every
+    kernel. search: "coordinate" goes from the rule's
     choice to neighbours, "random" draws. resume: leave out points that the database has trials of,
     by this compiler. report: is called after each trial.
 
@@ -121,8 +126,13 @@ def tune(
         raise ValueError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
     if trials < 1:
         raise TuneError(f"there is at least 1 trial, not {trials}")
+    given = spaces or {}
     kept = database if isinstance(database, Database) else Database(database)
     kernels, left = kernels_of(with_entries(as_module(mod))[0], chosen, shapes or {})
+    unknown = given.keys() - {k.name for k in kernels} - left.keys()
+    if unknown:
+        names = ", ".join(k.name for k in kernels) or "none"
+        raise TuneError(f"the program has no kernel {min(unknown)!r} for a space; it has: {names}")
     count = threads or default_threads()
     end = None if seconds is None else time.monotonic() + seconds
     found: list[TunedKernel] = []
@@ -132,8 +142,9 @@ def tune(
             for i, kernel in enumerate(kernels):
                 limits = Limits(trials, _share(end, len(kernels) - i))
                 one = KernelTuner(
-                    kernel, workshop, kept, chosen, count, limits, report or _silent, search, resume
-                )
+                    kernel, workshop, kept, chosen, count, limits, report or _silent, search,
+                    resume, _spaces_for(kernel, chosen, given.get(kernel.name)),
+                )  # fmt: skip
                 found.append(one.run())
                 if one.interrupted:
                     interrupted = True
@@ -141,6 +152,14 @@ def tune(
         except KeyboardInterrupt:
             interrupted = True
     return Tuning(tuple(found), left, kept, interrupted)
+
+
+def _spaces_for(kernel: Kernel, target: Target, own: Space | None) -> dict[str, Space]:
+    """The spaces in which a kernel is tuned, by name."""
+    found = {GENERIC: generic_space(context_alone(kernel.program, target))}
+    if own is not None:
+        found[getattr(own, "__name__", "own")] = own
+    return found
 
 
 def _share(end: float | None, kernels: int) -> float | None:

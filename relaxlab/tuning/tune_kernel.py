@@ -5,22 +5,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.cache import compiler_version, machine_key
-from relaxlab.schedule.compiled import schedule_of, steps_of
-from relaxlab.schedule.decisions import Decision
+from relaxlab.schedule.decisions import Decision, is_in_space
+from relaxlab.schedule.rules.base import Space
 from relaxlab.schedule.trace import Instruction
 from relaxlab.tuning.children import TrialFailed
 from relaxlab.tuning.database import Database, Key, Outcome, Record
 from relaxlab.tuning.finals import Contest, Final
-from relaxlab.tuning.kernels import KERNEL, Kernel, schedule_alone
+from relaxlab.tuning.kernels import Kernel
 from relaxlab.tuning.matrix import Matrix
 from relaxlab.tuning.measured import GAIN, Measured
+from relaxlab.tuning.plans import NoPlan, Planner, Proposal
 from relaxlab.tuning.points import Point, changed_keys, frozen
 from relaxlab.tuning.search import METHODS, Method, Search, deciding, keys_at
 from relaxlab.tuning.statistics import Interval
@@ -93,7 +94,7 @@ class KernelTuner:
     """One search. `chain` has the programs that were the best, the default first; `decisions` and
     `trace` are of the schedule of the last. ratio: how many times as fast as the default the last
     is, about, over all sizes; ratios: at each; best_at: the same of the fastest at each size, by
-    number, with the program."""
+    number, with the program. spaces: by name, beside the rules."""
 
     kernel: Kernel
     workshop: Workshop
@@ -104,6 +105,7 @@ class KernelTuner:
     report: Report
     method: Method = "coordinate"
     resume: bool = False
+    spaces: Mapping[str, Space] = field(default_factory=dict[str, Space])
     decisions: Sequence[Decision] = ()
     trace: Sequence[Instruction] = ()
     default_trace: Sequence[Instruction] = ()
@@ -116,10 +118,12 @@ class KernelTuner:
     digests: set[str] = field(default_factory=set[str])
     started: float = field(default_factory=time.monotonic)
     interrupted: bool = False
+    planner: Planner = field(init=False)
 
     def run(self) -> TunedKernel:
         """Search, and confirm. Ctrl-C ends the search; a second one, while the best is confirmed,
         is raised."""
+        self.planner = Planner(self.kernel, self.target, self.spaces)
         default = self.workshop.open(self.kernel)
         if isinstance(default, Refused):
             return self._result({}, None, (), f"the default {default.outcome}: {default.reason}")
@@ -132,19 +136,36 @@ class KernelTuner:
         key = Key(self.kernel.key, machine_key(self.target), self.threads)
         known = list(self.database.records(key))
         seeds = _seeds(known)
+        lost = [point for point in seeds if not self._is_known(point)]
+        seeds = [point for point in seeds if point not in lost]
         tried = [r.point for r in known if self.resume and r.version == compiler_version()]
-        search = METHODS[self.method](self._deciding(), tried)
+        search = METHODS[self.method](self._deciding(), tried, self.planner)
         try:
             waiting = self._search(search, seeds)
         except KeyboardInterrupt:
             self.interrupted, waiting = True, bool(seeds)
-        return self._confirmed(seconds, waiting)
+        return self._confirmed(seconds, waiting or bool(lost))
+
+    def _is_known(self, point: Point) -> bool:
+        """False for a point in a space that this search does not have."""
+        spaces = (v for key, v in point.items() if is_in_space({key: v}))
+        return all(space in self.spaces for space in spaces)
 
     def _schedule(self, point: Point) -> None:
         """Have the decisions of the kernel's schedule for a point, and its trace, at hand."""
-        made = schedule_alone(self.kernel.program, self.target, point)
-        self.decisions = list(schedule_of(made, KERNEL).decisions.values())
-        self.trace = steps_of(made, KERNEL)
+        made = self.planner.plan(point)
+        self.decisions, self.trace = made.decisions, made.steps
+
+    def _built(self, points: Sequence[Point], known: Collection[str]) -> list[Built | Refused]:
+        """The programs of points, in their order."""
+        made: list[Proposal | Refused] = []
+        for point in points:
+            try:
+                made.append(self.planner.proposal(point))
+            except NoPlan as error:
+                made.append(Refused(point, "invalid", str(error)))
+        built = iter(self.workshop.build([p for p in made if isinstance(p, Proposal)], known))
+        return [next(built) if isinstance(p, Proposal) else p for p in made]
 
     def _deciding(self) -> list[Decision]:
         return deciding(self.decisions, self.trace, self.kernel.sizes)
@@ -158,8 +179,8 @@ class KernelTuner:
             if not points:
                 break
             faster: list[tuple[Trial, Built]] = []
-            for made in self.workshop.build(points, self.digests):
-                trial = self._tried(made)
+            for made in self._built(points, self.digests):
+                trial = self._tried(made, search)
                 if isinstance(made, Built) and trial is not None:
                     faster.append((trial, made))
                 self._report()
@@ -191,11 +212,12 @@ class KernelTuner:
             return 0
         return min(self.workshop.batch, self.limits.trials - self.outcomes.total())
 
-    def _tried(self, made: Built | Refused) -> Trial | None:
+    def _tried(self, made: Built | Refused, search: Search) -> Trial | None:
         """Measure a program beside the best so far, and keep a record of the trial. Return what was
         measured; None for one that is not faster over all sizes."""
         if isinstance(made, Refused):
             self._record(made.outcome, made.reason, made.point, made.trace)
+            search.learn(made.point, None)
             return None
         self.digests.add(made.digest)
         sizes = self._affected(self.chain[-1].point, made.point)
@@ -203,6 +225,7 @@ class KernelTuner:
             found, _ = self.workshop.measure(self.chain[-1], made, sizes, ROUNDS)
         except TrialFailed as error:
             self._record("failed", str(error), made.point, made.trace)
+            search.learn(made.point, None)
             return None
         reason = "" if found.interval else f"{found.ratio:.3g} times as fast in its first samples"
         self._record("measured", reason, made.point, made.trace, found.interval, sizes)
@@ -211,6 +234,7 @@ class KernelTuner:
             if found.at(i).low > 1 and ratio > self.best_at.get(size, (1.0,))[0]:
                 self.best_at[size] = ratio, made
         gain = found.ratio ** (len(sizes) / len(self.kernel.sizes))
+        search.learn(made.point, self.ratio * gain)
         return Trial(found, sizes, gain) if found.is_faster else None
 
     def _affected(self, one: Point, other: Point) -> list[int]:
@@ -264,7 +288,7 @@ class KernelTuner:
         point, changed = contest.winner()
         final = measured.get(frozen(point))
         if point and final is None:
-            (made,) = self.workshop.build([point], ())
+            (made,) = self._built([point], ())
             if isinstance(made, Built):
                 final = self._final(made, notes)
             else:
@@ -316,9 +340,10 @@ class KernelTuner:
         self, point: Point, interval: Interval | None, seconds: tuple[float, ...], note: str,
         matrix: Matrix | None = None,
     ) -> TunedKernel:  # fmt: skip
+        left = {f"not tried: {reason}": n for reason, n in self.planner.refused.items()}
         return TunedKernel(
             self.kernel.name, self.kernel.key, self.kernel.sizes, point, interval, seconds,
-            dict(self.outcomes), dict(self.refusals), note, time.monotonic() - self.started,
+            dict(self.outcomes), {**self.refusals, **left}, note, time.monotonic() - self.started,
             matrix,
         )  # fmt: skip
 

@@ -70,7 +70,7 @@ def test_random_search_draws_each_point_once() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_was_tried_is_left_out(method: str) -> None:
     tried: list[Point] = [{"copy": False}]
-    search = METHODS[method]([DECISIONS[2]], tried)
+    search = METHODS[method]([DECISIONS[2]], tried, None)
     assert search.propose(8) == []
 
 
