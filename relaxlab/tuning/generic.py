@@ -242,8 +242,26 @@ class _Tiled:
         size = constant(self.axes[column].dom.extent)
         most = 4 if size is None else max(1, -(-size // self.lanes))
         fitting = tuple(n for n in (1, 2, 3, 4) if n <= most)
-        even = [n for n in fitting if n <= 2 and (size or 0) % (n * self.lanes) == 0]
-        return self.sch.sample_categorical("vectors", fitting, max(even, default=1))
+        even = [n for n in fitting if (size or 0) % (n * self.lanes) == 0]
+        # Each step loads a vector for each of the columns and an element for each of the rows.
+        loads = {n: (n + rows) / (n * rows) for n in even for rows in [self._usual_rows(column, n)]}
+        usual = min(loads, key=lambda n: loads[n], default=1)
+        return self.sch.sample_categorical("vectors", fitting, usual)
+
+    def _row(self, column: int) -> int | None:
+        """The axis of the rows of a register tile: the last one along which results share loads."""
+        rows = [n for n, a in enumerate(self.axes) if a.kind == "spatial" and n != column]
+        loads = [set(symbols_in(x.indices)) for x in _loads(found_block(self.sch, self.block))]
+        sharing = [n for n in rows if any(self.axes[n].var not in u for u in loads)] or rows
+        return max(sharing, key=lambda n: (min(_size(self.axes[n]), 4), n), default=None)
+
+    def _usual_rows(self, column: int, vectors: int) -> int:
+        """The most rows whose sums have registers, beside a vector of each column and an element,
+        and that divide their axis."""
+        row = self._row(column)
+        size = 1 if row is None else _size(self.axes[row])
+        most = max(1, (self.registers - vectors - 1) // vectors)
+        return max(d for d in range(1, min(most, size) + 1) if size % d == 0)
 
     def _producers(self) -> list[BlockRV]:
         """The blocks that make what the reduction reads, in loops of their own."""
@@ -259,9 +277,9 @@ class _Tiled:
         after = names[names.index(self.name) + 1 :]
         if len(after) == 1 and made not in sch.func.params:
             last = found_block(sch, sch.get_block(after[0]))
-            reads = [n.indices for n in walk(last.body) if isinstance(n, BufferLoad) and n.buffer is made]  # noqa: E501
+            reads = [n for n in walk(last.body) if isinstance(n, BufferLoad) and n.buffer is made]
             axes = tuple(a.var for a in last.iter_vars)
-            if is_spatial(last) and reads and all(i == axes for i in reads):
+            if is_spatial(last) and reads and all(n.indices == axes for n in reads):
                 sch.set_scope(self.block, 0, "local")
                 self.done.add(last.name)
                 return sch.get_block(last.name)
@@ -288,13 +306,10 @@ class _Tiled:
         rows = [n for n in spatial if n != column]
         vectors = self._vectors(column)
         room = max(1, self.registers // vectors)
-        # The last axis that several results share a load along has the rows of a register tile.
-        loads = [set(symbols_in(x.indices)) for x in _loads(found_block(sch, self.block))]
-        sharing = [n for n in rows if any(self.axes[n].var not in u for u in loads)] or rows
-        wide = max(sharing, key=lambda n: (min(_size(self.axes[n]), 4), n), default=None)
+        row = self._row(column)
         levels: dict[int, list[LoopRV]] = {}
-        for n in sorted(rows, key=lambda n: n != wide):
-            usual = max(1, self.registers // 2 // vectors) if n == wide else 1
+        for n in sorted(rows, key=lambda n: n != row):
+            usual = self._usual_rows(column, vectors) if n == row else 1
             levels[n] = self._split(nest[n], n, room, usual)
             inner = constant(extent_of(sch, levels[n][2]))
             room = max(1, room // (inner or 1))
@@ -320,7 +335,8 @@ class _Tiled:
             )
             return sch.split(loop, factors=factors)
         fitting = tuple(n for n in SIZES if n <= room)
-        inner = sch.sample_categorical(f"tile({name})", fitting, max(n for n in fitting if n <= usual))  # noqa: E501
+        most = max(n for n in fitting if n <= usual)
+        inner = sch.sample_categorical(f"tile({name})", fitting, most)
         middle = sch.sample_categorical(f"blocks({name})", POWERS, 1)
         return sch.split(loop, factors=[None, middle, inner])
 
@@ -346,7 +362,9 @@ class _Tiled:
             inner.append(b)
         turns = len(reduce)
         turn = sch.sample_categorical("reduce_order", tuple(range(turns)), 0) if turns > 1 else 0
-        return outer, inner[turn:] + inner[:turn]
+        turned = inner[turn:] + inner[:turn]
+        # Axes of one element are outermost, so that what is inside can be unrolled.
+        return outer, sorted(turned, key=lambda loop: constant(extent_of(sch, loop)) != 1)
 
     def _place_producers(self, before: Sequence[BlockRV], tile: LoopRV, block: LoopRV) -> None:
         """Store producers whole, or only what a tile needs."""

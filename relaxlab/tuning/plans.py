@@ -56,8 +56,11 @@ class Planner:
     """Makes the schedules of a kernel by its rules and by spaces, by name. refused: the reasons why
     there were none for points that a search drew, and how many had each."""
 
-    def __init__(self, kernel: Kernel, target: Target, spaces: Mapping[str, Space]) -> None:
-        self.spaces = spaces
+    def __init__(
+        self, kernel: Kernel, target: Target, spaces: Mapping[str, Space], threads: int = 1
+    ) -> None:
+        """threads: of the calls that are measured."""
+        self.kernel, self.target, self.spaces, self.threads = kernel, target, spaces, threads
         self._context = context_alone(kernel.program, target)
         func = kernel.program[KERNEL]
         assert isinstance(func, PrimFunc)
@@ -99,11 +102,11 @@ class Planner:
 
     def _made(self, decider: Decider, point: Point) -> Plan:
         try:
-            sch, scheduled = made_by(self._func, KERNEL, self._context, decider, self.spaces)
+            made = made_by(self._func, KERNEL, self._context, decider, self.spaces)
         except UserError as error:
             lines = [line.strip() for line in str(error).strip().splitlines()]
             # What was refused, and for which condition.
             raise NoPlan("; ".join(lines[:2])) from None
-        versions = {key: point[key] for key in versions_in(sch.trace) & point.keys()}
-        found = {d.key: d.value for d in sch.decisions.values() if d.value != d.default}
-        return Plan({**versions, **found}, tuple(sch.decisions.values()), sch.trace, scheduled)
+        versions = {key: point[key] for key in versions_in(made.steps) & point.keys()}
+        found = {d.key: d.value for d in made.decisions if repr(d.value) != repr(d.default)}
+        return Plan({**versions, **found}, made.decisions, made.steps, made.func)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir.expr import PrimExpr
@@ -24,7 +24,6 @@ from relaxlab.schedule.trace import Instruction, Steps
 from relaxlab.tuning.plans import Plan, Planner
 from relaxlab.tuning.points import Point, changed, frozen
 
-Method: TypeAlias = Literal["coordinate", "random"]
 Change: TypeAlias = tuple[str, Value]
 """The key of a decision and a value for it."""
 
@@ -46,6 +45,10 @@ class Search(Protocol):
     def learn(self, point: Point, ratio: float | None) -> None:
         """Take note of a trial. ratio: how many times as fast as the default the point is, about,
         over all sizes; None for one that failed."""
+        ...
+
+    def predicted(self, point: Point) -> float | None:
+        """The ratio that was predicted for a point before it was built; None without a model."""
         ...
 
 
@@ -92,6 +95,10 @@ class CoordinateDescent:
     def learn(self, point: Point, ratio: float | None) -> None:
         """See `Search`. Neighbours depend on the best alone."""
 
+    def predicted(self, point: Point) -> float | None:
+        """See `Search`."""
+        return None
+
 
 class RandomSearch:
     """Draws every decision from its candidates, all equally likely: the baseline of a search."""
@@ -129,19 +136,16 @@ class RandomSearch:
     def learn(self, point: Point, ratio: float | None) -> None:
         """See `Search`. Draws do not depend on what was found."""
 
+    def predicted(self, point: Point) -> float | None:
+        """See `Search`."""
+        return None
+
 
 def in_space(planner: Planner, space: Value, rng: random.Random) -> Plan | None:
     """Draw the decisions of a space; None where they do not fit each other."""
     return planner.drawn({SPACE: space}, Sampled(rng.getrandbits(64)))
 
 
-Start: TypeAlias = Callable[[Sequence[Decision], Sequence[Point], Planner | None], Search]
-"""Makes a search from the decisions of the rule's choice, the points that were tried, and the
-planner of the kernel's spaces, None without spaces."""
-METHODS: Mapping[Method, Start] = {
-    "coordinate": lambda decisions, tried, _: CoordinateDescent(decisions, tried),
-    "random": RandomSearch,
-}
 DRAWS = 64
 """Draws for each point that is asked for."""
 

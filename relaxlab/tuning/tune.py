@@ -17,7 +17,7 @@ from relaxlab.schedule.rules.base import Space
 from relaxlab.tuning.database import Database
 from relaxlab.tuning.generic import GENERIC, generic_space
 from relaxlab.tuning.kernels import Kernel, TuneError, context_alone, kernels_of
-from relaxlab.tuning.search import METHODS, Method
+from relaxlab.tuning.methods import METHODS, Method
 from relaxlab.tuning.tune_kernel import KernelTuner, Limits, Report, State, TunedKernel
 from relaxlab.tuning.workshop import processes, sizes_text
 

@@ -21,9 +21,10 @@ from relaxlab.tuning.finals import Contest, Final
 from relaxlab.tuning.kernels import Kernel
 from relaxlab.tuning.matrix import Matrix
 from relaxlab.tuning.measured import GAIN, Measured
+from relaxlab.tuning.methods import METHODS, Method
 from relaxlab.tuning.plans import NoPlan, Planner, Proposal
 from relaxlab.tuning.points import Point, changed_keys, frozen
-from relaxlab.tuning.search import METHODS, Method, Search, deciding, keys_at
+from relaxlab.tuning.search import Search, deciding, keys_at
 from relaxlab.tuning.statistics import Interval
 from relaxlab.tuning.workshop import ROUNDS, Built, Refused, Workshop
 
@@ -123,7 +124,7 @@ class KernelTuner:
     def run(self) -> TunedKernel:
         """Search, and confirm. Ctrl-C ends the search; a second one, while the best is confirmed,
         is raised."""
-        self.planner = Planner(self.kernel, self.target, self.spaces)
+        self.planner = Planner(self.kernel, self.target, self.spaces, self.threads)
         default = self.workshop.open(self.kernel)
         if isinstance(default, Refused):
             return self._result({}, None, (), f"the default {default.outcome}: {default.reason}")
@@ -216,7 +217,10 @@ class KernelTuner:
         """Measure a program beside the best so far, and keep a record of the trial. Return what was
         measured; None for one that is not faster over all sizes."""
         if isinstance(made, Refused):
-            self._record(made.outcome, made.reason, made.point, made.trace)
+            self._record(
+                made.outcome, made.reason, made.point, made.trace,
+                predicted=search.predicted(made.point),
+            )  # fmt: skip
             search.learn(made.point, None)
             return None
         self.digests.add(made.digest)
@@ -224,11 +228,17 @@ class KernelTuner:
         try:
             found, _ = self.workshop.measure(self.chain[-1], made, sizes, ROUNDS)
         except TrialFailed as error:
-            self._record("failed", str(error), made.point, made.trace)
+            self._record(
+                "failed", str(error), made.point, made.trace,
+                predicted=search.predicted(made.point),
+            )  # fmt: skip
             search.learn(made.point, None)
             return None
         reason = "" if found.interval else f"{found.ratio:.3g} times as fast in its first samples"
-        self._record("measured", reason, made.point, made.trace, found.interval, sizes)
+        self._record(
+            "measured", reason, made.point, made.trace, found.interval, sizes,
+            beside=self.chain[-1].point, predicted=search.predicted(made.point),
+        )  # fmt: skip
         for i, size in enumerate(sizes):
             ratio = self.ratios[size] * found.at(i).middle
             if found.at(i).low > 1 and ratio > self.best_at.get(size, (1.0,))[0]:
@@ -260,7 +270,8 @@ class KernelTuner:
             if final.is_faster_at(sizes) and interval is not None:
                 matrix, best = contest.matrix(final), final.built
                 self._record(
-                    "accepted", "", best.point, best.trace, interval, sizes, matrix=matrix
+                    "accepted", "", best.point, best.trace, interval, sizes, matrix=matrix,
+                    beside={},
                 )  # fmt: skip
                 return self._result(best.point, interval, seconds, "confirmed", matrix)
             notes.append(
@@ -315,7 +326,7 @@ class KernelTuner:
     def _record(
         self, outcome: Outcome, reason: str, point: Point, trace: str,
         interval: Interval | None = None, sizes: Sequence[int] = (), *,
-        matrix: Matrix | None = None,
+        matrix: Matrix | None = None, beside: Point | None = None, predicted: float | None = None,
     ) -> None:  # fmt: skip
         if outcome not in ("accepted", "default"):
             self.outcomes[outcome] += 1
@@ -327,7 +338,7 @@ class KernelTuner:
             Record(
                 self.kernel.key, machine_key(self.target), self.threads, compiler_version(),
                 self.target.cpu, time.time(), outcome, reason, point, measured, bounds, trace,
-                matrix,
+                matrix, predicted, beside,
             )
         )  # fmt: skip
 

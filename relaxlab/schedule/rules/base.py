@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
@@ -261,9 +261,9 @@ def first_that_fits(
 ) -> PrimFunc | None:
     """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
     scheduled kernel stays as it is. What the rules before it miss is remarked, and with the rule
-    the function that it was given, `unscheduled`, the `context` and the trace of its schedule,
-    `steps`. `decider` makes the rules' decisions; None: the defaults. Where there are `spaces`, the
-    decision `SPACE` says whether one of them schedules the kernel instead."""
+    the facts of its schedule (`facts_of`). `decider` makes the rules' decisions; None: the
+    defaults. Where there are `spaces`, the decision `SPACE` says whether one of them schedules the
+    kernel instead."""
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
@@ -282,14 +282,22 @@ def first_that_fits(
         # A rule need not foresee every size: what it made is measured, and the next rule tried.
         reason = made if isinstance(made, str) else problem_of(made.func)
         if isinstance(made, Schedule) and reason is None:
-            steps = Steps(tuple(made.trace))
-            about = {"unscheduled": made.original, "context": context, "steps": steps}
+            about = facts_of(made, context)
             text = f"scheduled by the rule {rule_name}"
             chosen = may_apply("schedule_kernels", name, text, **about)
             return made.func if chosen else sch.func
         text = f"the rule {rule_name} does not fit: {reason}"
         remark("schedule_kernels", name, text, applied=False)
     return None
+
+
+def facts_of(sch: Schedule, context: Context) -> dict[str, Any]:
+    """The facts that a remark on the schedule of a kernel holds: the function that it was given,
+    `unscheduled`, the `context`, the trace of its `steps` and its `decisions`."""
+    steps, decisions = Steps(tuple(sch.trace)), tuple(sch.decisions.values())
+    return {
+        "unscheduled": sch.original, "context": context, "steps": steps, "decisions": decisions,
+    }  # fmt: skip
 
 
 def _asked_for(

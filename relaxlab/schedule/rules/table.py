@@ -17,9 +17,8 @@ from relaxlab.schedule.decisions import Decider
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import constant
 from relaxlab.schedule.replay import apply_trace
-from relaxlab.schedule.rules.base import Rule, Space, first_that_fits
+from relaxlab.schedule.rules.base import Rule, Space, facts_of, first_that_fits
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.trace import Steps
 from relaxlab.tracing import may_apply, remark
 
 
@@ -52,8 +51,7 @@ def replay_kernel(name: str, func: PrimFunc, context: Context, trace: str) -> Pr
         text = f"the trace does not fit: {error}"
         remark("schedule_kernels", name, text, applied=False)
         return None
-    about = {"unscheduled": sch.original, "context": context, "steps": Steps(tuple(sch.trace))}
-    if may_apply("schedule_kernels", name, "scheduled by a trace", **about):
+    if may_apply("schedule_kernels", name, "scheduled by a trace", **facts_of(sch, context)):
         return sch.func
     return func
 
