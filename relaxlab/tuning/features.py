@@ -54,7 +54,7 @@ class _Loop:
 
 @dataclass(slots=True)
 class _Counts:
-    """What is added up over the statements of a kernel."""
+    """Sums over the statements of a kernel."""
 
     cycles: float = 0.0
     vectors: float = 0.0

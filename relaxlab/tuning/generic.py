@@ -168,11 +168,10 @@ class _Tiled:
         at = sch.sample_categorical("store_at", tuple(places), next(iter(places)))
         sch.reverse_compute_at(store, places[at], preserve_unit_loops=True)
         self._place_producers(before, outer[-1], middle[-1])
-        around = len(outer) if blocked else len(outer) + len(middle)
         init = sch.decompose_reduction(self.block, reduce_outer[0])
-        for one in (init, self.block):
-            # Loops of one iteration are not repeated for the initialisation.
-            *rows, last = sch.get_loops(one)[around:][-len(inner) :]
+        # The initialisation has no loops of one iteration.
+        long = [loop for loop in inner if constant(extent_of(sch, loop)) != 1]
+        for *rows, last in (sch.get_loops(init)[-len(long) :], inner):
             for loop in rows:
                 sch.unroll(loop)
             split_vector(sch, last, self.lanes, unroll=True)
@@ -406,7 +405,8 @@ class _Tiled:
             sch.reorder(*loops)
         size = constant(extent_of(sch, loops[-1]))
         if size is None or size > self.lanes:
-            split_vector(sch, loops[-1], self.lanes, unroll=size is not None)
+            few = size is not None and size <= POWERS[-1] * self.lanes
+            split_vector(sch, loops[-1], self.lanes, unroll=few)
         else:
             sch.vectorize(loops[-1])
 

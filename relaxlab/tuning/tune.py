@@ -126,13 +126,10 @@ def tune(
         raise ValueError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
     if trials < 1:
         raise TuneError(f"there is at least 1 trial, not {trials}")
-    given = spaces or {}
     kept = database if isinstance(database, Database) else Database(database)
     kernels, left = kernels_of(with_entries(as_module(mod))[0], chosen, shapes or {})
-    unknown = given.keys() - {k.name for k in kernels} - left.keys()
-    if unknown:
-        names = ", ".join(k.name for k in kernels) or "none"
-        raise TuneError(f"the program has no kernel {min(unknown)!r} for a space; it has: {names}")
+    own = spaces or {}
+    _require_kernels(own, [*(k.name for k in kernels), *left])
     count = threads or default_threads()
     end = None if seconds is None else time.monotonic() + seconds
     found: list[TunedKernel] = []
@@ -143,7 +140,7 @@ def tune(
                 limits = Limits(trials, _share(end, len(kernels) - i))
                 one = KernelTuner(
                     kernel, workshop, kept, chosen, count, limits, report or _silent, search,
-                    resume, _spaces_for(kernel, chosen, given.get(kernel.name)),
+                    resume, _spaces_for(kernel, chosen, own.get(kernel.name)),
                 )  # fmt: skip
                 found.append(one.run())
                 if one.interrupted:
@@ -152,6 +149,14 @@ def tune(
         except KeyboardInterrupt:
             interrupted = True
     return Tuning(tuple(found), left, kept, interrupted)
+
+
+def _require_kernels(spaces: Mapping[str, Space], names: Sequence[str]) -> None:
+    """Raise TuneError for a space of a kernel that is not among the names."""
+    for name in spaces:
+        if name not in names:
+            listed = ", ".join(names) or "none"
+            raise TuneError(f"the program has no kernel {name!r} for a space; it has: {listed}")
 
 
 def _spaces_for(kernel: Kernel, target: Target, own: Space | None) -> dict[str, Space]:
