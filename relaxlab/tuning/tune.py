@@ -108,22 +108,23 @@ def tune(
     where that is less. database: where trials and results are kept; `compile(mod, tuned=database)`
     uses them. threads: of calls, all cores by default. spaces: by the name of a kernel, a function
     that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried for every
-    kernel. search: "coordinate" goes from the rule's
-    choice to neighbours, "random" draws. resume: leave out points that the database has trials of,
-    by this compiler. report: is called after each trial.
+    kernel. search: "coordinate" goes from the rule's choice to neighbours, "random" draws,
+    "evolution" goes by a cost model. resume: leave out points that the database has trials of, by
+    this compiler. report: is called after each trial.
 
     Decisions are accepted where the kernel is faster than the default by one percent with 95 %
     confidence when the two are measured in turns once more, after the search, and slower at none of
     the sizes. Ctrl-C ends the search, and what is the best so far is confirmed.
 
-    Raises TuneError for shapes that do not fit the program, ValueError for another target than the
-    CPU of this machine, DatabaseError for a file that is no database, and what passes raise.
+    Raises TuneError for shapes, spaces or a search that do not fit, ValueError for another target
+    than the CPU of this machine, LightGBMNotFound for evolution without it, DatabaseError for a
+    file that is no database, and what passes raise.
     """
     chosen = parse_target(target)
     if replace(chosen, contract=True, reassociate=True) != Target.host():
         raise ValueError("kernels are tuned for the CPU of this machine; the target is 'cpu'")
     if search not in METHODS:
-        raise ValueError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
+        raise TuneError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
     if trials < 1:
         raise TuneError(f"there is at least 1 trial, not {trials}")
     kept = database if isinstance(database, Database) else Database(database)

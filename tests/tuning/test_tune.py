@@ -157,6 +157,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert f"tuned={str(database)!r}" in out
     assert main([*command, "--shape", "n=x"]) == 2
     assert "such as n=1,16" in capsys.readouterr().err
+    assert main([*command, "--search", "luck"]) == 2
+    assert "it is one of: coordinate, random, evolution" in capsys.readouterr().err
     assert main([*command, "--shape", "m=1"]) == 2
     assert "no symbol `m`" in capsys.readouterr().err
 
