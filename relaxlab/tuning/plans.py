@@ -98,6 +98,8 @@ class Planner:
         if not is_in_space(point):
             return Proposal(point)
         made = self.plan(point)
+        if not is_in_space(made.point):
+            raise NoPlan("the versions by spaces and rules do not make one kernel")
         return Proposal(made.point, to_json(made.steps))
 
     def _made(self, decider: Decider, point: Point) -> Plan:

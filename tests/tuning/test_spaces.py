@@ -147,3 +147,19 @@ def test_a_program_is_tuned_in_a_users_space(tmp_path: Path) -> None:
     assert {r.outcome for r in tried.values()} <= {"measured", "accepted", "default", "same"}
     with pytest.raises(TuneError, match="no kernel 'conv' for a space; it has: matmul"):
         rl.tune(PRODUCT, spaces={"conv": tiles}, database=path)
+
+
+def test_versions_are_made_by_different_spaces(kernel: Kernel) -> None:
+    point = {"versions(n)": (8,), "any n / space": "tiles", "any n / rows": 4}
+    # The rule packs the weights, and the space does not.
+    with pytest.raises(NoPlan, match="do not make one kernel"):
+        Planner(kernel, HOST, {"tiles": tiles}).proposal(point)
+    unpacked = rl.parse(PRODUCT.script().replace('R.func_attr({"num_input": 1})', ""))
+    (kernel,), _ = kernels_of(unpacked, HOST, {"n": [1, 70]})
+    planner = Planner(kernel, HOST, {"tiles": tiles})
+    plan = planner.plan(point)
+    assert plan.point == point
+    made = schedule_alone(kernel.program, HOST, planner.proposal(point).trace)
+    found = decisions_of(made, KERNEL)
+    assert found["any n / rows"] == 4 and found[f"n ≤ 8 / {SPACE}"] == RULES
+    assert any(key.startswith("n ≤ 8 / ") and "rows" in key for key in found)
