@@ -156,6 +156,10 @@ def _tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database", type=_path, default="tuning.db", metavar="FILE", help="default: tuning.db"
     )
+    parser.add_argument(
+        "--search", default="coordinate", metavar="NAME",
+        help="coordinate (default), random or evolution, which takes LightGBM",
+    )  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="leave out what was tried before")
     parser.add_argument(
         "--workers", type=_positive, metavar="N", help="processes that build; default: all cores"

@@ -55,7 +55,8 @@ def _search(options: argparse.Namespace, database: Database) -> None:
         found = tune(
             module, trials=options.trials, seconds=options.seconds, shapes=shapes,
             database=database, threads=options.threads, workers=options.workers,
-            resume=options.resume, report=lambda state: progress(state_text(state)),
+            search=options.search, resume=options.resume,
+            report=lambda state: progress(state_text(state)),
         )  # fmt: skip
     print(found.table())
     print(f"{found!r}; rl.compile(mod, tuned={str(found.database.path)!r}) uses it")

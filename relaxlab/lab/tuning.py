@@ -22,7 +22,7 @@ from relaxlab.lab.loops import brief_loops
 from relaxlab.lab.view import Control, Page, View
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.schedule.compiled import schedule_of
-from relaxlab.schedule.decisions import Value, values_in
+from relaxlab.schedule.decisions import Value, is_in_space, values_in
 from relaxlab.schedule.rules.decisions import meaning_of
 from relaxlab.schedule.trace import from_json
 from relaxlab.tuning.database import Database, Key, Record
@@ -295,7 +295,8 @@ def _detail(kernel: Kernel, record: Record, number: int) -> dict[str, Any]:
     target = Target.host()
     try:
         usual = schedule_of(schedule_alone(kernel.program, target, {}), KERNEL)
-        made = schedule_alone(kernel.program, target, record.point)
+        given = record.trace if is_in_space(record.point) else record.point
+        made = schedule_alone(kernel.program, target, given)
         sch = schedule_of(made, KERNEL)
     except Exception as error:  # noqa: BLE001  the trial is shown without
         return {"error": f"{type(error).__name__}: {error}", "tabs": []}

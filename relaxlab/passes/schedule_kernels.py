@@ -20,8 +20,8 @@ from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule.bounds import UPPER_BOUNDS
-from relaxlab.schedule.decisions import SEPARATOR, Decided, Decider, Sampled, Value
-from relaxlab.schedule.rules import schedule_kernel
+from relaxlab.schedule.decisions import SEPARATOR, Decided, Made, Sampled
+from relaxlab.schedule.rules import replay_kernel, schedule_kernel
 from relaxlab.schedule.rules.context import FACTS, Context
 from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import is_limited
@@ -36,27 +36,32 @@ versions."""
 class ScheduleOptions:
     """target: the machine to schedule for; None: this one. versions: whether kernels may have
     versions for single values of their symbols, such as one row, beside the general one. decisions:
-    values for decisions of the schedules, by kernel and key; tuned: values for others, by
-    `Context.key_of` of the kernel and key; seed: the rest is drawn from the candidates, None: they
-    are the defaults."""
+    the schedules of kernels by name: values for some of the decisions, or a trace; tuned: the same
+    by `Context.key_of` of the kernel, where `decisions` have no other; seed: the rest is drawn from
+    the candidates, None: they are the defaults."""
 
     target: Target | None = None
     versions: bool = True
-    decisions: Mapping[str, Mapping[str, Value]] = field(
-        default_factory=dict[str, Mapping[str, Value]]
-    )
-    tuned: Mapping[str, Mapping[str, Value]] = field(default_factory=dict[str, Mapping[str, Value]])
+    decisions: Mapping[str, Made] = field(default_factory=dict[str, Made])
+    tuned: Mapping[str, Made] = field(default_factory=dict[str, Made])
     seed: int | None = None
 
-    def decider_for(self, kernel: str, func: PrimFunc, context: Context) -> Decider:
-        """Return the decider of a kernel's schedule."""
+    def schedule(self, kernel: str, func: PrimFunc, context: Context) -> PrimFunc:
+        """Return the kernel scheduled."""
         others = None if self.seed is None else Sampled(f"{self.seed}{SEPARATOR}{kernel}")
-        values = self.decisions.get(kernel, {})
+        given = self.decisions.get(kernel, {})
         tuned = self.tuned.get(context.key_of(func)) if self.tuned else None
-        if tuned:
+        if isinstance(tuned, str) and not given:
+            remark("schedule_kernels", kernel, "tuned: by a trace")
+            given = tuned
+        elif tuned and not isinstance(tuned, str) and not isinstance(given, str):
             remark("schedule_kernels", kernel, f"tuned: {counted(len(tuned), 'decision')}")
-            values = {**tuned, **values}
-        return Decided(values, others)
+            given = {**tuned, **given}
+        if isinstance(given, str):
+            made, given = replay_kernel(kernel, func, context, given), {}
+            if made is not None:
+                return made
+        return schedule_kernel(kernel, func, context, Decided(given, others))
 
 
 @module_pass("schedule_kernels", ScheduleOptions)
@@ -80,7 +85,7 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
                 return replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True})), remarks
             given = frozenset(weights.get(name, ()))
             context = Context(target, given, bounds.get(name, {}), options.versions)
-            new = schedule_kernel(name, f, context, options.decider_for(name, f, context))
+            new = options.schedule(name, f, context)
             restored: dict[str, Any] = {name: f.attrs.get(name) for name in FACTS}
             return replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True})), remarks
 

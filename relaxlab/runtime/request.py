@@ -12,7 +12,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pipeline
 from relaxlab.schedule.compiled import decisions_of, steps_of
-from relaxlab.schedule.decisions import DecisionError, Value, versions_in
+from relaxlab.schedule.decisions import DecisionError, Made, Value, versions_in
 
 Checks: TypeAlias = Literal["default", "all"]
 Decisions: TypeAlias = Mapping[str, Mapping[str, Value]]
@@ -23,8 +23,8 @@ Decisions: TypeAlias = Mapping[str, Mapping[str, Value]]
 class Request(Brief):
     """The arguments of `compile`. `mod` is the program, with a graph function for each of
     `entries`, the loop functions that are called by themselves. `passes` are those to run, the
-    target's default where `pipeline`, the caller's, is None; they have the decisions, and those
-    that were `tuned`, by `Context.key_of` of the kernel and key."""
+    target's default where `pipeline`, the caller's, is None; they have the decisions, and what was
+    `tuned`, by `Context.key_of` of the kernel."""
 
     mod: Module
     entries: Mapping[str, PrimFunc]
@@ -32,7 +32,7 @@ class Request(Brief):
     passes: Pipeline
     pipeline: Pipeline | None
     decisions: Decisions
-    tuned: Decisions
+    tuned: Mapping[str, Made]
     threads: int | None
     use_cache: bool
     checks: Checks

@@ -9,15 +9,15 @@ from typing import Protocol, TypeAlias
 
 from relaxlab.ir.target import Target, target_kind
 from relaxlab.runtime.native.openmp import default_threads
-from relaxlab.schedule.decisions import Value
+from relaxlab.schedule.decisions import Made
 
 
 class Lookup(Protocol):
     """Knows tuned kernels."""
 
-    def accepted(self, target: Target, threads: int) -> Mapping[str, Mapping[str, Value]]:
-        """The values of decisions with which kernels are faster on this machine, by
-        `Context.key_of` of the kernel and key."""
+    def accepted(self, target: Target, threads: int) -> Mapping[str, Made]:
+        """The schedules with which kernels are faster on this machine, by `Context.key_of` of the
+        kernel."""
         ...
 
 
@@ -27,8 +27,9 @@ Tuned: TypeAlias = str | os.PathLike[str] | Lookup
 
 def tuned_decisions(
     tuned: Tuned, target: Target, threads: int | None
-) -> Mapping[str, Mapping[str, Value]]:
-    """The accepted decisions for a target, by kernel and key. threads: None for all cores.
+) -> Mapping[str, Made]:
+    """The accepted schedules for a target, by `Context.key_of` of the kernel. threads:
+    None for all cores.
 
     Raises ValueError for another target than CPUs, OSError where there is no such file.
     """

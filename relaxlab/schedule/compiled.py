@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from relaxlab.schedule.decisions import Decider, Value, values_in
+from relaxlab.ir.brief import Brief
+from relaxlab.ir.errors import UserError
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.schedule.decisions import Decider, Decision, Value, values_in
 from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.rules import schedule_kernel
+from relaxlab.schedule.rules.base import Space
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.trace import Instruction
@@ -24,13 +30,45 @@ def schedule_of(trace: Trace, kernel: str, decider: Decider | None = None) -> Sc
     """
     about = _record_of(trace, kernel)
     if decider is not None:
-        context = about["context"]
-        with recording() as remarks:
-            schedule_kernel(kernel, about["unscheduled"], context, decider)
-        about = _records(remarks)[kernel]
-    sch = apply_trace(about["unscheduled"], about["steps"].trace)
+        made = made_by(about["unscheduled"], kernel, about["context"], decider)
+        sch = apply_trace(made.unscheduled, made.steps)
+    else:
+        sch = apply_trace(about["unscheduled"], about["steps"].trace)
     sch.name = kernel
     return sch
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MadeSchedule(Brief):
+    """A schedule that rules or spaces made: the function before and after, its steps and the
+    decisions among them."""
+
+    unscheduled: PrimFunc
+    func: PrimFunc
+    steps: tuple[Instruction, ...]
+    decisions: tuple[Decision, ...]
+
+
+class NoSchedule(UserError, ValueError):
+    """Neither a rule nor a space schedules a kernel, and why."""
+
+
+def made_by(
+    func: PrimFunc, kernel: str, context: Context, decider: Decider,
+    spaces: Mapping[str, Space] = MappingProxyType({}),
+) -> MadeSchedule:  # fmt: skip
+    """The schedule that rules or spaces make of a kernel.
+
+    Raises NoSchedule with the last reason where none fits.
+    """
+    with recording() as remarks:
+        made = schedule_kernel(kernel, func, context, decider, spaces)
+    found = _records(remarks)
+    if kernel not in found:
+        reasons = [r.reason for r in remarks if not r.applied]
+        raise NoSchedule(reasons[-1] if reasons else f"no rule fits {kernel}")
+    about = found[kernel]
+    return MadeSchedule(about["unscheduled"], made, about["steps"].trace, about["decisions"])
 
 
 def decisions_of(trace: Trace, kernel: str) -> dict[str, Value]:

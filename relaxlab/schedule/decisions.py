@@ -24,6 +24,10 @@ Value: TypeAlias = int | str | tuple[int, ...]
 Chosen = TypeVar("Chosen", bound=int | str)
 
 
+Made: TypeAlias = Mapping[str, "Value"] | str
+"""The schedule of a kernel: values of its rule's decisions by key, or its trace as JSON text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A choice that a schedule made. key: the names of the versions that it stands in, outermost
@@ -94,11 +98,21 @@ def version_name(size: PrimExpr, bound: int | None) -> str:
     return f"{size} = 1" if bound == 1 else f"{size} ≤ {bound}"
 
 
+def is_in_space(point: Mapping[str, Value]) -> bool:
+    """True if values of decisions say that a space schedules a function, or a version of it."""
+    return any(key.rpartition(SEPARATOR)[2] == SPACE and v != RULES for key, v in point.items())
+
+
 def versions_key(symbol: str) -> str:
     """The key under which a decider is asked for the bounds of versions by a symbol's value, which
     no rule makes: () for none. The trace has them as the bounds of `guarded_versions`."""
     return f"versions({symbol})"
 
+
+SPACE = "space"
+"""The decision on who schedules a function: `RULES`, or a space of a tuner, by its name. It is made
+where there are such spaces."""
+RULES = "rules"
 
 JOINED = "joined axes"
 """The name of the form of a function that `join_axes` schedules."""

@@ -20,6 +20,7 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.cache import compiler_version, machine_key
+from relaxlab.schedule.decisions import Made, is_in_space
 from relaxlab.tuning.matrix import Matrix
 from relaxlab.tuning.points import Point, point_from_json
 
@@ -31,9 +32,9 @@ were confirmed."""
 
 BUSY_SECONDS = 60.0
 """For which a writer waits for others; each needs a few milliseconds."""
-FORMAT = 2
+FORMAT = 3
 """The number of the tables' format, in the file's `user_version`."""
-_NEW_COLUMNS = {1: ("matrix text", "predicted real")}
+_NEW_COLUMNS = {1: ("matrix text", "predicted real", "beside text"), 2: ("beside text",)}
 """The columns that files of earlier formats are given when they are opened."""
 _TABLES = """
 create table if not exists records (
@@ -42,7 +43,7 @@ create table if not exists records (
     version text not null, machine text not null, time real not null,
     outcome text not null, reason text not null,
     point text not null, sizes text not null, interval text, trace text not null,
-    matrix text, predicted real,
+    matrix text, predicted real, beside text,
     unique (kernel, target, threads, version, machine, time, outcome, point)
 );
 create index if not exists by_kernel on records (kernel, target, threads);
@@ -75,7 +76,9 @@ class Record(Brief):
 
     matrix: for `accepted` and `default`, what was measured at each size after the search, where
     something was. predicted: how many times as fast as the default a cost model said that a trial
-    would be over all sizes, before it was built; None where no model was asked.
+    would be over all sizes, before it was built; None where no model was asked. beside: the point
+    that it was measured beside, {} for the default; None where nothing was measured, or where the
+    record is of an earlier version.
     """
 
     kernel: str
@@ -92,6 +95,7 @@ class Record(Brief):
     trace: str
     matrix: Matrix | None = None
     predicted: float | None = None
+    beside: Point | None = None
 
     @property
     def key(self) -> Key:
@@ -108,17 +112,18 @@ class Record(Brief):
         names = {f.name for f in fields(Record)}
         if not names - LATER <= set(found) <= names:
             raise DatabaseError(f"a record has other fields than {', '.join(found)}")
-        interval, matrix = found["interval"], found.get("matrix")
+        interval, matrix, beside = found["interval"], found.get("matrix"), found.get("beside")
         lists: dict[str, Any] = {
             "point": point_from_json(found["point"]),
             "sizes": tuple(found["sizes"]),
             "interval": None if interval is None else tuple(interval),
+            "beside": None if beside is None else point_from_json(beside),
             "matrix": None if matrix is None else Matrix.from_json(matrix),
         }
         return Record(**{**found, **lists})
 
 
-LATER = {"matrix", "predicted"}
+LATER = {"matrix", "predicted", "beside"}
 """Fields that records of earlier versions do not have."""
 
 
@@ -172,22 +177,24 @@ class Database(Brief):
             for row in connection.execute(query, values).fetchall():
                 yield _record(row)
 
-    def accepted(self, target: Target, threads: int) -> dict[str, Point]:
-        """The decisions of kernels that are faster with them on this machine, by kernel.
+    def accepted(self, target: Target, threads: int) -> dict[str, Made]:
+        """The schedules with which kernels are faster on this machine, by kernel: the decisions of
+        their rules, or the trace where a space made it.
 
         The last search for a kernel counts, by this very compiler: what another one made of the
         decisions says nothing about this one.
         """
         query = (
-            "select kernel, point from records where target = ? and threads = ? and version = ? "
+            "select kernel, point, trace from records "
+            "where target = ? and threads = ? and version = ? "
             "and outcome in ('accepted', 'default') order by time, id"
         )
         values = machine_key(target), threads, compiler_version()
         with closing(self._connected()) as connection:
             # The last of a kernel replaces those before it.
-            found = dict(connection.execute(query, values))
-        points = {kernel: point_from_json(json.loads(text)) for kernel, text in found.items()}
-        return {kernel: point for kernel, point in points.items() if point}
+            rows = connection.execute(query, values).fetchall()
+        made = {kernel: (point_from_json(json.loads(text)), trace) for kernel, text, trace in rows}
+        return {k: trace if is_in_space(p) else p for k, (p, trace) in made.items() if p}
 
     def to_json(self) -> str:
         """All records, one JSON object a line."""
@@ -215,7 +222,7 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 _COLUMNS = tuple(f.name for f in fields(Record))
-_JSON = ("point", "sizes", "interval", "matrix")
+_JSON = ("point", "sizes", "interval", "matrix", "beside")
 _INSERT = (
     f"insert or ignore into records ({', '.join(_COLUMNS)}) "
     f"values ({', '.join('?' * len(_COLUMNS))})"

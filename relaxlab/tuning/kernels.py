@@ -23,7 +23,8 @@ from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.schedule.bounds import UPPER_BOUNDS
 from relaxlab.schedule.compiled import context_of, schedule_of, scheduled_kernels
-from relaxlab.schedule.decisions import Decision, Value
+from relaxlab.schedule.decisions import Decision, Made
+from relaxlab.schedule.rules.context import Context
 from relaxlab.tracing import Trace
 
 FUNCTION, KERNEL = "main", "kernel"
@@ -54,9 +55,9 @@ class Kernel(Brief):
 def kernels_of(
     mod: Module, target: Target, shapes: Mapping[str, Sequence[int]]
 ) -> tuple[list[Kernel], dict[str, str]]:
-    """The kernels of a program that have decisions, and by name the reasons why others of them
-    cannot be tuned. shapes: values for symbols of the program; each kernel is to be measured for
-    all that follow from them. Kernels that are equal are one.
+    """The kernels of a program, and by name the reasons why others of them cannot be tuned. shapes:
+    values for symbols of the program; each kernel is to be measured for all that follow from them.
+    Kernels that are equal are one.
 
     Raises TuneError for a symbol that the program does not have, or a value beyond its bound.
     """
@@ -74,9 +75,6 @@ def kernels_of(
     left: dict[str, str] = {}
     for name in scheduled_kernels(trace):
         decisions = tuple(schedule_of(trace, name).decisions.values())
-        if not decisions:
-            left[name] = "its rule has no decisions"
-            continue
         try:
             one = _alone(before, trace, name, decisions, envs, target)
         except (TuneError, CannotEvaluate) as error:
@@ -87,11 +85,16 @@ def kernels_of(
     return list(found.values()), left
 
 
-def schedule_alone(program: Module, target: Target, point: Mapping[str, Value]) -> Trace:
-    """Run the passes from scheduling on, with decisions for the kernel of a program of its own."""
+def schedule_alone(program: Module, target: Target, made: Made) -> Trace:
+    """Run the passes from scheduling on, with a schedule for the kernel of a program of its own."""
     passes = default_pipeline(target).passes
     rest = Pipeline(passes[_first_schedule(passes) :])
-    return rest.with_options(schedule_kernels.name, decisions={KERNEL: dict(point)}).run(program)
+    return rest.with_options(schedule_kernels.name, decisions={KERNEL: made}).run(program)
+
+
+def context_alone(program: Module, target: Target) -> Context:
+    """The context in which the kernel of a program of its own is scheduled."""
+    return context_of(_scheduling(target).run(program), KERNEL)
 
 
 def _scheduling(target: Target) -> Pipeline:
@@ -148,7 +151,7 @@ def _alone(
     bounds = dict(context.bounds)
     program = _program(func, calls[0][1], sorted(context.weights), bounds)
     key = context.key_of(func)
-    if context_of(_scheduling(target).run(program), KERNEL).key_of(func) != key:
+    if context_alone(program, target).key_of(func) != key:
         raise TuneError("alone it would be scheduled in another way than in the program")
     return Kernel(name, key, program, tuple(sizes), len(calls), decisions)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from relaxlab.schedule.decisions import Decision, Value
+from relaxlab.schedule.decisions import SEPARATOR, SPACE, Decision, Value
 
 Point: TypeAlias = dict[str, Value]
 """Values of decisions by key; those of others are the rules' defaults."""
@@ -22,8 +22,14 @@ def frozen(point: Point) -> frozenset[tuple[str, str]]:
 
 
 def changed(point: Point, key: str, value: Value, decisions: Sequence[Decision]) -> Point:
-    """A point with another value for a decision; the rule's default needs no entry."""
-    rest = {k: v for k, v in point.items() if k != key}
+    """A point with another value for a decision; the rule's default needs no entry. Another space
+    has other decisions."""
+    within, _, name = key.rpartition(SEPARATOR)
+    dropped = f"{within}{SEPARATOR}" if within else ""
+    rest = {
+        k: v for k, v in point.items()
+        if k != key and not (name == SPACE and k.startswith(dropped))
+    }  # fmt: skip
     default = next(d.default for d in decisions if d.key == key)
     return rest if repr(value) == repr(default) else {**rest, key: value}
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.decisions import (
     JOINED,
+    SPACE,
     Decision,
+    Sampled,
     Value,
+    is_in_space,
     key_of,
     other_choices,
     version_name,
 )
 from relaxlab.schedule.trace import Instruction, Steps
+from relaxlab.tuning.plans import Plan, Planner
 from relaxlab.tuning.points import Point, changed, frozen
 
-Method: TypeAlias = Literal["coordinate", "random"]
 Change: TypeAlias = tuple[str, Value]
 """The key of a decision and a value for it."""
 
@@ -37,6 +40,15 @@ class Search(Protocol):
     ) -> None:
         """Go on from a point that is faster. decisions: those of its schedule; promising: other
         changes that were faster than what it was measured beside."""
+        ...
+
+    def learn(self, point: Point, ratio: float | None) -> None:
+        """Take note of a trial. ratio: how many times as fast as the default the point is, about,
+        over all sizes; None for one that failed."""
+        ...
+
+    def predicted(self, point: Point) -> float | None:
+        """The ratio that was predicted for a point before it was built; None without a model."""
         ...
 
 
@@ -80,12 +92,22 @@ class CoordinateDescent:
             self._first += [(d.key, value) for value in ahead[:1]]
         self.best, self._decisions = point, list(decisions)
 
+    def learn(self, point: Point, ratio: float | None) -> None:
+        """See `Search`. Neighbours depend on the best alone."""
+
+    def predicted(self, point: Point) -> float | None:
+        """See `Search`."""
+        return None
+
 
 class RandomSearch:
     """Draws every decision from its candidates, all equally likely: the baseline of a search."""
 
-    def __init__(self, decisions: Sequence[Decision], tried: Sequence[Point] = ()) -> None:
-        self._decisions = list(decisions)
+    def __init__(
+        self, decisions: Sequence[Decision], tried: Sequence[Point] = (),
+        planner: Planner | None = None,
+    ) -> None:  # fmt: skip
+        self._decisions, self._planner = list(decisions), planner
         self._tried = {frozen(p) for p in tried} | {frozen({})}
         self._random = random.Random(0)
 
@@ -96,6 +118,11 @@ class RandomSearch:
         for _ in range(DRAWS * count):
             drawn = {d.key: self._random.choice(d.candidates) for d in self._decisions}
             point = {d.key: drawn[d.key] for d in self._decisions if drawn[d.key] != d.default}
+            if len(found) < count and self._planner and is_in_space(point):
+                plan = in_space(self._planner, point[SPACE], self._random)
+                if plan is None:
+                    continue
+                point = plan.point
             if len(found) < count and frozen(point) not in self._tried:
                 self._tried.add(frozen(point))
                 found.append(point)
@@ -106,12 +133,19 @@ class RandomSearch:
     ) -> None:
         """See `Search`. Draws do not depend on what was found."""
 
+    def learn(self, point: Point, ratio: float | None) -> None:
+        """See `Search`. Draws do not depend on what was found."""
 
-METHODS: Mapping[Method, Callable[[Sequence[Decision], Sequence[Point]], Search]] = {
-    "coordinate": CoordinateDescent,
-    "random": RandomSearch,
-}
-"""Makes a search from the decisions of the rule's choice, and the points that were tried."""
+    def predicted(self, point: Point) -> float | None:
+        """See `Search`."""
+        return None
+
+
+def in_space(planner: Planner, space: Value, rng: random.Random) -> Plan | None:
+    """Draw the decisions of a space; None where they do not fit each other."""
+    return planner.drawn({SPACE: space}, Sampled(rng.getrandbits(64)))
+
+
 DRAWS = 64
 """Draws for each point that is asked for."""
 

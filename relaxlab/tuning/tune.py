@@ -13,9 +13,11 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.runtime.timing import seconds_text
+from relaxlab.schedule.rules.base import Space
 from relaxlab.tuning.database import Database
-from relaxlab.tuning.kernels import TuneError, kernels_of
-from relaxlab.tuning.search import METHODS, Method
+from relaxlab.tuning.generic import GENERIC, generic_space
+from relaxlab.tuning.kernels import Kernel, TuneError, context_alone, kernels_of
+from relaxlab.tuning.methods import METHODS, Method
 from relaxlab.tuning.tune_kernel import KernelTuner, Limits, Report, State, TunedKernel
 from relaxlab.tuning.workshop import processes, sizes_text
 
@@ -93,6 +95,7 @@ def tune(
     database: str | os.PathLike[str] | Database = "tuning.db",
     threads: int | None = None,
     workers: int | None = None,
+    spaces: Mapping[str, Space] | None = None,
     search: Method = "coordinate",
     resume: bool = False,
     report: Report | None = None,
@@ -103,26 +106,31 @@ def tune(
     all of it, each kernel getting its share of what is left. shapes: values of the program's
     symbols for which kernels are measured, all combinations; other symbols are 256, or their bound
     where that is less. database: where trials and results are kept; `compile(mod, tuned=database)`
-    uses them. threads: of calls, all cores by default. search: "coordinate" goes from the rule's
-    choice to neighbours, "random" draws. resume: leave out points that the database has trials of,
-    by this compiler. report: is called after each trial.
+    uses them. threads: of calls, all cores by default. spaces: by the name of a kernel, a function
+    that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried for every
+    kernel. search: "coordinate" goes from the rule's choice to neighbours, "random" draws,
+    "evolution" goes by a cost model. resume: leave out points that the database has trials of, by
+    this compiler. report: is called after each trial.
 
     Decisions are accepted where the kernel is faster than the default by one percent with 95 %
     confidence when the two are measured in turns once more, after the search, and slower at none of
     the sizes. Ctrl-C ends the search, and what is the best so far is confirmed.
 
-    Raises TuneError for shapes that do not fit the program, ValueError for another target than the
-    CPU of this machine, DatabaseError for a file that is no database, and what passes raise.
+    Raises TuneError for shapes, spaces or a search that do not fit, ValueError for another target
+    than the CPU of this machine, LightGBMNotFound for evolution without it, DatabaseError for a
+    file that is no database, and what passes raise.
     """
     chosen = parse_target(target)
     if replace(chosen, contract=True, reassociate=True) != Target.host():
         raise ValueError("kernels are tuned for the CPU of this machine; the target is 'cpu'")
     if search not in METHODS:
-        raise ValueError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
+        raise TuneError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
     if trials < 1:
         raise TuneError(f"there is at least 1 trial, not {trials}")
     kept = database if isinstance(database, Database) else Database(database)
     kernels, left = kernels_of(with_entries(as_module(mod))[0], chosen, shapes or {})
+    own = spaces or {}
+    _require_kernels(own, [*(k.name for k in kernels), *left])
     count = threads or default_threads()
     end = None if seconds is None else time.monotonic() + seconds
     found: list[TunedKernel] = []
@@ -132,8 +140,9 @@ def tune(
             for i, kernel in enumerate(kernels):
                 limits = Limits(trials, _share(end, len(kernels) - i))
                 one = KernelTuner(
-                    kernel, workshop, kept, chosen, count, limits, report or _silent, search, resume
-                )
+                    kernel, workshop, kept, chosen, count, limits, report or _silent, search,
+                    resume, _spaces_for(kernel, chosen, own.get(kernel.name)),
+                )  # fmt: skip
                 found.append(one.run())
                 if one.interrupted:
                     interrupted = True
@@ -141,6 +150,22 @@ def tune(
         except KeyboardInterrupt:
             interrupted = True
     return Tuning(tuple(found), left, kept, interrupted)
+
+
+def _require_kernels(spaces: Mapping[str, Space], names: Sequence[str]) -> None:
+    """Raise TuneError for a space of a kernel that is not among the names."""
+    for name in spaces:
+        if name not in names:
+            listed = ", ".join(names) or "none"
+            raise TuneError(f"the program has no kernel {name!r} for a space; it has: {listed}")
+
+
+def _spaces_for(kernel: Kernel, target: Target, own: Space | None) -> dict[str, Space]:
+    """The spaces in which a kernel is tuned, by name."""
+    found = {GENERIC: generic_space(context_alone(kernel.program, target))}
+    if own is not None:
+        found[getattr(own, "__name__", "own")] = own
+    return found
 
 
 def _share(end: float | None, kernels: int) -> float | None:

@@ -5,24 +5,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.cache import compiler_version, machine_key
-from relaxlab.schedule.compiled import schedule_of, steps_of
-from relaxlab.schedule.decisions import Decision
+from relaxlab.schedule.decisions import Decision, is_in_space
+from relaxlab.schedule.rules.base import Space
 from relaxlab.schedule.trace import Instruction
 from relaxlab.tuning.children import TrialFailed
 from relaxlab.tuning.database import Database, Key, Outcome, Record
 from relaxlab.tuning.finals import Contest, Final
-from relaxlab.tuning.kernels import KERNEL, Kernel, schedule_alone
+from relaxlab.tuning.kernels import Kernel
 from relaxlab.tuning.matrix import Matrix
 from relaxlab.tuning.measured import GAIN, Measured
+from relaxlab.tuning.methods import METHODS, Method
+from relaxlab.tuning.plans import NoPlan, Planner, Proposal
 from relaxlab.tuning.points import Point, changed_keys, frozen
-from relaxlab.tuning.search import METHODS, Method, Search, deciding, keys_at
+from relaxlab.tuning.search import Search, deciding, keys_at
 from relaxlab.tuning.statistics import Interval
 from relaxlab.tuning.workshop import ROUNDS, Built, Refused, Workshop
 
@@ -93,7 +95,7 @@ class KernelTuner:
     """One search. `chain` has the programs that were the best, the default first; `decisions` and
     `trace` are of the schedule of the last. ratio: how many times as fast as the default the last
     is, about, over all sizes; ratios: at each; best_at: the same of the fastest at each size, by
-    number, with the program."""
+    number, with the program. spaces: by name, beside the rules."""
 
     kernel: Kernel
     workshop: Workshop
@@ -104,6 +106,7 @@ class KernelTuner:
     report: Report
     method: Method = "coordinate"
     resume: bool = False
+    spaces: Mapping[str, Space] = field(default_factory=dict[str, Space])
     decisions: Sequence[Decision] = ()
     trace: Sequence[Instruction] = ()
     default_trace: Sequence[Instruction] = ()
@@ -116,10 +119,12 @@ class KernelTuner:
     digests: set[str] = field(default_factory=set[str])
     started: float = field(default_factory=time.monotonic)
     interrupted: bool = False
+    planner: Planner = field(init=False)
 
     def run(self) -> TunedKernel:
         """Search, and confirm. Ctrl-C ends the search; a second one, while the best is confirmed,
         is raised."""
+        self.planner = Planner(self.kernel, self.target, self.spaces, self.threads)
         default = self.workshop.open(self.kernel)
         if isinstance(default, Refused):
             return self._result({}, None, (), f"the default {default.outcome}: {default.reason}")
@@ -132,19 +137,36 @@ class KernelTuner:
         key = Key(self.kernel.key, machine_key(self.target), self.threads)
         known = list(self.database.records(key))
         seeds = _seeds(known)
+        lost = [point for point in seeds if not self._is_known(point)]
+        seeds = [point for point in seeds if point not in lost]
         tried = [r.point for r in known if self.resume and r.version == compiler_version()]
-        search = METHODS[self.method](self._deciding(), tried)
+        search = METHODS[self.method](self._deciding(), tried, self.planner)
         try:
             waiting = self._search(search, seeds)
         except KeyboardInterrupt:
             self.interrupted, waiting = True, bool(seeds)
-        return self._confirmed(seconds, waiting)
+        return self._confirmed(seconds, waiting or bool(lost))
+
+    def _is_known(self, point: Point) -> bool:
+        """False for a point in a space that this search does not have."""
+        spaces = (v for key, v in point.items() if is_in_space({key: v}))
+        return all(space in self.spaces for space in spaces)
 
     def _schedule(self, point: Point) -> None:
         """Have the decisions of the kernel's schedule for a point, and its trace, at hand."""
-        made = schedule_alone(self.kernel.program, self.target, point)
-        self.decisions = list(schedule_of(made, KERNEL).decisions.values())
-        self.trace = steps_of(made, KERNEL)
+        made = self.planner.plan(point)
+        self.decisions, self.trace = made.decisions, made.steps
+
+    def _built(self, points: Sequence[Point], known: Collection[str]) -> list[Built | Refused]:
+        """The programs of points, in their order."""
+        made: list[Proposal | Refused] = []
+        for point in points:
+            try:
+                made.append(self.planner.proposal(point))
+            except NoPlan as error:
+                made.append(Refused(point, "invalid", str(error)))
+        built = iter(self.workshop.build([p for p in made if isinstance(p, Proposal)], known))
+        return [next(built) if isinstance(p, Proposal) else p for p in made]
 
     def _deciding(self) -> list[Decision]:
         return deciding(self.decisions, self.trace, self.kernel.sizes)
@@ -158,8 +180,8 @@ class KernelTuner:
             if not points:
                 break
             faster: list[tuple[Trial, Built]] = []
-            for made in self.workshop.build(points, self.digests):
-                trial = self._tried(made)
+            for made in self._built(points, self.digests):
+                trial = self._tried(made, search)
                 if isinstance(made, Built) and trial is not None:
                     faster.append((trial, made))
                 self._report()
@@ -191,26 +213,38 @@ class KernelTuner:
             return 0
         return min(self.workshop.batch, self.limits.trials - self.outcomes.total())
 
-    def _tried(self, made: Built | Refused) -> Trial | None:
+    def _tried(self, made: Built | Refused, search: Search) -> Trial | None:
         """Measure a program beside the best so far, and keep a record of the trial. Return what was
         measured; None for one that is not faster over all sizes."""
         if isinstance(made, Refused):
-            self._record(made.outcome, made.reason, made.point, made.trace)
+            self._record(
+                made.outcome, made.reason, made.point, made.trace,
+                predicted=search.predicted(made.point),
+            )  # fmt: skip
+            search.learn(made.point, None)
             return None
         self.digests.add(made.digest)
         sizes = self._affected(self.chain[-1].point, made.point)
         try:
             found, _ = self.workshop.measure(self.chain[-1], made, sizes, ROUNDS)
         except TrialFailed as error:
-            self._record("failed", str(error), made.point, made.trace)
+            self._record(
+                "failed", str(error), made.point, made.trace,
+                predicted=search.predicted(made.point),
+            )  # fmt: skip
+            search.learn(made.point, None)
             return None
         reason = "" if found.interval else f"{found.ratio:.3g} times as fast in its first samples"
-        self._record("measured", reason, made.point, made.trace, found.interval, sizes)
+        self._record(
+            "measured", reason, made.point, made.trace, found.interval, sizes,
+            beside=self.chain[-1].point, predicted=search.predicted(made.point),
+        )  # fmt: skip
         for i, size in enumerate(sizes):
             ratio = self.ratios[size] * found.at(i).middle
             if found.at(i).low > 1 and ratio > self.best_at.get(size, (1.0,))[0]:
                 self.best_at[size] = ratio, made
         gain = found.ratio ** (len(sizes) / len(self.kernel.sizes))
+        search.learn(made.point, self.ratio * gain)
         return Trial(found, sizes, gain) if found.is_faster else None
 
     def _affected(self, one: Point, other: Point) -> list[int]:
@@ -236,7 +270,8 @@ class KernelTuner:
             if final.is_faster_at(sizes) and interval is not None:
                 matrix, best = contest.matrix(final), final.built
                 self._record(
-                    "accepted", "", best.point, best.trace, interval, sizes, matrix=matrix
+                    "accepted", "", best.point, best.trace, interval, sizes, matrix=matrix,
+                    beside={},
                 )  # fmt: skip
                 return self._result(best.point, interval, seconds, "confirmed", matrix)
             notes.append(
@@ -264,7 +299,7 @@ class KernelTuner:
         point, changed = contest.winner()
         final = measured.get(frozen(point))
         if point and final is None:
-            (made,) = self.workshop.build([point], ())
+            (made,) = self._built([point], ())
             if isinstance(made, Built):
                 final = self._final(made, notes)
             else:
@@ -291,7 +326,7 @@ class KernelTuner:
     def _record(
         self, outcome: Outcome, reason: str, point: Point, trace: str,
         interval: Interval | None = None, sizes: Sequence[int] = (), *,
-        matrix: Matrix | None = None,
+        matrix: Matrix | None = None, beside: Point | None = None, predicted: float | None = None,
     ) -> None:  # fmt: skip
         if outcome not in ("accepted", "default"):
             self.outcomes[outcome] += 1
@@ -303,7 +338,7 @@ class KernelTuner:
             Record(
                 self.kernel.key, machine_key(self.target), self.threads, compiler_version(),
                 self.target.cpu, time.time(), outcome, reason, point, measured, bounds, trace,
-                matrix,
+                matrix, predicted, beside,
             )
         )  # fmt: skip
 
@@ -316,9 +351,10 @@ class KernelTuner:
         self, point: Point, interval: Interval | None, seconds: tuple[float, ...], note: str,
         matrix: Matrix | None = None,
     ) -> TunedKernel:  # fmt: skip
+        left = {f"not tried: {reason}": n for reason, n in self.planner.refused.items()}
         return TunedKernel(
             self.kernel.name, self.kernel.key, self.kernel.sizes, point, interval, seconds,
-            dict(self.outcomes), dict(self.refusals), note, time.monotonic() - self.started,
+            dict(self.outcomes), {**self.refusals, **left}, note, time.monotonic() - self.started,
             matrix,
         )  # fmt: skip
 

@@ -42,21 +42,23 @@ LOADED = 3
 
 
 def build(message: Message) -> tuple[Message, list[bytes]]:
-    """Build the kernel of a program with decisions. The answer has the decisions that its schedule
-    made, its trace and a digest of the result; without code where the digest is known."""
+    """Build the kernel of a program with decisions, or with the steps of a trace. The answer has
+    the trace of its schedule and a digest of the result; without code where the digest is known."""
     program, target = parse(message["program"], check=False), Target.from_json(message["target"])
-    point = point_from_json(message["point"])
+    point, given = point_from_json(message["point"]), message["trace"]
     try:
-        made = schedule_alone(program, target, point)
+        made = schedule_alone(program, target, given or point)
     except (UserError, ValueError) as error:
         return {"invalid": str(error).strip().partition("\n")[0]}, []
     steps = steps_of(made, KERNEL)
-    asked = values_in(steps).keys() | versions_in(steps)
+    trace, asked = to_json(steps), values_in(steps).keys() | versions_in(steps)
     missing = [key for key in point if key not in asked]
+    if given and trace != given:
+        return {"invalid": "its trace cannot be replayed"}, []
     if missing:
         return {"invalid": f"no schedule asks for `{missing[0]}`"}, []
     digest = structural_key(made.result)
-    answer = {"digest": digest, "trace": to_json(steps)}
+    answer = {"digest": digest, "trace": trace}
     if digest in message["known"]:
         return answer, []
     return answer, [native_artifact(program, made.result, target, checks=False).to_bytes()]
@@ -74,7 +76,7 @@ class Bench:
         assert isinstance(self.function, graph.Function)
         self.weights = self.function.attrs.get("num_input", len(self.function.params))
         self.loaded: dict[str, Executable] = {}
-        self.arguments = [_arguments(self.program, sizes) for sizes in message["sizes"]]
+        self.arguments = [arguments_for(self.program, sizes) for sizes in message["sizes"]]
         exe = self.load(default)
         self.expected: list[Any] = []
         self.tolerances: list[Tolerance] = []
@@ -135,7 +137,7 @@ class Bench:
         return Candidate(KERNEL, lambda: function(*inputs, *packed))
 
 
-def _arguments(program: Module, sizes: dict[str, int]) -> tuple[Any, ...]:
+def arguments_for(program: Module, sizes: dict[str, int]) -> tuple[Any, ...]:
     """Random arguments, the same in each process, for values of the symbols by name."""
     function = program[FUNCTION]
     assert isinstance(function, graph.Function)

@@ -15,6 +15,7 @@ from relaxlab.tuning.database import Outcome
 from relaxlab.tuning.kernels import Kernel
 from relaxlab.tuning.measured import Measured
 from relaxlab.tuning.messages import Message
+from relaxlab.tuning.plans import Proposal
 from relaxlab.tuning.points import Point
 
 FIRST_SECONDS = 600.0
@@ -56,7 +57,7 @@ class Workshop(Protocol):
         """Go on to a kernel, and return its default program."""
         ...
 
-    def build(self, points: Sequence[Point], known: Collection[str]) -> list[Built | Refused]:
+    def build(self, proposals: Sequence[Proposal], known: Collection[str]) -> list[Built | Refused]:
         """Build programs; those whose digest is known are refused as the same."""
         ...
 
@@ -85,7 +86,7 @@ class Workers:
         self._kernel, self._text = kernel, kernel.program.script()
         self._build_limit = self._limit = FIRST_SECONDS
         start = time.monotonic()
-        default = self.build([{}], ())[0]
+        default = self.build([Proposal({})], ())[0]
         self._build_limit = max(BUILD_SECONDS, TIMES_FIRST * (time.monotonic() - start))
         if isinstance(default, Refused):
             return default
@@ -102,11 +103,12 @@ class Workers:
     def _message(self, do: str, **parts: object) -> Message:
         return {"do": do, "program": self._text, "target": self._target.to_json(), **parts}
 
-    def build(self, points: Sequence[Point], known: Collection[str]) -> list[Built | Refused]:
+    def build(self, proposals: Sequence[Proposal], known: Collection[str]) -> list[Built | Refused]:
         """See `Workshop`."""
 
-        def one(child: Child, point: Point) -> Built | Refused:
-            message = self._message("build", point=point, known=list(known))
+        def one(child: Child, proposal: Proposal) -> Built | Refused:
+            point = proposal.point
+            message = self._message("build", point=point, trace=proposal.trace, known=list(known))
             try:
                 answer, code = child.ask(message, seconds=self._build_limit)
             except TrialFailed as error:
@@ -119,7 +121,7 @@ class Workers:
 
         found: list[Built | Refused] = []
         seen: set[str] = set()
-        for made in self._pool.map(one, points):
+        for made in self._pool.map(one, proposals):
             if isinstance(made, Built) and made.digest in seen:
                 made = Refused(made.point, "same", "the program of another trial", made.trace)
             elif isinstance(made, Built):

@@ -67,18 +67,24 @@ def test_json_there_and_back(tmp_path: Path) -> None:
     assert list(other.records()) == list(one.records())
 
 
-def test_files_of_the_first_format_are_read_and_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "later"), [(1, ("matrix", "predicted", "beside")), (2, ("beside",))]
+)
+def test_files_of_earlier_formats_are_read_and_written(
+    tmp_path: Path, version: int, later: tuple[str, ...]
+) -> None:
     path = tmp_path / "a.db"
     Database(path).add(RECORD)
     with closing(sqlite3.connect(path)) as connection:
-        for column in ("matrix", "predicted"):
+        for column in later:
             connection.execute(f"alter table records drop column {column}")
-        connection.execute("pragma user_version = 1")
+        connection.execute(f"pragma user_version = {version}")
     matrix = Matrix(({"n": 3},), (Row({"tile": (1, 2)}, (Interval(1.2, 1.1, 1.3),)),), (0,))
-    new = replace(RECORD, time=2.0, matrix=matrix, predicted=1.5)
+    beside = {"tile": (1, 2)}
+    new = replace(RECORD, time=2.0, matrix=matrix, predicted=1.5, beside=beside)
     Database(path).add(new)
     assert list(Database(path).records()) == [RECORD, new]
-    old = {k: v for k, v in RECORD.to_json().items() if k not in ("matrix", "predicted")}
+    old = {k: v for k, v in RECORD.to_json().items() if k not in later}
     assert Record.from_json(old) == RECORD
 
 

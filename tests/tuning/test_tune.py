@@ -18,6 +18,7 @@ from relaxlab.schedule.compiled import decisions_of
 from relaxlab.tuning.children import TrialFailed
 from relaxlab.tuning.database import Database, Record
 from relaxlab.tuning.kernels import Kernel, kernels_of
+from relaxlab.tuning.plans import Proposal
 from relaxlab.tuning.tune_kernel import Limits, State
 from relaxlab.tuning.workshop import Built, Refused, Workers, processes
 from tests.tuning.test_search import PRODUCT
@@ -52,9 +53,11 @@ def opened(shop: Workers, kernel: Kernel) -> Built:
 
 def test_builds_are_told_apart_and_refused_with_reasons(shop: Workers, kernel: Kernel) -> None:
     default = opened(shop, kernel)
-    (same,) = shop.build([{}], {default.digest})
+    (same,) = shop.build([Proposal({})], {default.digest})
     assert isinstance(same, Refused) and same.outcome == "same" and same.trace == default.trace
-    unknown, no_candidate = shop.build([{"no such": 1}, {"panel_vectors": 77}], ())
+    unknown, no_candidate = shop.build(
+        [Proposal({"no such": 1}), Proposal({"panel_vectors": 77})], ()
+    )
     assert isinstance(unknown, Refused) and unknown.outcome == "invalid"
     assert unknown.reason == "no schedule asks for `no such`"
     assert isinstance(no_candidate, Refused) and no_candidate.outcome == "invalid"
@@ -63,7 +66,7 @@ def test_builds_are_told_apart_and_refused_with_reasons(shop: Workers, kernel: K
 
 def test_other_weights_layouts_compute_the_same(shop: Workers, kernel: Kernel) -> None:
     default = opened(shop, kernel)
-    (other,) = shop.build([{"panel_vectors": 1}], {default.digest})
+    (other,) = shop.build([Proposal({"panel_vectors": 1})], {default.digest})
     assert isinstance(other, Built)
     found, seconds = shop.measure(default, other, [0, 1], 2)
     assert found.rounds and len(seconds) == 2 and min(seconds) > 0
@@ -154,6 +157,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert f"tuned={str(database)!r}" in out
     assert main([*command, "--shape", "n=x"]) == 2
     assert "such as n=1,16" in capsys.readouterr().err
+    assert main([*command, "--search", "luck"]) == 2
+    assert "it is one of: coordinate, random, evolution" in capsys.readouterr().err
     assert main([*command, "--shape", "m=1"]) == 2
     assert "no symbol `m`" in capsys.readouterr().err
 

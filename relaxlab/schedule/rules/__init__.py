@@ -4,6 +4,6 @@ A rule looks at the loop function's blocks (analysis-based, like TVM's dlight) a
 schedule that it made, or the reason why it does not fit. `fallback` always fits.
 """
 
-from relaxlab.schedule.rules.table import rules, schedule_kernel
+from relaxlab.schedule.rules.table import replay_kernel, rules, schedule_kernel
 
-__all__ = ["rules", "schedule_kernel"]
+__all__ = ["replay_kernel", "rules", "schedule_kernel"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.schedule.decisions import Decider, key_of, versions_key
+from relaxlab.schedule.decisions import RULES, SPACE, Decider, key_of, versions_key
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.ranges import constant, shape_analyzer
@@ -27,6 +28,10 @@ Bounded = TypeVar("Bounded", bound=PrimExpr)
 Rule = Callable[[Schedule, Context], Schedule | str]
 """Schedules a function in one way. Returns the schedule that was given, or a copy of it, with the
 steps made, or a reason why the rule does not fit, which names what is missing and where."""
+Space = Callable[[Schedule], Schedule | None]
+"""Schedules a function with decisions of its own (`Schedule.sample_categorical` and its like): the
+schedule that is given, or a copy, which is returned. Private buffers are compacted afterwards.
+Raises ScheduleError where the decisions taken do not fit each other."""
 LARGEST = 512
 """Most nodes of an expression that is inlined: twice as many would be too deep for recursive
 functions over expressions, and a round trip through memory each hundred operations costs little."""
@@ -252,17 +257,19 @@ def first_that_fits(
     rules: Iterable[tuple[str, Rule]],
     problem_of: Callable[[PrimFunc], str | None],
     decider: Decider | None,
+    spaces: Mapping[str, Space] = MappingProxyType({}),
 ) -> PrimFunc | None:
     """The kernel scheduled by the first of the rules that fits and whose result has no problem; a
     scheduled kernel stays as it is. What the rules before it miss is remarked, and with the rule
-    the function that it was given, `unscheduled`, the `context` and the trace of its schedule,
-    `steps`. `decider` makes the rules' decisions; None: the defaults."""
+    the facts of its schedule (`facts_of`). `decider` makes the rules' decisions; None: the
+    defaults. Where there are `spaces`, the decision `SPACE` says whether one of them schedules the
+    kernel instead."""
     if is_scheduled(func):
         remark("schedule_kernels", name, "already scheduled by hand", applied=False)
         return func
     sch = Schedule(context.with_facts(func), name, decider=decider)
     where_allowed(sch.form_blocks)
-    for rule_name, rule in _with_versions_asked_for(sch, tuple(rules), problem_of):
+    for rule_name, rule in _asked_for(sch, tuple(rules), problem_of, spaces):
         try:
             made = rule(sch.copy(), context)
         except Stopped as stop:
@@ -275,8 +282,7 @@ def first_that_fits(
         # A rule need not foresee every size: what it made is measured, and the next rule tried.
         reason = made if isinstance(made, str) else problem_of(made.func)
         if isinstance(made, Schedule) and reason is None:
-            steps = Steps(tuple(made.trace))
-            about = {"unscheduled": made.original, "context": context, "steps": steps}
+            about = facts_of(made, context)
             text = f"scheduled by the rule {rule_name}"
             chosen = may_apply("schedule_kernels", name, text, **about)
             return made.func if chosen else sch.func
@@ -285,29 +291,44 @@ def first_that_fits(
     return None
 
 
-def _with_versions_asked_for(
+def facts_of(sch: Schedule, context: Context) -> dict[str, Any]:
+    """The facts that a remark on the schedule of a kernel holds: the function that it was given,
+    `unscheduled`, the `context`, the trace of its `steps` and its `decisions`."""
+    steps, decisions = Steps(tuple(sch.trace)), tuple(sch.decisions.values())
+    return {
+        "unscheduled": sch.original, "context": context, "steps": steps, "decisions": decisions,
+    }  # fmt: skip
+
+
+def _asked_for(
     sch: Schedule, rules: tuple[tuple[str, Rule], ...],
-    problem_of: Callable[[PrimFunc], str | None],
+    problem_of: Callable[[PrimFunc], str | None], spaces: Mapping[str, Space],
 ) -> tuple[tuple[str, Rule], ...]:  # fmt: skip
-    """The rules; first, where the decider asks for versions by the value of a symbol, one that has
-    each of them scheduled by the first of the rules that fits."""
-    if sch.decider is None:
-        return rules
-    for symbol in symbols_in(tuple(b.shape for b in sch.func.buffers)):
+    """The rules, or the space that is decided on instead of them; first, where the decider asks for
+    versions by the value of a symbol, one rule that has each of them scheduled so."""
+    for symbol in symbols_in(tuple(b.shape for b in sch.func.buffers)) if sch.decider else ():
         key = key_of(sch.within, versions_key(symbol.name))
-        bounds = sch.decider(key, ((),))
+        bounds = sch.decider(key, ((),)) if sch.decider else ()
         if isinstance(bounds, tuple) and bounds:
-            made = partial(_in_versions, symbol, bounds, rules, problem_of)
+            made = partial(_in_versions, symbol, bounds, rules, problem_of, spaces)
             return ((f"versions for {symbol} ≤ {', '.join(map(str, bounds))}", made), *rules)
-    return rules
+    chosen = sch.sample_categorical(SPACE, (RULES, *spaces), RULES) if spaces else RULES
+    return rules if chosen == RULES else ((chosen, partial(_in_space, spaces[chosen])),)
+
+
+def _in_space(space: Space, sch: Schedule, context: Context) -> Schedule:
+    made = space(sch) or sch
+    made.compact_buffers()
+    return made
 
 
 def _in_versions(
     symbol: expr.Var, bounds: tuple[int, ...], rules: tuple[tuple[str, Rule], ...],
-    problem_of: Callable[[PrimFunc], str | None], sch: Schedule, context: Context,
+    problem_of: Callable[[PrimFunc], str | None], spaces: Mapping[str, Space],
+    sch: Schedule, context: Context,
 ) -> Schedule:  # fmt: skip
     def version(sub: Schedule, bound: int | None) -> Schedule:
-        for _, rule in _with_versions_asked_for(sub, rules, problem_of):
+        for _, rule in _asked_for(sub, rules, problem_of, spaces):
             made = attempted(rule, sub, context)
             if made is not None and problem_of(made.func) is None:
                 return made

@@ -65,7 +65,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule:
     for block in blocks_of(sch.func):
         alone = sch.copy()
         try:
-            _schedule_alone(alone, block, context)
+            schedule_alone(alone, block, context)
         except ScheduleError:
             _parallel_outermost(sch, block, tried)
         else:
@@ -75,7 +75,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule:
     return sch
 
 
-def _schedule_alone(sch: Schedule, block: Block, context: Context) -> None:
+def schedule_alone(sch: Schedule, block: Block, context: Context) -> None:
     """Schedule a block that shares no loop with others. Raises ScheduleError."""
     rv = sch.get_block(block.name)
     nest = sch.get_loops(rv)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir.dtypes import bytes_of
@@ -12,29 +14,46 @@ from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import target_kind
 from relaxlab.schedule.decisions import Decider
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import constant
-from relaxlab.schedule.rules.base import Rule, first_that_fits
+from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.rules.base import Rule, Space, facts_of, first_that_fits
 from relaxlab.schedule.rules.context import Context
-from relaxlab.tracing import remark
+from relaxlab.tracing import may_apply, remark
 
 
 def schedule_kernel(
-    name: str, func: PrimFunc, context: Context, decider: Decider | None = None
-) -> PrimFunc:
-    """The kernel scheduled by the first rule of the target that fits; a scheduled kernel stays as
-    it is."""
+    name: str, func: PrimFunc, context: Context, decider: Decider | None = None,
+    spaces: Mapping[str, Space] = MappingProxyType({}),
+) -> PrimFunc:  # fmt: skip
+    """The kernel scheduled by the first rule of the target that fits, or by one of the spaces, if
+    that is decided; a scheduled kernel stays as it is."""
     facts = context.target.facts
 
     def problem_of(func: PrimFunc) -> str | None:
         return _problem_of_private_buffers(func, facts)
 
     found = target_kind(context.target.kind).rules()
-    scheduled = first_that_fits(name, func, context, found, problem_of, decider)
+    scheduled = first_that_fits(name, func, context, found, problem_of, decider, spaces)
     if scheduled is not None:
         return scheduled
     # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
     remark("schedule_kernels", name, "left as it is, with its private buffers in main memory")
     return _with_buffers_in_main_memory(func)
+
+
+def replay_kernel(name: str, func: PrimFunc, context: Context, trace: str) -> PrimFunc | None:
+    """The kernel scheduled by the steps of a trace, as JSON, with the remark that a rule makes.
+    None, and a remark on the reason, where they do not fit."""
+    try:
+        sch = apply_trace(context.with_facts(func), trace)
+    except (ScheduleError, ValueError) as error:
+        text = f"the trace does not fit: {error}"
+        remark("schedule_kernels", name, text, applied=False)
+        return None
+    if may_apply("schedule_kernels", name, "scheduled by a trace", **facts_of(sch, context)):
+        return sch.func
+    return func
 
 
 def rules() -> tuple[tuple[str, Rule], ...]:
