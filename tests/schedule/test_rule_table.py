@@ -51,7 +51,9 @@ def test_the_tiny_model(golden: Golden) -> None:
     texts: dict[str, str] = {}
     for activations in ("float32", "q8"):
         precision = precision_for(activations, SERVER)
-        decoder = Decoder(checkpoint.config, checkpoint.formats, max_context=64, precision=precision)
+        decoder = Decoder(
+            checkpoint.config, checkpoint.formats, max_context=64, precision=precision
+        )
         module, _ = decoder.build(bounds={"s": 16, "p": 64})
         by_rule: dict[str, list[str]] = defaultdict(list)
         for name, rule in rules_of(default_pipeline(SERVER).run(module)).items():
