@@ -182,6 +182,33 @@ def test_erf_ends_in_one() -> None:
     assert set(got[ended].tolist()) == {1.0, -1.0}
 
 
+POWERS = """
+@R.function
+def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+    return R.power(x, y)
+"""
+
+
+def test_powers() -> None:
+    """Within one unit in the last place everywhere, and rounded as the exact value nearly always;
+    the exceptions of C99 for all pairs of special values."""
+    rng = np.random.default_rng(29)
+    special = np.meshgrid(np.float32([*SPECIAL, 2, -2, 3, -3, 16777216]), np.float32([*SPECIAL, 3]))
+    words = rng.integers(0, 256, (2, 4 * COUNT), dtype=np.uint8).view(np.float32)
+    sizes = np.exp(8 * rng.normal(size=COUNT)), 8 * rng.normal(size=COUNT)
+    whole = rng.normal(size=COUNT), rng.integers(-30, 30, COUNT)
+    parts = [[p.ravel() for p in special], words, sizes, whole]
+    x, y = (np.concatenate([p[i] for p in parts], dtype=np.float32) for i in range(2))
+    got = rl.compile(rl.parse(POWERS), use_cache=False, threads=1)["main"](x, y)
+    with np.errstate(all="ignore"):
+        want = np.power(x.astype("float64"), y.astype("float64")).astype("float32")
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    numbers = ~np.isnan(want)
+    steps = np.abs(got.view("int32").astype("int64") - want.view("int32"))[numbers]
+    assert steps.max() <= 1, (x[numbers][steps.argmax()], y[numbers][steps.argmax()])
+    assert (steps > 0).mean() < 1e-4
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("call", ["power(NUMBER, x)", "power(x, NUMBER)", "atan2(NUMBER, x)",
                                   "atan2(x, NUMBER)", "power(column, x)"])  # fmt: skip

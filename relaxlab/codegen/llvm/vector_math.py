@@ -2,7 +2,8 @@
 
 A scalar is evaluated by the same polynomial as a lane, so vectorising never changes a result.
 Range reductions and coefficients follow Cody and Waite and the Cephes library's published tables;
-errors are a few units in the last place. Results below the smallest normal number become zero.
+errors are a few units in the last place. Results below the smallest normal number become zero,
+except those of `pow`, which is computed in float64.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type, mangle
 from relaxlab.ir import expr
-from relaxlab.ir.dtypes import element_of, with_lanes
+from relaxlab.ir.dtypes import bits_of, element_of, with_lanes
 
 
 def per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
@@ -38,13 +39,13 @@ class _Math:
 
     def __init__(self, b: Builder, x: Value) -> None:
         self.b, self.lanes, self.dtype = b, x.lanes, x.dtype
-        self.itype = with_lanes("int32", x.lanes)
+        self.itype = with_lanes(f"int{bits_of(x.dtype)}", x.lanes)
 
     def num(self, c: float) -> Value:
-        return self.b.widen(float_value(c, "float32"), self.lanes)
+        return self.b.widen(float_value(c, element_of(self.dtype)), self.lanes)
 
     def int(self, c: int) -> Value:
-        return self.b.widen(int_value(c, "int32"), self.lanes)
+        return self.b.widen(int_value(c, element_of(self.itype)), self.lanes)
 
     def op(self, cls: type[Any], x: Value, y: Value | float) -> Value:
         return binary(self.b, cls, x, y if isinstance(y, Value) else self.num(y))
@@ -366,6 +367,63 @@ def _atan2(m: _Math, y: Value, x: Value) -> Value:
     return m.keep_nan(x, m.keep_nan(y, m.call("copysign", angle, y)))
 
 
+LOG2_TERMS = 8
+"""Terms of the series of log2 in (m - 1) / (m + 1), at most 0.172: 1e-13 of the sum is left out."""
+EXP2_TERMS = 10
+"""Terms of the series of 2**r, |r| <= 0.5: 7e-12 is left out."""
+WIDE_ROUNDING, WIDE_ROUNDING_BITS = 1.5 * 2.0**52, 0x4338 << 48
+"""What `ROUNDING` is in float64, where processors before AVX-512 convert no vectors of int64."""
+ROOT_OF_HALF = 0x3FE6A09E667F3BCD
+"""The bits of the square root of 1/2 in float64."""
+POWER_BITS = 1000.0
+"""Beyond 2 to this power, or to its negative, every result is infinite or zero in float32."""
+
+
+def _pow(m: _Math, x: Value, y: Value) -> Value:
+    """2**(y * log2 |x|) in float64, whose digits suffice to round the result as if it were exact
+    but for one in a million, with the sign and the exceptions of C99, section F.9.4.4."""
+    wide = _Math(m.b, cast(m.b, x, "float64"))
+    size, exponent = m.call("fabs", x), cast(m.b, y, "float64")
+    log = _wide_log2(wide, cast(m.b, size, "float64"))
+    # 1 to an infinite power is 1, and not the NaN that 0 times infinity is.
+    bits = wide.select(wide.op(expr.EQ, log, 0.0), log, wide.mul(exponent, log))
+    power = cast(m.b, _wide_exp2(wide, wide.bound(bits, -POWER_BITS, POWER_BITS)), "float32")
+    whole = m.op(expr.EQ, m.call("trunc", y), y)
+    half = m.mul(y, 0.5)
+    odd = m.op(expr.And, whole, m.op(expr.NE, m.call("trunc", half), half))
+    signed = m.select(odd, m.call("copysign", power, x), power)
+    # Finite negative numbers have no other powers; a comparison with NaN is false.
+    finite = m.op(expr.And, m.op(expr.LT, x, 0.0), m.op(expr.LT, size, math.inf))
+    fraction = m.op(expr.And, finite, m.op(expr.NE, m.call("trunc", y), y))
+    result = m.keep_nan(x, m.keep_nan(y, m.select(fraction, m.num(math.nan), signed)))
+    one = m.op(expr.Or, m.op(expr.EQ, x, 1.0), m.op(expr.EQ, y, 0.0))
+    return m.select(one, m.num(1.0), result)
+
+
+def _wide_log2(m: _Math, x: Value) -> Value:
+    """log2 of float64 numbers that are not negative and come from float32, so that none is
+    subnormal: the exponent, and the series of the inverse hyperbolic tangent for the mantissa."""
+    bits = m.bits(x)
+    # The mantissa is in [sqrt(1/2), sqrt(2)): exponents are counted from its lower end.
+    exponent = m.iop(expr.ShiftRight, m.iop(expr.Sub, bits, ROOT_OF_HALF), 52)
+    mantissa = m.from_bits(m.iop(expr.Sub, bits, m.iop(expr.ShiftLeft, exponent, 52)))
+    s = m.div(m.sub(mantissa, 1.0), m.add(mantissa, 1.0))
+    series = [2 / LN2 / (2 * k + 1) for k in reversed(range(LOG2_TERMS))]
+    whole = m.sub(m.from_bits(m.iop(expr.Add, exponent, WIDE_ROUNDING_BITS)), WIDE_ROUNDING)
+    log = m.fma(m.poly(m.mul(s, s), series), s, whole)
+    log = m.select(m.op(expr.EQ, x, 0.0), m.num(-math.inf), log)
+    return m.select(m.op(expr.EQ, x, math.inf), x, log)
+
+
+def _wide_exp2(m: _Math, x: Value) -> Value:
+    """2**x for float64 numbers between -1000 and 1000."""
+    sum_ = m.add(x, WIDE_ROUNDING)
+    r = m.sub(x, m.sub(sum_, WIDE_ROUNDING))
+    series = [LN2**k / math.factorial(k) for k in reversed(range(EXP2_TERMS))]
+    power = m.iop(expr.ShiftLeft, m.iop(expr.Add, m.bits(sum_), 1023), 52)
+    return m.mul(m.poly(r, series), m.from_bits(power))
+
+
 EXACT_QUOTIENT = 2.0**23
 """Below it a quotient that is rounded and truncated is the exact one, or one more."""
 
@@ -501,6 +559,7 @@ FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "atan": _atan,
     "atan2": _atan2,
     "fmod": _fmod,
+    "pow": _pow,
     "rsqrt": _rsqrt,
 }
 
