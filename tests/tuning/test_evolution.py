@@ -89,7 +89,6 @@ def test_evolution_finds_what_is_fast_and_tries_nothing_twice(kernel: Kernel) ->
 
 
 def test_it_learns_what_the_analytic_model_misses(kernel: Kernel) -> None:
-    pytest.importorskip("lightgbm")
     found = searched(kernel, 10, Learned())
     # As fast as three of a hundred points, which it has no reason to find first.
     assert min(map(cost, found)) <= 7.0
@@ -123,7 +122,6 @@ def test_the_analytic_model_is_scaled_to_what_was_measured() -> None:
 
 
 def test_the_learned_model_corrects_it() -> None:
-    pytest.importorskip("lightgbm")
     drawn = np.random.default_rng(0)
     rows = np.array([row(cycles=c, registers=r) for c, r in drawn.uniform(0, 4, (60, 2))])
     registers = rows[:, FEATURES.index("registers")]
