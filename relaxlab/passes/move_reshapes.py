@@ -53,7 +53,7 @@ def _block(name: str, overwritten: set[graph.Var], blk: graph.BindingBlock) -> g
 
 @dataclass(slots=True)
 class _Reshapes:
-    """What is known of the values of a block. `overwritten`: variables whose memory is overwritten
+    """Facts about the values of a block. `overwritten`: variables whose memory is overwritten
     somewhere, of which slices stay where they are; `sources`: what reshaped values are reshapes of;
     `slices`: the slices;
     `made`: the number of the binding that begins the kernel which a value could be part of, the

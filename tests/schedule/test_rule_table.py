@@ -13,6 +13,7 @@ from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.testing.op_check import CaseProgram
+from relaxlab.testing.replay import replay_kernels
 from relaxlab.tracing import Trace
 from tests.golden import Golden
 
@@ -35,12 +36,15 @@ def rules_of(trace: Trace) -> dict[str, str]:
 
 
 def test_operators(golden: Golden) -> None:
-    """All calls with symbolic leading extents, a line for each, by operator."""
+    """All calls with symbolic leading extents, a line for each, by operator; the trace of each
+    schedule makes its kernel again."""
     pipeline = default_pipeline(SERVER)
     lines: dict[str, list[str]] = defaultdict(list)
     for call in operator_calls():
         program = CaseProgram(call.case, call.sizes, symbolic=True)
-        rules = rules_of(pipeline.run(Module.of({"main": program.function()})))
+        trace = pipeline.run(Module.of({"main": program.function()}))
+        replay_kernels(trace)
+        rules = rules_of(trace)
         lines[call.op].append(f"{call.program}: {', '.join(rules.values()) or 'no kernel'}")
     golden.file("schedule/rules", {op: "\n".join(dict.fromkeys(v)) for op, v in lines.items()})
 
