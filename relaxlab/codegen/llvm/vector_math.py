@@ -372,7 +372,7 @@ LOG2_TERMS = 8
 EXP2_TERMS = 10
 """Terms of the series of 2**r, |r| <= 0.5: 7e-12 is left out."""
 WIDE_ROUNDING, WIDE_ROUNDING_BITS = 1.5 * 2.0**52, 0x4338 << 48
-"""The `ROUNDING` of float64, and its bits: processors before AVX-512 convert no vectors of int64."""
+"""The `ROUNDING` of float64 and its bits: processors before AVX-512 convert no vectors of int64."""
 ROOT_OF_HALF = 0x3FE6A09E667F3BCD
 """The bits of the square root of 1/2 in float64."""
 POWER_BITS = 1000.0
