@@ -12,6 +12,7 @@ import math
 
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.dialect import ATOM, UNARY, Scope, Text
+from relaxlab.codegen.powers import known_power
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var
@@ -245,6 +246,8 @@ def _float_division(s: Scope, e: expr.BinaryOp) -> Text:
 
 
 def _call(s: Scope, e: expr.Call) -> Text:
+    if (power := known_power(e)) is not None:
+        return emit(s, power)
     handler = s.dialect.intrinsics.get(e.op)
     if handler is not None:
         return handler(s, e)

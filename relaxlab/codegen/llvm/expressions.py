@@ -20,6 +20,7 @@ from relaxlab.codegen.llvm.builder import (
 )
 from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function, per_lane
 from relaxlab.codegen.positive import is_positive
+from relaxlab.codegen.powers import known_power
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.intrinsics import INTRINSICS
@@ -251,6 +252,8 @@ def _call(s: Scope, e: expr.Call) -> Value:
     handler = _INTRINSICS.get(e.op)
     if handler is not None:
         return handler(s, e)
+    if (power := known_power(e)) is not None:
+        return emit_expr(s, power)
     row = INTRINSICS.get(e.op)
     if row is not None and is_float(e.dtype) and (row.c or row.llvm or e.op in FLOAT32_FUNCTIONS):
         return _float_call(s.builder, e.op, [emit_expr(s, a) for a in e.args])
@@ -265,8 +268,6 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
         pairs = [(a.ty, b.materialise(a)) for a in args]
         name = f"llvm.{INTRINSICS[op].llvm}.{mangle(dtype)}"
         return Value(dtype, b.call(name, args[0].ty, pairs))
-    if op == "pow" and (power := _known_power(b, *args)) is not None:
-        return power
     if base == "float32" and op in FLOAT32_FUNCTIONS:
         return float32_function(b, op, args)
     if op == "sigmoid":
@@ -279,25 +280,6 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
         one = b.widen(float_value(1.0, base), args[0].lanes)
         return binary(b, expr.Div, one, _float_call(b, "sqrt", args))
     return per_lane(b, INTRINSICS[op].c + ("f" if base == "float32" else ""), args)
-
-
-MOST_FACTORS = 8
-"""Largest exponent of a power that is a product: three squarings, each rounded once."""
-
-
-def _known_power(b: Builder, x: Value, y: Value) -> Value | None:
-    """The power of `x` by a constant as a product or a square root, which NumPy also takes; None
-    for other exponents. The C library takes a hundred times as long (NOTES, *Powers*)."""
-    exponent = y.const if y.splat is None else y.splat
-    if exponent == 0.5:
-        return _float_call(b, "sqrt", [x])
-    if exponent is None or exponent not in range(1, MOST_FACTORS + 1):
-        return None
-    result = x
-    for bit in bin(int(exponent))[3:]:
-        result = binary(b, expr.Mul, result, result)
-        result = binary(b, expr.Mul, result, x) if bit == "1" else result
-    return result
 
 
 def _if_then_else(s: Scope, e: expr.Call) -> Value:
