@@ -1,0 +1,1 @@
+"""Kernels and models on a GPU, against PyTorch on the same GPU."""

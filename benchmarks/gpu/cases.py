@@ -1,0 +1,275 @@
+"""The kernels that are compared on a GPU: programs, arguments, PyTorch's functions, and work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from relaxlab.ir.module import Module
+from relaxlab.script import parse
+
+HEAD = "from relaxlab.script import ir as I, relax as R\n"
+FLOAT, BRAIN, HALF = "float32", "bfloat16", "float16"
+TORCH = {FLOAT: torch.float32, BRAIN: torch.bfloat16, HALF: torch.float16}
+SIZE = {FLOAT: 4, BRAIN: 2, HALF: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kernel. `arguments` are (shape in the program, shape, dtype) of the tensors `x`, `y`, `z`
+    that `body` computes with; `peer` does so in PyTorch. `bytes` are read or written at least,
+    `operations` are multiplications and additions of products. `tolerance` bounds the error's norm
+    in relation to the result's."""
+
+    name: str
+    group: str
+    arguments: Sequence[tuple[str, tuple[int, ...], str]]
+    body: str
+    peer: Callable[..., Any]
+    bytes: int = 0
+    operations: int = 0
+    tolerance: float = 1e-5
+
+    def module(self) -> Module:
+        """The program, with symbols where the shapes have them."""
+        params = [
+            f'{name}: R.Tensor({shape}, "{dtype}")'
+            for name, (shape, _, dtype) in zip("xyz", self.arguments, strict=False)
+        ]
+        text = f"@R.function\ndef main({', '.join(params)}):\n    with R.dataflow():\n"
+        return parse(f"{HEAD}{text}        r = {self.body}\n        R.output(r)\n    return r\n")
+
+    def tensors(self, seed: int) -> list[torch.Tensor]:
+        """Random arguments on the GPU."""
+        generator = torch.Generator("cuda").manual_seed(seed)
+        return [
+            torch.randn(shape, generator=generator, device="cuda").to(TORCH[dtype])
+            for _, shape, dtype in self.arguments
+        ]
+
+
+def cases() -> Iterator[Case]:
+    """All, memory-bound ones first."""
+    yield from _elementwise()
+    yield from _rows()
+    yield from _reductions()
+    yield from _vectors()
+    yield from _products()
+    yield from _attention()
+
+
+def _bytes(*tensors: tuple[tuple[int, ...], str]) -> int:
+    total = 0
+    for shape, dtype in tensors:
+        size = SIZE[dtype]
+        for n in shape:
+            size *= n
+        total += size
+    return total
+
+
+def _elementwise() -> Iterator[Case]:
+    wide = (8192, 8192)
+    for dtype in (FLOAT, BRAIN):
+        row = ('("n", 8192)', wide, dtype)
+        tolerance = 1e-5 if dtype == FLOAT else 1e-2
+        short = {FLOAT: "f32", BRAIN: "bf16"}[dtype]
+        yield Case(
+            f"add {short}",
+            "elementwise",
+            (row, row),
+            "R.add(x, y)",
+            torch.add,
+            3 * _bytes((wide, dtype)),
+            tolerance=tolerance,
+        )
+        yield Case(
+            f"gelu(x)*y {short}",
+            "elementwise",
+            (row, row),
+            "R.multiply(R.nn.gelu(x), y)",
+            lambda x, y: F.gelu(x) * y,
+            3 * _bytes((wide, dtype)),
+            tolerance=tolerance,
+        )
+        bias = ("(8192,)", (8192,), dtype)
+        yield Case(
+            f"relu(x+bias) {short}",
+            "elementwise",
+            (row, bias),
+            "R.nn.relu(R.add(x, y))",
+            lambda x, b: F.relu(x + b),
+            2 * _bytes((wide, dtype)),
+            tolerance=tolerance,
+        )
+        yield Case(
+            f"transpose {short}",
+            "elementwise",
+            (row,),
+            "R.permute_dims(x)",
+            lambda x: x.T.contiguous(),
+            2 * _bytes((wide, dtype)),
+        )
+    odd = (8191, 8189)
+    ragged = ('("n", "m")', odd, FLOAT)
+    yield Case(
+        "add f32 odd, symbolic",
+        "elementwise",
+        (ragged, ragged),
+        "R.add(x, y)",
+        torch.add,
+        3 * _bytes((odd, FLOAT)),
+    )
+    yield Case(
+        "cast f32 bf16",
+        "elementwise",
+        (('("n", 8192)', wide, FLOAT),),
+        'R.astype(x, "bfloat16")',
+        lambda x: x.bfloat16(),
+        _bytes((wide, FLOAT), (wide, BRAIN)),
+        tolerance=1e-2,
+    )
+
+
+def _rows() -> Iterator[Case]:
+    for dtype, rows, width in (
+        (FLOAT, 8192, 4096),
+        (FLOAT, 65536, 512),
+        (FLOAT, 4096, 32000),
+        (BRAIN, 16384, 4096),
+        (FLOAT, 8191, 4095),
+    ):
+        shape = (rows, width)
+        x = (f'("n", {width})', shape, dtype)
+        w = (f"({width},)", (width,), dtype)
+        label = f"{'f32' if dtype == FLOAT else 'bf16'} {rows}x{width}"
+        tolerance, moved = (1e-5 if dtype == FLOAT else 1e-2), 2 * _bytes((shape, dtype))
+        yield Case(
+            f"softmax {label}",
+            "rows",
+            (x,),
+            "R.nn.softmax(x)",
+            lambda x: torch.softmax(x, -1),
+            moved,
+            tolerance=tolerance,
+        )
+        if width < 32000:
+            yield Case(
+                f"rms_norm {label}",
+                "rows",
+                (x, w),
+                "R.nn.rms_norm(x, y, axes=-1)",
+                lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-5),
+                moved,
+                tolerance=tolerance,
+            )
+            yield Case(
+                f"layer_norm {label}",
+                "rows",
+                (x, w, w),
+                "R.nn.layer_norm(x, y, z, axes=-1)",
+                lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b, 1e-5),
+                moved,
+                tolerance=tolerance,
+            )
+
+
+def _reductions() -> Iterator[Case]:
+    shape = (16384, 8192)
+    x = ('("n", 8192)', shape, FLOAT)
+    for axis in (0, 1, None):
+        text, dim = ("", None) if axis is None else (f", axis={axis}", axis)
+        name = "all" if axis is None else f"axis {axis}"
+        yield Case(
+            f"sum f32 {name}",
+            "reductions",
+            (x,),
+            f"R.sum(x{text})",
+            lambda x, dim=dim: x.sum() if dim is None else x.sum(dim),
+            _bytes((shape, FLOAT)),
+            tolerance=1e-4,
+        )
+    yield Case(
+        "max f32 axis 1",
+        "reductions",
+        (x,),
+        "R.max(x, axis=1)",
+        lambda x: x.amax(1),
+        _bytes((shape, FLOAT)),
+    )
+
+
+def _vectors() -> Iterator[Case]:
+    for n, k in ((14336, 4096), (4096, 14336), (128256, 4096)):
+        for dtype in (BRAIN, FLOAT):
+            label = f"{'f32' if dtype == FLOAT else 'bf16'} 1x{k} by {k}x{n}"
+            yield Case(
+                f"decode {label}",
+                "decode",
+                ((f"(1, {k})", (1, k), dtype), (f"({n}, {k})", (n, k), dtype)),
+                "R.matmul(x, R.permute_dims(y))",
+                lambda x, w: x @ w.T,
+                _bytes(((n, k), dtype)),
+                tolerance=1e-4 if dtype == FLOAT else 1e-2,
+            )
+
+
+def _products() -> Iterator[Case]:
+    for label, m, n, k, dtype in (
+        ("1024", 1024, 1024, 1024, BRAIN),
+        ("4096", 4096, 4096, 4096, BRAIN),
+        ("8192", 8192, 8192, 8192, BRAIN),
+        ("8192", 8192, 8192, 8192, HALF),
+        ("8191x8193x8190", 8191, 8193, 8190, BRAIN),
+        ("16x4096x14336", 16, 4096, 14336, BRAIN),
+        ("128x14336x4096", 128, 14336, 4096, BRAIN),
+        ("4096", 4096, 4096, 4096, FLOAT),
+    ):
+        kind = {BRAIN: "bf16", HALF: "f16", FLOAT: "f32"}[dtype]
+        moved = _bytes(((m, k), dtype), ((n, k), dtype), ((m, n), dtype))
+        yield Case(
+            f"matmul {kind} {label}",
+            "products",
+            ((f'("m", {k})', (m, k), dtype), (f"({k}, {n})", (k, n), dtype)),
+            "R.matmul(x, y)",
+            torch.matmul,
+            moved,
+            2 * m * n * k,
+            1e-4 if dtype == FLOAT else 1e-2,
+        )
+    m, n, k = 4096, 14336, 4096
+    yield Case(
+        "gelu(x@w.T+b) bf16 4096x14336x4096",
+        "products",
+        ((f'("m", {k})', (m, k), BRAIN), (f"({n}, {k})", (n, k), BRAIN), (f"({n},)", (n,), BRAIN)),
+        "R.nn.gelu(R.add(R.matmul(x, R.permute_dims(y)), z))",
+        lambda x, w, b: F.gelu(F.linear(x, w, b)),
+        _bytes(((m, k), BRAIN), ((n, k), BRAIN), ((m, n), BRAIN)),
+        2 * m * n * k,
+        1e-2,
+    )
+
+
+def _attention() -> Iterator[Case]:
+    for length, causal in ((4096, False), (4096, True)):
+        heads, size = 32, 128
+        shape = (4, length, heads, size)
+        x = ('(4, "s", 32, 128)', shape, BRAIN)
+        mask = ', causal_mask="TopLeft"' if causal else ""
+        work = 4 * 4 * heads * length * length * size // (2 if causal else 1)
+        yield Case(
+            f"attention bf16 4x{length}x32x128{' causal' if causal else ''}",
+            "attention",
+            (x, x, x),
+            f"R.nn.attention(x, y, z{mask})",
+            lambda q, k, v, causal=causal: F.scaled_dot_product_attention(
+                *(t.transpose(1, 2) for t in (q, k, v)), is_causal=causal
+            ).transpose(1, 2),
+            4 * _bytes((shape, BRAIN)),
+            work,
+            2e-2,
+        )
