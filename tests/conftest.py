@@ -20,7 +20,7 @@ from relaxlab.runtime.interpreter import intrinsics as interpreter_intrinsics
 from relaxlab.schedule import tensor_intrin
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
 
-pytest_plugins = ["tests.tiers", "tests.golden"]
+pytest_plugins = ["tests.tiers", "tests.golden", "tests.gpu"]
 
 # In the environment, so that parallel workers collect the same tests.
 BASE = os.environ.setdefault("RELAXLAB_SEED", str(random.getrandbits(64)))
