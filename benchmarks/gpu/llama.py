@@ -1,0 +1,148 @@
+"""A Llama with random weights in transformers and here, on one GPU: the same tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import transformers
+
+import relaxlab as rl
+from relaxlab import nn
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.models.config import DecoderConfig, Rope
+from relaxlab.models.decoder import Decoder
+
+POSITIONS = 2048
+"""Room of the caches."""
+
+
+def configuration(layers: int) -> DecoderConfig:
+    """Llama-3-8B, with so many layers instead of 32."""
+    return DecoderConfig(
+        hidden_size=4096, num_layers=layers, num_heads=32, num_kv_heads=8, head_dim=128,
+        ffn_size=14336, vocab_size=128256, context_length=8192, norm_eps=1e-5,
+        rope=Rope(500000.0, 128),
+    )  # fmt: skip
+
+
+class Peer:
+    """transformers: eager, or decoding by `torch.compile` with CUDA graphs over a static cache."""
+
+    def __init__(self, config: DecoderConfig, device: str = "cuda") -> None:
+        self.device = device
+        given = transformers.LlamaConfig(
+            hidden_size=config.hidden_size, num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads, num_key_value_heads=config.num_kv_heads,
+            head_dim=config.head_dim, intermediate_size=config.ffn_size,
+            vocab_size=config.vocab_size, rms_norm_eps=config.norm_eps,
+            max_position_embeddings=config.context_length,
+            rope_parameters={"rope_type": "default", "rope_theta": config.rope.theta},
+            tie_word_embeddings=False, attn_implementation="sdpa",
+        )  # fmt: skip
+        with torch.device(device):
+            torch.manual_seed(0)
+            self.model = transformers.LlamaForCausalLM(given).to(torch.bfloat16).eval()
+            self._compiled = torch.compile(self.model, mode="reduce-overhead", fullgraph=True)
+
+    def decoder(self, compiled: bool, batch: int) -> Callable[[torch.Tensor, int], torch.Tensor]:
+        """(ids, past positions) -> logits of the last one, over a cache of its own."""
+        cache = transformers.StaticCache(config=self.model.config, max_cache_len=POSITIONS)
+
+        @torch.inference_mode()
+        def call(ids: torch.Tensor, past: int) -> torch.Tensor:
+            steps = torch.arange(past, past + ids.shape[1], device=self.device)
+            # Only steps are compiled: prompts of every length would be compiled anew.
+            model = self._compiled if compiled and ids.shape[1] == 1 else self.model
+            torch.compiler.cudagraph_mark_step_begin()
+            logits: torch.Tensor = model(
+                ids, past_key_values=cache, position_ids=steps[None].expand(batch, -1),
+                cache_position=steps, use_cache=True, logits_to_keep=1,
+            ).logits  # fmt: skip
+            return logits[:, -1]
+
+        return call
+
+
+def weights(model: Any, decoder: Decoder) -> Iterator[torch.Tensor]:
+    """The parameters of `decoder` in order, from those of transformers' model."""
+    state: Mapping[str, torch.Tensor] = model.state_dict()
+    cos, sin = decoder.config.rope.tables(POSITIONS)
+    fixed = {
+        "embedding.weight.data": "model.embed_tokens", "norm.weight": "model.norm",
+        "head.weight.data": "lm_head",
+    }  # fmt: skip
+    parts = {
+        "attention_norm.weight": ("input_layernorm",),
+        "attention.qkv.linears.0.weight.data": tuple(f"self_attn.{p}_proj" for p in "qkv"),
+        "attention.output.weight.data": ("self_attn.o_proj",),
+        "mlp_norm.weight": ("post_attention_layernorm",),
+        "mlp.gate_up.linears.0.weight.data": ("mlp.gate_proj", "mlp.up_proj"),
+        "mlp.down.weight.data": ("mlp.down_proj",),
+    }
+    device = next(iter(state.values())).device
+    for name, parameter in decoder.named_parameters().items():
+        if name in ("rotary.cos", "rotary.sin"):
+            yield torch.from_numpy(cos if name.endswith("cos") else sin).to(device)
+            continue
+        if name in fixed:
+            tensors = [state[f"{fixed[name]}.weight"]]
+        else:
+            _, layer, part = name.split(".", 2)
+            tensors = [state[f"model.layers.{layer}.{p}.weight"] for p in parts[part]]
+        dtype = torch.bfloat16 if parameter.dtype == "bfloat16" else torch.float32
+        yield torch.cat([t.to(dtype) for t in tensors])
+
+
+class Ours:
+    """relaxlab's decoder, with the weights of `model` or, without one, random ones in `format`."""
+
+    def __init__(
+        self, config: DecoderConfig, batch: int, model: Any = None, format: str = "BF16"
+    ) -> None:
+        formats = {n: format if len(s) > 1 else "F32" for n, s in config.tensor_shapes().items()}
+        precision = nn.Precision(several="bfloat16", plain="bfloat16")
+        decoder = Decoder(
+            config, formats, max_context=POSITIONS, precision=precision, kv_dtype="float16"
+        )
+        module, _ = decoder.build(batch=batch)
+        begin = time.monotonic()
+        self.executable = rl.compile(module, target="cuda")
+        self.seconds_to_compile = time.monotonic() - begin
+        given = list(weights(model, decoder)) if model is not None else list(_random(decoder))
+        self.bytes = sum(w.nbytes for w in given)
+        embedding = given[0]
+        self.bytes_per_token = self.bytes - embedding.nbytes
+        self.weights = given
+        shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, POSITIONS)
+        self.cache = [
+            torch.zeros((batch, *shape), dtype=torch.float16, device="cuda")
+            for _ in range(config.num_layers)
+            for shape in shapes
+        ]
+
+    def decoder(self) -> Callable[[torch.Tensor, int], torch.Tensor]:
+        """(ids, past positions) -> logits of the last one."""
+        functions = {n: self.executable[n] for n in ("prefill", "decode")}
+
+        def call(ids: torch.Tensor, past: int) -> torch.Tensor:
+            function = functions["decode" if ids.shape[1] == 1 else "prefill"]
+            return torch.from_dlpack(function(ids, (past,), *self.cache, *self.weights))
+
+        return call
+
+
+def _random(decoder: Decoder) -> Iterator[torch.Tensor]:
+    """Small floats; any bytes as the integers of quantised weights."""
+    for name, parameter in decoder.named_parameters().items():
+        kind = numpy_dtype(parameter.dtype)
+        shape = tuple(parameter.shape)
+        if kind.kind in "iu":
+            # Whole blocks of a file have half-precision scales among their bytes: no NaN.
+            most = 64 if name.endswith("blocks") else 256
+            drawn = torch.randint(0, most, shape, dtype=torch.uint8, device="cuda")
+            yield drawn if kind.kind == "u" else drawn.view(torch.int8)
+        else:
+            yield (torch.rand(shape, device="cuda") / 64).to(getattr(torch, parameter.dtype))
