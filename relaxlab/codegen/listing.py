@@ -54,7 +54,7 @@ class LocatedFunc:
 class Pane:
     """A kernel in one language, with a key by which other panes and views name it. `hidden`: shown
     on request. By line, where it is known: `bits`, the width of its vectors (0: none); `origins`,
-    the line of the pane before it (from 1) that it was made of (0: none); `spellings`, the same
+    the line of CUDA C (from 1) that it was made of (0: none); `spellings`, the same
     line in another syntax."""
 
     key: str

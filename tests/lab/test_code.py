@@ -7,8 +7,8 @@ from itertools import accumulate
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc
-from relaxlab.codegen.cuda.listing import ptx_bits
+from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda.listing import ptx_bits, sass_bits
 from relaxlab.lab import assets
 from relaxlab.lab.code import code
 from relaxlab.lab.payload import pack, unpack
@@ -141,8 +141,8 @@ def test_many_kernels_are_cut_with_a_note(monkeypatch):
 def test_cuda_with_ptx_and_its_lines():
     view = code(dense(), "cuda")
     kernel, panes, _ = kernel_of(view, "softmax")
-    keys = ["loops", "cuda", "ptx"] if nvrtc.is_available() else ["loops", "cuda"]
-    assert list(panes) == keys
+    compiled = ["ptx"] * nvrtc.is_available() + ["sass"] * sass.is_available()
+    assert list(panes) == ["loops", "cuda", *compiled]
     exponent = next(loop for text, loop in panes["cuda"] if "expf(" in text)
     assert "T.exp(" in panes["loops"][exponent - 1][0]
     if nvrtc.is_available():
@@ -151,7 +151,9 @@ def test_cuda_with_ptx_and_its_lines():
         assert "PTX needs NVRTC" in view.state["notes"][0]
 
 
-def test_wide_accesses_of_ptx():
+def test_wide_accesses_of_gpus():
+    assert sass_bits("    @!P0 LDG.E.128 R4, desc[UR4][R2.64]") == 128
+    assert sass_bits("    FADD R4, R4, R5") == sass_bits("softmax_kernel:") == 0
     assert ptx_bits("    ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];") == 128
     assert ptx_bits("    st.shared.v2.f64 [%rd1], {%fd1, %fd2};") == 128
     assert ptx_bits("    ld.global.f32 %f1, [%rd1];") == 0
@@ -235,12 +237,15 @@ def test_lines_have_the_colours_of_the_script_and_can_be_copied(open_view, view)
     assert page.get_by_role("region", name="Assembly").locator(".ln[title*=': ']").count() > 0
 
 
-def test_ptx_leads_to_its_one_line_of_cuda(open_view):
-    if not nvrtc.is_available():
-        pytest.skip("needs NVRTC (pip install 'relaxlab[cuda]')")
+@pytest.mark.parametrize(("language", "exchange"), [("PTX", "shfl"), ("SASS of sm_80", "SHFL")])
+def test_code_of_a_gpu_leads_to_its_one_line_of_cuda(open_view, language, exchange):
+    if not (nvrtc.is_available() and sass.is_available()):
+        pytest.skip("needs NVRTC and nvdisasm (pip install 'relaxlab[cuda]')")
     page = open_view(code(dense(), "cuda"))
     cuda = page.get_by_role("region", name="CUDA C")
-    page.get_by_role("region", name="PTX").get_by_text("shfl").first.click()
+    if language == "PTX":
+        page.get_by_role("checkbox", name="PTX").check()
+    page.get_by_role("region", name=language).get_by_text(exchange).first.click()
     linked = cuda.locator(".linked").all_inner_texts()
     assert len(linked) == 1 and "__shfl_xor_sync" in linked[0]
 

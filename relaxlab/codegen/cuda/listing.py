@@ -1,12 +1,13 @@
-"""A loop function's CUDA C and PTX with the lines of the loop function that they are from."""
+"""A loop function's CUDA C, PTX and machine code with the lines that they are from."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda import sass as sass_text
 from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.listing import source_lines
 from relaxlab.codegen.listing import Line, Listing, Pane, locate, loops_pane
@@ -18,13 +19,16 @@ from relaxlab.ir.target import Target
 
 @dataclass(frozen=True, slots=True)
 class CudaListing:
-    """One loop function in three languages. `ptx` and `resources` are empty where NVRTC is not
-    installed. `ptx_lines[i]` is the line of `cuda` (from 1) that line i of `ptx` is from, or 0."""
+    """One loop function in four languages. `ptx` and `resources` are empty where NVRTC is not
+    installed, `sass` also where the disassembler is not. `ptx_lines[i]` is the line of `cuda` (from
+    1) that line i of `ptx` is from, or 0; `sass_lines` likewise."""
 
     loops: tuple[Line, ...]
     cuda: tuple[Line, ...]
     ptx: tuple[Line, ...]
     ptx_lines: tuple[int, ...]
+    sass: tuple[Line, ...]
+    sass_lines: tuple[int, ...]
     origins: dict[int, tuple[Span, ...]]
     resources: dict[str, nvrtc.Resources]
 
@@ -36,15 +40,38 @@ def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) ->
     """
     located = locate(func, name)
     cuda, source = source_lines(located.func, name, CUDA_C, CUDA)
-    ptx: tuple[Line, ...] = ()
-    ptx_lines: tuple[int, ...] = ()
+    ptx, sass = (), ()
+    ptx_lines, sass_lines = (), ()
     resources: dict[str, nvrtc.Resources] = {}
     if nvrtc.is_available():
         compiled = nvrtc.compile_cuda(source, arch, contract=contract, line_info=True)
         first = source.rstrip("\n").count("\n") + 1 - len(cuda)
         ptx, ptx_lines = read_ptx(compiled.ptx, first, cuda)
         resources = compiled.resources
-    return CudaListing(located.numbered(), cuda, ptx, ptx_lines, located.origins, resources)
+        if sass_text.is_available():
+            sass, sass_lines = _sass(compiled.cubin, first, cuda)
+    loops = located.numbered()
+    return CudaListing(
+        loops, cuda, ptx, ptx_lines, sass, sass_lines, located.origins, resources
+    )
+
+
+def _sass(
+    cubin: bytes, first: int, cuda: Sequence[Line]
+) -> tuple[tuple[Line, ...], tuple[int, ...]]:
+    """The instructions of machine code below the names of their kernels, and the line of `cuda`,
+    which begins below line `first` of the compiled source, of each."""
+    lines: list[Line] = []
+    places: list[int] = []
+    for name, instructions in sass_text.disassemble(cubin).items():
+        lines.append(Line(f"{name}:"))
+        places.append(0)
+        for instruction in instructions:
+            at = instruction.line - first
+            at = at if 1 <= at <= len(cuda) else 0
+            lines.append(Line(f"    {instruction.text}", cuda[at - 1].loop if at else 0))
+            places.append(at)
+    return tuple(lines), tuple(places)
 
 
 def kernel_listing(name: str, func: PrimFunc, target: Target) -> Listing:
@@ -65,7 +92,13 @@ def kernel_listing(name: str, func: PrimFunc, target: Target) -> Listing:
         return Listing(panes, found.origins, tuple(facts), (missing,))
     bits = tuple(ptx_bits(line.text) for line in found.ptx)
     ptx = Pane("ptx", "PTX", found.ptx, bits=bits, origins=found.ptx_lines)
-    return Listing((*panes, ptx), found.origins, tuple(facts))
+    if not found.sass:
+        missing = "SASS needs nvdisasm, which is not installed: pip install 'relaxlab[cuda]'"
+        return Listing((*panes, ptx), found.origins, tuple(facts), (missing,))
+    widths = tuple(sass_bits(line.text) for line in found.sass)
+    ptx = replace(ptx, hidden=True)  # what comes between CUDA C and what the GPU runs
+    sass = Pane("sass", f"SASS of {arch}", found.sass, bits=widths, origins=found.sass_lines)
+    return Listing((*panes, ptx, sass), found.origins, tuple(facts))
 
 
 def ptx_bits(text: str) -> int:
@@ -74,6 +107,13 @@ def ptx_bits(text: str) -> int:
     count = next((int(p[1:]) for p in parts if p in ("v2", "v4")), 0)
     digits = "".join(c for c in parts[-1] if c.isdigit())
     return count * int(digits) if count and digits else 0
+
+
+def sass_bits(text: str) -> int:
+    """The width of a wide memory access of SASS (`LDG.E.128`), in bits; 0 for others."""
+    parts = next((w for w in text.split() if not w.startswith("@")), "").split(".")
+    wide = parts[0] in ("LDG", "STG", "LDS", "STS", "LDGSTS") and {"64", "128"} & set(parts)
+    return max(map(int, wide)) if wide else 0
 
 
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")

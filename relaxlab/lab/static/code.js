@@ -27,7 +27,7 @@ ${Array.from({ length: 10 }, (_, i) => `.colours .script .ln.c${i} { background:
 
 /**
  * How the lines of a kernel's panes belong together. A line's `loop` is the line of the loop function
- * that it was made for, which the rows of the script lead to; PTX knows its line of CUDA C as well.
+ * that it was made for, which the rows of the script lead to; PTX and SASS know their line of CUDA C as well.
  * @returns {(pane: string, row: number) => Record<string, number[]>} linked rows by pane
  */
 export function linker(kernel, scriptRows) {
@@ -44,9 +44,12 @@ export function linker(kernel, scriptRows) {
     const line = pane?.loop[row] ?? 0;
     if (line === 0) return { [key]: [row] };
     const found = { ...byLoop(new Set([line])), script: (origins.get(line) ?? []).filter((r) => r < scriptRows) };
-    const exact = panes.find((p) => p.from);
-    if (exact && key === exact.key && exact.from[row] > 0) found.cuda = [exact.from[row] - 1];
-    if (exact && key === "cuda") found[exact.key] = exact.from.map((n, i) => (n === row + 1 ? i : -1)).filter((i) => i >= 0);
+    const cuda = key === "cuda" ? row + 1 : pane.from?.[row] ?? 0;
+    if (cuda === 0) return found;
+    found.cuda = [cuda - 1];
+    for (const made of panes.filter((p) => p.from && p.key !== key)) {
+      found[made.key] = made.from.map((n, i) => (n === cuda ? i : -1)).filter((i) => i >= 0);
+    }
     return found;
   };
 }
@@ -90,7 +93,7 @@ const rowsOf = (pane, table, intel) => {
     text: table[id], no: i + 1,
     mark: spills.has(i) ? "⚠" : bits[i] > 0 ? "▮" : "",
     cls: spills.has(i) ? "hot" : "",
-    title: [instructionHelp(["assembly", "ptx"].includes(pane.key) ? table[id] : ""),
+    title: [instructionHelp(["assembly", "ptx", "sass"].includes(pane.key) ? table[id] : ""),
       spills.has(i) ? "to or from the stack, as registers are lacking" : bits[i] > 0 ? `${bits[i]} bits at once` : ""].filter(Boolean).join("; ") || null,
   }));
 };

@@ -1,4 +1,4 @@
-// Words for instructions of x86-64 and PTX, put together from the parts of their names.
+// Words for instructions of x86-64, PTX and SASS, put together from the parts of their names.
 
 const TYPES = { ps: "float32", pd: "float64", ss: "one float32", sd: "one float64", ph: "float16", d: "int32", q: "int64", w: "int16", b: "int8" };
 
@@ -37,11 +37,27 @@ const PTX = [
   [/^(add|sub|mul|div|max|min|and|or|xor|shl|shr|selp|ret)\b/, (m) => m[1]],
 ];
 
+const SASS = [
+  [/^LDGSTS/, () => "copy from main to shared memory without waiting (cp.async)"], [/^LDGDEPBAR|^DEPBAR/, () => "count the asynchronous copies to wait for"],
+  [/^LDSM/, () => "load matrix fragments from shared memory (ldmatrix)"], [/^STSM/, () => "store matrix fragments to shared memory"],
+  [/^(HG|QG|IG)MMA/, () => "multiply matrices by four warps (wgmma)"], [/^([HIQDB]|OM)MMA/, () => "multiply matrices by a warp (mma.sync)"],
+  [/^UTMA/, () => "copy a tile by the tensor memory accelerator"], [/^SYNCS/, () => "work on a barrier of asynchronous copies (mbarrier)"],
+  [/^(LD|ST)([GLSC])(?:\b|U)/, (m) => `${m[1] === "LD" ? "load from" : "store to"} ${{ G: "main memory", L: "local memory, where registers are lacking", S: "shared memory", C: "constant memory" }[m[2]]}`],
+  [/^ULDC/, () => "load a constant or parameter for the whole warp"], [/^(ATOM|RED)/, () => "atomic update of memory"],
+  [/^[HFD]FMA2?/, () => "fused multiply and add"], [/^IMAD/, () => "multiply and add whole numbers, or move"], [/^U?IADD3/, () => "add three whole numbers"],
+  [/^[HFD](ADD|MUL|MNMX)2?/, (m) => ({ ADD: "add", MUL: "multiply", MNMX: "smaller or larger of two" })[m[1]]],
+  [/^[UFHDI]*SETP/, () => "compare into a predicate"], [/^[FI]?SEL|^FSEL/, () => "one of two by a predicate"], [/^MUFU/, () => "approximate a function: reciprocal, root, exponential, logarithm"],
+  [/^U?LOP3|^PLOP3/, () => "any bitwise operation of three operands"], [/^U?(SHF|SHL|SHR|LEA)/, () => "shift, or shift and add"], [/^PRMT/, () => "pick bytes of two registers"],
+  [/^[FI]2[FIB]|^F2FP/, () => "convert between number types"], [/^S2U?R|^CS2R/, () => "read a special register: number of the thread or block, clock"], [/^U?MOV|^R2U/, () => "move"],
+  [/^SHFL/, () => "exchange between the threads of a warp"], [/^BAR|^WARPSYNC/, () => "wait for other threads"], [/^(BRA|EXIT|BSSY|BSYNC|CALL|RET|NOP|NANOSLEEP)/, (m) => ({ BRA: "jump", EXIT: "end of the thread", BSSY: "note where threads that part meet again", BSYNC: "meet again", CALL: "call a function", RET: "return", NOP: "nothing", NANOSLEEP: "wait" })[m[1]]],
+];
+
 /** What an instruction does, in some words; "" for those that are not known. */
 export function instructionHelp(line) {
-  const name = /^\s+(?:@!?%\w+\s+)?([a-z][\w.]*)/.exec(line)?.[1];
+  const name = /^\s+(?:@!?%?\w+\s+)?([A-Za-z][\w.]*)/.exec(line)?.[1];
   if (!name) return "";
-  for (const [pattern, words] of name.includes(".") ? PTX : [...X86, ...PTX]) {
+  const table = /^[A-Z]/.test(name) ? SASS : name.includes(".") ? PTX : [...X86, ...PTX];
+  for (const [pattern, words] of table) {
     const found = pattern.exec(name);
     if (found) return `${name}: ${words(found)}${TYPES[found.at(-1)] && /^v/.test(name) ? ` (${TYPES[found.at(-1)]})` : ""}`;
   }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda import nvrtc, sass
 from relaxlab.codegen.cuda.listing import list_cuda
 
 PROGRAM = """\
@@ -48,6 +48,43 @@ def test_ptx_lines_know_the_line_of_cuda(listing):
     assert len(stores) == 1
     assert listing.loops[stores[0].loop - 1].text.strip().startswith("T_softmax_norm[")
     assert listing.resources["softmax_kernel"].registers > 0
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
+)
+def test_machine_code_knows_the_line_of_cuda(listing):
+    pairs = zip(listing.sass, listing.sass_lines, strict=True)
+    shuffles = [number for line, number in pairs if "SHFL" in line.text]
+    assert shuffles
+    for number in shuffles:
+        assert "__shfl_xor_sync" in listing.cuda[number - 1].text
+    assert listing.sass[0].text == "softmax_kernel:"
+
+
+def test_output_of_the_disassembler_is_read():
+    found = sass.read_sass(
+        """
+.text.first:
+\t//## File "a.cu", line 7 inlined at "a.cu", line 21
+\t//## File "a.cu", line 21
+        /*0000*/              @!P0 LDG.E.128 R4, desc[UR4][R2.64] ;
+.L_x_1:
+        /*0010*/                   HMMA.16816.F32.BF16 R4, R8, R12, R4 ;
+.text.second:
+        /*0000*/                   EXIT ;
+"""
+    )
+    first = found["first"]
+    assert [(i.opcode, i.line) for i in first] == [("LDG.E.128", 21), ("HMMA.16816.F32.BF16", 21)]
+    assert [(i.text, i.line) for i in found["second"]] == [("EXIT", 0)]
+    assert sass.opcodes(first)["LDG"] == sass.opcodes(first)["LDG.E.128"] == 1
+
+
+def test_without_a_disassembler(monkeypatch):
+    monkeypatch.setattr(sass, "_nvdisasm", lambda: None)
+    with pytest.raises(sass.SassError, match="nvdisasm.*pip install"):
+        sass.disassemble(b"")
 
 
 def test_without_nvrtc_there_is_cuda_alone(monkeypatch):
