@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,27 @@ def _exact(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> Any:
             return evaluate(body, {**env, var: evaluate(value, env)})
         case _:
             raise CannotEvaluate(f"{e} is not an expression of symbols")
+
+
+def evaluator(e: expr.PrimExpr) -> Callable[[Mapping[expr.Var, Any]], Any]:
+    """Return `evaluate` of one expression, prepared for many calls."""
+    match e:
+        case expr.IntImm():
+            value = evaluate(e, {})
+            return lambda env: value
+        case expr.Var():
+            return lambda env: env[e] if e in env else evaluate(e, env)
+        case expr.BinaryOp(a, b) if e.dtype in ("int64", "bool") and not _divides(e):
+            compute, left, right = e.row.exact, evaluator(a), evaluator(b)
+            return lambda env: compute(left(env), right(env))
+        case _:
+            return lambda env: evaluate(e, env)
+
+
+def _divides(e: expr.BinaryOp) -> bool:
+    """True for divisions whose divisor may be 0, which `evaluate` gives an error for."""
+    division = isinstance(e, expr.Div | expr.Mod | expr.FloorDiv | expr.FloorMod)
+    return division and not (isinstance(e.b, expr.IntImm) and e.b.value != 0)
 
 
 def unknowns(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> tuple[expr.Var, ...]:

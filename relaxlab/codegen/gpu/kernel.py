@@ -27,11 +27,13 @@ from relaxlab.ir.span import Span
 class KernelSource(Brief):
     """A function for a GPU. `failures` are the messages of its failures at run time: it then takes
     one more buffer, `failed`, of an int32 zero that the number (from 1) of a failure replaces.
+    `shared` is what a block takes of shared memory beyond what the function declares, in bytes.
     `spans` gives for each line of `code` the span of its statement."""
 
     name: str
     code: str
     failures: tuple[str, ...]
+    shared: int = 0
     spans: tuple[Span | None, ...] = field(default=(), compare=False, repr=False)
 
 
@@ -120,7 +122,7 @@ class _Writer:
         )
         code = "\n".join([head, *self.lines, "}"])
         spans = (*[None] * (head.count("\n") + 1), *self.spans, None)
-        return KernelSource(launch.name, code + "\n", tuple(self.failures), spans)
+        return KernelSource(launch.name, code + "\n", tuple(self.failures), spans=spans)
 
     def define(self, var: Var, value: str) -> None:
         kind = self.dialect.type(var.dtype)

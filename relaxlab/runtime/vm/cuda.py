@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,19 @@ import numpy as np
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.kernel import KernelSource
-from relaxlab.codegen.gpu.launch import DeviceKernel
+from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.codegen.gpu.program import generate
+from relaxlab.ir import host
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.facts import KB
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.request import Request
-from relaxlab.runtime.vm.gpu import GpuExecutable, NoGpu, grid_and_block
+from relaxlab.runtime.vm.gpu import GpuExecutable, NoGpu, sizes_of
 from relaxlab.runtime.vm.memory import DeviceMemory
+from relaxlab.runtime.vm.straight_line import StraightLine, straight_line
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
 
 
@@ -39,6 +44,10 @@ class CudaExecutable(Displayed, GpuExecutable):
 
     _compiled: dict[str, nvrtc.Compiled] = field(default_factory=dict[str, nvrtc.Compiled])
     _machine: VirtualMachine | None = None
+    _failures: Failures | None = None
+    _prepared: dict[str, StraightLine | None] = field(
+        default_factory=lambda: dict[str, "StraightLine | None"]()
+    )
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
@@ -82,12 +91,39 @@ class CudaExecutable(Displayed, GpuExecutable):
             path = Path(self._folder.name) / "program.cubin"
             path.write_bytes(self.cubin)
             module = cupy.RawModule(path=str(path))
+            self._failures = Failures(cupy)
             kernels = {
-                name: _on_gpu(cupy, module, kernel, self.gpu.functions[name])
+                name: _on_gpu(module, kernel, self.gpu.functions[name], self._failures)
                 for name, kernel in self.gpu.kernels.items()
             }
             self._machine = VirtualMachine(self.gpu.program, kernels, DeviceMemory(cupy))
         return self._machine
+
+    def call(self, name: str, args: Sequence[Any]) -> Any:
+        """Run a function on the GPU, on CuPy's current stream. It is waited for only if one of its
+        kernels can fail."""
+        machine = self.machine()
+        if name not in self._prepared:
+            self._prepared[name] = straight_line(machine, self.program.functions[name])
+        prepared = self._prepared[name]
+        result = machine.run(name, *args) if prepared is None else prepared(args)
+        if name in self._fallible and self._failures is not None:
+            self._failures.check()
+        return result
+
+    @cached_property
+    def _fallible(self) -> frozenset[str]:
+        """The functions with a kernel that can fail; those that call others count, too."""
+        can = {n for n, sources in self.gpu.functions.items() if any(s.failures for s in sources)}
+        return frozenset(
+            name
+            for name, fn in self.program.functions.items()
+            if any(
+                isinstance(i, host.CallFunction)
+                or (isinstance(i, host.CallKernel) and i.function in can)
+                for i in host.walk_instrs(fn.instrs)
+            )
+        )
 
 
 def compile_cuda(request: Request) -> CudaExecutable:
@@ -130,25 +166,82 @@ def _device_arch() -> str:
     return f"sm_{cupy.cuda.Device().compute_capability}"
 
 
+@dataclass(slots=True)
+class Failures:
+    """A word in the GPU's memory for each launch that can fail, which kernels write to. They are
+    read once per call, of functions that have such launches: only those are waited for."""
+
+    cupy: Any
+    messages: list[tuple[str, KernelSource]] = field(default_factory=list[tuple[str, KernelSource]])
+    words: Any = None
+    _views: list[Any] = field(default_factory=list[Any])
+
+    def add(self, kernel: str, source: KernelSource) -> int:
+        """A word for a launch of a loop function; return its number."""
+        self.messages.append((kernel, source))
+        return len(self.messages) - 1
+
+    def word(self, number: int) -> Any:
+        """The word as an array of one element."""
+        if self.words is None:
+            self.words = self.cupy.zeros(len(self.messages), np.int32)
+            self._views = [self.words[i : i + 1] for i in range(len(self.messages))]
+        return self._views[number]
+
+    def check(self) -> None:
+        """Wait for the kernels. Raises ExecutionError for one that has failed."""
+        if self.words is None:
+            return
+        for number, (kernel, source) in zip(self.words.get(), self.messages, strict=True):
+            if number:
+                self.words.fill(0)
+                raise ExecutionError(f"{source.failures[number - 1]} in {kernel!r}")
+
+
 def _on_gpu(
-    cupy: Any, module: Any, kernel: DeviceKernel, sources: tuple[KernelSource, ...]
+    module: Any, kernel: DeviceKernel, sources: tuple[KernelSource, ...], failures: Failures
 ) -> Kernel:
-    entries = [module.get_function(s.name) for s in sources]
+    launches = [
+        _launch(module.get_function(source.name), kernel, launch, source, failures)
+        for launch, source in zip(kernel.launches, sources, strict=True)
+    ]
+    if len(launches) == 1:
+        return launches[0]
 
     def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
-        arrays = dict(zip(kernel.buffers, buffers, strict=True))
-        values = dict(zip(kernel.scalars, scalars, strict=True))
-        for launch, source, entry in zip(kernel.launches, sources, entries, strict=True):
-            sizes = grid_and_block(launch, values)
-            if sizes is None:
-                continue
-            args: list[Any] = [arrays[b] for b in launch.buffers]
-            # The kernel reads as many bytes of a scalar as its type has.
-            args += [numpy_dtype(v.dtype).type(values[v]) for v in launch.scalars]
-            failed = cupy.zeros((1,), np.int32) if source.failures else None
-            entry(*sizes, (*args, failed) if source.failures else tuple(args))
-            # To read it is to wait for the kernel: only those that can fail are waited for.
-            if failed is not None and (number := int(failed[0])):
-                raise ExecutionError(f"{source.failures[number - 1]} in {kernel.name!r}")
+        for launch in launches:
+            launch(buffers, scalars)
+
+    return run
+
+
+STATIC_SHARED = 48 * KB
+"""What a block may have of shared memory without the function's asking for more."""
+
+
+def _launch(
+    entry: Any, kernel: DeviceKernel, launch: Launch, source: KernelSource, failures: Failures
+) -> Kernel:
+    """A launch with everything prepared that is the same at every call."""
+    if source.shared > STATIC_SHARED:
+        entry.max_dynamic_shared_size_bytes = source.shared
+    places = [kernel.buffers.index(b) for b in launch.buffers]
+    # The kernel reads as many bytes of a scalar as its type has.
+    passed = [(kernel.scalars.index(v), numpy_dtype(v.dtype).type) for v in launch.scalars]
+    word = failures.add(kernel.name, source) if source.failures else None
+    symbols, sizes = kernel.scalars, sizes_of(launch)
+    extents = (*launch.extents("blockIdx"), *launch.extents("threadIdx"))
+    constant = not symbols_in((launch.condition, extents))
+    known, shared = sizes({}) if constant else None, source.shared
+
+    def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
+        found = known if constant else sizes(dict(zip(symbols, scalars, strict=True)))
+        if found is None:
+            return
+        args = [buffers[i] for i in places]
+        args += [kind(scalars[i]) for i, kind in passed]
+        if word is not None:
+            args.append(failures.word(word))
+        entry(*found, tuple(args), shared_mem=shared)
 
     return run

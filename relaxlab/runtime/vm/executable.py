@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,10 @@ class MachineExecutable(Brief):
     def machine(self) -> VirtualMachine:
         """The machine that runs calls."""
 
+    def call(self, name: str, args: Sequence[Any]) -> Any:
+        """Run a function of the program."""
+        return self.machine().run(name, *args)
+
     def __getitem__(self, name: str) -> MachineFunction:
         if name not in self.program.functions:
             raise KeyError(f"no function named {name!r}; there are: {', '.join(self)}")
@@ -50,7 +54,7 @@ class MachineFunction(Brief):
     def __call__(self, *args: Any) -> Any:
         """Run it. Raises ExecutionError for arguments that do not fit and checks that fail, and
         what the machine needs and does not have (`NoGpu`)."""
-        return self.exe.machine().run(self.name, *args)
+        return self.exe.call(self.name, args)
 
 
 class InterpretedExecutable(Displayed, MachineExecutable):

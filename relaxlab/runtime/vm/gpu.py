@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from relaxlab.analysis.evaluate import evaluate
+from relaxlab.analysis.evaluate import evaluator
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir import expr
@@ -59,16 +59,24 @@ def simulated(program: HostProgram, kernels: Mapping[str, DeviceKernel]) -> dict
     return {name: _on_simt(program.kernels[name], kernel) for name, kernel in kernels.items()}
 
 
-def grid_and_block(
-    launch: Launch, scalars: Mapping[expr.Var, int]
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The sizes of a launch; None if it does not happen."""
-    if not evaluate(launch.condition, scalars):
-        return None
-    grid = tuple(evaluate(e, scalars) for e in launch.extents("blockIdx"))
-    block = tuple(evaluate(e, scalars) for e in launch.extents("threadIdx"))
-    # CUDA refuses a grid without blocks.
-    return (grid, block) if min(grid) > 0 else None
+Sizes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Blocks of the grid and threads of a block, along x, y and z."""
+
+
+def sizes_of(launch: Launch) -> Callable[[Mapping[expr.Var, int]], Sizes | None]:
+    """Return a function of the scalars that gives the sizes of a launch, None where it does not
+    happen."""
+    condition = evaluator(launch.condition)
+    extents = [evaluator(e) for kind in ("blockIdx", "threadIdx") for e in launch.extents(kind)]
+
+    def sizes(scalars: Mapping[expr.Var, int]) -> Sizes | None:
+        if not condition(scalars):
+            return None
+        x, y, z, *block = (extent(scalars) for extent in extents)
+        # CUDA refuses a grid without blocks.
+        return ((x, y, z), tuple(block)) if min(x, y, z) > 0 else None
+
+    return sizes
 
 
 def _on_simt(func: PrimFunc, kernel: DeviceKernel) -> Kernel:

@@ -59,8 +59,11 @@ class DeviceMemory:
         return self.xp.ndarray
 
     def tensor(self, value: Any, where: str, written: bool) -> Any:
-        """Arrays of the device as they are, others copied there. An argument that is updated in
-        place must be there already. Raises ExecutionError for one that does not fit."""
+        """Arrays of the device as they are, those of other libraries by DLPack; others copied
+        there. An argument that is updated in place must be there already. Raises ExecutionError
+        for one that does not fit."""
+        if not isinstance(value, self.xp.ndarray) and _device_of(value) == CUDA_DEVICE:
+            value = self.xp.from_dlpack(value)
         if isinstance(value, self.xp.ndarray):
             if not value.flags.c_contiguous:
                 raise ExecutionError(f"{where} is not contiguous; pass cupy.ascontiguousarray(x)")
@@ -105,6 +108,17 @@ class DeviceMemory:
     def copy_back(self, host: Array, array: Any) -> None:
         """Copy the result of a function in host memory back to the device."""
         array[...] = self.xp.asarray(host)
+
+
+CUDA_DEVICE = 2
+"""The number of CUDA's main memory in DLPack."""
+
+
+def _device_of(value: Any) -> int | None:
+    """The kind of device that an array of any library is on, as DLPack numbers them; None for what
+    is no array."""
+    device = getattr(value, "__dlpack_device__", None)
+    return None if device is None else int(device()[0])
 
 
 def host_array(value: Any, where: str) -> Array:

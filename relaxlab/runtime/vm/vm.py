@@ -121,7 +121,7 @@ class VirtualMachine:
         if len(args) != len(fn.params):
             takes = counted(len(fn.params), "argument")
             raise ExecutionError(f"`{name}` takes {takes}, got {len(args)}")
-        given = [_argument(self.memory, fn, p, a) for p, a in zip(fn.params, args, strict=True)]
+        given = [argument(self.memory, fn, p, a) for p, a in zip(fn.params, args, strict=True)]
         self._enter(fn, given, None)
 
     def step(self) -> Step | None:
@@ -137,7 +137,7 @@ class VirtualMachine:
             return self.step()
         block.at += 1
         start = time.perf_counter()
-        self._execute(frame, instr)
+        self.execute(frame, instr)
         seconds = time.perf_counter() - start
         # By identity: two equal instructions of a program are two lines of the profile.
         cost = self._costs.setdefault(id(instr), Cost(frame.function.name, instr))
@@ -154,7 +154,7 @@ class VirtualMachine:
     def _enter(self, fn: host.HostFunction, args: Sequence[Any], dst: host.Value | None) -> None:
         frame = Frame(fn, [None] * len(fn.registers), {}, [_Block(fn.instrs)], dst)
         for p, a in zip(fn.params, args, strict=True):
-            _assign(frame, p.value, a)
+            assign(frame, p.value, a)
         self.frames.append(frame)
 
     def _leave_blocks(self) -> None:
@@ -164,33 +164,34 @@ class VirtualMachine:
             done = frame.blocks.pop()
             if frame.blocks:
                 assert done.value is not None and done.dst is not None
-                _assign(frame, done.dst, _read(frame, done.value))
+                assign(frame, done.dst, read(frame, done.value))
                 continue
-            value = _read(frame, frame.function.result)
+            value = read(frame, frame.function.result)
             self.frames.pop()
             if frame.dst is None:
                 self.result = value
             else:
-                _assign(self.frames[-1], frame.dst, value)
+                assign(self.frames[-1], frame.dst, value)
 
     # --- Instructions -------------------------------------------------------------------------
 
-    def _execute(self, frame: Frame, instr: host.Instr) -> None:
+    def execute(self, frame: Frame, instr: host.Instr) -> None:
+        """Run one instruction in a frame."""
         regs, symbols = frame.registers, frame.symbols
         match instr:
             case host.MatchShape():
-                _match(frame, instr, self.memory.array)
+                match_shape(frame, instr, self.memory.array)
             case host.ComputeScalar(symbol, value):
                 symbols[symbol] = evaluate(value, symbols)
             case host.Require(condition, got, _):
                 if not evaluate(condition, symbols):
                     raise ExecutionError(instr.text(evaluate(got, symbols)))
             case host.LoadConst(dst, index):
-                regs[dst] = self._constant(frame.function, index)
+                regs[dst] = self.constant(frame.function, index)
             case host.LoadFunction(dst, function):
                 regs[dst] = self.program.functions[function]
             case host.MakeClosure(dst, function, args):
-                regs[dst] = BoundFunction(regs[function], tuple(_read(frame, a) for a in args))
+                regs[dst] = BoundFunction(regs[function], tuple(read(frame, a) for a in args))
             case host.MakeShape(dst, dims):
                 regs[dst] = tuple(evaluate(d, symbols) for d in dims)
             case host.MakeScalar(dst, value):
@@ -216,9 +217,9 @@ class VirtualMachine:
                 # passed.
                 callee = regs[function] if isinstance(function, int) else function
                 fn = self.program.functions[callee] if isinstance(callee, str) else callee
-                self._call(frame, fn, [_read(frame, a) for a in args], dst)
+                self._call(frame, fn, [read(frame, a) for a in args], dst)
             case host.Pack(dst, value):
-                regs[dst] = _read(frame, value)
+                regs[dst] = read(frame, value)
             case host.Unpack(dst, value, what):
                 _unpack(frame, dst, regs[value], what)
             case host.If():
@@ -227,7 +228,8 @@ class VirtualMachine:
                 value = instr.then_value if yes else instr.else_value
                 frame.blocks.append(_Block(instrs, 0, value, instr.dst))
 
-    def _constant(self, fn: host.HostFunction, index: int) -> Any:
+    def constant(self, fn: host.HostFunction, index: int) -> Any:
+        """Return a constant of a function as `memory` has it."""
         # On a device, a constant is copied there once, not at every step that loads it.
         key = (fn.name, index)
         if key not in self._constants:
@@ -281,7 +283,7 @@ class VirtualMachine:
                 )
             self._enter(fn, args, dst)
         elif callable(fn):
-            _assign(frame, dst, fn(*args))
+            assign(frame, dst, fn(*args))
         else:
             raise ExecutionError(f"`{frame.function.name}` calls {fn!r}, which is no function")
 
@@ -298,7 +300,7 @@ class VirtualMachine:
 # --- Values ---------------------------------------------------------------------------------------
 
 
-def _argument(
+def argument(
     memory: HostMemory | DeviceMemory, fn: host.HostFunction, param: host.HostParam, value: Any
 ) -> Any:
     """An argument as the machine keeps it: arrays, tuples, numbers; checked as far as its kind."""
@@ -324,24 +326,26 @@ def _argument(
     return convert(param.value, param.ty, value, param.name)
 
 
-def _assign(frame: Frame, dst: host.Value, value: Any) -> None:
+def assign(frame: Frame, dst: host.Value, value: Any) -> None:
+    """Put a value, which may be a tuple, into its registers."""
     if isinstance(dst, int):
         frame.registers[dst] = value
         return
     for d, v in zip(dst, value, strict=True):
-        _assign(frame, d, v)
+        assign(frame, d, v)
 
 
-def _read(frame: Frame, value: host.Value) -> Any:
+def read(frame: Frame, value: host.Value) -> Any:
+    """Return the contents of registers, as tuples where the value is one."""
     if isinstance(value, int):
         return frame.registers[value]
-    return tuple(_read(frame, v) for v in value)
+    return tuple(read(frame, v) for v in value)
 
 
 def _packed_arg(frame: Frame, arg: host.PackedArg) -> Any:
     if isinstance(arg, expr.PrimExpr):
         return evaluate(arg, frame.symbols)
-    return arg if isinstance(arg, str) else _read(frame, arg)
+    return arg if isinstance(arg, str) else read(frame, arg)
 
 
 def _map_arrays(value: Any, array: type[Any], fn: Callable[[Any], Any]) -> Any:
@@ -353,7 +357,7 @@ def _map_arrays(value: Any, array: type[Any], fn: Callable[[Any], Any]) -> Any:
 
 def _unpack(frame: Frame, dst: tuple[host.Value, ...], value: Any, what: str) -> None:
     _check_tuple(value, len(dst), what)
-    _assign(frame, dst, value)
+    assign(frame, dst, value)
 
 
 def _check_tuple(value: Any, count: int, what: str) -> None:
@@ -386,7 +390,8 @@ def _view(memory: HostMemory | DeviceMemory, frame: Frame, dst: int, base: int, 
     return part.view(kind).reshape(shape)
 
 
-def _match(frame: Frame, m: host.MatchShape, array: type[Any]) -> None:
+def match_shape(frame: Frame, m: host.MatchShape, array: type[Any]) -> None:
+    """Check a value against a type and bind its symbols. Raises ExecutionError."""
     value = frame.registers[m.value]
     frame.registers[m.dst] = value
     dims = _dimensions(value, m, array)

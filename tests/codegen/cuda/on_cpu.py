@@ -19,7 +19,7 @@ from relaxlab.codegen.gpu.kernel import KernelSource
 from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir.expr import Var
-from relaxlab.runtime.vm.gpu import grid_and_block
+from relaxlab.runtime.vm.gpu import sizes_of
 
 COMPILER = shutil.which("g++")
 
@@ -150,7 +150,7 @@ class CpuCuda:
         values: Mapping[Var, int] = dict(zip(kernel.scalars, scalars, strict=True))
         failed = ctypes.c_int(0)
         for launch, source in zip(kernel.launches, sources, strict=True):
-            sizes = grid_and_block(launch, values)
+            sizes = sizes_of(launch)(values)
             if sizes is None:
                 continue
             dims = (ctypes.c_uint * 6)(*sizes[0], *sizes[1])

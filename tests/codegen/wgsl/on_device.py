@@ -19,7 +19,7 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer, BufferStore
 from relaxlab.ir.node import walk
-from relaxlab.runtime.vm.gpu import grid_and_block
+from relaxlab.runtime.vm.gpu import sizes_of
 
 ROOT = Path(__file__).parents[3]
 PYTHON = Path(os.environ.get("RELAXLAB_WGPU_PYTHON", ROOT / ".venv-wgpu/bin/python"))
@@ -84,7 +84,7 @@ def kernels_on_device(gpu: GpuProgram, device: Device) -> dict[str, Callable[...
             values = dict(zip(it.scalars, scalars, strict=True))
             arrays = dict(zip(it.buffers, buffers, strict=True))
             for launch, source in zip(it.launches, gpu.functions[name], strict=True):
-                sizes = grid_and_block(launch, values)
+                sizes = sizes_of(launch)(values)
                 if sizes is not None:
                     _launched(device, gpu.source, launch, source, sizes[0], arrays, values)
 

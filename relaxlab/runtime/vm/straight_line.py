@@ -1,0 +1,179 @@
+"""Host functions without branches and calls as lists of closures.
+
+The virtual machine looks every instruction up again at every call, which takes longer than a GPU
+takes for a small kernel. Here everything that is the same at every call is prepared: sizes are
+numbers or closures over the symbols, and tensors in planned memory of constant size are views that
+stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxlab.analysis.evaluate import evaluator
+from relaxlab.ir import host, types
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import counted
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.vm.vm import (
+    Frame,
+    VirtualMachine,
+    argument,
+    assign,
+    match_shape,
+    read,
+)
+
+Step: TypeAlias = Callable[[Frame], None]
+PLAIN = (
+    host.MatchShape, host.ComputeScalar, host.Require, host.LoadConst, host.MakeShape,
+    host.MakeScalar, host.AllocStorage, host.Alloc, host.View, host.Kill, host.CallKernel,
+    host.Pack, host.Unpack,
+)  # fmt: skip
+"""The instructions that are followed by the next one."""
+
+
+def straight_line(machine: VirtualMachine, fn: host.HostFunction) -> StraightLine | None:
+    """Prepare a function of the machine's program; None for one with branches or calls."""
+    if not all(isinstance(i, PLAIN) for i in fn.instrs):
+        return None
+    kept = _kept(fn)
+    line = StraightLine(machine, fn, [None] * len(fn.registers))
+    line.steps += [s for i in fn.instrs if (s := _step(line, i, kept)) is not None]
+    return line
+
+
+@dataclass(slots=True)
+class StraightLine:
+    """A prepared function. `registers` holds what stays from call to call: constants, and tensors
+    in planned memory of constant size, which calls share, so that they must not overlap."""
+
+    machine: VirtualMachine
+    fn: host.HostFunction
+    registers: list[Any]
+    steps: list[Step] = field(default_factory=list[Step])
+
+    def __call__(self, args: Sequence[Any]) -> Any:
+        """Run it. Raises ExecutionError naming the check that failed."""
+        fn = self.fn
+        if len(args) != len(fn.params):
+            takes = counted(len(fn.params), "argument")
+            raise ExecutionError(f"`{fn.name}` takes {takes}, got {len(args)}")
+        frame = Frame(fn, self.registers.copy(), {}, [])
+        for p, a in zip(fn.params, args, strict=True):
+            assign(frame, p.value, argument(self.machine.memory, fn, p, a))
+        for step in self.steps:
+            step(frame)
+        return read(frame, fn.result)
+
+
+def _kept(fn: host.HostFunction) -> frozenset[int]:
+    """The registers of storages and their tensors that can stay: their sizes and places are
+    constant, and nothing of the storage leaves the function."""
+    parts: dict[int, set[int]] = {}  # storage -> what lies in it
+    home: dict[int, int] = {}
+    constant: set[int] = set()
+    for i in fn.instrs:
+        match i:
+            case host.AllocStorage(dst, size):
+                parts[dst], home[dst] = {dst}, dst
+                if not symbols_in(size):
+                    constant.add(dst)
+            case host.View(dst, base, offset) if base in home:
+                home[dst] = home[base]
+                parts[home[base]].add(dst)
+                ty = fn.registers[dst].ty
+                assert isinstance(ty, types.TensorType)
+                if base in constant and not symbols_in((offset, ty.shape)):
+                    constant.add(dst)
+            case host.MatchShape(value, dst) if value in home:
+                home[dst] = home[value]
+                parts[home[value]].add(dst)
+            case host.Pack(_, value):
+                for leaf in host.leaves(value):
+                    if leaf in home:
+                        constant.discard(home[leaf])
+            case _:
+                pass
+    for leaf in host.leaves(fn.result):
+        if leaf in home:
+            constant.discard(home[leaf])
+    return frozenset(r for r in constant if home[r] in constant)
+
+
+def _step(line: StraightLine, instr: host.Instr, kept: frozenset[int]) -> Step | None:
+    """What an instruction does at a call; None for nothing."""
+    machine, memory = line.machine, line.machine.memory
+    match instr:
+        case host.Kill():
+            return None
+        case host.LoadConst(dst, index):
+            line.registers[dst] = machine.constant(line.fn, index)
+            return None
+        case host.AllocStorage(dst) | host.View(dst) if dst in kept:
+
+            def once(frame: Frame) -> None:
+                if frame.registers[dst] is None:
+                    machine.execute(frame, instr)
+                    line.registers[dst] = frame.registers[dst]
+
+            return once
+        case host.MatchShape(_, _, "tensor", _, str()):
+            return _matched(instr, memory.array)
+        case host.ComputeScalar(symbol, value):
+            compute = evaluator(value)
+
+            def scalar(frame: Frame) -> None:
+                frame.symbols[symbol] = compute(frame.symbols)
+
+            return scalar
+        case host.Alloc(dst):
+            ty = line.fn.registers[dst].ty
+            assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype
+            dims, dtype = [evaluator(d) for d in ty.shape], ty.dtype
+
+            def alloc(frame: Frame) -> None:
+                shape = [dim(frame.symbols) for dim in dims]
+                frame.registers[dst] = memory.empty(shape, dtype)
+
+            return alloc
+        case host.CallKernel(function, buffers, scalars) if function in machine.kernels:
+            kernel = machine.kernels[function]
+            values = [evaluator(s) for s in scalars]
+
+            def call(frame: Frame) -> None:
+                registers, symbols = frame.registers, frame.symbols
+                kernel([registers[b] for b in buffers], [value(symbols) for value in values])
+
+            return call
+        case _:
+            return lambda frame: machine.execute(frame, instr)
+
+
+def _matched(m: host.MatchShape, array: type[Any]) -> Step:
+    """The check of a tensor, which says more where it fails (`match_shape`)."""
+    kind = np.dtype(numpy_dtype(m.dtype or ""))
+    binds = [(i, d.symbol) for i, d in enumerate(m.dims or ()) if isinstance(d, host.BindDim)]
+    checks = [
+        (i, evaluator(d.expected))
+        for i, d in enumerate(m.dims or ())
+        if isinstance(d, host.CheckDim)
+    ]
+
+    def step(frame: Frame) -> None:
+        value = frame.registers[m.value]
+        if isinstance(value, array) and value.dtype == kind and m.ndim in (-1, value.ndim):
+            shape = value.shape
+            for axis, symbol in binds:
+                frame.symbols[symbol] = shape[axis]
+            if all(shape[axis] == expected(frame.symbols) for axis, expected in checks):
+                frame.registers[m.dst] = value
+                return
+        match_shape(frame, m, array)
+
+    return step
