@@ -1,19 +1,18 @@
 """CUDA C to PTX and machine code by NVRTC, NVIDIA's run-time compiler; no GPU is needed.
 
-It comes from the wheels `nvidia-cuda-nvrtc-cu12` (the library) and `nvidia-cuda-runtime-cu12` (the
-headers of half-precision types): `pip install 'relaxlab[cuda]'`.
+It comes with a CUDA toolkit, or from NVIDIA's wheels: `pip install 'relaxlab[cuda]'`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from relaxlab.codegen.cuda.toolkit import find_toolkit, searched
 from relaxlab.ir.errors import UserError
 
 DEFAULT_ARCH = "sm_80"
@@ -55,13 +54,13 @@ def compile_cuda(
 
     Raises NvrtcError where NVRTC is missing or the source is wrong.
     """
-    nvrtc = _library()
+    nvrtc, include = _library()
     program = ctypes.c_void_p()
     nvrtc("CreateProgram", ctypes.byref(program), source.encode(), b"relaxlab.cu", 0, None, None)
     try:
         options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
         options.append(f"--fmad={'true' if contract else 'false'}")
-        options += [f"--include-path={d}" for d in _include_dirs()]
+        options.append(f"--include-path={include}")
         options += ["--generate-line-info"] if line_info else []
         values = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         code = nvrtc.run("CompileProgram", program, len(options), values)
@@ -76,7 +75,15 @@ def compile_cuda(
 
 def is_available() -> bool:
     """True if NVRTC and the headers it needs are installed."""
-    return _folder("nvidia.cuda_nvrtc", "lib") is not None and bool(_include_dirs())
+    return find_toolkit() is not None
+
+
+def version() -> str:
+    """The version of NVRTC (`13.0`). Raises NvrtcError where it is missing."""
+    nvrtc, _ = _library()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    nvrtc("Version", ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
 
 
 class _Nvrtc:
@@ -107,32 +114,15 @@ class _Nvrtc:
 
 
 @cache
-def _library() -> _Nvrtc:
-    folder = _folder("nvidia.cuda_nvrtc", "lib") or _folder("nvidia.cuda_nvrtc", "bin")
-    found = (
-        sorted(folder.glob("*nvrtc.so.*")) + sorted(folder.glob("nvrtc64*.dll")) if folder else []
-    )
-    if not found:
+def _library() -> tuple[_Nvrtc, Path]:
+    """NVRTC and the folder of its headers."""
+    toolkit = find_toolkit()
+    if toolkit is None:
         raise NvrtcError(
-            "NVRTC, which compiles CUDA sources, is not installed; "
-            "run: pip install 'relaxlab[cuda]'"
+            "NVRTC, which compiles CUDA sources, is not installed with its headers (not in "
+            f"{searched()}); run: pip install 'relaxlab[cuda]'"
         )
-    return _Nvrtc(found[0])
-
-
-def _include_dirs() -> list[Path]:
-    folder = _folder("nvidia.cuda_runtime", "include")
-    return [folder] if folder else []
-
-
-def _folder(package: str, name: str) -> Path | None:
-    """A folder inside an installed namespace package."""
-    try:
-        spec = importlib.util.find_spec(package)
-    except ModuleNotFoundError:
-        return None
-    places = [Path(p) / name for p in (spec.submodule_search_locations or [])] if spec else []
-    return next((p for p in places if p.is_dir()), None)
+    return _Nvrtc(toolkit.nvrtc), toolkit.include
 
 
 def _resources(log: str) -> dict[str, Resources]:

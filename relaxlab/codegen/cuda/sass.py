@@ -6,18 +6,14 @@ toolkit.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
+from relaxlab.codegen.cuda.toolkit import find_program
 from relaxlab.ir.errors import UserError
 
 
@@ -46,7 +42,7 @@ def disassemble(cubin: bytes) -> dict[str, tuple[Instruction, ...]]:
 
     Raises SassError without a disassembler, or where it fails.
     """
-    program = _nvdisasm()
+    program = find_program("nvdisasm")
     if program is None:
         raise SassError(
             "nvdisasm, which disassembles CUDA machine code, is not installed; "
@@ -64,7 +60,7 @@ def disassemble(cubin: bytes) -> dict[str, tuple[Instruction, ...]]:
 
 def is_available() -> bool:
     """True if the disassembler is installed."""
-    return _nvdisasm() is not None
+    return find_program("nvdisasm") is not None
 
 
 def opcodes(instructions: Sequence[Instruction]) -> Counter[str]:
@@ -97,16 +93,3 @@ def read_sass(text: str) -> dict[str, tuple[Instruction, ...]]:
         elif code := _CODE.match(row):
             found.append(Instruction(" ".join(code[1].split()), line))
     return {name: tuple(code) for name, code in kernels.items()}
-
-
-@cache
-def _nvdisasm() -> str | None:
-    try:
-        spec = importlib.util.find_spec("nvidia.cu13")
-    except ModuleNotFoundError:
-        spec = None
-    folders = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
-    folders += [Path(home) for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
-    programs = [folder / "bin" / "nvdisasm" for folder in folders]
-    found = next((str(p) for p in programs if p.is_file()), None)
-    return found or shutil.which("nvdisasm")

@@ -82,7 +82,7 @@ def test_output_of_the_disassembler_is_read():
 
 
 def test_without_a_disassembler(monkeypatch):
-    monkeypatch.setattr(sass, "_nvdisasm", lambda: None)
+    monkeypatch.setattr(sass, "find_program", lambda name: None)
     with pytest.raises(sass.SassError, match="nvdisasm.*pip install"):
         sass.disassemble(b"")
 
