@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import cupy
 import torch
 import transformers
 
@@ -53,6 +54,8 @@ class Peer:
 
         @torch.inference_mode()
         def call(ids: torch.Tensor, past: int) -> torch.Tensor:
+            if past == 0:
+                cache.reset()  # it counts its positions itself
             steps = torch.arange(past, past + ids.shape[1], device=self.device)
             # Only steps are compiled: prompts of every length would be compiled anew.
             model = self._compiled if compiled and ids.shape[1] == 1 else self.model
@@ -115,10 +118,10 @@ class Ours:
         self.bytes = sum(w.nbytes for w in given)
         embedding = given[0]
         self.bytes_per_token = self.bytes - embedding.nbytes
-        self.weights = given
+        self.weights = [cupy.from_dlpack(w) for w in given]  # once, not at every call
         shapes = nn.KVCache.shapes(config.num_kv_heads, config.head_dim, POSITIONS)
         self.cache = [
-            torch.zeros((batch, *shape), dtype=torch.float16, device="cuda")
+            cupy.zeros((batch, *shape), "float16")
             for _ in range(config.num_layers)
             for shape in shapes
         ]
