@@ -137,6 +137,7 @@ def _together(
     index = flat_index(buffer, access.indices)
     if lane not in symbols_in(index):
         return False
+    index = an.simplify(index)  # in terms that hold for all lanes, not for one more
     step = an.simplify(substitute(index, {lane: lane + 1}) - index)
     if step != const(1):
         return False

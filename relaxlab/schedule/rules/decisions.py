@@ -157,6 +157,11 @@ ROW_IN_SHARED_MEMORY = Choice(
 UNROLL_TERMS = Choice(
     "unroll_terms", POWERS, "terms of its part of a reduction that a thread adds in unrolled steps"
 )
+REDUCTION_SPLITS = Choice(
+    "reduction_splits",
+    (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    "parts of a reduction that blocks of threads share",
+)
 ROW_THREADS = Choice("row_threads", SIDES, "threads along the rows of a tile of a product")
 COLUMN_THREADS = Choice("column_threads", SIDES, "threads along the columns of a tile of a product")
 THREAD_ROWS = Choice(

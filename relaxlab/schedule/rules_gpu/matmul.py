@@ -4,7 +4,8 @@ A block of 16 x 16 threads makes a tile of 64 x 64 results, by default. In steps
 reduced axis the threads copy a slice of both operands into shared memory together, computing there
 what produces them (decoding of quantised weights, transposes), and each adds the products of its
 4 x 4 results, 16 rows and columns apart, in registers. Edges of tiles are guarded, so the number of
-rows may be a symbol; a version for a single row gives each result to a warp instead.
+rows may be a symbol; a version for a single row gives each result to a warp instead, or, where the
+columns of the matrix are neighbours in memory, parts of each to a thread (`reductions`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
@@ -23,6 +25,7 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    fitting,
     found_block,
     inline_producers,
     is_spatial,
@@ -43,8 +46,9 @@ from relaxlab.schedule.rules.decisions import (
     THREAD_ROWS,
     THREADS_PER_RESULT,
     UNROLL_REDUCTION,
-    UNROLL_TERMS,
+    VECTOR_WIDTH,
 )
+from relaxlab.schedule.rules_gpu import reductions
 from relaxlab.schedule.rules_gpu.base import fits_a_block, fused, unrolled
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
@@ -93,11 +97,31 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return _by_tiles(sch, found, facts)
     known = constant(rows)
     few = known is not None and known <= ROWS_BY_WARPS.of(sch, FEW_ROWS)
-    with_versions(
-        sch, context, rows, [1],
-        lambda s, most: _by_warps(s, found, facts) if most or few else _by_tiles(s, found, facts),
-    )  # fmt: skip
+    down = _has_columns_together(sch.copy(), found)
+
+    def version(sch: Schedule, most: int | None) -> Schedule:
+        if not (most or few):
+            return _by_tiles(sch, found, facts)
+        # A thread goes down a column, neighbours down neighbouring ones.
+        return fitting(reductions.apply(sch, context)) if down else _by_warps(sch, found, facts)
+
+    with_versions(sch, context, rows, [1], version)
     return sch
+
+
+def _has_columns_together(sch: Schedule, found: _Product) -> bool:
+    """True if neighbours in memory of the matrix of columns are of different columns."""
+    inline_producers(sch)
+    block = found_block(sch, sch.get_block(found.name))
+    col, reduce = (block.iter_vars[n].var for n in (found.col, found.reduce))
+    last = [
+        set(symbols_in(load.indices[-1]))
+        for load in walk(block.body)
+        if isinstance(load, BufferLoad) and col in symbols_in(load.indices)
+        # What it writes has no axis that it sums over.
+        and reduce in symbols_in(load.indices)
+    ]
+    return any(col in symbols and reduce not in symbols for symbols in last)
 
 
 def _find(func: PrimFunc) -> _Product | str:
@@ -163,9 +187,14 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
 def _copied(sch: Schedule, product: BlockRV) -> list[int]:
     """Decide which of the operands are copied into shared memory: the numbers of their regions."""
     block = found_block(sch, product)
-    operands = [i for i, r in enumerate(block.reads) if r.buffer is not block.writes[0].buffer]
-    names = {i: block.reads[i].buffer.name for i in operands}
-    return [i for i in operands if OPERAND_IN_SHARED_MEMORY.of(sch, True, names[i])]
+    names = {i: block.reads[i].buffer.name for i in _operands(block)}
+    return [i for i, name in names.items() if OPERAND_IN_SHARED_MEMORY.of(sch, True, name)]
+
+
+def _operands(product: Block) -> list[int]:
+    """The numbers of the regions that the product reads and does not write."""
+    written = product.writes[0].buffer
+    return [i for i, region in enumerate(product.reads) if region.buffer is not written]
 
 
 def _tile(
@@ -205,8 +234,8 @@ def _together(sch: Schedule, copy: BlockRV, outside: LoopRV, tile: _Tile, facts:
     sch.storage_align(copy, 0, -2, 2 * words, words)
     nest = sch.get_loops(copy)
     inner = nest[[sch.get(n) for n in nest].index(sch.get(outside)) + 1 :]
-    fitting = COPY_WIDTH.where(lambda n: n * size <= facts.vector_bits // 8)
-    width = fitting.of(sch, 1, buffer.name)
+    choice = COPY_WIDTH.where(lambda n: n * size <= facts.vector_bits // 8)
+    width = choice.of(sch, 1, buffer.name)
     lanes = [width] if width > 1 else []
     _, y, x, *lane = sch.split(fused(sch, inner), factors=[None, tile.y, tile.x, *lanes])
     for loop in lane:
@@ -228,10 +257,14 @@ def _squares(sch: Schedule, store: BlockRV, tile: _Tile) -> None:
 
 
 def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
-    """A warp per result, or as many threads as are decided on: each thread has every 32nd product,
-    and their sums are added across the threads."""
-    inline_producers(sch)
+    """A warp per result, or as many threads as are decided on: each thread has every 32nd group of
+    products, and their sums are added across the threads. A group is what an access of 16 bytes
+    loads of an operand that lies along the reduced axis."""
     product = sch.get_block(found.name)
+    width = _group(sch, product, facts)
+    operands = _operands(found_block(sch, product)) if width > 1 else []
+    copies = [sch.cache_read(product, i, "local") for i in operands]
+    inline_producers(sch, keep=[found_block(sch, c).name for c in copies])
     store = separate_store(sch, found.name)
     *spatial, depth = axis_loops(sch, product)
     if len(spatial) != len(sch.get_loops(store)):
@@ -242,19 +275,26 @@ def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     threads = THREADS_PER_RESULT.where(
         lambda n: n <= facts.warp or fits_a_block(n, facts)
     ).of(sch, facts.warp)
-    fitting = RESULTS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
-    results = fitting.at_most(sch, WARPS)
+    choice = RESULTS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
+    results = choice.at_most(sch, WARPS)
     col, warp = sch.split(col, factors=[None, results])
     sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
-    _, lane = sch.split(depth, factors=[None, threads])
+    group = [width] if width > 1 else []
+    _, lane, *_ = sch.split(depth, factors=[None, threads, *group])
     partial = sch.rfactor(lane, buffer.ndim)
     # No other lane reads a lane's partial sum: a register holds it.
     sch.set_scope(partial, 0, "local")
     _, inside = block_loops(sch, partial)
     if inside:
         sch.reorder(lane, *inside)
+        for copy in copies:
+            sch.compute_at(copy, inside[0])
+            *_, neighbour = sch.get_loops(copy)
+            if constant(extent_of(sch, neighbour)) == width:
+                sch.vectorize(neighbour)
         sch.decompose_reduction(partial, inside[0])
-        unrolled(sch, inside[-1], UNROLL_TERMS.of(sch, 1))
+        if group:
+            sch.unroll(inside[-1])
     sch.bind(lane, "threadIdx.x")
     *_, last = sch.get_loops(product)
     sch.bind(last, "threadIdx.x")
@@ -262,3 +302,16 @@ def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     sch.bind(fused(sch, [*outer, col]), "blockIdx.x")
     sch.compact_buffers()
     return sch
+
+
+def _group(sch: Schedule, product: BlockRV, facts: Facts) -> int:
+    """Decide on the neighbours along the reduced axis that a thread loads together: 16 bytes of the
+    narrowest operand, and no more than leave every lane of a warp some."""
+    block = found_block(sch, product)
+    terms = next(it.dom.extent for it in block.iter_vars if it.kind != "spatial")
+    sizes = [bytes_of(b.dtype) for b in sch.func.buffers if b.ndim > 1]
+    most = facts.vector_bits // 8 // min(sizes, default=4)
+    known = constant(terms)
+    if known is not None:
+        most = min(most, max(1, known // facts.warp))
+    return VECTOR_WIDTH.at_most(sch, most, block.name)

@@ -72,10 +72,13 @@ def _sums_everything(blocks: list[Block]) -> bool:
     return all(it.kind != "spatial" for b in blocks if not is_spatial(b) for it in b.iter_vars)
 
 
-def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV], facts: Facts) -> None:
-    """Bind the loops `rows`, which hold all blocks, and the loops inside them."""
-    threads = _threads(sch, names, len(rows), facts)
-    together = _rows_per_block(sch, rows, threads, facts)
+def schedule_rows(
+    sch: Schedule, names: list[str], rows: list[LoopRV], facts: Facts, about: str | None = None
+) -> None:
+    """Bind the loops `rows`, which hold all blocks, and the loops inside them. `about` tells the
+    decisions from those of other rows of the kernel."""
+    threads = _threads(sch, names, len(rows), facts, about)
+    together = _rows_per_block(sch, rows, threads, facts, about)
     remaining = facts.shared // together
     for name in names:
         remaining -= _between_warps(sch, name, len(rows), threads, facts)
@@ -92,11 +95,13 @@ def schedule_rows(sch: Schedule, names: list[str], rows: list[LoopRV], facts: Fa
     sch.bind(fused(sch, rows), "blockIdx.x")
 
 
-def _rows_per_block(sch: Schedule, rows: list[LoopRV], threads: int, facts: Facts) -> int:
+def _rows_per_block(
+    sch: Schedule, rows: list[LoopRV], threads: int, facts: Facts, about: str | None
+) -> int:
     """Decide on the rows of a block of threads: one, which suffices where a row has many."""
     if not rows:
         return 1
-    return ROWS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts)).of(sch, 1)
+    return ROWS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts)).of(sch, 1, about)
 
 
 def _between_warps(sch: Schedule, name: str, rank: int, threads: int, facts: Facts) -> int:
@@ -130,7 +135,9 @@ def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
     return size
 
 
-def _threads(sch: Schedule, names: list[str], rank: int, facts: Facts) -> int:
+def _threads(
+    sch: Schedule, names: list[str], rank: int, facts: Facts, about: str | None
+) -> int:
     """Decide on the threads per row: the longest axis rounded up to a power of two, at most
     `THREADS`."""
     longest = 1
@@ -143,7 +150,8 @@ def _threads(sch: Schedule, names: list[str], rank: int, facts: Facts) -> int:
     threads = facts.warp
     while threads < min(longest, THREADS):
         threads *= 2
-    return THREADS_PER_ROW.where(lambda n: fits_a_block(n, facts)).at_most(sch, threads)
+    fitting = THREADS_PER_ROW.where(lambda n: fits_a_block(n, facts))
+    return fitting.at_most(sch, threads, about)
 
 
 def _inside_row(sch: Schedule, name: str, rows: list[LoopRV], threads: int) -> None:

@@ -7,13 +7,22 @@ from relaxlab.schedule.rules.base import Rule
 
 def rules() -> tuple[tuple[str, Rule], ...]:
     """(name, rule), in the order in which they are tried."""
-    from relaxlab.schedule.rules_gpu import attention, elementwise, fallback, matmul, nested, rows
+    from relaxlab.schedule.rules_gpu import (
+        attention,
+        elementwise,
+        fallback,
+        matmul,
+        nested,
+        reductions,
+        rows,
+    )
 
     return (
         ("elementwise", elementwise.apply),
         ("attention", attention.apply),
         ("nested", nested.apply),
         ("matmul", matmul.apply),
+        ("reductions", reductions.apply),
         ("rows", rows.apply),
         ("fallback", fallback.apply),
     )
