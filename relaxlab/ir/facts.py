@@ -40,7 +40,8 @@ class Facts:
     the most threads of a block. grid: the most blocks along x, y and z. registers: of 32 bits, for
     the threads of a block together. shared: memory of a block that every GPU has; more must be
     asked for at the launch. banks, bank_bytes: shared memory answers one request of so many bytes
-    per bank at once. sector: the unit that main memory moves.
+    per bank at once. sector: the unit that main memory moves. tensor_cores: warps multiply tiles of
+    matrices of 16-bit floats.
     """
 
     vector_bits: int = 128
@@ -62,6 +63,7 @@ class Facts:
     banks: int = 0
     bank_bytes: int = 0
     sector: int = 0
+    tensor_cores: bool = False
 
     def room(self, scope: str) -> int | None:
         """Bytes that the private buffers of a kernel may take together in a storage scope; None
@@ -80,9 +82,9 @@ class Facts:
 
 CUDA = Facts(
     warp=32, shuffles=True, block_threads=1024, grid=(2**31 - 1, 65535, 65535), registers=64 * KB,
-    shared=48 * KB, banks=32, bank_bytes=4, sector=32,
+    shared=48 * KB, banks=32, bank_bytes=4, sector=32, tensor_cores=True,
 )  # fmt: skip
-"""Every GPU of CUDA."""
+"""Every GPU of CUDA from sm_80 on."""
 WEBGPU = Facts(
     vector_bits=32, warp=32, block_threads=256, grid=(65535, 65535, 65535), registers=64 * KB,
     shared=16 * KB, banks=32, bank_bytes=4, sector=32,

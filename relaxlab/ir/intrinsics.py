@@ -206,6 +206,11 @@ _SIDE_BY_SIDE = {
     "interpreter": "threads run one after the other; the SIMT interpreter has it",
     "wgsl": "not every GPU of WebGPU has subgroups",
 }
+_WARPS = {
+    "llvm": "instructions of the lanes of a warp together",
+    "wgsl": "instructions that WebGPU does not have",
+    "interpreter": "threads run one after the other, tensor intrinsics as what they describe",
+}
 
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: i
@@ -277,5 +282,15 @@ INTRINSICS: dict[str, Intrinsic] = {
                   flops=0, pure=False, absent=_NO_BLOCKS),
         Intrinsic("warp_shuffle_xor", "The value in the lane of the warp whose number is one's own "
                   "xor the mask.", 2, "first", flops=0, pure=False, absent=_SIDE_BY_SIDE),
+        # The lanes of a warp together; handles are of each lane's own elements.
+        Intrinsic("ldmatrix", "Four 8 x 8 matrices of 16-bit elements from shared memory: lane l "
+                  "gives at `y` the address of row l % 8 of matrix l // 8, and gets at `x` the "
+                  "elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l // 4 of each.", 2, "void",
+                  flops=0, pure=False, absent=_WARPS),
+        Intrinsic("ldmatrix_trans", "As `ldmatrix`, of the transposed matrices.", 2, "void",
+                  flops=0, pure=False, absent=_WARPS),
+        Intrinsic("mma_m16n8k16", "At `x`, a 16 x 8 tile of float32, plus the product of a 16 x 16 "
+                  "and a 16 x 8 tile at `y` and `z`, in the layout of PTX's mma.sync: 4, 8 and 4 "
+                  "elements of each lane.", 3, "void", flops=128, pure=False, absent=_WARPS),
     )
 }  # fmt: skip

@@ -19,6 +19,7 @@ from relaxlab.codegen.gpu.dialect import (
 from relaxlab.codegen.gpu.expressions import (
     HALF,
     arguments,
+    element,
     emit,
     rounded,
     text_of,
@@ -30,7 +31,7 @@ from relaxlab.ir.dtypes import bits_of, is_int, is_uint
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.intrinsics import Intrinsic
-from relaxlab.ir.loops import Buffer
+from relaxlab.ir.loops import Buffer, BufferLoad
 
 _RESERVED = frozenset(
     "int long short char bool float double void unsigned signed const static struct union enum "
@@ -156,6 +157,20 @@ def _shuffle(s: Scope, e: expr.Call) -> Text:
     return (f"({CUDA_C.type(e.dtype)}){text}", UNARY) if narrow else (text, ATOM)
 
 
+def _address(s: Scope, e: expr.Call) -> Text:
+    load = e.args[0]
+    assert isinstance(load, BufferLoad)
+    return f"&{element(s, load.buffer, load.indices)}", UNARY
+
+
+def _collective(s: Scope, e: expr.Call) -> Text:
+    """A function of the prelude, by the dtype of what its last argument is the address of."""
+    last = e.args[-1]
+    assert isinstance(last, expr.Call)
+    kind = CUDA_C.function(e.op, last.args[0].dtype)
+    return f"{kind}({', '.join(text_of(s, a) for a in e.args)})", ATOM
+
+
 def _check(launch: Launch) -> None:
     """CUDA C has all that a launch may say."""
 
@@ -181,6 +196,10 @@ CUDA_C = Dialect(
         "sigmoid": _sigmoid,
         "reinterpret": _reinterpret,
         "warp_shuffle_xor": _shuffle,
+        "address_of": _address,
+        "ldmatrix": _collective,
+        "ldmatrix_trans": _collective,
+        "mma_m16n8k16": _collective,
     },
     operator=_operator,
     places="{count}",

@@ -115,6 +115,42 @@ __device__ __forceinline__ To reinterpret(From value) {
   return result;
 }
 """,
+    "ldmatrix": """\
+// Four 8 x 8 matrices from shared memory to the lanes of a warp, see PTX's ldmatrix.
+template <typename T>
+__device__ __forceinline__ void ldmatrix(T* to, const T* from) {
+  static_assert(sizeof(T) == 2, "of 16-bit elements");
+  uint32_t* r = reinterpret_cast<uint32_t*>(to);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"((uint32_t)__cvta_generic_to_shared(from)) : "memory");
+}
+""",
+    "ldmatrix_trans": """\
+template <typename T>
+__device__ __forceinline__ void ldmatrix_trans(T* to, const T* from) {
+  static_assert(sizeof(T) == 2, "of 16-bit elements");
+  uint32_t* r = reinterpret_cast<uint32_t*>(to);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"((uint32_t)__cvta_generic_to_shared(from)) : "memory");
+}
+""",
+    "mma_m16n8k16": """\
+// c += a * b by the lanes of a warp, see PTX's mma.sync.
+template <typename T>
+__device__ __forceinline__ void mma_m16n8k16(float* c, const T* a, const T* b);
+#define RELAXLAB_MMA(T, NAME)                                                                \\
+  template <>                                                                                \\
+  __device__ __forceinline__ void mma_m16n8k16<T>(float* c, const T* a, const T* b) {        \\
+    const uint32_t* x = reinterpret_cast<const uint32_t*>(a);                                \\
+    const uint32_t* y = reinterpret_cast<const uint32_t*>(b);                                \\
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 "              \\
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \\
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                            \\
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));        \\
+  }
+""",
     "checked_divisor": """\
 // The divisor, or 1 after reporting failure `number` where it is 0.
 template <typename T>
@@ -126,9 +162,15 @@ __device__ __forceinline__ T checked_divisor(T b, int* failed, int number) {
 }
 
 
+_MMA = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
+"""The types of elements that matrices are multiplied in, and PTX's names of them."""
+
+
 def prelude(code: str) -> str:
     """Return the types and functions here that `code` uses, as the start of its file."""
     words = set(re.findall(r"\w+", code))
     used = [text for name, text in _PARTS.items() if name in words]
+    if "mma_m16n8k16" in words:
+        used += [f'RELAXLAB_MMA({kind}, "{name}")\n' for kind, name in _MMA if kind in words]
     includes = [t for t in used if t.startswith("#include")]
     return "\n".join(["".join(includes) + _TYPEDEFS, *(t for t in used if t not in includes)])

@@ -21,6 +21,7 @@ from relaxlab.codegen.gpu.thread_loops import (
 )
 from relaxlab.ir.expr import Var, const
 from relaxlab.ir.loops import (
+    Block,
     BlockRealize,
     Buffer,
     BufferLoad,
@@ -28,7 +29,6 @@ from relaxlab.ir.loops import (
     For,
     IfThenElse,
     LetStmt,
-    MatchBufferRegion,
     SeqStmt,
     Stmt,
     While,
@@ -53,7 +53,7 @@ class _Access:
 def synchronise(nest: Stmt) -> Stmt:
     """The nest with barriers."""
     axes = {n.thread or "" for n in thread_loops(nest) if is_thread_loop(n)}
-    written = {n.buffer for n in walk(nest) if isinstance(n, BufferStore)}
+    written = {buffer for n in walk(nest) for buffer, write in _touched(n) if write}
     return _Synchroniser(axes, written).child(nest, {}, [])[0]
 
 
@@ -179,9 +179,14 @@ def _touched(n: Node) -> Iterator[tuple[Buffer, bool]]:
             yield buffer, False
         case BufferStore(buffer):
             yield buffer, True
-        case MatchBufferRegion(_, source):
-            yield source.buffer, False
-            yield source.buffer, True
+        case Block(match_buffers=views, body=body) if views:
+            stored = {x.buffer for x in walk(body) if isinstance(x, BufferStore)}
+            loaded = {x.buffer for x in walk(body) if isinstance(x, BufferLoad)}
+            for view in views:
+                if view.buffer in loaded:
+                    yield view.source.buffer, False
+                if view.buffer in stored:
+                    yield view.source.buffer, True
         case _:
             pass
 

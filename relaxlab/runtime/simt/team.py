@@ -230,6 +230,10 @@ class Team:
             return self._barrier(e, p)
         if e.op == "warp_shuffle_xor":
             return self._shuffle(e, p)
+        if e.op in ("ldmatrix", "ldmatrix_trans"):
+            return self._ldmatrix(e, p)
+        if e.op == "mma_m16n8k16":
+            return self._mma(e, p)
         if e.op == "likely":
             return self.value(e.args[0], p)
         return _intrinsic(e, [self.value(a, p) for a in e.args])
@@ -422,6 +426,60 @@ class Team:
         result[source >= 0] = value[source[source >= 0]]
         return result
 
+    def _ldmatrix(self, e: expr.Call, p: Points) -> None:
+        """Four 8 x 8 matrices, a row of which each lane reads."""
+        to, source = (_element_at(a) for a in e.args)
+        rows = np.stack([self._read_at(source, n, p) for n in range(8)], 1)
+        matrices = self._warps(e, rows, p).reshape(-1, 4, 8, 8)
+        if e.op == "ldmatrix_trans":
+            matrices = matrices.swapaxes(2, 3)
+        # Lane l has elements 2 * (l % 4) and the next one of row l // 4.
+        mine = matrices.reshape(-1, 4, self.warp, 2).swapaxes(1, 2).reshape(-1, 8)
+        self._write_at(to, mine, p)
+
+    def _mma(self, e: expr.Call, p: Points) -> None:
+        """A 16 x 8 x 16 product of the tiles in the lanes of each warp, with float32 sums."""
+        c, a, b = (_element_at(x) for x in e.args)
+        lane = np.arange(self.warp)
+        group, pair = lane[:, None] // 4, lane[:, None] % 4 * 2
+
+        def tile(load: BufferLoad, count: int, rows: Any, columns: Any, shape: Any) -> Array:
+            values = np.stack([self._read_at(load, n, p) for n in range(count)], 1)
+            whole = np.zeros((len(p) // self.warp, *shape), np.float32)
+            whole[:, rows, columns] = self._warps(e, values, p).astype(np.float32)
+            return whole
+
+        n = np.arange(8)
+        left = tile(a, 8, group + n // 2 % 2 * 8, pair + n % 2 + n // 4 * 8, (16, 16))
+        right = tile(b, 4, pair + n[:4] % 2 + n[:4] // 2 * 8, group + 0 * n[:4], (16, 8))
+        at = group + n[:4] // 2 * 8, pair + n[:4] % 2
+        sums = tile(c, 4, *at, (16, 8)) + left @ right
+        self._write_at(c, sums[:, at[0], at[1]].reshape(-1, 4), p)
+
+    def _warps(self, e: expr.Call, values: Array, p: Points) -> Array:
+        """The values of the lanes, by warp. All lanes of a warp take part."""
+        self._meet(p, self.warp, "shuffle divergence")
+        together = len(p) % self.warp == 0 and np.diff(p.lanes.reshape(-1, self.warp)) == 1
+        if not np.all(together):
+            raise ExecutionError(f"{e.op} needs whole warps")
+        return values.reshape(len(p) // self.warp, self.warp, -1)
+
+    def _read_at(self, load: BufferLoad, offset: int, p: Points) -> Array:
+        """The element so many behind the one that a load names."""
+        flat = self._place(load.buffer, load, load.indices, p)
+        return np.broadcast_to(self._read(load, flat + offset, p), len(p))
+
+    def _write_at(self, load: BufferLoad, values: Array, p: Points) -> None:
+        """Store a row of values for each point from the element that a load names on."""
+        local = self.local.get(load.buffer)
+        if local is None:
+            raise ExecutionError(f"{load.buffer.name} is not in registers")
+        flat = self._place(load.buffer, load, load.indices, p)
+        for n in range(values.shape[1]):
+            where = self._registers(flat + n, p)
+            local.data[where] = values[:, n]
+            local.written[where] = True
+
     def _blame(
         self, kind: ProblemKind, at: Array, p: Points, text: Callable[[Thread], str],
         access: BufferLoad | BufferStore | None = None, index: tuple[int, ...] = (),
@@ -487,3 +545,10 @@ def _intrinsic(e: expr.Call, args: list[Any]) -> Any:
     if meaning is None:
         raise ExecutionError(f"the SIMT interpreter has no meaning for {e.op}")
     return meaning(numpy_dtype(e.result_dtype), *args)
+
+
+def _element_at(e: PrimExpr) -> BufferLoad:
+    """The element that an address is of."""
+    if isinstance(e, expr.Call) and e.op == "address_of" and isinstance(e.args[0], BufferLoad):
+        return e.args[0]
+    raise ExecutionError(f"{e} is no address of an element")

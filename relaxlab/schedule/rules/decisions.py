@@ -191,6 +191,11 @@ THREADS_PER_RESULT = Choice(
 RESULTS_PER_BLOCK = Choice(
     "results_per_block", (1, 2, 4, 8, 16, 32), "results of a product that a block of threads has"
 )
+BLOCK_ROWS = Choice("block_rows", (32, 64, 128, 256), "rows of the tile of a block of warps")
+BLOCK_COLS = Choice("block_cols", (32, 64, 128, 256), "columns of the tile of a block of warps")
+BLOCK_TERMS = Choice("block_terms", (16, 32, 64), "terms of a product that warps copy at once")
+WARP_ROWS = Choice("warp_rows", (1, 2, 4), "warps along the rows of a tile of a product")
+WARP_COLS = Choice("warp_cols", (1, 2, 4), "warps along the columns of a tile of a product")
 ONLINE_SOFTMAX = Choice(
     "online_softmax", FLAG,
     "True: positions come in chunks, with a running maximum; False: a row has all its scores",

@@ -15,12 +15,14 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         nested,
         reductions,
         rows,
+        tensor_matmul,
     )
 
     return (
         ("elementwise", elementwise.apply),
         ("attention", attention.apply),
         ("nested", nested.apply),
+        ("tensor_matmul", tensor_matmul.apply),
         ("matmul", matmul.apply),
         ("reductions", reductions.apply),
         ("rows", rows.apply),

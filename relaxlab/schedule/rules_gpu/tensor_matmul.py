@@ -1,0 +1,257 @@
+"""Matrix products of 16-bit floats by tensor cores.
+
+A block of 2 x 4 warps makes a tile of 128 x 128 results, by default. In steps of 32 along the
+reduced axis its threads copy a slice of both operands into shared memory; each warp loads tiles of
+16 x 16 from there into registers and multiplies them by tensor instructions
+(`schedule/intrinsics/mma.py`). Sums stay in registers. Extents are rounded up to those of tiles by
+zeros around the operands, so any of them may be a symbol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import Var
+from relaxlab.ir.facts import Facts
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.schedule.intrinsics.mma import DTYPES, SIZE, columns_fragment, rows_fragment
+from relaxlab.schedule.order import keeps_order
+from relaxlab.schedule.rules.base import (
+    axis_loops,
+    blocks_of,
+    constant,
+    fitting,
+    found_block,
+    inline_producers,
+    is_spatial,
+    separate_store,
+    sum_of_products,
+    with_versions,
+)
+from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.decisions import (
+    BLOCK_COLS,
+    BLOCK_ROWS,
+    BLOCK_TERMS,
+    WARP_COLS,
+    WARP_ROWS,
+)
+from relaxlab.schedule.rules_gpu import matmul
+from relaxlab.schedule.rules_gpu.base import fused
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+
+FEW_ROWS = 8
+"""Rows up to which a product waits for the memory of one operand, which tiles would read no
+faster. Not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The block, its dtype, the numbers of its row, column and reduce axes, and of its reads of the
+    left and the right operand with the axes that these are indexed by, as letters."""
+
+    name: str
+    dtype: str
+    row: int
+    col: int
+    reduce: int
+    left: tuple[int, str]
+    right: tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Rows, columns and terms of the tile of a block, and its warps along rows and columns."""
+
+    rows: int
+    cols: int
+    terms: int
+    warp_rows: int
+    warp_cols: int
+
+
+def apply(sch: Schedule, context: Context) -> Schedule | str:
+    """Fits one multiply-accumulate in float32 of two matrices of 16-bit floats."""
+    facts = context.target.facts
+    if not facts.tensor_cores:
+        return "the GPU has no tensor cores"
+    found = _find(sch.func)
+    if isinstance(found, str):
+        return found
+    block = next(b for b in blocks_of(sch.func) if b.name == found.name)
+    if keeps_order(sch.func, block):
+        return f"{found.name} adds its terms in order"
+    rows = block.iter_vars[found.row].dom.extent
+    known = constant(rows)
+    if known is not None and known <= FEW_ROWS:
+        return f"{found.name} has {known} rows: a tile would be mostly empty"
+
+    def version(sch: Schedule, most: int | None) -> Schedule:
+        return _by_tiles(sch, found, facts) if most is None else fitting(matmul.apply(sch, context))
+
+    with_versions(sch, context, rows, [FEW_ROWS], version)
+    return sch
+
+
+def _find(func: PrimFunc) -> _Product | str:
+    """The product, or why the kernel is none that the rule is for."""
+    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
+    if len(reductions) != 1:
+        return f"it has {len(reductions)} reductions, not one"
+    block = reductions[0]
+    loads = sum_of_products(block)
+    spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
+    reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
+    if loads is None or len(reduce) != 1 or len(spatial) < 2:
+        return f"{block.name} is no sum of products of two loads over one axis, of a matrix"
+    dtype = loads[0].dtype
+    if dtype not in DTYPES or loads[1].dtype != dtype or block.writes[0].buffer.dtype != "float32":
+        return f"{block.name} does not add products of two {' or '.join(DTYPES)} in float32"
+    row, col, k = (block.iter_vars[n].var for n in (spatial[-2], spatial[-1], reduce[0]))
+    letters = {row: "i", col: "j", k: "k"}
+    places: dict[str, tuple[int, str]] = {}
+    for load in loads:
+        axes = "".join(letters.get(x, "b") for x in load.indices)  # type: ignore[arg-type]
+        ends = axes[-2:]
+        number = next(n for n, r in enumerate(block.reads) if r.buffer is load.buffer)
+        places["".join(sorted(ends))] = (number, ends)
+        if any(not isinstance(x, expr.Var) for x in load.indices) or set(axes[:-2]) - {"b"}:
+            return f"{block.name}: {load.buffer.name} is not indexed by its axes alone"
+    if set(places) != {"ik", "jk"}:
+        return f"{block.name}: its operands are not indexed by row and term, and column and term"
+    return _Product(
+        block.name, dtype, spatial[-2], spatial[-1], reduce[0], places["ik"], places["jk"]
+    )
+
+
+def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
+    tile = _tile(sch, found, facts)
+    product = sch.get_block(found.name)
+    block = found_block(sch, product)
+    padding = [1] * len(block.iter_vars)
+    padding[found.row], padding[found.col], padding[found.reduce] = tile.rows, tile.cols, tile.terms
+    sch.pad_einsum(product, padding)
+    slices = [_slice(sch, product, number) for number, _ in (found.left, found.right)]
+    fragments = [sch.cache_read(product, n, "local") for n, _ in (found.left, found.right)]
+    inline_producers(sch, keep=[found_block(sch, b).name for b in (*slices, *fragments)])
+    store = separate_store(sch, found.name)
+    _lay_out(sch, product, fragments, found)
+    nest = axis_loops(sch, product)
+    row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
+    outer = [x for i, x in enumerate(nest) if i not in (found.row, found.col, found.reduce)]
+    height, width = tile.rows // tile.warp_rows // SIZE, tile.cols // tile.warp_cols // SIZE
+    i0, y, i1, i2 = sch.split(row, factors=[None, tile.warp_rows, height, SIZE])
+    j0, x, j1, j2 = sch.split(col, factors=[None, tile.warp_cols, width, SIZE])
+    k0, k1, k2 = sch.split(depth, factors=[None, tile.terms // SIZE, SIZE])
+    sch.reorder(*outer, i0, j0, k0, y, x, k1, i1, j1, i2, j2, k2)
+    for copy in fragments:
+        sch.compute_at(copy, k1, preserve_unit_loops=True)
+    for part in slices:
+        sch.compute_at(part, k0, preserve_unit_loops=True)
+    sch.reverse_compute_at(store, j0, preserve_unit_loops=True)
+    init = sch.decompose_reduction(product, k0)
+    *_, yi, xi, a, b, c, _ = sch.get_loops(init)
+    sch.tensorize(c, "mma_fill")
+    for loop in (i1, j1, k1, a, b):
+        sch.unroll(loop)
+    sch.tensorize(i2, f"mma_{found.dtype}")
+    for copy, (_, axes), side in zip(
+        fragments, (found.left, found.right), ("rows", "columns"), strict=True
+    ):
+        *_, first, second = sch.get_loops(copy)
+        first, inner = sch.split(first, factors=[None, SIZE])
+        second, last = sch.split(second, factors=[None, SIZE])
+        sch.reorder(first, second, inner, last)
+        sch.unroll(first)
+        sch.unroll(second)
+        trans = "_trans" if axes[0] == "k" else ""
+        sch.tensorize(inner, f"mma_{side}_{found.dtype}{trans}")
+    for warp_y, warp_x in ((y, x), (yi, xi)):
+        sch.bind(warp_y, "threadIdx.z")
+        sch.bind(warp_x, "threadIdx.y")
+    for part in slices:
+        _copy_together(sch, part, k0, tile, facts)
+    _store(sch, store, tile)
+    sch.bind(fused(sch, [*outer, i0, j0]), "blockIdx.x")
+    sch.compact_buffers()
+    return sch
+
+
+def _tile(sch: Schedule, found: _Product, facts: Facts) -> _Tile:
+    """Decide on the tile."""
+    rows, cols = BLOCK_ROWS.of(sch, 128), BLOCK_COLS.of(sch, 128)
+    high = WARP_ROWS.where(lambda n: rows % (n * SIZE) == 0).of(sch, 2)
+    wide = WARP_COLS.where(lambda n: cols % (n * SIZE) == 0).of(sch, 4 if cols >= 64 else 2)
+    size = bytes_of(found.dtype)
+
+    def fits(terms: int) -> bool:
+        # Rows of both slices are padded by an access.
+        pad = facts.vector_bits // 8
+        return (rows + cols + 2 * pad) * (terms * size + pad) <= facts.shared
+
+    return _Tile(rows, cols, BLOCK_TERMS.where(fits).of(sch, 32), high, wide)
+
+
+def _slice(sch: Schedule, product: BlockRV, number: int) -> BlockRV:
+    """The block that copies an operand, padding included, into shared memory."""
+    buffer = found_block(sch, product).reads[number].buffer
+    made = [p for p in sch.get_producers(product) if found_block(sch, p).name == f"{buffer.name}"]
+    if made and buffer.name.endswith("_pad"):
+        sch.set_scope(made[0], 0, "shared")
+        return made[0]
+    return sch.cache_read(product, number, "shared")
+
+
+def _lay_out(
+    sch: Schedule, product: BlockRV, fragments: list[BlockRV], found: _Product
+) -> None:
+    """Store tiles of the operands and of the sums as they lie in the lanes' registers."""
+    layouts = (
+        (fragments[0], found.left[1], rows_fragment),
+        (fragments[1], found.right[1], columns_fragment),
+        (product, "ij", rows_fragment),
+    )
+    for block, axes, fragment in layouts:
+
+        buffer = found_block(sch, block).writes[0].buffer
+        at = tuple(Var(f"i{n}") for n in range(buffer.ndim))
+        *batch, a, b = at
+        lane, register = fragment(b, a) if axes[0] == "k" else fragment(a, b)
+        tiles = (*batch, a // SIZE, b // SIZE, lane, register)
+        sch.transform_layout(block, ("write", 0), IndexMap(at, tiles))
+
+
+def _copy_together(
+    sch: Schedule, part: BlockRV, outside: LoopRV, tile: _Tile, facts: Facts
+) -> None:
+    """Copy a slice by all threads of the block, 16 bytes each. Its rows are an odd number of
+    accesses long, so that eight of them are in different banks."""
+    size = bytes_of(found_block(sch, part).writes[0].buffer.dtype)
+    width = facts.vector_bits // 8 // size
+    sch.storage_align(part, 0, -2, 2 * width, width)
+    nest = sch.get_loops(part)
+    inner = nest[[sch.get(n) for n in nest].index(sch.get(outside)) + 1 :]
+    factors = [None, tile.warp_rows, tile.warp_cols, facts.warp, width]
+    _, z, y, x, lane = sch.split(fused(sch, inner), factors=factors)
+    sch.vectorize(lane)
+    sch.bind(z, "threadIdx.z")
+    sch.bind(y, "threadIdx.y")
+    sch.bind(x, "threadIdx.x")
+
+
+def _store(sch: Schedule, store: BlockRV, tile: _Tile) -> None:
+    """Let each lane store what is in its registers: rows 8 apart, pairs of columns."""
+    *_, row, col = sch.get_loops(store)
+    y, i1, half, group = sch.split(row, factors=[tile.warp_rows, None, 2, 8])
+    x, j1, part, pair, both = sch.split(col, factors=[tile.warp_cols, None, 2, 4, 2])
+    sch.reorder(y, x, i1, j1, half, part, group, pair, both)
+    lane = sch.fuse(group, pair)
+    sch.bind(y, "threadIdx.z")
+    sch.bind(x, "threadIdx.y")
+    sch.bind(lane, "threadIdx.x")
+    sch.vectorize(both)
+    for loop in (i1, j1, half, part):
+        sch.unroll(loop)
