@@ -25,7 +25,6 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
-    fitting,
     found_block,
     inline_producers,
     is_spatial,
@@ -103,7 +102,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         if not (most or few):
             return _by_tiles(sch, found, facts)
         # A thread goes down a column, neighbours down neighbouring ones.
-        return fitting(reductions.apply(sch, context)) if down else _by_warps(sch, found, facts)
+        return reductions.by_columns(sch, context) if down else _by_warps(sch, found, facts)
 
     with_versions(sch, context, rows, [1], version)
     return sch

@@ -46,30 +46,46 @@ TERMS_AT_ONCE = 8
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one reduction, perhaps with elementwise steps behind it, over many terms."""
     inline_producers(sch)
-    blocks = blocks_of(sch.func)
-    block, *rest = blocks
+    block, *rest = blocks_of(sch.func)
     if is_spatial(block) or not all(map(is_spatial, rest)):
         return "it is not one reduction followed by elementwise steps"
     if keeps_order(sch.func, block) or len(block.writes) != 1:
         return f"{block.name} has no partial results that can be combined in any order"
-    facts = context.target.facts
-    rv = sch.get_block(block.name)
-    spatial, reduce = block_loops(sch, rv)
-    if len(spatial) + len(reduce) != len(sch.get_loops(rv)):
+    spatial, reduce = block_loops(sch, sch.get_block(block.name))
+    if len(spatial) + len(reduce) != len(sch.get_loops(sch.get_block(block.name))):
         return f"{block.name} is inside of other loops"
     down = _goes_down(block)
-    results, terms = _size(sch, spatial), _size(sch, reduce)
+    terms = _size(sch, reduce)
     if terms is not None and terms < (LEAST_PART if down else LEAST_TERMS):
         return f"{block.name} has {terms} terms per result, too few to share"
-    splits = _splits(sch, down, results, terms)
+    splits = _splits(sch, down, _size(sch, spatial), terms)
     if splits == 1 and not down:
         return f"{block.name} has results enough for a block of threads each"
+    return _split(sch, block.name, [b.name for b in rest], splits, down, context.target.facts)
+
+
+def by_columns(sch: Schedule, context: Context) -> Schedule:
+    """Schedule one reduction whose neighbours in memory belong to different results, and the
+    elementwise steps behind it."""
+    inline_producers(sch)
+    block, *rest = blocks_of(sch.func)
+    spatial, reduce = block_loops(sch, sch.get_block(block.name))
+    splits = _splits(sch, True, _size(sch, spatial), _size(sch, reduce))
+    return _split(sch, block.name, [b.name for b in rest], splits, True, context.target.facts)
+
+
+def _split(
+    sch: Schedule, name: str, behind: list[str], splits: int, down: bool, facts: Facts
+) -> Schedule:
+    """Schedule a reduction in parts, and the blocks behind it."""
+    rv = sch.get_block(name)
+    spatial, reduce = block_loops(sch, rv)
     if splits == 1:
-        for later in rest[:-1]:
-            sch.compute_inline(sch.get_block(later.name))
+        for later in behind[:-1]:
+            sch.compute_inline(sch.get_block(later))
         _down(sch, rv, spatial, reduce, facts)
-        for later in rest[-1:]:
-            bind_flat(sch, sch.get_loops(sch.get_block(later.name)), facts)
+        for later in behind[-1:]:
+            bind_flat(sch, sch.get_loops(sch.get_block(later)), facts)
         sch.compact_buffers()
         return sch
     sch.reorder(*spatial, *reduce)
@@ -80,12 +96,12 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         *results, part = axes
         _down(sch, partial, [part, *results], inner, facts)
     else:
-        name = found_block(sch, partial).name
-        schedule_rows(sch, [name], axes, facts, name)
+        first = found_block(sch, partial).name
+        schedule_rows(sch, [first], axes, facts, first)
     rows = block_loops(sch, rv)[0]
-    for later in rest if rows else ():
-        sch.reverse_compute_at(sch.get_block(later.name), rows[-1])
-    schedule_rows(sch, [block.name, *(b.name for b in rest)], rows, facts)
+    for later in behind if rows else ():
+        sch.reverse_compute_at(sch.get_block(later), rows[-1])
+    schedule_rows(sch, [name, *behind], rows, facts)
     sch.compact_buffers()
     return sch
 

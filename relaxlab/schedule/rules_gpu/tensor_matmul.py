@@ -72,6 +72,11 @@ class _Tile:
     warp_rows: int
     warp_cols: int
 
+    @property
+    def fragments(self) -> tuple[int, int]:
+        """Tiles of a tensor instruction that a warp has, along rows and columns."""
+        return self.rows // self.warp_rows // SIZE, self.cols // self.warp_cols // SIZE
+
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one multiply-accumulate in float32 of two matrices of 16-bit floats."""
@@ -142,7 +147,7 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     nest = axis_loops(sch, product)
     row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
     outer = [x for i, x in enumerate(nest) if i not in (found.row, found.col, found.reduce)]
-    height, width = tile.rows // tile.warp_rows // SIZE, tile.cols // tile.warp_cols // SIZE
+    height, width = tile.fragments
     i0, y, i1, i2 = sch.split(row, factors=[None, tile.warp_rows, height, SIZE])
     j0, x, j1, j2 = sch.split(col, factors=[None, tile.warp_cols, width, SIZE])
     k0, k1, k2 = sch.split(depth, factors=[None, tile.terms // SIZE, SIZE])
@@ -245,8 +250,9 @@ def _copy_together(
 def _store(sch: Schedule, store: BlockRV, tile: _Tile) -> None:
     """Let each lane store what is in its registers: rows 8 apart, pairs of columns."""
     *_, row, col = sch.get_loops(store)
-    y, i1, half, group = sch.split(row, factors=[tile.warp_rows, None, 2, 8])
-    x, j1, part, pair, both = sch.split(col, factors=[tile.warp_cols, None, 2, 4, 2])
+    high, wide = tile.fragments
+    y, i1, half, group = sch.split(row, factors=[tile.warp_rows, high, 2, 8])
+    x, j1, part, pair, both = sch.split(col, factors=[tile.warp_cols, wide, 2, 4, 2])
     sch.reorder(y, x, i1, j1, half, part, group, pair, both)
     lane = sch.fuse(group, pair)
     sch.bind(y, "threadIdx.z")
