@@ -38,10 +38,10 @@ class Facts:
 
     Of GPUs: warp: threads that run in step. shuffles: they can exchange registers. block_threads:
     the most threads of a block. grid: the most blocks along x, y and z. registers: of 32 bits, for
-    the threads of a block together. shared: memory of a block that every GPU has; more must be
-    asked for at the launch. banks, bank_bytes: shared memory answers one request of so many bytes
-    per bank at once. sector: the unit that main memory moves. tensor_cores: warps multiply tiles of
-    matrices of 16-bit floats.
+    the threads of a block together. shared: memory of a block that every GPU has; at the launch,
+    up to shared_at_launch can be asked for. banks, bank_bytes: shared memory answers one request of
+    so many bytes per bank at once. sector: the unit that main memory moves. tensor_cores: warps
+    multiply tiles of matrices of 16-bit floats.
     """
 
     vector_bits: int = 128
@@ -60,10 +60,16 @@ class Facts:
     grid: tuple[int, int, int] = (0, 0, 0)
     registers: int = 0
     shared: int = 0
+    shared_at_launch: int = 0
     banks: int = 0
     bank_bytes: int = 0
     sector: int = 0
     tensor_cores: bool = False
+
+    @property
+    def most_shared(self) -> int:
+        """Bytes of shared memory that a block may have, asked for at the launch or not."""
+        return max(self.shared, self.shared_at_launch)
 
     def room(self, scope: str) -> int | None:
         """Bytes that the private buffers of a kernel may take together in a storage scope; None
@@ -82,7 +88,7 @@ class Facts:
 
 CUDA = Facts(
     warp=32, shuffles=True, block_threads=1024, grid=(2**31 - 1, 65535, 65535), registers=64 * KB,
-    shared=48 * KB, banks=32, bank_bytes=4, sector=32, tensor_cores=True,
+    shared=48 * KB, shared_at_launch=99 * KB, banks=32, bank_bytes=4, sector=32, tensor_cores=True,
 )  # fmt: skip
 """Every GPU of CUDA from sm_80 on."""
 WEBGPU = Facts(

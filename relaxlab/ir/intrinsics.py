@@ -207,8 +207,8 @@ _SIDE_BY_SIDE = {
     "wgsl": "not every GPU of WebGPU has subgroups",
 }
 _WARPS = {
-    "llvm": "instructions of the lanes of a warp together",
-    "wgsl": "instructions that WebGPU does not have",
+    "llvm": "an instruction of NVIDIA's GPUs",
+    "wgsl": "an instruction of NVIDIA's GPUs",
     "interpreter": "threads run one after the other, tensor intrinsics as what they describe",
 }
 
@@ -282,7 +282,15 @@ INTRINSICS: dict[str, Intrinsic] = {
                   flops=0, pure=False, absent=_NO_BLOCKS),
         Intrinsic("warp_shuffle_xor", "The value in the lane of the warp whose number is one's own "
                   "xor the mask.", 2, "first", flops=0, pure=False, absent=_SIDE_BY_SIDE),
-        # The lanes of a warp together; handles are of each lane's own elements.
+        # From `ldmatrix` on, of the lanes of a warp together.
+        Intrinsic("cp_async", "A copy of `z` bytes, 4, 8 or 16, from main memory at `y` to shared "
+                  "memory at `x`, which the thread does not wait for.", 3, "void", flops=0,
+                  pure=False, absent=_WARPS),
+        Intrinsic("cp_async_commit", "The end of a group of a thread's asynchronous copies.", 0,
+                  "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("cp_async_wait", "Waits until at most `x` groups of a thread's asynchronous "
+                  "copies, the last ones, are under way.", 1, "void", flops=0, pure=False,
+                  absent=_WARPS),
         Intrinsic("ldmatrix", "Four 8 x 8 matrices of 16-bit elements from shared memory: lane l "
                   "gives at `y` the address of row l % 8 of matrix l // 8, and gets at `x` the "
                   "elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l // 4 of each.", 2, "void",

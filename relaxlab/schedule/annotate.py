@@ -12,6 +12,10 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.scope import is_output
 from relaxlab.schedule.tree import describe_block, find_block, find_loop
 
+PIPELINE = "software_pipeline"
+"""The annotation of a loop that copies slices into shared memory and computes with them: how many
+slices are there at a time (`codegen/gpu/software_pipeline.py`)."""
+
 
 def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFunc:
     """Set (or with None remove) an annotation of a loop, given by variable, or block, by name."""

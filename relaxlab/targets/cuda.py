@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.facts import CUDA as FACTS
+from relaxlab.ir.facts import KB, Facts
 from relaxlab.ir.target import Target, TargetKind
 
 # Finding a compiled program takes no part of the compiler.
@@ -25,6 +27,16 @@ def _machine(arch: str) -> Target:
             )
         raise ValueError(f"{arch!r} is no architecture of CUDA; {hint}")
     return Target("cuda", "nvptx64-nvidia-cuda", arch)
+
+
+SHARED_AT_LAUNCH = {"sm_80": 163, "sm_87": 163, "sm_90": 227, "sm_100": 227, "sm_103": 227}
+"""KB of shared memory that a block can ask for, where they are more than the 99 of every GPU from
+sm_80 on (CUDA C++ Programming Guide, *Compute Capabilities*)."""
+
+
+def _facts(target: Target) -> Facts:
+    most = SHARED_AT_LAUNCH.get(target.cpu.rstrip("a"))
+    return FACTS if most is None else replace(FACTS, shared_at_launch=most * KB)
 
 
 def _rules() -> Sequence[tuple[str, Any]]:
@@ -58,6 +70,6 @@ def _code(name: str, func: PrimFunc, target: Target) -> Any:
 
 
 CUDA = TargetKind(
-    "cuda", _machine, lambda target: FACTS, _rules, _pipeline, _compile, _forms, _code,
+    "cuda", _machine, _facts, _rules, _pipeline, _compile, _forms, _code,
     devices=("gpu",),
 )  # fmt: skip

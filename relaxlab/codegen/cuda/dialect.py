@@ -55,10 +55,16 @@ def _head(f: Frame) -> str:
     return f"{bounds}\n{f.name}({listed}) {{"
 
 
-def _array(buffer: Buffer, name: str, sizes: Sequence[int], facts: Facts) -> str:
-    text = f"{C_TYPES[buffer.dtype]} {name}{''.join(f'[{n}]' for n in sizes)};"
+def _array(
+    buffer: Buffer, name: str, sizes: Sequence[int], facts: Facts, offset: int | None
+) -> str:
+    kind, dims = C_TYPES[buffer.dtype], "".join(f"[{n}]" for n in sizes)
+    if offset is not None:
+        at = f"reinterpret_cast<{kind} (*){dims}>(shared_memory + {offset})"
+        return f"{kind} (&{name}){dims} = *{at};"
     align = facts.vector_bits // 8
-    return f"__shared__ __align__({align}) {text}" if buffer.scope == "shared" else text
+    shared = f"__shared__ __align__({align}) " if buffer.scope == "shared" else ""
+    return f"{shared}{kind} {name}{dims};"
 
 
 def _integer(value: int, dtype: str) -> Text:
@@ -171,6 +177,13 @@ def _collective(s: Scope, e: expr.Call) -> Text:
     return f"{kind}({', '.join(text_of(s, a) for a in e.args)})", ATOM
 
 
+def _asynchronous(s: Scope, e: expr.Call) -> Text:
+    """A function of the prelude with its last argument, a number, as that of its template."""
+    *handles, number = e.args or ("",)
+    template = f"<{text_of(s, number)}>" if isinstance(number, PrimExpr) else ""
+    return f"{e.op}{template}({', '.join(text_of(s, a) for a in handles)})", ATOM
+
+
 def _check(launch: Launch) -> None:
     """CUDA C has all that a launch may say."""
 
@@ -197,6 +210,9 @@ CUDA_C = Dialect(
         "reinterpret": _reinterpret,
         "warp_shuffle_xor": _shuffle,
         "address_of": _address,
+        "cp_async": _asynchronous,
+        "cp_async_commit": _asynchronous,
+        "cp_async_wait": _asynchronous,
         "ldmatrix": _collective,
         "ldmatrix_trans": _collective,
         "mma_m16n8k16": _collective,

@@ -115,6 +115,34 @@ __device__ __forceinline__ To reinterpret(From value) {
   return result;
 }
 """,
+    "shared_memory": """\
+extern __shared__ __align__(16) unsigned char shared_memory[];
+""",
+    "cp_async": """\
+// Copies from main to shared memory that the thread does not wait for, see PTX's cp.async.
+template <int N>
+__device__ __forceinline__ void cp_async(void* to, const void* from) {
+  const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+  const uint64_t source = (uint64_t)__cvta_generic_to_global(from);
+  if (N == 16) {  // past the first-level cache
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(source) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :: "r"(at), "l"(source), "n"(N) : "memory");
+  }
+}
+""",
+    "cp_async_commit": """\
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+""",
+    "cp_async_wait": """\
+template <int N>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+}
+""",
     "ldmatrix": """\
 // Four 8 x 8 matrices from shared memory to the lanes of a warp, see PTX's ldmatrix.
 template <typename T>

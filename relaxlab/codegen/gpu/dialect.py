@@ -89,7 +89,8 @@ class Dialect:
     loaded, stored: elements of main memory whose dtype is not that of their value, by dtype: the
                 value of the element `{element}`, with its level; the element of `{value}`.
     constant:   a variable: `{type}`, `{name}`, `{value}`.
-    array:      (buffer, name, sizes, facts) -> a shared or private buffer.
+    array:      (buffer, name, sizes, facts, offset) -> a shared or private buffer; with an offset,
+                in bytes of the memory that is asked for at the launch.
     axis:       the number of a block or thread along `{name}`, as the frame has it.
     loop:       `{type}`, `{name}`, from `{low}` to below `{high}`. unroll: a line before it.
     barrier:    of a block's threads; main_barrier: before it where they exchange values in main
@@ -120,7 +121,7 @@ class Dialect:
     loaded: Mapping[str, Text]
     stored: Mapping[str, str]
     constant: str
-    array: Callable[[Buffer, str, Sequence[int], Facts], str]
+    array: Callable[[Buffer, str, Sequence[int], Facts, int | None], str]
     axis: str
     loop: str
     unroll: str

@@ -63,6 +63,7 @@ class _Writer:
     span: Span | None = None
     spans: list[Span | None] = field(default_factory=list["Span | None"])
     exchanges: bool = False
+    shared: int = 0
     s: Scope = field(init=False)
     an: Analyzer = field(init=False)
 
@@ -122,7 +123,7 @@ class _Writer:
         )
         code = "\n".join([head, *self.lines, "}"])
         spans = (*[None] * (head.count("\n") + 1), *self.spans, None)
-        return KernelSource(launch.name, code + "\n", tuple(self.failures), spans=spans)
+        return KernelSource(launch.name, code + "\n", tuple(self.failures), self.shared, spans)
 
     def define(self, var: Var, value: str) -> None:
         kind = self.dialect.type(var.dtype)
@@ -130,21 +131,30 @@ class _Writer:
 
     def arrays(self) -> list[str]:
         """Declare the shared and private buffers; return those that stand outside."""
-        total, facts = 0, self.launch.facts
+        facts, align = self.launch.facts, self.launch.facts.vector_bits // 8
+        shapes = {
+            b: [max(d.value, 1) for d in b.shape if isinstance(d, IntImm)] or [1]
+            for b in (*self.launch.shared, *self.launch.local)
+        }
+        sizes = {b: bytes_of(b.dtype) * math.prod(shapes[b]) for b in self.launch.shared}
+        most, total = facts.most_shared, sum(sizes.values())
+        if total > most:
+            raise CodegenError(
+                f"{self.launch.name!r} takes {total} bytes of shared memory per block; "
+                f"{most} are there"
+            )
+        # What every GPU has is declared; more is asked for at the launch, one array for all.
+        asked = total > facts.shared
         outside: list[str] = []
-        for b in (*self.launch.shared, *self.launch.local):
-            dims = [max(d.value, 1) for d in b.shape if isinstance(d, IntImm)] or [1]
-            total += bytes_of(b.dtype) * math.prod(dims) if b.scope == "shared" else 0
-            text = self.dialect.array(b, self.s.name(b), dims, facts)
+        for b, dims in shapes.items():
+            offset = self.shared if asked and b.scope == "shared" else None
+            text = self.dialect.array(b, self.s.name(b), dims, facts, offset)
+            if offset is not None:
+                self.shared += -(-sizes[b] // align) * align
             if b.scope == "shared" and self.dialect.outside:
                 outside.append(text)
             else:
                 self.put(text)
-        if total > facts.shared:
-            raise CodegenError(
-                f"{self.launch.name!r} takes {total} bytes of shared memory per block; "
-                f"{facts.shared} are there"
-            )
         return outside
 
     def stmt(self, s: Stmt) -> None:
@@ -279,9 +289,11 @@ class _Writer:
         def neighbours(access: BufferLoad | BufferStore) -> dict[str, str]:
             """The type of the neighbours that the lanes access, and a name and a place for them."""
             start = text_of(self.s, self.an.simplify(v.start(access, s)), 9)
-            array = self.s.names[access.buffer]
+            name = array = self.s.names[access.buffer]
             kind = wide.type.format(type=self.dialect.element(access.buffer), count=count)
-            return {"vec": kind, "name": self.s.fresh(f"{array}_vec"), "at": f"{array} + {start}"}
+            if access.buffer.scope != "global":
+                array = f"&{array}{'[0]' * access.buffer.ndim}"
+            return {"vec": kind, "name": self.s.fresh(f"{name}_vec"), "at": f"{array} + {start}"}
 
         for load in v.loads:
             parts = neighbours(load)

@@ -12,6 +12,7 @@ from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.align_storage import align_storage
 from relaxlab.codegen.gpu.bind_threads import bind_threads
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
+from relaxlab.codegen.gpu.software_pipeline import software_pipeline
 from relaxlab.codegen.gpu.synchronise import synchronise
 from relaxlab.codegen.gpu.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.gpu.thread_reduction import lower_thread_reductions
@@ -146,6 +147,7 @@ def _launch(
             "scope 'shared' or 'local'"
         )
     axes, body, renamed = bind_threads(body, allocated, agreed, sizes_of(func), name, facts)
+    body, renamed = software_pipeline(body, renamed, axes, sizes_of(func), name, facts)
     used = set(_buffers(body))
     buffers = tuple(b for b in _main_memory(func, body) if b in used)
     mentioned = (body, *(a.extent for a in axes), *(d for b in buffers for d in b.shape))

@@ -1,4 +1,4 @@
-"""Vectorized loops: neighbouring elements of main memory move together.
+"""Vectorized loops: neighbouring elements of main or shared memory move together.
 
 `for j in vectorized(4): y[i*4 + j] = f(x[i*4 + j])` loads four elements of x by one access,
 computes lane by lane in registers and stores four elements of y by one access, where the first
@@ -29,7 +29,7 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
-from relaxlab.ir.node import Node, children, walk
+from relaxlab.ir.node import Node, children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.tree import conjuncts
 
@@ -60,6 +60,7 @@ def vector_loop(loop: For, an: Analyzer, facts: Facts) -> VectorLoop | None:
     full, body = _full(loop)
     if not isinstance(body, BufferStore):
         return None
+    full, body = _without_edges(loop, full, body)
     lanes = loop.extent.value
     loads: list[BufferLoad] = []
     for load in _eager_loads(body.value):
@@ -96,6 +97,20 @@ def _full(loop: For) -> tuple[PrimExpr, Stmt]:
     return all_of(list(dict.fromkeys(tests))), body
 
 
+def _without_edges(loop: For, tests: PrimExpr, body: BufferStore) -> tuple[PrimExpr, BufferStore]:
+    """A store of `if_then_else(inside, x, y)` as one of x, under the condition that all lanes are
+    inside; as it is where that is unknown."""
+    match body.value:
+        case expr.Call(_, "if_then_else", (inside, x, _)):
+            inner = replace(loop, body=IfThenElse(inside, replace(body, value=x)))
+            more, store = _full(inner)
+            if isinstance(store, BufferStore):
+                return all_of(list(dict.fromkeys([*conjuncts(tests), *conjuncts(more)]))), store
+        case _:
+            pass
+    return tests, body
+
+
 def _without_comments(s: Stmt) -> Stmt:
     if not isinstance(s, SeqStmt):
         return s
@@ -126,7 +141,8 @@ def _together(
 ) -> bool:
     """True if the lanes access neighbours, the first at a multiple of the access's size."""
     buffer: Buffer = access.buffer
-    if buffer.scope != "global" or any(
+    # Where a thread's own are lies with the compiler.
+    if buffer.scope == "local" or any(
         isinstance(n, BufferLoad) for i in access.indices for n in walk(i)
     ):
         return False

@@ -79,7 +79,9 @@ def _held(dtype: str, element: str) -> str:
     return form.format(element=element)
 
 
-def _array(buffer: Buffer, name: str, sizes: Sequence[int], facts: Facts) -> str:
+def _array(
+    buffer: Buffer, name: str, sizes: Sequence[int], facts: Facts, offset: int | None
+) -> str:
     kind = WGSL.element(buffer)
     for size in reversed(sizes):
         kind = f"array<{kind}, {size}>"

@@ -152,8 +152,8 @@ def broken_limits(launch: Launch, geometry: Geometry) -> list[str]:
         numpy_dtype(b.dtype).itemsize * int(np.prod([evaluate(d, {}) for d in b.shape]))
         for b in launch.shared
     )
-    if size > facts.shared:
-        wrong.append(f"a block declares {size} bytes of shared memory, {facts.shared} at most")
+    if size > facts.most_shared:
+        wrong.append(f"a block declares {size} bytes of shared memory, {facts.most_shared} at most")
     return wrong
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
@@ -45,6 +45,7 @@ class Team:
         self.barriers = np.zeros(count, np.int64)
         self.shared = {b: self._shared(b) for b in kernel.launch.shared}
         self.local = {b: self._local(b) for b in kernel.launch.local}
+        self.copies: list[list[Callable[[], None]]] = [[]]
         self.stmt: Stmt = kernel.launch.body
 
     def _shared(self, buffer: Buffer) -> Memory:
@@ -230,6 +231,8 @@ class Team:
             return self._barrier(e, p)
         if e.op == "warp_shuffle_xor":
             return self._shuffle(e, p)
+        if e.op.startswith("cp_async"):
+            return self._asynchronous(e, p)
         if e.op in ("ldmatrix", "ldmatrix_trans"):
             return self._ldmatrix(e, p)
         if e.op == "mma_m16n8k16":
@@ -425,6 +428,34 @@ class Team:
         result = uninitialised((len(p),), e.result_dtype)
         result[source >= 0] = value[source[source >= 0]]
         return result
+
+    def _asynchronous(self, e: expr.Call, p: Points) -> None:
+        """Copies take place when their threads wait for them, as late as they may."""
+        if e.op == "cp_async_commit":
+            self.copies.append([])
+        elif e.op == "cp_async_wait":
+            # The last group is not committed yet.
+            rest = int(self.value(e.args[0], p)) + 1
+            done, self.copies = self.copies[:-rest], self.copies[-rest:]
+            for copy in (c for group in done for c in group):
+                copy()
+        else:
+            to, source = (_element_at(a) for a in e.args[:2])
+            count = int(self.value(e.args[2], p)) // bytes_of(to.dtype)
+            values = [self._read_at(source, n, p) for n in range(count)]
+            flat = self._place(to.buffer, to, to.indices, p)
+            stmt = self.stmt
+
+            def copy() -> None:
+                now, self.stmt = self.stmt, stmt
+                for n, value in enumerate(values):
+                    memory, at = self._memory(to.buffer, flat + n, p)
+                    self._record(to, at, p)
+                    watcher = _Watcher(self, to, at, p)
+                    memory.store(at, value, self._numbers(p), self.clock, watcher.site, watcher)
+                self.stmt = now
+
+            self.copies[-1].append(copy)
 
     def _ldmatrix(self, e: expr.Call, p: Points) -> None:
         """Four 8 x 8 matrices, a row of which each lane reads."""

@@ -194,6 +194,14 @@ RESULTS_PER_BLOCK = Choice(
 BLOCK_ROWS = Choice("block_rows", (32, 64, 128, 256), "rows of the tile of a block of warps")
 BLOCK_COLS = Choice("block_cols", (32, 64, 128, 256), "columns of the tile of a block of warps")
 BLOCK_TERMS = Choice("block_terms", (16, 32, 64), "terms of a product that warps copy at once")
+PIPELINE_STAGES = Choice(
+    "pipeline_stages", (1, 2, 3, 4, 5, 6),
+    "slices in shared memory, all but one of which are copied while one is used",
+)  # fmt: skip
+RASTER_COLUMNS = Choice(
+    "raster_columns", (1, 2, 4, 8, 16),
+    "columns of tiles whose blocks follow each other row by row, for the second-level cache",
+)  # fmt: skip
 WARP_ROWS = Choice("warp_rows", (1, 2, 4), "warps along the rows of a tile of a product")
 WARP_COLS = Choice("warp_cols", (1, 2, 4), "warps along the columns of a tile of a product")
 ONLINE_SOFTMAX = Choice(

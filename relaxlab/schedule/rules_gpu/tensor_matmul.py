@@ -17,12 +17,14 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.schedule.annotate import PIPELINE
 from relaxlab.schedule.intrinsics.mma import DTYPES, SIZE, columns_fragment, rows_fragment
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     axis_loops,
     blocks_of,
     constant,
+    extent_of,
     fitting,
     found_block,
     inline_producers,
@@ -36,6 +38,8 @@ from relaxlab.schedule.rules.decisions import (
     BLOCK_COLS,
     BLOCK_ROWS,
     BLOCK_TERMS,
+    PIPELINE_STAGES,
+    RASTER_COLUMNS,
     WARP_COLS,
     WARP_ROWS,
 )
@@ -43,6 +47,13 @@ from relaxlab.schedule.rules_gpu import matmul
 from relaxlab.schedule.rules_gpu.base import fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
+TERMS = 32
+"""Terms that are copied at once: rows of 64 bytes, two sectors."""
+STAGES = 4
+"""Slices in shared memory: three are under way. Not measured."""
+RASTER = 8
+"""Columns of tiles that blocks go down together: 132 blocks of an H100 then read 8 slices of one
+operand and 17 of the other. Not measured."""
 FEW_ROWS = 8
 """Rows up to which a product waits for the memory of one operand, which tiles would read no
 faster. Not measured."""
@@ -64,13 +75,15 @@ class _Product:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Rows, columns and terms of the tile of a block, and its warps along rows and columns."""
+    """Rows, columns and terms of the tile of a block, its warps along rows and columns, and the
+    slices of its operands that are in shared memory."""
 
     rows: int
     cols: int
     terms: int
     warp_rows: int
     warp_cols: int
+    stages: int
 
     @property
     def fragments(self) -> tuple[int, int]:
@@ -151,7 +164,10 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     i0, y, i1, i2 = sch.split(row, factors=[None, tile.warp_rows, height, SIZE])
     j0, x, j1, j2 = sch.split(col, factors=[None, tile.warp_cols, width, SIZE])
     k0, k1, k2 = sch.split(depth, factors=[None, tile.terms // SIZE, SIZE])
-    sch.reorder(*outer, i0, j0, k0, y, x, k1, i1, j1, i2, j2, k2)
+    columns = constant(extent_of(sch, j0))
+    together = RASTER_COLUMNS.where(lambda n: columns is None or columns % n == 0)
+    g, j0 = sch.split(j0, factors=[None, together.at_most(sch, RASTER if columns else 1)])
+    sch.reorder(*outer, g, i0, j0, k0, y, x, k1, i1, j1, i2, j2, k2)
     for copy in fragments:
         sch.compute_at(copy, k1, preserve_unit_loops=True)
     for part in slices:
@@ -180,7 +196,9 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     for part in slices:
         _copy_together(sch, part, k0, tile, facts)
     _store(sch, store, tile)
-    sch.bind(fused(sch, [*outer, i0, j0]), "blockIdx.x")
+    if tile.stages > 1:
+        sch.annotate(k0, PIPELINE, tile.stages)
+    sch.bind(fused(sch, [*outer, g, i0, j0]), "blockIdx.x")
     sch.compact_buffers()
     return sch
 
@@ -192,12 +210,20 @@ def _tile(sch: Schedule, found: _Product, facts: Facts) -> _Tile:
     wide = WARP_COLS.where(lambda n: cols % (n * SIZE) == 0).of(sch, 4 if cols >= 64 else 2)
     size = bytes_of(found.dtype)
 
-    def fits(terms: int) -> bool:
-        # Rows of both slices are padded by an access.
-        pad = facts.vector_bits // 8
-        return (rows + cols + 2 * pad) * (terms * size + pad) <= facts.shared
+    access = facts.vector_bits // 8
 
-    return _Tile(rows, cols, BLOCK_TERMS.where(fits).of(sch, 32), high, wide)
+    def slice_bytes(terms: int) -> int:
+        """Of both operands; each row is padded by an access."""
+        left, right = (
+            side * (terms * size + access) if axes[1] == "k" else terms * (side * size + access)
+            for side, (_, axes) in ((rows, found.left), (cols, found.right))
+        )
+        return left + right
+
+    most = facts.most_shared
+    terms = BLOCK_TERMS.where(lambda n: slice_bytes(n) <= most).of(sch, TERMS)
+    stages = PIPELINE_STAGES.where(lambda n: n * slice_bytes(terms) <= most).at_most(sch, STAGES)
+    return _Tile(rows, cols, terms, high, wide, stages)
 
 
 def _slice(sch: Schedule, product: BlockRV, number: int) -> BlockRV:

@@ -1,0 +1,198 @@
+"""Software pipelining: copies of later iterations under way while one is computed.
+
+A loop annotated with `software_pipeline` = n copies slices of main memory into shared memory and
+computes with them. Shared buffers get n slots, used in turns: the first n - 1 slices are asked for
+before the loop, and each iteration waits for its own, asks for the one n - 1 iterations ahead, and
+computes. Copies of up to 16 neighbouring bytes are asynchronous (`cp.async`); the others, at edges,
+are made at once. One barrier per iteration suffices: the slot that is written was read in the
+iteration before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.launch import ThreadAxis
+from relaxlab.codegen.gpu.thread_loops import SYNC, is_sync
+from relaxlab.codegen.gpu.vectors import vector_loop
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
+from relaxlab.ir.facts import Facts
+from relaxlab.ir.loops import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    Range,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.annotate import PIPELINE
+
+ASYNC_BYTES = (4, 8, 16)
+"""Bytes that an instruction copies."""
+COMMIT = Evaluate(Call("void", "cp_async_commit", ()))
+
+
+def software_pipeline(
+    body: Stmt,
+    allocated: Sequence[Buffer],
+    axes: Sequence[ThreadAxis],
+    sizes: Sequence[Var],
+    name: str,
+    facts: Facts,
+) -> tuple[Stmt, tuple[Buffer, ...]]:
+    """Return the program of a thread with its annotated loops pipelined, and the allocations.
+
+    Raises CodegenError for a loop that is not copies into shared memory followed by a computation.
+    """
+    if not any(isinstance(n, For) and n.annotations.get(PIPELINE) for n in walk(body)):
+        return body, tuple(allocated)
+    an = Analyzer()
+    for symbol in sizes:
+        an.bind_shape(symbol)
+    for axis in axes:
+        an.bind_range(axis.var, Range(const(0), axis.extent))
+    pass_ = _Pipeline(an, name, facts)
+    body = pass_.visit(body, False)
+    return body, tuple(pass_.staged.get(b, b) for b in allocated)
+
+
+@dataclass(slots=True)
+class _Pipeline:
+    """`staged` are the shared buffers with slots."""
+
+    an: Analyzer
+    name: str
+    facts: Facts
+    staged: dict[Buffer, Buffer] = field(default_factory=dict[Buffer, Buffer])
+
+    def visit(self, s: Stmt, repeated: bool) -> Stmt:
+        """`repeated`: the statement is inside of a loop."""
+        match s:
+            case For():
+                with self.an.scope():
+                    self.an.bind_range(s.loop_var, Range(s.min, s.extent))
+                    if s.annotations.get(PIPELINE):
+                        made = self.loop(s)
+                        return seq(SYNC, made) if repeated else made
+                    return replace(s, body=self.visit(s.body, True))
+            case SeqStmt(stmts):
+                return seq(*(self.visit(part, repeated) for part in stmts))
+            case IfThenElse(condition, then, other):
+                with self.an.assuming(condition):
+                    then = self.visit(then, repeated)
+                other = None if other is None else self.visit(other, repeated)
+                return replace(s, then_case=then, else_case=other)
+            case _:
+                return s
+
+    def loop(self, s: For) -> Stmt:
+        count = int(s.annotations[PIPELINE])
+        copies, compute = self.parts(s)
+        if s.min != const(0):
+            raise CodegenError(f"the pipelined loop {s.loop_var.name} of {self.name!r} starts at 0")
+        for buffer in {n.buffer for c in copies for n in walk(c) if isinstance(n, BufferStore)}:
+            self.staged[buffer] = replace(
+                buffer, shape=(const(count), *buffer.shape), strides=()
+            )
+        asked = seq(*(self.asynchronous(c) for c in copies))
+        ahead = count - 1
+        before: list[Stmt] = []
+        for n in range(ahead):
+            before += [self.ask(asked, s, const(n)), COMMIT]
+        wait = Evaluate(Call("void", "cp_async_wait", (const(max(0, ahead - 1)),)))
+        inside = [wait, SYNC, self.ask(asked, s, s.loop_var + ahead), COMMIT]
+        inside.append(self.in_slot(compute, s.loop_var % count))
+        annotations = s.annotations.with_(**{PIPELINE: None})
+        return seq(*before, replace(s, body=seq(*inside), annotations=annotations))
+
+    def parts(self, s: For) -> tuple[list[Stmt], Stmt]:
+        """The copies at the beginning of an iteration, and the rest."""
+        stmts = s.body.stmts if isinstance(s.body, SeqStmt) else (s.body,)
+        stmts = [part for part in stmts if not is_sync(part)]
+        first = next((i for i, part in enumerate(stmts) if not _copies(part)), len(stmts))
+        copies, compute = stmts[:first], stmts[first:]
+        shared = [n for c in compute for n in walk(c) if isinstance(n, BufferStore)]
+        if not copies or not compute or any(n.buffer.scope == "shared" for n in shared):
+            raise CodegenError(
+                f"the pipelined loop {s.loop_var.name} of {self.name!r} is not copies into shared "
+                "memory followed by a computation"
+            )
+        return copies, seq(*compute)
+
+    def ask(self, asked: Stmt, s: For, number: PrimExpr) -> Stmt:
+        """The copies of iteration `number`, where there is one."""
+        count = int(s.annotations[PIPELINE])
+        at = substitute(asked, {s.loop_var: number})
+        at = self.in_slot(at, self.an.simplify(number % count))
+        inside = expr.LT(number, s.extent)
+        return at if self.an.prove(inside) else IfThenElse(inside, at)
+
+    def in_slot(self, s: Stmt, slot: PrimExpr) -> Stmt:
+        """The statement on one of the slots of the staged buffers."""
+
+        def visit(n: Node) -> Node:
+            new = map_children(n, visit)
+            if isinstance(new, BufferLoad | BufferStore) and new.buffer in self.staged:
+                indices = (slot, *new.indices)
+                return replace(new, buffer=self.staged[new.buffer], indices=indices)
+            return new
+
+        return visit(s)  # type: ignore[return-value]
+
+    def asynchronous(self, s: Stmt) -> Stmt:
+        """The statement with its vectorized loops as asynchronous copies, where they are such."""
+        match s:
+            case For(kind="vectorized"):
+                return self.copied(s)
+            case For():
+                with self.an.scope():
+                    self.an.bind_range(s.loop_var, Range(s.min, s.extent))
+                    return replace(s, body=self.asynchronous(s.body))
+            case SeqStmt(stmts):
+                return seq(*map(self.asynchronous, stmts))
+            case IfThenElse(condition, then, None):
+                with self.an.assuming(condition):
+                    return replace(s, then_case=self.asynchronous(then))
+            case _:
+                return s
+
+    def copied(self, s: For) -> Stmt:
+        with self.an.scope():
+            self.an.bind_range(s.loop_var, Range(s.min, s.extent))
+            found = vector_loop(s, self.an, self.facts)
+        if found is None or not found.wide_store or not isinstance(s.extent, IntImm):
+            return s
+        store, size = found.store, s.extent.value * bytes_of(found.store.buffer.dtype)
+        load = store.value
+        if not isinstance(load, BufferLoad) or load not in found.loads or size not in ASYNC_BYTES:
+            return s
+        first = {s.loop_var: s.min}
+        to = substitute(BufferLoad(store.buffer, store.indices), first)
+        source = substitute(load, first)
+        handles = (Call("handle", "address_of", (to,)), Call("handle", "address_of", (source,)))
+        copy = Evaluate(Call("void", "cp_async", (*handles, const(size))), span=s.span)
+        return copy if found.full == IntImm(1, "bool") else IfThenElse(found.full, copy, s)
+
+
+def _copies(s: Stmt) -> bool:
+    """True if a statement stores to shared memory, from main memory; comments count."""
+    if isinstance(s, Evaluate):
+        return isinstance(s.value, StringImm)
+    stores = [n for n in walk(s) if isinstance(n, BufferStore)]
+    loads = [n for n in walk(s) if isinstance(n, BufferLoad)]
+    return (
+        bool(stores)
+        and all(n.buffer.scope == "shared" for n in stores)
+        and all(n.buffer.scope == "global" for n in loads)
+    )
