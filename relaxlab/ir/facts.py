@@ -76,7 +76,7 @@ class Facts:
         where there is no limit. On a GPU, a thread's own are registers, or main memory."""
         if scope == "local":
             return None if self.warp else self.stack // 4
-        return dict(self.scratchpads, shared=self.shared or None).get(scope)
+        return dict(self.scratchpads, shared=self.most_shared or None).get(scope)
 
     def cache(self, level: int) -> int:
         """Bytes of the cache of a level, from 1, that schedules count on: no more than those of
