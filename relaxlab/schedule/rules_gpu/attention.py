@@ -12,6 +12,7 @@ from relaxlab.schedule.cascade import axes_of, written
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
+    attempted,
     blocks_of,
     constant,
     fitting,
@@ -20,6 +21,7 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import ONLINE_SOFTMAX, POSITIONS, QUERY_ROWS
 from relaxlab.schedule.rules_gpu import nested
+from relaxlab.schedule.rules_gpu.decode_attention import schedule_query
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
 
@@ -49,9 +51,14 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         context,
         found.extent(found.row),
         [1],
-        lambda one, most: _by_rows(one, context, outer) if most else _by_tiles(one, context),
+        lambda one, most: _query(one, context, outer) if most else _by_tiles(one, context),
     )
     return sch
+
+
+def _query(sch: Schedule, context: Context, outer: int) -> Schedule:
+    """A version for one row."""
+    return attempted(schedule_query, sch, context) or _by_rows(sch, context, outer)
 
 
 def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
