@@ -3,7 +3,8 @@ of a block of threads.
 
 In the schedule a private buffer spans all threads: thread `tx` of 16 uses `P[tx, …]`, `P[tx*4 + j]`
 or `P[j*16 + tx]`. Where every index of a dimension is a thread's number times a constant plus less
-than that constant, or also plus a multiple of what all threads have together, only the rest is left.
+than that constant, and maybe plus a multiple of what all threads have together, only the rest is
+left.
 """
 
 from __future__ import annotations

@@ -86,9 +86,11 @@ class Attention:
                    if self.cascade.axis in at and at[-1] == self.depth)  # fmt: skip
         return next(fitting, None)
 
-    def over_heads(self, sch: Schedule, tiles: int, most: int | None = None) -> tuple[Attention, int]:
+    def over_heads(
+        self, sch: Schedule, tiles: int, most: int | None = None
+    ) -> tuple[Attention, int]:
         """The attention with another axis as rows, neighbours along which read the same keys and
-        values, and how many are a tile, `most` by default: heads, where keys are indexed by
+        values, and how many are a tile, by default `most`: heads, where keys are indexed by
         `head // group`; there are at least so many tiles. Itself and 1 where there is no such axis.
         """
         for axis in reversed(self.cascade.outer):

@@ -13,6 +13,7 @@ of positions, feature by feature, values in rows of features.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
@@ -26,6 +27,7 @@ from relaxlab.schedule.rules.base import (
     constant,
     extent_of,
     found_block,
+    inline_producers,
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import POSITION_PARTS, THREADS_PER_KEY
@@ -48,10 +50,13 @@ quarter of them together."""
 def schedule_query(sch: Schedule, context: Context) -> Schedule:
     """Schedule attention with one row. Raises ScheduleError where it does not fit."""
     facts = context.target.facts
+    # What else is computed before, such as keys in another order, is read where it is.
+    attention = find_attention(sch.func)
+    inline_producers(sch, [] if attention is None else [b.name for b in attention.cascade.blocks])
     found = find_attention(sch.func)
-    assert found is not None
-    if not facts.shuffles:
-        raise ScheduleError("schedule", "attention", "threads of a warp exchange registers")
+    if found is None or not facts.shuffles:
+        what = "it is a product, a softmax and a product, and threads exchange registers"
+        raise ScheduleError("schedule", "attention", what)
     key, value = _operands(found)
     vector = _vector(found, key, value, facts.vector_bits // 8)
     found, rows = found.over_heads(sch, 1, HEADS)
@@ -164,6 +169,11 @@ class _Query:
         for loop in loops:
             self.sch.unroll(loop)
 
+    def inside(self, rv: BlockRV, outer: LoopRV) -> list[LoopRV]:
+        """The loops around a block that are inside a loop around it."""
+        nest = self.sch.get_loops(rv)
+        return nest[[self.sch.get(loop) for loop in nest].index(self.sch.get(outer)) + 1 :]
+
     def registers(self, name: str) -> None:
         """A worker's scores, and what it has per row, are in registers of all its threads; of
         features each thread has its own."""
@@ -192,15 +202,12 @@ class _Query:
         (worker, row, position, x), turns = block_loops(sch, partial)
         z, y = self.of_workers(worker)
         sch.reorder(z, y, x, *turns, row, position)
-        nests = [partial]
         if turns:
-            nests.insert(0, sch.decompose_reduction(partial, turns[0]))
-            self.unroll(*turns)
+            first = sch.decompose_reduction(partial, turns[0])
+            self.unroll(*self.inside(first, x), *turns)
         self.threads(z, y, x)
-        for rv in nests:
-            *_, row, position = sch.get_loops(rv)
-            sch.unroll(row)
-            sch.vectorize(position)
+        sch.unroll(row)
+        sch.vectorize(position)
         (worker, row, position), (x,) = block_loops(sch, product)
         z, y = self.of_workers(worker)
         self.threads(z, y, x)
@@ -218,7 +225,7 @@ class _Query:
         self.threads(z, y, x)
         self.unroll(turn, position, row)
         sch.vectorize(lane)
-        self.unroll(*sch.get_loops(first)[-2:])
+        self.unroll(*self.inside(first, turn))
 
     def together(self, name: str) -> None:
         """All threads share the results of a tile; each has what there is per row."""
@@ -229,6 +236,11 @@ class _Query:
         if len(spatial) == 1:
             self.unroll(*spatial)
             return
+        # Whoever has a feature of one row has it of all, and a register for each; else threads read
+        # what others have made.
+        own = (constant(extent_of(sch, spatial[-1])) or 1) % prod(self.shape) == 0
+        if not own and found_block(sch, rv).writes[0].buffer.scope == "local":
+            sch.set_scope(rv, 0, "shared")
         turn, *threads = sch.split(fused(sch, spatial), factors=[None, *self.shape])
         self.threads(*threads)
         sch.unroll(turn)
