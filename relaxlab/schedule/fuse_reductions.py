@@ -241,7 +241,7 @@ def fuse_reductions(
     positive = min(rows, multiple, chunk, width, parts, workers) >= 1
     if not positive or chunk * workers % multiple:
         sizes = f"{rows} rows, chunks of {chunk} for {workers}, {multiple}, {width} and {parts}"
-        require(False, last, f"{sizes} are positive, and steps are multiples of {multiple}")
+        require(False, last, f"{sizes} are positive, and chunks are multiples of {multiple}")
     spatial = axes_of(next(b for b in cascade.reductions if b.name == name))
     common = axis in range(len(spatial)) and spatial[axis] in cascade.outer
     require(common, last, f"the reductions have axis {axis} of {name} in common")

@@ -30,8 +30,8 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
 )
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules.decisions import POSITION_PARTS, THREADS_PER_KEY
-from relaxlab.schedule.rules_gpu.base import fused, threads_per_block
+from relaxlab.schedule.rules.decisions import POSITION_PARTS, THREADS_PER_BLOCK, THREADS_PER_KEY
+from relaxlab.schedule.rules_gpu.base import fits_a_block, fused
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import realizes_under
 
@@ -65,7 +65,11 @@ def schedule_query(sch: Schedule, context: Context) -> Schedule:
     lanes = THREADS_PER_KEY.where(
         lambda n: not (depth or 1) % n and not (features or 1) % (n * wide)
     ).at_most(sch, LANES)
-    threads = threads_per_block(sch, facts, THREADS)
+    # Each worker leaves a mix of the values for each head, and a few values more.
+    size = rows * ((features or 1) + 3) * 4 + facts.vector_bits // 8
+    threads = THREADS_PER_BLOCK.where(
+        lambda n: fits_a_block(n, facts) and (n // lanes + 1) * size <= facts.shared
+    ).at_most(sch, THREADS)
     parts = POSITION_PARTS.of(sch, PARTS)
     workers = threads // lanes
     tile = found.fused(sch, rows, vector, _block_of_keys(found, key), 1, parts, workers)
