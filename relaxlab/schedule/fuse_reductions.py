@@ -23,14 +23,13 @@ place meanwhile. Sources: online softmax (Milakov and Gimelshein, 2018), FlashAt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
 
 import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
@@ -39,15 +38,13 @@ from relaxlab.ir.loops import (
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterKind,
     IterVar,
     PrimFunc,
-    Range,
     SeqStmt,
     Stmt,
 )
-from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.node import replace, walk
 from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, require, written
 from relaxlab.schedule.correction import (
     Correction,
@@ -59,155 +56,24 @@ from relaxlab.schedule.correction import (
 )
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
-from relaxlab.schedule.tree import TRUE, fresh_block_name
+from relaxlab.schedule.ranges import ZERO, shape_analyzer
+from relaxlab.schedule.reduction_tile import (
+    Load,
+    Local,
+    Sizes,
+    Tile,
+    Values,
+    nest_of,
+    tiles_of,
+    with_regions,
+)
+from relaxlab.schedule.tree import fresh_block_name
 from relaxlab.schedule.visible_terms import (
     changes_nothing,
     guarded,
     guarded_along,
-    visible_range,
     within,
 )
-
-N = TypeVar("N", bound=Node)
-Local = Mapping[Var, Var]
-"""The axes of a block inside the tile, by those of the cascade."""
-Load = Callable[[Buffer], PrimExpr]
-"""The element of a private buffer at the axes of a block."""
-Values = Callable[[Load], list[tuple[Buffer, PrimExpr]]]
-"""Buffers and what is stored into them, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """The place of a tile. `place`: the outer axes, `row` being the first row; `extents`: the
-    number of each axis inside; `start`: the first point of the chunk of the shared axis, of which
-    `exact` exist and are seen by some row, after `seen` of chunks before; `private`: the tile's
-    buffers, by those of the function that they replace; `analyzer` knows the ranges of all axes
-    outside. Where there are workers, the axis `worker` is the first of all blocks and buffers: each
-    has a chunk and running results of its own."""
-
-    cascade: Cascade
-    row: Var
-    place: Mapping[Var, PrimExpr]
-    extents: Mapping[Var, PrimExpr]
-    start: PrimExpr
-    seen: PrimExpr
-    exact: PrimExpr
-    private: Mapping[Buffer, Buffer]
-    analyzer: Analyzer
-    worker: Var | None = None
-
-    @property
-    def workers(self) -> list[Var]:
-        """The axis of the workers, if there are several."""
-        return [] if self.worker is None else [self.worker]
-
-    def inner(self, buffer: Buffer) -> list[Var]:
-        """The axes of a private buffer: workers, rows, points of the shared axis, others."""
-        dims = self.cascade.dims[buffer]
-        first = [a for a in (self.row, self.cascade.axis) if a in dims]
-        others = (a for a in dims if a not in (*first, *self.cascade.outer))
-        return [*self.workers, *first, *others]
-
-    def moved(self, s: N, local: Local, private: Mapping[Buffer, Buffer]) -> N:
-        """Return a statement or value of a block for the tile's rows and the chunk's points. Rows
-        past the end are computed from the last row."""
-        values: dict[Var, PrimExpr] = {**self.place, **local}
-        # Clamping instead of a guard on each row: guarded rows would keep the sums of the last
-        # tile in memory (NOTES, *The last tile*). Their results are not stored.
-        last = self.cascade.extents[self.row] - 1
-        values[self.row] = expr.Min(self.place[self.row] + local[self.row], last)
-        if self.cascade.axis in local:
-            start = self.start
-            if self.worker is not None:
-                start = start + local[self.worker] * self.extents[self.cascade.axis]
-            values[self.cascade.axis] = start + local[self.cascade.axis]
-
-        def visit(n: Node) -> Node | None:
-            match n:
-                case Var() if n in values:
-                    return values[n]
-                case BufferLoad(b) | BufferStore(b) if b in private:
-                    at = tuple(local[a] for a in self.inner(b))
-                    return replace(n, buffer=private[b], indices=at)
-                case _:
-                    return None
-
-        return rewrite(s, visit)
-
-    def is_stored(self, buffer: Buffer) -> bool:
-        """True for a result that is used after the tile alone: it has no private buffer."""
-        inside = {n.buffer for b in self.cascade.blocks for n in loads_in(b.body)}
-        return buffer in self.cascade.shared and buffer not in inside
-
-    def exists(self, block: Block, local: Local) -> PrimExpr:
-        """True for the rows and features of a result that are there."""
-        row, extents = self.place[self.row] + local[self.row], self.cascade.extents
-        axes = [(row, extents[self.row]), *((local[a], extents[a]) for a in self.padded(block))]
-        return expr.all_of([expr.LT(at, extent) for at, extent in axes])
-
-    def padded(self, block: Block) -> list[Var]:
-        """The axes of the block that are rounded up, besides rows and the shared axis."""
-        cut = (self.row, self.cascade.axis)
-        known = self.cascade.extents
-        return [a for a in axes_of(block) if a not in cut and self.extents[a] != known[a]]
-
-    def block(
-        self, name: str, kinds: Mapping[Var, IterKind],
-        body: Callable[[Local], tuple[Stmt, Stmt | None]], *, exact: bool = False,
-    ) -> Stmt:  # fmt: skip
-        """A block over axes of the given kinds, in loops of its own."""
-        extents = {**self.extents, self.cascade.axis: self.exact} if exact else self.extents
-        local = {a: Var(f"v{a.name.removeprefix('v')}") for a in kinds}
-        axes = tuple(IterVar(local[a], Range(ZERO, extents[a]), kind) for a, kind in kinds.items())
-        does, init = body(local)
-        return _nest(_with_regions(Block(name, axes, (), (), does, init), self.analyzer))
-
-    def step(
-        self, block: Block, private: Mapping[Buffer, Buffer], name: str = "", *,
-        exact: bool = False,
-    ) -> Stmt:  # fmt: skip
-        """Return a block of the function for one chunk; `private` has the buffers that it uses."""
-        kinds: dict[Var, IterKind] = dict.fromkeys(self.workers, "spatial")
-        kinds |= {
-            it.var: it.kind for it in block.iter_vars
-            if it.var == self.row or it.var not in self.cascade.outer
-        }  # fmt: skip
-
-        def body(local: Local) -> tuple[Stmt, Stmt | None]:
-            init = None if block.init is None else self.moved(block.init, local, private)
-            return self.moved(block.body, local, private), init
-
-        return self.block(name or block.name, kinds, body, exact=exact)
-
-    def stores(self, name: str, like: Buffer, values: Values) -> Stmt:
-        """A block over the axes of the private buffer of `like` that stores values, in order;
-        `values` gets a function that loads from buffers by as many of these axes."""
-        kinds: dict[Var, IterKind] = dict.fromkeys(self.inner(like), "spatial")
-
-        def body(local: Local) -> tuple[Stmt, None]:
-            at = tuple(local.values())
-            found = values(lambda b: BufferLoad(b, at[: b.ndim]))
-            return loops.seq(*(BufferStore(b, v, at[: b.ndim]) for b, v in found)), None
-
-        return self.block(name, kinds, body)
-
-
-def _with_regions(block: Block, an: Analyzer) -> Block:
-    with an.scope():
-        bind_stmt(an, block)
-        reads, writes = access_regions(block, an)
-    return replace(block, reads=reads, writes=writes)
-
-
-def _nest(block: Block) -> Stmt:
-    """The block in loops over its axes."""
-    values = [Var(it.var.name.removeprefix("v")) for it in block.iter_vars]
-    nest: Stmt = BlockRealize(tuple(values), TRUE, block)
-    for value, it in reversed(list(zip(values, block.iter_vars, strict=True))):
-        nest = For(value, it.dom.min, it.dom.extent, "serial", nest)
-    return nest
 
 
 def fuse_reductions(
@@ -245,111 +111,29 @@ def fuse_reductions(
     spatial = axes_of(next(b for b in cascade.reductions if b.name == name))
     common = axis in range(len(spatial)) and spatial[axis] in cascade.outer
     require(common, last, f"the reductions have axis {axis} of {name} in common")
-    sizes = _Sizes(rows, chunk, multiple, width, parts, workers)
-    tile, outer, chunks = _tiles(func, cascade, spatial[axis], sizes)
+    sizes = Sizes(rows, chunk, multiple, width, parts, workers)
+    tile, outer, chunks = tiles_of(func, cascade, spatial[axis], sizes)
     run = _Run(tile, {b.name: correction_of(cascade, b) for b in cascade.reductions})
     body = loops.seq(*(s for b in cascade.blocks if b not in cascade.results for s in run.step(b)))
     end = cascade.blocks[-1].name
-    step = _with_regions(Block(f"{end}_chunk", (chunks,), (), (), body), tile.analyzer)
-    inside = [*run.start(), _nest(step)]
+    step = with_regions(Block(f"{end}_chunk", (chunks,), (), (), body), tile.analyzer)
+    inside = [*run.start(), nest_of(step)]
     if workers > 1:
         merging, run = run.merged()
         inside += merging
-    behind: list[Stmt] = []
-    if parts > 1:
-        split = _Split(run, outer[-1], {})
-        inside += split.stored()
-        behind += split.combined(func)
-    else:
-        inside += run.end()
+    split = _Split(run, outer[-1], {}) if parts > 1 else None
+    inside += run.end() if split is None else split.stored()
+    behind = [] if split is None else split.combined(func)
     name = fresh_block_name(func, f"{end}_tile")
     does = loops.seq(*inside)
     used = {n.buffer for n in walk(does) if isinstance(n, BufferStore)}
     private = tuple(b for b in (*tile.private.values(), *run.new) if b in used)
     block = Block(name, outer, (), (), does, alloc_buffers=private)
-    tiles = _nest(_with_regions(block, tile.analyzer))
-    if parts == 1:
-        return _replaced(func, cascade, tiles, cascade.dims.keys() - cascade.shared, ()), name
+    new = loops.seq(nest_of(with_regions(block, tile.analyzer)), *behind)
+    if split is None:
+        return _replaced(func, cascade, new, cascade.dims.keys() - cascade.shared, ()), name
     gone = {written(b) for b in cascade.inside}
-    new = loops.seq(tiles, *behind)
     return _replaced(func, cascade, new, gone, tuple(split.buffers.values())), name
-
-
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """What `fuse_reductions` is given."""
-
-    rows: int
-    chunk: int
-    multiple: int
-    width: int
-    parts: int
-    workers: int
-
-
-def _tiles(
-    func: PrimFunc, cascade: Cascade, row: Var, sizes: _Sizes
-) -> tuple[_Tile, tuple[IterVar, ...], IterVar]:
-    """Return the tile, and the axes of the tiles and of its chunks."""
-    rows, chunk, multiple = sizes.rows, sizes.chunk, sizes.multiple
-    fresh = {a: Var("vtile" if a is row else a.name) for a in cascade.outer}
-    place: dict[Var, PrimExpr] = {**fresh, row: fresh[row] * rows}
-    last_row = expr.Min(place[row] + (rows - 1), cascade.extents[row] - 1)
-    first, stop = visible_range(cascade, row, place, last_row)
-    # Chunks start at a multiple, so that vectors of positions are loaded from whole blocks of keys.
-    first = first // multiple * multiple
-    number, part = Var("vchunk"), Var("vpart")
-    step = chunk * sizes.workers
-    trips, turn = _ceildiv(stop - first, step), cast("PrimExpr", number)
-    if sizes.parts > 1:
-        trips, turn = _ceildiv(trips - part, sizes.parts), number * sizes.parts + part
-    seen = turn * step
-    start = first + seen
-    worker, count = None, expr.const(chunk)
-    if sizes.workers > 1:
-        worker = Var("worker")
-    else:
-        left = _ceildiv(stop - start, multiple)
-        count = expr.Min(expr.const(chunk // multiple), left) * multiple
-    extents = {**cascade.extents, row: expr.const(rows), cascade.axis: count}
-    extents |= {a: _rounded_up(extents[a], sizes.width) for a in cascade.further[-1:]}
-    an = shape_analyzer(func)
-    most = ((a, e, an.upper_bound(e)) for a, e in extents.items())
-    room = {a: e if bound is None else expr.const(bound) for a, e, bound in most}
-    room[cascade.axis] = expr.const(chunk)
-    if worker is not None:
-        extents[worker] = room[worker] = expr.const(sizes.workers)
-    outer = tuple(
-        _axis(fresh[a], _ceildiv(n, rows) if a is row else n, "spatial")
-        for a in cascade.outer for n in [cascade.extents[a]]
-    )  # fmt: skip
-    if sizes.parts > 1:
-        outer = (*outer, _axis(part, expr.const(sizes.parts), "spatial"))
-    chunks = _axis(number, trips, "scan")
-    for axis in (*outer, chunks):
-        an.bind_range(axis.var, axis.dom)
-    exact = expr.Min(expr.const(chunk), stop - start)
-    private: dict[Buffer, Buffer] = {}
-    tile = _Tile(cascade, row, place, extents, start, seen, exact, private, an, worker)
-    for b in cascade.dims:
-        if not tile.is_stored(b):
-            shape = tuple(room[a] for a in tile.inner(b))
-            private[b] = Buffer(b.name, shape, b.dtype, scope="local")
-    return tile, outer, chunks
-
-
-def _ceildiv(a: PrimExpr, b: int) -> PrimExpr:
-    return (a + (b - 1)) // b
-
-
-def _rounded_up(count: PrimExpr, multiple: int) -> PrimExpr:
-    if isinstance(count, expr.IntImm):
-        return expr.const(-(-count.value // multiple) * multiple)
-    return count if multiple == 1 else _ceildiv(count, multiple) * multiple
-
-
-def _axis(var: Var, extent: PrimExpr, kind: IterKind) -> IterVar:
-    return IterVar(var, Range(ZERO, extent), kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +144,7 @@ class _Run:
     is 0 for an x of minus infinity; the mean of what has been seen. `final` has the buffers of the
     results themselves, where these are needed as well."""
 
-    tile: _Tile
+    tile: Tile
     corrections: Mapping[str, Correction]
     new: list[Buffer] = field(default_factory=list[Buffer])
     fades: dict[Scale, Buffer] = field(default_factory=dict[Scale, Buffer])
@@ -486,8 +270,8 @@ class _Run:
             b = written(block)
             targets = [(private[b], parts)] + ([(final[b], last)] if b in final else [])
             found += [self._merging(block, to, own, parts, private) for to, own in targets]
-        whole = replace(tile, worker=None, private=private)
-        return found, replace(self, tile=whole, final=final)
+        whole = dataclasses.replace(tile, worker=None, private=private)
+        return found, dataclasses.replace(self, tile=whole, final=final)
 
     def _merging(
         self, block: Block, to: Buffer, own: Mapping[Buffer, Buffer],
@@ -631,9 +415,9 @@ class _Split:
             if block in cascade.inside:
                 continue
             if block in cascade.results:
-                found.append(_nest(block))
+                found.append(nest_of(block))
                 continue
-            found.append(_nest(_with_regions(self._combining(func, block, an), an)))
+            found.append(nest_of(with_regions(self._combining(func, block, an), an)))
         return found
 
     def _combining(self, func: PrimFunc, block: Block, an: Analyzer) -> Block:

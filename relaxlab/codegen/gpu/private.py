@@ -65,7 +65,9 @@ def shrink_private_buffers(
     _collect(body, {}, found, analyzer)
     shrunk: dict[Buffer, tuple[Buffer, dict[int, list[_Step]]]] = {}
     for buffer, accesses in found.items():
-        apart = [a for n, a in axes.items() if buffer.scope == "local" or n.startswith("blockIdx")]
+        # A single thread passes nothing on.
+        apart = [a for n, a in axes.items() if a.extent != const(1)
+                 and (buffer.scope == "local" or n.startswith("blockIdx"))]  # fmt: skip
         shape, steps, own = _shrink(buffer, accesses, apart, analyzer)
         _require_private(buffer, accesses, {a.name for a in apart} - own, name)
         if steps:

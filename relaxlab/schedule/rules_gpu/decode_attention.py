@@ -263,7 +263,7 @@ def _combine(sch: Schedule, tile: BlockRV, warp: int) -> None:
         sch.compute_at(rv, rows[-1], preserve_unit_loops=True)
         sch.set_scope(rv, 0, "local")
         _, parts = block_loops(sch, rv)
-        *_, own, part = sch.get_loops(rv)
+        *_, own, _ = sch.get_loops(rv)
         if constant(extent_of(sch, own)) != 1:
             sch.bind(sch.split(own, factors=[None, threads])[1], "threadIdx.x")
         for loop in parts:
