@@ -40,7 +40,7 @@ Values = Callable[[Load], list[tuple[Buffer, PrimExpr]]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What `fuse_reductions` is given."""
+    """The sizes that `fuse_reductions` is given."""
 
     rows: int
     chunk: int
