@@ -103,7 +103,8 @@ def test_any_number_of_positions(dtype, rng) -> None:
         Case(28, 4, 128, "bfloat16", batch="b"),
         Case(batch=2),
         Case(length="s"),
-        Case(4, 2, 20),
+        Case(4, 2, 80, "bfloat16"),
+        Case(4, 2, 18),
     ],
     ids=str,
 )
@@ -129,12 +130,20 @@ def test_other_decisions(decisions: dict[str, int], rng) -> None:
         case.check(exe, past, rng)
 
 
+def test_what_does_not_fit_is_remarked() -> None:
+    """Features that no group of threads can share are summed by rows."""
+    trace = rl.trace(Case(4, 2, 18).module(), "cuda")
+    remarks = [w.reason for r in trace.passes for w in r.remarks]
+    (reason,) = [w for w in remarks if w.startswith("one query has a block of threads per head")]
+    assert "threads_per_key" in reason
+
+
 def test_keys_and_values_are_read_once_by_wide_accesses() -> None:
     """For the heads that share them; a block of threads per part, a kernel that combines parts."""
     exe = Case(32, 8, 128, "bfloat16").compiled()
     ((name, kernel),) = exe.gpu.kernels.items()
     first, second = kernel.launches
-    assert [str(e) for e in first.extents("blockIdx")] == ["128", "1", "1"]
+    assert [str(e) for e in first.extents("blockIdx")] == ["256", "1", "1"]
     assert [str(e) for e in second.extents("blockIdx")] == ["32", "1", "1"]
     code = exe.source(name)
     for array in ("keys", "values"):

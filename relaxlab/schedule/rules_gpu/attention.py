@@ -1,18 +1,19 @@
 """Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
 
-If the scores of a query row have a bound that fits shared memory, or there is one row only, a block
-of threads works on a row of one head. Else it works on a tile of rows, whose positions come in
-chunks, with a running maximum (`fuse_reductions`): only a chunk's scores are stored.
+If the scores of a query row have a bound that fits shared memory, a block of threads works on a row
+of one head. Else it works on a tile of rows, whose positions come in chunks, with a running maximum
+(`fuse_reductions`): only a chunk's scores are stored. A single row is shared by many blocks
+(`decode_attention`).
 """
 
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.schedule.cascade import axes_of, written
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
-    attempted,
     blocks_of,
     constant,
     fitting,
@@ -24,6 +25,7 @@ from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.decode_attention import schedule_query
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
+from relaxlab.tracing import remark
 
 ROWS = 8
 """Query rows per tile: with `CHUNK` positions, the scores take 2 KB of shared memory."""
@@ -58,7 +60,12 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
 
 def _query(sch: Schedule, context: Context, outer: int) -> Schedule:
     """A version for one row."""
-    return attempted(schedule_query, sch, context) or _by_rows(sch, context, outer)
+    try:
+        return schedule_query(sch.copy(), context)
+    except ScheduleError as error:
+        text = f"one query has a block of threads per head: {error}"
+        remark("schedule_kernels", sch.name, text, applied=False)
+        return _by_rows(sch, context, outer)
 
 
 def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:

@@ -37,9 +37,9 @@ from relaxlab.schedule.tree import realizes_under
 
 THREADS = 128
 """Threads of a block: 4 warps, each with blocks of 16 keys of its own. Not measured."""
-PARTS = 16
-"""Blocks of threads per head of keys: with 8 of these heads as many blocks as an H100 has SMs. Not
-measured."""
+PARTS = 32
+"""Blocks of threads per head of keys: with 8 of these heads two for each SM of an H100, which has
+registers for two. Not measured."""
 LANES = 8
 """Threads per key: with 16 fewer sums are in each, and more are exchanged. Not measured."""
 HEADS = 4
@@ -60,13 +60,10 @@ def schedule_query(sch: Schedule, context: Context) -> Schedule:
     key, value = _operands(found)
     vector = _vector(found, key, value, facts.vector_bits // 8)
     found, rows = found.over_heads(sch, 1, HEADS)
-    depth, features = (constant(found.extent(a)) for a in (found.depth, found.feature))
-    wide = facts.vector_bits // 8 // bytes_of(value.dtype)
-    lanes = THREADS_PER_KEY.where(
-        lambda n: not (depth or 1) % n and not (features or 1) % (n * wide)
-    ).at_most(sch, LANES)
+    lanes, wide = _lanes(sch, found, facts.vector_bits // 8 // bytes_of(value.dtype))
     # Each worker leaves a mix of the values for each head, and a few values more.
-    size = rows * ((features or 1) + 3) * 4 + facts.vector_bits // 8
+    features = constant(found.extent(found.feature)) or 1
+    size = rows * (features + 3) * bytes_of("float32") + facts.vector_bits // 8
     threads = THREADS_PER_BLOCK.where(
         lambda n: fits_a_block(n, facts) and (n // lanes + 1) * size <= facts.shared
     ).at_most(sch, THREADS)
@@ -109,6 +106,21 @@ def _vector(found: Attention, keys: Buffer, values: Buffer, access: int) -> int:
     """The positions that a worker takes at a time: as many keys as are loaded together."""
     block = _block_of_keys(found, keys)
     return min(block, access // bytes_of(keys.dtype)) if block > 1 else access // 4
+
+
+def _lanes(sch: Schedule, found: Attention, most: int) -> tuple[int, int]:
+    """The threads per key, and the features of a value that each loads together: as many as an
+    access has, or fewer where these do not divide the features."""
+    depth, features = (constant(found.extent(a)) for a in (found.depth, found.feature))
+    if depth is None or features is None:
+        raise ScheduleError("schedule", "attention", "heads have a constant number of features")
+
+    def fits(lanes: int, wide: int) -> bool:
+        return depth % lanes == 0 and features % (lanes * wide) == 0
+
+    widths = (most >> shift for shift in range(most.bit_length()))
+    wide = next((w for w in widths if any(fits(n, w) for n in THREADS_PER_KEY.candidates)), 1)
+    return THREADS_PER_KEY.where(lambda n: fits(n, wide)).at_most(sch, LANES), wide
 
 
 @dataclass(frozen=True, slots=True)
