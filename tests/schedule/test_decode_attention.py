@@ -1,4 +1,5 @@
-"""Attention of one query on GPUs: results on simulated threads, and the code."""
+"""Attention over a KV cache on GPUs, of one query and of many: results on simulated threads, and
+the code."""
 
 from __future__ import annotations
 
@@ -56,10 +57,9 @@ class Case:
         (name,) = rl.trace(mod, target).result.loop_functions()
         return rl.compile(mod, target, decisions={name: decisions} if decisions else None)
 
-    def check(self, exe: CudaExecutable, past: int, rng: np.random.Generator) -> None:
+    def check(self, exe: CudaExecutable, past: int, rng: np.random.Generator, n: int = 1) -> None:
         """Compare with float64; memory behind the last position holds NaN."""
         b = self.batch if isinstance(self.batch, int) else 2
-        n = self.length if isinstance(self.length, int) else 3
         end, dtype = past + n, {"bfloat16": ml_dtypes.bfloat16}.get(self.dtype, self.dtype)
         q = rng.normal(size=(b, n, self.heads, self.width)).astype("float32")
         keys, values = (
@@ -100,9 +100,9 @@ def test_any_number_of_positions(dtype, rng) -> None:
         Case(dtype="bfloat16", scores=nn.Scores(0.3, window=20)),
         Case(4, 4),
         Case(6, 2, 96, "float16"),
-        Case(28, 4, 128, "bfloat16", batch="b"),
+        Case(7, 1, 128, "bfloat16", batch="b"),
         Case(batch=2),
-        Case(length="s"),
+        Case(4, 2, length="s"),
         Case(4, 2, 80, "bfloat16"),
         Case(4, 2, 18),
     ],
@@ -128,6 +128,23 @@ def test_other_decisions(decisions: dict[str, int], rng) -> None:
     exe = case.compiled(**decisions)
     for past in (0, 40, 300):
         case.check(exe, past, rng)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(2, 1, 64, length="s"),
+        Case(2, 1, 32, "bfloat16", nn.Scores(0.3, softcap=5.0, window=33), batch=2, length="s"),
+        Case(2, 2, 80, "float16", length="s"),
+    ],
+    ids=str,
+)
+def test_prompts(case: Case, rng) -> None:
+    exe = case.compiled()
+    (kernel,) = exe.gpu.kernels.values()
+    assert len(kernel.launches) == 3
+    for past, length in ((0, 3), (40, 70)):
+        case.check(exe, past, rng, length)
 
 
 def test_what_does_not_fit_is_remarked() -> None:
