@@ -124,8 +124,8 @@ class _Tile:
             self.unroll(*self.inside(first, x))
 
     def rows(self, name: str) -> None:
-        """What there is per row is in registers of all threads of the row; terms are summed up by
-        each thread, then across threads."""
+        """All threads of a row have its values in registers; terms are summed up by each thread,
+        then across threads."""
         sch = self.sch
         rv = sch.get_block(name)
         (row,), reduce = block_loops(sch, rv)
