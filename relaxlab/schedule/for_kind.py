@@ -36,6 +36,10 @@ def vectorize(func: PrimFunc, var: Var) -> PrimFunc:
 def unroll(func: PrimFunc, var: Var) -> PrimFunc:
     """Repeat the body of a loop in the code instead of jumping back."""
     place = find_loop(func, var, "unroll")
+    if place.loop.kind == "thread_binding":
+        raise ScheduleError(
+            "unroll", describe_loop(place.loop), "the loop is not bound to threads", about=(var,)
+        )
     return place.replaced(replace(place.loop, kind="unrolled"))
 
 

@@ -23,14 +23,13 @@ place meanwhile. Sources: online softmax (Milakov and Gimelshein, 2018), FlashAt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
@@ -39,15 +38,13 @@ from relaxlab.ir.loops import (
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterKind,
     IterVar,
     PrimFunc,
-    Range,
     SeqStmt,
     Stmt,
 )
-from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.node import replace, walk
 from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, require, written
 from relaxlab.schedule.correction import (
     Correction,
@@ -59,136 +56,30 @@ from relaxlab.schedule.correction import (
 )
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
-from relaxlab.schedule.tree import TRUE, fresh_block_name
-from relaxlab.schedule.visible_terms import changes_nothing, guarded, guarded_along, visible_range
-
-N = TypeVar("N", bound=Node)
-Local = Mapping[Var, Var]
-"""The axes of a block inside the tile, by those of the cascade."""
-Load = Callable[[Buffer], PrimExpr]
-"""The element of a private buffer at the axes of a block."""
-Values = Callable[[Load], list[tuple[Buffer, PrimExpr]]]
-"""Buffers and what is stored into them, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """The place of a tile. `place`: the outer axes, `row` being the first row; `extents`: the
-    number of each axis inside; `start`: the first point of the chunk of the shared axis, of which
-    `exact` exist and are seen by some row, after `seen` of chunks before; `private`: the tile's
-    buffers, by those of the function that they replace; `analyzer` knows the ranges of all axes
-    outside."""
-
-    cascade: Cascade
-    row: Var
-    place: Mapping[Var, PrimExpr]
-    extents: Mapping[Var, PrimExpr]
-    start: PrimExpr
-    seen: PrimExpr
-    exact: PrimExpr
-    private: Mapping[Buffer, Buffer]
-    analyzer: Analyzer
-
-    def inner(self, buffer: Buffer) -> list[Var]:
-        """The axes of a private buffer: rows, points of the shared axis, others."""
-        dims = self.cascade.dims[buffer]
-        first = [a for a in (self.row, self.cascade.axis) if a in dims]
-        return [*first, *(a for a in dims if a not in (*first, *self.cascade.outer))]
-
-    def moved(self, s: N, local: Local, private: Mapping[Buffer, Buffer]) -> N:
-        """Return a statement or value of a block for the tile's rows and the chunk's points. Rows
-        past the end are computed from the last row."""
-        values: dict[Var, PrimExpr] = {**self.place, **local}
-        # Clamping instead of a guard on each row: guarded rows would keep the sums of the last
-        # tile in memory (NOTES, *The last tile*). Their results are not stored.
-        last = self.cascade.extents[self.row] - 1
-        values[self.row] = expr.Min(self.place[self.row] + local[self.row], last)
-        if self.cascade.axis in local:
-            values[self.cascade.axis] = self.start + local[self.cascade.axis]
-
-        def visit(n: Node) -> Node | None:
-            match n:
-                case Var() if n in values:
-                    return values[n]
-                case BufferLoad(b) | BufferStore(b) if b in private:
-                    at = tuple(local[a] for a in self.inner(b))
-                    return replace(n, buffer=private[b], indices=at)
-                case _:
-                    return None
-
-        return rewrite(s, visit)
-
-    def is_stored(self, buffer: Buffer) -> bool:
-        """True for a result that is used after the tile alone: it has no private buffer."""
-        inside = {n.buffer for b in self.cascade.blocks for n in loads_in(b.body)}
-        return buffer in self.cascade.shared and buffer not in inside
-
-    def padded(self, block: Block) -> list[Var]:
-        """The axes of the block that are rounded up, besides rows and the shared axis."""
-        cut = (self.row, self.cascade.axis)
-        known = self.cascade.extents
-        return [a for a in axes_of(block) if a not in cut and self.extents[a] != known[a]]
-
-    def block(
-        self, name: str, kinds: Mapping[Var, IterKind],
-        body: Callable[[Local], tuple[Stmt, Stmt | None]], *, exact: bool = False,
-    ) -> Stmt:  # fmt: skip
-        """A block over axes of the given kinds, in loops of its own."""
-        extents = {**self.extents, self.cascade.axis: self.exact} if exact else self.extents
-        local = {a: Var(f"v{a.name.removeprefix('v')}") for a in kinds}
-        axes = tuple(IterVar(local[a], Range(ZERO, extents[a]), kind) for a, kind in kinds.items())
-        does, init = body(local)
-        return _nest(_with_regions(Block(name, axes, (), (), does, init), self.analyzer))
-
-    def step(
-        self, block: Block, private: Mapping[Buffer, Buffer], name: str = "", *,
-        exact: bool = False,
-    ) -> Stmt:  # fmt: skip
-        """Return a block of the function for one chunk; `private` has the buffers that it uses."""
-        kinds: dict[Var, IterKind] = {
-            it.var: it.kind for it in block.iter_vars
-            if it.var == self.row or it.var not in self.cascade.outer
-        }  # fmt: skip
-
-        def body(local: Local) -> tuple[Stmt, Stmt | None]:
-            init = None if block.init is None else self.moved(block.init, local, private)
-            return self.moved(block.body, local, private), init
-
-        return self.block(name or block.name, kinds, body, exact=exact)
-
-    def stores(self, name: str, like: Buffer, values: Values) -> Stmt:
-        """A block over the axes of the private buffer of `like` that stores values, in order;
-        `values` gets a function that loads from buffers by as many of these axes."""
-        kinds: dict[Var, IterKind] = dict.fromkeys(self.inner(like), "spatial")
-
-        def body(local: Local) -> tuple[Stmt, None]:
-            at = tuple(local.values())
-            found = values(lambda b: BufferLoad(b, at[: b.ndim]))
-            return loops.seq(*(BufferStore(b, v, at[: b.ndim]) for b, v in found)), None
-
-        return self.block(name, kinds, body)
-
-
-def _with_regions(block: Block, an: Analyzer) -> Block:
-    with an.scope():
-        bind_stmt(an, block)
-        reads, writes = access_regions(block, an)
-    return replace(block, reads=reads, writes=writes)
-
-
-def _nest(block: Block) -> Stmt:
-    """The block in loops over its axes."""
-    values = [Var(it.var.name.removeprefix("v")) for it in block.iter_vars]
-    nest: Stmt = BlockRealize(tuple(values), TRUE, block)
-    for value, it in reversed(list(zip(values, block.iter_vars, strict=True))):
-        nest = For(value, it.dom.min, it.dom.extent, "serial", nest)
-    return nest
+from relaxlab.schedule.ranges import ZERO, shape_analyzer
+from relaxlab.schedule.reduction_tile import (
+    Load,
+    Local,
+    Sizes,
+    Tile,
+    Values,
+    nest_of,
+    tiles_of,
+    with_regions,
+)
+from relaxlab.schedule.tree import fresh_block_name
+from relaxlab.schedule.visible_terms import (
+    changes_nothing,
+    guarded,
+    guarded_along,
+    within,
+)
 
 
 def fuse_reductions(
-    func: PrimFunc, name: str, axis: int, rows: int, chunk: int, multiple: int, width: int
-) -> tuple[PrimFunc, str]:
+    func: PrimFunc, name: str, axis: int, rows: int, chunk: int, multiple: int, width: int,
+    parts: int, workers: int,
+) -> tuple[PrimFunc, str]:  # fmt: skip
     """Return `func` with the cascade of the reduction `name` in one pass, in tiles of `rows` of its
     spatial axis number `axis`, and the name of the block of the tiles. Raises ScheduleError where
     there is no cascade, or no correction for one of its reductions.
@@ -198,6 +89,11 @@ def fuse_reductions(
     with private buffers of constant sizes; inside, the chunks are a block with one axis of kind
     scan. The last further axis of results is rounded up to a multiple of `width`. Results differ
     from those of `func` by rounding: sums have another order.
+
+    With several `workers`, each step is a chunk for each of them, side by side, and `multiple`
+    divides these together; their results are combined behind the last step. With several `parts`,
+    they take the steps in turns: the part is one more axis of the tiles, whose results go to main
+    memory, where blocks behind the tiles combine them.
     """
     cascade = find_cascade(func, name)
     if cascade is None:
@@ -208,71 +104,36 @@ def fuse_reductions(
     for block in cascade.reductions:
         require_reassociable("fuse_reductions", func, block)
     last = cascade.reductions[-1]
-    if min(rows, multiple, chunk, width) < 1 or chunk % multiple:
-        sizes = f"{rows} rows, chunks of {chunk}, {multiple} and {width}"
+    positive = min(rows, multiple, chunk, width, parts, workers) >= 1
+    if not positive or chunk * workers % multiple:
+        sizes = f"{rows} rows, chunks of {chunk} for {workers}, {multiple}, {width} and {parts}"
         require(False, last, f"{sizes} are positive, and chunks are multiples of {multiple}")
     spatial = axes_of(next(b for b in cascade.reductions if b.name == name))
     common = axis in range(len(spatial)) and spatial[axis] in cascade.outer
     require(common, last, f"the reductions have axis {axis} of {name} in common")
-    tile, outer, chunks = _tiles(func, cascade, spatial[axis], rows, chunk, multiple, width)
+    sizes = Sizes(rows, chunk, multiple, width, parts, workers)
+    tile, outer, chunks = tiles_of(func, cascade, spatial[axis], sizes)
     run = _Run(tile, {b.name: correction_of(cascade, b) for b in cascade.reductions})
     body = loops.seq(*(s for b in cascade.blocks if b not in cascade.results for s in run.step(b)))
     end = cascade.blocks[-1].name
-    step = _with_regions(Block(f"{end}_chunk", (chunks,), (), (), body), tile.analyzer)
-    inside = loops.seq(*run.start(), _nest(step), *run.end())
+    step = with_regions(Block(f"{end}_chunk", (chunks,), (), (), body), tile.analyzer)
+    inside = [*run.start(), nest_of(step)]
+    if workers > 1:
+        merging, run = run.merged()
+        inside += merging
+    split = _Split(run, outer[-1], {}) if parts > 1 else None
+    inside += run.end() if split is None else split.stored()
+    behind = [] if split is None else split.combined(func)
     name = fresh_block_name(func, f"{end}_tile")
-    block = Block(name, outer, (), (), inside, alloc_buffers=(*tile.private.values(), *run.new))
-    return _replaced(func, cascade, _nest(_with_regions(block, tile.analyzer))), name
-
-
-def _tiles(
-    func: PrimFunc, cascade: Cascade, row: Var, rows: int, chunk: int, multiple: int, width: int
-) -> tuple[_Tile, tuple[IterVar, ...], IterVar]:
-    """Return the tile, and the axes of the tiles and of its chunks."""
-    fresh = {a: Var("vtile" if a is row else a.name) for a in cascade.outer}
-    place: dict[Var, PrimExpr] = {**fresh, row: fresh[row] * rows}
-    last_row = expr.Min(place[row] + (rows - 1), cascade.extents[row] - 1)
-    first, stop = visible_range(cascade, row, place, last_row)
-    # Chunks start at a multiple, so that vectors of positions are loaded from whole blocks of keys.
-    first = first // multiple * multiple
-    number = Var("vchunk")
-    start = first + number * chunk
-    count = expr.Min(expr.const(chunk // multiple), _ceildiv(stop - start, multiple)) * multiple
-    extents = {**cascade.extents, row: expr.const(rows), cascade.axis: count}
-    extents |= {a: _rounded_up(extents[a], width) for a in cascade.further[-1:]}
-    an = shape_analyzer(func)
-    most = ((a, e, an.upper_bound(e)) for a, e in extents.items())
-    sizes = {a: e if bound is None else expr.const(bound) for a, e, bound in most}
-    sizes[cascade.axis] = expr.const(chunk)
-    outer = tuple(
-        _axis(fresh[a], _ceildiv(n, rows) if a is row else n, "spatial")
-        for a in cascade.outer for n in [cascade.extents[a]]
-    )  # fmt: skip
-    chunks = _axis(number, _ceildiv(stop - first, chunk), "scan")
-    for axis in (*outer, chunks):
-        an.bind_range(axis.var, axis.dom)
-    exact = expr.Min(expr.const(chunk), stop - start)
-    private: dict[Buffer, Buffer] = {}
-    tile = _Tile(cascade, row, place, extents, start, number * chunk, exact, private, an)
-    for b in cascade.dims:
-        if not tile.is_stored(b):
-            shape = tuple(sizes[a] for a in tile.inner(b))
-            private[b] = Buffer(b.name, shape, b.dtype, scope="local")
-    return tile, outer, chunks
-
-
-def _ceildiv(a: PrimExpr, b: int) -> PrimExpr:
-    return (a + (b - 1)) // b
-
-
-def _rounded_up(count: PrimExpr, multiple: int) -> PrimExpr:
-    if isinstance(count, expr.IntImm):
-        return expr.const(-(-count.value // multiple) * multiple)
-    return count if multiple == 1 else _ceildiv(count, multiple) * multiple
-
-
-def _axis(var: Var, extent: PrimExpr, kind: IterKind) -> IterVar:
-    return IterVar(var, Range(ZERO, extent), kind)
+    does = loops.seq(*inside)
+    used = {n.buffer for n in walk(does) if isinstance(n, BufferStore)}
+    private = tuple(b for b in (*tile.private.values(), *run.new) if b in used)
+    block = Block(name, outer, (), (), does, alloc_buffers=private)
+    new = loops.seq(nest_of(with_regions(block, tile.analyzer)), *behind)
+    if split is None:
+        return _replaced(func, cascade, new, cascade.dims.keys() - cascade.shared, ()), name
+    gone = {written(b) for b in cascade.inside}
+    return _replaced(func, cascade, new, gone, tuple(split.buffers.values())), name
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +144,7 @@ class _Run:
     is 0 for an x of minus infinity; the mean of what has been seen. `final` has the buffers of the
     results themselves, where these are needed as well."""
 
-    tile: _Tile
+    tile: Tile
     corrections: Mapping[str, Correction]
     new: list[Buffer] = field(default_factory=list[Buffer])
     fades: dict[Scale, Buffer] = field(default_factory=dict[Scale, Buffer])
@@ -353,8 +214,11 @@ class _Run:
         if block.name not in self.corrections:
             return [tile.step(guarded(tile.cascade, block), private)]
         new = self.buffer(tile.private[made], "new_{}")
-        exact = not changes_nothing(tile.cascade, block, reads=False)
-        does = tile.step(block, {**private, made: new}, new.name, exact=exact)
+        exact, terms = not changes_nothing(tile.cascade, block, reads=False), block
+        if exact and tile.workers:
+            # One worker may be at the end before the others, and all do as many steps.
+            exact, terms = False, within(tile.cascade, block)
+        does = tile.step(terms, {**private, made: new}, new.name, exact=exact)
         return [does, tile.stores(block.name, made, lambda load: self.grown(block, new, load))]
 
     def grown(self, block: Block, new: Buffer, load: Load) -> list[tuple[Buffer, PrimExpr]]:
@@ -382,6 +246,64 @@ class _Run:
             final = self.final[made]
             stores.append((final, combined(load(final), load(new))))
         return [*stores, (running, now)]
+
+    def merged(self) -> tuple[list[Stmt], _Run]:
+        """Return the statements that combine the results of the workers, and the run with what
+        they are combined to."""
+        tile, cascade = self.tile, self.tile.cascade
+        made = {b: tile.private[b] for b in map(written, (*cascade.reductions, *cascade.results))
+                if b in tile.private}  # fmt: skip
+        reduced = [written(b) for b in cascade.reductions]
+        private = {b: self.buffer(_without_workers(p), "{}_merged") for b, p in made.items()}
+        final = {b: self.buffer(_without_workers(p), "{}_merged") for b, p in self.final.items()}
+        parts = {b: self.buffer(tile.private[b], "{}_parts") for b in reduced}
+        last = {b: self.buffer(p, "{}_parts") for b, p in self.final.items()}
+        found: list[Stmt] = []
+        for b in reduced:
+            copies = [(parts[b], tile.private[b])]
+            copies += [(last[b], self.final[b])] if b in self.final else []
+            found += [
+                tile.stores(to.name, b, lambda load, to=to, p=p: [(to, load(p))])
+                for to, p in copies
+            ]
+        for block in cascade.reductions:
+            b = written(block)
+            targets = [(private[b], parts)] + ([(final[b], last)] if b in final else [])
+            found += [self._merging(block, to, own, parts, private) for to, own in targets]
+        whole = dataclasses.replace(tile, worker=None, private=private)
+        return found, dataclasses.replace(self, tile=whole, final=final)
+
+    def _merging(
+        self, block: Block, to: Buffer, own: Mapping[Buffer, Buffer],
+        parts: Mapping[Buffer, Buffer], whole: Mapping[Buffer, Buffer],
+    ) -> Stmt:  # fmt: skip
+        """The reduction of the workers' results `own` into the buffer `to`."""
+        tile, made = self.tile, written(block)
+        kinds: dict[Var, IterKind] = {a: "spatial" for a in tile.inner(made) if a != tile.worker}
+        for a in tile.workers:
+            kinds[a] = "reduce"
+
+        def body(local: Local) -> tuple[Stmt, Stmt]:
+            def at(b: Buffer) -> tuple[PrimExpr, ...]:
+                return tuple(local[a] for a in tile.inner(b))
+
+            value = self.moved_on(
+                block, BufferLoad(own[made], at(made)), lambda b: BufferLoad(parts[b], at(b)),
+                lambda b: BufferLoad(whole[b], at(b)[1:]),
+            )  # fmt: skip
+            return _accumulating(block, to, at(made)[1:], value)
+
+        return tile.block(to.name, kinds, body)
+
+    def moved_on(self, block: Block, value: PrimExpr, old: Load, new: Load) -> PrimExpr:
+        """The partial result of a reduction, after moves of the results that its terms depend
+        on."""
+        correction = self.corrections[block.name]
+        require(isinstance(correction, Rescaling), block,
+                "partial results are combined by factors, as those of a softmax")  # fmt: skip
+        assert isinstance(correction, Rescaling)
+        return _scaled(value, (scale.factor(old(scale.of), new(scale.of))
+                               for scale in correction.scales))  # fmt: skip
 
     def end(self) -> list[Stmt]:
         """Return the last corrections, and the results of the rows and features that exist."""
@@ -432,18 +354,110 @@ class _Run:
         assert isinstance(store, BufferStore)
 
         def body(local: Local) -> tuple[Stmt, None]:
-            extents = tile.cascade.extents
-            exists: PrimExpr = expr.LT(tile.place[tile.row] + local[tile.row], extents[tile.row])
-            for axis in tile.padded(block):
-                exists = expr.And(exists, expr.LT(local[axis], extents[axis]))
             value = BufferLoad(made, store.indices) if made in private else store.value
             target = tile.moved(replace(store, value=expr.const(0, made.dtype)), local, {})
             moved = replace(target, value=tile.moved(value, local, private))
-            return loops.IfThenElse(exists, moved), None
+            return loops.IfThenElse(tile.exists(block, local), moved), None
 
         kinds: dict[Var, IterKind] = dict.fromkeys(tile.inner(made), "spatial")
         name = f"{block.name}_out" if made in private else block.name
         return tile.block(name, kinds, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """The results of the parts of the shared axis, which `run` has in a tile, in main memory.
+    `part`: the axis of the tiles; `buffers`: by the private buffers of the run."""
+
+    run: _Run
+    part: IterVar
+    buffers: dict[Buffer, Buffer]
+
+    def stored(self) -> list[Stmt]:
+        """Return the stores of a tile's results."""
+        run, found = self.run, list[Stmt]()
+        for block in run.tile.cascade.reductions:
+            made = written(block)
+            own = [run.tile.private[made], *([run.final[made]] if made in run.final else [])]
+            found += [self._store(block, private) for private in own]
+        return found
+
+    def _at(self, made: Buffer, place: Mapping[Var, PrimExpr], part: PrimExpr) -> list[PrimExpr]:
+        """The indices of an element of the parts' results."""
+        cascade = self.run.tile.cascade
+        further = (a for a in cascade.dims[made] if a not in cascade.outer)
+        return [*(place[a] for a in cascade.outer), part, *(place[a] for a in further)]
+
+    def _store(self, block: Block, private: Buffer) -> Stmt:
+        tile, made = self.run.tile, written(block)
+        shape = self._at(made, tile.cascade.extents, self.part.dom.extent)
+        whole = Buffer(f"{made.name}_{'final_' if private in self.run.final.values() else ''}split",
+                       tuple(shape), made.dtype)  # fmt: skip
+        self.buffers[private] = whole
+
+        def body(local: Local) -> tuple[Stmt, None]:
+            place = {**tile.place, **local}
+            place[tile.row] = tile.place[tile.row] + local[tile.row]
+            at = tuple(local[a] for a in tile.inner(made))
+            store = BufferStore(
+                whole, BufferLoad(private, at), tuple(self._at(made, place, self.part.var))
+            )
+            return loops.IfThenElse(tile.exists(block, local), store), None
+
+        kinds: dict[Var, IterKind] = dict.fromkeys(tile.inner(made), "spatial")
+        return tile.block(f"{whole.name}_out", kinds, body)
+
+    def combined(self, func: PrimFunc) -> list[Stmt]:
+        """Return the blocks that combine the results of all parts, and those that read what comes
+        of it."""
+        cascade, an, found = self.run.tile.cascade, shape_analyzer(func), list[Stmt]()
+        for block in cascade.blocks:
+            if block in cascade.inside:
+                continue
+            if block in cascade.results:
+                found.append(nest_of(block))
+                continue
+            found.append(nest_of(with_regions(self._combining(func, block, an), an)))
+        return found
+
+    def _combining(self, func: PrimFunc, block: Block, an: Analyzer) -> Block:
+        run, cascade, made = self.run, self.run.tile.cascade, written(block)
+        axes = {it.var: Var(it.var.name) for it in block.iter_vars if it.kind == "spatial"}
+        part = Var("vpart")
+
+        def partial(b: Buffer, private: Buffer) -> PrimExpr:
+            return BufferLoad(self.buffers[private], tuple(self._at(b, axes, part)))
+
+        def now(b: Buffer) -> PrimExpr:
+            return BufferLoad(b, tuple(axes[a] for a in cascade.dims[b]))
+
+        private = run.tile.private
+        own = partial(made, run.final.get(made, private[made]))
+        value = run.moved_on(block, own, lambda b: partial(b, private[b]), now)
+        some = expr.LT(ZERO, cascade.extents[cascade.axis])
+        if value is not own and not an.prove(some):
+            value = expr.Select(some, value, own)
+        at = tuple(axes[a] for a in cascade.dims[made])
+        body, init = _accumulating(block, made, at, value)
+        iter_vars = (
+            *(replace(it, var=axes[it.var]) for it in block.iter_vars if it.kind == "spatial"),
+            IterVar(part, self.part.dom, "reduce"),
+        )
+        name = fresh_block_name(func, f"{block.name}_combined")
+        return Block(name, iter_vars, (), (), body, init)
+
+
+def _without_workers(buffer: Buffer) -> Buffer:
+    return replace(buffer, shape=buffer.shape[1:])
+
+
+def _accumulating(
+    block: Block, to: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr
+) -> tuple[Stmt, Stmt]:
+    """The store that takes a value into an element as the reduction does, and the first one."""
+    form = reduction(block)
+    body = BufferStore(to, form.combined(BufferLoad(to, at), value), at)
+    return body, BufferStore(to, form.identity, at)
 
 
 def _scaled(value: PrimExpr, factors: Iterable[PrimExpr]) -> PrimExpr:
@@ -453,14 +467,16 @@ def _scaled(value: PrimExpr, factors: Iterable[PrimExpr]) -> PrimExpr:
     return value
 
 
-def _replaced(func: PrimFunc, cascade: Cascade, new: Stmt) -> PrimFunc:
-    """`func` with the nests of the cascade, which are in its root block, replaced."""
+def _replaced(
+    func: PrimFunc, cascade: Cascade, new: Stmt, gone: Collection[Buffer], more: tuple[Buffer, ...]
+) -> PrimFunc:
+    """`func` with the nests of the cascade, which are in its root block, replaced; `gone` are the
+    buffers that nothing uses any more, `more` the new ones."""
     root = func.body
     assert isinstance(root, BlockRealize) and isinstance(root.block.body, SeqStmt)
     last = cascade.place[-1]
     stmts = [new if i == last else s for i, s in enumerate(root.block.body.stmts)
              if i == last or i not in cascade.place]  # fmt: skip
-    gone = cascade.dims.keys() - cascade.shared
     kept = tuple(b for b in root.block.alloc_buffers if b not in gone)
-    block = replace(root.block, body=loops.seq(*stmts), alloc_buffers=kept)
+    block = replace(root.block, body=loops.seq(*stmts), alloc_buffers=(*kept, *more))
     return replace(func, body=replace(root, block=block))

@@ -400,8 +400,9 @@ class Schedule(ScheduleState, Displayed):
         self._edit("form_blocks", {}, _form_blocks)
 
     def fuse_reductions(
-        self, block: BlockRV, axis: int, rows: int, chunk: int, multiple: int = 1, width: int = 1
-    ) -> BlockRV:
+        self, block: BlockRV, axis: int, rows: int, chunk: int, multiple: int = 1, width: int = 1,
+        parts: int = 1, workers: int = 1,
+    ) -> BlockRV:  # fmt: skip
         """Compute reductions over one axis, whose terms depend on the results before them, in one
         pass over it with running results, such as a maximum and the sum of `exp(x - maximum)`.
         Returns the block of the tiles: of `rows` along the spatial axis `axis` of `block`, one of
@@ -410,9 +411,15 @@ class Schedule(ScheduleState, Displayed):
         A tile takes the reduced axis in chunks of `chunk`, the last of them rounded up to a
         multiple of `multiple`, which divides `chunk`; the last further axis of results is rounded
         up to a multiple of `width`. Results differ by rounding: sums have another order.
+
+        Several `workers` each have a chunk of their own at a time, along one more axis of the
+        blocks inside a tile, and combine their results behind the last one. Several `parts`, one
+        more axis of the tiles, take turns along the reduced axis; blocks behind the tiles combine
+        their results, which are in main memory (split-K of a softmax, Flash-Decoding, 2023).
         """
         sizes = {
             "axis": axis, "rows": rows, "chunk": chunk, "multiple": multiple, "width": width,
+            "parts": parts, "workers": workers,
         }  # fmt: skip
 
         def run() -> Block:

@@ -180,6 +180,28 @@ def guarded(cascade: Cascade, block: Block) -> Block:
     return replace(block, body=replace(block.body, value=sums.combined(so_far, value)))
 
 
+def within(cascade: Cascade, block: Block) -> Block:
+    """Return a reduction that may be asked for points beyond the end of the shared axis: other
+    arrays are read at the last point instead where their terms change nothing, and are no terms
+    else."""
+    position, count = cascade.axis, cascade.extents[cascade.axis]
+    arrays = [n for n in loads_in(reduction(block).value)
+              if n.buffer not in cascade.dims and position in symbols_in(n.indices)]  # fmt: skip
+    if not changes_nothing(cascade, block, reads=True) or not all(
+        _is_row(n, position) for n in arrays
+    ):
+        form, exists = reduction(block), expr.LT(position, count)
+        value = _where(exists, form.value, form.identity)
+        total = form.combined(BufferLoad(form.buffer, form.indices), value)
+        return replace(block, body=BufferStore(form.buffer, total, form.indices))
+    last = expr.Min(position, count - 1)
+
+    def visit(n: Node) -> Node | None:
+        return substitute(n, {position: last}) if n in arrays else None
+
+    return replace(block, body=rewrite(block.body, visit))
+
+
 def guarded_along(block: Block, axis: Var, count: PrimExpr) -> Block:
     """Return a reduction that may be asked for points of another axis beyond its end: what is read
     there is zero."""

@@ -56,16 +56,16 @@ def kernel(mod: Module) -> tuple[str, PrimFunc]:
     return name, func
 
 
-def fused(sch: Schedule, rows: int, chunk: int, multiple: int = 1, width: int = 1) -> None:
+def fused(sch: Schedule, rows: int, *sizes: int) -> None:
     found = find_attention(sch.func)
     assert found is not None
-    found.fused(sch, rows, chunk, multiple, width)
+    found.fused(sch, rows, *sizes)
 
 
-def tiled(mod: Module, rows: int, chunk: int, multiple: int, features: int = 1) -> Module:
+def tiled(mod: Module, rows: int, chunk: int, *sizes: int) -> Module:
     name, func = kernel(mod)
     sch = Schedule(func)
-    fused(sch, rows, chunk, multiple, features)
+    fused(sch, rows, chunk, *sizes)
     assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
     new = mod.with_functions({name: sch.func})
     assert not check_well_formed(new)
@@ -104,14 +104,13 @@ def arguments(rng, mod: Module, b: int, n: int, m: int) -> list[np.ndarray]:
 )
 def test_tiles_agree_with_the_program(options, rng):
     mod = program(**options)
-    rows, multiple = rng.integers(1, 5), rng.integers(1, 4)
-    new = tiled(
-        mod, int(rows), int(multiple * rng.integers(1, 4)), int(multiple), int(rng.integers(1, 5))
-    )
+    rows, multiple, chunks, features = (int(n) for n in rng.integers(1, 5, 4))
+    parts, workers = (int(n) for n in rng.choice([(1, 1), (2, 1), (1, 3), (3, 2)]))
+    new = tiled(mod, rows, multiple * chunks, multiple, features, parts, workers)
     for _ in range(3):
         n, m = (int(x) for x in rng.integers(1, 14, 2))
         n, m = options.get("n", n), n if options.get("m") == "'n'" else options.get("m", m)
-        print(rows, multiple, n, m)
+        print(rows, multiple, chunks, features, parts, workers, n, m)
         args = arguments(rng, mod, int(rng.integers(1, 3)), n, m)
         got, want = (rl.interpret(p, "main", *args) for p in (new, mod))
         tolerance = 2e-3 if want.dtype == np.float16 else 1e-5
@@ -368,6 +367,34 @@ def test_results_by_rows_agree_with_the_program(outputs, rng):
                 interpret_prim_func(f, [x, *results[-1]])
         for want, got in zip(*results, strict=True):
             np.testing.assert_allclose(got, want, 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize(("parts", "workers"), [(3, 1), (1, 4), (2, 3)])
+@pytest.mark.parametrize("outputs", ["e", "ms", "se", "r", "lr"])
+def test_parts_and_workers_agree_with_the_program(outputs, parts, workers, rng):
+    func = rows_of(*outputs)
+    sch = Schedule(func)
+    first = "l" if outputs in ("r", "lr") else "m"
+    sch.fuse_reductions(sch.get_block(first), 0, 2, 3, workers, 1, parts, workers)
+    assert not check_well_formed(Module.of({"f": sch.func}))
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+    for width in (0, 1, 3, 10, 40):
+        x = (rng.normal(size=(5, width)) + 50).astype("float32")
+        x[1, :2], x[2, width // 2 :], x[3] = -np.inf, np.inf, -np.inf
+        results: list[list[np.ndarray]] = []
+        for f in (func, sch.func):
+            results.append([np.zeros(5, "float32") for _ in outputs])
+            with np.errstate(all="ignore"):
+                interpret_prim_func(f, [x, *results[-1]])
+        for want, got in zip(*results, strict=True):
+            np.testing.assert_allclose(got, want, 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("sizes", [{"parts": 2}, {"workers": 2}])
+def test_parts_of_a_variance_are_refused(sizes):
+    sch = Schedule(rows_of("q"))
+    with pytest.raises(ScheduleError, match="partial results are combined by factors"):
+        sch.fuse_reductions(sch.get_block("t"), 0, 2, 4, **sizes)
 
 
 def test_distances_from_the_mean_keep_their_digits(rng):

@@ -3,7 +3,8 @@ of a block of threads.
 
 In the schedule a private buffer spans all threads: thread `tx` of 16 uses `P[tx, …]`, `P[tx*4 + j]`
 or `P[j*16 + tx]`. Where every index of a dimension is a thread's number times a constant plus less
-than that constant, or plus a multiple of the number of threads, only the rest is left.
+than that constant, and maybe plus a multiple of what all threads have together, only the rest is
+left.
 """
 
 from __future__ import annotations
@@ -29,14 +30,20 @@ class _Access:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """index = var of `axis` * scale + rest * stride"""
+    """index = (turn * count + var of `axis`) * scale + lane, with lane < scale; `count`: the
+    threads of the axis, None where there is one turn."""
 
     axis: str
     scale: int
-    stride: int
+    count: int | None
 
     def rest(self, index: PrimExpr, var: Var, an: Analyzer) -> PrimExpr:
-        return an.simplify((index - var * self.scale) // self.stride)
+        """turn * scale + lane"""
+        own = index - var * self.scale
+        if self.count is None:
+            return an.simplify(own)
+        turn = own // (self.scale * self.count)
+        return an.simplify(turn * self.scale + own % self.scale)
 
 
 def shrink_private_buffers(
@@ -58,7 +65,9 @@ def shrink_private_buffers(
     _collect(body, {}, found, analyzer)
     shrunk: dict[Buffer, tuple[Buffer, dict[int, list[_Step]]]] = {}
     for buffer, accesses in found.items():
-        apart = [a for n, a in axes.items() if buffer.scope == "local" or n.startswith("blockIdx")]
+        # A single thread passes nothing on.
+        apart = [a for n, a in axes.items() if a.extent != const(1)
+                 and (buffer.scope == "local" or n.startswith("blockIdx"))]  # fmt: skip
         shape, steps, own = _shrink(buffer, accesses, apart, analyzer)
         _require_private(buffer, accesses, {a.name for a in apart} - own, name)
         if steps:
@@ -130,16 +139,17 @@ def _step(
     if scale is None:
         return None
     variables = [a.threads[axis.name] for a in accesses]
-    step = _Step(axis.name, scale, 1)
-    rests = [step.rest(i, v, an) for i, v in zip(indices, variables, strict=True)]
-    if all(_within(r, scale, an) for r in rests):
-        return step, const(scale), rests
+    own = [an.simplify(i - v * scale) for i, v in zip(indices, variables, strict=True)]
     count = axis.extent.value if isinstance(axis.extent, IntImm) else 0
-    if scale != 1 or count < 2 or any(an.simplify(r % count) != const(0) for r in rests):
+    turn = scale * count
+    if all(_within(r, scale, an) for r in own):
+        step, new = _Step(axis.name, scale, None), const(scale)
+    elif count > 1 and all(_within(an.simplify(r % turn), scale, an) for r in own):
+        step = _Step(axis.name, scale, count)
+        new = an.simplify((size + (turn - 1)) // turn * scale)
+    else:
         return None
-    step = _Step(axis.name, 1, count)
-    rests = [step.rest(i, v, an) for i, v in zip(indices, variables, strict=True)]
-    return step, an.simplify((size + (count - 1)) // count), rests
+    return step, new, [step.rest(i, v, an) for i, v in zip(indices, variables, strict=True)]
 
 
 def _scale(indices: list[PrimExpr], accesses: list[_Access], axis: str, an: Analyzer) -> int | None:

@@ -86,24 +86,31 @@ class Attention:
                    if self.cascade.axis in at and at[-1] == self.depth)  # fmt: skip
         return next(fitting, None)
 
-    def over_heads(self, sch: Schedule) -> tuple[Attention, int]:
+    def over_heads(
+        self, sch: Schedule, tiles: int, most: int | None = None
+    ) -> tuple[Attention, int]:
         """The attention with another axis as rows, neighbours along which read the same keys and
-        values, and how many are a tile: heads, where keys are indexed by `head // group`. Itself
-        and 1 where there is no such axis."""
+        values, and how many are a tile, by default `most`: heads, where keys are indexed by
+        `head // group`; there are at least so many tiles. Itself and 1 where there is no such axis.
+        """
         for axis in reversed(self.cascade.outer):
             group, count = _sharing(self.cascade, axis), constant(self.extent(axis))
             if group is None or count is None or count % group:
                 continue
-            # Threads share out tiles: of one or two, most threads would have none.
             fitting = SHARED_HEADS.where(lambda n, group=group: group % n == 0)
-            return replace(self, row=axis), fitting.at_most(sch, max(1, count // MIN_TILES))
+            several = max(1, count // tiles)
+            return replace(self, row=axis), fitting.at_most(sch, min(several, most or several))
         return self, 1
 
-    def fused(self, sch: Schedule, rows: int, chunk: int, multiple: int, width: int) -> BlockRV:
+    def fused(
+        self, sch: Schedule, rows: int, chunk: int, multiple: int, width: int,
+        parts: int = 1, workers: int = 1,
+    ) -> BlockRV:  # fmt: skip
         """Compute it in one pass over the positions; returns the block of the tiles."""
         first = self.cascade.reductions[0]
         at = axes_of(first).index(self.row)
-        return sch.fuse_reductions(sch.get_block(first.name), at, rows, chunk, multiple, width)
+        block = sch.get_block(first.name)
+        return sch.fuse_reductions(block, at, rows, chunk, multiple, width, parts, workers)
 
 
 def _sharing(cascade: Cascade, axis: Var) -> int | None:
@@ -200,7 +207,8 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     multiple = VECTORS_AT_ONCE.of(sch, 2 if rows > 1 else 4) * lanes
     # Of keys in blocks, tiles of heads took 0.9 to 1.25 times as long as one head after the other.
     if rows == 1 and found.keys_by_rows is not None:
-        found, rows = found.over_heads(sch)
+        # Threads share out tiles: of one or two, most threads would have none.
+        found, rows = found.over_heads(sch, MIN_TILES)
     # The scores of a tile take 16 KB, half of a first-level cache. Chunks of 64 lose 7 %, 256 to
     # 1024 are alike (NOTES, *Attention without a bound on its length*).
     chunk = CHUNK.of(sch, 512)

@@ -208,7 +208,16 @@ ONLINE_SOFTMAX = Choice(
     "online_softmax", FLAG,
     "True: positions come in chunks, with a running maximum; False: a row has all its scores",
 )  # fmt: skip
-QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32), "query rows of a tile of attention")
+QUERY_ROWS = Choice(
+    "query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention"
+)
+POSITION_PARTS = Choice(
+    "position_parts", (1, 2, 4, 8, 16, 32, 64),
+    "blocks of threads that share the positions of one query",
+)  # fmt: skip
+THREADS_PER_KEY = Choice(
+    "threads_per_key", (4, 8, 16), "threads that share the product of a query and a key"
+)
 POSITIONS = Choice("positions", (16, 32, 64, 128, 256), "positions of a chunk of attention")
 
 

@@ -1,30 +1,40 @@
 """Attention: a product, a softmax over its rows, and a product with the softmaxed rows.
 
-If the scores of a query row have a bound that fits shared memory, or there is one row only, a block
-of threads works on a row of one head. Else it works on a tile of rows, whose positions come in
-chunks, with a running maximum (`fuse_reductions`): only a chunk's scores are stored.
+If the scores of a query row have a bound that fits shared memory, a block of threads works on a row
+of one head. Else it works on a tile of rows, whose positions come in chunks, with a running maximum
+(`fuse_reductions`): only a chunk's scores are stored, in registers (`prompt_attention`) or, where
+threads cannot share the rows, in shared memory. A single row is shared by many blocks
+(`decode_attention`).
 """
 
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.schedule.cascade import axes_of, written
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     fitting,
+    inline_producers,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import ONLINE_SOFTMAX, POSITIONS, QUERY_ROWS
 from relaxlab.schedule.rules_gpu import nested
+from relaxlab.schedule.rules_gpu.decode_attention import schedule_query
+from relaxlab.schedule.rules_gpu.prompt_attention import SIDE, schedule_tiles
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.schedule import Schedule
+from relaxlab.tracing import remark
 
 ROWS = 8
 """Query rows per tile: with `CHUNK` positions, the scores take 2 KB of shared memory."""
+SQUARE_ROWS = 64
+"""Query rows of a tile of which 16 x 16 threads have parts in registers: 4 rows by 4 positions of
+scores each, and by 8 features of 128. Not measured."""
 CHUNK = 64
 """Positions per chunk: two for each thread of a warp. Not measured."""
 
@@ -49,9 +59,19 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         context,
         found.extent(found.row),
         [1],
-        lambda one, most: _by_rows(one, context, outer) if most else _by_tiles(one, context),
+        lambda one, most: _query(one, context, outer) if most else _by_tiles(one, context),
     )
     return sch
+
+
+def _query(sch: Schedule, context: Context, outer: int) -> Schedule:
+    """A version for one row."""
+    try:
+        return schedule_query(sch.copy(), context)
+    except ScheduleError as error:
+        text = f"one query has a block of threads per head: {error}"
+        remark("schedule_kernels", sch.name, text, applied=False)
+        return _by_rows(sch, context, outer)
 
 
 def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
@@ -65,6 +85,11 @@ def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
 
 
 def _by_tiles(sch: Schedule, context: Context) -> Schedule:
+    try:
+        return _by_squares(sch.copy(), context)
+    except ScheduleError as error:
+        text = f"queries have no squares of threads: {error}"
+        remark("schedule_kernels", sch.name, text, applied=False)
     found = find_attention(sch.func)
     assert found is not None
     room = context.target.facts.shared
@@ -73,6 +98,24 @@ def _by_tiles(sch: Schedule, context: Context) -> Schedule:
     chunk = POSITIONS.where(lambda n: _bytes_of_tile(found, rows, n) <= room).at_most(sch, CHUNK)
     found.fused(sch, rows, chunk, chunk, 1)
     return fitting(nested.apply(sch, context))
+
+
+def _by_squares(sch: Schedule, context: Context) -> Schedule:
+    """Tiles of which each thread has a part in registers."""
+    attention = find_attention(sch.func)
+    inline_producers(sch, [] if attention is None else [b.name for b in attention.cascade.blocks])
+    found = find_attention(sch.func)
+    assert found is not None
+    # Weights of the values pass between threads.
+    most = context.target.facts.shared // bytes_of("float32")
+    fitting_rows = QUERY_ROWS.where(
+        lambda n: n % SIDE == 0 and n * min(POSITIONS.candidates) <= most
+    )
+    rows = fitting_rows.at_most(sch, SQUARE_ROWS)
+    chunk = POSITIONS.where(lambda n: n % SIDE == 0 and n * rows <= most).at_most(sch, CHUNK)
+    found.fused(sch, rows, chunk, chunk, 1)
+    schedule_tiles(sch, found, context.target.facts)
+    return sch
 
 
 def _bytes_of_tile(found: Attention, rows: int, positions: int) -> int:

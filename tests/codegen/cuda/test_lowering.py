@@ -318,3 +318,29 @@ def test_too_much_shared_memory_is_refused() -> None:
                 S[t] = X[t]
                 Y[t] = S[t]
         """)
+
+
+VECTORS_IN_TURNS = """
+def doubled(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+    S = T.alloc_buffer((64,), "float32", scope="local")
+    for t in T.thread_binding(8, thread="threadIdx.x"):
+        for j, v in T.grid(2, 4):
+            with T.block("read"):
+                i = T.axis.spatial(64, j * 32 + t * 4 + v)
+                S[i] = X[i]
+    for t in T.thread_binding(8, thread="threadIdx.x"):
+        for j, v in T.grid(2, 4):
+            with T.block("write"):
+                i = T.axis.spatial(64, j * 32 + t * 4 + v)
+                Y[i] = S[i] * T.float32(2)
+"""
+
+
+def test_vectors_that_threads_take_in_turns_are_their_own() -> None:
+    (launch,) = lowered(VECTORS_IN_TURNS).launches
+    assert [[str(d) for d in b.shape] for b in launch.local] == [["8"]]
+    assert "S[j * 4 + v] = X[j * 32 + tx * 4 + v];" in statements(VECTORS_IN_TURNS)
+    x = np.arange(64, dtype="float32")
+    got = np.zeros_like(x)
+    simt_prim_func(function(VECTORS_IN_TURNS), [x, got]).check()
+    np.testing.assert_array_equal(got, 2 * x)
