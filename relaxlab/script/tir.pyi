@@ -480,6 +480,22 @@ def cosh(x: _Any) -> _Value:
         T.cosh(x)
     """
 
+def cp_async(x: _Any, y: _Any, z: _Any) -> _Value:
+    """A copy of `z` bytes, 4, 8 or 16, from main memory at `y` to shared memory at `x`, which the thread does not wait for.
+
+        T.cp_async(x, y, z)
+    """
+
+def cp_async_commit() -> _Value:
+    """The end of a group of a thread's asynchronous copies.
+    """
+
+def cp_async_wait(x: _Any) -> _Value:
+    """Waits until at most `x` groups of a thread's asynchronous copies, the last ones, are under way.
+
+        T.cp_async_wait(x)
+    """
+
 def erf(x: _Any) -> _Value:
     """The error function.
 
@@ -648,6 +664,18 @@ def isnan(x: _Any) -> _Value:
         T.isnan(x)
     """
 
+def ldmatrix(x: _Any, y: _Any) -> _Value:
+    """Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives at `y` the address of row l % 8 of matrix l // 8, and gets at `x` the elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l // 4 of each.
+
+        T.ldmatrix(x, y)
+    """
+
+def ldmatrix_trans(x: _Any, y: _Any) -> _Value:
+    """As `ldmatrix`, of the transposed matrices.
+
+        T.ldmatrix_trans(x, y)
+    """
+
 def let(body: _Any, where: _Any = None) -> _Value:
     """An expression with a name for a value in it; also the annotation of a value that never changes.
 
@@ -716,6 +744,12 @@ def min_value(dtype: _Any) -> _Value:
     """The smallest finite value of a dtype.
 
         T.min_value("float32")
+    """
+
+def mma_m16n8k16(x: _Any, y: _Any, z: _Any) -> _Value:
+    """At `x`, a 16 x 8 tile of float32, plus the product of a 16 x 16 and a 16 x 8 tile at `y` and `z`, in the layout of PTX's mma.sync: 4, 8 and 4 elements of each lane.
+
+        T.mma_m16n8k16(x, y, z)
     """
 
 def nearbyint(x: _Any) -> _Value:

@@ -191,8 +191,8 @@ THREADS_PER_RESULT = Choice(
 RESULTS_PER_BLOCK = Choice(
     "results_per_block", (1, 2, 4, 8, 16, 32), "results of a product that a block of threads has"
 )
-BLOCK_ROWS = Choice("block_rows", (32, 64, 128, 256), "rows of the tile of a block of warps")
-BLOCK_COLS = Choice("block_cols", (32, 64, 128, 256), "columns of the tile of a block of warps")
+BLOCK_ROWS = Choice("block_rows", (16, 32, 64, 128, 256), "rows of the tile of a block of warps")
+BLOCK_COLS = Choice("block_cols", (16, 32, 64, 128, 256), "columns of the tile of a block of warps")
 BLOCK_TERMS = Choice("block_terms", (16, 32, 64), "terms of a product that warps copy at once")
 PIPELINE_STAGES = Choice(
     "pipeline_stages", (1, 2, 3, 4, 5, 6),
