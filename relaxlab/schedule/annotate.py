@@ -16,6 +16,10 @@ PIPELINE = "software_pipeline"
 """The annotation of a loop that copies slices into shared memory and computes with them: how many
 slices are there at a time (`codegen/gpu/software_pipeline.py`)."""
 
+DOUBLE_BUFFER = "double_buffer_scope"
+"""The annotation of a loop inside of such a loop, which loads values of the slices into registers
+and computes with them: those of the next iteration are loaded while one is computed."""
+
 
 def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFunc:
     """Set (or with None remove) an annotation of a loop, given by variable, or block, by name."""

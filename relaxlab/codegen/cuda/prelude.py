@@ -173,7 +173,7 @@ __device__ __forceinline__ void mma_m16n8k16(float* c, const T* a, const T* b);
   __device__ __forceinline__ void mma_m16n8k16<T>(float* c, const T* a, const T* b) {        \\
     const uint32_t* x = reinterpret_cast<const uint32_t*>(a);                                \\
     const uint32_t* y = reinterpret_cast<const uint32_t*>(b);                                \\
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 "              \\
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 "              \\
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \\
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                            \\
                  : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));        \\

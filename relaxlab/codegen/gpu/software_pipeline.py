@@ -10,7 +10,7 @@ iteration before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
@@ -36,7 +36,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.annotate import PIPELINE
+from relaxlab.schedule.annotate import DOUBLE_BUFFER, PIPELINE
 
 ASYNC_BYTES = (4, 8, 16)
 """Bytes that an instruction copies."""
@@ -64,17 +64,19 @@ def software_pipeline(
         an.bind_range(axis.var, Range(const(0), axis.extent))
     pass_ = _Pipeline(an, name, facts)
     body = pass_.visit(body, False)
-    return body, tuple(pass_.staged.get(b, b) for b in allocated)
+    changed = pass_.staged | pass_.doubled
+    return body, tuple(changed.get(b, b) for b in allocated)
 
 
 @dataclass(slots=True)
 class _Pipeline:
-    """`staged` are the shared buffers with slots."""
+    """`staged` are the shared buffers with slots, `doubled` the private ones with two."""
 
     an: Analyzer
     name: str
     facts: Facts
     staged: dict[Buffer, Buffer] = field(default_factory=dict[Buffer, Buffer])
+    doubled: dict[Buffer, Buffer] = field(default_factory=dict[Buffer, Buffer])
 
     def visit(self, s: Stmt, repeated: bool) -> Stmt:
         """`repeated`: the statement is inside of a loop."""
@@ -111,10 +113,61 @@ class _Pipeline:
         for n in range(ahead):
             before += [self.ask(asked, s, const(n)), COMMIT]
         wait = Evaluate(Call("void", "cp_async_wait", (const(max(0, ahead - 1)),)))
-        inside = [wait, SYNC, self.ask(asked, s, s.loop_var + ahead), COMMIT]
-        inside.append(self.in_slot(compute, s.loop_var % count))
+        ask = seq(self.ask(asked, s, s.loop_var + ahead), COMMIT)
+        inner = _double_buffered(compute)
+        if inner is None:
+            body = seq(wait, SYNC, ask, self.in_slot(compute, s.loop_var % count))
+        else:
+            first, body = self.overlapped(s, inner, seq(wait, SYNC), ask)
+            before += [wait, SYNC, first]
         annotations = s.annotations.with_(**{PIPELINE: None})
-        return seq(*before, replace(s, body=seq(*inside), annotations=annotations))
+        return seq(*before, replace(s, body=body, annotations=annotations))
+
+    def overlapped(self, s: For, inner: For, wait: Stmt, ask: Stmt) -> tuple[Stmt, Stmt]:
+        """The loads before the loop over slices, and its body: in the last step of a slice, the
+        next one is waited for and its first values are loaded."""
+        count = int(s.annotations[PIPELINE])
+        loads, rest = self.loads(inner)
+        assert isinstance(inner.extent, IntImm)
+        steps = inner.extent.value
+        if steps % 2:
+            raise CodegenError(
+                f"the loop {inner.loop_var.name} of {self.name!r} has {steps} iterations; those "
+                "that use two buffers in turns are of an even number"
+            )
+        for stmt in loads:
+            for buffer in {n.buffer for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore)}:
+                if buffer.scope == "local":
+                    shape = (const(2), *buffer.shape)
+                    self.doubled[buffer] = replace(buffer, shape=shape, strides=())
+
+        def load(step: int, number: PrimExpr) -> Stmt:
+            stmt = substitute(seq(*loads), {inner.loop_var: const(step)})
+            slot = self.an.simplify(number % count)
+            return self.in_slot(self.in_slot(stmt, slot), const(step % 2), self.doubled)
+
+        parts: list[Stmt] = []
+        following = s.loop_var + 1
+        for step in range(steps):
+            if step < steps - 1:
+                parts.append(load(step + 1, s.loop_var))
+            else:
+                parts += [wait, IfThenElse(expr.LT(following, s.extent), load(0, following))]
+            parts += [ask] if step == 0 else []
+            stmt = substitute(seq(*rest), {inner.loop_var: const(step)})
+            parts.append(self.in_slot(stmt, const(step % 2), self.doubled))
+        return load(0, const(0)), seq(*parts)
+
+    def loads(self, inner: For) -> tuple[list[Stmt], list[Stmt]]:
+        """The loads from shared memory at the beginning of an iteration, and the rest."""
+        stmts = [*inner.body.stmts] if isinstance(inner.body, SeqStmt) else [inner.body]
+
+        def reads(stmt: Stmt) -> bool:
+            found = (n for n in walk(stmt) if isinstance(n, BufferLoad))
+            return any(n.buffer in self.staged for n in found)
+
+        last = max((i for i, stmt in enumerate(stmts) if reads(stmt)), default=-1)
+        return stmts[: last + 1], stmts[last + 1 :]
 
     def parts(self, s: For) -> tuple[list[Stmt], Stmt]:
         """The copies at the beginning of an iteration, and the rest."""
@@ -138,14 +191,17 @@ class _Pipeline:
         inside = expr.LT(number, s.extent)
         return at if self.an.prove(inside) else IfThenElse(inside, at)
 
-    def in_slot(self, s: Stmt, slot: PrimExpr) -> Stmt:
-        """The statement on one of the slots of the staged buffers."""
+    def in_slot(
+        self, s: Stmt, slot: PrimExpr, buffers: Mapping[Buffer, Buffer] | None = None
+    ) -> Stmt:
+        """The statement on one of the slots of `buffers`, by default of the staged ones."""
+        table = self.staged if buffers is None else buffers
 
         def visit(n: Node) -> Node:
             new = map_children(n, visit)
-            if isinstance(new, BufferLoad | BufferStore) and new.buffer in self.staged:
+            if isinstance(new, BufferLoad | BufferStore) and new.buffer in table:
                 indices = (slot, *new.indices)
-                return replace(new, buffer=self.staged[new.buffer], indices=indices)
+                return replace(new, buffer=table[new.buffer], indices=indices)
             return new
 
         return visit(s)  # type: ignore[return-value]
@@ -183,6 +239,17 @@ class _Pipeline:
         handles = (Call("handle", "address_of", (to,)), Call("handle", "address_of", (source,)))
         copy = Evaluate(Call("void", "cp_async", (*handles, const(size))), span=s.span)
         return copy if found.full == IntImm(1, "bool") else IfThenElse(found.full, copy, s)
+
+
+def _double_buffered(s: Stmt) -> For | None:
+    """The loop that a computation consists of, if its values are to be loaded ahead."""
+    stmts = s.stmts if isinstance(s, SeqStmt) else (s,)
+    code = [p for p in stmts if not (isinstance(p, Evaluate) and isinstance(p.value, StringImm))]
+    match code:
+        case [For(extent=IntImm()) as loop] if loop.annotations.get(DOUBLE_BUFFER):
+            return loop
+        case _:
+            return None
 
 
 def _copies(s: Stmt) -> bool:

@@ -198,6 +198,10 @@ PIPELINE_STAGES = Choice(
     "pipeline_stages", (1, 2, 3, 4, 5, 6),
     "slices in shared memory, all but one of which are copied while one is used",
 )  # fmt: skip
+FRAGMENTS_AHEAD = Choice(
+    "fragments_ahead", FLAG,
+    "True: operands of the next tensor instructions are loaded into registers while some compute",
+)  # fmt: skip
 RASTER_COLUMNS = Choice(
     "raster_columns", (1, 2, 4, 8, 16),
     "columns of tiles whose blocks follow each other row by row, for the second-level cache",

@@ -17,7 +17,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import BufferLoad, BufferStore, PrimFunc
-from relaxlab.schedule.annotate import PIPELINE
+from relaxlab.schedule.annotate import DOUBLE_BUFFER, PIPELINE
 from relaxlab.schedule.intrinsics.mma import DTYPES, SIZE, columns_fragment, rows_fragment
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
@@ -38,6 +38,7 @@ from relaxlab.schedule.rules.decisions import (
     BLOCK_COLS,
     BLOCK_ROWS,
     BLOCK_TERMS,
+    FRAGMENTS_AHEAD,
     PIPELINE_STAGES,
     RASTER_COLUMNS,
     WARP_COLS,
@@ -222,6 +223,8 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     _store(sch, store, tile)
     if tile.stages > 1:
         sch.annotate(k0, PIPELINE, tile.stages)
+        if tile.terms // SIZE % 2 == 0 and FRAGMENTS_AHEAD.of(sch, True):
+            sch.annotate(k1, DOUBLE_BUFFER, True)
     sch.bind(fused(sch, [*outer, g, i0, j0]), "blockIdx.x")
     sch.compact_buffers()
     return sch
