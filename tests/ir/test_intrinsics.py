@@ -27,10 +27,17 @@ CALLS = {
     "warp_shuffle_xor": 'T.call_intrin("float32", "warp_shuffle_xor", A[i], 1)',
 }  # fmt: skip
 """How the value of a row is written, where it is no function of numbers."""
+SHARED, LOCAL = "T.address_of(S[0])", "T.address_of(L[0])"
 STATEMENTS = {
     "address_of": 'T.evaluate(T.call_extern("void", "free", T.address_of(A[i])))',
     "prefetch": 'T.evaluate(T.call_intrin("void", "prefetch", T.address_of(A[i])))',
     "tvm_storage_sync": 'T.evaluate(T.tvm_storage_sync("shared"))',
+    "cp_async": f"T.evaluate(T.cp_async({SHARED}, T.address_of(A[i]), 4))",
+    "cp_async_commit": "T.evaluate(T.cp_async_commit())",
+    "cp_async_wait": "T.evaluate(T.cp_async_wait(0))",
+    "ldmatrix": f"T.evaluate(T.ldmatrix({LOCAL}, {SHARED}))",
+    "ldmatrix_trans": f"T.evaluate(T.ldmatrix_trans({LOCAL}, {SHARED}))",
+    "mma_m16n8k16": f"T.evaluate(T.mma_m16n8k16(T.address_of(F[0]), {LOCAL}, {LOCAL}))",
 }
 """Those that are written as statements of their own."""
 
@@ -40,11 +47,17 @@ def function(row: Intrinsic, loop: str):
     value = CALLS.get(row.name, 'T.call_intrin("float32", "{name}", {arguments})')
     value = value.format(name=row.name, arguments=arguments)
     before = STATEMENTS.get(row.name, "")
+    buffers = {"S": ("float16", "shared"), "L": ("float16", "local"), "F": ("float32", "local")}
+    made = "".join(
+        f'    {name} = T.alloc_buffer((64,), "{dtype}", scope="{scope}")\n'
+        for name, (dtype, scope) in buffers.items()
+        if f"({name}[" in before
+    )
     return rl.parse(f"""
 from relaxlab.script import tir as T
 @T.prim_func
 def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-    for i in {loop}:
+{made}    for i in {loop}:
         {before or "T.evaluate(0)"}
         C[i] = {"A[i]" if before else value}
 """)

@@ -286,6 +286,8 @@ def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     _, inside = block_loops(sch, partial)
     if inside:
         sch.reorder(lane, *inside)
+        if group and len(inside) == 1:  # all terms are one group for each lane
+            inside = [sch.add_unit_loop(inside[0]), *inside]
         for copy in copies:
             sch.compute_at(copy, inside[0])
             *_, neighbour = sch.get_loops(copy)
