@@ -54,6 +54,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     spatial, reduce = block_loops(sch, sch.get_block(block.name))
     if len(spatial) + len(reduce) != len(sch.get_loops(sch.get_block(block.name))):
         return f"{block.name} is inside of other loops"
+    if not spatial and not reduce:
+        return f"{block.name} has one term"
     down = _goes_down(block)
     terms = _size(sch, reduce)
     if terms is not None and terms < (LEAST_PART if down else LEAST_TERMS):
@@ -148,8 +150,9 @@ def _down(
     sch.reorder(*results, *reduce)
     store = sch.cache_write(rv, 0, "local")
     sch.reverse_compute_at(store, results[-1])
-    sch.decompose_reduction(rv, reduce[0])
-    unrolled(sch, reduce[-1], UNROLL_TERMS.of(sch, TERMS_AT_ONCE, name))
+    if reduce:  # a single term has no loop
+        sch.decompose_reduction(rv, reduce[0])
+        unrolled(sch, reduce[-1], UNROLL_TERMS.of(sch, TERMS_AT_ONCE, name))
     threads = threads_per_block(sch, facts)
     *outer, last = results
     count = _size(sch, outer)
