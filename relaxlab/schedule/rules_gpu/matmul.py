@@ -56,9 +56,11 @@ SIDE = 16
 operands of 64 rows, 8 KB of shared memory together."""
 SQUARE = 4
 """Results per thread along each side: 16 accumulators for 8 loads from shared memory."""
-FEW_ROWS = 2
-"""Most rows for which a warp computes one result together; from then on tiles reuse what they
-load."""
+FEW_ROWS = 4
+"""Most rows for which a warp computes a column of the results together; from then on tiles reuse
+what they load."""
+MOST_ROWS = 8
+"""Most rows whose sums are in registers while a column of the matrix is read."""
 WARPS = 8
 """Warps per block: 256 threads."""
 
@@ -190,6 +192,12 @@ def _copied(sch: Schedule, product: BlockRV) -> list[int]:
     return [i for i, name in names.items() if OPERAND_IN_SHARED_MEMORY.of(sch, True, name)]
 
 
+def _left(product: Block, found: _Product) -> int:
+    """The number of the operand of rows."""
+    row = product.iter_vars[found.row].var
+    return next(i for i in _operands(product) if row in symbols_in(product.reads[i]))
+
+
 def _operands(product: Block) -> list[int]:
     """The numbers of the regions that the product reads and does not write."""
     written = product.writes[0].buffer
@@ -277,28 +285,36 @@ def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     choice = RESULTS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
     results = choice.at_most(sch, WARPS)
     col, warp = sch.split(col, factors=[None, results])
+    rows: list[LoopRV] = []
+    if copies and 1 < (constant(extent_of(sch, outer[-1])) or 1) <= MOST_ROWS:
+        rows = [outer.pop()]  # which share what is loaded of the matrix
+        sch.reorder(col, warp, *rows)
     sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
     group = [width] if width > 1 else []
     _, lane, *_ = sch.split(depth, factors=[None, threads, *group])
     partial = sch.rfactor(lane, buffer.ndim)
     # No other lane reads a lane's partial sum: a register holds it.
     sch.set_scope(partial, 0, "local")
-    _, inside = block_loops(sch, partial)
+    along, inside = block_loops(sch, partial)
     if inside:
-        sch.reorder(lane, *inside)
         if group and len(inside) == 1:  # all terms are one group for each lane
             inside = [sch.add_unit_loop(inside[0]), *inside]
-        for copy in copies:
-            sch.compute_at(copy, inside[0])
+        each = along[-2:-1] if rows else []
+        sch.reorder(lane, inside[0], *each, *inside[1:])
+        for number, copy in zip(operands, copies, strict=True):
+            left = rows and number == _left(found_block(sch, product), found)
+            sch.compute_at(copy, each[0] if left else inside[0])
             *_, neighbour = sch.get_loops(copy)
             if constant(extent_of(sch, neighbour)) == width:
                 sch.vectorize(neighbour)
-        sch.decompose_reduction(partial, inside[0])
-        if group:
-            sch.unroll(inside[-1])
+        init = sch.decompose_reduction(partial, inside[0])
+        for loop in (*each, *inside[1:], *(sch.get_loops(init)[-1:] if rows else ())):
+            sch.unroll(loop)
     sch.bind(lane, "threadIdx.x")
     *_, last = sch.get_loops(product)
     sch.bind(last, "threadIdx.x")
+    for row in rows:
+        sch.unroll(row)
     sch.bind(warp, "threadIdx.y")
     sch.bind(fused(sch, [*outer, col]), "blockIdx.x")
     sch.compact_buffers()

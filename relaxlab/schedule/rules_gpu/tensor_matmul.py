@@ -60,9 +60,6 @@ STAGES = 4
 RASTER = 8
 """Columns of tiles that blocks go down together: 132 blocks of an H100 then read 8 slices of one
 operand and 17 of the other. Not measured."""
-FEW_ROWS = 8
-"""Rows up to which a product waits for the memory of one operand, which tiles would read no
-faster. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +108,13 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return f"{found.name} adds its terms in order"
     rows = block.iter_vars[found.row].dom.extent
     known = constant(rows)
-    if known is not None and known <= FEW_ROWS:
+    if known is not None and known <= matmul.FEW_ROWS:
         return f"{found.name} has {known} rows: a tile would be mostly empty"
 
     def version(sch: Schedule, most: int | None) -> Schedule:
         return _by_tiles(sch, found, facts) if most is None else fitting(matmul.apply(sch, context))
 
-    with_versions(sch, context, rows, [FEW_ROWS], version)
+    with_versions(sch, context, rows, [1], version)
     return sch
 
 
