@@ -317,7 +317,8 @@ class HostFunction(Brief):
 
     `symbols` are all integers the function uses, parameters' first. `written` are the parameter
     registers that kernels update in place: they must be writable arrays. `captures` are ranges
-    (first, last + 1) of `instrs` whose kernels a GPU may capture and replay.
+    (first, last + 1) of `instrs` whose kernels a GPU may capture and replay. `num_input` of the
+    parameters, the first, are no weights; None: all.
     """
 
     name: str
@@ -331,6 +332,7 @@ class HostFunction(Brief):
     written: frozenset[int] = frozenset()
     private: bool = False
     captures: tuple[tuple[int, int], ...] = ()
+    num_input: int | None = None
 
     def storages(self) -> tuple[AllocStorage, ...]:
         """All storages, those in branches included."""

@@ -165,6 +165,7 @@ class _Lowerer:
             result_type,
             private=self.fn.private,
             captures=captures,
+            num_input=self.fn.attrs.get("num_input"),
         )
 
     def parameter(self, p: graph.Var) -> host.HostParam:

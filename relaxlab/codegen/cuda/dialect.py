@@ -46,13 +46,21 @@ def _head(f: Frame) -> str:
     params: list[str] = []
     for buffer, name, written in f.buffers:
         params.append(f"{'' if written else 'const '}{C_TYPES[buffer.dtype]}* __restrict__ {name}")
-    params += [f"{CUDA_C.type(v.dtype)} {name}" for v, name in f.scalars]
+    reads: list[str] = []
+    for v, name in f.scalars:
+        kind = CUDA_C.type(v.dtype)
+        if v in f.in_memory:
+            at = f.fresh(f"{name}_at")
+            params.append(f"const {kind}* __restrict__ {at}")
+            reads.append(f"\n  const {kind} {name} = *{at};")
+        else:
+            params.append(f"{kind} {name}")
     params += [f"int* __restrict__ {f.failed}"] if f.failed else []
     line = ", ".join(params)
     listed = line if len(line) < 88 else "\n    " + ",\n    ".join(params)
     x, y, z = f.block
     bounds = f'extern "C" __global__ void __launch_bounds__({x * y * z})'
-    return f"{bounds}\n{f.name}({listed}) {{"
+    return f"{bounds}\n{f.name}({listed}) {{{''.join(reads)}"
 
 
 def _array(

@@ -56,7 +56,7 @@ class Frame:
     """The surroundings of a kernel's statements: `buffers`, their names and whether it stores to
     them; `scalars` and their names; `failed`, the name of the number of a failure, empty where
     nothing can fail; `block`, its threads along x, y and z; declarations `outside` of the function,
-    and its names there."""
+    and its names there; the scalars that it is given the addresses of, as `in_memory`."""
 
     name: str
     buffers: Sequence[tuple[Buffer, str, bool]]
@@ -65,6 +65,7 @@ class Frame:
     block: tuple[int, int, int]
     outside: Sequence[str]
     fresh: Callable[[str], str]
+    in_memory: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

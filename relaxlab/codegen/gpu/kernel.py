@@ -38,18 +38,22 @@ class KernelSource(Brief):
 
 
 def emit_kernel(
-    launch: Launch, dialect: Dialect, outside: set[str] | None = None
+    launch: Launch,
+    dialect: Dialect,
+    outside: set[str] | None = None,
+    in_memory: frozenset[Var] = frozenset(),
 ) -> KernelSource:
     """The text of a launch.
 
     `outside` are the names that the program has outside of functions, to which those of the kernel
-    are added where buffers stand there. Raises CodegenError for what the dialect has no row for,
+    are added where buffers stand there. The function takes the addresses of the scalars that are
+    `in_memory`, and the others' values. Raises CodegenError for what the dialect has no row for,
     naming it.
     """
     for buffer in (*launch.buffers, *launch.shared, *launch.local):
         dialect.element(buffer)
     dialect.check(launch)
-    return _Writer(launch, dialect, set() if outside is None else outside).kernel()
+    return _Writer(launch, dialect, set() if outside is None else outside, in_memory).kernel()
 
 
 @dataclass(slots=True)
@@ -57,6 +61,7 @@ class _Writer:
     launch: Launch
     dialect: Dialect
     outside: set[str]
+    in_memory: frozenset[Var]
     lines: list[str] = field(default_factory=list[str])
     depth: int = 1
     failures: list[str] = field(default_factory=list[str])
@@ -119,7 +124,9 @@ class _Writer:
         x, y, z = (e.value for e in launch.extents("threadIdx") if isinstance(e, IntImm))
         failed = s.failed if self.failures else ""
         head = self.dialect.head(
-            Frame(launch.name, buffers, scalars, failed, (x, y, z), shared, s.fresh)
+            Frame(
+                launch.name, buffers, scalars, failed, (x, y, z), shared, s.fresh, self.in_memory
+            )
         )
         code = "\n".join([head, *self.lines, "}"])
         spans = (*[None] * (head.count("\n") + 1), *self.spans, None)

@@ -11,6 +11,7 @@ from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir import host
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.names import UniqueNames
@@ -62,12 +63,18 @@ def launches_of(funcs: Mapping[str, PrimFunc], facts: Facts = CUDA) -> dict[str,
 
 
 def sources_of(
-    kernels: Mapping[str, DeviceKernel], dialect: Dialect
+    kernels: Mapping[str, DeviceKernel],
+    dialect: Dialect,
+    in_memory: Mapping[str, frozenset[Var]] | None = None,
 ) -> tuple[dict[str, tuple[KernelSource, ...]], str]:
-    """The functions of loop functions' launches, and one source with all of them."""
+    """The functions of loop functions' launches, and one source with all of them. `in_memory` are
+    by loop function the scalars that they take the addresses of."""
     outside = {x.name for kernel in kernels.values() for x in kernel.launches}
+    read = in_memory or {}
     functions = {
-        name: tuple(emit_kernel(x, dialect, outside) for x in kernel.launches)
+        name: tuple(
+            emit_kernel(x, dialect, outside, read.get(name, frozenset())) for x in kernel.launches
+        )
         for name, kernel in kernels.items()
     }
     code = "\n".join(k.code for sources in functions.values() for k in sources)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,18 @@ from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.kernel import KernelSource
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
-from relaxlab.codegen.gpu.program import generate
+from relaxlab.codegen.gpu.program import generate, sources_of
 from relaxlab.ir import host
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import brief
+from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import KB
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.request import Request
+from relaxlab.runtime.vm.capture import CapturedFunction, CapturePlan, plan_capture
 from relaxlab.runtime.vm.gpu import GpuExecutable, NoGpu, sizes_of
 from relaxlab.runtime.vm.memory import DeviceMemory
 from relaxlab.runtime.vm.straight_line import StraightLine, straight_line
@@ -48,6 +52,7 @@ class CudaExecutable(Displayed, GpuExecutable):
     _prepared: dict[str, StraightLine | None] = field(
         default_factory=lambda: dict[str, "StraightLine | None"]()
     )
+    _captured: dict[str, CapturedFunction] = field(default_factory=dict[str, CapturedFunction])
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
@@ -87,10 +92,7 @@ class CudaExecutable(Displayed, GpuExecutable):
         """The machine that runs calls, on the GPU. Raises NoGpu where there is none."""
         if self._machine is None:
             cupy = require_cupy()
-            self._folder = tempfile.TemporaryDirectory(prefix="relaxlab-")  # read at first launch
-            path = Path(self._folder.name) / "program.cubin"
-            path.write_bytes(self.cubin)
-            module = cupy.RawModule(path=str(path))
+            module = self._load(cupy, self.cubin, "program")
             self._failures = Failures(cupy)
             kernels = {
                 name: _on_gpu(module, kernel, self.gpu.functions[name], self._failures)
@@ -99,17 +101,65 @@ class CudaExecutable(Displayed, GpuExecutable):
             self._machine = VirtualMachine(self.gpu.program, kernels, DeviceMemory(cupy))
         return self._machine
 
+    def _load(self, cupy: Any, cubin: bytes, name: str) -> Any:
+        """Load machine code. Its file stays: it is read at the first launch."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="relaxlab-")
+            weakref.finalize(self, self._folder.cleanup)
+        path = Path(self._folder.name) / f"{name}.cubin"
+        path.write_bytes(cubin)
+        return cupy.RawModule(path=str(path))
+
+    @brief
+    def captured(self, name: str) -> CapturedFunction:
+        """A function whose launches become one CUDA graph: for functions of many small kernels
+        that are called again and again with the same arrays.
+
+        Symbols that decide no size of a launch or a tensor may differ between calls of a graph:
+        one graph is enough for all steps of a decoder. Raises KeyError for an unknown name,
+        NotCapturable where the host has to do something in between, and NoGpu.
+        """
+        if name not in self._captured:
+            plan = plan_capture(self.program.functions[self[name].name], self.gpu.kernels)
+            machine, line = self.machine(), self._line(name)
+            assert line is not None  # a plan has no more kinds of instructions
+            kernels = {**machine.kernels, **self._reading(plan)}
+            finish = partial(self._finish, name)
+            self._captured[name] = CapturedFunction(plan, self.gpu.kernels, line, kernels, finish)
+        return self._captured[name]
+
+    def _reading(self, plan: CapturePlan) -> dict[str, Kernel]:
+        """The kernels of a plan that read scalars."""
+        if not plan.in_memory:
+            return {}
+        kernels = {name: self.gpu.kernels[name] for name in plan.in_memory}
+        functions, source = sources_of(kernels, CUDA_C, plan.in_memory)
+        code = nvrtc.compile_cuda(source, self.arch, contract=self.target.contract)
+        module = self._load(require_cupy(), code.cubin, plan.fn.name)
+        assert self._failures is not None
+        return {
+            name: _on_gpu(module, kernel, functions[name], self._failures, plan.in_memory[name])
+            for name, kernel in kernels.items()
+        }
+
     def call(self, name: str, args: Sequence[Any]) -> Any:
         """Run a function on the GPU, on CuPy's current stream. It is waited for only if one of its
         kernels can fail."""
-        machine = self.machine()
+        line = self._line(name)
+        result = self.machine().run(name, *args) if line is None else line(args)
+        self._finish(name)
+        return result
+
+    def _line(self, name: str) -> StraightLine | None:
+        """The function as a list of closures; None for one with branches or calls."""
         if name not in self._prepared:
-            self._prepared[name] = straight_line(machine, self.program.functions[name])
-        prepared = self._prepared[name]
-        result = machine.run(name, *args) if prepared is None else prepared(args)
+            self._prepared[name] = straight_line(self.machine(), self.program.functions[name])
+        return self._prepared[name]
+
+    def _finish(self, name: str) -> None:
+        """Raises ExecutionError where a kernel of the call has failed."""
         if name in self._fallible and self._failures is not None:
             self._failures.check()
-        return result
 
     @cached_property
     def _fallible(self) -> frozenset[str]:
@@ -177,9 +227,13 @@ class Failures:
     _views: list[Any] = field(default_factory=list[Any])
 
     def add(self, kernel: str, source: KernelSource) -> int:
-        """A word for a launch of a loop function; return its number."""
-        self.messages.append((kernel, source))
-        return len(self.messages) - 1
+        """A word for a launch of a loop function; return its number, the same for the same
+        launch."""
+        launches = [(name, known.name) for name, known in self.messages]
+        if (kernel, source.name) not in launches:
+            launches.append((kernel, source.name))
+            self.messages.append((kernel, source))
+        return launches.index((kernel, source.name))
 
     def word(self, number: int) -> Any:
         """The word as an array of one element."""
@@ -199,10 +253,15 @@ class Failures:
 
 
 def _on_gpu(
-    module: Any, kernel: DeviceKernel, sources: tuple[KernelSource, ...], failures: Failures
+    module: Any,
+    kernel: DeviceKernel,
+    sources: tuple[KernelSource, ...],
+    failures: Failures,
+    in_memory: frozenset[Var] = frozenset(),
 ) -> Kernel:
+    """A loop function as its launches, which take arrays for the scalars that are `in_memory`."""
     launches = [
-        _launch(module.get_function(source.name), kernel, launch, source, failures)
+        _launch(module.get_function(source.name), kernel, launch, source, failures, in_memory)
         for launch, source in zip(kernel.launches, sources, strict=True)
     ]
     if len(launches) == 1:
@@ -220,14 +279,22 @@ STATIC_SHARED = 48 * KB
 
 
 def _launch(
-    entry: Any, kernel: DeviceKernel, launch: Launch, source: KernelSource, failures: Failures
+    entry: Any,
+    kernel: DeviceKernel,
+    launch: Launch,
+    source: KernelSource,
+    failures: Failures,
+    in_memory: frozenset[Var],
 ) -> Kernel:
     """A launch with everything prepared that is the same at every call."""
     if source.shared > STATIC_SHARED:
         entry.max_dynamic_shared_size_bytes = source.shared
     places = [kernel.buffers.index(b) for b in launch.buffers]
     # The kernel reads as many bytes of a scalar as its type has.
-    passed = [(kernel.scalars.index(v), numpy_dtype(v.dtype).type) for v in launch.scalars]
+    passed = [
+        (kernel.scalars.index(v), None if v in in_memory else numpy_dtype(v.dtype).type)
+        for v in launch.scalars
+    ]
     word = failures.add(kernel.name, source) if source.failures else None
     symbols, sizes = kernel.scalars, sizes_of(launch)
     extents = (*launch.extents("blockIdx"), *launch.extents("threadIdx"))
@@ -239,7 +306,7 @@ def _launch(
         if found is None:
             return
         args = [buffers[i] for i in places]
-        args += [kind(scalars[i]) for i, kind in passed]
+        args += [scalars[i] if kind is None else kind(scalars[i]) for i, kind in passed]
         if word is not None:
             args.append(failures.word(word))
         entry(*found, tuple(args), shared_mem=shared)

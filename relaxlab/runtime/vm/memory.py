@@ -98,6 +98,18 @@ class DeviceMemory:
             raise ExecutionError(f"cannot allocate an array of shape {tuple(shape)}")
         return self.xp.empty(tuple(shape), numpy_dtype(dtype))
 
+    def address(self, array: Any) -> int:
+        """The address of an array's first element."""
+        return array.data.ptr
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy an array of the device or of the host to one of the device, in the order of the
+        current stream."""
+        if isinstance(source, self.xp.ndarray):
+            self.xp.copyto(target, source)
+        else:
+            target.set(source, self.xp.cuda.get_current_stream())
+
     def poison(self, part: Any) -> None:
         """Do nothing: planned memory keeps its contents."""
 

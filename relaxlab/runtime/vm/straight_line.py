@@ -3,7 +3,7 @@
 The virtual machine looks every instruction up again at every call, which takes longer than a GPU
 takes for a small kernel. Here everything that is the same at every call is prepared: sizes are
 numbers or closures over the symbols, and tensors in planned memory of constant size are views that
-stay.
+stay. An array that is the argument of the call before is not checked again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from weakref import ref
 
 import numpy as np
 
@@ -42,9 +43,8 @@ def straight_line(machine: VirtualMachine, fn: host.HostFunction) -> StraightLin
     """Prepare a function of the machine's program; None for one with branches or calls."""
     if not all(isinstance(i, PLAIN) for i in fn.instrs):
         return None
-    kept = _kept(fn)
-    line = StraightLine(machine, fn, [None] * len(fn.registers))
-    line.steps += [s for i in fn.instrs if (s := _step(line, i, kept)) is not None]
+    line = StraightLine(machine, fn, [None] * len(fn.registers), [None] * len(fn.params))
+    line.steps += line.prepare(fn.instrs)
     return line
 
 
@@ -56,20 +56,40 @@ class StraightLine:
     machine: VirtualMachine
     fn: host.HostFunction
     registers: list[Any]
+    _seen: list[ref[Any] | None]
     steps: list[Step] = field(default_factory=list[Step])
+
+    def prepare(self, instrs: Sequence[host.Instr]) -> list[Step]:
+        """What instructions of the function do at a call."""
+        kept = _kept(self.fn)
+        return [s for i in instrs if (s := _step(self, i, kept)) is not None]
 
     def __call__(self, args: Sequence[Any]) -> Any:
         """Run it. Raises ExecutionError naming the check that failed."""
-        fn = self.fn
+        frame = self.frame(args)
+        for step in self.steps:
+            step(frame)
+        return read(frame, self.fn.result)
+
+    def frame(self, args: Sequence[Any]) -> Frame:
+        """The state at the begin of a call. Raises ExecutionError for arguments that the device
+        cannot have."""
+        fn, memory = self.fn, self.machine.memory
         if len(args) != len(fn.params):
             takes = counted(len(fn.params), "argument")
             raise ExecutionError(f"`{fn.name}` takes {takes}, got {len(args)}")
         frame = Frame(fn, self.registers.copy(), {}, [])
-        for p, a in zip(fn.params, args, strict=True):
-            assign(frame, p.value, argument(self.machine.memory, fn, p, a))
-        for step in self.steps:
-            step(frame)
-        return read(frame, fn.result)
+        for place, (p, a) in enumerate(zip(fn.params, args, strict=True)):
+            seen = self._seen[place]
+            if seen is not None and seen() is a:
+                assign(frame, p.value, a)
+                continue
+            value = argument(memory, fn, p, a)
+            assign(frame, p.value, value)
+            # The caller's arrays are not kept alive.
+            as_it_is = value is a and isinstance(value, memory.array)
+            self._seen[place] = ref(value) if as_it_is else None
+        return frame
 
 
 def _kept(fn: host.HostFunction) -> frozenset[int]:
@@ -159,20 +179,25 @@ def _matched(m: host.MatchShape, array: type[Any]) -> Step:
     """The check of a tensor, which says more where it fails (`match_shape`)."""
     kind = np.dtype(numpy_dtype(m.dtype or ""))
     binds = [(i, d.symbol) for i, d in enumerate(m.dims or ()) if isinstance(d, host.BindDim)]
-    checks = [
-        (i, evaluator(d.expected))
-        for i, d in enumerate(m.dims or ())
-        if isinstance(d, host.CheckDim)
-    ]
+    dims = {i: d.expected for i, d in enumerate(m.dims or ()) if isinstance(d, host.CheckDim)}
+    checks = [(i, evaluator(expected)) for i, expected in dims.items()]
+
+    constant = not binds and not symbols_in(tuple(dims.values()))
+    seen: ref[Any] | None = None
 
     def step(frame: Frame) -> None:
+        nonlocal seen
         value = frame.registers[m.value]
+        if seen is not None and seen() is value:
+            frame.registers[m.dst] = value
+            return
         if isinstance(value, array) and value.dtype == kind and m.ndim in (-1, value.ndim):
             shape = value.shape
             for axis, symbol in binds:
                 frame.symbols[symbol] = shape[axis]
             if all(shape[axis] == expected(frame.symbols) for axis, expected in checks):
                 frame.registers[m.dst] = value
+                seen = ref(value) if constant else None
                 return
         match_shape(frame, m, array)
 
