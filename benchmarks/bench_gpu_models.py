@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 PROMPT, STEPS, ROUNDS = 1024, 16, 5
+OURS = ("relaxlab", "no graphs")
+"""Steps as CUDA graphs, and launched one by one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +69,11 @@ def _measured(
     from benchmarks.gpu import llama
 
     ours = llama.Ours(config, batch, peer.model if format == "BF16" else None, format)
-    peers = {"relaxlab": ours.decoder(), "eager": peer.decoder(False, batch)}
+    peers = {
+        "relaxlab": ours.decoder(True),
+        "no graphs": ours.decoder(False),
+        "eager": peer.decoder(False, batch),
+    }
     if not eager:
         peers["compiled"] = peer.decoder(True, batch)
     generator = torch.Generator("cuda").manual_seed(1)
@@ -76,7 +82,7 @@ def _measured(
     ).int()
     logits: dict[str, list[Any]] = {name: [] for name in peers}
     for name, call in peers.items():  # compiles, and shows whether they agree
-        given = ids if name == "relaxlab" else ids.long()
+        given = ids if name in OURS else ids.long()
         logits[name].append(call(given[:, :PROMPT], 0).float().clone())
         for at in range(PROMPT, PROMPT + 4):
             logits[name].append(call(given[:, at : at + 1], at).float().clone())
@@ -88,7 +94,7 @@ def _measured(
     decode: dict[str, list[float]] = {name: [] for name in peers}
     for _ in range(ROUNDS):
         for name, call in peers.items():
-            given = ids if name == "relaxlab" else ids.long()
+            given = ids if name in OURS else ids.long()
             prompt, steps = given[:, :PROMPT].contiguous(), given[:, PROMPT:].contiguous()
             parts = [steps[:, i : i + 1].contiguous() for i in range(STEPS)]
             prefill[name].append(_seconds(lambda c=call, p=prompt: c(p, 0)))

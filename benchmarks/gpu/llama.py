@@ -126,9 +126,10 @@ class Ours:
             for shape in shapes
         ]
 
-    def decoder(self) -> Callable[[torch.Tensor, int], torch.Tensor]:
-        """(ids, past positions) -> logits of the last one."""
-        functions = {n: self.executable[n] for n in ("prefill", "decode")}
+    def decoder(self, graphs: bool) -> Callable[[torch.Tensor, int], torch.Tensor]:
+        """(ids, past positions) -> logits of the last one; with `graphs`, steps are CUDA graphs."""
+        step = self.executable.captured("decode") if graphs else self.executable["decode"]
+        functions = {"prefill": self.executable["prefill"], "decode": step}
 
         def call(ids: torch.Tensor, past: int) -> torch.Tensor:
             function = functions["decode" if ids.shape[1] == 1 else "prefill"]
