@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "tokenizers", "jinja2", "gguf", "safetensors")
 FEATURES = (
@@ -54,7 +56,7 @@ def _findings() -> Iterator[Finding]:
     yield _cores()
     if not all(p.ok for p in packages):
         return
-    for check in (_cpu, _openmp, _cache, _weights, _compiler):
+    for check in (_cpu, _openmp, _cache, _weights, _compiler, _gpu, _nvrtc, _cupy):
         yield _attempt(check)
 
 
@@ -153,6 +155,90 @@ def _compiler() -> Finding:
     ok = bool(np.array_equal(got, np.arange(0, 10, 2)))
     text = f"compiled and ran a program in {seconds:.1f} s" if ok else f"wrong result: {got}"
     return Finding("compiler", text, ok)
+
+
+def _gpu() -> Finding:
+    gpus = _gpus()
+    if gpus is None:
+        text = "none: programs for GPUs can be compiled, looked at and simulated"
+        return Finding("gpu", text, ok=False, needed=False)
+    return Finding("gpu", f"{', '.join(gpus.names)}; driver for CUDA {gpus.cuda}")
+
+
+def _nvrtc() -> Finding:
+    from relaxlab.codegen.cuda import nvrtc
+    from relaxlab.codegen.cuda.toolkit import find_toolkit, searched
+
+    toolkit, gpus = find_toolkit(), _gpus()
+    if toolkit is None:
+        text = f"missing, with its headers (not in {searched()}): no machine code for GPUs"
+        return Finding("nvrtc", text, ok=False, needed=False, remedy=_GPU_EXTRA)
+    version = nvrtc.version()
+    text = f"{version}, {toolkit.nvrtc}, headers in {toolkit.include}"
+    major = int(version.partition(".")[0])
+    if gpus is not None and major > gpus.major:
+        text += f"; its code needs a driver for CUDA {major}, this one is for {gpus.cuda}"
+        remedy = f"update the driver, or install NVRTC {gpus.major} in the place of {major}"
+        return Finding("nvrtc", text, ok=False, needed=False, remedy=remedy)
+    return Finding("nvrtc", text)
+
+
+def _cupy() -> Finding:
+    from relaxlab.runtime.vm.cuda import require_cupy
+    from relaxlab.runtime.vm.gpu import NoGpu
+
+    try:
+        cupy = require_cupy()
+    except NoGpu as error:
+        remedy = _GPU_EXTRA if _gpus() is not None else ""
+        text = str(error).partition("; exe.")[0]
+        return Finding("cupy", text, ok=False, needed=False, remedy=remedy)
+    major, minor = divmod(cupy.cuda.runtime.runtimeGetVersion(), 1000)
+    return Finding("cupy", f"{cupy.__version__}, for CUDA {major}.{minor // 10}")
+
+
+_GPU_EXTRA = f"{sys.executable} -m pip install 'relaxlab[cuda]'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpus:
+    """The GPUs by name and architecture, and the version of CUDA that their driver is for."""
+
+    names: tuple[str, ...]
+    version: int  # 1000 * major + 10 * minor
+
+    @property
+    def major(self) -> int:
+        return self.version // 1000
+
+    @property
+    def cuda(self) -> str:
+        return f"{self.major}.{self.version % 1000 // 10}"
+
+
+@cache
+def _gpus() -> _Gpus | None:
+    """What NVIDIA's driver says; None without it or without a GPU."""
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return None
+    version, count = ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        return None
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    names: list[str] = []
+    for device in range(count.value):
+        name, numbers = ctypes.create_string_buffer(256), [ctypes.c_int(), ctypes.c_int()]
+        driver.cuDeviceGetName(name, len(name), device)
+        for number, attribute in zip(numbers, _COMPUTE_CAPABILITY, strict=True):
+            driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        names.append(f"{name.value.decode()} (sm_{numbers[0].value}{numbers[1].value})")
+    return _Gpus(tuple(names), version.value)
+
+
+_COMPUTE_CAPABILITY = (75, 76)
+"""The driver's numbers of the attributes CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and MINOR."""
 
 
 _SELF_TEST = """

@@ -11,7 +11,8 @@ from array import array
 
 import pytest
 
-from relaxlab.cli import main
+from relaxlab.cli import doctor, main
+from relaxlab.codegen.cuda import nvrtc, toolkit
 from tests.test_repo import ROOT
 
 SCRIPT = """\
@@ -372,6 +373,23 @@ def test_doctor(capsys):
     out = capsys.readouterr().out
     for name in ("relaxlab", "python", "llvmlite", "cpu", "openmp", "cache", "compiler"):
         assert f"ok  {name} " in out
+
+
+def test_doctor_about_gpus(capsys, monkeypatch, tmp_path):
+    found = doctor._Gpus(("NVIDIA H100 (sm_90)",), 11080)
+    monkeypatch.setattr(doctor, "_gpus", lambda: found)
+    monkeypatch.setattr(nvrtc, "version", lambda: "12.9")
+    parts = toolkit.Toolkit(tmp_path / "libnvrtc.so.12", tmp_path)
+    monkeypatch.setattr(toolkit, "find_toolkit", lambda: parts)
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "ok  gpu             NVIDIA H100 (sm_90); driver for CUDA 11.8" in out
+    assert "--  nvrtc           12.9, " in out and "needs a driver for CUDA 12" in out
+    monkeypatch.setattr(doctor, "_gpus", lambda: None)
+    monkeypatch.setattr(toolkit, "find_toolkit", lambda: None)
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "--  gpu             none" in out and "--  nvrtc           missing" in out
 
 
 def test_doctor_names_what_is_missing(capsys, monkeypatch):

@@ -47,11 +47,11 @@ class CapturePlan:
     """A function in three parts: `checks` of the arguments, which compute all symbols; `buffers`,
     the tensors' memory; and `launches`.
 
-    `arrays` are the registers of arguments that are tensors, and `copied` those that a graph has
-    buffers for if they are small. `origin` maps registers to the argument's that they are the same
-    as. `made` are the registers of memory that a call allocates, and of what lies in it. `fixed`
-    are the symbols that a graph has the values of; `in_memory`, by loop function, the scalars that
-    kernels read where others stand for them.
+    Of the registers of arguments that are tensors, a graph has buffers for those that are `copied`,
+    if they are small, and the addresses of the `arrays`. `origin` maps registers to the argument's
+    that they are the same as. `made` are the registers of memory that a call allocates, and of what
+    lies in it. `fixed` are the symbols that a graph has the values of; `in_memory`, by loop
+    function, the scalars that kernels are given the addresses of.
     """
 
     fn: host.HostFunction
@@ -59,7 +59,7 @@ class CapturePlan:
     buffers: tuple[host.Instr, ...]
     launches: tuple[host.CallKernel, ...]
     arrays: tuple[int, ...]
-    copied: frozenset[int]
+    copied: tuple[int, ...]
     origin: Mapping[int, int]
     made: frozenset[int]
     fixed: tuple[expr.Var, ...]
@@ -77,7 +77,7 @@ def plan_capture(fn: host.HostFunction, kernels: Mapping[str, DeviceKernel]) -> 
     taken = [leaf for p in fn.params for leaf in host.leaves(p.value)]
     arrays = [r for r in taken if isinstance(fn.registers[r].ty, types.TensorType)]
     inputs = {leaf for p in fn.params[: fn.num_input] for leaf in host.leaves(p.value)}
-    copied = {r for r in arrays if r in inputs - fn.written and parts.shape(r) is not None}
+    copied = [r for r in arrays if r in inputs - fn.written and parts.shape(r) is not None]
     fixed = {*parts.symbols(copied), *symbols_in(tuple(_sizing(parts.launches, kernels)))}
     in_memory: dict[str, frozenset[expr.Var]] = {}
     for call in parts.launches:
@@ -90,8 +90,8 @@ def plan_capture(fn: host.HostFunction, kernels: Mapping[str, DeviceKernel]) -> 
         tuple(parts.checks),
         tuple(parts.buffers),
         tuple(parts.launches),
-        tuple(arrays),
-        frozenset(copied),
+        tuple(r for r in arrays if r not in copied),
+        tuple(copied),
         parts.origin,
         frozenset(parts.made),
         tuple(s for s in fn.symbols if s in fixed),
@@ -348,14 +348,13 @@ class CapturedFunction(Brief):
         return read(frame, self.plan.fn.result)
 
     def _key(self, frame: Frame) -> Key:
-        places: list[int | None] = []
-        for register in self.plan.arrays:
-            array = frame.registers[register]
-            places.append(None if self._is_copied(register, array) else self._memory.address(array))
-        return (*places, *(frame.symbols[s] for s in self.plan.fixed))
-
-    def _is_copied(self, register: int, array: Any) -> bool:
-        return register in self.plan.copied and array.nbytes <= COPIED
+        registers, address = frame.registers, self._memory.address
+        inputs = [registers[r] for r in self.plan.copied]
+        return (
+            *(None if a.nbytes <= COPIED else address(a) for a in inputs),
+            *[address(registers[r]) for r in self.plan.arrays],
+            *(frame.symbols[s] for s in self.plan.fixed),
+        )
 
     def _made(self, frame: Frame) -> Graph:
         """A graph for the key of a call."""
@@ -363,7 +362,7 @@ class CapturedFunction(Brief):
         inputs = {
             r: self._memory.xp.empty(given[r].shape, given[r].dtype)
             for r in plan.copied
-            if self._is_copied(r, given[r])
+            if given[r].nbytes <= COPIED
         }
         inside = Frame(plan.fn, given.copy(), frame.symbols, [])
         for register, argument in plan.origin.items():

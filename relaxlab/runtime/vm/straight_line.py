@@ -78,11 +78,13 @@ class StraightLine:
         if len(args) != len(fn.params):
             takes = counted(len(fn.params), "argument")
             raise ExecutionError(f"`{fn.name}` takes {takes}, got {len(args)}")
-        frame = Frame(fn, self.registers.copy(), {}, [])
+        registers = self.registers.copy()
+        frame = Frame(fn, registers, {}, [])
         for place, (p, a) in enumerate(zip(fn.params, args, strict=True)):
             seen = self._seen[place]
             if seen is not None and seen() is a:
-                assign(frame, p.value, a)
+                assert isinstance(p.value, int)
+                registers[p.value] = a
                 continue
             value = argument(memory, fn, p, a)
             assign(frame, p.value, value)
