@@ -68,7 +68,8 @@ def _measured(
 
     from benchmarks.gpu import llama
 
-    ours = llama.Ours(config, batch, peer.model if format == "BF16" else None, format)
+    model = peer.model if format == "BF16" else None
+    ours = llama.Ours(config, batch, model, format, target())
     peers = {
         "relaxlab": ours.decoder(True),
         "no graphs": ours.decoder(False),

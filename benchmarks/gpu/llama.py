@@ -103,7 +103,12 @@ class Ours:
     """relaxlab's decoder, with the weights of `model` or, without one, random ones in `format`."""
 
     def __init__(
-        self, config: DecoderConfig, batch: int, model: Any = None, format: str = "BF16"
+        self,
+        config: DecoderConfig,
+        batch: int,
+        model: Any = None,
+        format: str = "BF16",
+        target: str = "cuda",
     ) -> None:
         formats = {n: format if len(s) > 1 else "F32" for n, s in config.tensor_shapes().items()}
         precision = nn.Precision(several="bfloat16", plain="bfloat16")
@@ -112,7 +117,7 @@ class Ours:
         )
         module, _ = decoder.build(batch=batch)
         begin = time.monotonic()
-        self.executable = rl.compile(module, target="cuda")
+        self.executable = rl.compile(module, target=target)
         self.seconds_to_compile = time.monotonic() - begin
         given = list(weights(model, decoder)) if model is not None else list(_random(decoder))
         self.bytes = sum(w.nbytes for w in given)

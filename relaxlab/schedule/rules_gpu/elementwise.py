@@ -1,22 +1,28 @@
 """Kernels without reductions: everything inlined into the last block, a few neighbours per thread.
 
 Injective kernels (gathers, transposes, slices) are among them. Each thread computes neighbours
-along the last axis, as many as 16 bytes hold, so that dense operands move by wide accesses.
+along the last axis, as many as 16 bytes hold, so that dense operands move by wide accesses. Where
+an operand lies along another axis, a block of threads copies a square of it into shared memory,
+reading along one axis and writing along the other.
 """
 
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.loops import Block, For, While
+from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, While
 from relaxlab.ir.node import walk
-from relaxlab.schedule.rules.base import blocks_of, constant, inline_producers
+from relaxlab.schedule.rules.base import axis_loops, blocks_of, constant, inline_producers
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import VECTOR_WIDTH
 from relaxlab.schedule.rules.elementwise import not_spatial
-from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of
+from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of, fused
 from relaxlab.schedule.rules_gpu.fallback import bind_outer
 from relaxlab.schedule.schedule import Schedule
+
+SQUARE = 32
+"""Rows and columns of a square that is transposed: a warp reads 128 bytes of float32 at once."""
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
@@ -30,11 +36,60 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         nest = sch.get_loops(sch.get_block(block.name))
         if not nest:
             continue
+        transposed = _transposed(block)
         if _has_inner_loops(block):
             sch = bind_outer(sch, block, facts)
+        elif transposed is not None:
+            _by_squares(sch, block, transposed, facts)
         else:
             bind_flat(sch, nest, facts, _neighbours(sch, block, facts))
     return sch
+
+
+def _transposed(block: Block) -> BufferLoad | None:
+    """The load of an operand whose last axis is not that of the result, if both are long."""
+    store = block.body
+    if not isinstance(store, BufferStore) or not block.iter_vars:
+        return None
+    extents = {it.var: constant(it.dom.extent) or SQUARE for it in block.iter_vars}
+    if store.indices != tuple(extents):
+        return None
+    *_, last = extents
+    for load in (n for n in walk(store.value) if isinstance(n, BufferLoad)):
+        *others, along = load.indices or (last,)
+        if not isinstance(along, Var):
+            continue
+        # Every axis at most once, and nothing else: a square of the result is one of the operand.
+        plain = set(load.indices) <= set(extents) and len(set(load.indices)) == len(load.indices)
+        if plain and last in others and min(extents[last], extents[along]) >= SQUARE:
+            return load
+    return None
+
+
+def _by_squares(sch: Schedule, block: Block, load: BufferLoad, facts: Facts) -> None:
+    """Copy squares of a transposed operand into shared memory, in rows of an odd number of words,
+    so that neither the reads nor the writes of a warp meet in a bank."""
+    rv = sch.get_block(block.name)
+    number = next(i for i, r in enumerate(block.reads) if r.buffer is load.buffer)
+    copy = sch.cache_read(rv, number, "shared")
+    axes = [it.var for it in block.iter_vars]
+    nest = axis_loops(sch, rv)
+    at, last = next(i for i, v in enumerate(axes) if v is load.indices[-1]), len(axes) - 1
+    height = facts.warp // 4
+    row, row_in = sch.split(nest[at], factors=[None, SQUARE])
+    col, col_in = sch.split(nest[last], factors=[None, SQUARE])
+    outer = [loop for i, loop in enumerate(nest) if i not in (at, last)]
+    sch.reorder(*outer, row, col, row_in, col_in)
+    sch.compute_at(copy, col, preserve_unit_loops=True)
+    sch.storage_align(copy, 0, -2, SQUARE, 1)
+    copied = sch.get_loops(copy)[-len(load.indices) :]
+    for down, along in ((row_in, col_in), (copied[load.indices.index(axes[last])], copied[-1])):
+        turns, y = sch.split(down, factors=[None, height])
+        sch.bind(y, "threadIdx.y")
+        sch.bind(along, "threadIdx.x")
+        sch.unroll(turns)
+    sch.bind(fused(sch, [*outer, row, col]), "blockIdx.x")
+    sch.compact_buffers()
 
 
 def _has_inner_loops(block: Block) -> bool:

@@ -32,6 +32,13 @@ from relaxlab.schedule.rules_gpu.base import THREADS, fits_a_block, fused, unrol
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.scope import is_output
 
+SHORT_ROW = 1024
+"""Elements up to which a warp has a row of its own: it needs no barrier to exchange results."""
+LONG_ROW = 8192
+"""Elements from which on rows in shared memory leave room for few blocks on a multiprocessor, which
+then have more threads."""
+MOST_THREADS = 1024
+
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row."""
@@ -79,7 +86,7 @@ def schedule_rows(
     decisions from those of other rows of the kernel."""
     threads = _threads(sch, names, len(rows), facts, about)
     together = _rows_per_block(sch, rows, threads, facts, about)
-    remaining = facts.shared // together
+    remaining = facts.most_shared // together
     for name in names:
         remaining -= _between_warps(sch, name, len(rows), threads, facts)
     for name in names[:-1]:
@@ -101,7 +108,8 @@ def _rows_per_block(
     """Decide on the rows of a block of threads: one, which suffices where a row has many."""
     if not rows:
         return 1
-    return ROWS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts)).of(sch, 1, about)
+    choice = ROWS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
+    return choice.at_most(sch, max(1, THREADS // threads) if threads == facts.warp else 1, about)
 
 
 def _between_warps(sch: Schedule, name: str, rank: int, threads: int, facts: Facts) -> int:
@@ -138,8 +146,8 @@ def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
 def _threads(
     sch: Schedule, names: list[str], rank: int, facts: Facts, about: str | None
 ) -> int:
-    """Decide on the threads per row: the longest axis rounded up to a power of two, at most
-    `THREADS`."""
+    """Decide on the threads per row: a warp for a short one, else as many as the longest axis has
+    elements, rounded up to a power of two, up to those of a block."""
     longest = 1
     for name in names:
         spatial, reduce = block_loops(sch, sch.get_block(name))
@@ -147,8 +155,9 @@ def _threads(
         for loop in reduce or spatial[rank:]:
             size *= constant(extent_of(sch, loop)) or THREADS
         longest = max(longest, size)
+    most = THREADS if longest <= LONG_ROW else MOST_THREADS
     threads = facts.warp
-    while threads < min(longest, THREADS):
+    while longest > SHORT_ROW and threads < min(longest, most):
         threads *= 2
     fitting = THREADS_PER_ROW.where(lambda n: fits_a_block(n, facts))
     return fitting.at_most(sch, threads, about)
