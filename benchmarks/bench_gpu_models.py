@@ -66,6 +66,7 @@ def _measured(
     """Seconds of a prompt and of a step of each, and the difference of the logits."""
     import torch
 
+    from benchmarks.bench_gpu import target
     from benchmarks.gpu import llama
 
     model = peer.model if format == "BF16" else None
