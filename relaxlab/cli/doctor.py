@@ -218,7 +218,7 @@ class _Gpus:
 
 @cache
 def _gpus() -> _Gpus | None:
-    """What NVIDIA's driver says; None without it or without a GPU."""
+    """The GPUs that NVIDIA's driver has; None without it or without a GPU."""
     try:
         driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     except OSError:

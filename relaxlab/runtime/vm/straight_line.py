@@ -60,7 +60,7 @@ class StraightLine:
     steps: list[Step] = field(default_factory=list[Step])
 
     def prepare(self, instrs: Sequence[host.Instr]) -> list[Step]:
-        """What instructions of the function do at a call."""
+        """Steps that do at a call what instructions of the function say."""
         kept = _kept(self.fn)
         return [s for i in instrs if (s := _step(self, i, kept)) is not None]
 
