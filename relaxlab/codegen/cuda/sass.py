@@ -64,7 +64,7 @@ def is_available() -> bool:
 
 
 def opcodes(instructions: Sequence[Instruction]) -> Counter[str]:
-    """How many instructions of each operation there are, by name without modifiers, and by the
+    """The number of instructions of each operation, by name without modifiers, and by the
     whole name: `LDG` and `LDG.E.128`."""
     counts: Counter[str] = Counter()
     for instruction in instructions:

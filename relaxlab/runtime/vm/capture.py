@@ -102,7 +102,7 @@ def plan_capture(fn: host.HostFunction, kernels: Mapping[str, DeviceKernel]) -> 
 def _sizing(
     launches: Iterable[host.CallKernel], kernels: Mapping[str, DeviceKernel]
 ) -> Iterator[expr.PrimExpr]:
-    """What calls pass for scalars that decide whether and how large their kernels are launched."""
+    """Yield the values of scalars that decide whether and how large kernels are launched."""
     for call in launches:
         kernel = kernels[call.function]
         sizes = [(x.condition, *x.extents("blockIdx"), *x.extents("threadIdx"))

@@ -275,7 +275,7 @@ def _on_gpu(
 
 
 STATIC_SHARED = 48 * KB
-"""What a block may have of shared memory without the function's asking for more."""
+"""The shared memory that a block may have without the function's asking for more."""
 
 
 def _launch(

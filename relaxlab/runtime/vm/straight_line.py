@@ -129,7 +129,7 @@ def _kept(fn: host.HostFunction) -> frozenset[int]:
 
 
 def _step(line: StraightLine, instr: host.Instr, kept: frozenset[int]) -> Step | None:
-    """What an instruction does at a call; None for nothing."""
+    """The step that does what an instruction says; None for nothing."""
     machine, memory = line.machine, line.machine.memory
     match instr:
         case host.Kill():
