@@ -45,7 +45,10 @@ class Peer:
         )  # fmt: skip
         with torch.device(device):
             torch.manual_seed(0)
-            self.model = transformers.LlamaForCausalLM(given).to(torch.bfloat16).eval()
+            # Not `.to(bfloat16)`, which would round the frequencies of the rotary embedding.
+            torch.set_default_dtype(torch.bfloat16)
+            self.model = transformers.LlamaForCausalLM(given).eval()
+            torch.set_default_dtype(torch.float32)
             self._compiled = torch.compile(self.model, mode="reduce-overhead", fullgraph=True)
 
     def decoder(self, compiled: bool, batch: int) -> Callable[[torch.Tensor, int], torch.Tensor]:

@@ -153,9 +153,10 @@ def _threads(
         spatial, reduce = block_loops(sch, sch.get_block(name))
         size = 1
         for loop in reduce or spatial[rank:]:
-            size *= constant(extent_of(sch, loop)) or THREADS
+            size *= constant(extent_of(sch, loop)) or 2 * SHORT_ROW
         longest = max(longest, size)
-    most = THREADS if longest <= LONG_ROW else MOST_THREADS
+    # One reduction alone keeps nothing of its row.
+    most = MOST_THREADS if longest > LONG_ROW and len(names) > 1 else THREADS
     threads = facts.warp
     while longest > SHORT_ROW and threads < min(longest, most):
         threads *= 2
