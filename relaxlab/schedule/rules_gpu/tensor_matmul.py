@@ -113,9 +113,12 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return f"{found.name} has {known} rows: a tile would be mostly empty"
 
     def version(sch: Schedule, most: int | None) -> Schedule:
-        return _by_tiles(sch, found, facts) if most is None else fitting(matmul.apply(sch, context))
+        if most == 1:
+            return fitting(matmul.apply(sch, context))
+        return _by_tiles(sch, found, facts, most)
 
-    with_versions(sch, context, rows, [1], version)
+    # One row, few rows, any number of them.
+    with_versions(sch, context, rows, [1, COLS // 2], version)
     return sch
 
 
@@ -161,10 +164,12 @@ def _find(func: PrimFunc) -> _Product | str:
     )
 
 
-def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
+def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) -> Schedule:
+    """`most`: an upper bound of the rows, if there is one."""
     product = sch.get_block(found.name)
     block = found_block(sch, product)
     known = [constant(it.dom.extent) for it in block.iter_vars]
+    known[found.row] = known[found.row] or most
     tile = _tile(sch, found, known, facts)
     padding = [1] * len(block.iter_vars)
     padding[found.row], padding[found.col], padding[found.reduce] = tile.rows, tile.cols, tile.terms
