@@ -245,6 +245,23 @@ def test_decoding_on_a_gpu() -> None:
 
 
 @pytest.mark.gpu
+def test_arrays_of_pytorch_on_a_gpu() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    gpu = require_cupy()
+    text = PROGRAM[PROGRAM.index("    @R.function\n    def rows") :]
+    text = text[: text.index("    @R.function\n    def checked")].replace("float32", "bfloat16")
+    head = "from relaxlab.script import ir as I, relax as R\n@I.ir_module\nclass M:\n"
+    function = rl.compile(parse(head + text), target="cuda").captured("rows")
+    w, stream = torch.linspace(-1, 1, 8, device="cuda").bfloat16(), torch.cuda.Stream()
+    with torch.cuda.stream(stream), gpu.cuda.ExternalStream(stream.cuda_stream):
+        for _ in range(4):
+            x = torch.randn(3, 8, device="cuda").bfloat16()
+            got = torch.from_dlpack(function(x, w))
+            torch.testing.assert_close(got, (x + w).exp(), rtol=2e-2, atol=1e-2)
+    assert len(function.graphs) == 1
+
+
+@pytest.mark.gpu
 def test_failures_on_a_gpu() -> None:
     checked, good = program().captured("checked"), np.arange(1, 5, dtype="int32")
     for _ in range(4):
