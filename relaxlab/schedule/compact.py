@@ -192,20 +192,21 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
         common = same
     path = found[0].path[:common]
     limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
-    # The lanes of a vectorized loop run at once, so nothing can be allocated for one of them, nor
-    # in the loops within.
-    lanes = [d for d, s in enumerate(path) if isinstance(s, For) and s.kind == "vectorized"]
-    for depth in range(min(common, limit, *lanes) - 1, owner, -1):
-        s = path[depth]
-        if isinstance(s, For) and _may_own(s, buffer):
+    # The lanes of a vectorized loop run at once, like threads: nothing can be allocated for one of
+    # them, nor in the loops within.
+    together = [d for d, s in enumerate(path) if isinstance(s, For) and _at_once(s, buffer)]
+    for depth in range(min(common, limit, *together) - 1, owner, -1):
+        if isinstance(path[depth], For):
             yield depth
     yield owner
 
 
-def _may_own(loop: For, buffer: Buffer) -> bool:
-    thread = loop.thread or ""
-    # Threads of a block share this memory: one copy for each of them would be `local`.
-    return not (buffer.scope == "shared" and thread.startswith("threadIdx"))
+def _at_once(loop: For, buffer: Buffer) -> bool:
+    """True if the iterations of a loop share a buffer that is allocated inside of it."""
+    if loop.kind == "vectorized":
+        return True
+    # The threads of a block: a copy for each of them would be `local`.
+    return buffer.scope == "shared" and (loop.thread or "").startswith("threadIdx")
 
 
 def _accumulation_depth(a: Access) -> int:

@@ -56,10 +56,12 @@ def kernel(mod: Module) -> tuple[str, PrimFunc]:
     return name, func
 
 
-def fused(sch: Schedule, rows: int, *sizes: int) -> None:
+def fused(
+    sch: Schedule, rows: int, chunk: int, multiple: int = 1, width: int = 1, *more: int
+) -> None:
     found = find_attention(sch.func)
     assert found is not None
-    found.fused(sch, rows, *sizes)
+    found.fused(sch, rows, chunk, multiple, width, *more)
 
 
 def tiled(mod: Module, rows: int, chunk: int, *sizes: int) -> Module:

@@ -27,7 +27,7 @@ from relaxlab.script import tir as T
 SIZE = 16
 """Rows, columns and products of one intrinsic."""
 DTYPES = ("float16", "bfloat16")
-"""Of the operands; sums are float32."""
+"""The dtypes of operands; sums are float32."""
 
 
 def rows_fragment(i: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, PrimExpr]:

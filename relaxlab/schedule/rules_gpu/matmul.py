@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
@@ -103,6 +104,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     def version(sch: Schedule, most: int | None) -> Schedule:
         if not (most or few):
             return _by_tiles(sch, found, facts)
+        if most is not None and isinstance(rows, Var):
+            sch.declare_upper_bound(rows, most)
         # A thread goes down a column, neighbours down neighbouring ones.
         return reductions.by_columns(sch, context) if down else _by_warps(sch, found, facts)
 

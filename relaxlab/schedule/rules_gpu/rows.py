@@ -109,7 +109,9 @@ def _rows_per_block(
     if not rows:
         return 1
     choice = ROWS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
-    return choice.at_most(sch, max(1, THREADS // threads) if threads == facts.warp else 1, about)
+    # A warp each, as many as make a block.
+    most = max(1, THREADS // threads) if threads == facts.warp else 1
+    return choice.at_most(sch, min(most, constant(extent_of(sch, rows[-1])) or most), about)
 
 
 def _between_warps(sch: Schedule, name: str, rank: int, threads: int, facts: Facts) -> int:

@@ -53,7 +53,7 @@ ROWS, COLS, WARP_SIDE = 256, 128, 64
 TFLOP/s with them and 64 terms (cuBLAS: 741), at 369 with 128 rows, at 319 with 128 rows and 32
 terms; without loading fragments ahead at 335."""
 MULTIPROCESSORS = 128
-"""Of an H100 132: each should have a tile."""
+"""Each should have a tile; an H100 has 132."""
 TERMS = 64
 """Terms that are copied at once: rows of 128 bytes, a line of the second-level cache."""
 STAGES = 3
@@ -241,7 +241,7 @@ def _tile(
     size, access = bytes_of(found.dtype), facts.vector_bits // 8
 
     def slice_bytes(high: int, wide: int, terms: int) -> int:
-        """Of both operands; each row is padded by an access."""
+        """Bytes of the slices of both operands; each row is padded by an access."""
         left, right = (
             side * (terms * size + access) if axes[1] == "k" else terms * (side * size + access)
             for side, (_, axes) in ((high, found.left), (wide, found.right))
