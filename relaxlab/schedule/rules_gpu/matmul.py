@@ -10,10 +10,10 @@ columns of the matrix are neighbours in memory, parts of each to a thread (`redu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
@@ -95,7 +95,9 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return found
     block = next(b for b in blocks_of(func) if b.name == found.name)
     rows, facts = block.iter_vars[found.row].dom.extent, context.target.facts
-    if keeps_order(func, block):  # the lanes of a warp would share a sum
+    square = set(symbols_in(rows)) & set(symbols_in(block.iter_vars[found.col].dom.extent))
+    # The lanes of a warp would share a sum; few rows would be few columns, too.
+    if keeps_order(func, block) or square:
         return _by_tiles(sch, found, facts)
     known = constant(rows)
     few = known is not None and known <= ROWS_BY_WARPS.of(sch, FEW_ROWS)
@@ -104,10 +106,11 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     def version(sch: Schedule, most: int | None) -> Schedule:
         if not (most or few):
             return _by_tiles(sch, found, facts)
-        if most is not None and isinstance(rows, Var):
-            sch.declare_upper_bound(rows, most)
-        # A thread goes down a column, neighbours down neighbouring ones.
-        return reductions.by_columns(sch, context) if down else _by_warps(sch, found, facts)
+        if down:  # a thread goes down a column, neighbours down neighbouring ones
+            # Refused where several axes of symbolic extent would be one.
+            with suppress(ScheduleError):
+                return reductions.by_columns(sch.copy(), context)
+        return _by_warps(sch, found, facts)
 
     with_versions(sch, context, rows, [1], version)
     return sch

@@ -15,7 +15,6 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.order import keeps_order
-from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     block_loops,
     blocks_of,
@@ -156,10 +155,9 @@ def _down(
         unrolled(sch, reduce[-1], UNROLL_TERMS.of(sch, TERMS_AT_ONCE, name))
     threads = threads_per_block(sch, facts)
     *outer, last = results
-    an = shape_analyzer(sch.func)
-    most = math.prod(an.upper_bound(extent_of(sch, loop)) or 1 << 32 for loop in outer)
+    count = _size(sch, outer)
     # Fused with others, an axis of symbolic extent would be hard to take apart again.
-    if outer and constant(extent_of(sch, last)) is None and most <= facts.grid[1]:
+    if outer and constant(extent_of(sch, last)) is None and (count or 1 << 32) <= facts.grid[1]:
         sch.bind(fused(sch, outer), "blockIdx.y")
         results = [last]
     block, thread = sch.split(fused(sch, results), factors=[None, threads])
