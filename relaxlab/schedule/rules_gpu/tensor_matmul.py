@@ -275,8 +275,8 @@ def _tile(
 def _sides(rows: int | None, cols: int | None) -> tuple[int, int, int]:
     """The default sides of a block's tile and of a warp's: smaller ones where there would be fewer
     tiles than multiprocessors."""
-    if rows is None or cols is None:
-        return ROWS, COLS, WARP_SIDE
+    if rows is None or cols is None:  # perhaps not many
+        return COLS, COLS, WARP_SIDE
     if rows <= COLS // 2:  # what counts is that all read the other operand
         wide = next((n for n in (128, 64, 32) if cols >= n * MULTIPROCESSORS), SIZE)
         return rows, wide, SIZE

@@ -101,8 +101,8 @@ def cupy(monkeypatch: pytest.MonkeyPatch, compiled: Callable[[str], CpuCuda]) ->
     return stand_in
 
 
-def program() -> CudaExecutable:
-    return rl.compile(parse(PROGRAM), target="cuda:sm_80")
+def program(target: str = "cuda:sm_80") -> CudaExecutable:
+    return rl.compile(parse(PROGRAM), target=target)
 
 
 def rows(count: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -263,7 +263,7 @@ def test_arrays_of_pytorch_on_a_gpu() -> None:
 
 @pytest.mark.gpu
 def test_failures_on_a_gpu() -> None:
-    checked, good = program().captured("checked"), np.arange(1, 5, dtype="int32")
+    checked, good = program("cuda").captured("checked"), np.arange(1, 5, dtype="int32")
     for _ in range(4):
         assert checked(good).get().tolist() == [1, 2, 3, 4]
         with pytest.raises(ExecutionError, match="x is not positive in 'positive'"):
