@@ -130,6 +130,19 @@ def test_products_of_symbols(kind: str, inputs: int) -> None:
         assert replay_kernels(PIPELINES[kind].run(rl.parse(text)))
 
 
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_function_without_blocks(kind: str) -> None:
+    """It calls a C function alone: no rule has something to schedule, and none stumbles."""
+    text = """
+@T.prim_func
+def main(b: T.Buffer((4,)), a: T.Buffer((4,))):
+    T.call_extern("void", "double_four", T.address_of(b[0]), T.address_of(a[0]))
+"""
+    trace, error = PIPELINES[kind].attempt(rl.parse(text))
+    assert error is None or trace.passes[-1].name != "schedule_kernels", error
+    assert replay_kernels(trace) == 1
+
+
 def test_programs_for_another_device_have_no_kernels() -> None:
     text = """
 @R.function

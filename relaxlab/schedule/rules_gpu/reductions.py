@@ -46,7 +46,10 @@ TERMS_AT_ONCE = 8
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one reduction, perhaps with elementwise steps behind it, over many terms."""
     inline_producers(sch)
-    block, *rest = blocks_of(sch.func)
+    blocks = blocks_of(sch.func)
+    if not blocks:
+        return "it has no blocks"
+    block, *rest = blocks
     if is_spatial(block) or not all(map(is_spatial, rest)):
         return "it is not one reduction followed by elementwise steps"
     if keeps_order(sch.func, block) or len(block.writes) != 1:
