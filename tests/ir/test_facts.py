@@ -43,7 +43,9 @@ def test_facts_by_features_and_names() -> None:
     arm = Target("cpu", "aarch64-unknown-linux-gnu", "neoverse-n1", frozenset({"neon"}))
     assert (arm.facts.vector_registers, arm.facts.caches) == (32, (64 * KB, 1 * MB, 32 * MB))
     assert Target("cpu", cpu="znver4").facts.prefetch_level == 1
-    assert Target.cuda("sm_80").facts == CUDA
+    assert Target.cuda().facts == CUDA
+    rooms = [Target.cuda(arch).facts.most_shared for arch in ("sm_80", "sm_86", "sm_90", "sm_90a")]
+    assert rooms == [163 * KB, 99 * KB, 227 * KB, 227 * KB]
     assert Target.cuda().lanes("float32") == 4
 
 

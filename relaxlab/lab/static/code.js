@@ -42,9 +42,10 @@ export function linker(kernel, scriptRows) {
     }
     const pane = panes.find((p) => p.key === key);
     const line = pane?.loop[row] ?? 0;
-    if (line === 0) return { [key]: [row] };
-    const found = { ...byLoop(new Set([line])), script: (origins.get(line) ?? []).filter((r) => r < scriptRows) };
-    const cuda = key === "cuda" ? row + 1 : pane.from?.[row] ?? 0;
+    const cuda = key === "cuda" ? row + 1 : pane?.from?.[row] ?? 0;
+    if (line === 0 && cuda === 0) return { [key]: [row] };
+    const found = line === 0 ? { [key]: [row] }
+      : { ...byLoop(new Set([line])), script: (origins.get(line) ?? []).filter((r) => r < scriptRows) };
     if (cuda === 0) return found;
     found.cuda = [cuda - 1];
     for (const made of panes.filter((p) => p.from && p.key !== key)) {

@@ -206,17 +206,7 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) ->
     for loop in (i1, j1, k1, *tiles):
         sch.unroll(loop)
     sch.tensorize(i2, f"mma_{found.dtype}")
-    for copy, (_, axes), side in zip(
-        fragments, (found.left, found.right), ("rows", "columns"), strict=True
-    ):
-        *_, first, second = sch.get_loops(copy)
-        first, inner = sch.split(first, factors=[None, SIZE])
-        second, last = sch.split(second, factors=[None, SIZE])
-        sch.reorder(first, second, inner, last)
-        sch.unroll(first)
-        sch.unroll(second)
-        trans = "_trans" if axes[0] == "k" else ""
-        sch.tensorize(inner, f"mma_{side}_{found.dtype}{trans}")
+    _load_fragments(sch, fragments, found)
     axes = ["threadIdx.z"] * high + ["threadIdx.y"] * wide
     pairs = [(y, "threadIdx.z"), (x, "threadIdx.y"), *zip(warps, axes, strict=True)]
     for loop, axis in pairs:
@@ -231,6 +221,20 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) ->
     sch.bind(fused(sch, [*outer, g, i0, j0]), "blockIdx.x")
     sch.compact_buffers()
     return sch
+
+
+def _load_fragments(sch: Schedule, fragments: list[BlockRV], found: _Product) -> None:
+    """Load tiles of the operands from shared memory by tensor instructions."""
+    operands = zip(fragments, (found.left, found.right), ("rows", "columns"), strict=True)
+    for copy, (_, axes), side in operands:
+        *_, first, second = sch.get_loops(copy)
+        first, inner = sch.split(first, factors=[None, SIZE])
+        second, last = sch.split(second, factors=[None, SIZE])
+        sch.reorder(first, second, inner, last)
+        sch.unroll(first)
+        sch.unroll(second)
+        trans = "_trans" if axes[0] == "k" else ""
+        sch.tensorize(inner, f"mma_{side}_{found.dtype}{trans}")
 
 
 def _tile(
