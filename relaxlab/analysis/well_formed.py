@@ -17,7 +17,7 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.diagnostics import Diagnostic
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import children
-from relaxlab.ir.op_table import find_op
+from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.ir.substitute import symbols_in
 
 
@@ -91,8 +91,8 @@ class _Checker:
         )  # fmt: skip
 
     def function(self, fn: graph.Function) -> None:
-        # `force_pure`: lowered; its effects are on memory that it allocated itself.
-        self.pure = fn.is_pure and not fn.attrs.get("force_pure")
+        # `relax.force_pure`: lowered; its effects are on memory that it allocated itself.
+        self.pure = fn.is_pure and not fn.attrs.get("relax.force_pure")
         for p in fn.params:
             self.define(p)
         claims = [p.ty for p in fn.params if p.ty is not None]
@@ -188,7 +188,8 @@ class _Checker:
 
     def call(self, call: graph.Call) -> None:
         self.parts(call)
-        if is_pure_call(call, self.mod):
+        allocates = isinstance(call.op, graph.Op) and has_trait(call.op.name, "allocates")
+        if allocates or is_pure_call(call, self.mod):
             return
         name = getattr(call.op, "name", "a function")
         # Only of functions outside does the caller know more than the compiler.

@@ -221,7 +221,7 @@ class Function(Expr):
     how many leading parameters are run-time inputs, the rest being weights),
     `tir_var_upper_bound` (symbol name -> int), `donated` (names of tensor parameters that the
     function may overwrite: callers do not read them afterwards), `primitive` (bool: a fused group),
-    `force_pure` (bool: pure although it writes, to memory that it allocated itself).
+    `relax.force_pure` (bool: pure although it writes, to memory that it allocated itself).
     """
 
     params: tuple[Var, ...] = binder()

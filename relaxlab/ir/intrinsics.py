@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.tvm_intrinsics import tvm_rows
 
 Meaning: TypeAlias = Callable[..., Any]
 """A function of the NumPy dtype of the result and the values of the arguments: NumPy scalars, or
@@ -212,9 +213,15 @@ _WARPS = {
     "interpreter": "threads run one after the other, tensor intrinsics as what they describe",
 }
 
+_OF_TVM: dict[str, str] = dict.fromkeys(
+    ("interpreter", "llvm", *_GPUS), "works on structures of TVM; a meaning can be registered"
+)
+
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: i
     for i in (
+        *(Intrinsic(name, doc, -1, dtype, flops=0, pure=False, absent=_OF_TVM)
+          for name, doc, dtype in tvm_rows()),
         _function("exp", "The exponential.", np.exp),
         _function("exp2", "2 to the power of `x`.", np.exp2),
         _function("exp10", "10 to the power of `x`.", _exp10, wgsl="exp10_f32"),

@@ -16,6 +16,9 @@ from relaxlab.ir.span import Span
 
 BaseFunc = Function | PrimFunc | ExternFunc
 
+GLOBAL_INFOS = "global_infos"
+"""The attribute of a module that holds what its functions share: its virtual devices, each a
+target, its number and the kind of its memory."""
 _SHOWN = 12
 """Functions that the `repr` of a module names."""
 _WITHOUT_IMPORTER = ("torch", "jax", "tensorflow", "keras", "onnx")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relaxlab.ir.module import Module
 
 
-Trait: TypeAlias = Literal["view", "free", "elementwise", "product", "rounds_once"]
+Trait: TypeAlias = Literal["view", "free", "elementwise", "product", "rounds_once", "allocates"]
 """A property of an operator, described at `OpRow`."""
 VIEW: tuple[Trait, ...] = ("view", "free", "rounds_once")
 """The traits of an operator whose result shares the memory of its first argument."""
@@ -77,7 +77,9 @@ class OpRow(Brief):
                 `product`: sums of products, accumulated in float32 at least, which are worth
                 converting their operands to half precision;
                 `rounds_once`: an element of the result is one of an argument, or the rounded result
-                of one operation, so that it loses nothing in half precision.
+                of one operation, so that it loses nothing in half precision;
+                `allocates`: the result is memory of its own, so that calls are not merged, but a
+                pure function may make them.
     """
 
     name: str

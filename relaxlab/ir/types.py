@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relaxlab.ir.brief import cut
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.node import Node, binder, node, span_field
+from relaxlab.ir.node import Node, binder, hint_field, node, span_field
 from relaxlab.ir.span import Span
 
 
@@ -58,11 +58,16 @@ class ShapeType(Type):
 
 @node
 class TensorType(Type):
-    """A tensor: its shape, or only its rank (-1: unknown); dtype None when unknown."""
+    """A tensor: its shape, or only its rank (-1: unknown); dtype None when unknown.
+
+    `vdevice` is the virtual device that an annotation names, such as "cuda:0:global"; it says
+    nothing about values, so that it is no part of equality.
+    """
 
     shape: tuple[PrimExpr, ...] | None = None
     dtype: str | None = None
     ndim: int = -1
+    vdevice: str = hint_field(default="")
     span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:

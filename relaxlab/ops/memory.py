@@ -56,7 +56,7 @@ define(
     lambda c, t: _tensor(c, t, 0),
     reference=_fresh,
     pure=False,
-    traits=["free"],
+    traits=["free", "allocates"],
 )
 define(
     "memory.alloc_storage",
@@ -64,15 +64,15 @@ define(
     lambda c, t: ObjectType(),
     reference=_storage,
     pure=False,
-    traits=["free"],
+    traits=["free", "allocates"],
 )
 define(
     "memory.alloc_tensor",
-    params("storage offset shape dtype runtime_device_index"),
+    params("storage offset shape dtype runtime_device_index?"),
     lambda c, t: _tensor(c, t, 2),
     reference=_part,
     pure=False,
-    traits=["free"],
+    traits=["free", "allocates"],
 )
 for _name in ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object"):
     define(
@@ -97,6 +97,7 @@ define(
     lambda c, t: ObjectType(),
     reference=_vm_storage,
     pure=False,
+    traits=["allocates"],
 )
 define(
     "vm.alloc_tensor",
@@ -104,6 +105,7 @@ define(
     lambda c, t: _tensor(c, t, 2),
     reference=_part,
     pure=False,
+    traits=["allocates"],
 )
 # The loop function's scalar arguments are a shape, the last of `args`.
 define("vm.call_tir_dyn", params("func args"), lambda c, t: TupleType(()), pure=False)

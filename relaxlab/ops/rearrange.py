@@ -355,7 +355,9 @@ def _layout(x: Array, index_map: IndexMap, pad_value: float | None = None) -> Ar
 
 define(
     "layout_transform",
-    params("x", index_map=REQUIRED, pad_value=None),
+    params(
+        "x", index_map=REQUIRED, pad_value=None, axis_separators=None, input_axis_separators=None
+    ),
     _layout_infer,
     emit=_layout_emit,
     reference=_layout,

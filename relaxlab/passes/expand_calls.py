@@ -63,7 +63,7 @@ def _function(name: str, fn: graph.Function) -> graph.Function:
     # Writing into fresh memory is impure call by call; from outside, the function still has no
     # effect.
     if expanded is not fn and fn.is_pure:
-        expanded = replace(expanded, attrs=fn.attrs.with_(force_pure=True))
+        expanded = replace(expanded, attrs=fn.attrs.with_(**{"relax.force_pure": True}))
     if not local:
         return expanded
     return replace_body(expanded, substitute(expanded.body, values=local))

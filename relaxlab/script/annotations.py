@@ -10,10 +10,10 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
-from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of
+from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of, string_of
 from relaxlab.script.core import Arguments, Context, Unbound
 from relaxlab.script.index_types import index_of
-from relaxlab.script.values import Arg, Ref, Value, describe, is_sequence
+from relaxlab.script.values import Arg, Ref, Value, describe, is_dict, is_sequence
 
 
 def _scalar(cx: Context, arg: Arg) -> PrimExpr:
@@ -117,7 +117,8 @@ def _ndim(cx: Context, arg: Arg | None) -> int:
 
 def _tensor(cx: Context, c: Arguments) -> types.Type:
     a = c.bind()
-    shape, dtype = a["shape"], a["dtype"]
+    shape, dtype, device = a["shape"], a["dtype"], a["vdevice"]
+    vdevice = "" if device is None or device.value is None else device_name(cx, device)
     if shape is not None and isinstance(shape.value, str) and is_dtype(shape.value):
         shape, dtype = None, shape  # R.Tensor("float32")
     if shape is not None and shape.value is None:
@@ -131,7 +132,33 @@ def _tensor(cx: Context, c: Arguments) -> types.Type:
         dims = None if shape is None else dimensions(cx, shape)
     if dims is not None and ndim not in (-1, len(dims)):
         c.wrong(f"has ndim={ndim} and {len(dims)} dimensions", c.node)
-    return types.TensorType(dims, name, ndim, span=cx.span(c.node))
+    return types.TensorType(dims, name, ndim, vdevice=vdevice, span=cx.span(c.node))
+
+
+def vdevice(cx: Context, c: Arguments) -> tuple[Value, int, str]:
+    """A virtual device: its target, number and kind of memory."""
+    a = c.bind()
+    target, number, scope = a["target"], a["vdevice_id"], a["memory_scope"]
+    assert target is not None
+    described = is_dict(target.value) and isinstance(target.value.get("kind"), str)
+    if not described and not isinstance(target.value, str):
+        cx.fail(target.node, "E0106", f"{describe(target.value)} is not the name of a target")
+    return (
+        target.value,
+        0 if number is None else constant_int(cx, number, "the number of the device"),
+        "global" if scope is None else string_of(cx, scope, "the kind of memory"),
+    )
+
+
+def device_name(cx: Context, arg: Arg) -> str:
+    """The name of a virtual device with its number and memory: "cuda" is "cuda:0:global"."""
+    if is_sequence(arg.value):  # I.vdevice(...)
+        target, number, scope = arg.value
+        kind = target["kind"] if is_dict(target) else target
+        return f"{kind}:{number}:{scope}"
+    kind, *rest = string_of(cx, arg, "the device").split(":")
+    number, scope, *_ = *rest, *("0", "global")[len(rest) :]
+    return f"{kind}:{number}:{scope}"
 
 
 def _held_shape(cx: Context, arg: Arg) -> types.ShapeType:
@@ -171,6 +198,9 @@ def _tuple(cx: Context, c: Arguments) -> types.Type:
 def _callable(cx: Context, c: Arguments) -> types.Type:
     a = c.bind()
     params, ret, purity = a["params"], a["ret"], a["purity"]
+    derive = a["derive_func"]
+    if derive is not None:  # its name; what it derives is known only where it is called
+        string_of(cx, derive, "the deriving function")
     known = None if params is None or params.value is None else types_of(cx, params)
     result = types.ObjectType() if ret is None else type_of(cx, ret)
     pure = known is not None if purity is None or purity.value is None else bool(purity.value)

@@ -18,6 +18,7 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.span import Source
 from relaxlab.script.core import Unbound
+from relaxlab.script.macros import Macro
 from relaxlab.script.values import Foreign, Ref, TypeParam, Value, is_dict, is_sequence
 
 NAMESPACES = {
@@ -69,7 +70,7 @@ def python_value(value: Any) -> Value:
             return cast(Value, value).name
         case Module() | graph.Expr() | loops.PrimFunc() | loops.Buffer() | expr.PrimExpr():
             return value
-        case types.Type():
+        case types.Type() | Macro():
             return value
         case _ if is_sequence(value):
             return tuple(python_value(v) for v in value)

@@ -21,6 +21,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.core import Context
 from relaxlab.script.values import (
     Arg,
+    Handle,
     Ref,
     SliceAccess,
     Value,
@@ -99,6 +100,8 @@ def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None)
             return literal(cx, value, like if fits and like else default_dtype(value), node)
         case SliceAccess():
             return vector_load(cx, value, node)
+        case Handle():
+            return pointer_of(cx, value)
         case graph.PrimValue(inner):
             return inner
         case graph.Var(_, types.PrimType(_, known)) if known is not None:
@@ -108,7 +111,7 @@ def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None)
                 node,
                 "E0106",
                 f"buffer {value.name} is used as a scalar",
-                help=f"index it: `{element_text(value)}`",
+                help=f"index it: `{element_text(value.name, value.ndim)}`",
             )
         case _:
             cx.fail(
@@ -117,6 +120,11 @@ def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None)
                 f"a scalar expression is needed here, not {describe(value)}",
                 help=f"call it: `{value}(...)`" if isinstance(value, Ref) else None,
             )
+
+
+def pointer_of(cx: Context, handle: Handle) -> expr.Var:
+    """The variable that a parameter without a buffer is."""
+    return cx.pointers.setdefault(handle, expr.Var(handle.name, "handle", span=handle.span))
 
 
 def vector_load(cx: Context, access: SliceAccess, node: ast.AST) -> PrimExpr:

@@ -17,7 +17,17 @@ from relaxlab.ir.module import BaseFunc
 from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.known_types import KnownTypes
 from relaxlab.script.members import MEMBERS
-from relaxlab.script.values import POISON, Arg, Foreign, Hidden, ModuleRef, Ref, TypeParam, Value
+from relaxlab.script.values import (
+    POISON,
+    Arg,
+    Foreign,
+    Handle,
+    Hidden,
+    ModuleRef,
+    Ref,
+    TypeParam,
+    Value,
+)
 
 
 class Failure(Exception):
@@ -73,13 +83,21 @@ class Context:
         self.depth = 0  # of nested expressions
         self.string_symbols = False  # whether a string may introduce a symbol here
         self.loops: dict[expr.Var, Range] = {}  # the ranges of enclosing loops
+        self.pointers: dict[Handle, expr.Var] = {}  # parameters that are used as scalars
+        self.thread_axes: dict[expr.Var, str] = {}  # of the variables of `T.env_thread`
         self.narrow: dict[expr.Var, str] = {}  # int64 variables whose names are of these dtypes
         self.narrow_symbols: set[expr.Var] = set()  # declared in a loop function: `n = T.int32()`
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
         self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet
         self.in_module = False
+        self.s_tir: bool | None = None  # of the module, for its loop functions
+        self.macros = 0  # that are being expanded, one inside the other
         self._lines = lines_of(source.text)
+
+    def enter(self, source: Source) -> None:
+        """Read nodes of `source` from here on."""
+        self.source, self._lines = source, lines_of(source.text)
 
     # --- Positions and errors -------------------------------------------------------------
 
@@ -263,6 +281,15 @@ class Context:
         self.symbols[name] = Symbol(var, declared=False)
         self.frames[-1].setdefault(name, var)
         return var
+
+    @contextmanager
+    def introducing_symbols(self) -> Generator[None]:
+        """A block in which strings may introduce symbols."""
+        outer, self.string_symbols = self.string_symbols, True
+        try:
+            yield
+        finally:
+            self.string_symbols = outer
 
     def declare_symbol(self, name: str, dtype: str, node: ast.AST, *, reuse: bool) -> expr.Var:
         """Return the symbol that `name = T.int64()` declares: the one of that name that a string

@@ -14,6 +14,7 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import brief
 from relaxlab.ir.module import Module
 from relaxlab.script.captured import capture, find_definition, name_object
+from relaxlab.script.macros import Macro
 from relaxlab.script.parser import parse_class, parse_function, syntax_tree
 from relaxlab.script.values import Ref
 
@@ -108,16 +109,45 @@ def prim_func(
 @overload
 def ir_module(cls: type, /) -> Module: ...
 @overload
-def ir_module(*, check_well_formed: bool = True) -> Callable[[type], Module]: ...
-def ir_module(cls: type | None = None, /, *, check_well_formed: bool = True) -> Any:
+def ir_module(
+    *, s_tir: bool | None = None, check_well_formed: bool = True
+) -> Callable[[type], Module]: ...
+def ir_module(
+    cls: type | None = None, /, *, s_tir: bool | None = None, check_well_formed: bool = True
+) -> Any:
     """Read a Python class as a module: its functions are those of the module.
 
-    Raises DiagnosticError with everything that is wrong in it.
+    `s_tir` is that of its loop functions which do not say it themselves. The options are read from
+    the source. Raises DiagnosticError with everything that is wrong in it.
     """
     frame = _caller()
     if cls is not None:
         return _read_class(cls, frame)
     return partial(_read_class, frame=frame)
+
+
+@brief
+def _read_macro(f: Callable[..., Any], frame: FrameType) -> Macro:
+    captured = capture(frame, f.__name__, f)  # type: ignore[arg-type]
+    tree = syntax_tree(captured.source)
+    node = find_definition(tree, ast.FunctionDef, f.__name__, f.__code__.co_firstlineno)
+    if node is None:
+        raise _missing(f.__name__, captured.source.name)
+    return Macro(node, captured.source, ({},), captured.value)
+
+
+def macro(f: Callable[..., Any] | None = None, /, *, hygienic: bool = True) -> Any:
+    """Let a Python function stand for its statements wherever a loop function calls it.
+
+    Its names are those of the place where it is defined. `hygienic` is read from scripts of TVM;
+    macros whose names are those of the caller are not supported.
+    """
+    if not hygienic:
+        raise ValueError("a macro's names are those of the place where it is defined")
+    frame = _caller()
+    if f is not None:
+        return _read_macro(f, frame)
+    return partial(_read_macro, frame=frame)
 
 
 @brief
@@ -134,3 +164,4 @@ def _read_class(cls: type, frame: FrameType) -> Module:
 name_object(function, Ref("R", "function"))
 name_object(prim_func, Ref("T", "prim_func"))
 name_object(ir_module, Ref("I", "ir_module"))
+name_object(macro, Ref("T", "macro"))

@@ -22,7 +22,7 @@ class Decorator:
 _OPTIONS = {
     "function": {"pure", "private", "check_well_formed"},
     "prim_func": {"private", "check_well_formed", "s_tir"},
-    "ir_module": {"check_well_formed"},
+    "ir_module": {"check_well_formed", "s_tir"},
 }
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import is_float, is_int, lanes_of
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.script import graph_calls, loop_calls
 from relaxlab.script.advice import as_dimensions, as_number, as_operator, as_slice, unsupported
+from relaxlab.script.annotations import vdevice
 from relaxlab.script.convert import (
     constant_int,
     is_number,
@@ -24,22 +24,27 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
-from relaxlab.script.foreign import foreign_of, read_attribute
+from relaxlab.script.foreign import IN_TVM, foreign_of, make_array, read_attribute
+from relaxlab.script.index_maps import index_map, read_lambda
 from relaxlab.script.index_types import comparands, index_of, range_of
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
+    Meta,
+    Method,
     ModuleRef,
     Ref,
     SliceAccess,
     TypeParam,
     Value,
+    View,
     describe,
     element_text,
     is_array,
     is_dict,
     is_sequence,
 )
+from relaxlab.script.views import call_member, member, view_access
 
 DEEPEST = 100  # levels of nested expressions, so that Python's own limit is not met
 
@@ -102,14 +107,19 @@ def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -
         return read_attribute(cx, outer, node, call)
     base = evaluate(cx, node.value)
     match base:
+        case Ref("python", path):
+            inner = f"{path}.{node.attr}" if path else node.attr
+            return IN_TVM.get(inner, Ref("python", inner))
         case Ref(namespace, path) if namespace != "builtins":
             return Ref(namespace, f"{path}.{node.attr}" if path else node.attr)
         case ModuleRef():
             return global_var(cx, node.attr, node)
         case Module():
             return graph_calls.import_function(cx, base.get(node.attr), node.attr, node)
-        case loops.Buffer() if node.attr in ("shape", "dtype", "name"):
-            return getattr(base, node.attr)
+        case loops.Buffer() | View() if (found := member(cx, base, node.attr, node)) is not None:
+            return found
+        case graph.Expr() if node.attr == "astype" and call is not None:
+            return Method(base, node.attr)
         case graph.Expr():
             cx.fail(
                 node,
@@ -146,7 +156,7 @@ def global_var(cx: Context, name: str, node: ast.AST) -> graph.GlobalVar:
 def _subscript(cx: Context, node: ast.Subscript) -> Value:
     base = evaluate(cx, node.value)
     match base:
-        case loops.Buffer():
+        case loops.Buffer() | View():
             return access(cx, base, node)
         case Ref():
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -165,7 +175,7 @@ def _subscript(cx: Context, node: ast.Subscript) -> Value:
 
 
 def access(
-    cx: Context, buffer: loops.Buffer, node: ast.Subscript
+    cx: Context, buffer: loops.Buffer | View, node: ast.Subscript
 ) -> loops.BufferLoad | SliceAccess:
     """`A[i, j]`, an element, or `A[i, 0:4]`, a region."""
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -178,24 +188,23 @@ def access(
             parts += [scalar_of(cx, v, item) for v in _iterable(cx, values, item)]
         else:
             parts.append(index_of(cx, scalar(cx, item)))
-    if len(parts) != buffer.ndim:
+    rank = len(buffer.shape)
+    if len(parts) != rank:
         shape = ", ".join(map(str, buffer.shape))
-        cx.fail(
-            node,
-            "E0113",
-            f"buffer {buffer.name} has {counted(buffer.ndim, 'dimension')} ({shape}) and is "
-            f"indexed with {len(parts)}",
-            help=f"give an index for each: `{element_text(buffer)}`",
-        )
+        help = f"give an index for each: `{element_text(buffer.name, rank)}`"
+        what = f"buffer {buffer.name} has {counted(rank, 'dimension')} ({shape})"
+        cx.fail(node, "E0113", f"{what} and is indexed with {len(parts)}", help=help)
+    if isinstance(buffer, View):
+        return view_access(cx, buffer, tuple(parts), node)
     if any(isinstance(p, tuple) for p in parts):
         return SliceAccess(buffer, tuple(parts), cx.span(node))
     return loops.BufferLoad(buffer, tuple(parts), span=cx.span(node))
 
 
 def _slice(
-    cx: Context, buffer: loops.Buffer, axis: int, node: ast.Slice
+    cx: Context, buffer: loops.Buffer | View, axis: int, node: ast.Slice
 ) -> tuple[PrimExpr, PrimExpr, int]:
-    size = buffer.shape[axis] if axis < buffer.ndim else expr.const(0)
+    size = buffer.shape[axis] if axis < len(buffer.shape) else expr.const(0)
     lower = None if node.lower is None else evaluate(cx, node.lower)
     upper = size if node.upper is None else evaluate(cx, node.upper)
     start, stop = promote(cx, 0 if lower is None else lower, upper, node, "slice")
@@ -370,8 +379,12 @@ def _condition(cx: Context, e: PrimExpr, node: ast.AST) -> PrimExpr:
 
 
 def condition(cx: Context, node: ast.expr) -> PrimExpr:
-    """A bool expression."""
-    return _condition(cx, scalar(cx, node), node)
+    """A bool expression; an integer holds where it is not 0."""
+    value = evaluate(cx, node)
+    e = scalar_of(cx, value, node)
+    if is_int(e.dtype) and lanes_of(e.dtype) == 1 and not is_number(value):
+        return expr.NE(e, literal(cx, 0, e.dtype, node), span=e.span)
+    return _condition(cx, e, node)
 
 
 def _bool_op(cx: Context, node: ast.BoolOp) -> Value:
@@ -491,6 +504,8 @@ def arguments(cx: Context, node: ast.Call, name: str) -> Arguments:
 
 
 def _keyword(cx: Context, keyword: ast.keyword) -> dict[str, Arg]:
+    if keyword.arg == "index_map" and isinstance(keyword.value, ast.Lambda):
+        return {keyword.arg: Arg(read_lambda(cx, keyword.value), keyword.value)}
     value = evaluate(cx, keyword.value)
     if keyword.arg is not None:
         return {keyword.arg: Arg(value, keyword.value)}
@@ -538,7 +553,7 @@ def _call(cx: Context, node: ast.Call) -> Value:
     callee = _callee(cx, node)
     match callee:
         case Ref("T", "index_map"):
-            return _index_map(cx, node)
+            return index_map(cx, node)
         case Ref("T", path):
             with _shaped(cx, path):
                 args = arguments(cx, node, f"T.{path}")
@@ -557,6 +572,20 @@ def _call(cx: Context, node: ast.Call) -> Value:
             return TypeParam(string_of(cx, given, "the name"))
         case Ref("builtins", name):
             return _builtin(cx, name, arguments(cx, node, name))
+        case Method(graph.Expr() as base, name):
+            given = arguments(cx, node, f"R.{name}")
+            given.args.insert(0, Arg(base, node.func))
+            return graph_calls.call(cx, name, given)
+        case Method(loops.Buffer() | View() as base, name):
+            return call_member(cx, base, name, arguments(cx, node, name))
+        case Ref("numpy", name):
+            return make_array(cx, name, arguments(cx, node, f"np.{name}"))
+        case Ref("python", "runtime.tensor" | "nd.array"):
+            return _only(arguments(cx, node, ast.unparse(node.func))).value
+        case Ref("I", "vdevice"):
+            return vdevice(cx, arguments(cx, node, "I.vdevice"))
+        case Ref("I", "meta_var"):
+            return Meta(_only(arguments(cx, node, "I.meta_var")).value)
         case graph.Expr():
             return graph_calls.call_value(cx, callee, arguments(cx, node, describe(callee)))
         case loops.PrimFunc() | graph.Function():
@@ -572,22 +601,11 @@ def _call(cx: Context, node: ast.Call) -> Value:
             )
 
 
-def _index_map(cx: Context, node: ast.Call) -> IndexMap:
-    """`T.index_map(lambda i, j: (j, i))`; the one place where a lambda is read."""
-    match node:
-        case ast.Call(_, [ast.Lambda(args, body)], []) if args.args and not args.defaults:
-            pass
-        case _:
-            help = "write `T.index_map(lambda i, j: (j, i))`"
-            cx.fail(node, "E0105", "T.index_map takes one lambda", help=help)
-    with cx.frame():
-        variables = tuple(expr.Var(a.arg, span=cx.span(a)) for a in args.args)
-        for v in variables:
-            cx.define(v.name, v)
-        value = evaluate(cx, body)
-        items = value if is_sequence(value) else (value,)
-        finals = tuple(scalar_of(cx, v, body) for v in items)
-    return IndexMap(variables, finals, span=cx.span(node))
+def _only(c: Arguments) -> Arg:
+    """The one argument of a call."""
+    if len(c.args) != 1 or c.kwargs:
+        c.wrong("takes one argument", c.node)
+    return c.args[0]
 
 
 def _builtin(cx: Context, name: str, c: Arguments) -> Value:

@@ -4,10 +4,41 @@ from __future__ import annotations
 
 import ast
 
+import numpy as np
+
 from relaxlab.script.advice import as_call
 from relaxlab.script.captured import python_value
-from relaxlab.script.core import Context, Unbound
-from relaxlab.script.values import Foreign, Value
+from relaxlab.script.core import Arguments, Context, Unbound
+from relaxlab.script.values import Arg, Foreign, Ref, Value, describe, is_array, is_sequence
+
+ARRAYS = ("array", "zeros", "ones", "full", "arange", "eye", "linspace")
+"""The functions of NumPy that make a constant where the program is read."""
+
+IN_TVM = {
+    "relax": Ref("R"), "relax.op": Ref("R"), "script.relax": Ref("R"),
+    "tir": Ref("T"), "tirx": Ref("T"), "script.tir": Ref("T"), "script.tirx": Ref("T"),
+    "script.ir": Ref("I"), "target.Target": Ref("T", "Target"),
+}  # fmt: skip
+"""The members of the script language that names such as `tvm.relax` stand for."""
+
+
+def make_array(cx: Context, name: str, c: Arguments) -> Value:
+    """The array that `np.array([1, 2], dtype="int32")` makes."""
+    args = [_constant(cx, a) for a in c.args]
+    kwargs = {k: _constant(cx, a) for k, a in c.kwargs.items()}
+    try:
+        return getattr(np, name)(*args, **kwargs)
+    except (TypeError, ValueError, MemoryError) as error:
+        cx.fail(c.node, "E0122", f"np.{name}: {error}")
+
+
+def _constant(cx: Context, arg: Arg) -> Value:
+    value = arg.value
+    if value is None or isinstance(value, bool | int | float | str) or is_array(value):
+        return value
+    if is_sequence(value):
+        return [_constant(cx, Arg(v, arg.node)) for v in value]
+    cx.fail(arg.node, "E0122", f"{describe(value)} is not a constant")
 
 
 def foreign_of(cx: Context, node: ast.expr) -> Foreign | None:
@@ -38,6 +69,8 @@ def read_attribute(
         cx.fail(node, "E0112", whole, help=cx.suggest(node.attr, dir(outer.value)))
     if not isinstance(value, Foreign):
         return value
+    if outer.value is np and node.attr in ARRAYS and call is not None:
+        return Ref("numpy", node.attr)
     written = None if call is None else as_call(node.attr, call, cx.namespace)
     help = None if written is None else f"write `{written}`, or compute it before the program"
     cx.fail_foreign(node, value, help)

@@ -30,11 +30,21 @@ from relaxlab.script.convert import (
 )
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.members import members_of
-from relaxlab.script.values import Arg, MatchCastValue, Ref, Value, describe, is_array, is_sequence
+from relaxlab.script.values import (
+    Annotated,
+    Arg,
+    MatchCastValue,
+    Ref,
+    Value,
+    describe,
+    is_array,
+    is_sequence,
+)
 
 
 def check_known(cx: Context, path: str, node: ast.AST) -> None:
     """Stop unless `R.path` is a function."""
+    path = path.removeprefix("op.")  # `relax.op.add` is `R.add`
     if path in TYPES or path in _CALLS or find_op(path) is not None:
         return
     known = {*op_names(), *members_of("R"), "function"}
@@ -49,6 +59,7 @@ def check_known(cx: Context, path: str, node: ast.AST) -> None:
 
 def call(cx: Context, path: str, c: Arguments) -> Value:
     """The value of `R.path(...)`, which is known."""
+    path = path.removeprefix("op.")
     handler = TYPES.get(path) or _CALLS.get(path)
     return _operator(cx, op_row(path), c) if handler is None else handler(cx, c)
 
@@ -101,6 +112,8 @@ def _no_gap(p: Param, row: OpRow, values: list[graph.Expr], c: Arguments) -> Non
 
 def _attr(cx: Context, arg: Arg) -> Any:
     value = arg.value
+    if is_sequence(value) and any(isinstance(v, graph.PrimValue) for v in value):
+        return tuple(_attr(cx, a) for a in elements(arg))
     if isinstance(value, Ref):
         return dtype_of(cx, arg)
     if isinstance(value, graph.PrimValue):
@@ -443,6 +456,27 @@ def _tuple(cx: Context, c: Arguments) -> graph.Tuple:
     return graph.Tuple(tuple(value_of(cx, a) for a in c.no_keywords()), span=cx.span(c.node))
 
 
+def _tuple_item(cx: Context, c: Arguments) -> graph.TupleGetItem:
+    a = c.bind()
+    whole, index = a["tuple_value"], a["index"]
+    assert whole is not None and index is not None
+    number = constant_int(cx, index, "the index")
+    return graph.TupleGetItem(value_of(cx, whole), number, span=cx.span(c.node))
+
+
+def _emit(cx: Context, c: Arguments) -> graph.Expr:
+    value = c.bind()["value"]
+    assert value is not None
+    return value_of(cx, value)
+
+
+def _emit_with_type(cx: Context, c: Arguments) -> Annotated:
+    a = c.bind()
+    value, ty = a["value"], a["ty"]
+    assert value is not None and ty is not None
+    return Annotated(value_of(cx, value), types_of(cx, ty)[0])
+
+
 def _extern(cx: Context, c: Arguments) -> graph.ExternFunc:
     name = c.bind()["name"]
     assert name is not None
@@ -477,4 +511,9 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "tuple": _tuple,
     "ExternFunc": _extern,
     "match_cast": _match_cast,
+    "ShapeExpr": _shape,
+    "TupleGetItem": _tuple_item,
+    "emit": _emit,
+    "emit_with_ty": _emit_with_type,
+    "emit_with_sinfo": _emit_with_type,
 }

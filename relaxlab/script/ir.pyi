@@ -15,13 +15,15 @@ from relaxlab.ir.module import Module as _Module
 def ir_module(f: _Any, /) -> _Functions:
     """Read a Python class as a module: its functions are those of the module.
     
-    Raises DiagnosticError with everything that is wrong in it."""
+    `s_tir` is that of its loop functions which do not say it themselves. The options are read from
+    the source. Raises DiagnosticError with everything that is wrong in it."""
 
 @_overload
 def ir_module(*, check_well_formed: _bool = True) -> _Callable[[_Any], _Functions]:
     """Read a Python class as a module: its functions are those of the module.
     
-    Raises DiagnosticError with everything that is wrong in it."""
+    `s_tir` is that of its loop functions which do not say it themselves. The options are read from
+    the source. Raises DiagnosticError with everything that is wrong in it."""
 
 class _Value:
     """A value of a program: operators on it give values."""
@@ -86,8 +88,26 @@ def GlobalVar(name: _Any) -> _Value:
         I.GlobalVar("main")
     """
 
+def meta_var(value: _Any) -> _Value:
+    """A value of the surrounding Python, bound to a name as it is.
+
+        tile = I.meta_var(32)
+    """
+
 def module_attrs(attrs: _Any) -> None:
     """Attributes of the module, as a dictionary.
 
         I.module_attrs({"owner": "me"})
+    """
+
+def module_global_infos(infos: _Any) -> None:
+    """What the functions of a module share beside attributes: its virtual devices.
+
+        I.module_global_infos({"vdevice": [I.vdevice("cuda", 0)]})
+    """
+
+def vdevice(target: _Any, vdevice_id: _Any = 0, memory_scope: _Any = 'global') -> _Value:
+    """A virtual device: a target, which of its devices, and a kind of memory.
+
+        I.vdevice("cuda", 0, "global")
     """

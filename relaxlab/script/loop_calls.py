@@ -16,7 +16,6 @@ from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.script.annotations import dimension, dimensions
 from relaxlab.script.convert import (
-    attribute_value,
     cast,
     constant_int,
     default_dtype,
@@ -30,14 +29,15 @@ from relaxlab.script.convert import (
 )
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.index_types import variable_of, with_wide_symbols
-from relaxlab.script.members import ALIASES, members_of
-from relaxlab.script.ranges import extent_between
+from relaxlab.script.launch import attribute, env_thread, launch_thread
+from relaxlab.script.loop_specs import grid, loop_of, range_between
+from relaxlab.script.members import ALIASES, MEMBERS, members_of
 from relaxlab.script.values import (
     Arg,
     Axis,
     BufferDecl,
     Handle,
-    LoopSpec,
+    Meta,
     Ref,
     SliceAccess,
     SymbolDecl,
@@ -46,6 +46,7 @@ from relaxlab.script.values import (
     is_dict,
     is_sequence,
 )
+from relaxlab.script.views import decl_buffer
 
 
 def check_known(cx: Context, path: str, node: ast.AST) -> None:
@@ -61,6 +62,25 @@ def check_known(cx: Context, path: str, node: ast.AST) -> None:
 
 def call(cx: Context, path: str, c: Arguments) -> Value:
     """The value of `T.path(...)`, which is known."""
+    stated = _stated_dtype(cx, path, c)
+    value = _called(cx, path, c, stated)
+    if stated is not None and isinstance(value, PrimExpr) and value.dtype != stated:
+        cx.fail(c.node, "E0110", f"{c.name} gives {value.dtype} here, not {stated}")
+    return value
+
+
+def _stated_dtype(cx: Context, path: str, c: Arguments) -> str | None:
+    """The dtype that a call of an operation says it has, `T.exp(x, dtype="float32")`, as older
+    scripts write it; the argument is taken away."""
+    member = MEMBERS.get(f"T.{path}")
+    if member is None or member.gives != "scalar" or "dtype" in member.optional:
+        return None
+    if "dtype" not in c.kwargs:
+        return None
+    return dtype_of(cx, c.kwargs.pop("dtype"))
+
+
+def _called(cx: Context, path: str, c: Arguments, stated: str | None) -> Value:
     handler = _CALLS.get(path)
     if handler is not None:
         return handler(cx, c)
@@ -70,7 +90,7 @@ def call(cx: Context, path: str, c: Arguments) -> Value:
         left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
         return BINARY[path](left, right, span=cx.span(c.node))
     op = ALIASES.get(path, path)
-    return _intrinsic(cx, op, c) if op in INTRINSICS else _dtype_call(cx, path, c)
+    return _intrinsic(cx, op, c, stated) if op in INTRINSICS else _dtype_call(cx, path, c)
 
 
 def known_names() -> set[str]:
@@ -223,6 +243,36 @@ def _not(cx: Context, c: Arguments) -> PrimExpr:
     return expr.Not(scalar_of(cx, a.value, a.node), span=cx.span(c.node))
 
 
+def _meta(cx: Context, c: Arguments) -> Meta:
+    value = c.bind()["value"]
+    assert value is not None
+    return Meta(value.value)
+
+
+def _bind(cx: Context, c: Arguments) -> PrimExpr:
+    value = c.bind()["value"]
+    assert value is not None
+    return scalar_of(cx, value.value, value.node)
+
+
+def _target(cx: Context, c: Arguments) -> Value:
+    """A target is an attribute like others: its name, or its description."""
+    a = c.bind()
+    target, host = a["target"], a["host"]
+    assert target is not None
+    if host is None or host.value is None:
+        return target.value
+    described = target.value if is_dict(target.value) else {"kind": target.value}
+    return {**described, "host": host.value}
+
+
+def _handle(cx: Context, c: Arguments) -> Handle:
+    dtype = c.bind()["dtype"]
+    if dtype is None or dtype.value == "void":
+        return Handle("", cx.span(c.node), "void")
+    return Handle("", cx.span(c.node), dtype_of(cx, dtype))
+
+
 # --- Intrinsics ---------------------------------------------------------------------------------
 
 
@@ -235,7 +285,8 @@ def _scalar_args(cx: Context, args: list[Arg]) -> tuple[PrimExpr, ...]:
     )
 
 
-def _intrinsic(cx: Context, op: str, c: Arguments) -> PrimExpr:
+def _intrinsic(cx: Context, op: str, c: Arguments, stated: str | None) -> PrimExpr:
+    """A call of an intrinsic. Where it decides nothing itself, its dtype is the one `stated`."""
     row = INTRINSICS[op]
     args = c.no_keywords()
     if row.arity not in (-1, len(args)):
@@ -255,7 +306,7 @@ def _intrinsic(cx: Context, op: str, c: Arguments) -> PrimExpr:
             cx.fail(c.node, "E0110", f"{c.name} of {' and '.join(sorted(mixed))}")
     elif numbers[:1] == ["int64"] and row.floats:
         values = (scalar_of(cx, float(args[0].value), args[0].node), *values[1:])
-    dtype = row.dtype(values)
+    dtype = (stated if row.meaning is None else None) or row.dtype(values)
     if dtype is None:
         c.wrong("needs its result dtype", c.node, f"write `T.call_intrin(dtype, {op!r}, ...)`")
     return expr.Call(dtype, op, values, span=cx.span(c.node))
@@ -342,6 +393,15 @@ def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
     return handler
 
 
+def _decl_buffer(cx: Context, c: Arguments) -> Value:
+    a = c.bind()
+    fields = _buffer_fields(cx, a, c)
+    data = a["data"]
+    if data is not None and isinstance(data.value, Handle):
+        return BufferDecl("match", fields, data.value)
+    return decl_buffer(cx, c, fields) or BufferDecl("alloc", fields)
+
+
 def _match_buffer(cx: Context, c: Arguments) -> BufferDecl:
     a = c.bind()
     param = a["param"]
@@ -349,7 +409,8 @@ def _match_buffer(cx: Context, c: Arguments) -> BufferDecl:
     if isinstance(param.value, Handle):
         if a["shape"] is None:
             c.wrong("needs the shape of the buffer", c.node)
-        return BufferDecl("match", _buffer_fields(cx, a, c), param.value)
+        with cx.introducing_symbols():  # strides=["s0", "s1"]
+            return BufferDecl("match", _buffer_fields(cx, a, c), param.value)
     source = region_of(cx, param)
     if a["shape"] is None:
         sizes = tuple(r.extent for r in source.region)
@@ -394,65 +455,12 @@ def _one(cx: Context, index: PrimExpr, arg: Arg) -> loops.Range:
 # --- Loops and axes -----------------------------------------------------------------------------
 
 
-def _range(cx: Context, start: Arg | None, stop: Arg) -> loops.Range:
-    if start is None:
-        extent = scalar_of(cx, stop.value, stop.node)
-        first: PrimExpr = literal(cx, 0, extent.dtype, stop.node)
-        last = extent
-    else:
-        first, last = promote(cx, start.value, stop.value, stop.node, "range")
-    if not first.dtype.startswith(("int", "uint")) or lanes_of(first.dtype) > 1:
-        cx.fail(stop.node, "E0110", f"a loop runs over integers, not {first.dtype}")
-    return loops.Range(first, extent_between(first, last))
-
-
-def _loop(kind: loops.ForKind) -> Callable[[Context, Arguments], LoopSpec]:
-    def handler(cx: Context, c: Arguments) -> LoopSpec:
-        a = c.bind()
-        start, stop, thread = a["start"], a["stop"], a["thread"]
-        assert start is not None
-        if stop is not None and isinstance(stop.value, str):
-            stop, thread = None, stop  # T.thread_binding(8, "threadIdx.x")
-        ends = (start, stop) if stop is not None and stop.value is not None else (None, start)
-        axis = None if thread is None else string_of(cx, thread, "the thread axis")
-        if (kind == "thread_binding") != (axis is not None):
-            c.wrong(
-                "needs thread='threadIdx.x' or another axis"
-                if axis is None
-                else "has no parameter 'thread'",
-                c.node,
-            )
-        notes = a["annotations"]
-        marks: dict[str, Any] = {}
-        if notes is not None and notes.value is not None:
-            if not is_dict(notes.value):
-                cx.fail(notes.node, "E0106", "annotations are a dictionary")
-            marks = attribute_value(cx, notes.value, notes.node)
-        return LoopSpec(kind, (_range(cx, *ends),), axis, marks)
-
-    return handler
-
-
-def _grid(cx: Context, c: Arguments) -> LoopSpec:
-    args = c.no_keywords()
-    if not args:
-        c.wrong("needs at least one extent", c.node)
-    ranges: list[loops.Range] = []
-    for a in args:
-        if is_sequence(a.value) and len(a.value) == 2:
-            first, last = elements(a)
-            ranges.append(_range(cx, first, last))
-        else:
-            ranges.append(_range(cx, None, a))
-    return LoopSpec("serial", tuple(ranges))
-
-
 def axis_domain(cx: Context, dom: Arg, value: Arg) -> tuple[loops.Range, PrimExpr]:
     """The domain of a block axis, `n` or `(begin, end)`, and the value bound to the axis."""
     bound = scalar_of(cx, value.value, value.node)
     if is_sequence(dom.value) and len(dom.value) == 2:
         first, last = elements(dom)
-        return _range(cx, first, last), bound
+        return range_between(cx, first, last), bound
     extent = scalar_of(cx, dom.value, dom.node, bound.dtype)
     dtype = extent.dtype if extent.dtype == bound.dtype else "int64"
     extent, bound = cast(extent, dtype), cast(bound, dtype)
@@ -526,13 +534,22 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "sblock_alloc_buffer": _alloc(None),
     "alloc_local": _alloc("local"),
     "alloc_shared": _alloc("shared"),
-    "serial": _loop("serial"),
-    "parallel": _loop("parallel"),
-    "vectorized": _loop("vectorized"),
-    "unroll": _loop("unrolled"),
-    "unrolled": _loop("unrolled"),
-    "thread_binding": _loop("thread_binding"),
-    "grid": _grid,
+    "decl_buffer": _decl_buffer,
+    "handle": _handle,
+    "env_thread": env_thread,
+    "launch_thread": launch_thread,
+    "attr": attribute,
+    "meta_var": _meta,
+    "bind": _bind,
+    "target": _target,
+    "Target": _target,
+    "serial": loop_of("serial"),
+    "parallel": loop_of("parallel"),
+    "vectorized": loop_of("vectorized"),
+    "unroll": loop_of("unrolled"),
+    "unrolled": loop_of("unrolled"),
+    "thread_binding": loop_of("thread_binding"),
+    "grid": grid,
     "axis.spatial": _axis("spatial"),
     "axis.S": _axis("spatial"),
     "axis.reduce": _axis("reduce"),

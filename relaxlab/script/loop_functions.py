@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from relaxlab.analysis.regions import access_regions
@@ -13,7 +14,6 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_dtype, is_float, is_int, lanes_of
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import Attrs, replace
-from relaxlab.ir.span import Span
 from relaxlab.script.advice import unsupported
 from relaxlab.script.convert import (
     attribute_value,
@@ -23,7 +23,7 @@ from relaxlab.script.convert import (
     scalar_of,
     vector_indices,
 )
-from relaxlab.script.core import Arguments, Context, Failure
+from relaxlab.script.core import Arguments, Context, Failure, Unbound
 from relaxlab.script.expressions import (
     access,
     arguments,
@@ -32,17 +32,26 @@ from relaxlab.script.expressions import (
     evaluate,
 )
 from relaxlab.script.index_types import define_index, index_of, range_of
+from relaxlab.script.jumps import Jump, without_jumps
+from relaxlab.script.launch import declare_thread, loop_around
 from relaxlab.script.loop_calls import call, known_names, region_of
+from relaxlab.script.macros import Macro, expanding, is_macro, macro_here
 from relaxlab.script.roots import TRUE
 from relaxlab.script.values import (
+    Annotations,
     Axis,
     BufferDecl,
     Handle,
+    Launch,
     LoopSpec,
+    Meta,
     Ref,
     SliceAccess,
     SymbolDecl,
+    ThreadTag,
     Value,
+    VectorStore,
+    View,
     describe,
     is_dict,
     is_sequence,
@@ -68,11 +77,9 @@ class BlockState:
 
 @dataclass
 class Pending:
-    """A let whose scope is the rest of the statement list."""
+    """A statement whose body is the rest of the statement list: a let, the loop of a thread."""
 
-    var: expr.Var
-    value: PrimExpr
-    span: Span
+    around: Callable[[loops.Stmt], loops.Stmt]
 
 
 class LoopReader:
@@ -104,8 +111,7 @@ class LoopReader:
         rest: list[loops.Stmt] = []
         for item in reversed(items):
             if isinstance(item, Pending):
-                inner = _join(rest)
-                rest = [loops.LetStmt(item.var, item.value, inner, span=item.span)]
+                rest = [item.around(_join(rest))]
             else:
                 rest.insert(0, item)
         return _join(rest)
@@ -169,6 +175,14 @@ class LoopReader:
                 self._axis(target, value)
             case BufferDecl():
                 cx.define(name, self._buffer(target, value))
+            case (Axis() as axis,):  # T.axis.remap of one loop
+                self._axis(target, axis)
+            case ThreadTag():
+                declare_thread(cx, target, value)
+            case Launch() | Annotations():
+                return Pending(loop_around(cx, value, target, node))
+            case Meta(inner):
+                cx.define(name, inner)
             case PrimExpr() | SliceAccess() | int() | float():
                 return self._let(target, scalar_of(cx, value, node), None)
             case _:
@@ -190,7 +204,7 @@ class LoopReader:
         var = expr.Var(target.id, dtype or value.dtype, span=self.cx.span(target))
         self.cx.define(target.id, var)
         self.lets[-1].add(target.id)
-        return Pending(var, value, self.cx.span(target))
+        return Pending(partial(loops.LetStmt, var, value, span=self.cx.span(target)))
 
     def annotated(self, stmt: ast.AnnAssign) -> Any:
         cx, target = self.cx, stmt.target
@@ -232,15 +246,16 @@ class LoopReader:
     def _store_value(self, target: ast.Subscript, value: Value, stmt: ast.stmt) -> loops.Stmt:
         cx = self.cx
         buffer = evaluate(cx, target.value)
-        if not isinstance(buffer, loops.Buffer):
+        if not isinstance(buffer, loops.Buffer | View):
             cx.fail(target, "E0106", f"{describe(buffer)} is not a buffer: it has no elements")
         place = access(cx, buffer, target)
         indices = (
             vector_indices(cx, place, target) if isinstance(place, SliceAccess) else place.indices
         )
-        dtype = loops.load_dtype(buffer, indices)
-        stored = self._converted(scalar_of(cx, value, stmt, dtype), dtype, buffer, stmt)
-        return loops.BufferStore(buffer, stored, indices, span=cx.span(stmt))
+        written = place.buffer
+        dtype = loops.load_dtype(written, indices)
+        stored = self._converted(scalar_of(cx, value, stmt, dtype), dtype, written, stmt)
+        return loops.BufferStore(written, stored, indices, span=cx.span(stmt))
 
     def _converted(
         self, value: PrimExpr, dtype: str, buffer: loops.Buffer, stmt: ast.stmt
@@ -311,7 +326,7 @@ class LoopReader:
         if stmt.orelse:
             cx.fail(stmt, "E0104", "`for ... else` is not part of the script")
         spec = self._loop_spec(stmt.iter)
-        targets = stmt.target.elts if isinstance(stmt.target, ast.Tuple) else [stmt.target]
+        targets, whole = self._loop_names(stmt.target, len(spec.ranges))
         if len(targets) != len(spec.ranges) or not all(isinstance(t, ast.Name) for t in targets):
             cx.fail(
                 stmt.target,
@@ -325,14 +340,38 @@ class LoopReader:
                 var = define_index(cx, t.id, r.extent.dtype, t)
                 cx.loops[var] = r
                 variables.append(var)
+                if spec.values is not None:
+                    cx.define(t.id, spec.values(var))
+            if whole is not None:
+                cx.define(whole, tuple(cx.find(t.id) for t in targets if isinstance(t, ast.Name)))
             body = self.statements(stmt.body)
-        span = cx.span(stmt)
+        span, made = cx.span(stmt), body
         for var, r in zip(reversed(variables), reversed(spec.ranges), strict=True):
             notes, wide = Attrs(spec.annotations), range_of(cx, r)
-            body = loops.For(
-                var, wide.min, wide.extent, spec.kind, body, spec.thread, notes, span=span
+            made = loops.For(
+                var, wide.min, wide.extent, spec.kind, made, spec.thread, notes, span=span
             )
-        return body
+        assert isinstance(made, loops.For)
+        return self._without_jumps(made, len(spec.ranges))
+
+    def _loop_names(self, target: ast.expr, count: int) -> tuple[list[ast.expr], str | None]:
+        """The names of the loops, and the one that stands for all of them: `for x in T.grid(4, 8)`
+        binds a tuple to `x`."""
+        if isinstance(target, ast.Tuple):
+            return target.elts, None
+        if count == 1 or not isinstance(target, ast.Name):
+            return [target], None
+        names = [ast.copy_location(ast.Name(f"{target.id}_{i}"), target) for i in range(count)]
+        return list(names), target.id
+
+    def _without_jumps(self, loop: loops.For | loops.While, loops_at_once: int) -> loops.Stmt:
+        made, flags = without_jumps(self.cx, loop, loops_at_once)
+        self.block.allocs += flags
+        return made
+
+    def jump(self, stmt: ast.Break | ast.Continue) -> loops.Stmt:
+        kind = "break" if isinstance(stmt, ast.Break) else "continue"
+        return Jump(kind, span=self.cx.span(stmt))
 
     def _loop_spec(self, node: ast.expr) -> LoopSpec:
         cx = self.cx
@@ -343,15 +382,10 @@ class LoopReader:
         )
         if is_range:
             assert isinstance(node, ast.Call)
-            if len(node.args) == 3:
-                cx.fail(
-                    node,
-                    "E0104",
-                    "a loop has no step",
-                    help="loop over the number of steps and multiply the loop variable",
-                )
             given = arguments(cx, node, "range")
             given.member = "T.serial"
+            if len(given.args) == 3:
+                given.kwargs["step"] = given.args.pop()
             spec = call(cx, "serial", given)
         else:
             spec = evaluate(cx, node)
@@ -368,7 +402,8 @@ class LoopReader:
         if stmt.orelse:
             self.cx.fail(stmt, "E0104", "`while ... else` is not part of the script")
         test = condition(self.cx, stmt.test)
-        return loops.While(test, self.nested(stmt.body), span=self.cx.span(stmt))
+        loop = loops.While(test, self.nested(stmt.body), span=self.cx.span(stmt))
+        return self._without_jumps(loop, 1)
 
     def branch(self, stmt: ast.If) -> Any:
         cx = self.cx
@@ -400,7 +435,13 @@ class LoopReader:
         if path == "LetStmt":
             assert isinstance(node, ast.Call)
             return self._with_let(stmt, arguments(cx, node, "T.LetStmt"))
-        cx.fail(node, "E0104", "`with` opens T.sblock, T.init or T.LetStmt in a loop function")
+        if path in ("launch_thread", "attr"):
+            launch = evaluate(cx, node)
+            with cx.frame():
+                around = loop_around(cx, launch, item.optional_vars, node)
+                return around(self.statements(stmt.body))
+        what = "T.sblock, T.init, T.LetStmt, T.attr or T.launch_thread"
+        cx.fail(node, "E0104", f"`with` opens {what} in a loop function")
 
     def _with_let(self, stmt: ast.With, c: Arguments) -> loops.Stmt:
         value = c.bind()["value"]
@@ -452,10 +493,15 @@ class LoopReader:
 
     # --- Expression statements --------------------------------------------------------------
 
-    def expression(self, stmt: ast.Expr) -> loops.Stmt | None:
+    def expression(self, stmt: ast.Expr) -> loops.Stmt | Pending | None:
         cx, node = self.cx, stmt.value
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return None  # a docstring
+        macro = self._macro(node)
+        if macro is not None:
+            assert isinstance(node, ast.Call)
+            with expanding(cx, macro, arguments(cx, node, macro.node.name)) as body:
+                return self.statements(body)
         path = _callee(cx, node)
         if path in _DECLARATIONS:
             assert isinstance(node, ast.Call)
@@ -467,8 +513,29 @@ class LoopReader:
             assert value is not None
             made = scalar_of(cx, value.value, value.node)
         else:
-            made = scalar_of(cx, evaluate(cx, node), node)
+            read = evaluate(cx, node)
+            match read:
+                case Launch() | Annotations():
+                    return Pending(loop_around(cx, read, None, node))
+                case VectorStore(buffer, indices, value):
+                    return loops.BufferStore(buffer, value, indices, span=cx.span(stmt))
+                case _:
+                    made = scalar_of(cx, read, node)
         return loops.Evaluate(made, span=cx.span(stmt))
+
+    def _macro(self, node: ast.expr) -> Macro | None:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            return None
+        try:
+            value = self.cx.find(node.func.id)
+        except Unbound:
+            return None
+        return value if isinstance(value, Macro) else None
+
+    def definition(self, stmt: ast.FunctionDef) -> None:
+        if not is_macro(self.cx, stmt):
+            self.cx.fail(stmt, "E0104", f"{stmt.name!r} is defined inside a loop function")
+        self.cx.define(stmt.name, macro_here(self.cx, stmt))
 
     def reads(self, c: Arguments) -> None:
         self._needs_block(c.node, "T.reads")
@@ -566,6 +633,9 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[LoopReader, Any], Any]] = {
     ast.With: LoopReader.with_block,
     ast.Expr: LoopReader.expression,
     ast.Assert: LoopReader.assertion,
+    ast.FunctionDef: LoopReader.definition,
+    ast.Break: LoopReader.jump,
+    ast.Continue: LoopReader.jump,
     ast.Pass: LoopReader.nothing,
     ast.Return: LoopReader.returned,
 }

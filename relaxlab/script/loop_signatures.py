@@ -9,6 +9,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.node import Attrs, walk
 from relaxlab.ir.span import Span
+from relaxlab.script.convert import pointer_of
 from relaxlab.script.core import Context, Failure
 from relaxlab.script.expressions import evaluate
 from relaxlab.script.loop_functions import LoopReader
@@ -73,6 +74,8 @@ def _param(cx: Context, arg: ast.arg, kind: Value) -> Value:
     match kind:
         case Ref("T", "handle"):
             return Handle(arg.arg, cx.span(arg))
+        case Handle(_, _, pointee):
+            return Handle(arg.arg, cx.span(arg), pointee)
         case Ref("T", dtype) if is_dtype(dtype):
             return cx.symbols[arg.arg].var
         case BufferDecl("param", fields):
@@ -94,6 +97,8 @@ def _resolve(cx: Context, reader: LoopReader, param: Value) -> loops.Buffer | ex
     buffer = reader.matched.get(param)
     if buffer is not None:
         return buffer
+    if param in cx.pointers or param.pointee is not None:
+        return pointer_of(cx, param)
     assert param.span is not None
     cx.report(
         cx.error(

@@ -39,29 +39,40 @@ _LAYOUT = (
     "buffer_type=None, layout=None, name=None"
 )
 _BUFFER = f"shape, dtype='float32', data=None, {_LAYOUT}"
-_LOOP = "start, stop=None, thread=None, annotations=None"
+_LOOP = "start, stop=None, thread=None, annotations=None, step=None"
 _AXIS = "dom, binding, dtype=None"
 _OUT = "func, args, out_ty, tir_vars=None"
 
 _MODULES = (
+    Member("I.module_global_infos", "infos", "statement",
+           "What the functions of a module share beside attributes: its virtual devices.",
+           'I.module_global_infos({"vdevice": [I.vdevice("cuda", 0)]})'),
+    Member("I.vdevice", "target, vdevice_id=0, memory_scope='global'", "value",
+           "A virtual device: a target, which of its devices, and a kind of memory.",
+           'I.vdevice("cuda", 0, "global")'),
     Member("I.module_attrs", "attrs", "statement", "Attributes of the module, as a dictionary.",
            'I.module_attrs({"owner": "me"})'),
+    Member("I.meta_var", "value", "value",
+           "A value of the surrounding Python, bound to a name as it is.",
+           "tile = I.meta_var(32)"),
     Member("I.GlobalVar", "name", "value",
            "A function of the module by its name, where no class is around it.",
            'I.GlobalVar("main")'),
 )  # fmt: skip
 
 _TYPES = (
-    Member("R.Tensor", "shape=None, dtype=None, ndim=-1", "type",
+    Member("R.Tensor", "shape=None, dtype=None, vdevice=None, ndim=-1", "type",
            "The type of a tensor. Extents are integers, symbols, or expressions in strings; what "
-           "is left out is not known.", 'x: R.Tensor(("n", 4), "float32")'),
+           "is left out is not known. The virtual device is kept and means nothing else.",
+           'x: R.Tensor(("n", 4), "float32")'),
     Member("R.Shape", "values=None, ndim=-1", "type", "The type of a shape.",
            's: R.Shape(["n", 4])'),
     Member("R.Prim", "dtype=None, value=None", "type", "The type of a scalar.",
            'k: R.Prim("int64")'),
     Member("R.Tuple", "*fields", "type", "The type of a tuple.",
            'p: R.Tuple(R.Tensor((4,)), R.Tensor((4,)))'),
-    Member("R.Callable", "params=None, ret=None, purity=None", "type", "The type of a function.",
+    Member("R.Callable", "params=None, ret=None, purity=None, derive_func=None", "type",
+           "The type of a function.",
            'f: R.Callable((R.Tensor((4,)),), R.Tensor((4,)))'),
     Member("R.Object", "", "type", "The type of any value.", "o: R.Object"),
     Member("R.Any", "", "type", "The type of any value, as `R.Object`.", "o: R.Any"),
@@ -83,6 +94,16 @@ _GRAPH = (
     Member("R.str", "value", "value", "A string as a value.", 'R.str("message")'),
     Member("R.dtype", "value", "value", "A dtype as a value.", 'R.dtype("float32")'),
     Member("R.tuple", "*fields", "value", "A tuple; `(x, y)` means the same.", "R.tuple(x, y)"),
+    Member("R.ShapeExpr", "values", "value", "A shape as a value, as `R.shape`.",
+           "R.ShapeExpr([n, 4])"),
+    Member("R.TupleGetItem", "tuple_value, index", "value", "A field of a tuple, as `t[0]`.",
+           "R.TupleGetItem(t, 0)"),
+    Member("R.emit", "value", "value", "The value itself, bound to a variable.",
+           "y = R.emit(R.add(x, x))"),
+    *(Member(f"R.{name}", "value, ty", "value",
+             "The value, bound to a variable that is annotated with a type.",
+             f'y = R.{name}(R.call_packed("f", x), R.Tensor((4,), "float32"))')
+      for name in ("emit_with_ty", "emit_with_sinfo")),
     Member("R.ExternFunc", "name", "value", "A function that is registered under a name.",
            'f = R.ExternFunc("library.f")'),
     Member("R.match_cast", "value, ty", "value",
@@ -114,12 +135,15 @@ _BUFFERS = (
     Member("T.Buffer", _BUFFER, "type",
            "A parameter that is memory: an array of a shape and dtype.",
            'A: T.Buffer((4, 8), "float32")'),
-    Member("T.handle", "", "type",
+    Member("T.handle", "dtype=None, scope=None", "type",
            "A parameter whose shape `T.match_buffer` gives: needed for symbolic shapes.",
            "a: T.handle"),
     Member("T.match_buffer", f"param, shape=None, dtype=None, data=None, {_LAYOUT}", "buffer",
            "The buffer behind a `T.handle` parameter, whose shape binds symbols; in a block, a "
            "view of a region.", 'A = T.match_buffer(a, (n, 4), "float32")'),
+    Member("T.decl_buffer", _BUFFER, "buffer",
+           "The elements of another buffer in another shape, where its memory is given; else "
+           "memory, as `T.alloc_buffer`.", 'C = T.decl_buffer((32,), "float32", data=B.data)'),
     *(Member(f"T.{name}", _BUFFER, "buffer", doc, f'B = T.{name}((4, 8), "float32")')
       for name, doc in (
           ("alloc_buffer", "Memory that belongs to the block or function around it."),
@@ -142,6 +166,18 @@ _LOOPS = (
           ("unrolled", "A loop that is written out round by round.", "for i in T.unrolled(4):"),
           ("thread_binding", "A loop whose rounds are the threads of a GPU axis.",
            'for i in T.thread_binding(128, thread="threadIdx.x"):'))),
+)  # fmt: skip
+
+_THREADS = (
+    Member("T.launch_thread", "thread, extent", "loop",
+           "Starts the threads of a GPU axis for the statements that follow, or those inside the "
+           "`with`.", 'tx = T.launch_thread("threadIdx.x", 128)'),
+    Member("T.attr", "node, attr_key=None, value=None", "loop",
+           "Attributes of the statements that follow, or of those inside the `with`, kept as "
+           "annotations of a loop.", 'T.attr({"pragma_unroll": 1})'),
+    Member("T.env_thread", "thread_tag", "loop",
+           "A GPU axis that `T.launch_thread` gives its number of threads.",
+           'tx = T.env_thread("threadIdx.x")'),
 )  # fmt: skip
 
 _BLOCKS = (
@@ -178,8 +214,19 @@ _BLOCKS = (
            'T.block_attr({"pragma": 1})'),
     Member("T.func_attr", "attrs", "statement", "Attributes of the function, as a dictionary.",
            'T.func_attr({"tir.noalias": True})'),
+    *(Member(f"T.{name}", "", "statement",
+             "The decorator of a function whose statements stand wherever it is called.",
+             f"@T.{name}") for name in ("macro", "inline")),
     Member("T.evaluate", "value", "statement", "An expression evaluated for its effect.",
            'T.evaluate(T.call_extern("int32", "f", 1))'),
+    Member("T.bind", "value, var=None", "scalar", "A value that gets a name: `x = value`.",
+           "x = T.bind(n * 2)"),
+    Member("T.meta_var", "value", "value",
+           "A value of the surrounding Python, bound to a name as it is.",
+           "tile = T.meta_var(32)"),
+    *(Member(f"T.{name}", "target, host=None", "value",
+             "The description of a target, as an attribute.",
+             f'T.func_attr({{"target": T.{name}("cuda")}})') for name in ("target", "Target")),
     Member("T.LetStmt", "value", "context", "A name for a value inside the `with`.",
            "with T.LetStmt(n * 2) as m:"),
     Member("T.let", "body, where=None", "scalar",
@@ -284,7 +331,8 @@ MEMBERS: dict[str, Member] = {
         *(_intrinsic(n, row) for n, row in INTRINSICS.items()),
         *(_intrinsic(n, INTRINSICS[of]) for n, of in ALIASES.items()),
         # Some intrinsics are written in a form of their own, which replaces the general one.
-        *_MODULES, *_TYPES, *_GRAPH, *_BUFFERS, *_LOOPS, *_BLOCKS, *_SCALARS, *_CALLS,
+        *_MODULES, *_TYPES, *_GRAPH, *_BUFFERS, *_LOOPS, *_THREADS, *_BLOCKS, *_SCALARS,
+        *_CALLS,
         *(Member(f"T.{n}", "a, b", "scalar", doc, f"T.{n}(a, b)") for n, doc in _BINARY.items()),
         *map(_dtype, _DTYPES),
     )

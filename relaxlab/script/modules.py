@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import Any
 
 from relaxlab.ir import graph, loops
-from relaxlab.ir.module import BaseFunc, Module
+from relaxlab.ir.module import GLOBAL_INFOS, BaseFunc, Module
 from relaxlab.ir.node import NO_ATTRS, Attrs, replace
 from relaxlab.script.advice import unsupported
 from relaxlab.script.convert import attribute_value
@@ -15,7 +16,8 @@ from relaxlab.script.definitions import decorator_of, node_header
 from relaxlab.script.expressions import arguments, evaluate
 from relaxlab.script.graph_functions import read_function
 from relaxlab.script.loop_signatures import read_prim_func
-from relaxlab.script.values import ModuleRef, Ref, describe, is_dict
+from relaxlab.script.macros import is_macro, macro_here
+from relaxlab.script.values import Arg, ModuleRef, Ref, describe, is_dict
 
 
 def read_definition(cx: Context, node: ast.FunctionDef) -> BaseFunc:
@@ -23,7 +25,7 @@ def read_definition(cx: Context, node: ast.FunctionDef) -> BaseFunc:
     deco = decorator_of(cx, node)
     private = bool(deco.options.get("private"))
     if deco.kind == "prim_func":
-        loop_function = read_prim_func(cx, node, s_tir=deco.options.get("s_tir"))
+        loop_function = read_prim_func(cx, node, s_tir=deco.options.get("s_tir", cx.s_tir))
         return replace(loop_function, private=private, name_hint=node.name)
     if deco.kind == "function":
         pure = deco.options.get("pure") is not False
@@ -33,7 +35,7 @@ def read_definition(cx: Context, node: ast.FunctionDef) -> BaseFunc:
 
 def read_class(cx: Context, node: ast.ClassDef) -> Module:
     """The module that a class defines."""
-    decorator_of(cx, node)
+    cx.s_tir = decorator_of(cx, node).options.get("s_tir")
     return read_module(cx, node.body, node.name, node)
 
 
@@ -50,8 +52,7 @@ def read_module(
         cx.define(name, ModuleRef())
         for stmt in stmts:
             with cx.recover(stmt):
-                found = _member(cx, stmt)
-                attrs = found or attrs
+                attrs = attrs.with_(**(_member(cx, stmt) or NO_ATTRS))
     cx.in_module = False
     functions = {k: f for k, f in cx.functions.items() if f is not None}
     return (
@@ -63,7 +64,9 @@ def read_module(
 
 def _collect_names(cx: Context, stmts: list[ast.stmt]) -> None:
     for stmt in stmts:
-        name = stmt.name if isinstance(stmt, ast.FunctionDef) else None
+        name = None
+        if isinstance(stmt, ast.FunctionDef) and not is_macro(cx, stmt):
+            name = stmt.name
         if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name):
             name = stmt.targets[0].id
         if name is None:
@@ -81,6 +84,8 @@ def _collect_names(cx: Context, stmts: list[ast.stmt]) -> None:
 def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
     """One statement of the class body; the module's attributes if it gives them."""
     match stmt:
+        case ast.FunctionDef(name) if is_macro(cx, stmt):
+            cx.define(name, macro_here(cx, stmt))
         case ast.FunctionDef(name):
             cx.functions[name] = read_definition(cx, stmt)
         case ast.Assign([ast.Name(name)], node):
@@ -95,12 +100,11 @@ def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
             cx.functions[name] = value
         case ast.Expr(ast.Constant(str())) | ast.Pass():
             pass
-        case ast.Expr(ast.Call() as call) if _is_module_attrs(cx, call):
-            given = arguments(cx, call, "I.module_attrs").bind()["attrs"]
-            assert given is not None
-            if not is_dict(given.value):
-                cx.fail(given.node, "E0106", "attributes are a dictionary")
-            return Attrs(attribute_value(cx, given.value, given.node))
+        case ast.Expr(ast.Call() as call) if _statement(cx, call) == "module_attrs":
+            return Attrs(_given(cx, arguments(cx, call, "I.module_attrs").bind()["attrs"]))
+        case ast.Expr(ast.Call() as call) if _statement(cx, call) == "module_global_infos":
+            infos = _given(cx, arguments(cx, call, "I.module_global_infos").bind()["infos"])
+            return Attrs({GLOBAL_INFOS: infos})
         case ast.AsyncFunctionDef(name):
             cx.fail(stmt, "E0104", f"{name!r} cannot be asynchronous")
         case _:
@@ -109,8 +113,17 @@ def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:
     return None
 
 
-def _is_module_attrs(cx: Context, call: ast.Call) -> bool:
+def _given(cx: Context, given: Arg | None) -> dict[str, Any]:
+    assert given is not None
+    if not is_dict(given.value):
+        cx.fail(given.node, "E0106", "attributes are a dictionary")
+    return attribute_value(cx, given.value, given.node)
+
+
+def _statement(cx: Context, call: ast.Call) -> str:
+    """The name in `I` that a statement of the class calls; empty for something else."""
     try:
-        return evaluate(cx, call.func) == Ref("I", "module_attrs")
+        callee = evaluate(cx, call.func)
     except Failure:
-        return False
+        return ""
+    return callee.path if isinstance(callee, Ref) and callee.namespace == "I" else ""

@@ -10,16 +10,19 @@ from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
 
+import numpy as np
+
 from relaxlab.analysis.loops_check import NO_VALUE_YET
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import brief, kind_of
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span, lines_of
-from relaxlab.script.captured import Captured
+from relaxlab.script.captured import Captured, python_value
 from relaxlab.script.core import Context, Failure, no_environment
 from relaxlab.script.definitions import decorator_of
 from relaxlab.script.expressions import evaluate
+from relaxlab.script.macros import is_macro, macro_here
 from relaxlab.script.modules import read_class, read_definition, read_module
 from relaxlab.script.values import Ref, Value
 
@@ -113,6 +116,8 @@ def _read_text(cx: Context, tree: ast.Module) -> Module:
                 classes.append(stmt)
             case ast.Expr(ast.Constant(str())):
                 pass
+            case ast.FunctionDef(name) if is_macro(cx, stmt):
+                cx.define(name, macro_here(cx, stmt))
             case ast.Assign([ast.Name(name)], ast.Call(ast.Name("TypeVar")) as call):
                 cx.define(name, evaluate(cx, call))
             case ast.Assign([ast.Name(name)], ast.Constant(int() | float() | str()) as constant):
@@ -137,6 +142,8 @@ def _import(cx: Context, stmt: ast.Import | ast.ImportFrom) -> None:
             cx.define(alias.asname or alias.name, _NAMESPACES[alias.name])
         elif isinstance(stmt, ast.Import) and alias.name in ("tvm", "relaxlab"):
             cx.define(alias.asname or alias.name, Ref("python"))
+        elif isinstance(stmt, ast.Import) and alias.name == "numpy":
+            cx.define(alias.asname or alias.name, python_value(np))
 
 
 def _finished(cx: Context, module: Module, check: bool, but: str = "") -> Module:

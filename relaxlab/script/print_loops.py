@@ -47,7 +47,9 @@ def _param(
     matched: list[tuple[str, loops.Buffer, str]],
 ) -> str:
     if isinstance(p, expr.Var):
-        return w.mark(path, f"{w.names.declare(p, p.name)}: T.{p.dtype}")
+        # A bare handle is one that `T.match_buffer` gives a shape.
+        kind = 'handle("void")' if p.dtype == "handle" else p.dtype
+        return w.mark(path, f"{w.names.declare(p, p.name)}: T.{kind}")
     if not any(symbols_in(p)):
         name = w.names.declare(p, p.name)
         return w.mark(path, f"{name}: T.Buffer({_buffer(w, p, path)})")

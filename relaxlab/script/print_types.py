@@ -70,6 +70,8 @@ def _tensor(w: Writer, ty: types.TensorType, path: str, quoted: bool) -> str:
             args.append(f'dtype="{ty.dtype}"')
         if ty.ndim >= 0:
             args.append(f"ndim={ty.ndim}")
+    if ty.vdevice:
+        args.append(f"vdevice={string(ty.vdevice)}")
     return f"R.Tensor({', '.join(args)})" if args else "R.Tensor"
 
 

@@ -5,9 +5,11 @@ The spelling is the one that current TVM releases parse once the import line is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.module import Module
-from relaxlab.ir.node import NO_ATTRS, Node
+from relaxlab.ir.module import GLOBAL_INFOS, Module
+from relaxlab.ir.node import NO_ATTRS, Attrs, Node
 from relaxlab.ir.span import Span
 from relaxlab.ir.types import Type
 from relaxlab.script import print_graph, print_loops
@@ -78,14 +80,26 @@ def _module(w: Writer, mod: Module) -> None:
         w.line("@I.ir_module")
         w.line(f"class {w.module_name}:")
         with w.indented():
-            if mod.attrs != NO_ATTRS:
-                w.line(f"I.module_attrs({attribute(w, mod.attrs, '.attrs')})")
+            attrs, infos = mod.attrs.with_(**{GLOBAL_INFOS: None}), mod.attrs.get(GLOBAL_INFOS)
+            if attrs != NO_ATTRS:
+                w.line(f"I.module_attrs({attribute(w, attrs, '.attrs')})")
+            if infos is not None:
+                w.line(f"I.module_global_infos({{{', '.join(_infos(w, infos))}}})")
             if not mod.functions and mod.attrs == NO_ATTRS:
                 w.line("pass")
             for i, (name, f) in enumerate(mod.functions):
                 if i:
                     w.line()
                 _function(w, name, f, f"[{name!r}]")
+
+
+def _infos(w: Writer, infos: Attrs) -> Iterator[str]:
+    for kind, devices in infos.items():
+        texts: list[str] = []
+        for i, (target, number, scope) in enumerate(devices):
+            text = attribute(w, target, f".attrs[{GLOBAL_INFOS!r}][{kind!r}][{i}]")
+            texts.append(f"I.vdevice({text}, {number}, {string(scope)})")
+        yield f"{string(kind)}: [{', '.join(texts)}]"
 
 
 def _function(

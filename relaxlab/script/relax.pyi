@@ -287,7 +287,7 @@ class _memory:
         """
 
     @staticmethod
-    def alloc_tensor(storage: _Argument, offset: _Argument, shape: _Argument, dtype: _Argument, runtime_device_index: _Argument) -> _Value:
+    def alloc_tensor(storage: _Argument, offset: _Argument, shape: _Argument, dtype: _Argument, runtime_device_index: _Any = None) -> _Value:
         """A tensor at an offset in bytes of a storage.
 
         Arguments: storage, offset, shape, dtype, runtime_device_index.
@@ -834,7 +834,7 @@ class Callable(_Any):
         f: R.Callable((R.Tensor((4,)),), R.Tensor((4,)))
     """
 
-    def __init__(self, params: _Any = None, ret: _Any = None, purity: _Any = None) -> None: ...
+    def __init__(self, params: _Any = None, ret: _Any = None, purity: _Any = None, derive_func: _Any = None) -> None: ...
 
 def ExternFunc(name: _Any) -> _Value:
     """A function that is registered under a name.
@@ -866,13 +866,19 @@ class Shape(_Any):
 
     def __init__(self, values: _Any = None, ndim: _Any = -1) -> None: ...
 
+def ShapeExpr(values: _Any) -> _Value:
+    """A shape as a value, as `R.shape`.
+
+        R.ShapeExpr([n, 4])
+    """
+
 class Tensor(_Any):
-    """The type of a tensor. Extents are integers, symbols, or expressions in strings; what is left out is not known.
+    """The type of a tensor. Extents are integers, symbols, or expressions in strings; what is left out is not known. The virtual device is kept and means nothing else.
 
         x: R.Tensor(("n", 4), "float32")
     """
 
-    def __init__(self, shape: _Any = None, dtype: _Any = None, ndim: _Any = -1) -> None: ...
+    def __init__(self, shape: _Any = None, dtype: _Any = None, vdevice: _Any = None, ndim: _Any = -1) -> None: ...
 
 class Tuple(_Any):
     """The type of a tuple.
@@ -881,6 +887,12 @@ class Tuple(_Any):
     """
 
     def __init__(self, *fields: _Any) -> None: ...
+
+def TupleGetItem(tuple_value: _Any, index: _Any) -> _Value:
+    """A field of a tuple, as `t[0]`.
+
+        R.TupleGetItem(t, 0)
+    """
 
 def abs(x: _Argument) -> _Value:
     """The absolute value of each element.
@@ -1312,6 +1324,24 @@ def einsum(operands: _Argument, subscripts: _Argument) -> _Value:
         R.einsum((x, y), "ik,kj->ij")  # (2, 3), (3, 4) -> (2, 4)
     """
 
+def emit(value: _Any) -> _Value:
+    """The value itself, bound to a variable.
+
+        y = R.emit(R.add(x, x))
+    """
+
+def emit_with_sinfo(value: _Any, ty: _Any) -> _Value:
+    """The value, bound to a variable that is annotated with a type.
+
+        y = R.emit_with_sinfo(R.call_packed("f", x), R.Tensor((4,), "float32"))
+    """
+
+def emit_with_ty(value: _Any, ty: _Any) -> _Value:
+    """The value, bound to a variable that is annotated with a type.
+
+        y = R.emit_with_ty(R.call_packed("f", x), R.Tensor((4,), "float32"))
+    """
+
 def equal(x1: _Argument, x2: _Argument) -> _Value:
     """True where the two elements are equal; `x == y` means the same.
 
@@ -1574,10 +1604,10 @@ def isnan(x: _Argument) -> _Value:
         R.isnan(x)  # (2, 3) -> (2, 3) bool
     """
 
-def layout_transform(x: _Argument, index_map: _Argument, pad_value: _Any = None) -> _Value:
+def layout_transform(x: _Argument, index_map: _Argument, pad_value: _Any = None, axis_separators: _Any = None, input_axis_separators: _Any = None) -> _Value:
     """The elements moved to the places that an index map gives.
 
-    Arguments: x. Constants: index_map, pad_value.
+    Arguments: x. Constants: index_map, pad_value, axis_separators, input_axis_separators.
 
     Dtypes of x: any.
 

@@ -4,7 +4,10 @@
 from typing import Any as _Any
 
 from relaxlab.script import namespace as _namespace
+from relaxlab.script.decorators import macro as macro
 from relaxlab.script.decorators import prim_func as prim_func
+
+inline = macro
 
 
 def __getattr__(name: str) -> _Any:

@@ -288,6 +288,20 @@ def Sub(a: _Any, b: _Any) -> _Value:
         T.Sub(a, b)
     """
 
+def TVMBackendAllocWorkspace(*args: _Any) -> _Value:
+    """Read from programs of TVM: allocates memory of a device.
+    """
+
+def TVMBackendFreeWorkspace(*args: _Any) -> _Value:
+    """Read from programs of TVM: frees memory of a device.
+    """
+
+def Target(target: _Any, host: _Any = None) -> _Value:
+    """The description of a target, as an attribute.
+
+        T.func_attr({"target": T.Target("cuda")})
+    """
+
 def Var(name: _Any = None, dtype: _Any = 'int64') -> _Value:
     """A symbol; `n = T.int64()` means the same.
 
@@ -336,6 +350,22 @@ def alloc_shared(shape: _Any, dtype: _Any = 'float32', data: _Any = None, stride
         B = T.alloc_shared((4, 8), "float32")
     """
 
+def anylist_getitem(*args: _Any) -> _Value:
+    """Read from programs of TVM: is an item of a list of values.
+    """
+
+def anylist_resetitem(*args: _Any) -> _Value:
+    """Read from programs of TVM: clears an item of a list of values.
+    """
+
+def anylist_setitem_call_cpacked(*args: _Any) -> _Value:
+    """Read from programs of TVM: stores what a function in C's convention returns.
+    """
+
+def anylist_setitem_call_packed(*args: _Any) -> _Value:
+    """Read from programs of TVM: stores what a function of the registry returns.
+    """
+
 def asin(x: _Any) -> _Value:
     """The inverse sine.
 
@@ -346,6 +376,10 @@ def asinh(x: _Any) -> _Value:
     """The inverse hyperbolic sine.
 
         T.asinh(x)
+    """
+
+def assume(*args: _Any) -> _Value:
+    """Read from programs of TVM: says that a condition holds.
     """
 
 def atan(x: _Any) -> _Value:
@@ -366,11 +400,23 @@ def atanh(x: _Any) -> _Value:
         T.atanh(x)
     """
 
+def attr(node: _Any, attr_key: _Any = None, value: _Any = None) -> _Iterator[_Any]:
+    """Attributes of the statements that follow, or of those inside the `with`, kept as annotations of a loop.
+
+        T.attr({"pragma_unroll": 1})
+    """
+
 bfloat16: _Any
 """A value as bfloat16. Without a value, a symbol of that dtype: `n = T.bfloat16()`. As an annotation, a scalar parameter.
 
     T.bfloat16(4)
 """
+
+def bind(value: _Any, var: _Any = None) -> _Value:
+    """A value that gets a name: `x = value`.
+
+        x = T.bind(n * 2)
+    """
 
 def bitwise_and(a: _Any, b: _Any) -> _Value:
     """The bitwise AND; `a & b` means the same.
@@ -496,6 +542,22 @@ def cp_async_wait(x: _Any) -> _Value:
         T.cp_async_wait(x)
     """
 
+def decl_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+    """The elements of another buffer in another shape, where its memory is given; else memory, as `T.alloc_buffer`.
+
+        C = T.decl_buffer((32,), "float32", data=B.data)
+    """
+
+def end_profile_intrinsic(*args: _Any) -> _Value:
+    """Read from programs of TVM: ends a measurement.
+    """
+
+def env_thread(thread_tag: _Any) -> _Iterator[_Any]:
+    """A GPU axis that `T.launch_thread` gives its number of threads.
+
+        tx = T.env_thread("threadIdx.x")
+    """
+
 def erf(x: _Any) -> _Value:
     """The error function.
 
@@ -604,6 +666,10 @@ def if_then_else(condition: _Any, true_value: _Any, false_value: _Any) -> _Value
         T.if_then_else(i < n, A[i], 0.0)
     """
 
+def ignore_loop_partition(*args: _Any) -> _Value:
+    """Read from programs of TVM: says that a condition is not to divide a loop.
+    """
+
 def index_map(map: _Any) -> _Value:
     """A map of indices, written as a lambda.
 
@@ -620,6 +686,12 @@ def init() -> _Context[_Value]:
     """What a block does before the first round of its reduction.
 
         with T.init():
+    """
+
+def inline() -> None:
+    """The decorator of a function whose statements stand wherever it is called.
+
+        @T.inline
     """
 
 int16: _Any
@@ -662,6 +734,16 @@ def isnan(x: _Any) -> _Value:
     """True for NaN.
 
         T.isnan(x)
+    """
+
+def isnullptr(*args: _Any) -> _Value:
+    """Read from programs of TVM: tests a handle for null.
+    """
+
+def launch_thread(thread: _Any, extent: _Any) -> _Iterator[_Any]:
+    """Starts the threads of a GPU axis for the statements that follow, or those inside the `with`.
+
+        tx = T.launch_thread("threadIdx.x", 128)
     """
 
 def ldmatrix(x: _Any, y: _Any) -> _Value:
@@ -716,6 +798,16 @@ def log2(x: _Any) -> _Value:
         T.log2(x)
     """
 
+def lookup_param(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the constant of a name.
+    """
+
+def macro() -> None:
+    """The decorator of a function whose statements stand wherever it is called.
+
+        @T.macro
+    """
+
 def match_buffer(param: _Any, shape: _Any = None, dtype: _Any = None, data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
     """The buffer behind a `T.handle` parameter, whose shape binds symbols; in a block, a view of a region.
 
@@ -732,6 +824,12 @@ def max_value(dtype: _Any) -> _Value:
     """The largest finite value of a dtype.
 
         T.max_value("float32")
+    """
+
+def meta_var(value: _Any) -> _Value:
+    """A value of the surrounding Python, bound to a name as it is.
+
+        tile = T.meta_var(32)
     """
 
 def min(a: _Any, b: _Any) -> _Value:
@@ -758,7 +856,7 @@ def nearbyint(x: _Any) -> _Value:
         T.nearbyint(x)
     """
 
-def parallel(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+def parallel(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are shared out to the threads.
 
         for i in T.parallel(8):
@@ -836,7 +934,7 @@ def sblock_attr(attrs: _Any) -> None:
         T.sblock_attr({"pragma": 1})
     """
 
-def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop in order; `range` means the same.
 
         for i in T.serial(8):
@@ -878,6 +976,10 @@ def sqrt(x: _Any) -> _Value:
         T.sqrt(x)
     """
 
+def start_profile_intrinsic(*args: _Any) -> _Value:
+    """Read from programs of TVM: starts a measurement.
+    """
+
 def tan(x: _Any) -> _Value:
     """The tangent.
 
@@ -890,7 +992,13 @@ def tanh(x: _Any) -> _Value:
         T.tanh(x)
     """
 
-def thread_binding(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+def target(target: _Any, host: _Any = None) -> _Value:
+    """The description of a target, as an attribute.
+
+        T.func_attr({"target": T.target("cuda")})
+    """
+
+def thread_binding(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are the threads of a GPU axis.
 
         for i in T.thread_binding(128, thread="threadIdx.x"):
@@ -914,10 +1022,106 @@ def truncmod(a: _Any, b: _Any) -> _Value:
         T.truncmod(a, b)
     """
 
+def tvm_access_ptr(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the address of a part of a buffer, and how it is accessed.
+    """
+
+def tvm_bmma_sync(*args: _Any) -> _Value:
+    """Read from programs of TVM: multiplies fragments of bits of WMMA.
+    """
+
+def tvm_call_cpacked(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry by C's calling convention.
+    """
+
+def tvm_call_cpacked_lowered(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments in C's convention.
+    """
+
+def tvm_call_packed(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry.
+    """
+
+def tvm_call_packed_lowered(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments.
+    """
+
+def tvm_fill_fragment(*args: _Any) -> _Value:
+    """Read from programs of TVM: fills a fragment of WMMA.
+    """
+
+def tvm_load_matrix_sync(*args: _Any) -> _Value:
+    """Read from programs of TVM: loads a fragment of WMMA.
+    """
+
+def tvm_mma_sync(*args: _Any) -> _Value:
+    """Read from programs of TVM: multiplies fragments of WMMA.
+    """
+
+def tvm_stack_alloca(*args: _Any) -> _Value:
+    """Read from programs of TVM: allocates structures on the stack.
+    """
+
+def tvm_stack_make_array(*args: _Any) -> _Value:
+    """Read from programs of TVM: makes the description of an array on the stack.
+    """
+
+def tvm_stack_make_shape(*args: _Any) -> _Value:
+    """Read from programs of TVM: makes a shape on the stack.
+    """
+
 def tvm_storage_sync(x: _Any) -> _Value:
     """A barrier of the threads of a GPU block.
 
         T.tvm_storage_sync(x)
+    """
+
+def tvm_store_matrix_sync(*args: _Any) -> _Value:
+    """Read from programs of TVM: stores a fragment of WMMA.
+    """
+
+def tvm_struct_get(*args: _Any) -> _Value:
+    """Read from programs of TVM: reads a field of a structure.
+    """
+
+def tvm_struct_set(*args: _Any) -> _Value:
+    """Read from programs of TVM: writes a field of a structure.
+    """
+
+def tvm_thread_allreduce(*args: _Any) -> _Value:
+    """Read from programs of TVM: reduces a value over the threads of a block.
+    """
+
+def tvm_thread_invariant(*args: _Any) -> _Value:
+    """Read from programs of TVM: says that a condition is the same in all threads.
+    """
+
+def tvm_throw_last_error(*args: _Any) -> _Value:
+    """Read from programs of TVM: raises the last error of a call.
+    """
+
+def tvm_tuple(*args: _Any) -> _Value:
+    """Read from programs of TVM: makes a tuple of handles.
+    """
+
+def tvm_warp_activemask(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the mask of the active lanes of a warp.
+    """
+
+def tvm_warp_shuffle(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the value in another lane of the warp.
+    """
+
+def tvm_warp_shuffle_down(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the value some lanes behind.
+    """
+
+def tvm_warp_shuffle_up(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the value some lanes before.
+    """
+
+def type_annotation(*args: _Any) -> _Value:
+    """Read from programs of TVM: stands for a dtype among arguments.
     """
 
 uint16: _Any
@@ -944,13 +1148,17 @@ uint8: _Any
     T.uint8(4)
 """
 
-def unroll(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+def undef(*args: _Any) -> _Value:
+    """Read from programs of TVM: is a value that nothing depends on.
+    """
+
+def unroll(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop that is written out round by round.
 
         for i in T.unroll(4):
     """
 
-def unrolled(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+def unrolled(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop that is written out round by round.
 
         for i in T.unrolled(4):
@@ -986,10 +1194,14 @@ def vector_reduce_mul(x: _Any) -> _Value:
         T.vector_reduce_mul(x)
     """
 
-def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None) -> _Iterator[_Any]:
+def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are the lanes of vector instructions.
 
         for i in T.vectorized(8):
+    """
+
+def vscale(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the factor by which vectors are longer than the shortest.
     """
 
 def warp_shuffle_xor(x: _Any, y: _Any) -> _Value:

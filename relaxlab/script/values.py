@@ -4,6 +4,7 @@ tuples, lists and dictionaries."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -52,10 +53,83 @@ class BufferDecl:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A `T.handle` parameter, which `T.match_buffer` gives a shape."""
+    """A `T.handle` parameter, which `T.match_buffer` gives a shape; a pointer where nothing does.
+    `pointee` is the dtype that the script states."""
 
     name: str
     span: Span | None
+    pointee: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`T.decl_buffer(shape, dtype, data=B.data)`: elements of `buffer`, from the one with number
+    `offset` on, in row-major order, seen as an array of another shape."""
+
+    shape: tuple[PrimExpr, ...]
+    buffer: loops.Buffer
+    offset: PrimExpr
+
+    @property
+    def name(self) -> str:
+        """The name of the buffer behind it."""
+        return self.buffer.name
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`A.vload`, `x.astype`: what is called on a buffer or a tensor."""
+
+    base: loops.Buffer | View | graph.Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStore:
+    """`A.vstore(indices, value)`, which is a statement."""
+
+    buffer: loops.Buffer
+    indices: tuple[PrimExpr, ...]
+    value: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTag:
+    """`T.env_thread("threadIdx.x")`, without its name."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """`T.launch_thread(tag, extent)`; `var` is the variable of an axis declared before."""
+
+    tag: str
+    extent: PrimExpr
+    var: expr.Var | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """`T.attr(...)`: attributes of the statements that follow."""
+
+    attrs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """`T.meta_var(value)`: a value that is bound to a name as it is, and is no part of the
+    program."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    """`R.emit_with_ty(value, ty)`: a value with the type that its variable is annotated with."""
+
+    value: Value
+    ty: types.Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +149,8 @@ class LoopSpec:
     ranges: tuple[loops.Range, ...]
     thread: str | None = None
     annotations: dict[str, Any] = field(default_factory=dict[str, Any])
+    values: Callable[[expr.Var], PrimExpr] | None = None
+    """Gives what the name of the loop stands for, where that is not the loop's variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +228,9 @@ def is_dict(value: Value) -> TypeGuard[dict[Any, Any]]:
     return isinstance(value, dict)
 
 
-def element_text(buffer: loops.Buffer) -> str:
+def element_text(name: str, rank: int) -> str:
     """Return an element of a buffer as it is written, for messages: `A[i, j]`."""
-    return f"{buffer.name}[{', '.join('ijklmnpq'[: buffer.ndim]) or '()'}]"
+    return f"{name}[{', '.join('ijklmnpq'[:rank]) or '()'}]"
 
 
 def describe(value: Value) -> str:
@@ -184,5 +260,9 @@ def describe(value: Value) -> str:
             return f"a declaration (T.{value.dtype}())"
         case LoopSpec():
             return "a loop range"
+        case View():
+            return f"a view of buffer {value.name}"
+        case Launch() | Annotations():
+            return "a statement around those that follow"
         case _:
             return f"a Python {type(value).__name__}"

@@ -20,7 +20,7 @@ _OPEN, _SEP, _CLOSE = "\x01", "\x02", "\x03"
 _TOKEN = re.compile(f"{_OPEN}(\\d+){_SEP}|{_CLOSE}|\n")
 
 
-_MEANING = ("tir_var_upper_bound", "force_pure", "donated")
+_MEANING = ("tir_var_upper_bound", "relax.force_pure", "donated")
 """Attributes that say what a function may be called with, which arguments it may overwrite, and
 that its effects are its own."""
 

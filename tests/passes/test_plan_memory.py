@@ -90,7 +90,7 @@ def test_expanded_calls_compute_the_same():
     after = expand_calls(start)
     check_module(expand_calls, start, after)
     compare_runs(start, after)
-    assert after["main"].attrs["force_pure"]
+    assert after["main"].attrs["relax.force_pure"]
     assert not any(isinstance(b, graph.DataflowBlock) for b in after["main"].body.blocks)
 
 

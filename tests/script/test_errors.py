@@ -152,7 +152,7 @@ def test_columns_count_characters() -> None:
         ("A[0] = T.Cast('nope', 1)", "E0111"),
         ("A[0] = T.call_intrin('float32', 'tirx.nope', 1)", "E0103"),
         ("for i in 5: pass", "E0104"),
-        ("for i in range(1, 9, 2): pass", "E0104"),
+        ("for i in range(1, 9, -2): pass", "E0104"),
         ("for i in T.grid(): pass", "E0105"),
         ("for i in T.thread_binding(4): pass", "E0105"),
         ("for i in range(2.5): pass", "E0110"),

@@ -1,0 +1,200 @@
+"""Members of buffers beside their elements: the address, and views in other shapes.
+
+A view is read away: its elements are written as those of the buffer behind it.
+"""
+
+from __future__ import annotations
+
+import ast
+from math import prod
+from typing import Any, TypeAlias
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import lanes_of
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.script.annotations import dimension
+from relaxlab.script.convert import dtype_of, literal, scalar_of
+from relaxlab.script.core import Arguments, Context
+from relaxlab.script.values import (
+    Arg,
+    Method,
+    SliceAccess,
+    Value,
+    VectorStore,
+    View,
+    describe,
+    is_sequence,
+)
+
+METHODS = ("vload", "vstore", "access_ptr", "view")
+
+
+def member(cx: Context, base: loops.Buffer | View, name: str, node: ast.AST) -> Value:
+    """`A.data`, `A.strides` and the like; None for what a buffer does not have."""
+    buffer = base if isinstance(base, loops.Buffer) else base.buffer
+    match name:
+        case "shape" | "name":
+            return getattr(base, name)
+        case "dtype":
+            return buffer.dtype
+        case "data":
+            return _address(cx, base, node)
+        case "strides":
+            return buffer.strides if isinstance(base, loops.Buffer) else _strides(base.shape)
+        case "elem_offset":
+            offset = buffer.elem_offset if isinstance(base, loops.Buffer) else base.offset
+            return literal(cx, 0, "int64", node) if offset is None else offset
+        case _ if name in METHODS:
+            return Method(base, name)
+        case _:
+            return None
+
+
+def _address(cx: Context, base: loops.Buffer | View, node: ast.AST) -> PrimExpr:
+    """The address of the first element."""
+    first = element(cx, base, tuple(literal(cx, 0, "int64", node) for _ in base.shape))
+    return expr.Call("handle", "address_of", (first,), span=cx.span(node))
+
+
+def call_member(cx: Context, base: loops.Buffer | View, name: str, c: Arguments) -> Value:
+    """The value of `A.vload(...)` and the other calls of a buffer's members."""
+    match name:
+        case "vload":
+            return _vload(cx, base, c)
+        case "vstore":
+            a = c.bind({"begin": False, "value": False})
+            assert a["begin"] is not None and a["value"] is not None
+            load = element(cx, base, _indices(cx, base, a["begin"]))
+            value = scalar_of(cx, a["value"].value, a["value"].node, load.dtype)
+            return VectorStore(load.buffer, load.indices, value)
+        case "view":
+            shape = tuple(dimension(cx, a) for a in c.no_keywords())
+            return View(shape, *_behind(base, literal(cx, 0, "int64", c.node)))
+        case _:
+            return _access_ptr(cx, base, c)
+
+
+def _vload(cx: Context, buffer: loops.Buffer | View, c: Arguments) -> PrimExpr:
+    a = c.bind({"begin": False, "dtype": True})
+    begin, dtype = a["begin"], a["dtype"]
+    assert begin is not None
+    indices = _indices(cx, buffer, begin)
+    lanes = 1 if dtype is None or dtype.value is None else lanes_of(dtype_of(cx, dtype))
+    if lanes > 1 and lanes_of(indices[-1].dtype) == 1:
+        one = literal(cx, 1, indices[-1].dtype, c.node)
+        indices = (*indices[:-1], expr.Ramp(indices[-1], one, lanes))
+    return element(cx, buffer, indices)
+
+
+def _indices(cx: Context, buffer: loops.Buffer | View, begin: Arg) -> tuple[PrimExpr, ...]:
+    items = begin.value if is_sequence(begin.value) else (begin.value,)
+    indices = tuple(scalar_of(cx, i, begin.node) for i in items)
+    if len(indices) != len(buffer.shape):
+        cx.fail(begin.node, "E0113", f"{len(indices)} indices for {describe(buffer)}")
+    return indices
+
+
+def _access_ptr(cx: Context, buffer: loops.Buffer | View, c: Arguments) -> PrimExpr:
+    """`A.access_ptr("r", offset=k)`: the address of the element with number k."""
+    known = ("access_mask", "ptr_type", "content_lanes", "offset", "extent")
+    a = c.bind(dict.fromkeys(known, True) | {"access_mask": False})
+    first = literal(cx, 0, "int64", c.node)
+    if a["offset"] is not None:
+        first = dimension(cx, a["offset"])
+    whole = View((), *_behind(buffer, first))
+    return expr.Call("handle", "address_of", (element(cx, whole, ()),), span=cx.span(c.node))
+
+
+def decl_buffer(cx: Context, c: Arguments, fields: dict[str, Any]) -> View | None:
+    """The view that `T.decl_buffer(..., data=A.data)` declares; None where it allocates."""
+    data = c.bind()["data"]
+    if data is None or data.value is None:
+        return None
+    match data.value:
+        case expr.Call("handle", "address_of", (loops.BufferLoad(buffer, indices),)):
+            pass
+        case _:
+            cx.fail(
+                data.node,
+                "E0106",
+                f"the memory of a buffer such as `A.data` is needed, not {describe(data.value)}",
+            )
+    dtype = fields.get("dtype", "float32")
+    if dtype != buffer.dtype:
+        cx.fail(
+            c.node,
+            "E0104",
+            f"{buffer.name} holds {buffer.dtype} and cannot be seen as {dtype}",
+            help="convert the elements: `T.reinterpret(dtype, A[i])`",
+        )
+    if buffer.strides or fields.get("strides"):
+        cx.fail(c.node, "E0104", "a view of another shape has no strides of its own")
+    offset = fields.get("elem_offset")
+    first = _number(buffer.shape, indices)
+    start = first if not isinstance(offset, PrimExpr) else first + offset
+    return View(fields["shape"], buffer, start)
+
+
+def _behind(base: loops.Buffer | View, first: PrimExpr) -> tuple[loops.Buffer, PrimExpr]:
+    return (base, first) if isinstance(base, loops.Buffer) else (base.buffer, base.offset + first)
+
+
+def _strides(shape: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    one = expr.const(1)
+    return tuple(prod(shape[i + 1 :], start=one) for i in range(len(shape)))
+
+
+def _number(shape: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...]) -> PrimExpr:
+    """The number of an element in row-major order."""
+    total: PrimExpr = expr.const(0)
+    for index, stride in zip(indices, _strides(shape), strict=True):
+        total = total + index * stride
+    return total
+
+
+def element(
+    cx: Context, base: loops.Buffer | View, indices: tuple[PrimExpr, ...]
+) -> loops.BufferLoad:
+    """The element of a buffer, or the one that a view shows at `indices`."""
+    if isinstance(base, loops.Buffer):
+        return loops.BufferLoad(base, indices)
+    shape = base.buffer.shape
+    if base.offset == expr.const(0) and base.shape == shape:
+        return loops.BufferLoad(base.buffer, indices)
+    analyzer = Analyzer()
+    for var, values in cx.loops.items():
+        analyzer.bind_range(var, values)
+    number = analyzer.simplify(base.offset + _number(base.shape, indices))
+    if len(shape) == 1:
+        return loops.BufferLoad(base.buffer, (number,))
+    places: list[PrimExpr] = []
+    for i, stride in enumerate(_strides(shape)):
+        place = number // stride
+        places.append(analyzer.simplify(place if i == 0 else place % shape[i]))
+    return loops.BufferLoad(base.buffer, tuple(places))
+
+
+Part: TypeAlias = PrimExpr | tuple[PrimExpr, PrimExpr, int]
+"""An index, or the start, extent and step of a slice."""
+
+
+def view_access(
+    cx: Context, view: View, parts: tuple[Part, ...], node: ast.AST
+) -> loops.BufferLoad | SliceAccess:
+    """`C[i, j]` of a view; of slices, those of its last axis over a buffer with one axis."""
+    indices = tuple(p for p in parts if isinstance(p, PrimExpr))
+    if len(indices) == len(parts):
+        return element(cx, view, indices)
+    last = parts[-1]
+    if isinstance(last, PrimExpr) or len(indices) < len(parts) - 1 or len(view.buffer.shape) > 1:
+        cx.fail(
+            node,
+            "E0104",
+            f"a view of {view.name} has slices along its last axis only, and only of memory with "
+            "one axis",
+            help="index it element by element",
+        )
+    start, extent, step = last
+    place = element(cx, view, (*indices, start))
+    return SliceAccess(view.buffer, ((place.indices[0], extent, step),), cx.span(node))
