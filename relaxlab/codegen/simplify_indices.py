@@ -12,7 +12,16 @@ from typing import TypeVar
 from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, Range, SeqStmt, Stmt
+from relaxlab.ir.loops import (
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    Range,
+    SeqStmt,
+    Stmt,
+)
 from relaxlab.ir.node import Node, map_children, replace, walk
 
 
@@ -52,6 +61,9 @@ class _Simplifier:
 
     def loop(self, s: For) -> Stmt:
         low, extent = self.an.simplify(s.min), self.an.simplify(s.extent)
+        if isinstance(extent, expr.IntImm) and extent.value <= 0:
+            # Inside, the loop's variable has no value: whatever is derived of it would be wrong.
+            return Evaluate(expr.const(0), span=s.span)
         with self.an.scope():
             self.an.bind_range(s.loop_var, Range(low, extent))
             body = self.stmt(s.body)

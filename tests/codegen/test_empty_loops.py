@@ -70,3 +70,25 @@ class M:
     x = np.ones((2, 33, 8), "float32")
     got = rl.compile(mod, use_cache=False)["main"](x)
     np.testing.assert_array_equal(got, np.repeat(x, 0, 1 if rest else None))
+
+
+def test_nothing_is_derived_of_a_variable_without_values() -> None:
+    """Two loops, one of them of extent 0, were made one vector: its divisions are never reached."""
+    exe = rl.compile(
+        rl.parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    T.func_attr({"tir.is_scheduled": True})
+    m, n = T.int64(), T.int64()
+    A = T.match_buffer(a, (m, n), "int64")
+    B = T.match_buffer(b, (m, n), "int64")
+    for i in T.vectorized(0):
+        with T.sblock("copy"):
+            vi = T.axis.spatial(m, i // 0)
+            vj = T.axis.spatial(n, 0)
+            B[vi, vj] = A[vi, vj]
+"""),
+        use_cache=False,
+    )
+    empty = np.zeros((4, 0), "int64")
+    exe(empty, empty.copy())
