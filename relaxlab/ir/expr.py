@@ -42,7 +42,7 @@ class PrimExpr(Node):
             return self._hash
         except AttributeError:
             value = hash((type(self).__name__, self._key()))
-            object.__setattr__(self, "_hash", value)
+            _set_hash(self, value)
             return value
 
     def __eq__(self, other: object) -> bool:
@@ -101,6 +101,8 @@ class PrimExpr(Node):
         return f"{type(self).__name__}({cut(str(self))}: {self.dtype})"
 
 
+_set_hash = PrimExpr._hash.__set__  # type: ignore[attr-defined]
+
 ExprLike: TypeAlias = "PrimExpr | int | float"
 
 
@@ -116,11 +118,9 @@ class Var(PrimExpr, Atom):
     def dtype(self) -> str:
         return self.var_dtype
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
+    # By identity, as objects compare; in C, as variables are what most tables are looked up by.
+    __eq__ = object.__eq__  # pyright: ignore[reportAssignmentType]
+    __hash__ = object.__hash__
 
 
 @node
