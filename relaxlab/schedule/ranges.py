@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import relax_index
@@ -12,6 +14,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
+    Buffer,
     BufferLoad,
     BufferRegion,
     For,
@@ -19,7 +22,7 @@ from relaxlab.ir.loops import (
     Range,
     Stmt,
 )
-from relaxlab.ir.node import Node, walk
+from relaxlab.ir.node import NO_ATTRS, Attrs, Node, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.tree import LoopPlace, Place, path_to, vars_in
 
@@ -34,11 +37,25 @@ def constant(e: PrimExpr) -> int | None:
 
 def shape_analyzer(func: PrimFunc) -> Analyzer:
     """An analyzer that knows the symbols of the parameters' shapes and their upper bounds."""
+    return _shared.analyzer(func.params, func.attrs.get("tir_var_upper_bound", NO_ATTRS)).fork()
+
+
+class _Shared(threading.local):
+    """The analyzers of the functions that a thread schedules. Each primitive asks about the loops
+    of one function anew, and most of them are as they were for the one before."""
+
+    def __init__(self) -> None:
+        self.analyzer = lru_cache(maxsize=8)(_shape_analyzer)
+
+
+def _shape_analyzer(params: tuple[Buffer | Var, ...], upper: Attrs) -> Analyzer:
     an = Analyzer()
-    upper = func.attrs.get("tir_var_upper_bound", {})
-    for v in symbols_in(tuple(b.shape for b in func.buffers)):
+    for v in symbols_in(tuple(p.shape for p in params if isinstance(p, Buffer))):
         an.bind_shape(v, upper.get(v.name))
     return an
+
+
+_shared = _Shared()
 
 
 def analyzer_at(place: Place) -> Analyzer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from math import inf
 from typing import Any
 
@@ -26,14 +27,21 @@ class Analyzer:
     >>> an = Analyzer()
     >>> an.bind_shape(n)
     >>> an.bind(i, 0, n - 1)
-    >>> str(an.simplify((i + n * 3) // n)), an.prove(expr.LT(i, n * 2)), an.prove(expr.LT(n, 5))
-    ('3', True, None)
+    >>> str(an.simplify((i + n * 3) // n)), an.prove(expr.LT(i, n * 2)), an.prove(expr.LT(n, i))
+    ('3', True, False)
     """
 
     __slots__ = ("_ctx",)
 
     def __init__(self) -> None:
         self._ctx = Context()
+
+    def fork(self) -> Analyzer:
+        """Return an analyzer that knows the same, and keeps to itself what it is told. The two
+        share what they find out; they belong to one thread."""
+        new = copy(self)
+        new._ctx = self._ctx.fork()
+        return new
 
     @staticmethod
     def for_shapes(*roots: Any, upper: Mapping[str, int] | None = None) -> Analyzer:
@@ -57,6 +65,13 @@ class Analyzer:
 
         A range that may be empty is assumed not to be.
         """
+        self._ctx.proceed(
+            ("bind", var, lo, hi_inclusive), lambda: self._bind(var, lo, hi_inclusive)
+        )
+
+    def _bind(
+        self, var: expr.Var, lo: expr.ExprLike | None, hi_inclusive: expr.ExprLike | None
+    ) -> None:
         ctx = self._ctx
         lo_poly, hi_poly = (
             None if e is None else convert.poly_of(ctx, expr.as_expr(e)) for e in (lo, hi_inclusive)
@@ -83,7 +98,10 @@ class Analyzer:
 
     def bind_range(self, var: expr.Var, rng: Range) -> None:
         """Take `var` to be one of the integers of the range."""
-        self.bind(var, rng.min, rng.min + rng.extent - 1)
+        self._ctx.proceed(
+            ("range", var, rng.min, rng.extent),
+            lambda: self._bind(var, rng.min, rng.min + rng.extent - 1),
+        )
 
     def bind_shape(self, var: expr.Var, upper: int | None = None) -> None:
         """Take `var` to be a dimension: at least 0, at most `upper`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from relaxlab.analysis.arith import convert, poly
 from relaxlab.analysis.arith.context import Context, finite
@@ -38,8 +40,18 @@ _WITH_EQUALITY = (expr.EQ, expr.LE, expr.GE)
 _SMALL = 8
 
 
+_UNASKED: Any = object()
+
+
 def decide(ctx: Context, e: expr.PrimExpr) -> bool | None:
     """True or False where the condition is proved or refuted, else None."""
+    known = ctx.scope.decided.get(e, _UNASKED)
+    if known is _UNASKED:
+        known = ctx.scope.decided[e] = _decide(ctx, e)
+    return known
+
+
+def _decide(ctx: Context, e: expr.PrimExpr) -> bool | None:
     match e:
         case expr.IntImm(value):
             return bool(value)
@@ -125,6 +137,13 @@ def _is_zero(ctx: Context, d: Poly) -> bool | None:
 
 def prove(ctx: Context, e: expr.PrimExpr) -> bool | None:
     """`decide`, then by trying the values of a variable that has few."""
+    known = ctx.scope.proved.get(e, _UNASKED)
+    if known is _UNASKED:
+        known = ctx.scope.proved[e] = _prove(ctx, e)
+    return known
+
+
+def _prove(ctx: Context, e: expr.PrimExpr) -> bool | None:
     known = decide(ctx, e)
     if known is not None:
         return known
@@ -134,7 +153,7 @@ def prove(ctx: Context, e: expr.PrimExpr) -> bool | None:
         for value in range(int(lo), int(hi) + 1):
             ctx.push()
             try:
-                ctx.scope.values[number] = poly.const(value)
+                ctx.proceed(("value", number, value), partial(_set_value, ctx, number, value))
                 results.add(decide(ctx, e))
             finally:
                 ctx.pop()
@@ -143,6 +162,10 @@ def prove(ctx: Context, e: expr.PrimExpr) -> bool | None:
         if len(results) == 1 and None not in results:
             return results.pop()
     return None
+
+
+def _set_value(ctx: Context, number: int, value: int) -> None:
+    ctx.scope.values[number] = poly.const(value)
 
 
 def _split_candidates(ctx: Context, e: expr.PrimExpr) -> list[int]:
@@ -292,11 +315,15 @@ def assuming(ctx: Context, condition: expr.PrimExpr, truth: bool) -> Generator[N
 
 def assume(ctx: Context, e: expr.PrimExpr, truth: bool) -> None:
     """Take the condition to be `truth` from here on."""
+    ctx.proceed((truth, e), lambda: _assume(ctx, e, truth))
+
+
+def _assume(ctx: Context, e: expr.PrimExpr, truth: bool) -> None:
     match e:
         case expr.Not(a):
-            assume(ctx, a, not truth)
+            _assume(ctx, a, not truth)
         case expr.Call(_, "likely", (a,)):
-            assume(ctx, a, truth)
+            _assume(ctx, a, truth)
         case expr.And(a, b) | expr.Or(a, b):
             _assume_both(ctx, a, b, isinstance(e, expr.And), truth)
         case expr.Var():
@@ -310,12 +337,12 @@ def assume(ctx: Context, e: expr.PrimExpr, truth: bool) -> None:
 
 def _assume_both(ctx: Context, a: expr.PrimExpr, b: expr.PrimExpr, both: bool, truth: bool) -> None:
     if both is truth:
-        assume(ctx, a, truth)
-        assume(ctx, b, truth)
+        _assume(ctx, a, truth)
+        _assume(ctx, b, truth)
     elif decide(ctx, a) is both:
-        assume(ctx, b, truth)
+        _assume(ctx, b, truth)
     elif decide(ctx, b) is both:
-        assume(ctx, a, truth)
+        _assume(ctx, a, truth)
 
 
 def assumptions_of(ctx: Context, e: expr.PrimExpr, truth: bool) -> list[Poly]:

@@ -1,11 +1,14 @@
 """The state of an analyzer: its atoms, the assumptions in force, and caches that depend on them.
 
-Assumptions are polynomials known to be at least zero. A scope holds those in force; entering an
-assumption pushes a copy with empty caches, leaving it pops back to the old one.
+Assumptions are polynomials known to be at least zero. A scope holds those in force, and what was
+computed under them. Assuming more leads to another scope, the same one each time the same is
+assumed: analyses ask about the same loops again and again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
@@ -36,7 +39,8 @@ class Atom:
 
 @dataclass(slots=True)
 class Scope:
-    """The assumptions in force and everything computed under them."""
+    """The assumptions in force and everything computed under them. `after`: the scopes that
+    further assumptions lead to."""
 
     bounds: dict[int, Interval] = field(default_factory=dict[int, Interval])
     ranges: dict[int, tuple[Poly | None, Poly | None]] = field(default_factory=dict)  # type: ignore
@@ -49,6 +53,9 @@ class Scope:
     divs: dict[tuple[Key, Key], tuple[Poly, Poly]] = field(default_factory=dict)  # type: ignore
     lowers: dict[Key, tuple[float, float]] = field(default_factory=dict)  # type: ignore
     intervals: dict[int, Interval] = field(default_factory=dict[int, Interval])
+    decided: dict[Any, bool | None] = field(default_factory=dict[Any, bool | None])
+    proved: dict[Any, bool | None] = field(default_factory=dict[Any, bool | None])
+    after: dict[Any, Scope] = field(default_factory=dict)  # type: ignore
 
     def child(self) -> Scope:
         """Return a scope with the same assumptions and empty caches."""
@@ -63,7 +70,10 @@ class Scope:
 
     def forget(self) -> None:
         """Empty the caches: the assumptions changed."""
-        for cache_ in (self.polys, self.simple, self.divs, self.lowers, self.intervals):
+        for cache_ in (
+            self.polys, self.simple, self.divs, self.lowers, self.intervals, self.decided,
+            self.proved,
+        ):  # fmt: skip
             cache_.clear()
 
 
@@ -95,14 +105,32 @@ class Context:
         self.scope = Scope()
         self.scopes: list[Scope] = []
 
+    def fork(self) -> Context:
+        """Return a context in the same scope, which shares atoms and all that is computed, but
+        assumes for itself."""
+        new = copy(self)
+        new.scopes = []
+        return new
+
     def push(self) -> None:
         """Start assuming more."""
         self.scopes.append(self.scope)
-        self.scope = self.scope.child()
 
     def pop(self) -> None:
         """Forget the assumptions since the matching `push`."""
         self.scope = self.scopes.pop()
+
+    def proceed(self, assumption: Any, assume: Callable[[], None]) -> None:
+        """Go to the scope in which an assumption holds as well; where none has led there yet,
+        `assume` puts the assumption into it."""
+        before = self.scope
+        found = before.after.get(assumption)
+        if found is not None:
+            self.scope = found
+            return
+        self.scope = before.child()
+        assume()
+        before.after[assumption] = self.scope
 
     def intern(self, key: Any, make: Any) -> int:
         """The number of the atom with this key, made by `make()` on first sight."""

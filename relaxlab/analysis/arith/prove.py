@@ -81,8 +81,8 @@ def _by_cases(search: _Search, p: Poly, cases: int) -> float:
         if not options or len(options) > cases:
             continue
         worst = inf
-        for value, given in options:
-            worst = min(worst, _one_case(search, poly.replace_atom(p, a, value), given, cases))
+        for i, (value, _) in enumerate(options):
+            worst = min(worst, _one_case(search, poly.replace_atom(p, a, value), a, i, cases))
             # The least of the cases counts, and is no better already than without them.
             if worst <= best:
                 return best
@@ -90,12 +90,16 @@ def _by_cases(search: _Search, p: Poly, cases: int) -> float:
     return best
 
 
-def _one_case(search: _Search, p: Poly, assumptions: tuple[Poly, ...], cases: int) -> float:
+def _one_case(search: _Search, p: Poly, number: int, case: int, cases: int) -> float:
     ctx = search.ctx
+
+    def assume() -> None:
+        for known in ctx.atoms[number].cases[case][1]:
+            assume_nonneg(ctx, known)
+
     ctx.push()
     try:
-        for known in assumptions:
-            assume_nonneg(ctx, known)
+        ctx.proceed(("case", number, case), assume)
         # Halved at each level, so that nested cases share one budget instead of multiplying it.
         return max(ctx.interval_of(p)[0], _by_cases(search, p, cases // 2))
     finally:
