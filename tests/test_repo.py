@@ -28,7 +28,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"runtime"}),
     frozenset({"targets"}),
     frozenset({"nn"}),
-    frozenset({"tuning", "models", "frontend", "batch", "ragged"}),
+    frozenset({"tuning", "models", "frontend", "batching", "ragged"}),
     frozenset({"lab", "tvm", "cli"}),
 )
 # The public API and the helpers of tests sit above all packages, and no package imports them.

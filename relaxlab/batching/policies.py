@@ -1,0 +1,221 @@
+"""Policies: which nodes of a minibatch's graph run together, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from relaxlab.batching.bound import batch_bound
+from relaxlab.batching.execution import (
+    Execution,
+    Frontier,
+    FrontierCounter,
+    Schedule,
+    run_by,
+    schedule_of,
+)
+from relaxlab.batching.graph import Graph, depths_of, most_on_paths, reversed_graph
+from relaxlab.ir.errors import UserError
+
+
+class PolicyError(UserError):
+    """A policy that is not there, or that a file does not describe."""
+
+
+class Policy(Protocol):
+    """A way to make a schedule of a graph, under a name. The same graph gives the same schedule."""
+
+    name: ClassVar[str]
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Return batches that run every node."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Nodes of one type at one depth, the shallow ones first: TensorFlow Fold (Looks and others,
+    *Deep Learning with Dynamic Computation Graphs*, 2017)."""
+
+    name: ClassVar[str] = "depth"
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Return batches that run every node."""
+        depths = depths_of(graph)
+        batches: dict[tuple[int, int, int], list[int]] = {}
+        for node in np.lexsort((graph.type_of, depths)).tolist():
+            of_type = int(graph.type_of[node])
+            alone = node if of_type in graph.unbatchable else -1
+            batches.setdefault((int(depths[node]), of_type, alone), []).append(node)
+        return schedule_of(graph, [(of_type, nodes) for (_, of_type, _), nodes in batches.items()])
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """The ready type whose nodes that have not run lie least deep on average: DyNet (Neubig,
+    Goldberg, Dyer, *On-the-fly Operation Batching in Dynamic Computation Graphs*, 2017)."""
+
+    name: ClassVar[str] = "agenda"
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Return batches that run every node."""
+        return run_by(graph, _AgendaChooser(graph))
+
+
+class _AgendaChooser:
+    """Keeps the sum of depths and the number of nodes that have not run, by type."""
+
+    __slots__ = ("_depths", "_left", "_sums")
+
+    def __init__(self, graph: Graph) -> None:
+        depths = depths_of(graph)
+        kinds = len(graph.types)
+        self._depths: list[int] = depths.tolist()
+        self._left: list[int] = np.bincount(graph.type_of, minlength=kinds).tolist()
+        sums = np.bincount(graph.type_of, weights=depths, minlength=kinds)
+        self._sums: list[float] = sums.tolist()
+
+    def choose(self, execution: Execution, types: list[int]) -> int:
+        """Return the type of the smallest mean depth."""
+        return min(types, key=lambda t: self._sums[t] / self._left[t])
+
+    def ran(self, of_type: int, nodes: list[int]) -> None:
+        """Take note of a batch."""
+        self._left[of_type] -= len(nodes)
+        depths = self._depths
+        self._sums[of_type] -= sum([depths[node] for node in nodes])
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The ready type of which the largest part of the frontier is ready; of several, the one with
+    most ready nodes. That is the reward of ED-Batch (Chen and others, *ED-Batch: Efficient
+    Automatic Batching of Dynamic Neural Networks via Learned Finite State Machines*, 2023), taken
+    greedily."""
+
+    name: ClassVar[str] = "ratio"
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Return batches that run every node."""
+        return run_by(graph, _RatioChooser(Frontier(graph).counter()))
+
+
+@dataclass(slots=True)
+class _RatioChooser:
+    counter: FrontierCounter
+
+    def choose(self, execution: Execution, types: list[int]) -> int:
+        """Return the type with the largest part of its frontier ready."""
+        ready, sizes = execution.ready, self.counter.sizes
+        return max(types, key=lambda t: (len(ready[t]) / sizes[t], len(ready[t])))
+
+    def ran(self, of_type: int, nodes: list[int]) -> None:
+        """Take note of a batch."""
+        self.counter.ran(of_type, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Critical:
+    """A ready type whose batch lowers the bound of what is left, else the choice of `Ratio`.
+
+    The bound (`bound.batch_bound`) counts, of each type, the most nodes on a path. A batch takes
+    one off if all nodes with which such a path begins are ready: nothing is lost then, though other
+    nodes of the frontier may have to wait for a later batch.
+    """
+
+    name: ClassVar[str] = "critical"
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Return batches that run every node."""
+        return run_by(graph, _CriticalChooser(graph))
+
+
+class _CriticalChooser:
+    """Counts, by type and by the number of nodes of that type on the longest path that begins with
+    a node (its *rank*), those that have not run and those that are ready."""
+
+    __slots__ = ("_counted", "_left", "_ranks", "_ratio", "_ready", "_top")
+
+    def __init__(self, graph: Graph) -> None:
+        ahead = most_on_paths(reversed_graph(graph))[::-1]
+        ranks = ahead[np.arange(len(graph)), graph.type_of]
+        kinds = range(len(graph.types))
+        self._ranks: list[int] = ranks.tolist()
+        by_type = [ranks[graph.type_of == of_type] for of_type in kinds]
+        self._left: list[list[int]] = [np.bincount(ranks).tolist() for ranks in by_type]
+        self._top = [len(counts) - 1 for counts in self._left]
+        self._ready = [[0] * len(counts) for counts in self._left]
+        self._counted = [0 for _ in kinds]
+        self._ratio = _RatioChooser(Frontier(graph).counter())
+
+    def choose(self, execution: Execution, types: list[int]) -> int:
+        """Return a type that loses nothing, or else that with most of its frontier ready."""
+        for of_type in types:
+            nodes, ready = execution.ready[of_type], self._ready[of_type]
+            for node in nodes[self._counted[of_type] :]:
+                ready[self._ranks[node]] += 1
+            self._counted[of_type] = len(nodes)
+        lossless = [t for t in types if self._ready[t][self._top[t]] == self._left[t][self._top[t]]]
+        return self._ratio.choose(execution, lossless or types)
+
+    def ran(self, of_type: int, nodes: list[int]) -> None:
+        """Take note of a batch."""
+        left, ready, top = self._left[of_type], self._ready[of_type], self._top[of_type]
+        for node in nodes:
+            left[self._ranks[node]] -= 1
+            ready[self._ranks[node]] -= 1
+        while top and not left[top]:
+            top -= 1
+        self._top[of_type] = top
+        self._counted[of_type] = 0
+        self._ratio.ran(of_type, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Fewest:
+    """The schedule with fewest batches of several policies, tried in order until one needs no more
+    than the lower bound."""
+
+    policies: tuple[Policy, ...]
+    name: ClassVar[str] = "fewest"
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Return batches that run every node."""
+        least = batch_bound(graph)
+        best: Schedule | None = None
+        for policy in self.policies:
+            found = policy.schedule(graph)
+            if best is None or len(found) < len(best):
+                best = found
+            if len(best) <= least:
+                break
+        if best is None:
+            raise PolicyError("there are no policies to choose from")
+        return best
+
+
+POLICIES: Mapping[str, Policy] = {p.name: p for p in (Depth(), Agenda(), Ratio(), Critical())}
+"""The policies that need no learning, by name."""
+
+
+def policy_called(name: str) -> Policy:
+    """Return one of `POLICIES`. Raises PolicyError for another name."""
+    if name not in POLICIES:
+        raise PolicyError(
+            f"no policy is called {name!r}: there are {', '.join(POLICIES)}, and those that "
+            "`rl.learn_policy` gives"
+        )
+    return POLICIES[name]
+
+
+def schedule_batches(graph: Graph, policy: Policy | str = "critical") -> Schedule:
+    """Return a policy's schedule of a minibatch's graph, or that of the policy `agenda` where it
+    has fewer batches: a learned policy may meet graphs unlike those that it has seen.
+
+    Raises PolicyError for a name that no policy has.
+    """
+    chosen = policy_called(policy) if isinstance(policy, str) else policy
+    return Fewest((chosen, POLICIES["agenda"])).schedule(graph)
