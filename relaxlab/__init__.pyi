@@ -9,8 +9,10 @@ from typing import Any
 from relaxlab import nn as nn
 from relaxlab import ops as ops
 from relaxlab.analysis.pattern_kind import pattern_kind_with_reason as pattern_kind_with_reason
+from relaxlab.batching.automaton import load_policy as load_policy
 from relaxlab.batching.bound import batch_bound as batch_bound
 from relaxlab.batching.graph import minibatch_graph as minibatch_graph
+from relaxlab.batching.learn import learn_policy as learn_policy
 from relaxlab.batching.policies import schedule_batches as schedule_batches
 from relaxlab.ir import dtypes as dtypes
 from relaxlab.ir import expr as expr

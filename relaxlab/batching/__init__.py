@@ -1,5 +1,6 @@
 """Batches of a minibatch's dataflow graph: in which order, and where their operands lie.
 
 `graph.py` holds the graph of the cells that a minibatch runs, `execution.py` runs it batch by
-batch, `policies.py` chooses the batches and `bound.py` says how few can do.
+batch, `policies.py` chooses the batches and `bound.py` says how few can do. `learn.py` learns a
+policy, `automaton.py` keeps it.
 """

@@ -13,6 +13,7 @@ from relaxlab.batching.graph import (
     GraphError,
     Int32Array,
     Int64Array,
+    most_on_paths,
     reached_types,
     reversed_graph,
 )
@@ -217,6 +218,69 @@ class FrontierCounter:
                     sizes[self._type_of[reader]] += 1
                 else:
                     stack.append(reader)
+
+
+class CriticalPaths:
+    """The longest paths of a graph by types.
+
+    A node's *rank* is the most nodes of its own type on a path that begins with it. The bound of
+    what has not run (`bound.batch_bound`) is the sum of the largest ranks of all types.
+    """
+
+    __slots__ = ("_counts", "_ranks")
+
+    def __init__(self, graph: Graph) -> None:
+        ahead = most_on_paths(reversed_graph(graph))[::-1]
+        ranks = ahead[np.arange(len(graph)), graph.type_of]
+        by_type = [ranks[graph.type_of == of_type] for of_type in range(len(graph.types))]
+        self._ranks: list[int] = ranks.tolist()
+        self._counts: list[list[int]] = [np.bincount(ranks).tolist() for ranks in by_type]
+
+    def counter(self) -> PathCounter:
+        """Return the counts before anything has run."""
+        return PathCounter(
+            self._ranks,
+            [counts.copy() for counts in self._counts],
+            [[0] * len(counts) for counts in self._counts],
+            [len(counts) - 1 for counts in self._counts],
+            [0] * len(self._counts),
+        )
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PathCounter:
+    """Nodes by type and rank, kept while batches run: those that have not run (`_left`) and those
+    that are ready; `_top`: the largest rank that is left; `_seen`: ready nodes that are counted."""
+
+    _ranks: list[int]
+    _left: list[list[int]]
+    _ready: list[list[int]]
+    _top: list[int]
+    _seen: list[int]
+
+    def lossless(self, execution: Execution, types: list[int]) -> list[int]:
+        """Return those of the ready types whose batch lowers the bound of what is left: all their
+        nodes of the largest rank are ready."""
+        for of_type in types:
+            nodes, ready = execution.ready[of_type], self._ready[of_type]
+            for node in nodes[self._seen[of_type] :]:
+                ready[self._ranks[node]] += 1
+            self._seen[of_type] = len(nodes)
+        left, ready, top = self._left, self._ready, self._top
+        return [t for t in types if ready[t][top[t]] == left[t][top[t]]]
+
+    def ran(self, of_type: int, nodes: list[int]) -> None:
+        """Take note of a batch."""
+        left, ready, top = self._left[of_type], self._ready[of_type], self._top[of_type]
+        counted_before = self._seen[of_type]
+        for place, node in enumerate(nodes):
+            left[self._ranks[node]] -= 1
+            if place < counted_before:
+                ready[self._ranks[node]] -= 1
+        while top and not left[top]:
+            top -= 1
+        self._top[of_type] = top
+        self._seen[of_type] = max(0, counted_before - len(nodes))
 
 
 def _bits(number: int) -> list[int]:

@@ -10,14 +10,16 @@ import numpy as np
 
 from relaxlab.batching.bound import batch_bound
 from relaxlab.batching.execution import (
+    CriticalPaths,
     Execution,
     Frontier,
     FrontierCounter,
+    PathCounter,
     Schedule,
     run_by,
     schedule_of,
 )
-from relaxlab.batching.graph import Graph, depths_of, most_on_paths, reversed_graph
+from relaxlab.batching.graph import Graph, depths_of
 from relaxlab.ir.errors import UserError
 
 
@@ -130,48 +132,23 @@ class Critical:
 
     def schedule(self, graph: Graph) -> Schedule:
         """Return batches that run every node."""
-        return run_by(graph, _CriticalChooser(graph))
+        ratio = _RatioChooser(Frontier(graph).counter())
+        return run_by(graph, _CriticalChooser(CriticalPaths(graph).counter(), ratio))
 
 
+@dataclass(slots=True)
 class _CriticalChooser:
-    """Counts, by type and by the number of nodes of that type on the longest path that begins with
-    a node (its *rank*), those that have not run and those that are ready."""
-
-    __slots__ = ("_counted", "_left", "_ranks", "_ratio", "_ready", "_top")
-
-    def __init__(self, graph: Graph) -> None:
-        ahead = most_on_paths(reversed_graph(graph))[::-1]
-        ranks = ahead[np.arange(len(graph)), graph.type_of]
-        kinds = range(len(graph.types))
-        self._ranks: list[int] = ranks.tolist()
-        by_type = [ranks[graph.type_of == of_type] for of_type in kinds]
-        self._left: list[list[int]] = [np.bincount(ranks).tolist() for ranks in by_type]
-        self._top = [len(counts) - 1 for counts in self._left]
-        self._ready = [[0] * len(counts) for counts in self._left]
-        self._counted = [0 for _ in kinds]
-        self._ratio = _RatioChooser(Frontier(graph).counter())
+    paths: PathCounter
+    ratio: _RatioChooser
 
     def choose(self, execution: Execution, types: list[int]) -> int:
         """Return a type that loses nothing, or else that with most of its frontier ready."""
-        for of_type in types:
-            nodes, ready = execution.ready[of_type], self._ready[of_type]
-            for node in nodes[self._counted[of_type] :]:
-                ready[self._ranks[node]] += 1
-            self._counted[of_type] = len(nodes)
-        lossless = [t for t in types if self._ready[t][self._top[t]] == self._left[t][self._top[t]]]
-        return self._ratio.choose(execution, lossless or types)
+        return self.ratio.choose(execution, self.paths.lossless(execution, types) or types)
 
     def ran(self, of_type: int, nodes: list[int]) -> None:
         """Take note of a batch."""
-        left, ready, top = self._left[of_type], self._ready[of_type], self._top[of_type]
-        for node in nodes:
-            left[self._ranks[node]] -= 1
-            ready[self._ranks[node]] -= 1
-        while top and not left[top]:
-            top -= 1
-        self._top[of_type] = top
-        self._counted[of_type] = 0
-        self._ratio.ran(of_type, nodes)
+        self.paths.ran(of_type, nodes)
+        self.ratio.ran(of_type, nodes)
 
 
 @dataclass(frozen=True, slots=True)
