@@ -12,6 +12,8 @@ from relaxlab.analysis.pattern_kind import pattern_kind_with_reason as pattern_k
 from relaxlab.batching.automaton import load_policy as load_policy
 from relaxlab.batching.bound import batch_bound as batch_bound
 from relaxlab.batching.graph import minibatch_graph as minibatch_graph
+from relaxlab.batching.layout import BlockKernel as BlockKernel
+from relaxlab.batching.layout import block_layout as block_layout
 from relaxlab.batching.learn import learn_policy as learn_policy
 from relaxlab.batching.policies import schedule_batches as schedule_batches
 from relaxlab.ir import dtypes as dtypes
