@@ -44,6 +44,7 @@ from relaxlab.models.loader import open_model as open_model
 from relaxlab.models.text_encoder import BertEncoder as BertEncoder
 from relaxlab.models.transcriber import Transcriber as Transcriber
 from relaxlab.ops import te as te
+from relaxlab.ops.block_builder import BlockBuilder as BlockBuilder
 from relaxlab.ops.define import define as define
 from relaxlab.ops.define import tensor_arg as tensor_arg
 from relaxlab.passes import patterns as patterns

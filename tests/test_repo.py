@@ -43,7 +43,9 @@ MUTUAL = frozenset({
     ("relaxlab.analysis.arith.conditions", "relaxlab.analysis.arith.convert"),
 })  # fmt: skip
 
-NOT_LOADED_BY_THE_PACKAGE = ("llvmlite", "cupy", "jax", "ipywidgets", "anywidget", "IPython")
+NOT_LOADED_BY_THE_PACKAGE = (
+    "llvmlite", "cupy", "torch", "jax", "onnx", "ipywidgets", "anywidget", "IPython",
+)  # fmt: skip
 
 FILE_LINES = 660  # about 600
 FUNCTION_LINES = 66  # about 60

@@ -9,55 +9,17 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-import relaxlab.ops  # noqa: F401  the rows of the operators
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.deduce import type_of
-from relaxlab.analysis.fit_operator_call import as_claim
 from relaxlab.ir import expr, graph, loops, types
-from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Attrs
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import substitute
 from relaxlab.nn import slicing, spec
 from relaxlab.nn.initial import Initialiser
+from relaxlab.ops.block_builder import BlockBuilder, ModuleBuilder
 from relaxlab.ops.define import builder as operator
-
-
-class ModuleBuilder:
-    """A collection of functions; of structurally equal loop functions it holds one."""
-
-    def __init__(self) -> None:
-        self._graph_functions: dict[str, graph.Function] = {}
-        self._loop_functions: dict[str, loops.PrimFunc] = {}
-        self._by_identity: dict[int, tuple[loops.PrimFunc, str]] = {}
-        self._by_structure: dict[str, str] = {}
-
-    def module(self) -> Module:
-        """The module built so far, graph functions first."""
-        return Module.of({**self._graph_functions, **self._loop_functions})
-
-    def add_graph_function(self, name: str, func: graph.Function) -> None:
-        """Add `func`. ValueError when the name is taken."""
-        if name in self.module():
-            raise ValueError(f"the module has a function {name!r} already")
-        self._graph_functions[name] = func
-
-    def add_loop_function(self, hint: str, func: loops.PrimFunc) -> str:
-        """The name of `func` in the module: `hint`, with a number where that is another's."""
-        known = self._by_identity.get(id(func))
-        if known is not None:
-            return known[1]
-        key = structural_key(func)
-        name = self._by_structure.get(key)
-        if name is None:
-            name = self.module().fresh_name(hint)
-            self._by_structure[key] = name
-            self._loop_functions[name] = func
-        self._by_identity[id(func)] = (func, name)  # keeping `func` keeps its id its own
-        return name
 
 
 @dataclass(slots=True, eq=False)
@@ -84,18 +46,17 @@ class FunctionBuilder:
     """Builds one graph function of a module; `bounds` are upper bounds of its symbols by name."""
 
     def __init__(self, module: ModuleBuilder, bounds: Mapping[str, int] | None = None) -> None:
-        self._module, self._bounds = module, bounds or {}
-        self._bindings: list[graph.Binding] = []
+        self._block, self._bounds = BlockBuilder(module), bounds or {}
+        self._block.begin_function(dataflow=True)
         self._symbols: dict[str, expr.Var] = {}
-        self._params: list[graph.Var] = []
         self._donated: list[str] = []
-        self._names: dict[str, int] = {}
+        self._num_params = 0
         self._weights: dict[Parameter, Tensor] = {}
 
     @property
     def num_params(self) -> int:
         """The number of parameters so far."""
-        return len(self._params)
+        return self._num_params
 
     def symbol(self, name: str) -> expr.Var:
         """The function's symbol of that name."""
@@ -117,8 +78,7 @@ class FunctionBuilder:
         self, name: str, shape: Sequence[spec.Dim], dtype: str, *, donated: bool = False
     ) -> Tensor:
         """A new tensor parameter at the end of the list."""
-        var = graph.Var(self._unique(name), types.TensorType(self.dims(shape), dtype))
-        self._params.append(var)
+        var = self._param(name, types.TensorType(self.dims(shape), dtype))
         if donated:
             self._donated.append(var.name)
         return Tensor(self, var)
@@ -126,7 +86,7 @@ class FunctionBuilder:
     def shape_param(self, name: str, values: Sequence[spec.Dim]) -> tuple[PrimExpr, ...]:
         """A new shape parameter; its values."""
         dims = self.dims(values)
-        self._params.append(graph.Var(self._unique(name), types.ShapeType(dims)))
+        self._param(name, types.ShapeType(dims))
         return dims
 
     def weight_param(self, name: str, weight: Parameter) -> None:
@@ -139,24 +99,16 @@ class FunctionBuilder:
 
     def emit(self, value: graph.Expr, name: str) -> Tensor:
         """Bind `value`, whose type is deduced. DiagnosticError when it has none."""
-        ty = type_of(value, self._module.module())
-        var = graph.DataflowVar(self._unique(name), ty)
-        self._bindings.append(graph.VarBinding(value, var))
-        return Tensor(self, var)
+        return Tensor(self, self._block.emit(value, name))
 
     def emit_tuple(self, value: graph.Expr, name: str) -> tuple[Tensor, ...]:
         """Bind `value`, a tuple of tensors, and each of its fields."""
-        result = self.emit(value, name)
-        assert isinstance(result.var.ty, types.TupleType)
-        fields = (graph.TupleGetItem(result.var, i) for i in range(len(result.var.ty.fields)))
-        return tuple(self.emit(f, f"{name}_{i}") for i, f in enumerate(fields))
+        return tuple(Tensor(self, field) for field in self._block.emit_fields(value, name))
 
     def require(self, condition: PrimExpr, name: str) -> None:
         """Have calls of the function stop unless a condition on symbols holds; their message says
         that `name` needs it."""
-        value, claim = as_claim(condition)
-        var = graph.DataflowVar(self._unique(name), claim)
-        self._bindings.append(graph.MatchCast(value, claim, var))
+        self._block.require(condition, name)
 
     def call_loops(
         self,
@@ -170,7 +122,7 @@ class FunctionBuilder:
 
         With `inplace`, the loop function overwrites those arguments and has no other outputs.
         """
-        callee = graph.GlobalVar(self._module.add_loop_function(name, func))
+        callee = self._block.add_function(name, func)
         given = (callee, graph.Tuple(tuple(a.var for a in args)))
         if scalars:
             given = (*given, graph.ShapeExpr(tuple(scalars)))
@@ -190,22 +142,15 @@ class FunctionBuilder:
         if not isinstance(parts, Sequence) or not all(isinstance(t, Tensor) for t in parts):
             got = kind_of(result)
             raise TypeError(f"a method returns a tensor, or a sequence of tensors, not {got}")
-        if isinstance(result, Tensor):
-            value, ty = result.var, result.var.ty
-        else:
-            value = graph.Tuple(tuple(t.var for t in result))
-            ty = types.TupleType(tuple(t.type for t in result))
+        value = parts[0].var if isinstance(result, Tensor) else tuple(t.var for t in parts)
         if self._donated:
             attrs = attrs.with_(donated=tuple(self._donated))
-        output = graph.Var(self._unique("result"), ty)
-        bindings = (*self._bindings, graph.VarBinding(value, output))
-        body = graph.SeqExpr((graph.DataflowBlock(bindings),), output)
-        return graph.Function(tuple(self._params), body, output.ty, attrs=attrs)
+        self._block.emit_func_output(self._block.emit_output(value, "result"))
+        return self._block.end_function(attrs)
 
-    def _unique(self, name: str) -> str:
-        count = self._names.get(name, 0)
-        self._names[name] = count + 1
-        return f"{name}_{count}" if count else name
+    def _param(self, name: str, ty: types.Type) -> graph.Var:
+        self._num_params += 1
+        return self._block.add_param(graph.Var(name, ty))
 
 
 def _output_types(

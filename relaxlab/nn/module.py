@@ -14,7 +14,8 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.ir.node import Attrs
 from relaxlab.nn import spec
-from relaxlab.nn.builder import FunctionBuilder, ModuleBuilder, Parameter, Tensor
+from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
+from relaxlab.ops.block_builder import ModuleBuilder
 from relaxlab.runtime.native.weights import parameter_name
 
 

@@ -43,9 +43,7 @@ def if_then_else(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return expr.Call(b.dtype, "if_then_else", (condition, a, b))
 
 
-def piecewise(
-    index: PrimExpr, ends: Sequence[PrimExpr], values: Sequence[PrimExpr]
-) -> PrimExpr:
+def piecewise(index: PrimExpr, ends: Sequence[PrimExpr], values: Sequence[PrimExpr]) -> PrimExpr:
     """`values[k]` where `index` is below `ends[k]` and not below `ends[k - 1]`, found by bisection:
     the expression of several hundred pieces stays shallow."""
     if len(values) == 1:

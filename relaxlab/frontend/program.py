@@ -1,0 +1,65 @@
+"""Imported programs: a module, the arrays that belong to it, and its source's way of calling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir.module import Module
+from relaxlab.runtime.build import compile as compile_module
+
+
+def _positional(args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+    if named:
+        raise TypeError(f"the program takes no arguments by name: {', '.join(named)}")
+    return args
+
+
+def _as_they_are(results: Sequence[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedProgram:
+    """A module made from a program of another framework, with its constants and parameters.
+
+    `main` of the module takes the inputs, then the `params` by name, which are the source's own
+    arrays. `flatten` makes the inputs of `main` from arguments in the source's form (nested, by
+    name), `unflatten` a value in the source's form from the results.
+    """
+
+    module: Module
+    params: Mapping[str, np.ndarray[Any, Any]] = field(repr=False)
+    flatten: Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]] = field(
+        default=_positional, repr=False
+    )
+    unflatten: Callable[[Sequence[Any]], Any] = field(default=_as_they_are, repr=False)
+
+    def script(self, **options: Any) -> str:
+        """The module as a runnable script."""
+        return self.module.script(**options)
+
+    def compile(self, target: Any = "cpu", **options: Any) -> CompiledProgram:
+        """The program compiled by `relaxlab.compile`, with its parameters bound."""
+        exe = compile_module(self.module, target, **options)
+        return CompiledProgram(self, exe.load(self.params) if self.params else exe)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """A compiled program that is called as its source: same arguments, same form of the result.
+
+    `exe` is the `Executable`.
+    """
+
+    program: ImportedProgram = field(repr=False)
+    exe: Any
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run the program. Raises what `Executable` raises, TypeError for another structure of
+        arguments than the program was imported with."""
+        result = self.exe["main"](*self.program.flatten(args, named))
+        return self.program.unflatten(result if isinstance(result, tuple) else (result,))
