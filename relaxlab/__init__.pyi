@@ -16,6 +16,7 @@ from relaxlab.batching.layout import BlockKernel as BlockKernel
 from relaxlab.batching.layout import block_layout as block_layout
 from relaxlab.batching.learn import learn_policy as learn_policy
 from relaxlab.batching.policies import schedule_batches as schedule_batches
+from relaxlab.frontend.pytorch.entry import from_torch as from_torch
 from relaxlab.ir import dtypes as dtypes
 from relaxlab.ir import expr as expr
 from relaxlab.ir import graph as graph

@@ -43,7 +43,7 @@ class Emitter:
         self.symbols = symbols or Symbols()
         self.builder = BlockBuilder()
         self.params: dict[str, np.ndarray[Any, Any]] = {}
-        self.out: tuple[TensorType, ...] = ()
+        self.out: tuple[TensorType | None, ...] = ()
         self._problems: list[Problem] = []
         self._num_input = 0
         self._checked: set[expr.Var] = set()
@@ -93,14 +93,14 @@ class Emitter:
         args: Sequence[Any] = (),
         attrs: dict[str, Any] | None = None,
         *,
-        out: Sequence[TensorType] = (),
+        out: Sequence[TensorType | None] = (),
         span: Span | None = None,
     ) -> Any:
         """The result of a primitive: a variable, or a tuple of variables.
 
         `out` are the types that the source states for its results, which those of the row have to
         be. What a row refuses is noted for `finish`, and the import goes on with values of the
-        stated types, so that all refusals are found.
+        stated types, so that all refusals are found. None among them: nothing is stated.
         """
         self._require_facts()
         outer, self.out = self.out, tuple(out)
@@ -138,7 +138,9 @@ class Emitter:
         (stated,) = self.out
         return self._fit(result, stated)
 
-    def _fit(self, value: Any, stated: TensorType) -> graph.Var:
+    def _fit(self, value: Any, stated: TensorType | None) -> Any:
+        if stated is None:
+            return value
         if not isinstance(value, graph.Var):
             value = self.builder.emit(value)
         ty = value.ty

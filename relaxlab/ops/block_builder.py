@@ -136,6 +136,7 @@ class BlockBuilder:
         given = isinstance(module, ModuleBuilder)
         self._module = module if given else ModuleBuilder(module)
         self._scopes: list[_FunctionScope] = []
+        self._values: dict[graph.Var, graph.Expr] = {}
         self._span: Span | None = None
 
     def get(self) -> Module:
@@ -332,6 +333,10 @@ class BlockBuilder:
         """Bind what `call_te` returns: a variable, of a tuple where there are several results."""
         return self.emit(self.call_te(fn, *args, name=name, **options), name)
 
+    def lookup_binding(self, var: graph.Expr) -> graph.Expr | None:
+        """The value that a variable was bound to; None for parameters and claims."""
+        return self._values.get(var) if isinstance(var, graph.Var) else None
+
     def type_of(self, value: graph.Expr) -> types.Type:
         """The type of an expression in the function being built."""
         known = {k: f for s in self._scopes for k, f in s.signature().items()}
@@ -366,6 +371,7 @@ class BlockBuilder:
             sequence.turn(dataflow=False)
         var = self._variable(name or _hint(value), self.type_of(value), output=output)
         sequence.bindings.append(graph.VarBinding(value, var, span=self._span))
+        self._values[var] = value
         if splits:
             sequence.turn(dataflow=True)
         return var

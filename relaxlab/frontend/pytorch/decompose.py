@@ -1,0 +1,23 @@
+"""Taking apart the operators of an exported program that have no row."""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+
+from relaxlab.frontend.table import Table
+
+
+def decomposed(program: Any, table: Table) -> Any:
+    """An `ExportedProgram` without mutation, in which PyTorch's decompositions have replaced the
+    operators that have no row in `table`."""
+    known = {**decomposition_table, **torch.export.default_decompositions()}
+    wanted = {
+        op: rule
+        for op, rule in known.items()
+        if isinstance(op, torch._ops.OpOverload) and str(op) not in table
+    }
+    return program.run_decompositions(wanted)

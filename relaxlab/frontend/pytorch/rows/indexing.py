@@ -1,0 +1,207 @@
+"""Reading and writing at places that tensors name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, converted, out_dtype, where
+from relaxlab.frontend.pytorch.rows.shapes import out_shape, permuted
+from relaxlab.frontend.pytorch.rows.table import row
+from relaxlab.frontend.table import Refused
+from relaxlab.ir import expr, graph
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.types import TensorType
+from relaxlab.ops import te
+from relaxlab.ops.shapes import broadcast_index
+
+Indices = list[graph.Var | None]
+
+
+def from_front(b: Emitter, index: graph.Var, extent: PrimExpr) -> graph.Var:
+    """Indices counted from the front: negative ones count from the end."""
+    index = b.cast(index, "int64")
+    return b.where(b.less(index, 0), b.add(index, b.scalar(extent, "int64")), index)
+
+
+@row("aten.embedding.default")
+def embedding(b: Emitter, weight: graph.Var, indices: graph.Var, *_: Any) -> graph.Var:
+    return b.take(weight, indices, axis=0)
+
+
+@row("aten.index_select.default")
+def index_select(b: Emitter, x: graph.Var, dim: int, index: graph.Var) -> graph.Var:
+    if not shape_of(x):
+        return x
+    if not shape_of(index):
+        index = b.reshape(index, (1,))
+    return b.take(x, index, axis=dim)
+
+
+def without_masks(b: Emitter, indices: Indices) -> Indices:
+    """Bool tensors among indices as the places where they are true, a tensor of indices for each
+    dimension."""
+    found: Indices = []
+    for index in indices:
+        if index is None or dtype_of(index) not in ("bool", "uint8"):
+            found.append(index)
+            continue
+        rank, places = len(shape_of(index)), b.nonzero(index)
+        count = next((d for d in out_shape(b) if isinstance(d, expr.Var) and _is_new(b, d)), None)
+        if count is None:
+            raise Refused("the number of elements where a mask holds has no symbol")
+        places = b.builder.match_cast(places, TensorType((expr.const(rank), count), "int64"))
+        found += [b.take(places, expr.const(d), axis=0) for d in range(rank)]
+    return found
+
+
+def _is_new(b: Emitter, symbol: expr.Var) -> bool:
+    return symbol.name.startswith("u")
+
+
+def broadcast_shape(b: Emitter, tensors: list[graph.Var]) -> tuple[PrimExpr, ...]:
+    """The shape to which tensors broadcast."""
+    rank = max(len(shape_of(t)) for t in tensors)
+    found = [expr.const(1)] * rank
+    for t in tensors:
+        for d, extent in enumerate(reversed(shape_of(t)), 1):
+            if found[-d] == expr.const(1):
+                found[-d] = extent  # type: ignore[assignment]
+    return tuple(found)
+
+
+def places_of(indices: Indices) -> tuple[list[int], int]:
+    """The dimensions that are indexed, and where the dimensions of the indices stand in the result:
+    at the first where these are neighbours, else in front."""
+    dims = [d for d, index in enumerate(indices) if index is not None]
+    neighbours = dims == list(range(dims[0], dims[0] + len(dims)))
+    return dims, dims[0] if neighbours else 0
+
+
+@row("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(b: Emitter, x: graph.Var, indices: Indices) -> graph.Var:
+    indices = without_masks(b, indices)
+    dims, at = places_of(indices)
+    chosen = [i for i in indices if i is not None]
+    shape, points = shape_of(x), broadcast_shape(b, chosen)
+
+    def gathered(x: te.Tensor, indices: tuple[te.Tensor, ...]) -> te.Tensor:
+        def element(*i: PrimExpr) -> PrimExpr:
+            rest = iter((*i[:at], *i[at + len(points) :]))
+            point = i[at : at + len(points)]
+            by_dim = dict(zip(dims, indices, strict=True))
+            return x[tuple(
+                place(by_dim[d], point, points, extent) if d in by_dim else next(rest)
+                for d, extent in enumerate(shape)
+            )]  # fmt: skip
+
+        return te.compute(out_shape(b), element, "index")
+
+    return b.te(gathered, x, tuple(chosen))
+
+
+def place(
+    index: te.Tensor, point: tuple[PrimExpr, ...], points: tuple[PrimExpr, ...], extent: PrimExpr
+) -> PrimExpr:
+    """The index that a tensor names at a point, counted from the front and inside the extent."""
+    value = expr.Cast("int64", index[broadcast_index(point, index.shape, points)])
+    value = expr.Select(expr.LT(value, expr.const(0)), value + extent, value)
+    return expr.Max(expr.const(0), expr.Min(value, extent - 1))
+
+
+@row("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default")
+def index_put(
+    b: Emitter, x: graph.Var, indices: Indices, values: graph.Var, accumulate: bool = False, *_: Any
+) -> graph.Var:
+    mask = indices[0]
+    values = b.cast(values, dtype_of(x))
+    if len(indices) == 1 and mask is not None and dtype_of(mask) == "bool":
+        if accumulate or any(d != expr.const(1) for d in shape_of(values)):
+            raise Refused("it writes several values where a mask holds")
+        tail = (expr.const(1),) * (len(shape_of(x)) - len(shape_of(mask)))
+        mask = b.reshape(mask, (*shape_of(mask), *tail)) if tail else mask
+        return where(b, mask, b.reshape(values, ()), x)
+    dims, at = places_of(indices)
+    chosen = [from_front(b, i, shape_of(x)[d]) for d, i in enumerate(indices) if i is not None]
+    points = broadcast_shape(b, chosen)
+    rest = [d for d in range(len(shape_of(x))) if d not in dims]
+    order = [*dims, *rest]
+    if at:  # the values have the dimensions before the indexed ones first
+        spread = tuple(shape_of(x)[d] for d in rest)
+        whole = b.broadcast_to(values, (*spread[:at], *points, *spread[at:]))
+        lead = list(range(at, at + len(points)))
+        others = [d for d in range(len(points) + len(rest)) if d not in lead]
+        values = permuted(b, whole, [*lead, *others])
+    changed = b.index_put(permuted(b, x, order), tuple(chosen), values, accumulate=accumulate)
+    return permuted(b, changed, [order.index(d) for d in range(len(order))])
+
+
+@row("aten.gather.default")
+def gather(b: Emitter, x: graph.Var, dim: int, index: graph.Var, **_: Any) -> graph.Var:
+    if not shape_of(x):
+        return b.broadcast_to(b.reshape(x, (1,)), out_shape(b)) if out_shape(b) else x
+    if not shape_of(index):
+        return b.reshape(b.gather_elements(x, b.reshape(index, (1,)), axis=dim), ())
+    return b.gather_elements(x, index, axis=dim)
+
+
+def scattered(
+    b: Emitter, x: graph.Var, dim: int, index: graph.Var, source: Any, reduction: str
+) -> graph.Var:
+    """`x` with elements of `source`, or one number, at the indices along a dimension."""
+    dtype, shape = dtype_of(x), shape_of(index)
+    if not shape_of(x):
+        flat = [b.reshape(t, (1,)) for t in (x, index)]
+        source = b.reshape(as_tensor(b, source, dtype), (1,))
+        return b.reshape(scattered(b, flat[0], 0, flat[1], source, reduction), ())
+    if not shape:
+        shape, index = (expr.const(1),), b.reshape(index, (1,))
+    updates = as_tensor(b, source, dtype)
+    if not isinstance(source, graph.Var) or (not shape_of(source) and shape):
+        updates = b.broadcast_to(updates, shape)
+    elif shape_of(source) != shape:
+        axes = list(range(len(shape)))
+        updates = b.strided_slice(updates, axes=axes, begin=[0] * len(axes), end=list(shape))
+    return b.scatter_elements(x, index, updates, axis=dim, reduction=reduction)
+
+
+row("aten.scatter.src", "aten.scatter.value",
+    lambda b, x, dim, index, source: scattered(b, x, dim, index, source, "update"))  # fmt: skip
+row("aten.scatter_add.default",
+    lambda b, x, dim, index, source: scattered(b, x, dim, index, source, "add"))  # fmt: skip
+REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add",
+              "multiply": "mul"}  # fmt: skip
+
+
+@row("aten.scatter.reduce", "aten.scatter.value_reduce")
+def scatter_reduce(
+    b: Emitter, x: graph.Var, dim: int, index: graph.Var, source: Any, reduce: str
+) -> graph.Var:
+    return scattered(b, x, dim, index, source, REDUCTIONS[reduce])
+
+
+@row("aten.scatter_reduce.two")
+def scatter_reduce_two(
+    b: Emitter, x: graph.Var, dim: int, index: graph.Var, source: graph.Var, reduce: str,
+    include_self: bool = True,
+) -> graph.Var:  # fmt: skip
+    if reduce not in REDUCTIONS:
+        raise Refused(f"its reduction is {reduce!r}")
+    if not include_self:
+        neutral = {"sum": 0.0, "prod": 1.0, "amax": float("-inf"), "amin": float("inf")}[reduce]
+        x = scattered(b, x, dim, index, neutral, "update")
+    return scattered(b, x, dim, index, source, REDUCTIONS[reduce])
+
+
+@row("aten.nonzero.default")
+def nonzero(b: Emitter, x: graph.Var) -> graph.Var:
+    places = b.nonzero(converted(b, x, "bool"))
+    return permuted(b, places, [1, 0])
+
+
+@row("aten.bucketize.Tensor")
+def bucketize(
+    b: Emitter, x: graph.Var, boundaries: graph.Var, out_int32: bool = False, right: bool = False
+) -> graph.Var:
+    found = b.bucketize(x, boundaries, out_int32=out_int32, right=right)
+    return b.cast(found, out_dtype(b))

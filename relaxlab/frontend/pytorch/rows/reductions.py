@@ -1,0 +1,198 @@
+"""Reductions, scans, sorting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.pytorch.rows.elementwise import converted, out_dtype, truth
+from relaxlab.frontend.pytorch.rows.shapes import out_shape
+from relaxlab.frontend.pytorch.rows.table import row
+from relaxlab.frontend.table import Refused
+from relaxlab.ir import expr, graph
+from relaxlab.ir.expr import PrimExpr
+
+Axes = Any
+"""None or an empty list (all dimensions), an int, or a list of ints."""
+
+
+def axes_of(x: graph.Var, dim: Axes) -> Any:
+    """The axes of an operator of relaxlab."""
+    if dim is None or (isinstance(dim, list) and not dim):
+        return None
+    return dim
+
+
+def reduced(b: Emitter, op: str, x: graph.Var, dim: Axes, keepdim: bool) -> graph.Var:
+    if not shape_of(x):  # PyTorch lets a number be reduced along dimension 0
+        x = b.reshape(x, (1,))
+        dim, keepdim = None, False
+    return getattr(b, op)(x, axis=axes_of(x, dim), keepdims=keepdim)
+
+
+def sum_like(name: str, op: str, *overloads: str) -> None:
+    def emit(
+        b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False, **_: Any
+    ) -> graph.Var:
+        return reduced(b, op, converted(b, x, out_dtype(b)), dim, keepdim)
+
+    for overload in overloads:
+        row(f"aten.{name}.{overload}", emit)
+
+
+sum_like("sum", "sum", "default", "dim_IntList")
+sum_like("mean", "mean", "default", "dim")
+sum_like("prod", "prod", "default", "dim_int")
+
+
+def extreme(name: str, op: str, *overloads: str) -> None:
+    def emit(b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False) -> graph.Var:
+        return extremum(b, op, x, dim, keepdim)
+
+    for overload in overloads:
+        row(f"aten.{name}.{overload}", emit)
+
+
+def extremum(b: Emitter, op: str, x: graph.Var, dim: Axes, keepdim: bool) -> graph.Var:
+    """The largest or smallest element; of bools as integers."""
+    if dtype_of(x) != "bool":
+        return reduced(b, op, x, dim, keepdim)
+    return b.cast(reduced(b, op, b.cast(x, "int8"), dim, keepdim), "bool")
+
+
+extreme("amax", "max", "default")
+extreme("amin", "min", "default")
+extreme("max", "max", "default")
+extreme("min", "min", "default")
+
+
+@row("aten.any.default", "aten.any.dim", "aten.any.dims")
+def any_(b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False) -> graph.Var:
+    return converted(b, extremum(b, "max", truth(b, x), dim, keepdim), out_dtype(b))
+
+
+@row("aten.all.default", "aten.all.dim", "aten.all.dims")
+def all_(b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False) -> graph.Var:
+    return converted(b, extremum(b, "min", truth(b, x), dim, keepdim), out_dtype(b))
+
+
+def place(b: Emitter, op: str, x: graph.Var, dim: int | None, keepdim: bool) -> graph.Var:
+    """The index of the largest or smallest element, in the flattened tensor without `dim`."""
+    if dtype_of(x) == "bool":
+        x = b.cast(x, "int8")
+    if not shape_of(x):
+        x, dim, keepdim = b.reshape(x, (1,)), 0, False
+    return b.cast(getattr(b, op)(x, axis=dim, keepdims=keepdim), "int64")
+
+
+row("aten.argmax.default", lambda b, x, dim=None, keep=False: place(b, "argmax", x, dim, keep))
+row("aten.argmin.default", lambda b, x, dim=None, keep=False: place(b, "argmin", x, dim, keep))
+
+
+def extremum_and_place(b: Emitter, op: str, x: graph.Var, dim: int, keepdim: bool) -> Any:
+    return extremum(b, op, x, dim, keepdim), place(b, f"arg{op}", x, dim, keepdim)
+
+
+row("aten.max.dim", lambda b, x, dim, keep=False: extremum_and_place(b, "max", x, dim, keep))
+row("aten.min.dim", lambda b, x, dim, keep=False: extremum_and_place(b, "min", x, dim, keep))
+
+
+def variance(
+    b: Emitter, x: graph.Var, dim: Axes, correction: float | None, keepdim: bool
+) -> graph.Var:
+    """The variance, divided by the number of elements less `correction` (1 unless given)."""
+    shape, correction = shape_of(x), 1 if correction is None else correction
+    value = reduced(b, "variance", x, dim, keepdim)
+    if correction == 0:
+        return value
+    axes = axes_of(x, dim)
+    axes = range(len(shape)) if axes is None else [axes] if isinstance(axes, int) else axes
+    count: PrimExpr = expr.const(1)
+    for a in axes if shape else ():
+        count = count * shape[a]
+    number = b.scalar(count, dtype_of(x))
+    fewer = b.maximum(b.subtract(number, float(correction)), 0.0)
+    return b.multiply(value, b.divide(number, fewer))
+
+
+@row("aten.var.correction")
+def var_correction(
+    b: Emitter, x: graph.Var, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> graph.Var:
+    return variance(b, x, dim, correction, keepdim)
+
+
+@row("aten.var.dim")
+def var_dim(
+    b: Emitter, x: graph.Var, dim: Axes, unbiased: bool = True, keepdim: bool = False
+) -> graph.Var:
+    return variance(b, x, dim, int(unbiased), keepdim)
+
+
+@row("aten.std.correction")
+def std_correction(
+    b: Emitter, x: graph.Var, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> graph.Var:
+    return b.sqrt(variance(b, x, dim, correction, keepdim))
+
+
+@row("aten.var_mean.correction")
+def var_mean(
+    b: Emitter, x: graph.Var, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> Any:
+    return variance(b, x, dim, correction, keepdim), reduced(b, "mean", x, dim, keepdim)
+
+
+# --- Scans and sorting --------------------------------------------------------------------------
+
+
+def scan(name: str) -> None:
+    def emit(b: Emitter, x: graph.Var, dim: int, **_: Any) -> graph.Var:
+        x = converted(b, x, out_dtype(b))
+        return getattr(b, name)(x, axis=dim) if shape_of(x) else x
+
+    row(f"aten.{name}.default", emit)
+
+
+scan("cumsum")
+scan("cumprod")
+
+
+@row("aten.sort.default", "aten.sort.stable")
+def sort(
+    b: Emitter, x: graph.Var, dim: int = -1, descending: bool = False, stable: Any = None
+) -> Any:
+    if not shape_of(x):
+        return x, b.scalar(0, "int64")
+    keys = b.cast(x, "int8") if dtype_of(x) == "bool" else x
+    order = b.argsort(keys, axis=dim, descending=descending, dtype="int64")
+    return b.gather_elements(x, order, axis=dim), order
+
+
+@row("aten.topk.default")
+def topk(
+    b: Emitter, x: graph.Var, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Any:
+    if not isinstance(k, int):
+        raise Refused(f"its k depends on symbols: {k}")
+    if not shape_of(x):
+        return x, b.scalar(0, "int64")
+    return b.topk(x, k=k, axis=dim, largest=largest, dtype="int64")
+
+
+# --- Norms --------------------------------------------------------------------------------------
+
+
+@row("aten.logsumexp.default")
+def logsumexp(b: Emitter, x: graph.Var, dim: Axes, keepdim: bool = False) -> graph.Var:
+    """The logarithm of the sum of exponentials, less the largest, which is kept where finite."""
+    x = b.cast(x, out_dtype(b))
+    top = reduced(b, "max", x, dim, True) if shape_of(x) else x
+    top = b.where(b.isfinite(top), top, 0.0)
+    total = reduced(b, "sum", b.exp(b.subtract(x, top)), dim, keepdim)
+    return b.add(b.log(total), b.reshape(top, out_shape(b)))
+
+
+@row("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
+def count_nonzero(b: Emitter, x: graph.Var, dim: Axes = None) -> graph.Var:
+    return reduced(b, "sum", b.cast(truth(b, x), "int64"), dim, False)

@@ -1,0 +1,119 @@
+"""PyTorch's dtypes, tensors and symbolic sizes in relaxlab's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+import numpy as np
+
+from relaxlab.frontend.symbols import Symbols
+from relaxlab.frontend.table import Refused
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.types import TensorType
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a `torch.dtype`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def is_dtype(value: Any) -> bool:
+    """True for a `torch.dtype`."""
+    return type(value).__name__ == "dtype" and type(value).__module__ == "torch"
+
+
+def as_array(tensor: Any) -> np.ndarray[Any, Any]:
+    """A tensor in main memory as an array over the same memory. Raises Refused for dtypes that
+    arrays do not have and for sparse tensors."""
+    tensor = tensor.detach()
+    if str(tensor.layout) != "torch.strided":
+        raise Refused(f"tensors of layout {tensor.layout} are not supported")
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    name = dtype_name(tensor.dtype)
+    if name == "bfloat16":  # NumPy learns of it from another package
+        return tensor.view(_dtype_like(tensor, "uint16")).numpy().view(numpy_dtype(name))
+    try:
+        return tensor.numpy()
+    except TypeError as error:
+        raise Refused(str(error)) from error
+
+
+def _dtype_like(tensor: Any, name: str) -> Any:
+    return getattr(__import__(type(tensor.dtype).__module__), name)
+
+
+def dim_of(size: Any, symbols: Symbols) -> PrimExpr:
+    """A size, an int or `torch.SymInt`, as an expression of symbols."""
+    if isinstance(size, int):
+        return expr.const(size)
+    return from_sympy(size.node.expr, symbols)
+
+
+def scalar_of(value: Any, symbols: Symbols) -> Any:
+    """A number as it is; a symbolic integer as an expression of symbols."""
+    if hasattr(value, "node"):
+        if type(value).__name__ != "SymInt":
+            raise Refused(f"a {type(value).__name__} that depends on sizes is not supported")
+        return dim_of(value, symbols)
+    return value
+
+
+def type_of(value: Any, symbols: Symbols) -> TensorType:
+    """The type of a tensor, or of one without data in a graph's metadata."""
+    return TensorType(tuple(dim_of(d, symbols) for d in value.shape), dtype_name(value.dtype))
+
+
+def from_sympy(e: Any, symbols: Symbols) -> PrimExpr:
+    """An integer expression of SymPy, with the functions that PyTorch adds, as a scalar expression.
+
+    Raises Refused for functions that are none of integers.
+    """
+    if e.is_Symbol:
+        return symbols(e.name)
+    if e.is_Integer:
+        return expr.const(int(e))
+    name = type(e).__name__
+    if name == "Pow" and e.args[1].is_Integer and int(e.args[1]) > 0:
+        return reduce(mul, [from_sympy(e.args[0], symbols)] * int(e.args[1]))
+    if name == "Mul":
+        whole, parts = _numerator_and_denominator(e)
+        if parts != 1:
+            return from_sympy(whole, symbols) // expr.const(parts)
+    fold = _FUNCTIONS.get(name)
+    if fold is None:
+        raise Refused(f"the size {e} is no expression of integers that is known here ({name})")
+    return reduce(fold, (from_sympy(a, symbols) for a in e.args))
+
+
+def _numerator_and_denominator(e: Any) -> tuple[Any, int]:
+    """A product as a quotient: `Rational(1, 2) * s` is exact where PyTorch writes it."""
+    numerator, denominator = e.as_numer_denom()
+    if not denominator.is_Integer:
+        raise Refused(f"the size {e} divides by a symbol")
+    return numerator, int(denominator)
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "Add": add,
+    "Mul": mul,
+    "FloorDiv": lambda a, b: a // b,
+    "CleanDiv": lambda a, b: a // b,
+    "Mod": lambda a, b: a % b,
+    "PythonMod": lambda a, b: a % b,
+    "Max": lambda a, b: expr.Max(a, b),
+    "Min": lambda a, b: expr.Min(a, b),
+}
+
+
+def ints(values: Sequence[Any], what: str) -> tuple[int, ...]:
+    """Attributes that have to be numbers. Raises Refused for symbols among them."""
+    for v in values:
+        if not isinstance(v, int):
+            raise Refused(f"its {what} depend on symbols: {v}")
+    return tuple(values)
