@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from relaxlab.ops.block_builder import BlockBuilder
 from relaxlab.ops.define import builder as operator
 from relaxlab.runtime.native.weights import parameter_name
 
+Tensor: TypeAlias = graph.Expr
+"""A tensor operand of a row: a variable or a constant."""
+
 
 class Emitter:
     """Builds one graph function of an imported program.
@@ -35,7 +38,7 @@ class Emitter:
     operands) and dimensions; `x.ty` is the deduced type of a variable.
 
     While a row runs, `b.out` are the types that the source states for the results of its
-    primitive.
+    primitive. Constants stand where they are used; all else that rows make is bound to variables.
     """
 
     def __init__(self, source: str, symbols: Symbols | None = None) -> None:
@@ -172,12 +175,11 @@ class Emitter:
         """The fields of a tuple."""
         return self.builder.emit_fields(value)
 
-    def const(self, value: Any, dtype: str | None = None) -> graph.Var:
+    def const(self, value: Any, dtype: str | None = None) -> graph.Constant:
         """A constant: an array, or a number of `dtype`."""
-        kind = numpy_dtype(dtype) if dtype else None
-        return self.builder.emit(graph.Constant(np.asarray(value, kind)), "const")
+        return graph.Constant(np.asarray(value, numpy_dtype(dtype) if dtype else None))
 
-    def scalar(self, value: PrimExpr | float, dtype: str) -> graph.Var:
+    def scalar(self, value: PrimExpr | float, dtype: str) -> graph.Expr:
         """A tensor without dimensions that holds a number or an expression of symbols."""
         if isinstance(value, expr.IntImm | expr.FloatImm):
             value = value.value
@@ -185,7 +187,7 @@ class Emitter:
             return self.const(value, dtype)
         return self.te(lambda: te.compute((), lambda: expr.Cast(dtype, value)), name="scalar")
 
-    def cast(self, x: graph.Var, dtype: str) -> graph.Var:
+    def cast(self, x: graph.Expr, dtype: str) -> graph.Expr:
         """The elements converted; `x` itself when they have that dtype."""
         return x if dtype_of(x) == dtype else self.astype(x, dtype=dtype)
 
@@ -199,8 +201,8 @@ class Emitter:
         self,
         condition: Callable[..., graph.Var],
         body: Callable[..., Sequence[graph.Var]],
-        carried: Sequence[graph.Var],
-        captured: Sequence[graph.Var] = (),
+        carried: Sequence[Tensor],
+        captured: Sequence[Tensor] = (),
     ) -> tuple[graph.Var, ...]:
         """The values `carried` after `body` has replaced them for as long as `condition` holds.
 
@@ -209,8 +211,10 @@ class Emitter:
         many values as it gets carried ones, of the same types.
         """
         bb, symbols = self.builder, symbols_in(self.builder.params)
-        tys = [v.ty or bb.type_of(v) for v in carried]
-        params = [graph.Var(v.name, v.ty) for v in (*carried, *captured)]
+        tys = [bb.type_of(v) for v in carried]
+        params = [
+            graph.Var(getattr(v, "name", "value"), bb.type_of(v)) for v in (*carried, *captured)
+        ]
         if symbols:  # so that the function knows those that no shape is by itself
             params.append(graph.Var("sizes", types.ShapeType(symbols)))
         shape = (graph.ShapeExpr(symbols),) if symbols else ()
@@ -243,19 +247,29 @@ def _same_type(ty: types.Type | None, stated: TensorType) -> bool | None:
     return False if False in proofs else None if None in proofs else True
 
 
+def tensor_type(x: graph.Expr) -> TensorType:
+    """The type of a tensor: a variable or a constant. Raises Refused for other values."""
+    if isinstance(x, graph.Constant):
+        return TensorType(tuple(map(expr.const, x.data.shape)), x.data.dtype.name)
+    ty = getattr(x, "ty", None)
+    if not isinstance(ty, TensorType):
+        raise Refused(f"needs a tensor, and was given {ty}")
+    return ty
+
+
 def shape_of(x: graph.Expr) -> tuple[PrimExpr, ...]:
     """The dimensions of a tensor. Raises Refused where only their number is known."""
-    ty = getattr(x, "ty", None)
-    if not isinstance(ty, TensorType) or ty.shape is None:
+    ty = tensor_type(x)
+    if ty.shape is None:
         raise Refused(f"needs a tensor whose shape is known, and was given {ty}")
     return ty.shape
 
 
 def dtype_of(x: graph.Expr) -> str:
     """The element type of a tensor. Raises Refused for other values."""
-    ty = getattr(x, "ty", None)
-    if not isinstance(ty, TensorType) or ty.dtype is None:
-        raise Refused(f"needs a tensor, and was given {ty}")
+    ty = tensor_type(x)
+    if ty.dtype is None:
+        raise Refused(f"needs a tensor whose dtype is known, and was given {ty}")
     return ty.dtype
 
 

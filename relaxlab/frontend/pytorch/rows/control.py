@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.frontend.emitter import Emitter
+from relaxlab.frontend.emitter import Emitter, Tensor
 from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
-from relaxlab.ir import graph
 
 
 @row("cond")
@@ -19,7 +18,7 @@ def cond(b: Emitter, condition: Any, true: Any, false: Any, operands: Any = ()) 
 
 @row("while_loop")
 def while_loop(
-    b: Emitter, condition: Any, body: Any, carried: list[graph.Var], captured: list[graph.Var]
+    b: Emitter, condition: Any, body: Any, carried: list[Tensor], captured: list[Tensor]
 ) -> Any:
     return b.while_loop(lambda *values: condition(*values)[0], body, carried, captured)
 

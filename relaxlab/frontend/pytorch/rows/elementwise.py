@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
@@ -51,7 +51,7 @@ def promoted(*operands: Operand) -> str:
     without, then of numbers, where each counts only if it has a higher category."""
     ranks: list[list[str]] = [[], [], []]
     for x in operands:
-        if not isinstance(x, graph.Var):
+        if not isinstance(x, graph.Expr):
             ranks[2].append(dtype_of_number(x))
         else:
             ranks[0 if shape_of(x) else 1].append(dtype_of(x))
@@ -64,9 +64,9 @@ def promoted(*operands: Operand) -> str:
     return found
 
 
-def as_tensor(b: Emitter, x: Operand, dtype: str) -> graph.Var:
+def as_tensor(b: Emitter, x: Operand, dtype: str) -> Tensor:
     """An operand as a tensor of that dtype."""
-    return b.cast(x, dtype) if isinstance(x, graph.Var) else b.scalar(x, dtype)
+    return b.cast(x, dtype) if isinstance(x, graph.Expr) else b.scalar(x, dtype)
 
 
 def out_dtype(b: Emitter, index: int = 0) -> str:
@@ -79,7 +79,7 @@ def out_dtype(b: Emitter, index: int = 0) -> str:
 # --- One operand --------------------------------------------------------------------------------
 
 
-def unary(name: str, fn: Callable[[Emitter, graph.Var], Any]) -> None:
+def unary(name: str, fn: Callable[[Emitter, Tensor], Any]) -> None:
     """A function of numbers, computed in the dtype of the result."""
     row(f"aten.{name}.default", lambda b, x: fn(b, b.cast(x, out_dtype(b))))
 
@@ -105,12 +105,12 @@ unary("tanhshrink", lambda b, x: b.subtract(x, b.tanh(x)))
 
 
 @row("aten.abs.default")
-def abs_(b: Emitter, x: graph.Var) -> graph.Var:
+def abs_(b: Emitter, x: Tensor) -> Tensor:
     return x if dtype_of(x) == "bool" or dtype_of(x).startswith("uint") else b.abs(x)
 
 
 @row("aten.sign.default", "aten.sgn.default")
-def sign(b: Emitter, x: graph.Var) -> graph.Var:
+def sign(b: Emitter, x: Tensor) -> Tensor:
     return x if dtype_of(x) == "bool" else b.sign(x)
 
 
@@ -131,7 +131,7 @@ row("aten.frac.default", lambda b, x: b.subtract(x, b.trunc(x)))
 def _test(name: str, other: bool) -> None:
     """A test of floats; integers are all alike."""
 
-    def test(b: Emitter, x: graph.Var) -> graph.Var:
+    def test(b: Emitter, x: Tensor) -> Tensor:
         if is_float(dtype_of(x)):
             return getattr(b, name)(x)
         return b.full(shape_of(x), b.const(other, "bool"))
@@ -145,19 +145,19 @@ _test("isfinite", True)
 
 
 @row("aten.logical_not.default")
-def logical_not(b: Emitter, x: graph.Var) -> graph.Var:
+def logical_not(b: Emitter, x: Tensor) -> Tensor:
     return b.logical_not(truth(b, x))
 
 
 @row("aten.bitwise_not.default")
-def bitwise_not(b: Emitter, x: graph.Var) -> graph.Var:
+def bitwise_not(b: Emitter, x: Tensor) -> Tensor:
     return b.logical_not(x) if dtype_of(x) == "bool" else b.bitwise_not(x)
 
 
 row("aten.signbit.default", lambda b, x: signbit(b, x))
 
 
-def signbit(b: Emitter, x: graph.Var) -> graph.Var:
+def signbit(b: Emitter, x: Tensor) -> Tensor:
     """True for negative numbers and for minus zero."""
     dtype = dtype_of(x)
     if not is_float(dtype):
@@ -173,9 +173,9 @@ def signbit(b: Emitter, x: graph.Var) -> graph.Var:
     return b.te(bits, x)
 
 
-def truth(b: Emitter, x: Operand) -> graph.Var:
+def truth(b: Emitter, x: Operand) -> Tensor:
     """True where an element is not zero."""
-    if not isinstance(x, graph.Var):
+    if not isinstance(x, graph.Expr):
         return b.scalar(x, "bool")
     if dtype_of(x) == "bool":
         return x
@@ -183,11 +183,11 @@ def truth(b: Emitter, x: Operand) -> graph.Var:
 
 
 @row("aten._to_copy.default")
-def to_copy(b: Emitter, x: graph.Var, dtype: str | None = None) -> graph.Var:
+def to_copy(b: Emitter, x: Tensor, dtype: str | None = None) -> Tensor:
     return converted(b, x, dtype or dtype_of(x))
 
 
-def converted(b: Emitter, x: graph.Var, dtype: str) -> graph.Var:
+def converted(b: Emitter, x: Tensor, dtype: str) -> Tensor:
     """The elements as another dtype; to bool: True where they are not zero."""
     return truth(b, x) if dtype == "bool" else b.cast(x, dtype)
 
@@ -200,7 +200,7 @@ row("aten.dropout.default", lambda b, x, p, train: dropout(x, p, train))
 row("aten.native_dropout.default", lambda b, x, p, train: (dropout(x, p, train), None))
 
 
-def dropout(x: graph.Var, p: float, train: bool) -> graph.Var:
+def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     if train and p > 0:
         raise Refused("it is random in training mode; call model.eval() first")
     return x
@@ -209,11 +209,20 @@ def dropout(x: graph.Var, p: float, train: bool) -> graph.Var:
 # --- Two operands -------------------------------------------------------------------------------
 
 
-def binary(name: str, fn: Callable[[Emitter, graph.Var, graph.Var], Any]) -> None:
-    """A function of two numbers, which are converted to the dtype of the result."""
+def _is_number(x: Operand, number: int) -> bool:
+    return isinstance(x, int | float) and x == number
+
+
+def binary(
+    name: str, fn: Callable[[Emitter, Tensor, Tensor], Any], neutral: int | None = None
+) -> None:
+    """A function of two numbers, which are converted to the dtype of the result. `neutral` is the
+    second operand that changes nothing."""
 
     def emit(b: Emitter, x: Operand, y: Operand) -> Any:
         dtype = out_dtype(b)
+        if neutral is not None and _is_number(y, neutral) and dtype_of(x) == dtype:
+            return x
         return fn(b, as_tensor(b, x, dtype), as_tensor(b, y, dtype))
 
     for overload in ("Tensor", "Scalar", "default"):
@@ -225,6 +234,8 @@ def scaled(name: str, op: str) -> None:
 
     def emit(b: Emitter, x: Operand, y: Operand, alpha: Operand = 1) -> Any:
         dtype = out_dtype(b)
+        if _is_number(y, 0) and dtype_of(x) == dtype:
+            return x
         x, y = as_tensor(b, x, dtype), as_tensor(b, y, dtype)
         if dtype == "bool":
             return b.logical_or(x, y)
@@ -240,7 +251,7 @@ scaled("sub", "subtract")
 row("aten.rsub.Scalar", "aten.rsub.Tensor", lambda b, x, y, alpha=1: rsub(b, x, y, alpha))
 
 
-def rsub(b: Emitter, x: graph.Var, y: Operand, alpha: Operand) -> graph.Var:
+def rsub(b: Emitter, x: Tensor, y: Operand, alpha: Operand) -> Tensor:
     dtype = out_dtype(b)
     scaled_x = as_tensor(b, x, dtype)
     if alpha != 1:
@@ -248,11 +259,11 @@ def rsub(b: Emitter, x: graph.Var, y: Operand, alpha: Operand) -> graph.Var:
     return b.subtract(as_tensor(b, y, dtype), scaled_x)
 
 
-def multiply(b: Emitter, x: graph.Var, y: graph.Var) -> graph.Var:
+def multiply(b: Emitter, x: Tensor, y: Tensor) -> Tensor:
     return b.logical_and(x, y) if dtype_of(x) == "bool" else b.multiply(x, y)
 
 
-binary("mul", multiply)
+binary("mul", multiply, neutral=1)
 binary("maximum", lambda b, x, y: either(b, x, y, "maximum"))
 binary("minimum", lambda b, x, y: either(b, x, y, "minimum"))
 binary("atan2", lambda b, x, y: b.atan2(x, y))
@@ -275,18 +286,18 @@ binary("fmin", lambda b, x, y: without_nan(b, x, y, "minimum"))
 binary("heaviside", lambda b, x, y: b.where(b.equal(x, 0), y, b.cast(b.greater(x, 0), dtype_of(x))))
 
 
-def shift(b: Emitter, op: str, x: Operand, y: Operand) -> graph.Var:
+def shift(b: Emitter, op: str, x: Operand, y: Operand) -> Tensor:
     dtype = out_dtype(b)
     return getattr(b, op)(as_tensor(b, x, dtype), as_tensor(b, y, dtype))
 
 
-def either(b: Emitter, x: graph.Var, y: graph.Var, op: str) -> graph.Var:
+def either(b: Emitter, x: Tensor, y: Tensor, op: str) -> Tensor:
     if dtype_of(x) == "bool":
         return b.logical_or(x, y) if op == "maximum" else b.logical_and(x, y)
     return getattr(b, op)(x, y)
 
 
-def without_nan(b: Emitter, x: graph.Var, y: graph.Var, op: str) -> graph.Var:
+def without_nan(b: Emitter, x: Tensor, y: Tensor, op: str) -> Tensor:
     """The larger or smaller of two numbers, of which one may be no number."""
     if not is_float(dtype_of(x)):
         return either(b, x, y, op)
@@ -294,7 +305,7 @@ def without_nan(b: Emitter, x: graph.Var, y: graph.Var, op: str) -> graph.Var:
 
 
 def logical(name: str) -> None:
-    def emit(b: Emitter, x: Operand, y: Operand) -> graph.Var:
+    def emit(b: Emitter, x: Operand, y: Operand) -> Tensor:
         return getattr(b, name)(truth(b, x), truth(b, y))
 
     row(f"aten.{name}.default", emit)
@@ -305,7 +316,7 @@ for _name in "logical_and logical_or logical_xor".split():
 
 
 def bitwise(name: str) -> None:
-    def emit(b: Emitter, x: Operand, y: Operand) -> graph.Var:
+    def emit(b: Emitter, x: Operand, y: Operand) -> Tensor:
         dtype = out_dtype(b)
         op = f"logical_{name}" if dtype == "bool" else f"bitwise_{name}"
         return getattr(b, op)(as_tensor(b, x, dtype), as_tensor(b, y, dtype))
@@ -321,7 +332,7 @@ for _name in "and or xor".split():
 
 
 def comparison(name: str, op: str) -> None:
-    def emit(b: Emitter, x: Operand, y: Operand) -> graph.Var:
+    def emit(b: Emitter, x: Operand, y: Operand) -> Tensor:
         dtype = promoted(x, y)
         if dtype == "bool":
             dtype = "int8"
@@ -339,7 +350,7 @@ for _name, _op in {
 
 @row("aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode",
      "aten.true_divide.Tensor")  # fmt: skip
-def div(b: Emitter, x: Operand, y: Operand, rounding_mode: str | None = None) -> graph.Var:
+def div(b: Emitter, x: Operand, y: Operand, rounding_mode: str | None = None) -> Tensor:
     dtype = out_dtype(b)
     x, y = as_tensor(b, x, dtype), as_tensor(b, y, dtype)
     if rounding_mode == "floor":
@@ -353,7 +364,7 @@ def div(b: Emitter, x: Operand, y: Operand, rounding_mode: str | None = None) ->
 
 @row("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar",
      "aten.float_power.Tensor_Tensor", "aten.float_power.Tensor_Scalar")  # fmt: skip
-def pow_(b: Emitter, x: Operand, y: Operand) -> graph.Var:
+def pow_(b: Emitter, x: Operand, y: Operand) -> Tensor:
     dtype = out_dtype(b)
     base = as_tensor(b, x, dtype)
     if y == 2:
@@ -367,16 +378,14 @@ def pow_(b: Emitter, x: Operand, y: Operand) -> graph.Var:
 
 
 @row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
-def where(b: Emitter, condition: graph.Var, x: Operand, y: Operand) -> graph.Var:
+def where(b: Emitter, condition: Tensor, x: Operand, y: Operand) -> Tensor:
     dtype = out_dtype(b)
     return b.where(truth(b, condition), as_tensor(b, x, dtype), as_tensor(b, y, dtype))
 
 
 @row("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default", "aten.clip.Tensor",
      "aten.hardtanh.default")  # fmt: skip
-def clamp(
-    b: Emitter, x: graph.Var, min: Operand = None, max: Operand = None, **bounds: Any
-) -> graph.Var:
+def clamp(b: Emitter, x: Tensor, min: Operand = None, max: Operand = None, **bounds: Any) -> Tensor:
     dtype = out_dtype(b)
     x, low, high = b.cast(x, dtype), bounds.get("min_val", min), bounds.get("max_val", max)
     if low is not None:
@@ -391,7 +400,7 @@ row("aten.masked_fill.Scalar", "aten.masked_fill.Tensor",
 
 
 @row("aten.lerp.Tensor", "aten.lerp.Scalar")
-def lerp(b: Emitter, start: graph.Var, end: graph.Var, weight: Operand) -> graph.Var:
+def lerp(b: Emitter, start: Tensor, end: Tensor, weight: Operand) -> Tensor:
     return b.add(start, b.multiply(as_tensor(b, weight, dtype_of(start)), b.subtract(end, start)))
 
 
@@ -399,7 +408,7 @@ def lerp(b: Emitter, start: graph.Var, end: graph.Var, weight: Operand) -> graph
 
 
 @row("aten.gelu.default")
-def gelu(b: Emitter, x: graph.Var, approximate: str = "none") -> graph.Var:
+def gelu(b: Emitter, x: Tensor, approximate: str = "none") -> Tensor:
     return b.gelu_tanh(x) if approximate == "tanh" else b.gelu(x)
 
 
@@ -407,14 +416,14 @@ row("aten.leaky_relu.default", lambda b, x, slope=0.01: b.leakyrelu(x, alpha=flo
 
 
 @row("aten.softplus.default")
-def softplus(b: Emitter, x: graph.Var, beta: float = 1.0, threshold: float = 20.0) -> graph.Var:
+def softplus(b: Emitter, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return b.softplus(x, beta=float(beta), threshold=float(threshold))
 
 
 @row("aten.elu.default")
 def elu(
-    b: Emitter, x: graph.Var, alpha: float = 1, scale: float = 1, input_scale: float = 1
-) -> graph.Var:
+    b: Emitter, x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1
+) -> Tensor:
     negative = b.multiply(expm1(b, b.multiply(x, float(input_scale))), float(alpha))
     return b.multiply(b.where(b.greater(x, 0.0), x, negative), float(scale))
 
@@ -422,14 +431,14 @@ def elu(
 unary("expm1", lambda b, x: expm1(b, x))
 
 
-def expm1(b: Emitter, x: graph.Var) -> graph.Var:
+def expm1(b: Emitter, x: Tensor) -> Tensor:
     """`exp(x) - 1` without cancellation near 0: tanh(x/2) * (exp(x) + 1) is the same number."""
     near = b.multiply(b.tanh(b.multiply(x, 0.5)), b.add(b.exp(x), 1.0))
     return b.where(b.less(b.abs(x), 1.0), near, b.subtract(b.exp(x), 1.0))
 
 
 @row("aten.prelu.default", "aten._prelu_kernel.default")
-def prelu(b: Emitter, x: graph.Var, weight: graph.Var) -> graph.Var:
+def prelu(b: Emitter, x: Tensor, weight: Tensor) -> Tensor:
     shape, count = shape_of(x), shape_of(weight)
     if len(count) == 1 and len(shape) > 1:
         weight = b.reshape(weight, (count[0], *[expr.const(1)] * (len(shape) - 2)))

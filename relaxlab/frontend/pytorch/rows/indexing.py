@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, converted, out_dtype, where
 from relaxlab.frontend.pytorch.rows.shapes import out_shape, permuted
 from relaxlab.frontend.pytorch.rows.table import row
@@ -15,22 +15,22 @@ from relaxlab.ir.types import TensorType
 from relaxlab.ops import te
 from relaxlab.ops.shapes import broadcast_index
 
-Indices = list[graph.Var | None]
+Indices = list[Tensor | None]
 
 
-def from_front(b: Emitter, index: graph.Var, extent: PrimExpr) -> graph.Var:
+def from_front(b: Emitter, index: Tensor, extent: PrimExpr) -> Tensor:
     """Indices counted from the front: negative ones count from the end."""
     index = b.cast(index, "int64")
     return b.where(b.less(index, 0), b.add(index, b.scalar(extent, "int64")), index)
 
 
 @row("aten.embedding.default")
-def embedding(b: Emitter, weight: graph.Var, indices: graph.Var, *_: Any) -> graph.Var:
+def embedding(b: Emitter, weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
     return b.take(weight, indices, axis=0)
 
 
 @row("aten.index_select.default")
-def index_select(b: Emitter, x: graph.Var, dim: int, index: graph.Var) -> graph.Var:
+def index_select(b: Emitter, x: Tensor, dim: int, index: Tensor) -> Tensor:
     if not shape_of(x):
         return x
     if not shape_of(index):
@@ -59,7 +59,7 @@ def _is_new(b: Emitter, symbol: expr.Var) -> bool:
     return symbol.name.startswith("u")
 
 
-def broadcast_shape(b: Emitter, tensors: list[graph.Var]) -> tuple[PrimExpr, ...]:
+def broadcast_shape(b: Emitter, tensors: list[Tensor]) -> tuple[PrimExpr, ...]:
     """The shape to which tensors broadcast."""
     rank = max(len(shape_of(t)) for t in tensors)
     found = [expr.const(1)] * rank
@@ -79,7 +79,7 @@ def places_of(indices: Indices) -> tuple[list[int], int]:
 
 
 @row("aten.index.Tensor", "aten._unsafe_index.Tensor")
-def index(b: Emitter, x: graph.Var, indices: Indices) -> graph.Var:
+def index(b: Emitter, x: Tensor, indices: Indices) -> Tensor:
     indices = without_masks(b, indices)
     dims, at = places_of(indices)
     chosen = [i for i in indices if i is not None]
@@ -111,8 +111,8 @@ def place(
 
 @row("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default")
 def index_put(
-    b: Emitter, x: graph.Var, indices: Indices, values: graph.Var, accumulate: bool = False, *_: Any
-) -> graph.Var:
+    b: Emitter, x: Tensor, indices: Indices, values: Tensor, accumulate: bool = False, *_: Any
+) -> Tensor:
     mask = indices[0]
     values = b.cast(values, dtype_of(x))
     if len(indices) == 1 and mask is not None and dtype_of(mask) == "bool":
@@ -137,7 +137,7 @@ def index_put(
 
 
 @row("aten.gather.default")
-def gather(b: Emitter, x: graph.Var, dim: int, index: graph.Var, **_: Any) -> graph.Var:
+def gather(b: Emitter, x: Tensor, dim: int, index: Tensor, **_: Any) -> Tensor:
     if not shape_of(x):
         return b.broadcast_to(b.reshape(x, (1,)), out_shape(b)) if out_shape(b) else x
     if not shape_of(index):
@@ -146,8 +146,8 @@ def gather(b: Emitter, x: graph.Var, dim: int, index: graph.Var, **_: Any) -> gr
 
 
 def scattered(
-    b: Emitter, x: graph.Var, dim: int, index: graph.Var, source: Any, reduction: str
-) -> graph.Var:
+    b: Emitter, x: Tensor, dim: int, index: Tensor, source: Any, reduction: str
+) -> Tensor:
     """`x` with elements of `source`, or one number, at the indices along a dimension."""
     dtype, shape = dtype_of(x), shape_of(index)
     if not shape_of(x):
@@ -157,7 +157,7 @@ def scattered(
     if not shape:
         shape, index = (expr.const(1),), b.reshape(index, (1,))
     updates = as_tensor(b, source, dtype)
-    if not isinstance(source, graph.Var) or (not shape_of(source) and shape):
+    if not isinstance(source, graph.Expr) or (not shape_of(source) and shape):
         updates = b.broadcast_to(updates, shape)
     elif shape_of(source) != shape:
         axes = list(range(len(shape)))
@@ -175,16 +175,16 @@ REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": 
 
 @row("aten.scatter.reduce", "aten.scatter.value_reduce")
 def scatter_reduce(
-    b: Emitter, x: graph.Var, dim: int, index: graph.Var, source: Any, reduce: str
-) -> graph.Var:
+    b: Emitter, x: Tensor, dim: int, index: Tensor, source: Any, reduce: str
+) -> Tensor:
     return scattered(b, x, dim, index, source, REDUCTIONS[reduce])
 
 
 @row("aten.scatter_reduce.two")
 def scatter_reduce_two(
-    b: Emitter, x: graph.Var, dim: int, index: graph.Var, source: graph.Var, reduce: str,
+    b: Emitter, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
     include_self: bool = True,
-) -> graph.Var:  # fmt: skip
+) -> Tensor:  # fmt: skip
     if reduce not in REDUCTIONS:
         raise Refused(f"its reduction is {reduce!r}")
     if not include_self:
@@ -194,14 +194,14 @@ def scatter_reduce_two(
 
 
 @row("aten.nonzero.default")
-def nonzero(b: Emitter, x: graph.Var) -> graph.Var:
+def nonzero(b: Emitter, x: Tensor) -> Tensor:
     places = b.nonzero(converted(b, x, "bool"))
     return permuted(b, places, [1, 0])
 
 
 @row("aten.bucketize.Tensor")
 def bucketize(
-    b: Emitter, x: graph.Var, boundaries: graph.Var, out_int32: bool = False, right: bool = False
-) -> graph.Var:
+    b: Emitter, x: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False
+) -> Tensor:
     found = b.bucketize(x, boundaries, out_int32=out_int32, right=right)
     return b.cast(found, out_dtype(b))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, dropout
 from relaxlab.frontend.pytorch.rows.shapes import out_shape, transpose
 from relaxlab.frontend.pytorch.rows.table import row
-from relaxlab.ir import expr, graph
+from relaxlab.ir import expr
 
 for _name in "mm bmm matmul dot vdot mv".split():
     row(f"aten.{_name}.default", lambda b, x, y: b.matmul(x, y))
 
 
 @row("aten.linear.default")
-def linear(b: Emitter, x: graph.Var, weight: graph.Var, bias: graph.Var | None = None) -> Any:
+def linear(b: Emitter, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if len(shape_of(weight)) == 1:
         product = b.matmul(x, weight)
         return product if bias is None else b.add(product, bias)
@@ -24,8 +24,8 @@ def linear(b: Emitter, x: graph.Var, weight: graph.Var, bias: graph.Var | None =
 
 @row("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
 def addmm(
-    b: Emitter, x: graph.Var, first: graph.Var, second: graph.Var, beta: Any = 1, alpha: Any = 1
-) -> graph.Var:
+    b: Emitter, x: Tensor, first: Tensor, second: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
     """`beta * x + alpha * first @ second`; x is not read where beta is 0."""
     dtype, product = dtype_of(first), b.matmul(first, second)
     if alpha != 1:
@@ -41,22 +41,22 @@ row("aten.outer.default", "aten.ger.default", lambda b, x, y: b.outer(x, y))
 
 
 @row("aten.einsum.default")
-def einsum(b: Emitter, equation: str, operands: list[graph.Var], **_: Any) -> graph.Var:
+def einsum(b: Emitter, equation: str, operands: list[Tensor], **_: Any) -> Tensor:
     return b.einsum(tuple(operands), subscripts=equation.replace(" ", ""))
 
 
 @row("aten.scaled_dot_product_attention.default")
 def attention(
     b: Emitter,
-    query: graph.Var,
-    key: graph.Var,
-    value: graph.Var,
-    mask: graph.Var | None = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> graph.Var:
+) -> Tensor:
     """Attention over (..., heads, length, head_dim); relaxlab has the heads behind the length."""
     query = dropout(query, dropout_p, True)
     heads_last = [_heads_behind(b, t) for t in (query, key, value)]
@@ -68,11 +68,11 @@ def attention(
     return result if shape_of(result) == out_shape(b) else b.reshape(result, out_shape(b))
 
 
-def _heads_behind(b: Emitter, x: graph.Var) -> graph.Var:
+def _heads_behind(b: Emitter, x: Tensor) -> Tensor:
     return transpose(b, _of_four(b, x), 1, 2)
 
 
-def _of_four(b: Emitter, x: graph.Var) -> graph.Var:
+def _of_four(b: Emitter, x: Tensor) -> Tensor:
     """The tensor with exactly four dimensions: more leading ones are joined."""
     shape = shape_of(x)
     if len(shape) == 4:
@@ -86,7 +86,7 @@ def _of_four(b: Emitter, x: graph.Var) -> graph.Var:
     return b.reshape(x, (joined, *rest))
 
 
-def _bias(b: Emitter, mask: graph.Var, dtype: str, rank: int) -> graph.Var:
+def _bias(b: Emitter, mask: Tensor, dtype: str, rank: int) -> Tensor:
     """The mask as numbers to be added to the scores."""
     if dtype_of(mask) == "bool":
         mask = b.where(mask, b.const(0.0, dtype), b.scalar(expr.lowest(dtype), dtype))
@@ -96,4 +96,3 @@ def _bias(b: Emitter, mask: graph.Var, dtype: str, rank: int) -> graph.Var:
     if rank == 3 and len(shape) == 3:  # batch and no heads
         return b.reshape(mask, (1, *shape))
     return b.reshape(mask, (*(1,) * (4 - len(shape)), *shape)) if len(shape) < 4 else mask
-

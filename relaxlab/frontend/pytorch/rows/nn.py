@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import out_dtype
 from relaxlab.frontend.pytorch.rows.reductions import reduced, variance
 from relaxlab.frontend.pytorch.rows.shapes import out_shape
@@ -32,9 +32,9 @@ def spread(sizes: Sizes, rank: int) -> list[int]:
 
 
 def convolution(
-    b: Emitter, x: graph.Var, weight: graph.Var, bias: graph.Var | None, stride: Sizes,
+    b: Emitter, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes,
     padding: Sizes, dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
-) -> graph.Var:  # fmt: skip
+) -> Tensor:  # fmt: skip
     rank = len(shape_of(weight)) - 2
     batch = len(shape_of(x)) == rank + 2
     if not batch:
@@ -57,7 +57,7 @@ def convolution(
     return result if batch else b.squeeze(result, axis=[0])
 
 
-def same_padding(weight: graph.Var, mode: str, dilation: list[int]) -> list[int]:
+def same_padding(weight: Tensor, mode: str, dilation: list[int]) -> list[int]:
     """The margins before and after each dimension for `mode`, "same" or "valid"."""
     if mode == "valid":
         return [0] * (2 * len(dilation))
@@ -75,14 +75,14 @@ def _number(e: expr.PrimExpr) -> int:
 row("aten.convolution.default", convolution)
 
 
-def conv(b: Emitter, x: graph.Var, weight: graph.Var, bias: Any = None, stride: Sizes = 1,
-         padding: Sizes = 0, dilation: Sizes = 1, groups: int = 1) -> graph.Var:  # fmt: skip
+def conv(b: Emitter, x: Tensor, weight: Tensor, bias: Any = None, stride: Sizes = 1,
+         padding: Sizes = 0, dilation: Sizes = 1, groups: int = 1) -> Tensor:  # fmt: skip
     return convolution(b, x, weight, bias, stride, padding, dilation, False, 0, groups)
 
 
-def conv_transpose(b: Emitter, x: graph.Var, weight: graph.Var, bias: Any = None,
+def conv_transpose(b: Emitter, x: Tensor, weight: Tensor, bias: Any = None,
                    stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0,
-                   groups: int = 1, dilation: Sizes = 1) -> graph.Var:  # fmt: skip
+                   groups: int = 1, dilation: Sizes = 1) -> Tensor:  # fmt: skip
     return convolution(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
@@ -95,15 +95,15 @@ row("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_t
 # --- Norms --------------------------------------------------------------------------------------
 
 
-def ones(b: Emitter, shape: Any, dtype: str) -> graph.Var:
+def ones(b: Emitter, shape: Any, dtype: str) -> Tensor:
     return b.builder.emit(graph.Constant(np.ones([_number(d) for d in shape], numpy_dtype(dtype))))
 
 
 @row("aten.layer_norm.default")
 def layer_norm(
-    b: Emitter, x: graph.Var, normalized_shape: list[Any], weight: graph.Var | None = None,
-    bias: graph.Var | None = None, eps: float = 1e-5, *_: Any,
-) -> graph.Var:  # fmt: skip
+    b: Emitter, x: Tensor, normalized_shape: list[Any], weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, *_: Any,
+) -> Tensor:  # fmt: skip
     count = len(normalized_shape)
     shape, axes = shape_of(x)[-count:], list(range(-count, 0))
     filler = None if weight is not None and bias is not None else ones(b, shape, dtype_of(x))
@@ -115,7 +115,7 @@ def layer_norm(
 
 @row("aten.native_layer_norm.default")
 def native_layer_norm(
-    b: Emitter, x: graph.Var, normalized_shape: list[Any], weight: Any, bias: Any, eps: float
+    b: Emitter, x: Tensor, normalized_shape: list[Any], weight: Any, bias: Any, eps: float
 ) -> Any:
     axes = list(range(-len(normalized_shape), 0))
     deviation = b.rsqrt(b.add(reduced(b, "variance", x, axes, True), eps))
@@ -128,7 +128,7 @@ def native_layer_norm(
 
 @row("aten.rms_norm.default", "aten._fused_rms_norm.default")
 def rms_norm(
-    b: Emitter, x: graph.Var, normalized_shape: list[Any], weight: graph.Var | None = None,
+    b: Emitter, x: Tensor, normalized_shape: list[Any], weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Any:  # fmt: skip
     count = len(normalized_shape)
@@ -139,9 +139,9 @@ def rms_norm(
 
 @row("aten.group_norm.default")
 def group_norm(
-    b: Emitter, x: graph.Var, groups: int, weight: graph.Var | None = None,
-    bias: graph.Var | None = None, eps: float = 1e-5, *_: Any,
-) -> graph.Var:  # fmt: skip
+    b: Emitter, x: Tensor, groups: int, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, *_: Any,
+) -> Tensor:  # fmt: skip
     channels, rank = shape_of(x)[1:2], len(shape_of(x))
     filler = None if weight is not None and bias is not None else ones(b, channels, dtype_of(x))
     if rank == 2:  # a group's channels alone
@@ -155,9 +155,9 @@ def group_norm(
 
 @row("aten.batch_norm.default")
 def batch_norm(
-    b: Emitter, x: graph.Var, weight: Any, bias: Any, mean: Any, var: Any, training: bool,
+    b: Emitter, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool,
     momentum: float, eps: float, *_: Any,
-) -> graph.Var:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A factor and an offset per channel, which a loader computes once where the statistics are
     weights."""
     rank = len(shape_of(x))
@@ -178,7 +178,7 @@ def batch_norm(
 
 @row("aten._native_batch_norm_legit_no_training.default")
 def batch_norm_no_training(
-    b: Emitter, x: graph.Var, weight: Any, bias: Any, mean: graph.Var, var: graph.Var,
+    b: Emitter, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor,
     momentum: float, eps: float,
 ) -> Any:  # fmt: skip
     nothing = b.zeros((0,), dtype=out_dtype(b, 1))
@@ -189,7 +189,7 @@ def batch_norm_no_training(
 
 
 def softmax(name: str) -> None:
-    def emit(b: Emitter, x: graph.Var, dim: int, *_: Any, **__: Any) -> graph.Var:
+    def emit(b: Emitter, x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
         x = b.cast(x, out_dtype(b))
         if not shape_of(x):
             return b.reshape(getattr(b, name)(b.reshape(x, (1,)), axis=0), ())
@@ -208,8 +208,8 @@ softmax("log_softmax")
 def pool(kind: str, rank: int) -> Any:
     """Pooling of images with or without a batch."""
 
-    def emit(b: Emitter, x: graph.Var, size: Sizes, stride: Sizes, padding: Sizes,
-             **attrs: Any) -> graph.Var:  # fmt: skip
+    def emit(b: Emitter, x: Tensor, size: Sizes, stride: Sizes, padding: Sizes,
+             **attrs: Any) -> Tensor:  # fmt: skip
         batch = len(shape_of(x)) == rank + 2
         x = x if batch else b.expand_dims(x, axis=0)
         sizes = spread(size, rank)
@@ -226,9 +226,9 @@ def max_pool(rank: int) -> None:
     emit = pool("max", rank)
 
     def maximum(
-        b: Emitter, x: graph.Var, size: Sizes, stride: Sizes = (), padding: Sizes = 0,
+        b: Emitter, x: Tensor, size: Sizes, stride: Sizes = (), padding: Sizes = 0,
         dilation: Sizes = 1, ceil_mode: bool = False,
-    ) -> graph.Var:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         return emit(b, x, size, stride, padding, dilation=spread(dilation, rank),
                     ceil_mode=ceil_mode)  # fmt: skip
 
@@ -239,9 +239,9 @@ def avg_pool(rank: int) -> None:
     emit = pool("avg", rank)
 
     def average(
-        b: Emitter, x: graph.Var, size: Sizes, stride: Sizes = (), padding: Sizes = 0,
+        b: Emitter, x: Tensor, size: Sizes, stride: Sizes = (), padding: Sizes = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
-    ) -> graph.Var:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         if divisor is not None:
             raise Refused(f"its divisor is {divisor}")
         return emit(b, x, size, stride, padding, ceil_mode=ceil_mode,
@@ -251,7 +251,7 @@ def avg_pool(rank: int) -> None:
 
 
 def adaptive_pool(rank: int) -> None:
-    def average(b: Emitter, x: graph.Var, size: Sizes) -> graph.Var:
+    def average(b: Emitter, x: Tensor, size: Sizes) -> Tensor:
         batch = len(shape_of(x)) == rank + 2
         x = x if batch else b.expand_dims(x, axis=0)
         sizes = out_shape(b)[-rank:]

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import converted, out_dtype, truth
 from relaxlab.frontend.pytorch.rows.shapes import out_shape
 from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
-from relaxlab.ir import expr, graph
+from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 
 Axes = Any
 """None or an empty list (all dimensions), an int, or a list of ints."""
 
 
-def axes_of(x: graph.Var, dim: Axes) -> Any:
+def axes_of(x: Tensor, dim: Axes) -> Any:
     """The axes of an operator of relaxlab."""
     if dim is None or (isinstance(dim, list) and not dim):
         return None
     return dim
 
 
-def reduced(b: Emitter, op: str, x: graph.Var, dim: Axes, keepdim: bool) -> graph.Var:
+def reduced(b: Emitter, op: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
     if not shape_of(x):  # PyTorch lets a number be reduced along dimension 0
         x = b.reshape(x, (1,))
         dim, keepdim = None, False
@@ -31,9 +31,7 @@ def reduced(b: Emitter, op: str, x: graph.Var, dim: Axes, keepdim: bool) -> grap
 
 
 def sum_like(name: str, op: str, *overloads: str) -> None:
-    def emit(
-        b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False, **_: Any
-    ) -> graph.Var:
+    def emit(b: Emitter, x: Tensor, dim: Axes = None, keepdim: bool = False, **_: Any) -> Tensor:
         return reduced(b, op, converted(b, x, out_dtype(b)), dim, keepdim)
 
     for overload in overloads:
@@ -46,14 +44,14 @@ sum_like("prod", "prod", "default", "dim_int")
 
 
 def extreme(name: str, op: str, *overloads: str) -> None:
-    def emit(b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False) -> graph.Var:
+    def emit(b: Emitter, x: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
         return extremum(b, op, x, dim, keepdim)
 
     for overload in overloads:
         row(f"aten.{name}.{overload}", emit)
 
 
-def extremum(b: Emitter, op: str, x: graph.Var, dim: Axes, keepdim: bool) -> graph.Var:
+def extremum(b: Emitter, op: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
     """The largest or smallest element; of bools as integers."""
     if dtype_of(x) != "bool":
         return reduced(b, op, x, dim, keepdim)
@@ -67,16 +65,16 @@ extreme("min", "min", "default")
 
 
 @row("aten.any.default", "aten.any.dim", "aten.any.dims")
-def any_(b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False) -> graph.Var:
+def any_(b: Emitter, x: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     return converted(b, extremum(b, "max", truth(b, x), dim, keepdim), out_dtype(b))
 
 
 @row("aten.all.default", "aten.all.dim", "aten.all.dims")
-def all_(b: Emitter, x: graph.Var, dim: Axes = None, keepdim: bool = False) -> graph.Var:
+def all_(b: Emitter, x: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     return converted(b, extremum(b, "min", truth(b, x), dim, keepdim), out_dtype(b))
 
 
-def place(b: Emitter, op: str, x: graph.Var, dim: int | None, keepdim: bool) -> graph.Var:
+def place(b: Emitter, op: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     """The index of the largest or smallest element, in the flattened tensor without `dim`."""
     if dtype_of(x) == "bool":
         x = b.cast(x, "int8")
@@ -89,7 +87,7 @@ row("aten.argmax.default", lambda b, x, dim=None, keep=False: place(b, "argmax",
 row("aten.argmin.default", lambda b, x, dim=None, keep=False: place(b, "argmin", x, dim, keep))
 
 
-def extremum_and_place(b: Emitter, op: str, x: graph.Var, dim: int, keepdim: bool) -> Any:
+def extremum_and_place(b: Emitter, op: str, x: Tensor, dim: int, keepdim: bool) -> Any:
     return extremum(b, op, x, dim, keepdim), place(b, f"arg{op}", x, dim, keepdim)
 
 
@@ -97,9 +95,7 @@ row("aten.max.dim", lambda b, x, dim, keep=False: extremum_and_place(b, "max", x
 row("aten.min.dim", lambda b, x, dim, keep=False: extremum_and_place(b, "min", x, dim, keep))
 
 
-def variance(
-    b: Emitter, x: graph.Var, dim: Axes, correction: float | None, keepdim: bool
-) -> graph.Var:
+def variance(b: Emitter, x: Tensor, dim: Axes, correction: float | None, keepdim: bool) -> Tensor:
     """The variance, divided by the number of elements less `correction` (1 unless given)."""
     shape, correction = shape_of(x), 1 if correction is None else correction
     value = reduced(b, "variance", x, dim, keepdim)
@@ -117,28 +113,28 @@ def variance(
 
 @row("aten.var.correction")
 def var_correction(
-    b: Emitter, x: graph.Var, dim: Axes = None, correction: Any = None, keepdim: bool = False
-) -> graph.Var:
+    b: Emitter, x: Tensor, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> Tensor:
     return variance(b, x, dim, correction, keepdim)
 
 
 @row("aten.var.dim")
 def var_dim(
-    b: Emitter, x: graph.Var, dim: Axes, unbiased: bool = True, keepdim: bool = False
-) -> graph.Var:
+    b: Emitter, x: Tensor, dim: Axes, unbiased: bool = True, keepdim: bool = False
+) -> Tensor:
     return variance(b, x, dim, int(unbiased), keepdim)
 
 
 @row("aten.std.correction")
 def std_correction(
-    b: Emitter, x: graph.Var, dim: Axes = None, correction: Any = None, keepdim: bool = False
-) -> graph.Var:
+    b: Emitter, x: Tensor, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> Tensor:
     return b.sqrt(variance(b, x, dim, correction, keepdim))
 
 
 @row("aten.var_mean.correction")
 def var_mean(
-    b: Emitter, x: graph.Var, dim: Axes = None, correction: Any = None, keepdim: bool = False
+    b: Emitter, x: Tensor, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> Any:
     return variance(b, x, dim, correction, keepdim), reduced(b, "mean", x, dim, keepdim)
 
@@ -147,7 +143,7 @@ def var_mean(
 
 
 def scan(name: str) -> None:
-    def emit(b: Emitter, x: graph.Var, dim: int, **_: Any) -> graph.Var:
+    def emit(b: Emitter, x: Tensor, dim: int, **_: Any) -> Tensor:
         x = converted(b, x, out_dtype(b))
         return getattr(b, name)(x, axis=dim) if shape_of(x) else x
 
@@ -159,9 +155,7 @@ scan("cumprod")
 
 
 @row("aten.sort.default", "aten.sort.stable")
-def sort(
-    b: Emitter, x: graph.Var, dim: int = -1, descending: bool = False, stable: Any = None
-) -> Any:
+def sort(b: Emitter, x: Tensor, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
     if not shape_of(x):
         return x, b.scalar(0, "int64")
     keys = b.cast(x, "int8") if dtype_of(x) == "bool" else x
@@ -171,7 +165,7 @@ def sort(
 
 @row("aten.topk.default")
 def topk(
-    b: Emitter, x: graph.Var, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+    b: Emitter, x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> Any:
     if not isinstance(k, int):
         raise Refused(f"its k depends on symbols: {k}")
@@ -184,7 +178,7 @@ def topk(
 
 
 @row("aten.logsumexp.default")
-def logsumexp(b: Emitter, x: graph.Var, dim: Axes, keepdim: bool = False) -> graph.Var:
+def logsumexp(b: Emitter, x: Tensor, dim: Axes, keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials, less the largest, which is kept where finite."""
     x = b.cast(x, out_dtype(b))
     top = reduced(b, "max", x, dim, True) if shape_of(x) else x
@@ -194,5 +188,5 @@ def logsumexp(b: Emitter, x: graph.Var, dim: Axes, keepdim: bool = False) -> gra
 
 
 @row("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
-def count_nonzero(b: Emitter, x: graph.Var, dim: Axes = None) -> graph.Var:
+def count_nonzero(b: Emitter, x: Tensor, dim: Axes = None) -> Tensor:
     return reduced(b, "sum", b.cast(truth(b, x), "int64"), dim, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, converted, out_dtype
 from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
@@ -27,7 +27,7 @@ def out_shape(b: Emitter, index: int = 0) -> tuple[PrimExpr, ...]:
 # --- The same elements in another shape ---------------------------------------------------------
 
 
-def reshaped(b: Emitter, x: graph.Var, *_: Any, **__: Any) -> graph.Var:
+def reshaped(b: Emitter, x: Tensor, *_: Any, **__: Any) -> Tensor:
     """A view, whose shape is the one that PyTorch states."""
     return x if shape_of(x) == out_shape(b) else b.reshape(x, out_shape(b))
 
@@ -41,7 +41,7 @@ for _name in (
     row(f"aten.{_name}", reshaped)
 
 
-def permuted(b: Emitter, x: graph.Var, axes: list[int]) -> graph.Var:
+def permuted(b: Emitter, x: Tensor, axes: list[int]) -> Tensor:
     """The dimensions in another order; that of a permutation is one permutation."""
     rank = len(shape_of(x))
     axes = [a % rank for a in axes]
@@ -54,7 +54,7 @@ def permuted(b: Emitter, x: graph.Var, axes: list[int]) -> graph.Var:
 
 
 @row("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes.default")
-def transpose(b: Emitter, x: graph.Var, first: int, second: int) -> graph.Var:
+def transpose(b: Emitter, x: Tensor, first: int, second: int) -> Tensor:
     axes = list(range(len(shape_of(x))))
     if axes:
         axes[first], axes[second] = axes[second], axes[first]
@@ -67,7 +67,7 @@ row("aten.t.default", "aten.t_copy.default", "aten.numpy_T.default", "aten.mT.de
 
 
 @row("aten.expand.default", "aten.expand_copy.default", "aten.broadcast_to.default")
-def expand(b: Emitter, x: graph.Var, size: Any, **_: Any) -> graph.Var:
+def expand(b: Emitter, x: Tensor, size: Any, **_: Any) -> Tensor:
     return x if shape_of(x) == out_shape(b) else b.broadcast_to(x, out_shape(b))
 
 
@@ -75,14 +75,14 @@ row("aten.expand_as.default", lambda b, x, other: expand(b, x, None))
 row("aten.flip.default", lambda b, x, dims: flip(b, x, dims))
 
 
-def flip(b: Emitter, x: graph.Var, dims: list[int]) -> graph.Var:
+def flip(b: Emitter, x: Tensor, dims: list[int]) -> Tensor:
     for d in dims if shape_of(x) else ():
         x = b.flip(x, axis=d)
     return x
 
 
 @row("aten.repeat.default", "aten.tile.default")
-def repeat(b: Emitter, x: graph.Var, repeats: list[Size]) -> graph.Var:
+def repeat(b: Emitter, x: Tensor, repeats: list[Size]) -> Tensor:
     """`repeats` may have more entries than the tensor dimensions, or fewer (`tile`)."""
     shape = shape_of(x)
     if all(isinstance(r, int) for r in repeats):
@@ -102,33 +102,42 @@ def repeat(b: Emitter, x: graph.Var, repeats: list[Size]) -> graph.Var:
 # --- Parts --------------------------------------------------------------------------------------
 
 
-def sliced(b: Emitter, x: graph.Var, dim: int, start: Size, end: Size, step: int = 1) -> graph.Var:
-    """The elements from `start` to `end` along a dimension; bounds as in Python."""
-    start, whole = 0 if start is None else start, end is None or _is_whole(x, dim, end)
-    if whole and isinstance(start, int) and start == 0 and step == 1:
+def bounds(extent: PrimExpr, count: PrimExpr, start: Size, step: int) -> tuple[Size, Size]:
+    """The first index and the end of `count` elements, counted from the front. `start` may be
+    negative, or outside of the extent, as in Python."""
+    first = expr.as_expr(0 if start is None else start)
+    if isinstance(first, expr.IntImm) and first.value < 0:
+        first = extent + first
+    if isinstance(extent, expr.IntImm) and isinstance(first, expr.IntImm):
+        first = expr.const(min(max(0, first.value), extent.value))
+    if count == expr.const(0):
+        return first, first
+    return first, first + (count if step == 1 else (count - 1) * step + 1)
+
+
+def sliced(b: Emitter, x: Tensor, dim: int, start: Size, _: Size = None, step: int = 1) -> Tensor:
+    """Elements from `start` on along a dimension; PyTorch states how many these are."""
+    extent, count = shape_of(x)[dim], out_shape(b)[dim]
+    if count == extent and step == 1:
         return x
-    end = shape_of(x)[dim] if whole else end
-    return b.strided_slice(x, axes=[dim], begin=[start], end=[end], strides=[step])
-
-
-def _is_whole(x: graph.Var, dim: int, end: Size) -> bool:
-    extent = shape_of(x)[dim]
-    return extent == end or (isinstance(end, int) and end >= 2**62)
+    begin, end = bounds(extent, count, start, step)
+    return b.strided_slice(
+        x, axes=[dim], begin=[begin], end=[end], strides=[step], assume_inbound=True
+    )
 
 
 @row("aten.slice.Tensor", "aten.slice_copy.Tensor")
 def slice_(
-    b: Emitter, x: graph.Var, dim: int = 0, start: Size = None, end: Size = None, step: int = 1
-) -> graph.Var:
+    b: Emitter, x: Tensor, dim: int = 0, start: Size = None, end: Size = None, step: int = 1
+) -> Tensor:
     return sliced(b, x, dim, start, end, step)
 
 
-row("aten.narrow.default",
-    lambda b, x, dim, start, length: sliced(b, x, dim, start, start + length))  # fmt: skip
+row("aten.narrow.default", lambda b, x, dim, start, _: sliced(b, x, dim, start, None))
 
 
 @row("aten.select.int", "aten.select_copy.int")
-def select(b: Emitter, x: graph.Var, dim: int, index: Size) -> graph.Var:
+def select(b: Emitter, x: Tensor, dim: int, index: Size) -> Tensor:
     extent = shape_of(x)[dim]
     if isinstance(index, int) and index < 0:
         index = extent + index
@@ -136,7 +145,7 @@ def select(b: Emitter, x: graph.Var, dim: int, index: Size) -> graph.Var:
 
 
 @row("aten.unbind.int")
-def unbind(b: Emitter, x: graph.Var, dim: int = 0) -> tuple[graph.Var, ...]:
+def unbind(b: Emitter, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(b.take(x, expr.const(i), axis=dim) for i in range(len(b.out)))
 
 
@@ -144,9 +153,9 @@ def unbind(b: Emitter, x: graph.Var, dim: int = 0) -> tuple[graph.Var, ...]:
      "aten.split.sizes", "aten.split_with_sizes_copy.default", "aten.tensor_split.sections",
      "aten.tensor_split.indices", "aten.unsafe_split.Tensor",
      "aten.unsafe_split_with_sizes.default", "aten.unsafe_chunk.default")  # fmt: skip
-def split(b: Emitter, x: graph.Var, _: Any, dim: int = 0) -> tuple[graph.Var, ...]:
+def split(b: Emitter, x: Tensor, _: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """The parts, of which PyTorch states the sizes."""
-    parts: list[graph.Var] = []
+    parts: list[Tensor] = []
     start: PrimExpr = expr.const(0)
     for i in range(len(b.out)):
         end = start + out_shape(b, i)[dim]
@@ -156,7 +165,7 @@ def split(b: Emitter, x: graph.Var, _: Any, dim: int = 0) -> tuple[graph.Var, ..
 
 
 @row("aten.diagonal.default", "aten.diagonal_copy.default")
-def diagonal(b: Emitter, x: graph.Var, offset: int = 0, dim1: int = 0, dim2: int = 1) -> graph.Var:
+def diagonal(b: Emitter, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     rank = len(shape_of(x))
     dim1, dim2 = dim1 % rank, dim2 % rank
 
@@ -175,8 +184,8 @@ def diagonal(b: Emitter, x: graph.Var, offset: int = 0, dim1: int = 0, dim2: int
 
 @row("aten.as_strided.default", "aten.as_strided_copy.default")
 def as_strided(
-    b: Emitter, x: graph.Var, size: list[Size], stride: list[Size], storage_offset: Size = None
-) -> graph.Var:
+    b: Emitter, x: Tensor, size: list[Size], stride: list[Size], storage_offset: Size = None
+) -> Tensor:
     """Elements by their place in memory, of a tensor whose elements lie in order."""
     shape = shape_of(x)
 
@@ -197,7 +206,7 @@ def as_strided(
 
 
 @row("aten.unfold.default")
-def unfold(b: Emitter, x: graph.Var, dim: int, size: int, step: int) -> graph.Var:
+def unfold(b: Emitter, x: Tensor, dim: int, size: int, step: int) -> Tensor:
     """Windows along a dimension, as a new last one."""
     dim %= max(1, len(shape_of(x)))
 
@@ -216,7 +225,7 @@ def unfold(b: Emitter, x: graph.Var, dim: int, size: int, step: int) -> graph.Va
 
 
 @row("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
-def cat(b: Emitter, tensors: list[graph.Var], dim: int = 0) -> graph.Var:
+def cat(b: Emitter, tensors: list[Tensor], dim: int = 0) -> Tensor:
     """The tensors one after the other; those of shape (0,) are left out, as PyTorch does."""
     nothing = (expr.const(0),)
     kept = [t for t in tensors if shape_of(t) != nothing] or tensors[:1]
@@ -225,7 +234,7 @@ def cat(b: Emitter, tensors: list[graph.Var], dim: int = 0) -> graph.Var:
 
 
 @row("aten.stack.default")
-def stack(b: Emitter, tensors: list[graph.Var], dim: int = 0) -> graph.Var:
+def stack(b: Emitter, tensors: list[Tensor], dim: int = 0) -> Tensor:
     return b.stack(tuple(b.cast(t, out_dtype(b)) for t in tensors), axis=dim)
 
 
@@ -234,8 +243,8 @@ def stack(b: Emitter, tensors: list[graph.Var], dim: int = 0) -> graph.Var:
 
 @row("aten.constant_pad_nd.default", "aten.pad.default")
 def constant_pad_nd(
-    b: Emitter, x: graph.Var, pad: list[Size], mode: Any = 0, value: Any = None
-) -> graph.Var:
+    b: Emitter, x: Tensor, pad: list[Size], mode: Any = 0, value: Any = None
+) -> Tensor:
     """A margin of one value; `pad` begins with the last dimension, and may be negative."""
     if isinstance(mode, str) and mode != "constant":
         raise Refused(f"its mode is {mode!r}")
@@ -278,7 +287,7 @@ def constant_pad_nd(
 
 
 @row("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
-def arange(b: Emitter, *bounds: Size, dtype: str | None = None) -> graph.Var:
+def arange(b: Emitter, *bounds: Size, dtype: str | None = None) -> Tensor:
     start, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     kind = out_dtype(b)
     if not is_float(kind) and not any(isinstance(v, float) for v in (start, end, step)):
@@ -295,10 +304,10 @@ def arange(b: Emitter, *bounds: Size, dtype: str | None = None) -> graph.Var:
     return b.te(numbers)
 
 
-def filled(b: Emitter, value: Any) -> graph.Var:
+def filled(b: Emitter, value: Any) -> Tensor:
     """A tensor of the stated type with one value everywhere."""
     dtype = out_dtype(b)
-    number = converted(b, value, dtype) if isinstance(value, graph.Var) else b.scalar(value, dtype)
+    number = converted(b, value, dtype) if isinstance(value, graph.Expr) else b.scalar(value, dtype)
     return b.full(out_shape(b), number) if out_shape(b) else number
 
 
@@ -318,12 +327,12 @@ row("aten.copy.default",
 
 
 @row("aten.eye.default", "aten.eye.m")
-def eye(b: Emitter, n: int, m: int | None = None, **_: Any) -> graph.Var:
+def eye(b: Emitter, n: int, m: int | None = None, **_: Any) -> Tensor:
     return b.eye(n, m, dtype=out_dtype(b))
 
 
 def triangle(name: str) -> None:
-    def emit(b: Emitter, x: graph.Var, diagonal: int = 0) -> graph.Var:
+    def emit(b: Emitter, x: Tensor, diagonal: int = 0) -> Tensor:
         if dtype_of(x) != "bool":
             return getattr(b, name)(x, k=diagonal)
         return b.cast(getattr(b, name)(b.cast(x, "int8"), k=diagonal), "bool")
@@ -336,7 +345,7 @@ triangle("triu")
 
 
 @row("aten.linspace.default")
-def linspace(b: Emitter, start: float, end: float, steps: int, **_: Any) -> graph.Var:
+def linspace(b: Emitter, start: float, end: float, steps: int, **_: Any) -> Tensor:
     """Evenly spaced numbers, from both ends to the middle, as PyTorch computes them."""
     kind = out_dtype(b)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
@@ -358,26 +367,20 @@ def linspace(b: Emitter, start: float, end: float, steps: int, **_: Any) -> grap
 @row("aten.slice_scatter.default")
 def slice_scatter(
     b: Emitter,
-    x: graph.Var,
-    source: graph.Var,
+    x: Tensor,
+    source: Tensor,
     dim: int = 0,
     start: Size = None,
     end: Size = None,
     step: int = 1,
-) -> graph.Var:
-    extent = shape_of(x)[dim]
-    start = 0 if start is None else start
-    end = extent if end is None or _is_whole(x, dim, end) else end
-    if isinstance(start, int) and start < 0:
-        start = extent + start
-    if isinstance(end, int) and end < 0:
-        end = extent + end
+) -> Tensor:
     source = as_tensor(b, source, dtype_of(x))
-    return b.slice_scatter(x, source, start=start, end=end, step=step, axis=dim)
+    begin, stop = bounds(shape_of(x)[dim], shape_of(source)[dim], start, step)
+    return b.slice_scatter(x, source, start=begin, end=stop, step=step, axis=dim)
 
 
 @row("aten.select_scatter.default")
-def select_scatter(b: Emitter, x: graph.Var, source: graph.Var, dim: int, index: Size) -> graph.Var:
+def select_scatter(b: Emitter, x: Tensor, source: Tensor, dim: int, index: Size) -> Tensor:
     shape = list(shape_of(x))
     if isinstance(index, int) and index < 0:
         index = shape[dim] + index
