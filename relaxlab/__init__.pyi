@@ -17,6 +17,7 @@ from relaxlab.batching.layout import block_layout as block_layout
 from relaxlab.batching.learn import learn_policy as learn_policy
 from relaxlab.batching.policies import schedule_batches as schedule_batches
 from relaxlab.frontend.pytorch.entry import from_torch as from_torch
+from relaxlab.frontend.pytorch.entry import torch_backend as torch_backend
 from relaxlab.ir import dtypes as dtypes
 from relaxlab.ir import expr as expr
 from relaxlab.ir import graph as graph

@@ -48,7 +48,7 @@ class Emitter:
         self.params: dict[str, np.ndarray[Any, Any]] = {}
         self.out: tuple[TensorType | None, ...] = ()
         self._problems: list[Problem] = []
-        self._num_input = 0
+        self._num_input, self._has_weights = 0, False
         self._checked: set[expr.Var] = set()
         self.builder.begin_function("main", dataflow=True)
 
@@ -56,7 +56,7 @@ class Emitter:
 
     def input(self, name: str, ty: types.Type) -> graph.Var:
         """A parameter that calls of the function give. All come before the weights."""
-        if self.params:
+        if self._has_weights:
             raise ValueError("inputs are parameters before the weights")
         self._num_input += 1
         return self.builder.add_param(graph.Var(parameter_name(name), ty))
@@ -65,9 +65,12 @@ class Emitter:
         """A parameter bound to an array, which is kept and not copied, under its dotted path."""
         self.params[path] = value
         shape = tuple(expr.const(d) for d in value.shape)
-        return self.builder.add_param(
-            graph.Var(parameter_name(path), TensorType(shape, value.dtype.name))
-        )
+        return self.weight_param(path, TensorType(shape, value.dtype.name))
+
+    def weight_param(self, path: str, ty: TensorType) -> graph.Var:
+        """A parameter for an array that is bound when the program is loaded."""
+        self._has_weights = True
+        return self.builder.add_param(graph.Var(parameter_name(path), ty))
 
     def finish(self, result: Any) -> Module:
         """The module whose `main` returns `result`: a variable, or a tuple of variables.

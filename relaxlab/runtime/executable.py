@@ -28,10 +28,11 @@ class Executable(LoadedProgram, Displayed, Brief):
     `exe.main(*arrays)` is the same, and so is `exe(*arrays)` for `main` or the only function.
     Arguments may be given by name. They are not copied, but numbers and lists of them become
     arrays of the parameter's dtype where no number changes. Results are new arrays, or an argument
-    or a view of one where the function returns it, reshaped or updated in place. Calls from several
-    threads take turns. A child process may call it after `fork`, even if another thread of the
-    parent was inside a call; under GCC's libgomp, whose threads do not survive a fork, the child's
-    calls use one thread.
+    or a view of one where the function returns it, reshaped or updated in place. Who passes arrays
+    of another library, such as PyTorch's tensors, is given arrays of that library, over the memory
+    of the results. Calls from several threads take turns. A child process may call it after `fork`,
+    even if another thread of the parent was inside a call; under GCC's libgomp, whose threads do
+    not survive a fork, the child's calls use one thread.
 
     A loop function that was compiled by itself takes its buffers, and returns those that it writes
     to; buffers that it writes to before it reads them may all be left out, and are allocated.

@@ -14,10 +14,14 @@ from relaxlab.frontend.table import Table
 def decomposed(program: Any, table: Table) -> Any:
     """An `ExportedProgram` without mutation, in which PyTorch's decompositions have replaced the
     operators that have no row in `table`."""
+    return program.run_decompositions(decompositions(table))
+
+
+def decompositions(table: Table) -> dict[Any, Any]:
+    """PyTorch's decompositions of the operators that have no row."""
     known = {**decomposition_table, **torch.export.default_decompositions()}
-    wanted = {
+    return {
         op: rule
         for op, rule in known.items()
         if isinstance(op, torch._ops.OpOverload) and str(op) not in table
     }
-    return program.run_decompositions(wanted)

@@ -23,6 +23,17 @@ def torch_module(name: str) -> Any:
     return import_module(f"relaxlab.frontend.pytorch.{name}")
 
 
+def torch_backend(graph_module: Any, example_inputs: Any) -> Any:
+    """The backend of `torch.compile(model, backend="relaxlab")`; installing relaxlab registers it.
+
+    With `dynamic=True` a graph is compiled once for all sizes. Gradients are graphs of their own.
+    Without gradients, weights are packed when they are first seen, and again after a change that
+    PyTorch counts (all but those through `weight.data`). Operators that cannot be imported are
+    reported together, in the error of `torch.compile`.
+    """
+    return torch_module("backend").compiled(graph_module, example_inputs)
+
+
 @brief
 def from_torch(
     program: Any, *args: Any, dynamic_shapes: Any = None, kwargs: Any = None

@@ -1,15 +1,26 @@
-"""Exporting modules of PyTorch."""
+"""Exporting modules of PyTorch, and importing what is exported."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymIntArgument,
+)
+from torch.utils import _pytree as pytree
 
 from relaxlab.frontend.program import ImportedProgram
-from relaxlab.frontend.pytorch.importer import imported
+from relaxlab.frontend.pytorch.decompose import decomposed
+from relaxlab.frontend.pytorch.importer import GraphImport, without_row
+from relaxlab.frontend.pytorch.rows import TABLE
+from relaxlab.frontend.pytorch.values import as_array
+from relaxlab.frontend.table import Problem, UnsupportedOperators
 
 
 def exported(
@@ -27,3 +38,103 @@ def exported(
             program, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
         )
     return imported(found)
+
+
+def imported(program: Any) -> ImportedProgram:
+    """The module of an `ExportedProgram`.
+
+    Raises UnsupportedOperators.
+    """
+    return _ProgramImport(decomposed(program, TABLE)).run()
+
+
+class _ProgramImport(GraphImport):
+    """The import of one program."""
+
+    def __init__(self, program: Any) -> None:
+        super().__init__()
+        self.program = program
+        self.signature = program.graph_signature
+
+    def run(self) -> ImportedProgram:
+        graph_module = self.program.graph_module
+        problems = [*without_row(graph_module), *_mutations(self.signature)]
+        if problems:
+            raise UnsupportedOperators("PyTorch", problems)
+        self.constrain()
+        values = self.parameters(graph_module.graph)
+        results = self.walk(graph_module, values)
+        module, unpack = self.finish(results)
+        spec = self.program.call_spec.out_spec
+
+        def unflatten(results: Sequence[Any]) -> Any:
+            return pytree.tree_unflatten(unpack(results), spec)
+
+        return ImportedProgram(module, self.emitter.params, self.flattening(), unflatten)
+
+    def constrain(self) -> None:
+        """Hand over what PyTorch knows about the symbols."""
+        for symbol, range_ in self.program.range_constraints.items():
+            lower, upper = (int(v) if v.is_Integer else None for v in (range_.lower, range_.upper))
+            self.symbols.constrain(symbol.name, lower, upper)
+
+    def parameters(self, fx_graph: Any) -> dict[Any, Any]:
+        """Values of the placeholders: the inputs first, then weights, under their names."""
+        nodes = [n for n in fx_graph.nodes if n.op == "placeholder"]
+        pairs = list(zip(nodes, self.signature.input_specs, strict=True))
+        values: dict[Any, Any] = {}
+        for node, spec in pairs:
+            if spec.kind == InputKind.USER_INPUT:
+                values[node] = self.user_input(node)
+        for node, spec in pairs:
+            if spec.kind != InputKind.USER_INPUT:
+                values[node] = self.weight(node, spec)
+        return values
+
+    def weight(self, node: Any, spec: Any) -> Any:
+        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            raise UnsupportedOperators(
+                "PyTorch", [Problem(str(spec.kind), f"the input {spec.target} is no tensor")]
+            )
+        program = self.program
+        held = program.state_dict if spec.target in program.state_dict else program.constants
+        array = as_array(held[spec.target])
+        if array.ndim == 0 and spec.kind == InputKind.CONSTANT_TENSOR:
+            return self.emitter.const(array)
+        return self.emitter.weight(spec.target, array)
+
+    def flattening(self) -> Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]]:
+        """A function that makes the inputs of `main` of the arguments of the source program."""
+        wanted = self.program.call_spec.in_spec
+        inputs = [s.arg for s in self.signature.input_specs if s.kind == InputKind.USER_INPUT]
+
+        def flatten(args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+            order = wanted.children()[1].context
+            if set(named) == set(order):
+                named = {name: named[name] for name in order}
+            leaves, spec = pytree.tree_flatten((tuple(args), dict(named)))
+            if spec != wanted:
+                raise TypeError(
+                    f"the program was exported for arguments of the structure {wanted}, "
+                    f"and is called with {spec}"
+                )
+            given: list[Any] = []
+            for value, arg in zip(leaves, inputs, strict=True):
+                if not isinstance(arg, ConstantArgument):
+                    given.append((value,) if isinstance(arg, SymIntArgument) else value)
+                elif value != arg.value:
+                    raise ValueError(
+                        f"the program was exported for {arg.name}={arg.value!r}, not {value!r}"
+                    )
+            return given
+
+        return flatten
+
+
+def _mutations(signature: Any) -> Iterator[Problem]:
+    """What the program changes beside its results."""
+    for spec in signature.output_specs:
+        if spec.kind != OutputKind.USER_OUTPUT:
+            kind = spec.kind.name.lower().replace("_", " ")
+            advice = "in training mode? call model.eval() first" if "buffer" in kind else ""
+            yield Problem(str(spec.target), f"{kind}: programs only compute results; {advice}")

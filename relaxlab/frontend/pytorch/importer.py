@@ -1,4 +1,4 @@
-"""From an exported graph of ATen calls to a module."""
+"""From a graph of ATen calls to a module."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -7,21 +7,12 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from torch.export.graph_signature import (
-    ConstantArgument,
-    InputKind,
-    OutputKind,
-    SymIntArgument,
-)
-from torch.utils import _pytree as pytree
 
 from relaxlab.frontend.emitter import Emitter
 from relaxlab.frontend.places import span_at
-from relaxlab.frontend.program import ImportedProgram
-from relaxlab.frontend.pytorch.decompose import decomposed
 from relaxlab.frontend.pytorch.rows import TABLE
 from relaxlab.frontend.pytorch.values import (
     as_array,
@@ -33,7 +24,11 @@ from relaxlab.frontend.pytorch.values import (
 from relaxlab.frontend.symbols import Symbols
 from relaxlab.frontend.table import Problem, UnsupportedOperators
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.module import Module
 from relaxlab.ir.span import Span
+
+Unpack: TypeAlias = Callable[[Sequence[Any]], list[Any]]
+"""Makes the values that a graph returns from the results of its module."""
 
 IGNORED = frozenset({
     "aten._assert_tensor_metadata.default", "aten._assert_scalar.default",
@@ -48,53 +43,15 @@ WITHOUT_MEANING = frozenset(
 """Arguments about memory, which relaxlab lays out itself."""
 
 
-def imported(program: Any) -> ImportedProgram:
-    """The module of an `ExportedProgram`.
+class GraphImport:
+    """The import of one graph: what it emits so far."""
 
-    Raises UnsupportedOperators.
-    """
-    return _Import(decomposed(program, TABLE)).run()
-
-
-class _Import:
-    """The import of one program."""
-
-    def __init__(self, program: Any) -> None:
-        self.program = program
-        self.signature = program.graph_signature
+    def __init__(self) -> None:
         self.symbols = Symbols()
         self.emitter = Emitter("PyTorch", self.symbols)
 
-    def run(self) -> ImportedProgram:
-        graph_module = self.program.graph_module
-        problems = [*_without_row(graph_module), *_mutations(self.signature)]
-        if problems:
-            raise UnsupportedOperators("PyTorch", problems)
-        self.constrain()
-        values = self.parameters(graph_module.graph)
-        results = self.walk(graph_module, values)
-        return self.finish(results)
-
-    def constrain(self) -> None:
-        """Hand over what PyTorch knows about the symbols."""
-        for symbol, range_ in self.program.range_constraints.items():
-            lower, upper = (int(v) if v.is_Integer else None for v in (range_.lower, range_.upper))
-            self.symbols.constrain(symbol.name, lower, upper)
-
-    def parameters(self, fx_graph: Any) -> dict[Any, Any]:
-        """Values of the placeholders: the inputs first, then weights, under their names."""
-        nodes = [n for n in fx_graph.nodes if n.op == "placeholder"]
-        pairs = list(zip(nodes, self.signature.input_specs, strict=True))
-        values: dict[Any, Any] = {}
-        for node, spec in pairs:
-            if spec.kind == InputKind.USER_INPUT:
-                values[node] = self.user_input(node)
-        for node, spec in pairs:
-            if spec.kind != InputKind.USER_INPUT:
-                values[node] = self.weight(node, spec)
-        return values
-
     def user_input(self, node: Any) -> Any:
+        """A parameter for a placeholder; its value where that is no tensor."""
         value = node.meta["val"]
         if hasattr(value, "dtype"):
             return self.emitter.input(node.name, type_of(value, self.symbols))
@@ -103,18 +60,6 @@ class _Import:
             self.emitter.input(node.name, types.ShapeType((size,)))
             return size
         return value
-
-    def weight(self, node: Any, spec: Any) -> Any:
-        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-            raise UnsupportedOperators(
-                "PyTorch", [Problem(str(spec.kind), f"the input {spec.target} is no tensor")]
-            )
-        program = self.program
-        held = program.state_dict if spec.target in program.state_dict else program.constants
-        array = as_array(held[spec.target])
-        if array.ndim == 0 and spec.kind == InputKind.CONSTANT_TENSOR:
-            return self.emitter.const(array)
-        return self.emitter.weight(spec.target, array)
 
     def walk(self, graph_module: Any, values: dict[Any, Any]) -> list[Any]:
         """Emit the calls of a graph; its results. `values` are those of its placeholders."""
@@ -176,8 +121,10 @@ class _Import:
         nodes = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
         return tuple(self.walk(graph_module, dict(zip(nodes, operands, strict=True))))
 
-    def finish(self, outputs: Sequence[Any]) -> ImportedProgram:
-        computed = [isinstance(o, graph.Var | expr.PrimExpr) for o in outputs]
+    def finish(self, outputs: Sequence[Any]) -> tuple[Module, Unpack]:
+        """The module that returns those of the values that are computed, and a function that makes
+        all of them from its results."""
+        computed = [isinstance(o, graph.Expr | expr.PrimExpr) for o in outputs]
         values = [
             graph.ShapeExpr((o,)) if isinstance(o, expr.PrimExpr) else o
             for o, is_result in zip(outputs, computed, strict=True)
@@ -186,60 +133,29 @@ class _Import:
         module = self.emitter.finish(values[0] if len(values) == 1 else values)
         sizes = [isinstance(o, expr.PrimExpr) for o in outputs]
         fixed = [None if c else o for o, c in zip(outputs, computed, strict=True)]
-        spec = self.program.call_spec.out_spec
 
-        def unflatten(results: Sequence[Any]) -> Any:
+        def unpack(results: Sequence[Any]) -> list[Any]:
             found = iter(results)
-            leaves = [
+            return [
                 (next(found)[0] if s else next(found)) if c else o
                 for o, c, s in zip(fixed, computed, sizes, strict=True)
             ]
-            return pytree.tree_unflatten(leaves, spec)
 
-        return ImportedProgram(module, self.emitter.params, self.flattening(), unflatten)
-
-    def flattening(self) -> Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]]:
-        """A function that makes the inputs of `main` of the arguments of the source program."""
-        wanted = self.program.call_spec.in_spec
-        inputs = [s.arg for s in self.signature.input_specs if s.kind == InputKind.USER_INPUT]
-
-        def flatten(args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-            order = wanted.children()[1].context
-            if set(named) == set(order):
-                named = {name: named[name] for name in order}
-            leaves, spec = pytree.tree_flatten((tuple(args), dict(named)))
-            if spec != wanted:
-                raise TypeError(
-                    f"the program was exported for arguments of the structure {wanted}, "
-                    f"and is called with {spec}"
-                )
-            given: list[Any] = []
-            for value, arg in zip(leaves, inputs, strict=True):
-                if not isinstance(arg, ConstantArgument):
-                    given.append((value,) if isinstance(arg, SymIntArgument) else value)
-                elif value != arg.value:
-                    raise ValueError(
-                        f"the program was exported for {arg.name}={arg.value!r}, not {value!r}"
-                    )
-            return given
-
-        return flatten
+        return module, unpack
 
 
 def _is_symbolic(value: Any) -> bool:
     return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def _mutations(signature: Any) -> Iterator[Problem]:
-    """What the program changes beside its results."""
-    for spec in signature.output_specs:
-        if spec.kind != OutputKind.USER_OUTPUT:
-            kind = spec.kind.name.lower().replace("_", " ")
-            advice = "in training mode? call model.eval() first" if "buffer" in kind else ""
-            yield Problem(str(spec.target), f"{kind}: programs only compute results; {advice}")
+def require_rows(graph_module: Any) -> None:
+    """Raise UnsupportedOperators for all calls of operators without a row."""
+    problems = list(without_row(graph_module))
+    if problems:
+        raise UnsupportedOperators("PyTorch", problems)
 
 
-def _without_row(graph_module: Any) -> Iterator[Problem]:
+def without_row(graph_module: Any) -> Iterator[Problem]:
     """The calls of operators without a row, in the graphs of control flow, too."""
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from importlib import import_module
 from operator import add, mul
 from typing import Any
 
@@ -37,15 +38,22 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
         tensor = tensor.contiguous()
     name = dtype_name(tensor.dtype)
     if name == "bfloat16":  # NumPy learns of it from another package
-        return tensor.view(_dtype_like(tensor, "uint16")).numpy().view(numpy_dtype(name))
+        torch = import_module("torch")
+        return tensor.view(torch.uint16).numpy().view(numpy_dtype(name))
     try:
         return tensor.numpy()
     except TypeError as error:
         raise Refused(str(error)) from error
 
 
-def _dtype_like(tensor: Any, name: str) -> Any:
-    return getattr(__import__(type(tensor.dtype).__module__), name)
+def as_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """An array as a tensor over the same memory; one that nobody may write to is copied."""
+    torch = import_module("torch")
+    if not array.flags.writeable:
+        array = array.copy()
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def dim_of(size: Any, symbols: Symbols) -> PrimExpr:

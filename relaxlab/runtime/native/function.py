@@ -14,6 +14,7 @@ from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.codegen.llvm.plan import STATE
 from relaxlab.ir.errors import brief, counted
 from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.interchange import handed_over, library_of
 from relaxlab.runtime.native.arguments import (
     ArgumentError,
     argument_converter,
@@ -199,7 +200,7 @@ class NativeFunction:
         if self._adapt is not None and self._open == len(self._converters):
             args = self._adapt(args)
         exe, words, context, state = self._exe, self._in, self._context, self._exe._state
-        spare = exe._spare
+        spare, library = exe._spare, library_of(args)
         if len(args) != self._open:
             names = ", ".join(name for name, _ in self.info.params[: self._open])
             takes = f"takes {counted(self._open, 'argument')} ({names})"
@@ -222,7 +223,8 @@ class NativeFunction:
                     spare.lend(context, _SPARE)
                 context[_KERNEL_FAILED] = 0  # of a call whose report was interrupted
                 code = self._entry(self._address, state[_THREADS])
-                return self._result(code, taken)
+                value = self._result(code, taken)
+                return value if library is None else handed_over(value, library)
             finally:
                 if context[_SPARE]:
                     spare.take_back(context, _SPARE)

@@ -14,6 +14,7 @@ from relaxlab.ir.host import HostProgram
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.runtime.interchange import handed_over, library_of
 from relaxlab.runtime.request import Request
 from relaxlab.runtime.vm.vm import VirtualMachine
 
@@ -54,7 +55,8 @@ class MachineFunction(Brief):
     def __call__(self, *args: Any) -> Any:
         """Run it. Raises ExecutionError for arguments that do not fit and checks that fail, and
         what the machine needs and does not have (`NoGpu`)."""
-        return self.exe.call(self.name, args)
+        library, result = library_of(args), self.exe.call(self.name, args)
+        return result if library is None else handed_over(result, library)
 
 
 class InterpretedExecutable(Displayed, MachineExecutable):

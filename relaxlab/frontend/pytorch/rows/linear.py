@@ -8,10 +8,17 @@ from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, dropout
 from relaxlab.frontend.pytorch.rows.shapes import out_shape, transpose
 from relaxlab.frontend.pytorch.rows.table import row
-from relaxlab.ir import expr
+from relaxlab.frontend.table import Refused
+from relaxlab.ir import expr, graph
 
-for _name in "mm bmm matmul dot vdot mv".split():
+for _name in "bmm matmul dot vdot mv".split():
     row(f"aten.{_name}.default", lambda b, x, y: b.matmul(x, y))
+
+
+@row("aten.mm.default")
+def mm(b: Emitter, x: Tensor, y: Tensor) -> Tensor:
+    weight = transposed_matrix(b, y)
+    return b.matmul(x, y) if weight is None else b.linear(x, weight)
 
 
 @row("aten.linear.default")
@@ -27,7 +34,10 @@ def addmm(
     b: Emitter, x: Tensor, first: Tensor, second: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """`beta * x + alpha * first @ second`; x is not read where beta is 0."""
-    dtype, product = dtype_of(first), b.matmul(first, second)
+    dtype, weight = dtype_of(first), transposed_matrix(b, second)
+    if weight is not None and alpha == beta == 1 and len(shape_of(x)) == 1:
+        return b.linear(first, weight, x)
+    product = b.matmul(first, second)
     if alpha != 1:
         product = b.multiply(product, as_tensor(b, alpha, dtype))
     if beta == 0:
@@ -35,6 +45,15 @@ def addmm(
     if beta != 1:
         x = b.multiply(x, as_tensor(b, beta, dtype))
     return b.add(x, product)
+
+
+def transposed_matrix(b: Emitter, x: Tensor) -> Tensor | None:
+    """The matrix that x is the transpose of; None where it is none."""
+    match b.builder.lookup_binding(x):
+        case graph.Call(graph.Op("permute_dims"), (matrix, *_), {"axes": (1, 0)}):
+            return matrix
+        case _:
+            return None
 
 
 row("aten.outer.default", "aten.ger.default", lambda b, x, y: b.outer(x, y))
@@ -66,6 +85,53 @@ def attention(
     )
     result = transpose(b, result, 1, 2)
     return result if shape_of(result) == out_shape(b) else b.reshape(result, out_shape(b))
+
+
+@row("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention(
+    b: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0,
+    is_causal: bool = False, attn_mask: Tensor | None = None, scale: float | None = None,
+) -> Any:  # fmt: skip
+    """The result, and the logarithms of the sums of the scores' exponentials, which gradients
+    read."""
+    result = attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale)
+    values, _ = scores(b, query, key, attn_mask, is_causal, scale)
+    top = b.max(values, axis=-1, keepdims=True)
+    total = b.sum(b.exp(b.subtract(values, top)), axis=-1)
+    return result, b.add(b.log(total), b.squeeze(top, axis=-1))
+
+
+@row("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_attention_backward(
+    b: Emitter, grad: Tensor, query: Tensor, key: Tensor, value: Tensor, result: Tensor,
+    log_sums: Tensor, dropout_p: float, is_causal: bool, attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    """The gradients of query, key and value, from the probabilities, which are computed again."""
+    values, factor = scores(b, query, key, attn_mask, is_causal, scale)
+    chances = b.exp(b.subtract(values, b.expand_dims(log_sums, axis=-1)))
+    by_value = b.matmul(transpose(b, chances, -2, -1), grad)
+    wanted = b.matmul(grad, transpose(b, value, -2, -1))
+    mean = b.sum(b.multiply(grad, result), axis=-1, keepdims=True)
+    by_scores = b.multiply(b.multiply(chances, b.subtract(wanted, mean)), factor)
+    return b.matmul(by_scores, key), b.matmul(transpose(b, by_scores, -2, -1), query), by_value
+
+
+def scores(
+    b: Emitter, query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale: float | None
+) -> tuple[Tensor, float]:
+    """The scores of all pairs of a query and a key, and the factor of their products."""
+    depth, dtype = shape_of(query)[-1], dtype_of(query)
+    if scale is None and not isinstance(depth, expr.IntImm):
+        raise Refused(f"the size of its heads is {depth}")
+    factor = depth.value**-0.5 if scale is None else scale  # type: ignore[union-attr]
+    values = b.multiply(b.matmul(query, transpose(b, key, -2, -1)), factor)
+    if mask is not None:
+        values = b.add(values, _bias(b, mask, dtype, len(shape_of(query))))
+    if causal:
+        seen = b.tril(b.ones(shape_of(values)[-2:], dtype="int8"))
+        values = b.where(b.cast(seen, "bool"), values, b.scalar(expr.lowest(dtype), dtype))
+    return values, factor
 
 
 def _heads_behind(b: Emitter, x: Tensor) -> Tensor:
