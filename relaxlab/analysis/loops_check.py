@@ -312,11 +312,16 @@ class _Checker:
         if span is None:
             return False
         prove = self.an.prove
-        if prove(expr.LT(span[1], last)) or prove(expr.GT(span[0], first)):
+        # A condition says that some values are left out on purpose.
+        everywhere = s.predicate == TRUE and not self.guards
+        if everywhere and (prove(expr.LT(span[1], last)) or prove(expr.GT(span[0], first))):
             self.uncovered(s, iv, value, span)
             return True
-        exact = s.predicate == TRUE and not self.guards and _once_each(value)
-        if exact and (prove(expr.GT(span[1], last)) or prove(expr.LT(span[0], first))):
+        if (
+            everywhere
+            and _once_each(value)
+            and (prove(expr.GT(span[1], last)) or prove(expr.LT(span[0], first)))
+        ):
             self.report(
                 "E0322",
                 f"axis {iv.var.name} has {iv.dom.extent} values from {iv.dom.min}, but its "
@@ -383,6 +388,8 @@ class _Checker:
                     str(problem),
                     fix="bind the axes so that every point is reached",
                 )
+            return
+        if s.predicate != TRUE:
             return
         for iv, value, extent in zip(s.block.iter_vars, s.iter_values, found.extents, strict=True):
             if self.an.prove(expr.LT(extent, iv.dom.extent)):

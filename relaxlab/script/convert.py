@@ -269,6 +269,8 @@ def attribute_value(cx: Context, value: Value, node: ast.AST) -> Any:
             return value
         case float():
             return value
+        case loops.Buffer(name):  # a hint for schedules, which passes cannot keep up to date
+            return name
         case _ if is_sequence(value):
             return tuple(attribute_value(cx, v, node) for v in value)
         case _ if is_dict(value):

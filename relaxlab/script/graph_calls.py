@@ -25,6 +25,7 @@ from relaxlab.script.convert import (
     is_dimension,
     is_number,
     is_symbolic,
+    literal,
     scalar_of,
     string_of,
 )
@@ -84,6 +85,8 @@ def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
         if p.kind == "value":
             if given is not None and given.value is not None:
                 _no_gap(p, row, values, c)
+                if type(given.value) is int and row.name.startswith(_ON_MEMORY):
+                    given = Arg(literal(cx, given.value, "int64", given.node), given.node)
                 shape = p.name == "shape" and is_sequence(given.value) and not given.value
                 empty = graph.ShapeExpr((), span=cx.span(given.node))
                 values.append(empty if shape else value_of(cx, given, dtype))
@@ -93,6 +96,10 @@ def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
                 attrs[p.name] = item
     span = cx.span(c.node)
     return graph.Call(graph.Op(row.name), tuple(values), Attrs(attrs), ty_args, span=span)
+
+
+_ON_MEMORY = ("memory.", "builtin.", "vm.")
+"""Operators whose numbers are sizes and places, not tensors."""
 
 
 def _taken_by_star(row: OpRow, c: Arguments) -> list[Arg]:

@@ -60,7 +60,7 @@ def attribute(cx: Context, c: Arguments) -> Launch | Annotations:
     name = string_of(cx, key, "the key")
     if name == "thread_extent":
         return _launch(cx, node, scalar_of(cx, value.value, value.node))
-    if not isinstance(node.value, int | str):
+    if not isinstance(node.value, int | str | expr.Var):
         what = f"attributes of {describe(node.value)} are not kept"
         cx.fail(node.node, "E0104", what, help="write `T.attr({key: value})` for the statements")
     return Annotations({name: attribute_value(cx, value.value, value.node)})

@@ -16,6 +16,7 @@ from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.script.annotations import dimension, dimensions
 from relaxlab.script.convert import (
+    attribute_value,
     cast,
     constant_int,
     default_dtype,
@@ -388,9 +389,26 @@ def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
         fields = _buffer_fields(cx, args, c)
         if scope is not None:
             fields["scope"] = scope
+        fields |= _allocation_notes(cx, args["annotations"])
         return BufferDecl("alloc", fields)
 
     return handler
+
+
+def _allocation_notes(cx: Context, given: Arg | None) -> dict[str, Any]:
+    """What TVM's lowering notes of an allocation, as fields of the buffer: its alignment, and the
+    address, which there is none of."""
+    if given is None or given.value is None:
+        return {}
+    notes = attribute_value(cx, given.value, given.node)
+    if not isinstance(notes, dict):
+        cx.fail(given.node, "E0106", "annotations are a dictionary")
+    align = notes.pop("buffer_data_alignment", None)
+    notes.pop("buffer_dim_align", None)  # what it asks for is in the strides
+    if notes.pop("buffer_allocated_addr", ()) or notes:
+        what = f"an allocation has no annotation {next(iter(notes), 'buffer_allocated_addr')!r}"
+        cx.fail(given.node, "E0104", what)
+    return {} if align is None else {"align": align}
 
 
 def _decl_buffer(cx: Context, c: Arguments) -> Value:

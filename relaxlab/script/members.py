@@ -39,6 +39,7 @@ _LAYOUT = (
     "buffer_type=None, layout=None, name=None"
 )
 _BUFFER = f"shape, dtype='float32', data=None, {_LAYOUT}"
+_ALLOC = f"{_BUFFER}, annotations=None"
 _LOOP = "start, stop=None, thread=None, annotations=None, step=None"
 _AXIS = "dom, binding, dtype=None"
 _OUT = "func, args, out_ty, tir_vars=None"
@@ -144,7 +145,7 @@ _BUFFERS = (
     Member("T.decl_buffer", _BUFFER, "buffer",
            "The elements of another buffer in another shape, where its memory is given; else "
            "memory, as `T.alloc_buffer`.", 'C = T.decl_buffer((32,), "float32", data=B.data)'),
-    *(Member(f"T.{name}", _BUFFER, "buffer", doc, f'B = T.{name}((4, 8), "float32")')
+    *(Member(f"T.{name}", _ALLOC, "buffer", doc, f'B = T.{name}((4, 8), "float32")')
       for name, doc in (
           ("alloc_buffer", "Memory that belongs to the block or function around it."),
           ("sblock_alloc_buffer", "Memory that belongs to the block or function around it."),
