@@ -54,12 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.tests:
         return _tests(out)
     chosen = options.stages or list(STAGES)
+    for name in chosen:  # what earlier runs have left there
+        (out / f"{name}.jsonl").unlink(missing_ok=True)
     limit = options.seconds / sum(STAGES[name].share for name in chosen)
     outcomes = {name: _run(name, out, limit * STAGES[name].share) for name in chosen}
     print("\n=== summary ===\n")
     for name, outcome in outcomes.items():
         print(f"{name:10} {outcome}")
-    for name, what in _failures(out):
+    for name, what in _failures(out, chosen):
         print(f"  {name}: {what}")
     return int(any(not outcome.startswith("passed") for outcome in outcomes.values()))
 
@@ -118,11 +120,11 @@ def _tests(out: Path) -> int:
     return int(pytest.main(arguments, plugins=[_Reports(out / "tests.jsonl")]))
 
 
-def _failures(out: Path) -> list[tuple[str, str]]:
-    """Name and first words of everything that failed in the lines of JSON."""
+def _failures(out: Path, stages: Sequence[str]) -> list[tuple[str, str]]:
+    """Name and first words of everything that failed in the lines of JSON of stages."""
     found: list[tuple[str, str]] = []
-    for path in sorted(out.glob("*.jsonl")):
-        for text in path.read_text("utf-8").splitlines():
+    for path in (out / f"{name}.jsonl" for name in stages):
+        for text in path.read_text("utf-8").splitlines() if path.exists() else ():
             line: dict[str, Any] = json.loads(text)
             if error := line.get("error"):
                 last = error.strip().splitlines()[-1]

@@ -13,6 +13,7 @@ from relaxlab.codegen.gpu.launch import Launch
 from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.lab.loop_run import Sizes, arguments
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt.access import Access, Cost, Site, costs
@@ -33,14 +34,16 @@ def is_bound(func: loops.PrimFunc) -> bool:
     return any(isinstance(s, loops.For) and s.thread is not None for s in walk_stmts(func.body))
 
 
-def threads_state(func: loops.PrimFunc, sizes: Sizes, name: str) -> dict[str, Any]:
-    """Return the behaviour of a function's threads at these sizes: `launches` and `problems`, or
-    `error`.
+def threads_state(
+    func: loops.PrimFunc, sizes: Sizes, name: str, facts: Facts = CUDA
+) -> dict[str, Any]:
+    """Return the behaviour of a function's threads at these sizes, on the GPU of `facts`:
+    `launches` and `problems`, or `error`.
 
     The first `BLOCKS` blocks that every launch has are recorded, each by a run of its own.
     """
     try:
-        kernel = lower_launches(func, name)
+        kernel = lower_launches(func, name, facts=facts)
         first = simt_device_kernel(func, kernel, arguments(func, sizes), (0, 0, 0))
         reports = [first]
         for block in _blocks(first):

@@ -9,6 +9,7 @@ from typing import Any
 
 from relaxlab.analysis.costs import cost_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
+from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
@@ -25,6 +26,7 @@ from relaxlab.lab.script import script_state
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.schedule.compiled import context_of
 from relaxlab.schedule.explain import explain_refusal
 from relaxlab.schedule.replay import replay
 from relaxlab.schedule.rules.decisions import meaning_of
@@ -84,10 +86,11 @@ def brief_loops(sch: Schedule, name: str) -> View:
 
 def _loops(
     subject: PrimFunc | Schedule | Module, name: str | None, sizes: Mapping[str, int | float],
-    most_counted: int, most_stepped: int = ALL_ACCESSES,
+    most_counted: int, most_stepped: int = ALL_ACCESSES, facts: Facts = CUDA,
 ) -> View:  # fmt: skip
     """`loops` of what is no trace; `most_counted`: accesses that are counted in one run;
-    `most_stepped`: those that are stepped through in all of them, but `FEWEST_ACCESSES` each."""
+    `most_stepped`: those that are stepped through in all of them, but `FEWEST_ACCESSES` each;
+    `facts`: of the GPU whose threads are simulated."""
     title, func, versions = _versions(subject, name)
     bound = is_bound(func)
     chosen = Sizes.of(func, sizes, SMALL_BOUND if bound else SMALL)
@@ -110,7 +113,7 @@ def _loops(
             "script": script_state(v.func, interner)["lines"],
         })  # fmt: skip
         before[v.within] = tree.rows
-    threads = threads_state(func, chosen, title) if bound else None
+    threads = threads_state(func, chosen, title, facts) if bound else None
     refused = _refused(subject) if isinstance(subject, Schedule) else None
     state = {
         "title": title, "sizes": chosen.state(), "versions": states, "refused": refused,
@@ -123,11 +126,11 @@ def _loops(
 
     def again(program: str | None = None, **values: int | float) -> View:
         if program is None or program == editor[0].value:
-            return loops(subject, name, **values)
+            return _loops(subject, name, values, COUNTED_ACCESSES, facts=facts)
         edited = parse(program)
         known = kernel_symbols(edited.loop_functions().get(known_as) or func)
         kept = {v.name: values[v.name] for v in known if v.name in values}
-        return loops(edited, known_as, **kept)
+        return _loops(edited, known_as, kept, COUNTED_ACCESSES, facts=facts)
 
     controls = (*editor, *(Control(k, "number", n) for k, n in chosen.state().items()))
     text = _text(title, state, func)
@@ -137,7 +140,9 @@ def _loops(
 def _kernel_view(kernel: Kernel, sizes: Mapping[str, int | float], *, measured: bool) -> View:
     """A kernel's schedule, step by step, under its decisions."""
     sch = kernel.schedule()
-    view = _loops(sch, kernel.name, sizes, LIVE_ACCESSES if measured else COUNTED_ACCESSES)
+    facts = _gpu_facts(context_of(kernel.trace, kernel.name).target)
+    counted = LIVE_ACCESSES if measured else COUNTED_ACCESSES
+    view = _loops(sch, kernel.name, sizes, counted, facts=facts)
     state = {**view.state, "decisions": decisions_state(kernel, sch, measured=measured)}
     if not sch.decisions:
         state["notes"] = ["The rule of this kernel asks for no decisions.", *view.state["notes"]]
@@ -152,6 +157,12 @@ def _kernel_view(kernel: Kernel, sizes: Mapping[str, int | float], *, measured: 
     controls = (*view.controls, *decision_controls(sch))
     remade = again if controls else None
     return replace(view, state=state, text=text, controls=controls, again=remade)
+
+
+def _gpu_facts(target: Target) -> Facts:
+    """The facts of a GPU; for other machines, those of the GPU that threads are simulated on where
+    a function is bound to them all the same."""
+    return target.facts if target.facts.block_threads else CUDA
 
 
 def _run(v: _Version, tree: Tree, sizes: Sizes, share: int, counted: int) -> dict[str, Any]:
@@ -185,7 +196,7 @@ def loops_of_program(program: Program, target: str | Target = "cpu") -> View:
     plain = unscheduled_functions(trace)  # a schedule computes more, for the rest of a tile
     compared = {k: plain.get(k, f) for k, f in found.items()}
     name = max(found, key=lambda k: _flops(compared[k], Sizes.of(compared[k], {}, LARGE)) or 0)
-    view = loops(trace.result, name)
+    view = _loops(trace.result, name, {}, COUNTED_ACCESSES, facts=_gpu_facts(chosen))
     if len(found) == 1:
         return view
     note = (

@@ -35,6 +35,10 @@ sm_80 on (CUDA C++ Programming Guide, *Compute Capabilities*)."""
 
 
 def _facts(target: Target) -> Facts:
+    number = re.search(r"\d+", target.cpu)
+    if number is not None and int(number[0]) < 80:
+        # `cp.async`, and tensor instructions on bfloat16, are of sm_80.
+        return replace(FACTS, shared_at_launch=0, tensor_cores=False)
     most = SHARED_AT_LAUNCH.get(target.cpu.rstrip("a"))
     return FACTS if most is None else replace(FACTS, shared_at_launch=most * KB)
 

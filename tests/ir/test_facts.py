@@ -46,6 +46,9 @@ def test_facts_by_features_and_names() -> None:
     assert Target.cuda().facts == CUDA
     rooms = [Target.cuda(arch).facts.most_shared for arch in ("sm_80", "sm_86", "sm_90", "sm_90a")]
     assert rooms == [163 * KB, 99 * KB, 227 * KB, 227 * KB]
+    assert Target.cuda("sm_80").facts.tensor_cores
+    turing = replace(CUDA, shared_at_launch=0, tensor_cores=False)
+    assert Target.cuda("sm_75").facts == Target.cuda("sm_70").facts == turing
     assert Target.cuda().lanes("float32") == 4
 
 

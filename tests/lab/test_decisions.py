@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pytest
 
 import relaxlab as rl
+from relaxlab.codegen.cuda import nvrtc
 from relaxlab.lab import assets, decisions
 from relaxlab.lab.decisions import PREFIX
 from relaxlab.lab.loops import loops
@@ -98,20 +99,19 @@ def test_a_kernel_is_named_and_a_rule_without_decisions_says_so(trace):
     assert "asks for no decisions" in made.state["notes"][0]
 
 
-def test_kernels_for_gpus_have_decisions_and_no_time_on_another_machine():
+def test_kernels_for_gpus_have_decisions_and_no_time_on_another_machine(monkeypatch):
+    monkeypatch.setattr(nvrtc, "is_available", lambda: False)  # the code is CUDA C then
     view = loops(rl.trace(rl.parse(SUM), target="cuda"))
     threads = row(view, "threads_per_row")
     assert threads["value"] == "32" and threads["meaning"] == "threads that share a row"
     assert isinstance(dict(threads["choices"])["64"], int)
     assert view.again is not None
     values = {c.name: c.value for c in view.controls}
-    made: list[list[str]] = []
-    for choice in ("32", "64"):
+    for choice, block in (("32", 128), ("64", 256)):
         again = view.again(**values | {f"{PREFIX}threads_per_row": choice})
         measured = again.state["decisions"]["measured"]
         assert measured["times"] == [] and "the kernel is for cuda" in measured["error"]
-        made.append(measured["code"])
-    assert made[0] and made[0] != made[1]
+        assert sum(f"__launch_bounds__({block})" in line for line in measured["code"]) == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -148,10 +148,21 @@ def test_a_missing_wait_is_found() -> None:
 
 def test_a_loop_that_is_no_pipeline_is_refused() -> None:
     @T.prim_func
-    def f(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+    def direct(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
         for t in T.thread_binding(32, thread="threadIdx.x"):
             for i in T.serial(2, annotations={"software_pipeline": 2}):
                 Y[i * 32 + t] = X[i * 32 + t]
 
     with pytest.raises(CodegenError, match="not copies into shared memory followed by"):
-        lower_launches(f, "f")
+        lower_launches(direct, "f")
+
+    @T.prim_func
+    def one(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+        S = T.alloc_buffer((32,), "float32", scope="shared")
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            for i in T.serial(2, annotations={"software_pipeline": 1}):
+                S[t] = X[i * 32 + t]
+                Y[i * 32 + t] = S[31 - t]
+
+    with pytest.raises(CodegenError, match="loop i of 'f' has 1 stage; .* takes 2 or more"):
+        lower_launches(one, "f")

@@ -11,7 +11,6 @@ from relaxlab.codegen.cuda import sass as sass_text
 from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.listing import source_lines
 from relaxlab.codegen.listing import Line, Listing, Pane, locate, loops_pane
-from relaxlab.ir.facts import CUDA
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.span import Span
 from relaxlab.ir.target import Target
@@ -39,7 +38,7 @@ def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) ->
     Raises CodegenError for what CUDA cannot express, NvrtcError for a source that NVRTC refuses.
     """
     located = locate(func, name)
-    cuda, source = source_lines(located.func, name, CUDA_C, CUDA)
+    cuda, source = source_lines(located.func, name, CUDA_C, Target.cuda(arch).facts)
     ptx, sass = (), ()
     ptx_lines, sass_lines = (), ()
     resources: dict[str, nvrtc.Resources] = {}
@@ -51,9 +50,7 @@ def list_cuda(func: PrimFunc, name: str, arch: str, *, contract: bool = True) ->
         if sass_text.is_available():
             sass, sass_lines = _sass(compiled.cubin, first, cuda)
     loops = located.numbered()
-    return CudaListing(
-        loops, cuda, ptx, ptx_lines, sass, sass_lines, located.origins, resources
-    )
+    return CudaListing(loops, cuda, ptx, ptx_lines, sass, sass_lines, located.origins, resources)
 
 
 def _sass(

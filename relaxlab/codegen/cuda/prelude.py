@@ -21,6 +21,22 @@ typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
 """
 
+
+def _ldmatrix(name: str, form: str) -> str:
+    """The function for a form of PTX's ldmatrix."""
+    return f"""\
+// Four 8 x 8 matrices from shared memory to the lanes of a warp, see PTX's ldmatrix.
+template <typename T>
+__device__ __forceinline__ void {name}(T* to, const T* from) {{
+  static_assert(sizeof(T) == 2, "of 16-bit elements");
+  uint32_t* r = reinterpret_cast<uint32_t*>(to);
+  asm volatile("ldmatrix.sync.aligned.{form}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"((uint32_t)__cvta_generic_to_shared(from)) : "memory");
+}}
+"""
+
+
 _PARTS = {
     "__half": "#include <cuda_fp16.h>\n",
     "__nv_bfloat16": "#include <cuda_bf16.h>\n",
@@ -143,40 +159,21 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }
 """,
-    "ldmatrix": """\
-// Four 8 x 8 matrices from shared memory to the lanes of a warp, see PTX's ldmatrix.
-template <typename T>
-__device__ __forceinline__ void ldmatrix(T* to, const T* from) {
-  static_assert(sizeof(T) == 2, "of 16-bit elements");
-  uint32_t* r = reinterpret_cast<uint32_t*>(to);
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"((uint32_t)__cvta_generic_to_shared(from)) : "memory");
-}
-""",
-    "ldmatrix_trans": """\
-template <typename T>
-__device__ __forceinline__ void ldmatrix_trans(T* to, const T* from) {
-  static_assert(sizeof(T) == 2, "of 16-bit elements");
-  uint32_t* r = reinterpret_cast<uint32_t*>(to);
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"((uint32_t)__cvta_generic_to_shared(from)) : "memory");
-}
-""",
+    "ldmatrix": _ldmatrix("ldmatrix", "m8n8.x4"),
+    "ldmatrix_trans": _ldmatrix("ldmatrix_trans", "m8n8.x4.trans"),
     "mma_m16n8k16": """\
 // c += a * b by the lanes of a warp, see PTX's mma.sync.
 template <typename T>
 __device__ __forceinline__ void mma_m16n8k16(float* c, const T* a, const T* b);
-#define RELAXLAB_MMA(T, NAME)                                                                \\
-  template <>                                                                                \\
-  __device__ __forceinline__ void mma_m16n8k16<T>(float* c, const T* a, const T* b) {        \\
-    const uint32_t* x = reinterpret_cast<const uint32_t*>(a);                                \\
-    const uint32_t* y = reinterpret_cast<const uint32_t*>(b);                                \\
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 "              \\
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \\
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                            \\
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));        \\
+#define RELAXLAB_MMA(T, NAME)                                                          \\
+  template <>                                                                          \\
+  __device__ __forceinline__ void mma_m16n8k16<T>(float* c, const T* a, const T* b) {  \\
+    const uint32_t* x = reinterpret_cast<const uint32_t*>(a);                          \\
+    const uint32_t* y = reinterpret_cast<const uint32_t*>(b);                          \\
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 "                 \\
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"              \\
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                               \\
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));           \\
   }
 """,
     "checked_divisor": """\

@@ -124,9 +124,7 @@ class _Writer:
         x, y, z = (e.value for e in launch.extents("threadIdx") if isinstance(e, IntImm))
         failed = s.failed if self.failures else ""
         head = self.dialect.head(
-            Frame(
-                launch.name, buffers, scalars, failed, (x, y, z), shared, s.fresh, self.in_memory
-            )
+            Frame(launch.name, buffers, scalars, failed, (x, y, z), shared, s.fresh, self.in_memory)
         )
         code = "\n".join([head, *self.lines, "}"])
         spans = (*[None] * (head.count("\n") + 1), *self.spans, None)
@@ -150,7 +148,8 @@ class _Writer:
                 f"{self.launch.name!r} takes {total} bytes of shared memory per block; "
                 f"{most} are there"
             )
-        # What every GPU has is declared; more is asked for at the launch, one array for all.
+        # Arrays that fit what every GPU has, 48 KB with CUDA, are declared. Larger ones are parts
+        # of one dynamic array, whose size is asked for at the launch.
         asked = total > facts.shared
         outside: list[str] = []
         for b, dims in shapes.items():

@@ -20,6 +20,7 @@ from relaxlab.codegen.gpu.thread_loops import SYNC, is_sync
 from relaxlab.codegen.gpu.vectors import vector_loop
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import (
@@ -53,9 +54,10 @@ def software_pipeline(
 ) -> tuple[Stmt, tuple[Buffer, ...]]:
     """Return the program of a thread with its annotated loops pipelined, and the allocations.
 
-    Raises CodegenError for a loop that is not copies into shared memory followed by a computation.
+    Raises CodegenError for fewer than two stages, and for a loop that is not copies into shared
+    memory followed by a computation.
     """
-    if not any(isinstance(n, For) and n.annotations.get(PIPELINE) for n in walk(body)):
+    if not any(isinstance(n, For) and PIPELINE in n.annotations for n in walk(body)):
         return body, tuple(allocated)
     an = Analyzer()
     for symbol in sizes:
@@ -84,7 +86,7 @@ class _Pipeline:
             case For():
                 with self.an.scope():
                     self.an.bind_range(s.loop_var, Range(s.min, s.extent))
-                    if s.annotations.get(PIPELINE):
+                    if PIPELINE in s.annotations:
                         made = self.loop(s)
                         return seq(SYNC, made) if repeated else made
                     return replace(s, body=self.visit(s.body, True))
@@ -100,19 +102,22 @@ class _Pipeline:
 
     def loop(self, s: For) -> Stmt:
         count = int(s.annotations[PIPELINE])
+        if count < 2:
+            raise CodegenError(
+                f"the pipelined loop {s.loop_var.name} of {self.name!r} has "
+                f"{counted(count, 'stage')}; to copy ahead of what is computed takes 2 or more"
+            )
         copies, compute = self.parts(s)
         if s.min != const(0):
             raise CodegenError(f"the pipelined loop {s.loop_var.name} of {self.name!r} starts at 0")
         for buffer in {n.buffer for c in copies for n in walk(c) if isinstance(n, BufferStore)}:
-            self.staged[buffer] = replace(
-                buffer, shape=(const(count), *buffer.shape), strides=()
-            )
+            self.staged[buffer] = replace(buffer, shape=(const(count), *buffer.shape), strides=())
         asked = seq(*(self.asynchronous(c) for c in copies))
         ahead = count - 1
         before: list[Stmt] = []
         for n in range(ahead):
             before += [self.ask(asked, s, const(n)), COMMIT]
-        wait = Evaluate(Call("void", "cp_async_wait", (const(max(0, ahead - 1)),)))
+        wait = Evaluate(Call("void", "cp_async_wait", (const(ahead - 1),)))
         ask = seq(self.ask(asked, s, s.loop_var + ahead), COMMIT)
         inner = _double_buffered(compute)
         if inner is None:

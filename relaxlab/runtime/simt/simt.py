@@ -20,8 +20,10 @@ from relaxlab.ir import loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.expr import Var
+from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.loops import Buffer
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.interpreter import bind_parameters
@@ -45,7 +47,10 @@ few enough that a value per thread stays in cache."""
 
 
 @brief
-def simt(mod: Module, name: str = "main", *args: Any, record: Triple | None = None) -> SimtReport:
+def simt(
+    mod: Module, name: str = "main", *args: Any, record: Triple | None = None,
+    target: str | Target = "cuda",
+) -> SimtReport:  # fmt: skip
     """Run a function of `mod` like `interpret`, its loop functions on simulated GPU threads.
 
     A loop function is bound to blocks and threads as the section "GPUs" of docs/architecture.md
@@ -57,13 +62,17 @@ def simt(mod: Module, name: str = "main", *args: Any, record: Triple | None = No
     buffer is dropped.
 
     `record` is a block index (x, y, z): what the threads of that block touch in each launch is
-    kept in the report, with the sectors and bank conflicts that it costs. Raises ExecutionError
+    kept in the report, with the sectors and bank conflicts that it costs. `target` is the GPU whose
+    limits hold, such as "cuda:sm_90". Raises ValueError for a target that is no GPU, ExecutionError
     for arguments that do not fit and for what has no meaning on a GPU, CodegenError for a loop
     function that cannot become launches.
     """
+    facts = parse_target(target).facts
+    if not facts.block_threads:
+        raise ValueError(f"{target} is no GPU; write for example target='cuda:sm_90'")
     if name not in mod:
         raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
-    run = _Run(record)
+    run = _Run(record, facts)
     result = Machine(mod, run.prim_func).call(name, args)
     return run.report(name, result)
 
@@ -91,6 +100,7 @@ class _Run:
     """The findings of a run so far."""
 
     record: Triple | None
+    facts: Facts = CUDA
     launches: list[LaunchReport] = field(default_factory=list[LaunchReport])
     lowered: dict[loops.PrimFunc, DeviceKernel] = field(
         default_factory=dict[loops.PrimFunc, DeviceKernel]
@@ -103,7 +113,7 @@ class _Run:
     def prim_func(self, func: loops.PrimFunc, args: Sequence[Any], *, name: str = "") -> None:
         if func not in self.lowered:
             label = name or name_of(func)
-            self.lowered[func] = lower_launches(func, label)
+            self.lowered[func] = lower_launches(func, label, facts=self.facts)
         self.device_kernel(func, self.lowered[func], args)
 
     def device_kernel(

@@ -24,7 +24,6 @@ from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import Var
-from relaxlab.ir.facts import KB
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import ExecutionError
@@ -274,10 +273,6 @@ def _on_gpu(
     return run
 
 
-STATIC_SHARED = 48 * KB
-"""The shared memory that a block may have without the function's asking for more."""
-
-
 def _launch(
     entry: Any,
     kernel: DeviceKernel,
@@ -287,7 +282,7 @@ def _launch(
     in_memory: frozenset[Var],
 ) -> Kernel:
     """A launch with everything prepared that is the same at every call."""
-    if source.shared > STATIC_SHARED:
+    if source.shared > launch.facts.shared:
         entry.max_dynamic_shared_size_bytes = source.shared
     places = [kernel.buffers.index(b) for b in launch.buffers]
     # The kernel reads as many bytes of a scalar as its type has.

@@ -220,6 +220,12 @@ def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopR
     return spatial, reduce
 
 
+def loops_inside(sch: Schedule, block: BlockRV, outer: LoopRV) -> list[LoopRV]:
+    """The loops around a block that are inside of `outer`, one of them, outermost first."""
+    nest = sch.get_loops(block)
+    return nest[[sch.get(loop) for loop in nest].index(sch.get(outer)) + 1 :]
+
+
 def axis_loops(sch: Schedule, block: BlockRV) -> list[LoopRV]:
     """The loops of the block, one for each of its axes, in their order. Raises ScheduleError where
     they are others, as those that a user has fused or split."""

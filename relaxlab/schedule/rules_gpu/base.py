@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.loops import Block
-from relaxlab.schedule.rules.base import constant, extent_of
+from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    constant,
+    extent_of,
+    is_spatial,
+    sum_of_products,
+)
 from relaxlab.schedule.rules.decisions import RESULTS_PER_THREAD, THREADS_PER_BLOCK
 from relaxlab.schedule.schedule import LoopRV, Schedule
 
@@ -54,6 +61,44 @@ def unrolled(sch: Schedule, loop: LoopRV, steps: int) -> None:
     if steps > 1:
         _, inner = sch.split(loop, factors=[None, steps])
         sch.unroll(inner)
+
+
+def unroll_all(sch: Schedule, *loops: LoopRV) -> None:
+    """Unroll loops of constant extent."""
+    for loop in loops:
+        sch.unroll(loop)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A sum of products: its block, the two loads that it multiplies, and the numbers of its row,
+    column and reduce axes."""
+
+    block: Block
+    loads: tuple[BufferLoad, BufferLoad]
+    row: int
+    col: int
+    reduce: int
+
+    @property
+    def name(self) -> str:
+        """The name of the block."""
+        return self.block.name
+
+
+def find_product(func: PrimFunc) -> Product | str:
+    """The one reduction of a function, which sums the terms of a matrix over one axis; or why there
+    is none."""
+    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
+    if len(reductions) != 1:
+        return f"it has {len(reductions)} reductions, not one"
+    block = reductions[0]
+    loads = sum_of_products(block)
+    spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
+    reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
+    if loads is None or len(reduce) != 1 or len(spatial) < 2:
+        return f"{block.name} is no sum of products of two loads over one axis, of a matrix"
+    return Product(block, loads, spatial[-2], spatial[-1], reduce[0])
 
 
 def extents_of(block: Block) -> list[PrimExpr]:

@@ -1,10 +1,11 @@
 """Attention of one query over many positions, as of a token that is decoded: at memory's speed.
 
-A group of 8 threads is a worker (`fuse_reductions`): it takes a vector of positions at a time, with
-a running maximum, sum and mix of its own, for all heads that read the same keys. Its threads share
-the products with a key, and then the features of the values. No worker waits for another before
-the end, where those of a block combine their results through shared memory. Blocks of threads share
-the positions of a head of keys; a second kernel combines what they found (Flash-Decoding, 2023).
+A group of threads, 16 by default, is a worker (`fuse_reductions`): it takes a vector of positions
+at a time, with a running maximum, sum and mix of its own, for several heads that read the same
+keys. Its threads share the products with a key, and then the features of the values. No worker
+waits for another before the end, where those of a block combine their results through shared
+memory. Blocks of threads share the positions of a head of keys; a second kernel combines what they
+found (Flash-Decoding, 2023).
 
 All loads of keys and values are of 16 bytes, and those of a warp side by side: keys lie in blocks
 of positions, feature by feature, values in rows of features.
@@ -28,18 +29,20 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     found_block,
     inline_producers,
+    loops_inside,
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import POSITION_PARTS, THREADS_PER_BLOCK, THREADS_PER_KEY
-from relaxlab.schedule.rules_gpu.base import fits_a_block, fused
+from relaxlab.schedule.rules_gpu.base import fits_a_block, fused, unroll_all
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import realizes_under
 
 THREADS = 128
 """Threads of a block: 4 warps, each with blocks of 16 keys of its own. Not measured."""
 PARTS = 32
-"""Blocks of threads per head of keys: with 8 of these heads two for each SM of an H100. 16 were as
-fast up to 4096 positions, a quarter slower at 16384."""
+"""Blocks of threads per head of keys: with 8 of these heads two for each SM of an H100. With 8
+threads per key and 4 heads per tile, 16 were faster up to 1024 positions, 8 % slower at 4095, 27 %
+slower at 16383."""
 LANES, HEADS = 16, 2
 """Threads per key, and most heads per tile. On an H100, 32 heads over 8 of bfloat16 keys took 8.3,
 10.2, 14.4 and 36.4 microseconds at 128, 1024, 4096 and 16384 positions; with 8 threads and 4 heads,
@@ -49,7 +52,8 @@ which fill the registers of two blocks, 11.7, 12.2, 14.9 and 36.0."""
 def schedule_query(sch: Schedule, context: Context) -> Schedule:
     """Schedule attention with one row. Raises ScheduleError where it does not fit."""
     facts = context.target.facts
-    # What else is computed before, such as keys in another order, is read where it is.
+    # Blocks in front of the attention, such as a transpose of the keys, are inlined into it: it
+    # then reads their operands in place.
     attention = find_attention(sch.func)
     inline_producers(sch, [] if attention is None else [b.name for b in attention.cascade.blocks])
     found = find_attention(sch.func)
@@ -179,16 +183,6 @@ class _Query:
         for loop, axis in zip(loops, "zyx", strict=False):
             self.sch.bind(loop, f"threadIdx.{axis}")
 
-    def unroll(self, *loops: LoopRV) -> None:
-        """Unroll loops."""
-        for loop in loops:
-            self.sch.unroll(loop)
-
-    def inside(self, rv: BlockRV, outer: LoopRV) -> list[LoopRV]:
-        """The loops around a block that are inside a loop around it."""
-        nest = self.sch.get_loops(rv)
-        return nest[[self.sch.get(loop) for loop in nest].index(self.sch.get(outer)) + 1 :]
-
     def registers(self, name: str) -> None:
         """A worker's scores, and what it has per row, are in registers of all its threads; of
         features each thread has its own."""
@@ -199,15 +193,16 @@ class _Query:
         z, y = self.of_workers(worker)
         if not has_features:
             self.threads(z, y)
-            self.unroll(row, *rest, *reduce)
+            unroll_all(sch, row, *rest, *reduce)
             return
         turn, x, lane = self.features(rest[0])
         sch.reorder(z, y, x, row, turn, lane)
         self.threads(z, y, x)
-        self.unroll(row, turn, lane)
+        unroll_all(sch, row, turn, lane)
 
     def products(self, name: str) -> None:
-        """Each thread of a worker has every eighth feature of the keys; all get the sums."""
+        """Each of the `lanes` threads of a worker has every `lanes`-th feature of the keys; all get
+        the sums."""
         sch = self.sch
         product = sch.get_block(name)
         _, (depth,) = block_loops(sch, product)
@@ -219,14 +214,14 @@ class _Query:
         sch.reorder(z, y, x, *turns, row, position)
         if turns:
             first = sch.decompose_reduction(partial, turns[0])
-            self.unroll(*self.inside(first, x), *turns)
+            unroll_all(sch, *loops_inside(sch, first, x), *turns)
         self.threads(z, y, x)
         sch.unroll(row)
         sch.vectorize(position)
         (worker, row, position), (x,) = block_loops(sch, product)
         z, y = self.of_workers(worker)
         self.threads(z, y, x)
-        self.unroll(row, position)
+        unroll_all(sch, row, position)
 
     def mix(self, name: str) -> None:
         """A vector of features of each row is loaded and added up at a time."""
@@ -238,18 +233,18 @@ class _Query:
         sch.reorder(z, y, x, turn, position, row, lane)
         first = sch.decompose_reduction(rv, position)
         self.threads(z, y, x)
-        self.unroll(turn, position, row)
+        unroll_all(sch, turn, position, row)
         sch.vectorize(lane)
-        self.unroll(*self.inside(first, turn))
+        unroll_all(sch, *loops_inside(sch, first, turn))
 
     def together(self, name: str) -> None:
         """All threads share the results of a tile; each has what there is per row."""
         sch = self.sch
         rv = sch.get_block(name)
         spatial, reduce = block_loops(sch, rv)
-        self.unroll(*reduce)
+        unroll_all(sch, *reduce)
         if len(spatial) == 1:
-            self.unroll(*spatial)
+            unroll_all(sch, *spatial)
             return
         # Whoever has a feature of one row has it of all, and a register for each; else threads read
         # what others have made.
@@ -277,7 +272,6 @@ def _combine(sch: Schedule, tile: BlockRV, warp: int) -> None:
         *_, own, _ = sch.get_loops(rv)
         if constant(extent_of(sch, own)) != 1:
             sch.bind(sch.split(own, factors=[None, threads])[1], "threadIdx.x")
-        for loop in parts:
-            sch.unroll(loop)
+        unroll_all(sch, *parts)
     sch.bind(sch.split(feature, factors=[None, threads])[1], "threadIdx.x")
     sch.bind(fused(sch, rows), "blockIdx.x")

@@ -10,7 +10,6 @@ columns of the matrix are neighbours in memory, parts of each to a thread (`redu
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from relaxlab.ir.dtypes import bytes_of
@@ -23,14 +22,12 @@ from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     axis_loops,
     block_loops,
-    blocks_of,
     constant,
     extent_of,
     found_block,
     inline_producers,
-    is_spatial,
+    loops_inside,
     separate_store,
-    sum_of_products,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
@@ -49,7 +46,14 @@ from relaxlab.schedule.rules.decisions import (
     VECTOR_WIDTH,
 )
 from relaxlab.schedule.rules_gpu import reductions
-from relaxlab.schedule.rules_gpu.base import fits_a_block, fused, unrolled
+from relaxlab.schedule.rules_gpu.base import (
+    Product,
+    find_product,
+    fits_a_block,
+    fused,
+    unroll_all,
+    unrolled,
+)
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 SIDE = 16
@@ -67,16 +71,6 @@ WARPS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """The reduction block and the numbers of its row, column and reduce axes."""
-
-    name: str
-    row: int
-    col: int
-    reduce: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Tile:
     """A tile of results: `y` by `x` threads, each with `rows` by `cols` of them, and the depth of
     the slices of the operands."""
@@ -90,14 +84,14 @@ class _Tile:
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one multiply-accumulate of a matrix of rows and a matrix of columns."""
-    func, found = sch.func, _find(sch.func)
+    found = _find(sch.func)
     if isinstance(found, str):
         return found
-    block = next(b for b in blocks_of(func) if b.name == found.name)
-    rows, facts = block.iter_vars[found.row].dom.extent, context.target.facts
+    block, facts = found.block, context.target.facts
+    rows = block.iter_vars[found.row].dom.extent
     square = set(symbols_in(rows)) & set(symbols_in(block.iter_vars[found.col].dom.extent))
     # The lanes of a warp would share a sum; few rows would be few columns, too.
-    if keeps_order(func, block) or square:
+    if keeps_order(sch.func, block) or square:
         return _by_tiles(sch, found, facts)
     known = constant(rows)
     few = known is not None and known <= ROWS_BY_WARPS.of(sch, FEW_ROWS)
@@ -107,16 +101,14 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         if not (most or few):
             return _by_tiles(sch, found, facts)
         if down:  # a thread goes down a column, neighbours down neighbouring ones
-            # Refused where several axes of symbolic extent would be one.
-            with suppress(ScheduleError):
-                return reductions.by_columns(sch.copy(), context)
+            return reductions.by_columns(sch.copy(), context)
         return _by_warps(sch, found, facts)
 
     with_versions(sch, context, rows, [1], version)
     return sch
 
 
-def _has_columns_together(sch: Schedule, found: _Product) -> bool:
+def _has_columns_together(sch: Schedule, found: Product) -> bool:
     """True if neighbours in memory of the matrix of columns are of different columns."""
     inline_producers(sch)
     block = found_block(sch, sch.get_block(found.name))
@@ -124,39 +116,34 @@ def _has_columns_together(sch: Schedule, found: _Product) -> bool:
     last = [
         set(symbols_in(load.indices[-1]))
         for load in walk(block.body)
-        if isinstance(load, BufferLoad) and col in symbols_in(load.indices)
-        # What it writes has no axis that it sums over.
+        if isinstance(load, BufferLoad)
+        and col in symbols_in(load.indices)
+        # The sum itself, which is loaded to add to it, has no index along the reduced axis.
         and reduce in symbols_in(load.indices)
     ]
     return any(col in symbols and reduce not in symbols for symbols in last)
 
 
-def _find(func: PrimFunc) -> _Product | str:
+def _find(func: PrimFunc) -> Product | str:
     """The product, or why the kernel is none that the rule is for."""
-    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
-    if len(reductions) != 1:
-        return f"it has {len(reductions)} reductions, not one"
-    block = reductions[0]
-    loads = sum_of_products(block)
-    spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
-    reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
-    if loads is None or len(reduce) != 1 or len(spatial) < 2:
-        return f"{block.name} is no sum of products of two loads over one axis, of a matrix"
-    row, col = spatial[-2], spatial[-1]
-    row_var, col_var = block.iter_vars[row].var, block.iter_vars[col].var
-    sides = [set(symbols_in(load.indices)) for load in loads]
-    if col_var not in sides[1]:
+    found = find_product(func)
+    if isinstance(found, str):
+        return found
+    axes = found.block.iter_vars
+    row, col = axes[found.row].var, axes[found.col].var
+    sides = [set(symbols_in(load.indices)) for load in found.loads]
+    if col not in sides[1]:
         sides.reverse()
     left, right = sides
-    if row_var not in left or col_var not in right or row_var in right or col_var in left:
-        return f"{block.name}: {row_var} and {col_var} do not each index one operand"
+    if row not in left or col not in right or row in right or col in left:
+        return f"{found.name}: {row} and {col} do not each index one operand"
     # A product with a vector has no tile to share.
-    if constant(block.iter_vars[col].dom.extent) == 1:
-        return f"{block.name} has one column"
-    return _Product(block.name, row, col, reduce[0])
+    if constant(axes[found.col].dom.extent) == 1:
+        return f"{found.name} has one column"
+    return found
 
 
-def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
+def _by_tiles(sch: Schedule, found: Product, facts: Facts) -> Schedule:
     product = sch.get_block(found.name)
     copies = [sch.cache_read(product, i, "shared") for i in _copied(sch, product)]
     inline_producers(sch, keep=[found_block(sch, c).name for c in copies])
@@ -180,8 +167,7 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     for square in ([y, x, row, col], zeros):
         sch.bind(square[0], "threadIdx.y")
         sch.bind(square[1], "threadIdx.x")
-        for loop in square[2:]:
-            sch.unroll(loop)
+        unroll_all(sch, *square[2:])
     unrolled(sch, depth, UNROLL_REDUCTION.of(sch, 1))
     for copy in copies:
         _together(sch, copy, slice_, tile, facts)
@@ -198,7 +184,7 @@ def _copied(sch: Schedule, product: BlockRV) -> list[int]:
     return [i for i, name in names.items() if OPERAND_IN_SHARED_MEMORY.of(sch, True, name)]
 
 
-def _left(product: Block, found: _Product) -> int:
+def _left(product: Block, found: Product) -> int:
     """The number of the operand of rows."""
     row = product.iter_vars[found.row].var
     return next(i for i in _operands(product) if row in symbols_in(product.reads[i]))
@@ -245,8 +231,7 @@ def _together(sch: Schedule, copy: BlockRV, outside: LoopRV, tile: _Tile, facts:
     size = bytes_of(buffer.dtype)
     words = max(1, facts.bank_bytes // size)
     sch.storage_align(copy, 0, -2, 2 * words, words)
-    nest = sch.get_loops(copy)
-    inner = nest[[sch.get(n) for n in nest].index(sch.get(outside)) + 1 :]
+    inner = loops_inside(sch, copy, outside)
     choice = COPY_WIDTH.where(lambda n: n * size <= facts.vector_bits // 8)
     width = choice.of(sch, 1, buffer.name)
     lanes = [width] if width > 1 else []
@@ -265,11 +250,10 @@ def _squares(sch: Schedule, store: BlockRV, tile: _Tile) -> None:
     sch.reorder(y, x, row, col)
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
-    sch.unroll(row)
-    sch.unroll(col)
+    unroll_all(sch, row, col)
 
 
-def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
+def _by_warps(sch: Schedule, found: Product, facts: Facts) -> Schedule:
     """A warp per result, or as many threads as are decided on: each thread has every 32nd group of
     products, and their sums are added across the threads. A group is what an access of 16 bytes
     loads of an operand that lies along the reduced axis."""
@@ -285,9 +269,9 @@ def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
     buffer = found_block(sch, product).writes[0].buffer
     *outer, col = spatial
     # Threads that share a result exchange registers: they are part of a warp, or full warps.
-    threads = THREADS_PER_RESULT.where(
-        lambda n: n <= facts.warp or fits_a_block(n, facts)
-    ).of(sch, facts.warp)
+    threads = THREADS_PER_RESULT.where(lambda n: n <= facts.warp or fits_a_block(n, facts)).of(
+        sch, facts.warp
+    )
     choice = RESULTS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
     results = choice.at_most(sch, WARPS)
     col, warp = sch.split(col, factors=[None, results])
@@ -314,13 +298,11 @@ def _by_warps(sch: Schedule, found: _Product, facts: Facts) -> Schedule:
             if constant(extent_of(sch, neighbour)) == width:
                 sch.vectorize(neighbour)
         init = sch.decompose_reduction(partial, inside[0])
-        for loop in (*each, *inside[1:], *(sch.get_loops(init)[-1:] if rows else ())):
-            sch.unroll(loop)
+        unroll_all(sch, *each, *inside[1:], *(sch.get_loops(init)[-1:] if rows else ()))
     sch.bind(lane, "threadIdx.x")
     *_, last = sch.get_loops(product)
     sch.bind(last, "threadIdx.x")
-    for row in rows:
-        sch.unroll(row)
+    unroll_all(sch, *rows)
     sch.bind(warp, "threadIdx.y")
     sch.bind(fused(sch, [*outer, col]), "blockIdx.x")
     sch.compact_buffers()

@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from relaxlab.ir.facts import Facts
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.attention import Attention
-from relaxlab.schedule.rules.base import block_loops, blocks_of, constant, extent_of, found_block
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    blocks_of,
+    constant,
+    extent_of,
+    found_block,
+    loops_inside,
+)
 from relaxlab.schedule.rules.nested import outer_block
-from relaxlab.schedule.rules_gpu.base import fused
-from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+from relaxlab.schedule.rules_gpu.base import fused, unroll_all
+from relaxlab.schedule.schedule import LoopRV, Schedule
 
 SIDE = 16
 """Threads along rows, and along positions and features: those of a row are half a warp."""
@@ -71,11 +78,6 @@ class _Tile:
         """The loops over the rows of threads, and over the rows of a thread."""
         return self.sch.split(row, factors=[SIDE, None])
 
-    def unroll(self, *loops: LoopRV) -> None:
-        """Unroll loops."""
-        for loop in loops:
-            self.sch.unroll(loop)
-
     def square(self, y: LoopRV, x: LoopRV) -> None:
         """Bind loops to the threads."""
         self.sch.bind(y, "threadIdx.y")
@@ -83,12 +85,13 @@ class _Tile:
 
     def scores(self, name: str) -> None:
         """Each thread has a vector of positions of each of its rows."""
-        row, position = self.sch.get_loops(self.sch.get_block(name))
+        sch = self.sch
+        row, position = sch.get_loops(sch.get_block(name))
         y, row = self.own(row)
-        x, lane = self.sch.split(position, factors=[SIDE, None])
-        self.sch.reorder(y, x, row, lane)
+        x, lane = sch.split(position, factors=[SIDE, None])
+        sch.reorder(y, x, row, lane)
         self.square(y, x)
-        self.unroll(row, lane)
+        unroll_all(sch, row, lane)
 
     def products(self, name: str) -> None:
         """Products of queries and keys, a vector of keys at a time."""
@@ -100,7 +103,7 @@ class _Tile:
         sch.reorder(y, x, depth, row, lane)
         first = sch.decompose_reduction(rv, depth)
         self.square(y, x)
-        self.unroll(row, *self.inside(first, x))
+        unroll_all(sch, row, *loops_inside(sch, first, x))
         sch.vectorize(lane)
         if constant(extent_of(sch, depth)) is not None:
             _, inner = sch.split(depth, factors=[None, 8])
@@ -116,12 +119,12 @@ class _Tile:
         sch.reorder(y, x, *reduce, turn, row, lane)
         first = sch.decompose_reduction(rv, reduce[0]) if reduce else None
         self.square(y, x)
-        self.unroll(turn, row)
+        unroll_all(sch, turn, row)
         if first is None:
             sch.unroll(lane)
         else:
             sch.vectorize(lane)
-            self.unroll(*self.inside(first, x))
+            unroll_all(sch, *loops_inside(sch, first, x))
 
     def rows(self, name: str) -> None:
         """All threads of a row have its values in registers; terms are summed up by each thread,
@@ -141,13 +144,8 @@ class _Tile:
         y, row = self.own(row)
         sch.reorder(y, x, row, *lanes)
         self.square(y, x)
-        self.unroll(row, *lanes)
+        unroll_all(sch, row, *lanes)
         (row,), (x,) = block_loops(sch, rv)
         y, row = self.own(row)
         self.square(y, x)
         sch.unroll(row)
-
-    def inside(self, rv: BlockRV, outer: LoopRV) -> list[LoopRV]:
-        """The loops around a block that are inside a loop around it."""
-        nest = self.sch.get_loops(rv)
-        return nest[[self.sch.get(loop) for loop in nest].index(self.sch.get(outer)) + 1 :]

@@ -36,7 +36,7 @@ MANY_ROWS = 1 << 10
 """Blocks of threads that do so, of 256 threads each."""
 LEAST_TERMS = 1 << 15
 """Terms of a result from which on a second launch pays, which takes some microseconds: one
-multiprocessor reads so many in about as long."""
+multiprocessor reads so many in about as long. Not measured."""
 LEAST_PART = 1 << 7
 """Terms that a part has at least. Not measured."""
 TERMS_AT_ONCE = 8

@@ -29,8 +29,8 @@ from relaxlab.schedule.rules.base import (
     found_block,
     inline_producers,
     is_spatial,
+    loops_inside,
     separate_store,
-    sum_of_products,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
@@ -45,13 +45,13 @@ from relaxlab.schedule.rules.decisions import (
     WARP_ROWS,
 )
 from relaxlab.schedule.rules_gpu import matmul
-from relaxlab.schedule.rules_gpu.base import fused
+from relaxlab.schedule.rules_gpu.base import find_product, fused, unroll_all
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 ROWS, COLS, WARP_SIDE = 256, 128, 64
 """The tile of a block, and the side of that of one of its warps. On an H200, 8192^3 ran at 401
 TFLOP/s with them and 64 terms (cuBLAS: 741), at 369 with 128 rows, at 319 with 128 rows and 32
-terms; without loading fragments ahead at 335."""
+terms. Without loading fragments ahead, 128 rows and 32 terms ran at 335."""
 MULTIPROCESSORS = 128
 """Each should have a tile; an H100 has 132."""
 TERMS = 64
@@ -135,19 +135,14 @@ def _inline_permutations(sch: Schedule) -> None:
 
 def _find(func: PrimFunc) -> _Product | str:
     """The product, or why the kernel is none that the rule is for."""
-    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
-    if len(reductions) != 1:
-        return f"it has {len(reductions)} reductions, not one"
-    block = reductions[0]
-    loads = sum_of_products(block)
-    spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
-    reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
-    if loads is None or len(reduce) != 1 or len(spatial) < 2:
-        return f"{block.name} is no sum of products of two loads over one axis, of a matrix"
+    found = find_product(func)
+    if isinstance(found, str):
+        return found
+    block, loads = found.block, found.loads
     dtype = loads[0].dtype
     if dtype not in DTYPES or loads[1].dtype != dtype or block.writes[0].buffer.dtype != "float32":
         return f"{block.name} does not add products of two {' or '.join(DTYPES)} in float32"
-    row, col, k = (block.iter_vars[n].var for n in (spatial[-2], spatial[-1], reduce[0]))
+    row, col, k = (block.iter_vars[n].var for n in (found.row, found.col, found.reduce))
     letters = {row: "i", col: "j", k: "k"}
     places: dict[str, tuple[int, str]] = {}
     for load in loads:
@@ -160,7 +155,7 @@ def _find(func: PrimFunc) -> _Product | str:
     if set(places) != {"ik", "jk"}:
         return f"{block.name}: its operands are not indexed by row and term, and column and term"
     return _Product(
-        block.name, dtype, spatial[-2], spatial[-1], reduce[0], places["ik"], places["jk"]
+        block.name, dtype, found.row, found.col, found.reduce, places["ik"], places["jk"]
     )
 
 
@@ -174,7 +169,7 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) ->
     padding = [1] * len(block.iter_vars)
     padding[found.row], padding[found.col], padding[found.reduce] = tile.rows, tile.cols, tile.terms
     sch.pad_einsum(product, padding)
-    slices = [_slice(sch, product, number) for number, _ in (found.left, found.right)]
+    slices = [sch.cache_read(product, n, "shared") for n, _ in (found.left, found.right)]
     fragments = [sch.cache_read(product, n, "local") for n, _ in (found.left, found.right)]
     inline_producers(sch, keep=[found_block(sch, b).name for b in (*slices, *fragments)])
     store = separate_store(sch, found.name)
@@ -203,8 +198,7 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) ->
     zeros = nest[len(nest) - len(counts) :]
     high, wide = (tile.warp_rows > 1), (tile.warp_cols > 1)
     warps, tiles = zeros[: high + wide], zeros[high + wide :]
-    for loop in (i1, j1, k1, *tiles):
-        sch.unroll(loop)
+    unroll_all(sch, i1, j1, k1, *tiles)
     sch.tensorize(i2, f"mma_{found.dtype}")
     _load_fragments(sch, fragments, found)
     axes = ["threadIdx.z"] * high + ["threadIdx.y"] * wide
@@ -231,15 +225,12 @@ def _load_fragments(sch: Schedule, fragments: list[BlockRV], found: _Product) ->
         first, inner = sch.split(first, factors=[None, SIZE])
         second, last = sch.split(second, factors=[None, SIZE])
         sch.reorder(first, second, inner, last)
-        sch.unroll(first)
-        sch.unroll(second)
+        unroll_all(sch, first, second)
         trans = "_trans" if axes[0] == "k" else ""
         sch.tensorize(inner, f"mma_{side}_{found.dtype}{trans}")
 
 
-def _tile(
-    sch: Schedule, found: _Product, known: list[int | None], facts: Facts
-) -> _Tile:
+def _tile(sch: Schedule, found: _Product, known: list[int | None], facts: Facts) -> _Tile:
     """Decide on the tile: no side is twice as long as the product's."""
     rows, cols = known[found.row], known[found.col]
     size, access = bytes_of(found.dtype), facts.vector_bits // 8
@@ -260,7 +251,7 @@ def _tile(
     wide = BLOCK_COLS.where(lambda n: cols is None or n < 2 * max(cols, SIZE)).at_most(sch, wide)
     warp_rows = WARP_ROWS.where(lambda n: high % (n * SIZE) == 0).at_most(sch, high // warp)
     warp_cols = WARP_COLS.where(lambda n: wide % (n * SIZE) == 0).at_most(sch, wide // warp)
-    # What all threads copy at once, so that they make whole turns.
+    # The elements that all threads copy in one iteration of the copy loop: a slice is a multiple.
     turn = warp_rows * warp_cols * facts.warp * access // size
 
     def fits(terms: int) -> bool:
@@ -290,19 +281,7 @@ def _sides(rows: int | None, cols: int | None) -> tuple[int, int, int]:
     return 64, 64, 32
 
 
-def _slice(sch: Schedule, product: BlockRV, number: int) -> BlockRV:
-    """The block that copies an operand, padding included, into shared memory."""
-    buffer = found_block(sch, product).reads[number].buffer
-    made = [p for p in sch.get_producers(product) if found_block(sch, p).name == f"{buffer.name}"]
-    if made and buffer.name.endswith("_pad"):
-        sch.set_scope(made[0], 0, "shared")
-        return made[0]
-    return sch.cache_read(product, number, "shared")
-
-
-def _lay_out(
-    sch: Schedule, product: BlockRV, fragments: list[BlockRV], found: _Product
-) -> None:
+def _lay_out(sch: Schedule, product: BlockRV, fragments: list[BlockRV], found: _Product) -> None:
     """Store tiles of the operands and of the sums as they lie in the lanes' registers."""
     layouts = (
         (fragments[0], found.left[1], rows_fragment),
@@ -310,7 +289,6 @@ def _lay_out(
         (product, "ij", rows_fragment),
     )
     for block, axes, fragment in layouts:
-
         buffer = found_block(sch, block).writes[0].buffer
         at = tuple(Var(f"i{n}") for n in range(buffer.ndim))
         *batch, a, b = at
@@ -327,10 +305,8 @@ def _copy_together(
     size = bytes_of(found_block(sch, part).writes[0].buffer.dtype)
     width = facts.vector_bits // 8 // size
     sch.storage_align(part, 0, -2, 2 * width, width)
-    nest = sch.get_loops(part)
-    inner = nest[[sch.get(n) for n in nest].index(sch.get(outside)) + 1 :]
     factors = [None, tile.warp_rows, tile.warp_cols, facts.warp, width]
-    _, z, y, x, lane = sch.split(fused(sch, inner), factors=factors)
+    _, z, y, x, lane = sch.split(fused(sch, loops_inside(sch, part, outside)), factors=factors)
     sch.vectorize(lane)
     sch.bind(z, "threadIdx.z")
     sch.bind(y, "threadIdx.y")
@@ -349,5 +325,4 @@ def _store(sch: Schedule, store: BlockRV, tile: _Tile) -> None:
     sch.bind(x, "threadIdx.y")
     sch.bind(lane, "threadIdx.x")
     sch.vectorize(both)
-    for loop in (i1, j1, half, part):
-        sch.unroll(loop)
+    unroll_all(sch, i1, j1, half, part)

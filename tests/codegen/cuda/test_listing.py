@@ -7,6 +7,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc, sass
 from relaxlab.codegen.cuda.listing import list_cuda
+from relaxlab.codegen.errors import CodegenError
 
 PROGRAM = """\
 from relaxlab.script import ir as I, relax as R
@@ -45,7 +46,7 @@ def test_ptx_lines_know_the_line_of_cuda(listing):
     for number in shuffles:
         assert "__shfl_xor_sync" in listing.cuda[number - 1].text
     stores = [line for line in listing.ptx if "st.global" in line.text]
-    assert stores
+    assert len(stores) == 2  # 64 values of a row, 32 threads
     for store in stores:
         assert listing.loops[store.loop - 1].text.strip().startswith("T_softmax_norm[")
     assert listing.resources["softmax_kernel"].registers > 0
@@ -86,6 +87,24 @@ def test_without_a_disassembler(monkeypatch):
     monkeypatch.setattr(sass, "find_program", lambda name: None)
     with pytest.raises(sass.SassError, match="nvdisasm.*pip install"):
         sass.disassemble(b"")
+
+
+def test_a_kernel_takes_the_shared_memory_of_its_architecture(monkeypatch):
+    """Slices in 162816 bytes of shared memory, which not every GPU has."""
+    monkeypatch.setattr(nvrtc, "is_available", lambda: False)  # test_tensor_matmul compiles such
+    product = """
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor((8192, 8192), "bfloat16"), w: R.Tensor((8192, 8192), "bfloat16")):
+    return R.matmul(x, w)
+"""
+    func = rl.trace(rl.parse(product), "cuda:sm_90").result.loop_functions()["matmul"]
+    cuda = list_cuda(func, "matmul", "sm_90").cuda
+    assert any("mma_m16n8k16" in line.text for line in cuda)
+    with pytest.raises(CodegenError, match="takes 162816 bytes of shared memory .* 101376 are"):
+        list_cuda(func, "matmul", "sm_86")
+    with pytest.raises(CodegenError, match="takes 162816 bytes"):
+        list_cuda(func, "matmul", "sm_75")
 
 
 def test_without_nvrtc_there_is_cuda_alone(monkeypatch):

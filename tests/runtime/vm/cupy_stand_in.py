@@ -62,8 +62,8 @@ class Stream:
 
 
 class CupyStandIn:
-    """What the runtime uses of CuPy. `compiled` makes functions of CUDA C; `launches` counts
-    kernels that are launched one by one, `graph_launches` graphs."""
+    """A stand-in for the part of CuPy that the runtime uses. `compiled` makes functions of CUDA C;
+    `launches` counts kernels that are launched one by one, `graph_launches` graphs."""
 
     ndarray = DeviceArray
 
