@@ -25,9 +25,10 @@ FOREIGN = re.compile(
 
 @pytest.fixture(scope="session")
 def site(executed: Callable[[Any], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All pages in a folder."""
+    """All pages in a folder. The last first: another worker runs the first of them meanwhile, in
+    `test_notebooks.py`."""
     folder = tmp_path_factory.mktemp("site")
-    for notebook in NOTEBOOKS:
+    for notebook in reversed(NOTEBOOKS):
         html = export_site().to_html(notebook, executed(notebook), NOTEBOOKS)
         (folder / f"{notebook.page}.html").write_text(html, "utf-8")
     (folder / "index.html").write_text(export_site().index_html(NOTEBOOKS), "utf-8")
