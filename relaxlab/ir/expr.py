@@ -41,7 +41,7 @@ class PrimExpr(Node):
         try:
             return self._hash
         except AttributeError:
-            value = hash((type(self).__name__, self._key()))
+            value = hash((type(self), self._key()))
             _set_hash(self, value)
             return value
 

