@@ -117,17 +117,17 @@ def _index_vector(b: Builder, cls: type[Any], x: Value, y: Value) -> Value | Non
     xo, yo, row = x.offsets, y.offsets, SCALAR_OPERATORS[cls.__name__]
     if cls in (expr.Add, expr.Sub):
         base = binary(b, cls, x.base, y.base)
-        offsets = tuple(int(row.exact(p, q)) for p, q in zip(xo, yo, strict=True))
+        offsets = tuple(map(row.exact, xo, yo))
     elif x.base.const == 0 and y.base.const == 0 and cls not in (expr.And, expr.Or):
         if row.is_division and 0 in yo:
             return None
         if cls in (expr.ShiftLeft, expr.ShiftRight) and not 0 <= min(yo) <= max(yo) < 64:
             return None
-        values = tuple(row.exact(p, q) for p, q in zip(xo, yo, strict=True))
+        values = tuple(map(row.exact, xo, yo))
         if issubclass(cls, expr.CmpOp):
             text = ", ".join(f"i1 {'true' if v else 'false'}" for v in values)
             return Value(with_lanes("bool", lanes), f"<{text}>")
-        return _make_index(int_value(0), tuple(int(v) for v in values))
+        return _make_index(int_value(0), tuple(map(int, values)))
     elif cls is expr.LT and x.index and y.index and len(set(yo)) == 1:
         return _first_lanes(b, x.base, xo, binary(b, expr.Add, y.base, int_value(yo[0])))
     elif cls is expr.Mul:
@@ -206,7 +206,8 @@ def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:
     if isinstance(base.const, int) and base.const != 0:
         offsets = tuple(o + base.const for o in offsets)
         base = int_value(0)
-    offsets = tuple(_wrap(o, "int64") for o in offsets)
+    if min(offsets) < -(1 << 63) or max(offsets) >= 1 << 63:
+        offsets = tuple(_wrap(o, "int64") for o in offsets)
     largest = base.largest + max(map(abs, offsets))
     index = base.index and largest <= LARGEST_SIZE
     # A sum of two values that are not negative is not negative only as long as it does not

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_uint, lanes_of, with_lanes
 from relaxlab.ir.target import GENERIC, Target
@@ -25,6 +26,7 @@ _LLVM_SCALARS = {
 }  # fmt: skip
 
 
+@cache
 def llvm_type(dtype: str) -> str:
     """LLVM's spelling of a dtype in registers (bfloat16 travels as its 16 bits)."""
     base, lanes = element_of(dtype), lanes_of(dtype)
@@ -244,9 +246,9 @@ class Builder:
     ) -> str:
         """Call a function, declaring it; returns the result's name ("" for void). `math`: flags of
         floating-point arithmetic."""
-        types = ", ".join(ty for ty, _ in args)
+        types = ", ".join([ty for ty, _ in args])
         self.declarations[symbol] = f"declare {ret} @{symbol}({types}) {attrs}".rstrip()
-        actual = ", ".join(f"{ty} {text}" for ty, text in args)
+        actual = ", ".join([f"{ty} {text}" for ty, text in args])
         if ret == "void":
             self.raw(f"call void @{symbol}({actual})")
             return ""
@@ -336,7 +338,7 @@ class Builder:
 
 def vector_literal(elem: str, items: Sequence[str]) -> str:
     """A constant vector."""
-    return "<" + ", ".join(f"{elem} {i}" for i in items) + ">"
+    return "<" + ", ".join([f"{elem} {i}" for i in items]) + ">"
 
 
 def mangle(dtype: str) -> str:
