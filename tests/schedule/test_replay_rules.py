@@ -15,6 +15,7 @@ import pytest
 import relaxlab as rl
 from benchmarks.operators import operator_calls
 from benchmarks.symbols import all_cases
+from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
@@ -74,17 +75,25 @@ def test_random_programs(kind: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("folder", SCRIPTS)
 def test_scripts(folder: str, kind: str) -> None:
-    """Scripts that are wrong on purpose, or texts with places to be filled in, are left out."""
+    """Scripts that are wrong on purpose, or texts with places to be filled in, are left out; of
+    those that are the same but for names of variables one is replayed."""
     compiled = 0
     for text in dict.fromkeys(_scripts(ROOT / folder)):
         try:
             module = rl.parse(text)
         except UserError:
             continue
-        trace, error = PIPELINES[kind].attempt(module)
-        assert error is None or trace.passes[-1].name != "schedule_kernels", error
-        compiled += replay_kernels(trace) > 0
+        key = kind, structural_key(module)
+        if key not in _has_kernels:
+            trace, error = PIPELINES[kind].attempt(module)
+            assert error is None or trace.passes[-1].name != "schedule_kernels", error
+            _has_kernels[key] = replay_kernels(trace) > 0
+        compiled += _has_kernels[key]
     assert compiled >= SCRIPTS[folder]
+
+
+_has_kernels: dict[tuple[str, str], bool] = {}
+"""By target and structure, the modules that were replayed: one script in four is the same again."""
 
 
 def _scripts(folder: Path) -> Iterator[str]:
