@@ -24,7 +24,7 @@ def stamp(root: S, origin: Span | None, by: str) -> S:
 
     def visit(n: Node) -> Node:
         n = map_children(n, visit)
-        if not isinstance(n, Stmt | PrimFunc | BufferLoad):
+        if not isinstance(n, (Stmt, PrimFunc, BufferLoad)):
             return n
         if n.span is not None and not n.span.via:
             return n
@@ -40,6 +40,6 @@ def relocate(root: S, origin: Span | None) -> S:
 
     def visit(n: Node) -> Node:
         n = map_children(n, visit)
-        return replace(n, span=origin) if isinstance(n, Stmt | BufferLoad) else n
+        return replace(n, span=origin) if isinstance(n, (Stmt, BufferLoad)) else n
 
     return cast("S", visit(root))

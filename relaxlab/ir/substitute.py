@@ -43,7 +43,7 @@ def substitute(
         if isinstance(n, Atom):
             if n in table:
                 return table[n]
-            if has_symbols and isinstance(n, loops.Buffer | graph.Var):
+            if has_symbols and isinstance(n, (loops.Buffer, graph.Var)):
                 new = _redeclare(n, visit)
                 table[n] = new
                 return new

@@ -77,7 +77,7 @@ class Access:
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
     """`func` with its private buffers allocated and sized per iteration."""
-    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
+    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
     # Whoever takes an address may reach all elements from it, as tile instructions do with a row
     # stride: such a buffer keeps its place and its shape.
     fixed = addressed_buffers(func.body)
@@ -104,7 +104,7 @@ def loops_around_uses(func: PrimFunc, buffer: Buffer) -> tuple[For, ...]:
     found = _accesses(func, buffer)
     if not found or buffer in addressed_buffers(func.body):
         return ()
-    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, expr.Let | LetStmt)}
+    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
     site, _, _ = _innermost_site(func, found, 1, buffer, lets)
     return tuple(s for s in found[0].path[: site + 1] if isinstance(s, For))
 

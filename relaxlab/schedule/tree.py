@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.loops import (
@@ -30,19 +30,24 @@ S = TypeVar("S", bound=Stmt)
 
 def child_stmts(s: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside `s`, in order of execution."""
-    match s:
-        case For() | While() | LetStmt():
-            return (s.body,)
-        case SeqStmt(stmts):
-            return stmts
-        case IfThenElse(_, then_case, else_case):
-            return (then_case,) if else_case is None else (then_case, else_case)
-        case BlockRealize(_, _, block):
-            return (block,)
-        case Block():
-            return (s.body,) if s.init is None else (s.init, s.body)
-        case _:
-            return ()
+    inside = _CHILD_STMTS.get(type(s))
+    return () if inside is None else inside(s)
+
+
+def _body(s: For | While | LetStmt) -> tuple[Stmt, ...]:
+    return (s.body,)
+
+
+# A table, as each primitive goes through the statements several times.
+_CHILD_STMTS: dict[type[Stmt], Callable[[Any], tuple[Stmt, ...]]] = {
+    For: _body,
+    While: _body,
+    LetStmt: _body,
+    SeqStmt: lambda s: s.stmts,
+    IfThenElse: lambda s: tuple(c for c in (s.then_case, s.else_case) if c is not None),
+    BlockRealize: lambda s: (s.block,),
+    Block: lambda s: (s.body,) if s.init is None else (s.init, s.body),
+}
 
 
 def walk_stmts(s: Stmt) -> Iterator[Stmt]:

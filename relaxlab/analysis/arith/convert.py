@@ -33,12 +33,14 @@ _TERMS = 128
 
 def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
     """`e` in normal form; `e` itself where it is already."""
+    if isinstance(e, (expr.IntImm, expr.FloatImm)):
+        return e
+    # A variable that nothing is known about.
+    if isinstance(e, expr.Var) and e not in ctx.numbers:
+        return e
     known = ctx.scope.simple.get(e)
     if known is not None:
         return known
-    # A variable that nothing is known about.
-    if isinstance(e, expr.Var | expr.IntImm | expr.FloatImm) and e not in ctx.numbers:
-        return e
     if e.dtype in INTEGERS:
         out = e if _has_effect(e) else _simplify_integer(ctx, e)
     elif e.dtype == "bool":

@@ -149,7 +149,7 @@ def _reporting(b: Builder, failures: list[str]) -> FailWhen:
 
 def _private_buffers(body: loops.Stmt) -> Iterator[loops.Buffer]:
     """The private buffers that a statement accesses."""
-    accesses = (n for n in walk(body) if isinstance(n, loops.BufferLoad | loops.BufferStore))
+    accesses = (n for n in walk(body) if isinstance(n, (loops.BufferLoad, loops.BufferStore)))
     return (n.buffer for n in accesses if n.buffer.scope == "local")
 
 
@@ -180,7 +180,7 @@ def _register_scopes(
         held = ", ".join(repr(r.name) for r in registers if r.scope == crowded)
         raise CodegenError(f"{name!r} keeps {held} in {crowded!r}; there is room for one buffer")
     for n in walk(body):
-        if isinstance(n, loops.BufferLoad | loops.BufferStore) and n.buffer in registers:
+        if isinstance(n, (loops.BufferLoad, loops.BufferStore)) and n.buffer in registers:
             raise CodegenError(
                 f"{n.buffer.name!r} of {name!r} lies in registers ({n.buffer.scope!r}), not in "
                 "memory: only their tensor intrinsics can use it"
