@@ -135,6 +135,17 @@ class IntImm(PrimExpr):
     def dtype(self) -> str:
         return self.imm_dtype
 
+    # Constants and operations are most of what is hashed: these read their fields directly.
+    def __hash__(self) -> int:
+        return hash((self.value, self.imm_dtype))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(other) is IntImm
+            and self.value == other.value
+            and self.imm_dtype == other.imm_dtype
+        )
+
 
 @node
 class FloatImm(PrimExpr):
@@ -184,6 +195,21 @@ class BinaryOp(PrimExpr):
     a: PrimExpr
     b: PrimExpr
     span: Span | None = span_field(default=None)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((type(self), self.a, self.b))
+            _set_hash(self, value)
+            return value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        return self.a == other.a and self.b == other.b  # type: ignore[attr-defined]
 
     @property
     def dtype(self) -> str:
