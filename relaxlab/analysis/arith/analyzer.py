@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from copy import copy
 from math import inf
 from typing import Any
 
@@ -39,7 +38,7 @@ class Analyzer:
     def fork(self) -> Analyzer:
         """Return an analyzer that knows the same, and keeps to itself what it is told. The two
         share what they find out; they belong to one thread."""
-        new = copy(self)
+        new = Analyzer.__new__(Analyzer)
         new._ctx = self._ctx.fork()
         return new
 

@@ -8,7 +8,6 @@ assumed: analyses ask about the same loops again and again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
@@ -108,8 +107,10 @@ class Context:
     def fork(self) -> Context:
         """Return a context in the same scope, which shares atoms and all that is computed, but
         assumes for itself."""
-        new = copy(self)
-        new.scopes = []
+        new = Context.__new__(Context)
+        new.atoms, new.numbers, new.hashes = self.atoms, self.numbers, self.hashes
+        new.exprs, new.names = self.exprs, self.names
+        new.scope, new.scopes = self.scope, []
         return new
 
     def push(self) -> None:
