@@ -72,6 +72,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         rows,
         tiles,
         transpose,
+        windows,
     )
 
     return (
@@ -88,6 +89,8 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         ("nested", nested.apply),
         ("matmul", matmul.apply),
         ("contraction", contraction.apply),
+        # Before `rows`, for which a window is a row of its own.
+        ("windows", windows.apply),
         ("columns", columns.apply),
         ("rows", rows.apply),
         # Last: it fits every kernel.

@@ -1,0 +1,59 @@
+"""Reductions over short windows, compiled, against their references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.loops import For
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
+
+WINDOWS = {"pool_size": 3, "strides": 2, "padding": 1}
+CASES = (
+    OpCase("nn.max_pool2d", (T("n", 2, "h", "w"),), WINDOWS),
+    OpCase("nn.avg_pool2d", (T("n", 2, "h", "w", dtype="float16"),), {**WINDOWS, "ceil_mode": True}),
+    OpCase("nn.max_pool1d", (T("h", 3, "w", dtype="int8", low=-99, high=99),),
+           {"pool_size": 2, "strides": 3, "dilation": 2}),
+)  # fmt: skip
+SIZES = tuple({"n": n, "h": h, "w": w} for n, h, w in ((1, 4, 3), (2, 3, 70), (1, 9, 131)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_windows_of_any_width(case: OpCase) -> None:
+    """Symbolic extents, borders, strides, dilation; also as a debug build."""
+    env = {k: v for k, v in SIZES[0].items() if k in {d for t in case.args for d in t.shape}}
+    mod = Module.of({"main": CaseProgram(case, env, symbolic=True).function()})
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.remarks]
+    assert "scheduled by the rule windows" in reasons
+    for exe in (rl.compile(mod), rl.compile(mod, checks="all")):
+        for seed, sizes in enumerate(SIZES):
+            now = {name: sizes[name] for name in env}
+            arrays, (want,) = concrete_call(case, now, seed)
+            got = exe["main"](*arrays, tuple(now.values()))
+            compare(np.asarray(got), want, f"{case} with {now}, seed={seed}")
+
+
+POOL = """
+@R.function
+def main(x: R.Tensor(("n", 37), "float32")):
+    with R.dataflow():
+        y = R.nn.relu(R.nn.max_pool1d(R.expand_dims(x, 0), pool_size=3, strides=2, padding=1))
+        R.output(y)
+    return y
+"""
+
+
+def test_what_follows_joins_the_window(rng: np.random.Generator) -> None:
+    """In one kernel of vectors; NaN wins, minus infinity beside the border does not."""
+    mod = rl.parse(POOL)
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    assert any(isinstance(n, For) and n.kind == "vectorized" for n in walk(kernel.body))
+    x = rng.standard_normal((5, 37)).astype(np.float32)
+    x[0, 3], x[1, :], x[2, 36] = np.nan, -np.inf, np.inf
+    got = np.asarray(rl.compile(mod)["main"](x))
+    padded = np.pad(x, ((0, 0), (1, 1)), constant_values=-np.inf)
+    want = np.max([padded[:, k : k + 37 : 2] for k in range(3)], axis=0)
+    np.testing.assert_array_equal(got[0], np.maximum(want, 0))
