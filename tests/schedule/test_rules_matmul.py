@@ -125,6 +125,17 @@ def test_copied_panels() -> None:
     assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, vectors * lanes), tile]
 
 
+def test_few_rows_by_a_transposed_matrix_are_tiles_of_dot_products() -> None:
+    """Each vector of the matrix is loaded once for all rows of a tile; any depth and columns."""
+    lanes = rl.Target.host().lanes("float32")
+    rows = FACTS.vector_registers // 8
+    assert (rows, 4, lanes) in locals_of(program(TRANSPOSED, 48, 64))
+    exe = rl.compile(program(TRANSPOSED.replace("(N, K)", '("n", "k")').replace("K", '"k"'), 0, 0))
+    for m, n, k in ((2, 1, 1), (3, 5, 17), (5, 70, 33), (32, 65, 64), (4, 9, 0), (0, 70, 3)):
+        x, w = draw(m, m, k), draw(k, n, k)
+        np.testing.assert_allclose(np.asarray(exe["main"](x, w)), x @ w.T, rtol=2e-5, atol=2e-5)
+
+
 def test_deep_products_keep_wide_tiles() -> None:
     """Panels too deep for the stack are copied in blocks of the depth."""
     lanes = rl.Target.host().lanes("float32")

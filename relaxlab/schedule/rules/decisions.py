@@ -70,10 +70,14 @@ IN_PLACE_ROWS = Choice(
     "in_place_rows", (4, 8, 16, 24), "most rows for which the matrix is read in place, uncopied"
 )
 DOT_ROWS = Choice(
-    "dot_rows", (1, 2, 4, 8, 16),
+    "dot_rows", (1, 2, 4, 8, 16, 24, 32, 48, 64),
     "most rows for which each result is a dot product along rows of the matrix, which is not "
     "copied",
 )  # fmt: skip
+DOT_TILE_ROWS = Choice("dot_tile_rows", (1, 2, 3, 4, 6, 8), "rows of a tile of dot products")
+DOT_TILE_COLUMNS = Choice(
+    "dot_tile_columns", (1, 2, 3, 4, 6, 8), "columns of a tile of dot products"
+)
 COPY_OPERAND = Choice(
     "copy_operand", FLAG, "True: a matrix is copied panel by panel; False: it is read in place"
 )
@@ -212,9 +216,7 @@ ONLINE_SOFTMAX = Choice(
     "online_softmax", FLAG,
     "True: positions come in chunks, with a running maximum; False: a row has all its scores",
 )  # fmt: skip
-QUERY_ROWS = Choice(
-    "query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention"
-)
+QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention")
 POSITION_PARTS = Choice(
     "position_parts", (1, 2, 4, 8, 16, 32, 64),
     "blocks of threads that share the positions of one query",

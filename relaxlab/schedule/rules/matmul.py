@@ -44,6 +44,7 @@ from relaxlab.schedule.rules.decisions import (
     REGISTER_ROWS,
     UNROLL_REDUCTION,
 )
+from relaxlab.schedule.rules.dot_tiles import dot_tiles
 from relaxlab.schedule.rules.few_rows import few_rows, in_place_bytes
 from relaxlab.schedule.rules.product import Product, find_product, inlined, product_of
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -95,11 +96,12 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return f"{block.name}: a panel of one vector of columns fits a thread's stack"
 
     def version(sch: Schedule, most: int | None) -> Schedule:
-        return (most and attempted(rows_apply, sch, context)) or _many(sch, context)
+        few = (most or 0) > 1 and attempted(dot_tiles, sch, context)
+        return few or (most and attempted(rows_apply, sch, context)) or _many(sch, context)
 
     # A transposed matrix is read in place by few rows, each result a dot product along its rows: a
     # copy would write and read the matrix once more, which few rows do not repay.
-    with_versions(sch, context, rows, [DOT_ROWS.of(sch, 4)], version)
+    with_versions(sch, context, rows, [1, DOT_ROWS.of(sch, 32)], version)
     return sch
 
 
