@@ -139,6 +139,30 @@ def test_integers_wrap_as_numpys(name: str, dtype: str) -> None:
         same(run_binary(name, dtype, a, b), function(a, b))
 
 
+@pytest.mark.parametrize("dtype", INTS[:6])
+@pytest.mark.parametrize("name", list(DIVIDE))
+def test_vectors_divide_as_exactly_as_scalars(name: str, dtype: str) -> None:
+    """Vectors of short integers are divided as floats. All pairs of bytes; of longer ones those
+    whose quotients are next to an integer, by divisors of all sizes."""
+    kind = np.dtype(dtype)
+    info = np.iinfo(kind)
+    if kind.itemsize == 1:
+        values = np.arange(info.min, info.max + 1)
+        a, b = (x.ravel() for x in np.meshgrid(values, values[values != 0]))
+    else:
+        ends = [2**e + d for e in range(bits_of(dtype)) for d in (-1, 0, 1)]
+        divisors = np.array([x for v in ends for x in (v, -v) if x and info.min <= x <= info.max])
+        largest = np.array([info.max, info.min, info.max // 3, info.max - 1], dtype=object)
+        b = np.repeat(divisors, 3 * len(largest))
+        a = np.tile(np.repeat(largest, 3), len(divisors))
+        a = a // b * b + np.tile([-1, 0, 1], len(b) // 3)  # next to a multiple of the divisor
+    kept = (a >= info.min) & (a <= info.max) & ~((a == info.min) & (b == -1))
+    a, b = (np.resize(x[kept].astype(kind), -(-kept.sum() // COUNT) * COUNT) for x in (a, b))
+    for part in range(0, len(a), COUNT):
+        x, y = a[part : part + COUNT], b[part : part + COUNT]
+        same(run_binary(name, dtype, x, y), DIVIDE[name][1](x, y))
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", [*BINARY, "div"])
 def test_floats_round_once(name: str, dtype: str) -> None:

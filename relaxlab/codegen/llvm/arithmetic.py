@@ -301,6 +301,8 @@ def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
         text = b.call(f"llvm.{name}.{mangle(x.dtype)}", x.ty, [(x.ty, xt), (x.ty, yt)])
         nonneg = both or (cls is expr.Max and (x.nonneg or y.nonneg))
         return Value(x.dtype, text, nonneg=nonneg, index=index, largest=largest)
+    if _divides_as_floats(x, y):
+        return _float_division(b, cls, x, y)
     if cls in (expr.Div, expr.Mod):
         op = ("u" if unsigned else "s") + ("div" if cls is expr.Div else "rem")
         text = b.emit(f"{op} {x.ty} {xt}, {yt}")
@@ -308,6 +310,33 @@ def _integer(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     # Unsigned division needs no correction towards minus infinity: one instruction instead of five.
     result = _floor(b, cls, x, y, unsigned or both)
     result.index, result.largest = index, largest
+    return result
+
+
+def _divides_as_floats(x: Value, y: Value) -> bool:
+    """True for vectors of short integers by a divisor that is not known: processors have no such
+    instruction, and LLVM would divide lane by lane."""
+    known = y.splat is not None or (y.offsets is not None and y.base is not None)
+    return x.lanes > 1 and is_int(x.dtype) and bits_of(x.dtype) <= 32 and not known
+
+
+def _float_division(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
+    """Emit a quotient or remainder of short integers by a division of floats, which is exact.
+
+    Let x / y be above an integer q and below q + 1, both positive: it is at most q + 1 - 1 / y, and
+    1 / y is at least (q + 1) / (x + y). Floats below q + 1 are (q + 1) / 2**24 apart at most
+    (2**53 for float64), and x + y is less than that many for 16 (32) bits, so that rounding never
+    reaches q + 1; it never falls below q, which is a float itself. The other signs are symmetric.
+    """
+    floating, whole = ("float32", "int32") if bits_of(x.dtype) <= 16 else ("float64", x.dtype)
+    quotient = binary(b, expr.Div, cast(b, x, floating), cast(b, y, floating))
+    if cls in (expr.FloorDiv, expr.FloorMod) and not is_uint(x.dtype):
+        name = f"llvm.floor.{mangle(quotient.dtype)}"
+        floor = b.call(name, quotient.ty, [(quotient.ty, quotient.text or "")])
+        quotient = Value(quotient.dtype, floor)
+    result = cast(b, cast(b, quotient, whole), x.dtype)
+    if cls in (expr.Mod, expr.FloorMod):
+        result = binary(b, expr.Sub, x, binary(b, expr.Mul, result, y))
     return result
 
 
