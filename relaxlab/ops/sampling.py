@@ -120,13 +120,16 @@ def _temperature_emit(
     call: graph.Call, out: TensorType, x: te.Tensor, temperature: te.Tensor
 ) -> te.Tensor:
     rows, classes = x.shape
-    name, v = "T_softmax_with_temperature", te.reduce_axis(classes, "v")
-    best, place = te.compute_many(
-        (rows,),
-        lambda i: te.Reduce(te.ARGMAX, (scalar.wide(x[i, v.var]), v.var), (v,)),
-        (f"{name}_max", f"{name}_argmax"),
-        f"{name}_max",
-    )
+    name, m, v = "T_softmax_with_temperature", te.reduce_axis(classes, "m"), te.reduce_axis(classes)
+    best = te.compute((rows,), lambda i: te.te_max(scalar.wide(x[i, m.var]), m), f"{name}_max")
+
+    def candidate(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        value = scalar.wide(x[i, j])
+        is_best = expr.Or(expr.EQ(value, best[i]), scalar.isnan(value))
+        return expr.Select(is_best, j, expr.highest(j.dtype))
+
+    # Two reductions with vectors of partial results, where one of pairs is element by element.
+    place = te.compute((rows,), lambda i: te.te_min(candidate(i, v.var), v), f"{name}_argmax")
 
     def weight(i: PrimExpr, j: PrimExpr) -> PrimExpr:
         degree = scalar.cast(temperature[i, 0], best.dtype)
