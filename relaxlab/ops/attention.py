@@ -121,7 +121,7 @@ def visible(
     if mask is not None:
         seen = expr.LE(j, at)
     if window is not None:
-        seen = scalar.both(seen, expr.LT(at - j, expr.const(window)))
+        seen = scalar.both(seen, expr.LT(at - window, j))
     return seen
 
 
