@@ -62,9 +62,8 @@ def _with_most(ready: list[list[int]], types: list[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The actions of a state. values: the learned value of each type that was ready, the batches
-    that a choice of it costs beyond those that are needed, negative. visits: of the state while the
-    policy was learned."""
+    """The actions of a state. values: of each type to choose from, the sum of the rewards that
+    follow, as learned, at most 0. visits: of the state while the policy was learned."""
 
     values: Mapping[int, float]
     visits: int

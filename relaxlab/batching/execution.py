@@ -258,6 +258,11 @@ class PathCounter:
     _top: list[int]
     _seen: list[int]
 
+    @property
+    def bound(self) -> int:
+        """The sum of the largest ranks: the bound of what is left, unbatchable types apart."""
+        return sum(self._top)
+
     def lossless(self, execution: Execution, types: list[int]) -> list[int]:
         """Return those of the ready types whose batch lowers the bound of what is left: all their
         nodes of the largest rank are ready."""

@@ -44,7 +44,7 @@ Values: TypeAlias = dict[State, dict[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was learned after some episodes. batches: of the training minibatches, in sum."""
+    """The state of learning after some episodes. batches: of the training minibatches, in sum."""
 
     episode: int
     batches: int

@@ -15,6 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.batching.automaton import Automaton
+from relaxlab.batching.graph import Graph
+from relaxlab.batching.layout import BlockKernel, Layout
+from relaxlab.batching.learn import Learned
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
@@ -175,6 +179,18 @@ class Explore(Brief):
         from relaxlab.lab.tuning import tuning
 
         return tuning(subject, program)
+
+    def policy(self, subject: Automaton | Learned | None, minibatches: Sequence[Graph]) -> View:
+        """A learned batching policy, and policies side by side: `relaxlab.lab.policy`."""
+        from relaxlab.lab.policy import policy
+
+        return policy(subject, minibatches)
+
+    def layout(self, subject: Layout | Sequence[BlockKernel]) -> View:
+        """The order of a block's variables, by PQ-trees: `relaxlab.lab.block_layout`."""
+        from relaxlab.lab.block_layout import layout_view
+
+        return layout_view(subject)
 
     def array(self, value: Any) -> View:
         """An array: statistics and values: `relaxlab.lab.array`."""
