@@ -62,11 +62,12 @@ def test_a_block_of_nothing():
     assert layout_view([]).state["order"] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_reductions_are_stepped_through(open_view, audit, scheme):
-    view = layout_view(lstm_cell(64))
-    page = open_view(view, scheme)
-    assert audit(page) == []
+def test_colours_and_names_in_the_dark(open_view, audit, conflict):
+    assert audit(open_view(layout_view(conflict), "dark")) == []
+
+
+def test_reductions_are_stepped_through(open_view, audit):
+    page = open_view(layout_view(lstm_cell(64)))
     page.get_by_role("button", name="First step").click()
     assert page.locator("svg.pq circle").count() == 1 and "every order" in page.inner_text(
         ".root > p:nth-of-type(2)"
