@@ -253,4 +253,4 @@ lesson12.one_for_all(one_for_all_solution)
 # - Measure in turns, look at the interval, and measure a winner once more.
 # - A winner is a winner at the sizes that were measured.
 #
-# You have seen every lesson. The labs in the folder `notebooks` go further.
+# Next: [batching what cannot be batched](13_batching.py).

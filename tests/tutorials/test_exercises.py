@@ -25,6 +25,7 @@ from exercises import (
     lesson10,
     lesson11,
     lesson12,
+    lesson13,
 )
 
 import relaxlab as rl
@@ -306,3 +307,24 @@ def test_lesson_12() -> None:
     hint(lesson12.one_for_all(lambda table: 1), "program 1 is slower than the default")
     hint(lesson12.one_for_all(lambda table: 0), "has a larger product than program 0")
     hint(lesson12.one_for_all(lambda table: 9), "the number of a program, is 9")
+
+
+def test_lesson_13() -> None:
+    def longest(types, reads):
+        depths = []
+        for before in reads:
+            depths.append(1 + max((depths[p] for p in before), default=0))
+        return max(depths)
+
+    hint(lesson13.bound(longest), "the bound is 4, not 2, for types ['a', 'a', 'b', 'b']")
+    hint(lesson13.bound(lambda types, reads: len(types)), "nodes of one type count only if they")
+    hint(lesson13.choose(lambda ready, frontier: min(ready, key=ready.get)), "batches where")
+    hint(lesson13.choose(lambda ready, frontier: "word"), "the answer is 'word'")
+    hint(lesson13.choose(lambda ready, frontier: ready["inner"]), "the function fails: KeyError")
+
+    def without_what_follows(values, steps):
+        for i, (state, action, _) in enumerate(steps):
+            outcome = sum(reward for *_, reward in steps[i : i + 2])
+            values[state][action] += 0.4 * (outcome - values[state][action])
+
+    hint(lesson13.update(without_what_follows), "and after them state 'b'")
