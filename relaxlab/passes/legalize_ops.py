@@ -39,11 +39,14 @@ def legalize_ops(mod: Module, _: NoOptions) -> Module:
     constants are written into the loops. Views become `reshape`, which copies nothing.
     An operator that changes part of a tensor, such as `slice_scatter`, does so in place where the
     tensor is the function's own and is not read again. An operator with arguments of unknown shape
-    stays as it is, and the trace says so.
+    stays as it is, and the trace says so. Functions that are recorded (see `make_blocks`) keep
+    their operators.
     """
     state = _Legalizer(mod)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
+        if "recorded" in fn.attrs:
+            continue
         state.inplace = inplace_updates(fn, mod)
         updates[name] = map_blocks(fn, lambda b, n=name: state.block(n, b))
     return mod.with_functions({**updates, **state.functions})

@@ -31,11 +31,11 @@ def lift_transform_params(mod: Module, _: NoOptions) -> Module:
 
     The new function is called `main_transform_params` for `main`. Functions with the same weights,
     up to the names of symbols in their shapes, share one, `transform_params`, so that both can use
-    the transformed weights.
+    the transformed weights. Functions that are recorded (see `make_blocks`) compute nothing.
     """
     groups: dict[object, dict[str, graph.Function]] = {}
     for name, fn in mod.graph_functions().items():
-        if "num_input" in fn.attrs:
+        if "num_input" in fn.attrs and "recorded" not in fn.attrs:
             weights = fn.params[fn.attrs["num_input"] :]
             key = structural_key(tuple(w.ty for w in weights)), tuple(w.name for w in weights)
             group = groups.setdefault(key, {})

@@ -6,6 +6,7 @@ from relaxlab.ir.errors import kind_of
 from relaxlab.ir.target import Target, target_kind
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.base import Pass, Pipeline
+from relaxlab.passes.batch_blocks import batch_blocks
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
@@ -21,6 +22,7 @@ from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.lower_to_libraries import lower_to_libraries
+from relaxlab.passes.make_blocks import make_blocks
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.passes.realize_devices import realize_devices
@@ -29,6 +31,7 @@ from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
 from relaxlab.passes.split_transform_params import split_transform_params
+from relaxlab.passes.write_results import write_results
 
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
@@ -84,6 +87,18 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     # Repacking and weight transformations are loop functions of their own: schedule them, too.
     weights = (rewrite_layouts, lift_transform_params, split_transform_params, scheduled)
     return _for_target((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES), target)
+
+
+def batched_pipeline(target: Target | None = None) -> Pipeline:
+    """The passes for programs whose control flow depends on the input: what they compute for many
+    inputs runs in batches (see docs/batching.md). `target` None: this machine."""
+    return (
+        cpu_pipeline(target)
+        # Operators on tensors go into blocks, and those of the blocks alone become loops.
+        .before("legalize_ops", make_blocks)
+        .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
+        .after("fuse_tir", write_results)
+    )
 
 
 def cuda_pipeline(target: Target | None = None) -> Pipeline:

@@ -152,6 +152,10 @@ class Executable(LoadedProgram, Displayed, Brief):
         for name in self._weights:
             self[name].bind(*weights)
 
+    def packed_weights(self, name: str, weights: Sequence[Any]) -> Sequence[Any]:
+        """The weights of a function as its machine code takes them."""
+        return self._weights[name].packed(weights) if name in self._weights else weights
+
     def llvm(self, name: str | None = None) -> str:
         """The program in the language of LLVM, after LLVM's passes; or one function of it, a
         kernel or a function that can be called.

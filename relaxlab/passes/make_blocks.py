@@ -1,0 +1,345 @@
+"""Cut the functions of a batched program into blocks: what is computed together, as one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, replace
+from relaxlab.ir.op_table import find_op
+from relaxlab.ir.substitute import substitute
+from relaxlab.passes.base import module_pass
+from relaxlab.passes.bindings import all_bindings, leaf_type, replace_body, use_counts, vars_in
+from relaxlab.passes.host_values import HostValues, Kind, host_values, row_index
+from relaxlab.passes.outline import outline_bindings
+from relaxlab.passes.shared_values import SharedValues, shared_values
+from relaxlab.tracing import may_apply, remark
+
+RECORDED = "recorded"
+"""The attribute of functions that are recorded: their operators stay operators."""
+BLOCK = "block"
+"""The attribute of functions that are recorded as one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeBlocks:
+    """`coarse`: as much as possible becomes one block; without, each operator is one."""
+
+    coarse: bool = True
+
+
+@module_pass("make_blocks", MakeBlocks, needs=("normalize", "lambda_lifting"))
+def make_blocks(mod: Module, options: MakeBlocks) -> Module:
+    """Outline the operators on tensors of all functions that the entry reaches, as private
+    functions with the attribute `block`.
+
+    What stays in the functions, which get the attribute `recorded`, is decided and computed while
+    an instance is recorded: integers from its inputs, conditionals on them, rows of its inputs, and
+    calls. A block has all operators that no call and no conditional keeps apart: an operator moves
+    in front of what it does not depend on. What depends on weights alone is computed in each block
+    that reads it (`lift_transform_params` then moves it out of the batch).
+
+    Raises DiagnosticError (E0509) for what cannot be recorded: a conditional on a tensor, a
+    function as a value, an effect, a tensor whose shape differs between instances.
+    """
+    entry = entry_of(mod)
+    if RECORDED in mod[entry].attrs:  # type: ignore[union-attr]
+        return mod
+    kinds, shared = host_values(mod, entry), shared_values(mod, entry)
+    state = _Cutter(mod, kinds, shared, options)
+    updates: dict[str, graph.Function] = {}
+    for name in kinds.functions:
+        fn = mod[name]
+        assert isinstance(fn, graph.Function)
+        cut = state.function(name, fn)
+        updates[name] = replace(cut, attrs=cut.attrs.with_(**{RECORDED: True}))
+    return mod.with_functions({**updates, **state.blocks})
+
+
+def entry_of(mod: Module) -> str:
+    """The function whose calls are batched: `main`, or the only one that is not private.
+
+    Raises DiagnosticError where there are several.
+    """
+    public = [
+        n for n, f in mod.graph_functions().items() if not f.private and "batched" not in f.attrs
+    ]
+    if "main" in public:
+        return "main"
+    if len(public) != 1:
+        names = ", ".join(f"`{n}`" for n in public) or "none"
+        refuse("a batched program has one function that is called from outside, `main` or the only "
+               f"one that is not private; this one has {names}", None)  # fmt: skip
+    return public[0]
+
+
+def refuse(message: str, at: object) -> NoReturn:
+    """Raise the diagnostic of what cannot be batched."""
+    raise DiagnosticError([Diagnostic("E0509", message, getattr(at, "span", None))])
+
+
+@dataclass(slots=True)
+class _Region:
+    """The bindings of one sequence and what they are: `works` become parts of blocks, `barriers`
+    keep blocks apart, the others stay where they are. `level` numbers the block that a binding is
+    part of, or before or behind which it stands."""
+
+    bindings: list[graph.Binding]
+    works: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
+    barriers: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
+    static: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
+    level: dict[graph.Var, int] = field(default_factory=lambda: dict[graph.Var, int]())
+
+
+class _Cutter:
+    def __init__(
+        self, mod: Module, kinds: HostValues, shared: SharedValues, options: MakeBlocks
+    ) -> None:
+        self.mod, self.kinds, self.shared, self.options = mod, kinds, shared, options
+        self.blocks: dict[str, graph.Function] = {}
+        self.name = ""
+        self.fixed: set[graph.Var] = set()
+        """The variables of the function that are weights, or computed from weights alone."""
+
+    def function(self, name: str, fn: graph.Function) -> graph.Function:
+        self.name = name
+        self.fixed = {p for p in fn.params if self.is_shared(p)}
+        flows = {
+            b.var: graph.Var(b.var.name, b.var.ty, span=b.var.span)
+            for b in all_bindings(fn)
+            if isinstance(b.var, graph.DataflowVar)
+        }
+        new = replace_body(fn, self.sequence(fn.body, use_counts(fn)))
+        # The bindings of a dataflow block are no longer in it.
+        return replace_body(new, substitute(new.body, values=flows)) if flows else new
+
+    def is_shared(self, p: graph.Var) -> bool:
+        if isinstance(p.ty, types.TupleType):
+            return all(
+                self.shared.source(self.name, p, path) is not None for path in leaf_paths(p.ty)
+            )
+        return self.shared.source(self.name, p) is not None
+
+    def sequence(self, seq: graph.SeqExpr, uses: object) -> graph.SeqExpr:
+        region = _Region([b for block in seq.blocks for b in block.bindings])
+        region.bindings = [self.branches(b) for b in region.bindings]
+        for b in region.bindings:
+            self.classify(b, region)
+        self.set_levels(region)
+        members = self.members(region, seq.body)
+        new = self.emitted(region, members, set(vars_in(seq.body)))
+        return replace(seq, blocks=(graph.BindingBlock(tuple(new)),) if new else ())
+
+    def branches(self, b: graph.Binding) -> graph.Binding:
+        if not isinstance(b.value, graph.If):
+            return b
+        e = b.value
+        if self.kinds.of(e.condition) is not Kind.HOST:
+            refuse(
+                f"in `{self.name}`: the condition of `{b.var.name}` depends on a tensor; a batch "
+                "is recorded before tensors are computed, so conditions are made of integers and "
+                "bools that the instance gives", e.condition,
+            )  # fmt: skip
+        remark("make_blocks", f"{self.name}.{b.var.name}", "is decided while recording")
+        yes, no = (self.sequence(s, None) for s in (e.true_branch, e.false_branch))
+        return replace(b, value=replace(e, true_branch=yes, false_branch=no))  # type: ignore
+
+    # --- What a binding is ------------------------------------------------------------------------
+
+    def classify(self, b: graph.Binding, region: _Region) -> None:
+        value, var = b.value, b.var
+        match value:
+            case graph.If():
+                region.barriers.add(var)
+            case graph.Call(graph.GlobalVar(name)) if isinstance(
+                self.mod.get(name), graph.Function
+            ):
+                region.barriers.add(var)
+            case graph.Call():
+                if self.kinds.of(var) is Kind.HOST or self.reads_row(value, var):
+                    return
+                self.require_batchable(value, var)
+                region.works.add(var)
+                if all(v in self.fixed for v in vars_in(value)):
+                    self.fixed.add(var)
+                    region.static.add(var)
+            case graph.TupleGetItem(graph.Var() as whole) if whole in region.works:
+                if self.options.coarse:
+                    region.works.add(var)
+                    if whole in region.static:
+                        self.fixed.add(var)
+                        region.static.add(var)
+            case _:
+                pass
+
+    def reads_row(self, call: graph.Call, var: graph.Var) -> bool:
+        """True if the value is a row of an instance's array, which needs no computing."""
+        found = row_index(call, var, self.mod)
+        if found is None or self.kinds.of(found[1]) is not Kind.INPUT:
+            return False
+        return all(self.kinds.of(a) is Kind.HOST for a in found[2].values() if a is not found[1])
+
+    def require_batchable(self, call: graph.Call, var: graph.Var) -> None:
+        where = f"in `{self.name}`: `{var.name}`"
+        if not isinstance(call.op, graph.Op):
+            refuse(f"{where} calls a function that is a value; batched programs call functions by "
+                   "their names", call)  # fmt: skip
+        row = find_op(call.op.name)
+        if row is None or not row.pure or (row.lower is None and "view" not in row.traits
+                                           and call.op.name != "call_tir"):  # fmt: skip
+            refuse(f"{where} is made by `{call.op.name}`, which has an effect or no loops; a batch "
+                   "computes pure operators and loop functions", call)  # fmt: skip
+        for leaf in tensor_types(var.ty):
+            if leaf.shape is None or not all(isinstance(d, expr.IntImm) for d in leaf.shape):
+                refuse(f"{where} has type {leaf}, whose shape may differ between instances; give "
+                       "blocks tensors of constant shapes, such as rows of an input", call)  # fmt: skip
+
+    # --- Which block it is in ---------------------------------------------------------------------
+
+    def set_levels(self, region: _Region) -> None:
+        """A block comes behind the calls and branches that its members read, as early as it can."""
+        level = region.level
+        for b in region.bindings:
+            least = 0
+            for v in vars_in(b.value):
+                if v in level and v not in region.static:
+                    behind = v in region.barriers and b.var not in region.barriers
+                    least = max(least, level[v] + behind)
+            level[b.var] = least
+
+    def members(self, region: _Region, body: graph.Expr) -> dict[int, list[graph.VarBinding]]:
+        """The bindings of each block, by its level or, for single operators, by a number."""
+        read = {v for b in region.bindings if b.var not in region.works for v in vars_in(b.value)}
+        read |= set(vars_in(body))
+        # What depends on weights alone has a block only where something else reads it.
+        alone = region.static - read
+        found: dict[int, list[graph.VarBinding]] = {}
+        for number, b in enumerate(region.bindings):
+            if b.var in region.works and b.var not in alone:
+                assert isinstance(b, graph.VarBinding)
+                key = region.level[b.var] if self.options.coarse else number
+                found.setdefault(key, []).append(b)
+        if self.options.coarse and found:
+            return self.limited(region, found)
+        return found
+
+    def limited(
+        self, region: _Region, found: dict[int, list[graph.VarBinding]]
+    ) -> dict[int, list[graph.VarBinding]]:
+        """The blocks, taken apart again where the rewrite is not allowed."""
+        result: dict[int, list[graph.VarBinding]] = {}
+        for level, members in found.items():
+            reason = f"{len(members)} bindings that no call or branch keeps apart"
+            subject = f"{self.name}.{members[0].var.name}"
+            if len(members) < 2 or may_apply("make_blocks", subject, reason):
+                result[level] = members
+                continue
+            for number, b in enumerate(members):
+                result[(level + 1) * 10**6 + number] = [b]
+        return result
+
+    def emitted(
+        self,
+        region: _Region,
+        members: dict[int, list[graph.VarBinding]],
+        wanted: set[graph.Var],
+    ) -> list[graph.Binding]:
+        """The bindings of the sequence with calls of blocks in the place of their members."""
+        of = {b.var: b for b in region.bindings}
+        in_block = {b.var: key for key, bs in members.items() for b in bs}
+        units: list[tuple[int, int, object]] = []
+        after: set[graph.Var] = set()
+        for number, b in enumerate(region.bindings):
+            level = region.level[b.var]
+            if b.var in in_block:
+                if members[in_block[b.var]][0] is b or not self.options.coarse:
+                    units.append((level, 1, in_block[b.var]))
+                continue
+            if b.var in region.works:
+                continue  # of weights alone: in the blocks that read it
+            reads = set(vars_in(b.value))
+            late = any(v in after or v in in_block for v in reads if region.level.get(v) == level)
+            if late:
+                after.add(b.var)
+            units.append((level, 3 if b.var in region.barriers else 2 if late else 0, b))
+        if not self.options.coarse:
+            units = [(0, 0, unit) for *_, unit in units]
+        result: list[graph.Binding] = []
+        for *_, unit in sorted(units, key=lambda u: u[:2]):
+            if isinstance(unit, int):
+                outside = self.read_outside(region, members[unit], wanted)
+                result += self.block([*self.static_parts(region, of, members[unit])], outside)
+            else:
+                assert isinstance(unit, graph.Binding)
+                result.append(unit)
+        return result
+
+    def static_parts(
+        self, region: _Region, of: dict[graph.Var, graph.Binding], mine: list[graph.VarBinding]
+    ) -> list[graph.VarBinding]:
+        """The members of a block, with those on weights alone that they read in front."""
+        needed: dict[graph.Var, None] = {}
+        work = [v for b in mine for v in vars_in(b.value)]
+        own = {b.var for b in mine}
+        while work:
+            v = work.pop()
+            if v in region.static and v not in needed and v not in own:
+                needed[v] = None
+                work += vars_in(of[v].value)
+        first = [b for b in region.bindings if b.var in needed]
+        return [*(b for b in first if isinstance(b, graph.VarBinding)), *mine]
+
+    def read_outside(
+        self, region: _Region, mine: list[graph.VarBinding], wanted: set[graph.Var]
+    ) -> list[graph.Var]:
+        own = {b.var for b in mine}
+        read = set(wanted)
+        for b in region.bindings:
+            if b.var not in own:
+                read |= set(vars_in(b.value))
+        return [b.var for b in mine if b.var in read]
+
+    def block(
+        self, members: Sequence[graph.VarBinding], results: list[graph.Var]
+    ) -> list[graph.Binding]:
+        """The call of a new block, and the reads of its fields."""
+        if not results:  # nobody reads any of it
+            return []
+        attrs = Attrs(**{BLOCK: True})
+        fn, args = outline_bindings(members, results, attrs)
+        taken = self.mod.with_functions(self.blocks)
+        name = taken.fresh_name(f"{self.name}_block")
+        self.blocks[name] = fn
+        span = members[0].span
+        call = graph.Call(graph.GlobalVar(name), args, span=members[0].value.span)
+        if len(results) == 1:
+            return [graph.VarBinding(call, results[0], span=span)]
+        ty = types.TupleType(tuple(r.ty or types.ObjectType() for r in results))
+        whole = graph.Var(name, ty)
+        fields = [
+            graph.VarBinding(graph.TupleGetItem(whole, i), r, span=span)
+            for i, r in enumerate(results)
+        ]
+        return [graph.VarBinding(call, whole, span=span), *fields]
+
+
+def leaf_paths(ty: types.Type | None, path: tuple[int, ...] = ()) -> Iterable[tuple[int, ...]]:
+    """The paths to the leaves of a type."""
+    if not isinstance(ty, types.TupleType):
+        yield path
+        return
+    for i, f in enumerate(ty.fields):
+        yield from leaf_paths(f, (*path, i))
+
+
+def tensor_types(ty: types.Type | None) -> Iterable[types.TensorType]:
+    """The tensor types among the leaves of a type."""
+    if isinstance(ty, types.TupleType):
+        for f in ty.fields:
+            yield from tensor_types(f)
+    elif isinstance(ty, types.TensorType):
+        yield ty

@@ -1,0 +1,1 @@
+"""Running batched programs: recording instances, and computing what was recorded in batches."""

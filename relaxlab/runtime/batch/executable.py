@@ -1,0 +1,42 @@
+"""Batched programs as Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from relaxlab.codegen.artifact import Artifact
+from relaxlab.ir.target import Target
+from relaxlab.runtime.batch.function import BatchFunction
+from relaxlab.runtime.batch.recorder import Recorder
+from relaxlab.runtime.executable import Executable
+
+
+class BatchedExecutable(Executable):
+    """A compiled program that runs many instances at once: `exe["main"].bind(*weights)`, then
+    `.batch(instances)`. The functions that run batches of its blocks are there under their names.
+    """
+
+    def __init__(
+        self, artifact: Artifact, target: Target, threads: int | None, recorder: Recorder
+    ) -> None:
+        super().__init__(artifact, target, threads)
+        self._entry_name = recorder.program.entry
+        self._recorder = recorder
+        self._entry: BatchFunction | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name != self._entry_name:
+            return super().__getitem__(name)
+        # Made when it is first asked for: then the weights of its blocks are known.
+        if self._entry is None:
+            self._entry = BatchFunction(self, self._recorder)
+        return self._entry
+
+    def __iter__(self) -> Iterator[str]:
+        yield self._entry_name
+        yield from super().__iter__()
+
+    def chosen(self) -> Any:
+        """The function that runs batches."""
+        return self[self._entry_name]

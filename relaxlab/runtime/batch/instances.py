@@ -1,0 +1,141 @@
+"""The inputs of a batch as its recording reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import expr
+from relaxlab.ir import recording as rec
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.runtime.batch.recorder import BatchError, Words
+from relaxlab.runtime.native.arguments import ArgumentError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The inputs of a batch. `words` has a row per instance: its scalars, and the addresses of its
+    input records. `tensors` are the arrays that blocks may read, each kind's of all instances one
+    after the other, with the slot of the first and the lengths; `keep` holds the memory that words
+    point to."""
+
+    words: Words
+    tensors: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
+    keep: list[Any] = field(default_factory=lambda: [])
+
+
+def readable_kinds(program: rec.RecordingProgram) -> frozenset[tuple[str, int]]:
+    """The dtypes and ranks of input arrays that blocks read, whole or by rows."""
+    arrays = (
+        step.array.buffer
+        for f in program.functions.values()
+        for step in rec.walk_steps(f.steps)
+        if isinstance(step, rec.WholeInput | rec.InputRow)
+    )
+    return frozenset((b.dtype, b.ndim) for b in arrays)
+
+
+def read_instances(
+    program: rec.RecordingProgram,
+    instances: Sequence[Sequence[Any]],
+    readable: frozenset[tuple[str, int]],
+    first_slot: int,
+) -> tuple[Inputs, int]:
+    """The inputs of instances, and the first slot after theirs.
+
+    Raises ArgumentError naming the instance and the argument that does not fit.
+    """
+    count = len(instances)
+    for i, instance in enumerate(instances):
+        if len(instance) != program.num_input:
+            raise ArgumentError(
+                f"instance {i} has {len(instance)} arguments; `{program.entry}` takes "
+                f"{program.num_input} besides its weights"
+            )
+    made = Inputs(np.empty((count, len(program.params)), np.int64))
+    symbols: dict[expr.Var, Words] = {}
+    for column, param in enumerate(program.params):
+        values = [_leaf(instance[param.parameter], param.path) for instance in instances]
+        if param.kind == "scalar":
+            made.words[:, column] = _scalars(param, values)
+            continue
+        arrays = _arrays(param, values)
+        shapes = np.array([a.shape for a in arrays], np.int64).reshape(count, param.ty.ndim)
+        _check_shapes(param, shapes, symbols)
+        flat = np.concatenate([a.reshape(-1) for a in arrays])
+        lengths = np.prod(shapes, axis=1, dtype=np.int64)
+        records = np.zeros((count, rec.RECORD_DIMS + param.ty.ndim), np.int64)
+        starts = np.cumsum(lengths) - lengths
+        records[:, rec.RECORD_DATA] = flat.ctypes.data + starts * flat.itemsize
+        if (str(param.ty.dtype), param.ty.ndim) in readable:
+            records[:, rec.RECORD_SLOT] = np.arange(first_slot, first_slot + count)
+            made.tensors.append((first_slot, flat, lengths))
+            first_slot += count
+        records[:, rec.RECORD_DIMS :] = shapes
+        made.words[:, column] = records.ctypes.data + np.arange(count) * records.strides[0]
+        made.keep += [flat, records]
+    return made, first_slot
+
+
+def _leaf(value: Any, path: tuple[int, ...]) -> Any:
+    for index in path:
+        value = value[index]
+    return value
+
+
+def _scalars(param: rec.EntryParam, values: list[Any]) -> Array:
+    made = np.asarray(values)
+    wanted = numpy_dtype(str(param.ty.dtype))
+    kinds = "b" if wanted == bool else "iu"
+    if made.shape != (len(values),) or made.dtype.kind not in kinds:
+        _refuse(param, values, lambda v: np.ndim(v) == 0 and np.asarray(v).dtype.kind in kinds)
+    cast = made.astype(wanted)
+    if not np.array_equal(cast, made):
+        _refuse(param, values, lambda v: np.asarray(v).astype(wanted) == v)
+    return cast
+
+
+def _arrays(param: rec.EntryParam, values: list[Any]) -> list[Array]:
+    wanted, ndim = numpy_dtype(str(param.ty.dtype)), param.ty.ndim
+    arrays = [np.asarray(v) for v in values]
+    if any(a.dtype != wanted or a.ndim != ndim for a in arrays):
+        _refuse(param, values, lambda v: np.asarray(v).dtype == wanted and np.ndim(v) == ndim)
+    return arrays
+
+
+def _check_shapes(
+    param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, Words]
+) -> None:
+    """Dimensions that are constants, or symbols that an earlier array has determined."""
+    for axis, dim in enumerate(param.ty.shape or ()):
+        given = shapes[:, axis]
+        if isinstance(dim, expr.Var):
+            expected = symbols.setdefault(dim, given)
+        elif isinstance(dim, expr.IntImm):
+            expected = np.full_like(given, dim.value)
+        else:
+            raise ArgumentError(
+                f"dimension {axis} of `{param.name}` is {dim}: instances give arrays whose "
+                "dimensions are constants or single symbols"
+            )
+        wrong = np.flatnonzero(given != expected)
+        if len(wrong):
+            i = int(wrong[0])
+            text = f"dimension {axis} of `{param.name}` is {given[i]}, expected {expected[i]}"
+            raise BatchError(f"instance {i} of the batch: {text}", i)
+
+
+def _refuse(param: rec.EntryParam, values: list[Any], fits: Callable[[Any], Any]) -> None:
+    """Raise the error of the first value that does not fit."""
+    for i, value in enumerate(values):
+        if not fits(value):
+            got = np.asarray(value)
+            raise ArgumentError(
+                f"`{param.name}` of instance {i} is an array of {got.dtype} with {got.ndim} "
+                f"dimensions, expected {param.ty}"
+            )
