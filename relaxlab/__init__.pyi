@@ -66,6 +66,7 @@ from relaxlab.passes.patterns import is_op as is_op
 from relaxlab.passes.patterns import rewrite_bindings as rewrite_bindings
 from relaxlab.passes.patterns import rewrite_call as rewrite_call
 from relaxlab.passes.patterns import wildcard as wildcard
+from relaxlab.passes.pipeline import batched_pipeline as batched_pipeline
 from relaxlab.passes.pipeline import cpu_pipeline as cpu_pipeline
 from relaxlab.passes.pipeline import cuda_pipeline as cuda_pipeline
 from relaxlab.passes.pipeline import default_pipeline as default_pipeline

@@ -22,7 +22,7 @@ from relaxlab.passes.batch_loops import (
     repeat_rows,
 )
 from relaxlab.passes.bindings import TirCall, all_bindings, known_shape, leaf_type, tir_call
-from relaxlab.passes.host_values import HostValues, Kind, host_values
+from relaxlab.passes.host_values import HostValues, Kind, Kinds, host_values
 from relaxlab.passes.make_blocks import BLOCK, RECORDED, entry_of, leaf_paths, refuse
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
 from relaxlab.tracing import remark
@@ -100,9 +100,9 @@ def signature_of(
     found: list[Operand] = []
     for p, a in zip(block_function(mod, block).params, args, strict=True):
         for path in leaf_paths(p.ty):
-            ty, kind = at_path(p.ty, path), at_path(kinds.of(a), path)
-            if not isinstance(ty, types.TensorType):
-                refuse(f"`{p.name}` of `{block}` has type {ty}; blocks take tensors", p)
+            ty, kind = type_at(p.ty, path), kind_at(kinds.of(a), path)
+            if ty is None:
+                refuse(f"`{p.name}` of `{block}` has type {p.ty}; blocks take tensors", p)
             source = shared.source(block, p, path)
             what = "shared" if source else "scalar" if kind is Kind.HOST else "tensor"
             if what == "tensor" and known_constant(ty) is None:
@@ -120,14 +120,18 @@ _REASONS = {
 }
 
 
-def at_path(value: object, path: tuple[int, ...]) -> object:
-    """A leaf of nested tuples or tuple types."""
+def type_at(ty: types.Type | None, path: tuple[int, ...]) -> types.TensorType | None:
+    """The tensor type at a place in a type; None where there is none."""
     for index in path:
-        if isinstance(value, types.TupleType):
-            value = value.fields[index]
-        elif isinstance(value, tuple):
-            value = value[index]
-    return value
+        ty = ty.fields[index] if isinstance(ty, types.TupleType) else None
+    return ty if isinstance(ty, types.TensorType) else None
+
+
+def kind_at(kinds: Kinds, path: tuple[int, ...]) -> Kind | None:
+    """The kind at a place in a value."""
+    for index in path:
+        kinds = kinds[index] if isinstance(kinds, tuple) else kinds
+    return kinds if isinstance(kinds, Kind) else None
 
 
 def known_constant(ty: types.TensorType) -> tuple[int, ...] | None:
@@ -188,7 +192,7 @@ class _Maker:
     ) -> graph.Function:
         """The function, in which the results are no variables of its dataflow block."""
         flows = [r for r in results if isinstance(r, graph.DataflowVar)]
-        out = {v: graph.Var(v.name, v.ty) for v in flows}
+        out: dict[graph.Var, graph.Expr] = {v: graph.Var(v.name, v.ty) for v in flows}
         body = results[0] if len(results) == 1 else graph.Tuple(tuple(results))
         seq = graph.SeqExpr((graph.DataflowBlock(tuple(self.bindings)),), body)
         fn = graph.Function(params, seq, leaf_type(body), attrs=attrs)
@@ -238,10 +242,10 @@ class _Maker:
         dims, dtype = known_constant(ty), str(ty.dtype)
         if dims is None:
             refuse(f"a result of `{self.block}` has type {ty}; its shape is no constant", e)
-        shape, count = tuple(map(expr.const, dims)), types.TensorType((self.size,), "int64")
-        if leaf_type(like) != count:  # `repeat_rows` counts int64
-            like = self.bind(graph.Call(graph.Op("astype"), (like,)), "like", count, True)
-        kernel = self.kernel("repeat", (dims, dtype), lambda: repeat_rows(shape, dtype))
+        shape, counted = tuple(map(expr.const, dims)), leaf_type(like)
+        assert isinstance(counted, types.TensorType)
+        of = str(counted.dtype)
+        kernel = self.kernel("repeat", (dims, dtype, of), lambda: repeat_rows(shape, dtype, of))
         return self.bind(TirCall(kernel, (e, like), (), (out,)).build(), "rows", out, True)
 
     def binding(self, b: graph.Binding) -> None:
@@ -375,13 +379,13 @@ def batch_of_one(
                 start += length
         call = graph.Call(graph.Op("concat"), (graph.Tuple(tuple(parts)),), Attrs(axis=0))
         arenas.append(bind("arena", call, types.TensorType((expr.const(start),), dtype)))
-    given: list[graph.Expr] = [places[o] for o in signature if o.kind == "tensor"]
-    given += [
+    vectors: list[graph.Expr] = [places[o] for o in signature if o.kind == "tensor"]
+    vectors += [
         reshape(leaf(o), o.param.name, (1,), o.ty.dtype) for o in signature if o.kind == "scalar"
     ]
-    given = given or [graph.Constant(np.zeros(1, "int64"))]
+    vectors = vectors or [graph.Constant(np.zeros(1, "int64"))]
     shared = [leaf(o) for o in signature if o.kind == "shared"]
-    call = graph.Call(graph.GlobalVar(callee), (*arenas, *given, *shared))
+    call = graph.Call(graph.GlobalVar(callee), (*arenas, *vectors, *shared))
     rows = [_one_row(t) for t in flat_types(fn.ret_ty)]
     ty = rows[0] if len(rows) == 1 else types.TupleType(tuple(rows))
     whole = bind("rows", call, ty)
@@ -389,7 +393,8 @@ def batch_of_one(
     for i, (t, row) in enumerate(zip(flat_types(fn.ret_ty), rows, strict=True)):
         one = whole if len(rows) == 1 else bind("row", graph.TupleGetItem(whole, i), row)
         results.append(reshape(one, "result", known_constant(t) or (), t.dtype))
-    body = _packed(nested(fn.ret_ty, lambda _, given=iter(results): next(given)))
+    given = iter(results)
+    body = _packed(nested(fn.ret_ty, lambda _: next(given)))
     seq = graph.SeqExpr((graph.BindingBlock(tuple(made)),), body)
     attrs = fn.attrs.with_(**{RECORDED: True})
     return replace(fn, params=tuple(params.values()), body=seq, attrs=attrs)

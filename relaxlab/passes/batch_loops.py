@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute
 
+T = TypeVar("T")
 ZERO, ONE = expr.const(0), expr.const(1)
 
 
@@ -69,12 +71,14 @@ def gather_rows(shape: Sequence[expr.PrimExpr], dtype: str) -> loops.PrimFunc:
     return _nest("gather", (arena, at, rows), axes, (size, *dims), reads, store)
 
 
-def repeat_rows(shape: Sequence[expr.PrimExpr], dtype: str) -> loops.PrimFunc:
+def repeat_rows(
+    shape: Sequence[expr.PrimExpr], dtype: str, like_dtype: str = "int64"
+) -> loops.PrimFunc:
     """Return the loop function `(value, like) -> rows` that gives each instance the same tensor of
     this shape. `like` is an array with one element per instance, which says how many there are."""
     size = expr.Var("batch")
     value = loops.Buffer("value", tuple(shape), dtype)
-    like = loops.Buffer("like", (size,), "int64")
+    like = loops.Buffer("like", (size,), like_dtype)
     kept = kept_dims(shape)
     dims = tuple(shape[i] for i in kept)
     rows = loops.Buffer("rows", (size, *dims), dtype)
@@ -170,6 +174,11 @@ def _written(n: Node) -> set[loops.Buffer]:
     return {m.buffer for m in walk(n) if isinstance(m, loops.BufferStore)}
 
 
+def kept(buffer: loops.Buffer, items: Sequence[T]) -> list[T]:
+    """Of one item per dimension of a buffer, those whose dimensions stay in a batch."""
+    return [items[i] for i in kept_dims(buffer.shape)]
+
+
 @dataclass(slots=True)
 class _Batcher:
     size: expr.Var
@@ -210,17 +219,15 @@ class _Batcher:
             case loops.BlockRealize():
                 return self.realize(n, at)
             case loops.BufferLoad(buffer, indices) if buffer in self.made:
-                where = tuple(self.expression(i, at) for i in self.kept(buffer, indices))
+                where = tuple(self.expression(i, at) for i in kept(buffer, indices))
                 return replace(n, buffer=self.made[buffer], indices=(at, *where))
             case loops.BufferStore(buffer, value, indices) if buffer in self.made:
-                where = tuple(self.expression(i, at) for i in self.kept(buffer, indices))
+                where = tuple(self.expression(i, at) for i in kept(buffer, indices))
                 new = self.expression(value, at)
                 return replace(n, buffer=self.made[buffer], value=new, indices=(at, *where))
             case loops.BufferRegion(buffer, region) if buffer in self.made:
-                ranges = tuple(self.visit(r, at) for r in self.kept(buffer, region))
-                return replace(
-                    n, buffer=self.made[buffer], region=(loops.Range(at, ONE), *ranges)
-                )
+                ranges = tuple(self.range(r, at) for r in kept(buffer, region))
+                return replace(n, buffer=self.made[buffer], region=(loops.Range(at, ONE), *ranges))
             case _:
                 return map_children(n, lambda m: self.visit(m, at))
 
@@ -229,14 +236,19 @@ class _Batcher:
         assert isinstance(new, expr.PrimExpr)
         return new
 
-    def kept(self, buffer: loops.Buffer, items: tuple[object, ...]) -> list[object]:
-        return [items[i] for i in kept_dims(buffer.shape)]
+    def range(self, r: loops.Range, at: expr.Var) -> loops.Range:
+        return replace(r, min=self.expression(r.min, at), extent=self.expression(r.extent, at))
+
+    def region(self, r: loops.BufferRegion, at: expr.Var) -> loops.BufferRegion:
+        new = self.visit(r, at)
+        assert isinstance(new, loops.BufferRegion)
+        return new
 
     def whole(self, regions: tuple[loops.BufferRegion, ...]) -> tuple[loops.BufferRegion, ...]:
         """The regions of the root, with all instances."""
         full = loops.Range(ZERO, self.size)
         return tuple(
-            replace(r, buffer=self.made[r.buffer], region=(full, *self.kept(r.buffer, r.region)))
+            replace(r, buffer=self.made[r.buffer], region=(full, *kept(r.buffer, r.region)))
             if r.buffer in self.made else r
             for r in regions
         )  # fmt: skip
@@ -245,9 +257,7 @@ class _Batcher:
         """A block with an axis for the instance in front, and without axes of extent 1."""
         block = n.block
         pairs = list(zip(block.iter_vars, n.iter_values, strict=True))
-        gone = {
-            v.var: v.dom.min for v, _ in pairs if v.kind == "spatial" and _is_one(v.dom.extent)
-        }
+        gone = {v.var: v.dom.min for v, _ in pairs if v.kind == "spatial" and _is_one(v.dom.extent)}
         if gone:
             block = substitute(replace(block, iter_vars=()), gone)
         kept = [(v, value) for v, value in pairs if v.var not in gone]
@@ -256,13 +266,11 @@ class _Batcher:
         new = replace(
             block,
             iter_vars=(axis, *(v for v, _ in kept)),
-            reads=tuple(self.visit(r, here) for r in block.reads),
-            writes=tuple(self.visit(r, here) for r in block.writes),
+            reads=tuple(self.region(r, here) for r in block.reads),
+            writes=tuple(self.region(r, here) for r in block.writes),
             body=self.statement(block.body, here),
             init=None if block.init is None else self.statement(block.init, here),
             alloc_buffers=tuple(self.made.get(b, b) for b in block.alloc_buffers),
         )
         values = (at, *(self.expression(value, at) for _, value in kept))
-        return replace(
-            n, iter_values=values, predicate=self.expression(n.predicate, at), block=new
-        )
+        return replace(n, iter_values=values, predicate=self.expression(n.predicate, at), block=new)

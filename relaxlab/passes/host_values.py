@@ -223,8 +223,9 @@ def _given(ty: types.Type | None) -> Kinds:
     """The kinds of what an instance gives."""
     if isinstance(ty, types.TupleType):
         return tuple(map(_given, ty.fields))
-    scalar = isinstance(ty, types.TensorType) and ty.ndim == 0
-    return Kind.HOST if scalar and is_whole(ty.dtype) else Kind.INPUT
+    if isinstance(ty, types.TensorType) and ty.ndim == 0 and is_whole(ty.dtype):
+        return Kind.HOST
+    return Kind.INPUT
 
 
 def _tensors(ty: types.Type | None) -> Kinds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -10,26 +10,28 @@ from relaxlab.analysis.fit_operator_call import claimed_condition
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir import recording as rec
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, rewrite, walk
+from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes.batch_blocks import (
     BATCHED,
     Operand,
     arenas_of,
-    at_path,
     block_function,
     flat_types,
+    kind_at,
     signature_of,
+    type_at,
 )
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.host_values import (
     HostValues,
     Kind,
+    Kinds,
     host_values,
     is_block,
     row_index,
     scalar_value,
 )
-from relaxlab.passes.make_blocks import entry_of, leaf_paths, refuse
+from relaxlab.passes.make_blocks import entry_of, is_view, leaf_paths, refuse
 from relaxlab.passes.order_steps import order_steps
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
 
@@ -87,8 +89,8 @@ class _Program:
         if source not in self._sources:
             self._sources[source] = len(self.shared)
             if source.parameter >= 0:
-                ty = at_path(self.function(self.entry).params[source.parameter].ty, source.path)
-                assert isinstance(ty, types.TensorType)
+                ty = type_at(self.function(self.entry).params[source.parameter].ty, source.path)
+                assert ty is not None
                 self.shared.append(rec.SharedValue(ty, source.parameter, source.path))
             else:
                 constant = self.uses.constants[source.constant]
@@ -123,18 +125,18 @@ class _Program:
         params: list[rec.EntryParam] = []
         for i, p in enumerate(fn.params[:count]):
             for path in leaf_paths(p.ty):
-                ty = at_path(p.ty, path)
-                if not isinstance(ty, types.TensorType) or ty.shape is None or ty.dtype is None:
-                    refuse(f"parameter `{p.name}` of `{self.entry}` has type {ty}; an instance "
+                ty = type_at(p.ty, path)
+                if ty is None or ty.shape is None or ty.dtype is None:
+                    refuse(f"parameter `{p.name}` of `{self.entry}` has type {p.ty}; an instance "
                            "gives tensors of known rank and dtype", p)  # fmt: skip
-                host = at_path(self.kinds.kinds[p], path) is Kind.HOST
+                host = kind_at(self.kinds.kinds[p], path) is Kind.HOST
                 params.append(rec.EntryParam(p.name, path, i, "scalar" if host else "array", ty))
         kinds = self.kinds.of(fn.body.body)
         results: list[rec.EntryResult] = []
         for path in leaf_paths(fn.ret_ty):
-            ty = at_path(fn.ret_ty, path)
-            assert isinstance(ty, types.TensorType)
-            host = at_path(kinds, path) is Kind.HOST
+            ty = type_at(fn.ret_ty, path)
+            assert ty is not None
+            host = kind_at(kinds, path) is Kind.HOST
             results.append(rec.EntryResult("scalar" if host else "slot", ty))
         numbers = iter(range(len(results)))
         return tuple(params), tuple(results), _numbered(fn.ret_ty, numbers)
@@ -168,9 +170,8 @@ class _Function:
 
     def parameter(self, p: graph.Var, params: list[expr.Var]) -> Value:
         def leaf(path: tuple[int, ...]) -> Leaf:
-            kind = at_path(self.program.kinds.kinds[p], path)
-            ty = at_path(p.ty, path)
-            assert isinstance(ty, types.TensorType)
+            kind, ty = kind_at(self.program.kinds.kinds[p], path), type_at(p.ty, path)
+            assert ty is not None
             if kind is Kind.INPUT:
                 params.append(expr.Var(p.name))
                 self.arrays.append(self.array(p.name, params[-1], ty))
@@ -213,7 +214,7 @@ class _Function:
             case _:
                 refuse(f"in `{self.name}`: a {type(e).__name__} cannot be recorded", e)
 
-    def as_kinds(self, value: Value, kinds: object) -> Iterator[expr.PrimExpr]:
+    def as_kinds(self, value: Value, kinds: Kinds) -> Iterator[expr.PrimExpr]:
         """The integers of a value where its leaves are wanted as these kinds."""
         if isinstance(value, tuple):
             for i, v in enumerate(value):
@@ -238,20 +239,24 @@ class _Function:
                 self.steps.append(rec.WholeInput(var, value))
                 return var
             case _:
-                refuse(f"in `{self.name}`: an integer of an instance is a tensor elsewhere; compute "
-                       "one with an operator", None)  # fmt: skip
+                refuse(
+                    f"in `{self.name}`: an integer of an instance stands where another path has a "
+                    "tensor", None,
+                )  # fmt: skip
 
-    def new(self, name: str, ty: types.Type | None, kinds: object, made: list[expr.Var]) -> Value:
+    def new(self, name: str, ty: types.Type | None, kinds: Kinds, made: list[expr.Var]) -> Value:
         """New variables for a result; `made` collects them."""
 
         def leaf(path: tuple[int, ...]) -> Leaf:
-            kind, of = at_path(kinds, path), at_path(ty, path)
+            kind, of = kind_at(kinds, path), type_at(ty, path)
             if kind is Kind.INPUT:
                 refuse(f"in `{self.name}`: `{name}` is one of several arrays of the instance; pass "
                        "the place in one array instead", None)  # fmt: skip
-            host = kind is Kind.HOST and isinstance(of, types.TensorType)
-            made.append(expr.Var(name, str(of.dtype)) if host else expr.Var(name))
-            return made[-1] if host else Slot(made[-1])
+            if kind is Kind.HOST and of is not None:
+                made.append(expr.Var(name, str(of.dtype)))
+                return made[-1]
+            made.append(expr.Var(name))
+            return Slot(made[-1])
 
         return _nested(ty, leaf)
 
@@ -297,13 +302,11 @@ class _Function:
         results: list[expr.Var] = []
         value = self.new(var.name, var.ty, kinds, results)
         (yes, yes_values), (no, no_values) = arms
-        self.steps.append(
-            rec.Branch(condition, yes, yes_values, no, no_values, tuple(results))
-        )
+        self.steps.append(rec.Branch(condition, yes, yes_values, no, no_values, tuple(results)))
         return value
 
     def arm(
-        self, seq: graph.SeqExpr, kinds: object
+        self, seq: graph.SeqExpr, kinds: Kinds
     ) -> tuple[tuple[rec.Step, ...], tuple[expr.PrimExpr, ...]]:
         outer, self.steps = self.steps, []
         self.sequence(seq)
@@ -318,7 +321,7 @@ class _Function:
             value, kinds = self.value(a), self.program.kinds.kinds[p]
             for path in leaf_paths(p.ty):
                 if self.program.uses.source(name, p, path) is None:
-                    given += self.as_kinds(_at(value, path), at_path(kinds, path))
+                    given += self.as_kinds(_at(value, path), kind_at(kinds, path))
         results: list[expr.Var] = []
         value = self.new(var.name, var.ty, self.program.kinds.kinds[var], results)
         self.steps.append(rec.Call(name, tuple(given), tuple(results)))
@@ -343,10 +346,14 @@ class _Function:
         mod = self.program.mod
         if self.program.kinds.of(var) is Kind.HOST:
             found = scalar_value(call, var, mod)
-            assert found is not None
-            made = expr.Var(var.name, str(leaf_type(var).dtype))  # type: ignore[union-attr]
+            assert found is not None and isinstance(var.ty, types.TensorType)
+            made = expr.Var(var.name, str(var.ty.dtype))
             self.steps.append(rec.Compute(made, self.scalar(*found)))
             return made
+        if is_view(call):
+            source = self.value(call.args[0])
+            assert not isinstance(source, tuple)
+            return Slot(self.slot(source))
         row = row_index(call, var, mod)
         if row is None:
             refuse(f"in `{self.name}`: `{var.name}` is not part of a block", call)
@@ -357,9 +364,7 @@ class _Function:
         self.steps.append(rec.InputRow(slot, array, self.scalar(index, given)))
         return Slot(slot)
 
-    def scalar(
-        self, value: expr.PrimExpr, given: dict[loops.Buffer, graph.Expr]
-    ) -> expr.PrimExpr:
+    def scalar(self, value: expr.PrimExpr, given: dict[loops.Buffer, graph.Expr]) -> expr.PrimExpr:
         """An expression over elements of a loop function's buffers, over those of the arguments."""
         symbols: dict[Node, Node] = {}
         for buffer, e in given.items():
@@ -383,11 +388,11 @@ class _Function:
         return rewrite(value, visit)
 
 
-def _nested(ty: types.Type | None, leaf: object) -> Value:
+def _nested(ty: types.Type | None, leaf: Callable[[tuple[int, ...]], Leaf]) -> Value:
     def at(ty: types.Type | None, path: tuple[int, ...]) -> Value:
         if isinstance(ty, types.TupleType):
             return tuple(at(f, (*path, i)) for i, f in enumerate(ty.fields))
-        return leaf(path)  # type: ignore[operator]
+        return leaf(path)
 
     return at(ty, ())
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir import expr, graph, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
-from relaxlab.ir.op_table import find_op
+from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import all_bindings, leaf_type, replace_body, use_counts, vars_in
+from relaxlab.passes.bindings import all_bindings, known_shape, replace_body, vars_in
 from relaxlab.passes.host_values import HostValues, Kind, host_values, row_index
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.shared_values import SharedValues, shared_values
@@ -108,12 +108,12 @@ class _Cutter:
     def function(self, name: str, fn: graph.Function) -> graph.Function:
         self.name = name
         self.fixed = {p for p in fn.params if self.is_shared(p)}
-        flows = {
+        flows: dict[graph.Var, graph.Expr] = {
             b.var: graph.Var(b.var.name, b.var.ty, span=b.var.span)
             for b in all_bindings(fn)
             if isinstance(b.var, graph.DataflowVar)
         }
-        new = replace_body(fn, self.sequence(fn.body, use_counts(fn)))
+        new = replace_body(fn, self.sequence(fn.body))
         # The bindings of a dataflow block are no longer in it.
         return replace_body(new, substitute(new.body, values=flows)) if flows else new
 
@@ -124,7 +124,7 @@ class _Cutter:
             )
         return self.shared.source(self.name, p) is not None
 
-    def sequence(self, seq: graph.SeqExpr, uses: object) -> graph.SeqExpr:
+    def sequence(self, seq: graph.SeqExpr) -> graph.SeqExpr:
         region = _Region([b for block in seq.blocks for b in block.bindings])
         region.bindings = [self.branches(b) for b in region.bindings]
         for b in region.bindings:
@@ -145,7 +145,7 @@ class _Cutter:
                 "bools that the instance gives", e.condition,
             )  # fmt: skip
         remark("make_blocks", f"{self.name}.{b.var.name}", "is decided while recording")
-        yes, no = (self.sequence(s, None) for s in (e.true_branch, e.false_branch))
+        yes, no = (self.sequence(s) for s in (e.true_branch, e.false_branch))
         return replace(b, value=replace(e, true_branch=yes, false_branch=no))  # type: ignore
 
     # --- What a binding is ------------------------------------------------------------------------
@@ -161,6 +161,8 @@ class _Cutter:
                 region.barriers.add(var)
             case graph.Call():
                 if self.kinds.of(var) is Kind.HOST or self.reads_row(value, var):
+                    return
+                if is_view(value) and self.is_row(value.args[0], region):
                     return
                 self.require_batchable(value, var)
                 region.works.add(var)
@@ -183,6 +185,12 @@ class _Cutter:
             return False
         return all(self.kinds.of(a) is Kind.HOST for a in found[2].values() if a is not found[1])
 
+    def is_row(self, e: graph.Expr, region: _Region) -> bool:
+        """True for a tensor that the recording knows by its place: a view of it is the same."""
+        if not isinstance(e, graph.Var) or e in region.works or e in self.fixed:
+            return False
+        return self.kinds.of(e) in (Kind.TENSOR, Kind.INPUT) and constant_shape(e.ty)
+
     def require_batchable(self, call: graph.Call, var: graph.Var) -> None:
         where = f"in `{self.name}`: `{var.name}`"
         if not isinstance(call.op, graph.Op):
@@ -194,9 +202,11 @@ class _Cutter:
             refuse(f"{where} is made by `{call.op.name}`, which has an effect or no loops; a batch "
                    "computes pure operators and loop functions", call)  # fmt: skip
         for leaf in tensor_types(var.ty):
-            if leaf.shape is None or not all(isinstance(d, expr.IntImm) for d in leaf.shape):
-                refuse(f"{where} has type {leaf}, whose shape may differ between instances; give "
-                       "blocks tensors of constant shapes, such as rows of an input", call)  # fmt: skip
+            if not constant_shape(leaf):
+                refuse(
+                    f"{where} has type {leaf}, whose shape may differ between instances; give "
+                    "blocks tensors of constant shapes, such as rows of an input", call,
+                )  # fmt: skip
 
     # --- Which block it is in ---------------------------------------------------------------------
 
@@ -253,7 +263,7 @@ class _Cutter:
         in_block = {b.var: key for key, bs in members.items() for b in bs}
         units: list[tuple[int, int, object]] = []
         after: set[graph.Var] = set()
-        for number, b in enumerate(region.bindings):
+        for b in region.bindings:
             level = region.level[b.var]
             if b.var in in_block:
                 if members[in_block[b.var]][0] is b or not self.options.coarse:
@@ -325,6 +335,17 @@ class _Cutter:
             for i, r in enumerate(results)
         ]
         return [graph.VarBinding(call, whole, span=span), *fields]
+
+
+def is_view(call: graph.Call) -> bool:
+    """True for an operator whose result has the memory of its first argument."""
+    return isinstance(call.op, graph.Op) and has_trait(call.op.name, "view")
+
+
+def constant_shape(ty: types.Type | None) -> bool:
+    """True for a tensor type whose dimensions are constants."""
+    shape = known_shape(ty)
+    return shape is not None and all(isinstance(d, expr.IntImm) for d in shape)
 
 
 def leaf_paths(ty: types.Type | None, path: tuple[int, ...] = ()) -> Iterable[tuple[int, ...]]:

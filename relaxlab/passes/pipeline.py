@@ -91,7 +91,7 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
 
 def batched_pipeline(target: Target | None = None) -> Pipeline:
     """The passes for programs whose control flow depends on the input: what they compute for many
-    inputs runs in batches (see docs/batching.md). `target` None: this machine."""
+    inputs runs in batches (see docs/dynamic-programs.md). `target` None: this machine."""
     return (
         cpu_pipeline(target)
         # Operators on tensors go into blocks, and those of the blocks alone become loops.

@@ -79,9 +79,7 @@ def shared_values(mod: Module, entry: str) -> SharedValues:
     assert isinstance(fn, graph.Function)
     state = _Analysis(mod)
     count = fn.attrs.get("num_input", len(fn.params))
-    args = [
-        _weights(p.ty, i, ()) if i >= count else _others(p.ty) for i, p in enumerate(fn.params)
-    ]
+    args = [_weights(p.ty, i, ()) if i >= count else _others(p.ty) for i, p in enumerate(fn.params)]
     state.enter(entry, None, args)
     while state.work:
         name, context = state.work.popitem()[0]
@@ -89,9 +87,7 @@ def shared_values(mod: Module, entry: str) -> SharedValues:
     contexts: dict[str, list[Context]] = {}
     for name, context in state.entered:
         contexts.setdefault(name, []).append(context)
-    return SharedValues(
-        state.values, {n: tuple(c) for n, c in contexts.items()}, state.constants
-    )
+    return SharedValues(state.values, {n: tuple(c) for n, c in contexts.items()}, state.constants)
 
 
 class _Analysis:
@@ -143,6 +139,8 @@ class _Analysis:
                 self.mod.get(name), graph.Function
             ):
                 self.enter(name, b.var, [self.leaf(a, here[1]) for a in args])
+                if "block" in self.mod[name].attrs:  # type: ignore[union-attr]
+                    return _others(b.var.ty)
                 self.entered[name, b.var][here] = None
                 # Of a function that has not returned yet nothing is known: it is called by itself.
                 return self.results.get((name, b.var), _nothing(b.var.ty))

@@ -84,9 +84,7 @@ class _Writer:
             attrs=fn.attrs.with_(num_input=count + len(params), results=len(params)),
         )
 
-    def written(
-        self, r: graph.Var, out: graph.Var, made_by: dict[graph.Var, graph.Expr]
-    ) -> bool:
+    def written(self, r: graph.Var, out: graph.Var, made_by: dict[graph.Var, graph.Expr]) -> bool:
         """True if the call that makes a result can write it to `out`, as is noted then."""
         value, index, var = made_by.get(r), 0, r
         if isinstance(value, graph.TupleGetItem) and isinstance(value.tuple_value, graph.Var):

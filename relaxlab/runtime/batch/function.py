@@ -207,9 +207,7 @@ class BatchFunction:
         nodes = sum(len(b.notes) for b in schedule.blocks)
         names = [b.name for b in self.program.blocks]
         named = tuple((names[b], int(n)) for b, n in launches.tolist())
-        self.last_batch = BatchReport(
-            instances, nodes, schedule.count, 1, gathered, named
-        )
+        self.last_batch = BatchReport(instances, nodes, schedule.count, 1, gathered, named)
 
     # --- Results ----------------------------------------------------------------------------------
 
@@ -274,7 +272,7 @@ class _Block:
         """The calls of the batches that have these words."""
         function = self._function
         made = np.empty((len(words), native.CALL_WORDS), np.int64)
-        made[:, native.CALL_ENTRY] = ctypes.cast(function._entry, ctypes.c_void_p).value
+        made[:, native.CALL_ENTRY] = ctypes.cast(function._entry, ctypes.c_void_p).value or 0
         made[:, native.CALL_CONTEXT] = function._address
         made[:, native.CALL_TARGET] = ctypes.addressof(function._in)
         made[:, native.CALL_SOURCE] = words.ctypes.data + np.arange(len(words)) * words.strides[0]

@@ -91,7 +91,7 @@ def _leaf(value: Any, path: tuple[int, ...]) -> Any:
 def _scalars(param: rec.EntryParam, values: list[Any]) -> Array:
     made = np.asarray(values)
     wanted = numpy_dtype(str(param.ty.dtype))
-    kinds = "b" if wanted == bool else "iu"
+    kinds = "b" if wanted.kind == "b" else "iu"
     if made.shape != (len(values),) or made.dtype.kind not in kinds:
         _refuse(param, values, lambda v: np.ndim(v) == 0 and np.asarray(v).dtype.kind in kinds)
     cast = made.astype(wanted)
@@ -108,9 +108,7 @@ def _arrays(param: rec.EntryParam, values: list[Any]) -> list[Array]:
     return arrays
 
 
-def _check_shapes(
-    param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, Words]
-) -> None:
+def _check_shapes(param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, Words]) -> None:
     """Dimensions that are constants, or symbols that an earlier array has determined."""
     for axis, dim in enumerate(param.ty.shape or ()):
         given = shapes[:, axis]

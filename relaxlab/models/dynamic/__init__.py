@@ -1,0 +1,1 @@
+"""Networks whose control flow depends on the input, as programs to be run in batches."""

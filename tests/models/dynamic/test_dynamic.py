@@ -1,0 +1,82 @@
+"""Networks with control flow: batches compute what the interpreter computes one by one."""
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.models.dynamic.inputs import (
+    chain_tree,
+    complete_tree,
+    parse_tree,
+    random_weights,
+    sentence_leaves,
+    sentence_length,
+    token_vectors,
+)
+from relaxlab.models.dynamic.sequences import bi_rnn
+from relaxlab.models.dynamic.trees import mv_rnn, tree_lstm
+
+HIDDEN = 8
+MODELS = {"tree_lstm": tree_lstm, "mv_rnn": mv_rnn, "bi_rnn": bi_rnn}
+
+
+def instances_of(name, rng, count):
+    if name == "bi_rnn":
+        lengths = (min(sentence_length(rng), 25) for _ in range(count))
+        return [token_vectors(rng, n, HIDDEN) for n in lengths]
+    return [parse_tree(rng, sentence_leaves(rng), 100) for _ in range(count)]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    mod = MODELS[request.param](HIDDEN)
+    exe = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=2)
+    weights = random_weights(mod, np.random.default_rng(0), 0.3)
+    return request.param, mod, exe["main"].bind(*weights), weights
+
+
+@pytest.mark.parametrize("count", [1, 8, 64])
+def test_batches_compute_what_the_interpreter_does(model, count):
+    name, mod, main, weights = model
+    rng = np.random.default_rng(count)
+    instances = instances_of(name, rng, count)
+    results = main.batch(instances)
+    assert len(results) == count
+    for i in rng.permutation(count)[:3]:  # the interpreter takes long
+        expected = rl.interpret(mod, "main", *instances[i], *weights)
+        np.testing.assert_allclose(results[i], expected, rtol=1e-4, atol=1e-4)
+
+
+def extremes(name, rng):
+    """Inputs of extreme shapes, and how often the cell runs for the longest."""
+    if name == "bi_rnn":
+        return [token_vectors(rng, n, HIDDEN) for n in (1, 40, 2)], 80
+    trees = [parse_tree(rng, 1, 100), chain_tree(rng, 12, 100), complete_tree(rng, 16, 100)]
+    return trees, 11
+
+
+def test_inputs_of_extreme_shapes(model):
+    name, mod, main, weights = model
+    instances, steps = extremes(name, np.random.default_rng(7))
+    for given, found in zip(instances, main.batch(instances), strict=True):
+        expected = rl.interpret(mod, "main", *given, *weights)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    cell = "cell_block" if name == "bi_rnn" else "cell_block1"
+    assert sum(block == cell for block, _ in main.last_batch.launches) == steps
+
+
+def test_trees_are_like_those_of_a_treebank():
+    rng = np.random.default_rng(0)
+    leaves = [sentence_leaves(rng) for _ in range(2000)]
+    assert 18 < np.mean(leaves) < 20.5 and 8 < np.std(leaves) < 10.5
+    heights = []
+    for n in leaves[:300]:
+        root, left, right, word = parse_tree(rng, n, 50)
+        height = np.zeros(len(left), int)
+        for i in range(len(left)):
+            if left[i] >= 0:
+                assert left[i] < i and right[i] < i
+                height[i] = 1 + max(height[left[i]], height[right[i]])
+        assert root == len(left) - 1 and np.sum(left < 0) == n and np.all(word[left < 0] >= 0)
+        heights.append(height[root])
+    assert 8.5 < np.mean(heights) < 11.5

@@ -1,0 +1,182 @@
+"""Batches of a small program that loops as often as each instance says."""
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.runtime.batch.recorder import BatchError
+from relaxlab.runtime.native.arguments import ArgumentError
+from relaxlab.runtime.native.loaded import CheckFailed
+
+PROGRAM = """
+@I.ir_module
+class Steps:
+    @T.prim_func(private=True)
+    def blend(
+        x: T.Buffer((1, 5), "float32"),
+        row: T.Buffer((5,), "float32"),
+        w: T.Buffer((5,), "float32"),
+        y: T.Buffer((1, 5), "float32"),
+    ):
+        # A kernel of one's own, with a sum in it: the rotated products of a row.
+        total = T.sblock_alloc_buffer((1,), "float32")
+        for i, k in T.grid(1, 5):
+            with T.sblock("total"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    total[vi] = T.float32(0)
+                total[vi] = total[vi] + x[vi, vk] * w[vk]
+        for i, j in T.grid(1, 5):
+            with T.sblock("blend"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj] = T.float32(0.5) * x[vi, 4 - vj] + row[vj] + T.float32(0.1) * total[vi]
+
+    @R.function(private=True)
+    def step(
+        i: R.Tensor((), "int64"),
+        places: R.Tensor(("n",), "int32"),
+        rows: R.Tensor(("m", 5), "float32"),
+        x: R.Tensor((1, 5), "float32"),
+        w: R.Tensor((5,), "float32"),
+    ) -> R.Tensor((1, 5), "float32"):
+        if R.less(R.const(0, "int64"), i):
+            before = R.subtract(i, R.const(1, "int64"))
+            row = R.take(rows, R.take(places, before, axis=0), axis=0)
+            y = R.call_tir(Steps.blend, (x, row, w), R.Tensor((1, 5), "float32"))
+            out = Steps.step(before, places, rows, y, w)
+        else:
+            out = x
+        return out
+
+    @R.function
+    def main(
+        count: R.Tensor((), "int64"),
+        places: R.Tensor(("n",), "int32"),
+        rows: R.Tensor(("m", 5), "float32"),
+        start: R.Tensor((1, 5), "float32"),
+        w: R.Tensor((5,), "float32"),
+    ) -> R.Tuple(R.Tensor((1, 5), "float32"), R.Tensor((), "int64")):
+        R.func_attr({"num_input": 3})
+        last = Steps.step(count, places, rows, start, w)
+        out = (R.nn.relu(last), R.multiply(count, R.const(3, "int64")))
+        return out
+"""
+
+
+def instance(rng, count, length=None):
+    """Inputs with so many steps."""
+    length = max(count, 1) if length is None else length
+    places = rng.integers(0, 3, length).astype(np.int32)
+    return np.int64(count), places, rng.standard_normal((3, 5)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def steps():
+    mod = rl.parse(PROGRAM)
+    exe = rl.compile(mod, pipeline=rl.batched_pipeline(), checks="all", threads=1)
+    rng = np.random.default_rng(5)
+    weights = [rng.standard_normal(s).astype(np.float32) * 0.3 for s in ((1, 5), (5,))]
+    return mod, exe["main"].bind(*weights), weights
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 64])
+def test_a_batch_computes_what_its_instances_do(steps, count):
+    mod, main, weights = steps
+    rng = np.random.default_rng(count)
+    instances = [instance(rng, int(rng.integers(0, 12))) for _ in range(count)]
+    results = main.batch(instances)
+    for given, (x, tripled) in zip(instances, results, strict=True):
+        expected, number = rl.interpret(mod, "main", *given, *weights)
+        np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
+        assert tripled == number and x.shape == (1, 5)
+    report = main.last_batch
+    longest = max(int(i[0]) for i in instances)
+    assert report.instances == count
+    assert report.nodes == sum(int(i[0]) + 1 for i in instances)
+    # At each depth the instances that still go on, and those whose end it is.
+    assert longest + 1 <= report.batches <= 2 * longest + 1
+    assert sum(rows for _, rows in report.launches) == report.nodes
+
+
+def test_results_do_not_depend_on_the_order_of_instances(steps):
+    _, main, _ = steps
+    rng = np.random.default_rng(3)
+    instances = [instance(rng, n) for n in (4, 0, 7, 1, 4)]
+    forth = main.batch(instances)
+    back = main.batch(instances[::-1])[::-1]
+    for (x, _), (y, _) in zip(forth, back, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_an_empty_batch_has_no_results(steps):
+    _, main, _ = steps
+    assert main.batch([]) == []
+    assert main.last_batch.nodes == 0
+
+
+def test_one_instance_is_a_batch_of_one(steps):
+    mod, main, weights = steps
+    given = instance(np.random.default_rng(1), 3)
+    x, _ = main(*given)
+    expected, _ = rl.interpret(mod, "main", *given, *weights)
+    np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
+    assert main.last_batch.batches == 4
+
+
+def test_results_stay_when_the_next_batch_runs(steps):
+    _, main, _ = steps
+    rng = np.random.default_rng(2)
+    ((first, _),) = main.batch([instance(rng, 5)])
+    kept = first.copy()
+    main.batch([instance(rng, 30) for _ in range(9)])
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_a_chain_of_5000_steps(steps):
+    _, main, _ = steps
+    given = instance(np.random.default_rng(0), 5000)
+    ((x, _),) = main.batch([given])
+    assert np.isfinite(x).all() and main.last_batch.batches == 5001
+
+
+def test_recursion_without_end_names_the_instance(steps):
+    _, main, _ = steps
+    rng = np.random.default_rng(0)
+    endless = instance(rng, 10**9, length=2)  # places beyond the end are the last one
+    with pytest.raises(BatchError, match=r"instance 1 of the batch: its recursion") as error:
+        main.batch([instance(rng, 2), endless, instance(rng, 1)])
+    assert error.value.instance == 1
+    assert len(main.batch([instance(rng, 2)])) == 1
+
+
+def test_what_a_program_requires_is_checked_for_each_instance(steps):
+    _, main, _ = steps
+    rng = np.random.default_rng(0)
+    with pytest.raises(BatchError, match="instance 2 of the batch.*n >= 1"):
+        main.batch([instance(rng, 1), instance(rng, 0, length=0), instance(rng, 1, length=0)])
+
+
+def test_arguments_that_do_not_fit(steps):
+    _, main, _ = steps
+    rng = np.random.default_rng(0)
+    count, places, rows = good = instance(rng, 2)
+    with pytest.raises(ArgumentError, match="`count` of instance 1 .* expected R.Tensor"):
+        main.batch([good, (2.5, places, rows)])
+    with pytest.raises(ArgumentError, match="`places` of instance 0 is an array of int64"):
+        main.batch([(count, places.astype(np.int64), rows)])
+    with pytest.raises(BatchError, match="dimension 1 of `rows` is 4, expected 5"):
+        main.batch([good, (count, places, rows[:, :4])])
+    with pytest.raises(ArgumentError, match="instance 1 has 2 arguments; `main` takes 3"):
+        main.batch([good, good[:2]])
+
+
+def test_weights_are_needed_and_checked():
+    exe = rl.compile(rl.parse(PROGRAM), pipeline=rl.batched_pipeline(), threads=1)
+    main = exe["main"]
+    with pytest.raises(ArgumentError, match="call `bind` first"):
+        main.batch([instance(np.random.default_rng(0), 1)])
+    with pytest.raises(ArgumentError, match="more weights"):
+        main.bind(np.zeros((1, 5), np.float32))
+    with pytest.raises((ArgumentError, CheckFailed)):
+        main.bind(np.zeros((1, 5), np.float32), np.zeros(5))
+    assert list(exe)[0] == "main" and "batched main" in repr(main)
