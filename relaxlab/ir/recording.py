@@ -172,7 +172,7 @@ class EntryResult:
 
 @dataclass(frozen=True, slots=True)
 class RecordingProgram:
-    """What is recorded, and by which functions. Slots below `len(shared)` are those of the shared
+    """The functions that record, and the blocks that they note. Slots below `len(shared)` are those of the shared
     values; `gathered` are the numbers of those that blocks gather by them. `result` nests numbers
     of `results` as the entry's result nests tuples."""
 

@@ -150,7 +150,7 @@ def _closure(body: loops.Stmt, differing: set[loops.Buffer]) -> set[loops.Buffer
 
 
 def _decides(n: Node) -> tuple[Node, ...]:
-    """What decides about the stores in a statement: their values, or whether they are reached."""
+    """Return what decides about the stores in a statement: their values, or whether they are reached."""
     match n:
         case loops.BufferStore():
             return (n,)
@@ -175,7 +175,7 @@ def _written(n: Node) -> set[loops.Buffer]:
 
 
 def kept(buffer: loops.Buffer, items: Sequence[T]) -> list[T]:
-    """Of one item per dimension of a buffer, those whose dimensions stay in a batch."""
+    """Return, of one item per dimension of a buffer, those whose dimensions stay in a batch."""
     return [items[i] for i in kept_dims(buffer.shape)]
 
 

@@ -22,7 +22,7 @@ from relaxlab.passes.bindings import known_shape, leaf_type, tir_call
 
 
 class Kind(Enum):
-    """What a leaf of a value is to the recording."""
+    """The kind of a leaf of a value, as the recording sees it."""
 
     HOST = "host"
     INPUT = "input"

@@ -65,7 +65,7 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
 
 
 class _Program:
-    """What the functions of a program have in common: the analyses, and the tables of blocks and of
+    """All that the functions of a program have in common: the analyses, and the tables of blocks and of
     shared values, which grow while functions are lowered."""
 
     def __init__(self, mod: Module) -> None:

@@ -1,4 +1,4 @@
-"""Which arguments are the same weight for all instances of a batch (ACRoBat's parameter reuse).
+"""Arguments that are the same weight for all instances of a batch (ACRoBat's parameter reuse).
 
 A taint analysis with contexts: a function is looked at once per call site through which it is
 entered, so that what one caller passes does not spoil what is known of another's call. A kernel
@@ -28,7 +28,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What a tensor may be: one of the weights in `sources`, and something else, too, unless it is
+    """A set of values that a tensor may be: one of the weights in `sources`, and something else, too, unless it is
     `constant`."""
 
     sources: frozenset[Source]
@@ -65,7 +65,7 @@ class SharedValues:
         return found.pop() if len(found) == 1 else None
 
     def in_contexts(self, function: str, var: graph.Var) -> dict[Context, Abstract]:
-        """What a variable may be, by context."""
+        """Return what a variable may be, by context."""
         given = self.contexts.get(function, ())
         return {c: self.state[c, var] for c in given if (c, var) in self.state}
 
@@ -166,7 +166,7 @@ class _Analysis:
 
 
 def join(a: Abstract, b: Abstract) -> Abstract:
-    """What a value may be that is one of two."""
+    """Return what a value may be that is one of two."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return tuple(join(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, Leaf) and isinstance(b, Leaf):

@@ -110,7 +110,9 @@ def test_what_cannot_be_recorded_is_refused(reason):
 @I.ir_module
 class M:
     @R.function(pure=False)
-    def main(k: R.Tensor((), "int64"), x: R.Tensor((1,), "float32"), s: R.Tensor(("n",), "float32")):
+    def main(
+        k: R.Tensor((), "int64"), x: R.Tensor((1,), "float32"), s: R.Tensor(("n",), "float32")
+    ):
         if {condition}:
             y = {value}
             z = x

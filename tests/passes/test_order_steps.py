@@ -4,7 +4,7 @@ from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.passes.order_steps import order_steps, reads, results
 
-A, B, C, D, I, J = (expr.Var(n) for n in "ABCDIJ")
+A, B, C, D, K, J = (expr.Var(n) for n in "ABCDKJ")
 
 
 def note(out, *inputs):
@@ -16,8 +16,8 @@ def call(out, *args):
 
 
 def test_independent_calls_are_together_wherever_they_stand():
-    index = rec.Compute(J, I + 1)
-    steps = [call(A, I), index, call(B, J), note(C, A, B)]
+    index = rec.Compute(J, K + 1)
+    steps = [call(A, K), index, call(B, J), note(C, A, B)]
     assert order_steps(steps) == (index, rec.Together((steps[0], steps[2])), steps[3])
 
 
@@ -29,13 +29,13 @@ def test_what_reads_a_result_comes_behind_it():
 
 def test_integers_that_a_call_returns_come_behind_it():
     compute = rec.Compute(J, A + 1)
-    steps = [call(A, I), compute, call(B, J)]
+    steps = [call(A, K), compute, call(B, J)]
     assert order_steps(steps) == tuple(steps)
 
 
 def test_a_branch_reads_what_its_arms_read():
     inner = note(C, A)
-    branch = rec.Branch(expr.LT(I, expr.const(0)), (inner,), (C,), (), (B,), (D,))
-    assert {A, B, C, I} <= set(reads(branch)) and results(branch) == (D,)
+    branch = rec.Branch(expr.LT(K, expr.const(0)), (inner,), (C,), (), (B,), (D,))
+    assert {A, B, C, K} <= set(reads(branch)) and results(branch) == (D,)
     first = note(A)
     assert order_steps([first, branch]) == (first, branch)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What the last batch took: nodes that were noted, batches that ran, flushes, and the bytes
+    """The cost of a batch: nodes that were noted, batches that ran, flushes, and the bytes
     that were gathered from places that do not follow each other. `launches` has, per batch in their
     order, the name of the block and its number of rows."""
 

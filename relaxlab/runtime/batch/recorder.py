@@ -31,7 +31,7 @@ class BatchError(UserError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was recorded of a batch: per block its notes, a row of words each; the notes on rows of
+    """The record of a batch: per block its notes, a row of words each; the notes on rows of
     input arrays; the number of slots; the words of each instance's results."""
 
     notes: tuple[Words, ...]
