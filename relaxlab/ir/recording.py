@@ -172,9 +172,9 @@ class EntryResult:
 
 @dataclass(frozen=True, slots=True)
 class RecordingProgram:
-    """The functions that record, and the blocks that they note. Slots below `len(shared)` are those of the shared
-    values; `gathered` are the numbers of those that blocks gather by them. `result` nests numbers
-    of `results` as the entry's result nests tuples."""
+    """The functions that record, and the blocks that they note. Slots below `len(shared)` are those
+    of the shared values; `gathered` are the numbers of those that blocks gather by them. `result`
+    nests numbers of `results` as the entry's result nests tuples."""
 
     entry: str
     num_input: int

@@ -150,7 +150,7 @@ def _closure(body: loops.Stmt, differing: set[loops.Buffer]) -> set[loops.Buffer
 
 
 def _decides(n: Node) -> tuple[Node, ...]:
-    """Return what decides about the stores in a statement: their values, or whether they are reached."""
+    """Return what decides about the stores in a statement: their values, or if they are reached."""
     match n:
         case loops.BufferStore():
             return (n,)

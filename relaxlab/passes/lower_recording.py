@@ -65,8 +65,8 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
 
 
 class _Program:
-    """All that the functions of a program have in common: the analyses, and the tables of blocks and of
-    shared values, which grow while functions are lowered."""
+    """All that the functions of a program have in common: the analyses, and the tables of blocks
+    and of shared values, which grow while functions are lowered."""
 
     def __init__(self, mod: Module) -> None:
         self.mod, self.entry = mod, entry_of(mod)

@@ -9,6 +9,7 @@ from relaxlab.passes.base import Pass, Pipeline
 from relaxlab.passes.batch_blocks import batch_blocks
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
+from relaxlab.passes.clone_by_weights import clone_by_weights
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
 from relaxlab.passes.expand_calls import expand_calls
@@ -95,7 +96,7 @@ def batched_pipeline(target: Target | None = None) -> Pipeline:
     return (
         cpu_pipeline(target)
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
-        .before("legalize_ops", make_blocks)
+        .before("legalize_ops", clone_by_weights, make_blocks)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
         .after("fuse_tir", write_results)
     )

@@ -28,8 +28,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A set of values that a tensor may be: one of the weights in `sources`, and something else, too, unless it is
-    `constant`."""
+    """A set of values that a tensor may be: one of the weights in `sources`, and something else,
+    too, unless it is `constant`."""
 
     sources: frozenset[Source]
     constant: bool
