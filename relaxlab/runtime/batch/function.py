@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxlab.codegen.llvm import recording as native
+from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import brief, counted
@@ -18,8 +19,8 @@ from relaxlab.runtime.batch.instances import Inputs, read_instances, readable_ki
 from relaxlab.runtime.batch.recorder import Recorded, Recorder, Words
 from relaxlab.runtime.batch.schedule import (
     ALIGN,
+    BlockBatches,
     Schedule,
-    columns,
     input_rows,
     place_results,
     row_bytes,
@@ -32,18 +33,46 @@ if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable
 
 
-@dataclass(frozen=True, slots=True)
 class BatchReport:
-    """The cost of a batch: nodes that were noted, batches that ran, flushes, and the bytes
-    that were gathered from places that do not follow each other. `launches` has, per batch in their
-    order, the name of the block and its number of rows."""
+    """The cost of a batch: nodes that were noted, batches that ran, flushes. `launches` has, per
+    batch in their order, the name of the block and its number of rows."""
 
-    instances: int
-    nodes: int
-    batches: int
-    flushes: int
-    bytes_gathered: int
-    launches: tuple[tuple[str, int], ...]
+    def __init__(
+        self, instances: int, launches: tuple[tuple[str, int], ...], reads: Sequence[_Reads]
+    ) -> None:
+        self.instances, self.launches = instances, launches
+        self.nodes, self.batches = sum(rows for _, rows in launches), len(launches)
+        self.flushes = 1 if launches else 0
+        self._reads = reads
+
+    @property
+    def bytes_gathered(self) -> int:
+        """The bytes that kernels read from rows which do not follow each other as those of a
+        result do."""
+        return sum(r.bytes_gathered() for r in self._reads)
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchReport(instances={self.instances}, nodes={self.nodes}, batches={self.batches}, "
+            f"flushes={self.flushes}, bytes_gathered={self.bytes_gathered})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """The places, in elements, that the batches of one block read one of its tensors from."""
+
+    places: Words
+    first: Words
+    end: Words
+    elements: int
+    bytes: int
+
+    def bytes_gathered(self) -> int:
+        breaks = np.diff(self.places, prepend=self.places[:1]) != self.elements
+        breaks[self.first] = False
+        scattered = np.add.reduceat(breaks, self.first) > 0
+        return int(((self.end - self.first) * scattered).sum()) * self.bytes
 
 
 class BatchFunction:
@@ -57,6 +86,7 @@ class BatchFunction:
         self.last_batch: BatchReport | None = None
         self._exe, self._recorder = exe, recorder
         self._blocks = [_Block(exe, b) for b in self.program.blocks]
+        self._rows = [np.array([row_bytes(t) for t in b.outputs]) for b in self.program.blocks]
         self._readable = readable_kinds(self.program)
         self._arena = np.zeros(0, np.uint8)
         self._weights: tuple[Any, ...] | None = None if self._has_weights() else ()
@@ -122,7 +152,7 @@ class BatchFunction:
             return self._run(given) if given else self._nothing()
 
     def _nothing(self) -> list[Any]:
-        self.last_batch = BatchReport(0, 0, 0, 0, 0, ())
+        self.last_batch = BatchReport(0, (), ())
         return []
 
     def _run(self, instances: Sequence[Sequence[Any]]) -> list[Any]:
@@ -131,7 +161,7 @@ class BatchFunction:
         recorded = self._recorder.record(inputs.words, first)
         offsets = np.zeros(recorded.slots, np.int64)
         used = self._place_inputs(inputs, recorded, offsets)
-        schedule = place_results(program, recorded, offsets, used)
+        schedule = place_results(self._rows, recorded, offsets, used)
         self._fill(inputs, offsets, schedule.size)
         self._flush(schedule, len(instances))
         return self._results(recorded, offsets)
@@ -186,28 +216,28 @@ class BatchFunction:
         """Run all batches."""
         calls = np.empty((schedule.count, native.CALL_WORDS), np.int64)
         launches = np.empty((schedule.count, 2), np.int64)
+        reads: list[_Reads] = []
         keep: list[Any] = []
-        gathered = 0
         for number, (block, batches, outputs) in enumerate(
             zip(self._blocks, schedule.blocks, schedule.outputs, strict=True)
         ):
-            if not len(batches.first):
+            first, end = batches.first, batches.end
+            if not len(first):
                 continue
-            of = columns(block.of, batches, schedule.offsets)
-            words = block.words(self._arena, of, batches.first, batches.end, outputs)
-            keep += [of, words]
+            places, scalars = block.operands(batches, schedule.offsets)
+            words = block.words(self._arena, [*places, *scalars], first, end, outputs)
+            keep += [scalars, words]
             calls[batches.place] = block.calls(words)
             launches[batches.place, 0] = number
-            launches[batches.place, 1] = batches.end - batches.first
-            gathered += bytes_gathered(block.of, of, batches.first, batches.end)
+            launches[batches.place, 1] = end - first
+            sizes = zip(places, block.elements, block.sizes, strict=True)
+            reads += [_Reads(at, first, end, n, n * size) for at, n, size in sizes]
         code = self._recorder.run(calls, self._exe.threads)
         if code:
-            failed = self._blocks[launches[code >> 32, 0]]
-            failed.fail(code & 0xFFFFFFFF)
-        nodes = sum(len(b.notes) for b in schedule.blocks)
+            self._blocks[launches[code >> 32, 0]].fail(code & 0xFFFFFFFF)
         names = [b.name for b in self.program.blocks]
-        named = tuple((names[b], int(n)) for b, n in launches.tolist())
-        self.last_batch = BatchReport(instances, nodes, schedule.count, 1, gathered, named)
+        named = tuple((names[b], n) for b, n in launches.tolist())
+        self.last_batch = BatchReport(instances, named, reads)
 
     # --- Results ----------------------------------------------------------------------------------
 
@@ -240,10 +270,29 @@ class _Block:
         self.of, self._exe = of, exe
         self._function: NativeFunction = exe[of.function]
         self._arena_size = [bytes_of(d) for d in of.arenas]
+        self.elements = [row_elements(t) for t in of.inputs]
+        self.sizes = [bytes_of(str(t.dtype)) for t in of.inputs]
+        self._scalars = [numpy_dtype(d) for d in of.scalars]
+        self._dims = [
+            [d.value for d in t.shape or () if isinstance(d, expr.IntImm) and d.value != 1]
+            for t in of.outputs
+        ]
+        entry = ctypes.cast(self._function._entry, ctypes.c_void_p).value or 0
+        self._call = [entry, self._function._address, ctypes.addressof(self._function._in)]
 
     def bind(self, shared: list[np.ndarray[Any, Any]]) -> None:
         """Pack the values that all instances share, and bind them."""
         self._function.bind(*self._exe.packed_weights(self.of.function, shared))
+
+    def operands(self, batches: BlockBatches, offsets: Words) -> tuple[list[Words], list[Any]]:
+        """The arrays that the function reads, for all batches: where each of its tensors begins, in
+        elements of the arena; and its scalars."""
+        at = native.NOTE_OPERANDS
+        scalars_at = at + len(self.sizes)
+        slots = batches.notes[:, at:scalars_at].T
+        places = [offsets[s] // size for s, size in zip(slots, self.sizes, strict=True)]
+        values = batches.notes[:, scalars_at:].T
+        return places, [v.astype(d) for v, d in zip(values, self._scalars, strict=True)]
 
     def words(
         self,
@@ -260,8 +309,7 @@ class _Block:
             columns += [arena.ctypes.data, len(arena) // size]
         for column in given:
             columns += [column.ctypes.data + first * column.itemsize, rows]
-        for k, ty in enumerate(self.of.outputs):
-            dims = [d.value for d in ty.shape or () if d.value != 1]  # type: ignore[union-attr]
+        for k, dims in enumerate(self._dims):
             columns += [arena.ctypes.data + outputs[:, k], rows, *dims]
         words = np.empty((len(first), len(columns)), np.int64)
         for i, column in enumerate(columns):
@@ -270,11 +318,8 @@ class _Block:
 
     def calls(self, words: Words) -> Words:
         """The calls of the batches that have these words."""
-        function = self._function
         made = np.empty((len(words), native.CALL_WORDS), np.int64)
-        made[:, native.CALL_ENTRY] = ctypes.cast(function._entry, ctypes.c_void_p).value or 0
-        made[:, native.CALL_CONTEXT] = function._address
-        made[:, native.CALL_TARGET] = ctypes.addressof(function._in)
+        made[:, [native.CALL_ENTRY, native.CALL_CONTEXT, native.CALL_TARGET]] = self._call
         made[:, native.CALL_SOURCE] = words.ctypes.data + np.arange(len(words)) * words.strides[0]
         made[:, native.CALL_BYTES] = words.strides[0]
         return made
@@ -282,19 +327,3 @@ class _Block:
     def fail(self, code: int) -> None:
         """Raise the error that the function reported."""
         self._function._result(code, [])
-
-
-def bytes_gathered(
-    block: rec.BatchBlock, given: list[np.ndarray[Any, Any]], first: Words, end: Words
-) -> int:
-    """The bytes of tensors that a block's batches read from places that do not follow each other
-    as the rows of a result do."""
-    total = 0
-    lengths = end - first
-    for ty, at in zip(block.inputs, given, strict=False):
-        row = row_elements(ty)
-        breaks = np.diff(at, prepend=at[:1]) != row
-        breaks[first] = False
-        scattered = np.add.reduceat(breaks, first) > 0
-        total += int((lengths * scattered).sum()) * row_bytes(ty)
-    return total

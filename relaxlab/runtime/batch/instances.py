@@ -60,7 +60,10 @@ def read_instances(
     made = Inputs(np.empty((count, len(program.params)), np.int64))
     symbols: dict[expr.Var, Words] = {}
     for column, param in enumerate(program.params):
-        values = [_leaf(instance[param.parameter], param.path) for instance in instances]
+        number, path = param.parameter, param.path
+        values = [instance[number] for instance in instances]
+        if path:
+            values = [_leaf(v, path) for v in values]
         if param.kind == "scalar":
             made.words[:, column] = _scalars(param, values)
             continue

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from relaxlab.codegen.llvm import recording as native
 from relaxlab.ir import expr
-from relaxlab.ir import recording as rec
-from relaxlab.ir.dtypes import bytes_of, numpy_dtype
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.types import TensorType
 from relaxlab.runtime.batch.recorder import Recorded, Words
 
@@ -43,7 +43,7 @@ class Schedule:
 
 def row_elements(ty: TensorType) -> int:
     """The elements of a tensor of constant shape."""
-    return int(np.prod([d.value for d in ty.shape or () if isinstance(d, expr.IntImm)], dtype=int))
+    return math.prod(d.value for d in ty.shape or () if isinstance(d, expr.IntImm))
 
 
 def row_bytes(ty: TensorType) -> int:
@@ -74,14 +74,11 @@ def by_depth(notes: tuple[Words, ...]) -> tuple[tuple[BlockBatches, ...], int]:
     return made, len(depths)
 
 
-def place_results(
-    program: rec.RecordingProgram, recorded: Recorded, offsets: Words, used: int
-) -> Schedule:
+def place_results(rows: Sequence[Words], recorded: Recorded, offsets: Words, used: int) -> Schedule:
     """Choose the batches, and give their results places in the arena behind its first `used` bytes:
-    rows side by side, batch after batch. `offsets` has the places of the inputs; those of the other
-    slots are written to it."""
+    rows side by side, batch after batch. `rows` has, per block, the bytes of each output. `offsets`
+    has the places of the inputs; those of the other slots are written to it."""
     batches, count = by_depth(recorded.notes)
-    rows = [np.array([row_bytes(t) for t in b.outputs], np.int64) for b in program.blocks]
     sizes = [
         -(-(b.end - b.first)[:, None] * row[None, :] // ALIGN) * ALIGN
         for b, row in zip(batches, rows, strict=True)
@@ -108,17 +105,3 @@ def input_rows(recorded: Recorded, offsets: Words, row_of: Words) -> None:
     the array in a slot."""
     slots, arrays, index = recorded.rows.T
     offsets[slots] = offsets[arrays] + index * row_of[arrays]
-
-
-def columns(block: rec.BatchBlock, batches: BlockBatches, offsets: Words) -> list[Any]:
-    """The arrays that a block's function reads: for each of its tensors where those of all its
-    notes begin, in elements; its scalars."""
-    made: list[Any] = []
-    at = native.NOTE_OPERANDS
-    for ty in block.inputs:
-        made.append(offsets[batches.notes[:, at]] // bytes_of(str(ty.dtype)))
-        at += 1
-    for dtype in block.scalars:
-        made.append(batches.notes[:, at].astype(numpy_dtype(dtype)))
-        at += 1
-    return made
