@@ -107,8 +107,14 @@ class Together:
     members: tuple[Step, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Begin the next phase: what follows runs after all blocks that were noted before, those of
+    other instances among them."""
+
+
 Step: TypeAlias = (
-    Compute | Require | WholeInput | InputRow | Record | Call | Branch | Together
+    Compute | Require | WholeInput | InputRow | Record | Call | Branch | Together | Phase
 )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def _differ(keys: set[Key]) -> bool:
 
 def _runs_kernels(mod: Module, name: str, calls: list[_Site]) -> bool:
     """True for a function that computes tensors, itself or through others."""
-    for n in {name} | _reached(name, calls):
+    for n in {name, *_reached(name, calls)}:
         for b in all_bindings(mod[n]):  # type: ignore[arg-type]
             call = b.value if isinstance(b.value, graph.Call) else None
             operator = call is not None and isinstance(call.op, graph.Op)

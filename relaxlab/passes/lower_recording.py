@@ -34,6 +34,7 @@ from relaxlab.passes.host_values import (
 from relaxlab.passes.make_blocks import entry_of, is_view, leaf_paths, refuse
 from relaxlab.passes.order_steps import order_steps
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
+from relaxlab.passes.split_phases import PHASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class _Function:
     env: dict[graph.Var, Value] = field(default_factory=lambda: {})
     steps: list[rec.Step] = field(default_factory=lambda: [])
     arrays: list[rec.InputArray] = field(default_factory=lambda: [])
+    in_phase: bool = False
 
     def lower(self) -> rec.RecordingFunction:
         fn = self.program.function(self.name)
@@ -337,6 +339,9 @@ class _Function:
         scalars = [x for k, v in leaves if k == "scalar" for x in self.as_kinds(v, Kind.HOST)]
         if not inputs and not scalars:
             scalars = [expr.const(0)]
+        if PHASE in program.function(name).attrs and not self.in_phase:
+            self.in_phase = True
+            self.steps.append(rec.Phase())
         outputs: list[expr.Var] = []
         value = self.new(var.name, var.ty, Kind.TENSOR, outputs)
         self.steps.append(rec.Record(number, tuple(inputs), tuple(scalars), tuple(outputs)))

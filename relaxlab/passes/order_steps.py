@@ -11,11 +11,16 @@ from relaxlab.ir.node import walk
 
 def order_steps(steps: Sequence[rec.Step]) -> tuple[rec.Step, ...]:
     """Return the steps of a straight-line region by levels: a step that notes blocks is a level
-    behind those whose results it reads, and the steps of one level are `Together`.
+    behind those whose results it reads, and the steps of one level are `Together`. None crosses the
+    beginning of a phase.
 
     So two calls of which none reads what the other returns start at the same depth, without a word
     of the program's author. Steps have no effects on each other but through their results.
     """
+    ends = [i for i, step in enumerate(steps) if isinstance(step, rec.Phase)]
+    if ends:
+        at = ends[0]
+        return (*order_steps(steps[:at]), steps[at], *order_steps(steps[at + 1 :]))
     level: dict[expr.Var, int] = {}
     levels: dict[int, list[rec.Step]] = {}
     """The steps that note blocks (odd numbers), and those in front of them that do not (even)."""
@@ -52,7 +57,7 @@ def results(step: rec.Step) -> tuple[expr.Var, ...]:
             return step.results
         case rec.Together(members):
             return tuple(v for m in members for v in results(m))
-        case rec.Require():
+        case rec.Require() | rec.Phase():
             return ()
 
 

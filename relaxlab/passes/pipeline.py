@@ -31,6 +31,7 @@ from relaxlab.passes.replicate_small_kernels import replicate_small_kernels
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
+from relaxlab.passes.split_phases import split_phases
 from relaxlab.passes.split_transform_params import split_transform_params
 from relaxlab.passes.write_results import write_results
 
@@ -96,7 +97,7 @@ def batched_pipeline(target: Target | None = None) -> Pipeline:
     return (
         cpu_pipeline(target)
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
-        .before("legalize_ops", clone_by_weights, make_blocks)
+        .before("legalize_ops", clone_by_weights, make_blocks, split_phases)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
         .after("fuse_tir", write_results)
     )

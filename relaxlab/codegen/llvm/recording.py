@@ -39,6 +39,8 @@ returns 0, or what failed with the number of the call in the upper half."""
 CALL_ENTRY, CALL_CONTEXT, CALL_TARGET, CALL_SOURCE, CALL_BYTES, CALL_WORDS = range(6)
 """Words of a call: the function's address and context, where it reads its arguments, where they are
 now, and how many bytes they take; and how many words there are."""
+PHASE_BITS = 32
+"""Bits of a depth below those that count phases."""
 STACK_BYTES = 4 << 20
 """Stack that recursion may take: half of what the main thread and those of Python have."""
 TOO_DEEP = 1
@@ -194,6 +196,9 @@ class _Emitter:
                 self.branch(step)
             case rec.Together(members):
                 self.together(members)
+            case rec.Phase():
+                ended = self.b.emit(f"or i64 {self.depth}, {(1 << PHASE_BITS) - 1}")
+                self.depth = self.b.emit(f"add i64 {ended}, 1")
 
     def fail_when(self, failed: str, message: str, _numbers: object = None) -> int:
         """Note a failure where a bit is set; recording ends at the next call."""

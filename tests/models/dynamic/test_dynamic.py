@@ -50,7 +50,7 @@ def test_batches_compute_what_the_interpreter_does(model, count):
 def extremes(name, rng):
     """Inputs of extreme shapes, and how often the cell runs for the longest."""
     if name == "bi_rnn":
-        return [token_vectors(rng, n, HIDDEN) for n in (1, 40, 2)], 80
+        return [token_vectors(rng, n, HIDDEN) for n in (1, 40, 2)], 40
     trees = [parse_tree(rng, 1, 100), chain_tree(rng, 12, 100), complete_tree(rng, 16, 100)]
     return trees, 11
 
@@ -63,6 +63,15 @@ def test_inputs_of_extreme_shapes(model):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     cell = "cell_block" if name == "bi_rnn" else "cell_block1"
     assert sum(block == cell for block, _ in main.last_batch.launches) == steps
+
+
+def test_what_follows_the_recursion_runs_once(model):
+    name, _, main, _ = model
+    main.batch(instances_of(name, np.random.default_rng(3), 20))
+    launches = [b for b, _ in main.last_batch.launches]
+    # The sum over a sentence is its recursion's own result: nothing follows.
+    assert launches.count("main_block") == (name != "bi_rnn")
+    assert name == "bi_rnn" or launches[-1] == "main_block"
 
 
 def test_trees_are_like_those_of_a_treebank():
