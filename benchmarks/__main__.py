@@ -8,7 +8,7 @@ from importlib import import_module
 
 NAMES = (
     "gemm", "chains", "attention", "shapes", "symbols", "operators", "memory", "ablation", "llm",
-    "batch", "start", "policies",
+    "batch", "dynamic", "start", "policies",
 )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ MODULES = {
     "RelaxlabBatches": "peers.batches",
     "RelaxlabOneByOne": "peers.batches",
     "LlamaCppBatches": "peers.batches",
+    "RelaxlabDynamic": "peers.dynamic",
+    "PyTorchDynamic": "peers.dynamic",
     "Limits": "limits",
     "RelaxlabKernels": "peers.kernels.relaxlab",
     "NumPyKernels": "peers.kernels.numpy",
@@ -65,7 +67,7 @@ def respond(peer: Any, *, do: str, **request: Any) -> dict[str, Any]:
             file = request.pop("file")
             np.save(file, peer.logits(**request))
             return {"file": file}
-        case "prepare" | "time" | "forget":  # of kernels
+        case "prepare" | "time" | "forget" | "time_instances":  # of kernels, of networks
             return getattr(peer, do)(**request)
         case "measure":
             return peer.measure()

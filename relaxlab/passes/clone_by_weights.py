@@ -122,10 +122,11 @@ def _runs_kernels(mod: Module, name: str, calls: list[_Site]) -> bool:
     """True for a function that computes tensors, itself or through others."""
     for n in {name, *_reached(name, calls)}:
         for b in all_bindings(mod[n]):  # type: ignore[arg-type]
-            call = b.value if isinstance(b.value, graph.Call) else None
-            operator = call is not None and isinstance(call.op, graph.Op)
-            if operator and scalar_value(call, b.var, mod) is None:
-                return True
+            match b.value:
+                case graph.Call(graph.Op()) as call if scalar_value(call, b.var, mod) is None:
+                    return True
+                case _:
+                    pass
     return False
 
 

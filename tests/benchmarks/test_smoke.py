@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import accuracy, bench_batch, bench_llm, bench_start, report
+from benchmarks import accuracy, bench_batch, bench_dynamic, bench_llm, bench_start, report
 from benchmarks.process import Worker, WorkerFailed
 from benchmarks.rows import ROWS, Row, Work, dequantised
 from relaxlab.models import tiny
@@ -51,6 +51,21 @@ def test_a_quick_run_of_batches(tmp_path: Path, capsys: pytest.CaptureFixture[st
         turns = result["peers"][name]["turns"]
         assert set(turns) == {"1", "3"}
         assert all(t["decode_tok_s"] > 0 < t["prefill_tok_s"] for (t,) in turns.values())
+
+
+def test_a_quick_run_of_networks_with_control_flow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "dynamic.json"
+    arguments = ["--quick", "--hidden", "8", "--output", str(output)]
+    assert bench_dynamic.main([*arguments, "--models", "bi_rnn"]) == 0
+    result, shown = json.loads(output.read_text("utf-8")), capsys.readouterr().out
+    (network,) = result["networks"]
+    assert set(network["turns"]) == {"relaxlab", "relaxlab, one by one"}
+    for name, turns in network["turns"].items():
+        assert name in shown and set(turns) == {"1", "3"}
+        assert all(turn["seconds"] > 0 for (turn,) in turns.values())
+    assert network["turns"]["relaxlab"]["3"][0]["batches"] > 10
 
 
 def test_a_quick_run_of_whole_processes(

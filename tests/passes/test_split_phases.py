@@ -44,4 +44,5 @@ def test_recording_begins_the_phase_behind_the_call():
     program = lower_recording(batched_pipeline().run(tree_lstm(4, words=9)).result)
     kinds = [type(s) for s in program.functions["main"].steps]
     assert kinds == [rec.Call, rec.Phase, rec.Record]
-    assert not any(isinstance(s, rec.Phase) for s in rec.walk_steps(program.functions["cell"].steps))
+    inner = rec.walk_steps(program.functions["cell"].steps)
+    assert not any(isinstance(s, rec.Phase) for s in inner)
