@@ -34,6 +34,8 @@ def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
     # Scalars first: a buffer's shape may mention a scalar that comes after it.
     for p in sorted(func.params, key=lambda p: isinstance(p, loops.Buffer)):
         checker.parameter(p)
+    for p in func.buffers:
+        checker.facts(p)
     checker.stmt(func.body)
     return checker.found
 
@@ -88,6 +90,22 @@ class _Checker:
         self.params.add(p)
         offset = () if p.elem_offset is None else (p.elem_offset,)
         self.variables.update(symbols_in((*p.shape, *p.strides, *offset)))
+
+    def facts(self, b: loops.Buffer) -> None:
+        """Report facts of what is no index function, and facts about what is not there."""
+        if b.facts and (b.ndim != 1 or b.dtype not in ("int32", "int64")):
+            text = f"{b.name} has facts, and is no one-dimensional array of int32 or int64"
+            self.report("E0335", text, b, fix="state facts of index arrays only")
+        for fact in b.facts:
+            stated = fact.step(expr.const(0)) if isinstance(fact, loops.PrefixSums) else fact
+            for part in children(stated) if isinstance(stated, loops.Fact) else (stated,):
+                if isinstance(part, expr.PrimExpr):
+                    self.value(part)
+            loads = [n for n in walk(fact) if isinstance(n, loops.BufferLoad)]
+            if any(n.buffer is b or n.buffer.ndim != 1 or n.buffer not in self.params
+                   for n in loads):  # fmt: skip
+                text = f"a fact of {b.name} is about another array than a parameter beside it"
+                self.report("E0335", text, b, fix="mention other one-dimensional parameters only")
 
     def define(self, v: expr.Var, at: Node) -> None:
         if v in self.variables:
@@ -175,6 +193,9 @@ class _Checker:
     def store(self, s: loops.BufferStore) -> None:
         self.value(s.value)
         self.access(s.buffer, s.indices, s)
+        if s.buffer.facts:
+            text = f"{s.buffer.name} is written, and has facts that hold before"
+            self.report("E0335", text, s, fix="write to another array, or state no facts")
         expected = loops.load_dtype(s.buffer, s.indices)
         if s.value.dtype != expected:
             self.report(

@@ -49,6 +49,11 @@ def pattern_kind_of(func: loops.PrimFunc) -> PatternKind:
 def pattern_kind_with_reason(func: loops.PrimFunc) -> tuple[PatternKind, str]:
     """Return the kind and a sentence about the access that decided it."""
     an = Analyzer.for_shapes(tuple(b.shape for b in func.buffers))
+    stated = next((b for b in func.buffers if b.facts), None)
+    if stated is not None:
+        # Merged with others, it might be given an array that nothing has checked.
+        reason = f"its index function {stated.name} has facts, which are checked before it runs"
+        return PatternKind.OPAQUE, reason
     try:
         sites = list(_sites(func.body, ()))
         if not sites:

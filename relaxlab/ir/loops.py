@@ -12,11 +12,70 @@ from typing import Any, Literal, TypeAlias
 from relaxlab.ir.display import script_of
 from relaxlab.ir.dtypes import lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, hint_field, node, span_field
+from relaxlab.ir.node import (
+    NO_ATTRS,
+    Atom,
+    Attrs,
+    Node,
+    binder,
+    hint_field,
+    node,
+    rewrite,
+    span_field,
+)
 from relaxlab.ir.span import Span
 
 ForKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "thread_binding"]
 IterKind: TypeAlias = Literal["spatial", "reduce", "scan", "opaque"]
+
+
+class Fact(Node):
+    """Base of what an index function, a one-dimensional parameter of integers that is only read,
+    states of its elements. Facts are checked before a loop function runs; then analyses use
+    them."""
+
+    __slots__ = ()
+
+
+@node
+class Within(Fact):
+    """Every element is at least `low` and less than `high`."""
+
+    low: PrimExpr
+    high: PrimExpr
+    span: Span | None = span_field(default=None)
+
+
+@node
+class Nondecreasing(Fact):
+    """No element is less than the one before it; the first is `first` and the last `last`, where
+    these are given."""
+
+    first: PrimExpr | None = None
+    last: PrimExpr | None = None
+    span: Span | None = span_field(default=None)
+
+
+@node
+class PrefixSums(Fact):
+    """The first element is 0, and element i + 1 is element i plus `of`, an expression over the
+    `Position` i."""
+
+    of: PrimExpr
+    span: Span | None = span_field(default=None)
+
+    def step(self, index: PrimExpr) -> PrimExpr:
+        """`of` at an index: the difference of the elements index + 1 and index."""
+        return rewrite(self.of, lambda n: index if isinstance(n, Position) else None)
+
+
+@node
+class Position(PrimExpr):
+    """The position i in a fact about each i."""
+
+    @property
+    def dtype(self) -> str:
+        return "int64"
 
 
 @node
@@ -25,7 +84,8 @@ class Buffer(Atom):
 
     `strides` are in elements; empty means row-major and dense. `scope` is `global` (main memory,
     planned), `local` (private to one thread of execution; registers or stack), or `shared`
-    (one GPU block). `elem_offset` counts elements from the data pointer.
+    (one GPU block). `elem_offset` counts elements from the data pointer. A buffer with `facts` is
+    an index function.
     """
 
     name: str
@@ -35,6 +95,7 @@ class Buffer(Atom):
     scope: str = "global"
     elem_offset: PrimExpr | None = None
     align: int = 64
+    facts: tuple[Fact, ...] = ()
     span: Span | None = span_field(default=None)
 
     @property
@@ -168,10 +229,12 @@ class Evaluate(Stmt):
 
 @node
 class AssertStmt(Stmt):
-    """Stop with `message` unless `condition` holds."""
+    """Stop with `message` unless `condition` holds. Each `{}` in the message stands for one of
+    `values`, of which there are up to two integers; without values, the message is literal."""
 
     condition: PrimExpr
     message: str
+    values: tuple[PrimExpr, ...] = ()
     span: Span | None = span_field(default=None)
 
 

@@ -28,9 +28,9 @@ def substitute(
 ) -> N:
     """`root` with scalar variables, buffers and graph variables replaced.
 
-    Buffers whose shape, strides or offset mention a replaced symbol, and graph variables whose
-    type does, are redeclared once and consistently. A variable in a defining position is replaced
-    only by another variable. Arithmetic folds as it is rebuilt.
+    Buffers whose declarations mention a replaced symbol or buffer, and graph variables whose type
+    mentions a symbol, are redeclared once and consistently. A variable in a defining position is
+    replaced only by another variable. Arithmetic folds as it is rebuilt.
     """
     table: dict[Node, Node] = {}
     for given in cast("tuple[Mapping[Node, Node] | None, ...]", (symbols, buffers, values)):
@@ -43,7 +43,7 @@ def substitute(
         if isinstance(n, Atom):
             if n in table:
                 return table[n]
-            if has_symbols and isinstance(n, (loops.Buffer, graph.Var)):
+            if (has_symbols and isinstance(n, (loops.Buffer, graph.Var))) or _has_facts(n):
                 new = _redeclare(n, visit)
                 table[n] = new
                 return new
@@ -55,6 +55,10 @@ def substitute(
         return new
 
     return visit(root)  # type: ignore[return-value]
+
+
+def _has_facts(n: Atom) -> bool:
+    return isinstance(n, loops.Buffer) and bool(n.facts)  # which mention other buffers
 
 
 def _redeclare(n: Any, visit: Any) -> Any:

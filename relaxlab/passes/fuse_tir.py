@@ -76,6 +76,8 @@ def _obstacle(fn: graph.Function, mod: Module) -> str | None:
             return f"`{b.var.name}` is not the one result of a loop function"
         if known_shape(b.var.ty) is None:
             return f"the shape of `{b.var.name}` is not known"
+        if any(buffer.facts for buffer in _callee(call, mod).buffers):
+            return f"`{call.callee}` has index functions, whose facts are checked before it runs"
         if any(i >= 0 and call.args[i] not in computed for i in call.inplace):
             return f"`{b.var.name}` overwrites an argument of the function"
         computed.add(b.var)
@@ -85,6 +87,12 @@ def _obstacle(fn: graph.Function, mod: Module) -> str | None:
     if any(known_shape(t) is None for t in tensors):
         return "a parameter's shape is not known"
     return None
+
+
+def _callee(call: TirCall, mod: Module) -> PrimFunc:
+    func = mod[call.callee]
+    assert isinstance(func, PrimFunc)
+    return func
 
 
 def _fields(ty: types.Type | None) -> tuple[types.Type | None, ...]:
@@ -139,8 +147,7 @@ def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
             own = _buffer(names("out" if var is output else var.name), var.ty)
             local += [] if var is output else [own]
             buffers[var] = extra = (own,)
-        callee = mod[call.callee]
-        assert isinstance(callee, PrimFunc)
+        callee = _callee(call, mod)
         kinds.append(callee.attrs.get("op_pattern", PatternKind.OPAQUE))
         actual = [*(buffers[a][0] for a in call.args), *extra]
         allocated, body = _inlined(callee, actual, call, names)

@@ -23,6 +23,7 @@ from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import known_shape, leaf_type
+from relaxlab.passes.fact_checks import Checked, FactChecks
 from relaxlab.passes.fusion_rules import product
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, written_buffers
 from relaxlab.passes.liveness import PER_THREAD, liveness_of
@@ -39,7 +40,10 @@ def lower_shapes(mod: Module) -> host.HostProgram:
     Raises `DiagnosticError` for what no host function can say (a symbol nothing determines, an
     operator without loops or reference).
     """
-    functions = {n: _Lowerer(n, f, mod).lower() for n, f in mod.graph_functions().items()}
+    checks = FactChecks(mod)
+    graphs = mod.graph_functions().items()
+    functions = {n: _Lowerer(n, f, mod, Checked(checks)).lower() for n, f in graphs}
+    mod = mod.with_functions(checks.functions)
     mark_written(functions, mod)
     return host.HostProgram(functions, mod.loop_functions())
 
@@ -49,6 +53,7 @@ class _Lowerer:
     name: str
     fn: graph.Function
     mod: Module
+    checked: Checked
     registers: list[host.Register] = field(default_factory=lambda: [])
     values: Values = field(default_factory=lambda: {})
     constants: list[np.ndarray[Any, Any]] = field(default_factory=lambda: [])
@@ -295,12 +300,14 @@ class _Lowerer:
         self, seq: graph.SeqExpr, ty: types.Type
     ) -> tuple[tuple[host.Instr, ...], host.Value]:
         outer, known, fitting = self.instrs, dict(self.symbols.origin), set(self.fitting)
+        checked = set(self.checked.done)
         self.instrs = []
         self.sequence(seq)
         value = self.claimed(self.value(seq.body), ty, f"a branch of `{self.name}`")
         mine, self.instrs = tuple(self.instrs), outer
         # Symbols that a branch binds have no value in the other branch, nor after both.
         self.symbols.origin, self.fitting = known, fitting
+        self.checked.done &= checked
         return mine, value
 
     # --- Calls --------------------------------------------------------------------------------
@@ -408,7 +415,9 @@ class _Lowerer:
             self.emit(host.Require(expr.EQ(have, want), have, text))
         for axis, d in enumerate(new):
             self.require_fit(d, f"dimension {axis} of `{var.name}` in `{self.name}`, {d}")
-        return self.view_at(self.register(var.name, ty), base, expr.const(0))
+        view = self.view_at(self.register(var.name, ty), base, expr.const(0))
+        self.checked.same[view] = base
+        return view
 
     def view_at(self, dst: int, base: int, offset: expr.PrimExpr) -> int:
         self.emit(host.View(dst, base, offset))
@@ -457,6 +466,8 @@ class _Lowerer:
     ) -> host.Value:
         ty = var.ty or types.ObjectType()
         written = tuple(args[i] for i in overwrites)
+        self.checked.forget(r for a in args if not isinstance(a, expr.PrimExpr | str)
+                            for r in host.leaves(a))  # fmt: skip
         regs = tuple(r for r in written if isinstance(r, int))
         if isinstance(ty, types.TupleType) and not ty.fields:
             self.emit(host.CallPacked(name, args, None, regs))
@@ -469,6 +480,7 @@ class _Lowerer:
         self, var: graph.Var, callee: str | int, args: tuple[graph.Expr, ...]
     ) -> host.Value:
         given = self.arguments(callee if isinstance(callee, str) else None, args)
+        self.checked.forget(r for value in given for r in host.leaves(value))
         ty = var.ty or types.ObjectType()
         if isinstance(callee, str):
             dst = self.nest(var.name, ty)
@@ -519,6 +531,10 @@ class _Lowerer:
         values = tuple(symbols[s] for s in host.kernel_symbols(func))
         written = {buffers[i] for i in written_buffers(func)}
         alone = bool(written) and written <= self.per_thread
+        check = self.checked.before(name, func, buffers, symbols)
+        if check is not None:
+            self.emit(check)
+        self.checked.forget(written)
         self.emit(host.CallKernel(name, tuple(buffers), values, alone))
 
     def dynamic_kernel(self, e: graph.Call) -> host.Value:

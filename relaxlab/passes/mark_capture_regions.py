@@ -94,7 +94,7 @@ class _Regions:
             case graph.Call(graph.GlobalVar(name), args) if isinstance(
                 self.mod.get(name), loops.PrimFunc
             ):
-                reason = self.varies(args)
+                reason = self.varies(args) or self.checked(name)
                 return _Step(kernel=reason is None, reason=reason and f"`{name}`: {reason}")
             case graph.Call(graph.Op("memory.alloc_storage"), (graph.ShapeExpr((size,)), *_)):
                 if symbols_in(size):
@@ -139,6 +139,13 @@ class _Regions:
             elif not self.is_static(ty):
                 return f"the shape of `{getattr(a, 'name', '')}`, {ty}, varies"
         return None
+
+    def checked(self, name: str) -> str | None:
+        """Return that the host waits for a check of the kernel's index functions, if it does."""
+        func = self.mod[name]
+        assert isinstance(func, loops.PrimFunc)
+        stated = any(b.facts for b in func.buffers)
+        return "its index functions are checked before it runs" if stated else None
 
     def is_fixed(self, e: graph.Expr) -> bool:
         return isinstance(e, graph.Constant) or e in self.fixed

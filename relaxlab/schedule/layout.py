@@ -123,6 +123,12 @@ def transform_layout(
             f"{buffer.name} is only loaded and stored, not matched or taken as an address",
             about=(buffer,),
         )  # fmt: skip
+    if buffer.facts:
+        raise ScheduleError(
+            "transform_layout", describe_block(place.block),
+            f"{buffer.name} is no index function: its facts are about its elements in order",
+            suggestion="cache_read, and transform the copy", about=(buffer,),
+        )  # fmt: skip
     try:
         inverse, shape, padding = index_map.inverse_with_padding(buffer.shape, shape_analyzer(func))
     except (NotInvertible, ValueError) as e:

@@ -25,7 +25,7 @@ from relaxlab.script.convert import (
 )
 from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
 from relaxlab.script.foreign import IN_TVM, foreign_of, make_array, read_attribute
-from relaxlab.script.index_maps import index_map, read_lambda
+from relaxlab.script.index_maps import WITH_LAMBDA, read_lambda
 from relaxlab.script.index_types import comparands, index_of, range_of
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
@@ -536,7 +536,7 @@ def _callee(cx: Context, node: ast.Call) -> Value:
         else:
             callee = evaluate(cx, node.func)
         match callee:
-            case Ref("T", path) if path != "index_map":
+            case Ref("T", path) if path not in WITH_LAMBDA:
                 loop_calls.check_known(cx, path, node.func)
             case Ref("R", path):
                 graph_calls.check_known(cx, path, node.func)
@@ -552,8 +552,8 @@ def _callee(cx: Context, node: ast.Call) -> Value:
 def _call(cx: Context, node: ast.Call) -> Value:
     callee = _callee(cx, node)
     match callee:
-        case Ref("T", "index_map"):
-            return index_map(cx, node)
+        case Ref("T", path) if path in WITH_LAMBDA:
+            return WITH_LAMBDA[path](cx, node)
         case Ref("T", path):
             with _shaped(cx, path):
                 args = arguments(cx, node, f"T.{path}")

@@ -1,14 +1,17 @@
-"""Index maps: `T.index_map(lambda i, j: (j, i))`, the one place where a lambda is read."""
+"""Functions that take a lambda, the one place where one is read: `T.index_map(lambda i, j: (j, i))`,
+`T.prefix_sums(lambda i: s[i])`.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from relaxlab.analysis.index_map import IndexMap
-from relaxlab.ir import expr
-from relaxlab.script.convert import scalar_of
+from relaxlab.ir import expr, loops
+from relaxlab.script.convert import cast, scalar_of
 from relaxlab.script.core import Context
-from relaxlab.script.values import is_sequence
+from relaxlab.script.values import Value, is_sequence
 
 
 def index_map(cx: Context, node: ast.Call) -> IndexMap:
@@ -40,3 +43,24 @@ def read_lambda(cx: Context, node: ast.Lambda) -> IndexMap:
         items = value if is_sequence(value) else (value,)
         finals = tuple(scalar_of(cx, v, body) for v in items)
     return IndexMap(variables, finals, span=cx.span(node))
+
+
+def prefix_sums(cx: Context, node: ast.Call) -> loops.PrefixSums:
+    """`T.prefix_sums(lambda i: s[i])`."""
+    match node:
+        case ast.Call(_, [ast.Lambda(ast.arguments(args=[ast.arg(name)], defaults=[]), body)], []):
+            pass
+        case _:
+            help = "write `T.prefix_sums(lambda i: s[i])`"
+            cx.fail(node, "E0105", "T.prefix_sums takes one lambda of one index", help=help)
+    with cx.frame():
+        cx.define(name, loops.Position())
+        of = cast(scalar_of(cx, cx.read(cx, body), body), "int64")
+    return loops.PrefixSums(of, span=cx.span(node))
+
+
+WITH_LAMBDA: dict[str, Callable[[Context, ast.Call], Value]] = {
+    "index_map": index_map,
+    "prefix_sums": prefix_sums,
+}
+"""The functions of `T` that take a lambda."""

@@ -438,6 +438,37 @@ def _match_buffer(cx: Context, c: Arguments) -> BufferDecl:
     return BufferDecl("view", fields, source)
 
 
+def _index_function(cx: Context, c: Arguments) -> BufferDecl:
+    a = c.bind()
+    param, given = a["param"], a.pop("facts")
+    assert param is not None and given is not None
+    if not isinstance(param.value, Handle):
+        c.wrong(f"describes a T.handle parameter, not {describe(param.value)}", param.node)
+    fields = _buffer_fields(cx, a, c)
+    if len(fields["shape"]) != 1 or fields["dtype"] not in ("int32", "int64"):
+        c.wrong("is a one-dimensional array of int32 or int64", c.node)
+    facts = given.value if is_sequence(given.value) else (given.value,)
+    if not facts or not all(isinstance(f, loops.Fact) for f in facts):
+        text = "needs a list of facts such as T.range(0, n)"
+        c.wrong(text, given.node, "without facts, it is a T.match_buffer")
+    return BufferDecl("match", {**fields, "facts": tuple(facts)}, param.value)
+
+
+def _within(cx: Context, c: Arguments) -> loops.Fact:
+    low, high = (a and _wide(cx, a) for a in c.bind().values())
+    assert low is not None and high is not None
+    return loops.Within(low, high, span=cx.span(c.node))
+
+
+def _nondecreasing(cx: Context, c: Arguments) -> loops.Fact:
+    first, last = (a and _wide(cx, a) for a in c.bind().values())
+    return loops.Nondecreasing(first, last, span=cx.span(c.node))
+
+
+def _wide(cx: Context, a: Arg) -> PrimExpr:
+    return cast(scalar_of(cx, a.value, a.node), "int64")
+
+
 def region_of(cx: Context, arg: Arg) -> loops.BufferRegion:
     """A box of a buffer: `A[i, 0:4]`, or `A` for all of it."""
     span = cx.span(arg.node)
@@ -548,6 +579,9 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "reinterpret": _call_with_dtype("reinterpret"),
     "Buffer": _buffer,
     "match_buffer": _match_buffer,
+    "index_function": _index_function,
+    "range": _within,
+    "nondecreasing": _nondecreasing,
     "alloc_buffer": _alloc(None),
     "sblock_alloc_buffer": _alloc(None),
     "alloc_local": _alloc("local"),

@@ -576,13 +576,28 @@ class LoopReader:
         return attribute_value(self.cx, given.value, given.node)
 
     def assertion(self, stmt: ast.Assert) -> loops.Stmt:
-        message: Value = "" if stmt.msg is None else evaluate(self.cx, stmt.msg)
+        shown = stmt.msg
+        values: tuple[PrimExpr, ...] = ()
+        match shown:
+            case ast.Call(
+                ast.Attribute(ast.Constant(str()) as text, "format"), [_, *_] as args, []
+            ):
+                values = tuple(scalar_of(self.cx, evaluate(self.cx, a), a) for a in args)
+                shown = text
+            case _:
+                pass
+        message: Value = "" if shown is None else evaluate(self.cx, shown)
         while is_sequence(message) and message:  # ("RuntimeError", ["message"])
             message = message[-1]
         if not isinstance(message, str):
             self.cx.fail(stmt, "E0106", "the message of an assertion is a string")
+        if values and (len(values) > 2 or message.count("{}") != len(values)):
+            text = f"the message has {message.count('{}')} places `{{}}` for {len(values)} values"
+            self.cx.fail(stmt, "E0106", text, help="one `{}` for each value, of which two are most")
+        if not all(is_int(v.dtype) for v in values):
+            self.cx.fail(stmt, "E0106", "the values in the message of an assertion are integers")
         test = condition(self.cx, stmt.test)
-        return loops.AssertStmt(test, message, span=self.cx.span(stmt))
+        return loops.AssertStmt(test, message, values, span=self.cx.span(stmt))
 
     def nothing(self, stmt: ast.Pass) -> None:
         """`pass`"""

@@ -145,6 +145,20 @@ _BUFFERS = (
     Member("T.decl_buffer", _BUFFER, "buffer",
            "The elements of another buffer in another shape, where its memory is given; else "
            "memory, as `T.alloc_buffer`.", 'C = T.decl_buffer((32,), "float32", data=B.data)'),
+    Member("T.index_function", "param, shape, dtype, facts", "buffer",
+           "An array of integers, one-dimensional and only read, behind a `T.handle` parameter, of "
+           "which facts are stated. They are checked before the function runs, and used to prove "
+           "what depends on the integers.",
+           's = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])'),
+    Member("T.range", "low, high", "value",
+           "The fact that each integer of an index function is at least `low` and less than "
+           "`high`.", "T.range(0, n)"),
+    Member("T.nondecreasing", "first=None, last=None", "value",
+           "The fact that no integer of an index function is less than the one before it, and "
+           "where the integers begin and end.", "T.nondecreasing(first=0, last=n)"),
+    Member("T.prefix_sums", "of", "value",
+           "The fact that an index function begins with 0, and that integer i + 1 is integer i "
+           "plus a function of i.", "T.prefix_sums(lambda i: s[i])"),
     *(Member(f"T.{name}", _ALLOC, "buffer", doc, f'B = T.{name}((4, 8), "float32")')
       for name, doc in (
           ("alloc_buffer", "Memory that belongs to the block or function around it."),

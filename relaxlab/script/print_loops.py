@@ -50,7 +50,7 @@ def _param(
         # A bare handle is one that `T.match_buffer` gives a shape.
         kind = 'handle("void")' if p.dtype == "handle" else p.dtype
         return w.mark(path, f"{w.names.declare(p, p.name)}: T.{kind}")
-    if not any(symbols_in(p)):
+    if not any(symbols_in(p)) and not p.facts:
         name = w.names.declare(p, p.name)
         return w.mark(path, f"{name}: T.Buffer({_buffer(w, p, path)})")
     handle = w.names.fresh(f"var_{p.name}")
@@ -66,10 +66,36 @@ def _prologue(
         w.line(f"T.func_attr({attribute(w, attrs, path + '.attrs')})")
     for symbol in free_symbols(f):
         w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
-    for handle, buffer, path in matched:
+    # What an index function states may mention other buffers, which are declared before it.
+    for handle, buffer, path in sorted(matched, key=lambda m: _depth(m[1])):
         name = w.names.declare(buffer, buffer.name)
-        text = f"{name} = T.match_buffer({handle}, {_buffer(w, buffer, path)})"
+        call = "T.index_function" if buffer.facts else "T.match_buffer"
+        text = f"{name} = {call}({handle}, {_buffer(w, buffer, path)})"
         w.line(w.mark(path, text))
+
+
+def _depth(b: loops.Buffer) -> int:
+    """The number of index functions after each other that the facts of `b` go through."""
+    mentioned = {n.buffer for f in b.facts for n in walk(f) if isinstance(n, loops.BufferLoad)}
+    return bool(b.facts) + max(map(_depth, mentioned - {b}), default=0)
+
+
+def _fact(w: Writer, fact: loops.Fact, path: str) -> str:
+    match fact:
+        case loops.Within(low, high):
+            return f"T.range({scalar(w, low, path + '.low')}, {scalar(w, high, path + '.high')})"
+        case loops.Nondecreasing(first, last):
+            ends = (("first", first), ("last", last))
+            given = [f"{n}={scalar(w, e, f'{path}.{n}')}" for n, e in ends if e is not None]
+            return f"T.nondecreasing({', '.join(given)})"
+        case loops.PrefixSums():
+            with w.names.scope():
+                index = expr.Var("i")
+                name = w.names.declare(index, index.name)
+                step = scalar(w, fact.step(index), path + ".of")
+                return f"T.prefix_sums(lambda {name}: {step})"
+        case _:
+            raise TypeError(f"{type(fact).__name__} is no fact")
 
 
 def _buffer(w: Writer, b: loops.Buffer, path: str) -> str:
@@ -91,6 +117,9 @@ def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
         parts.append(f'scope="{b.scope}"')
     if b.align != 64:
         parts.append(f"align={b.align}")
+    if b.facts:
+        facts = [_fact(w, f, f"{path}.facts[{i}]") for i, f in enumerate(b.facts)]
+        parts.append(f"facts=[{', '.join(facts)}]")
     return parts
 
 
@@ -144,7 +173,9 @@ def _evaluate(w: Writer, s: loops.Evaluate, path: str) -> None:
 
 
 def _assert(w: Writer, s: loops.AssertStmt, path: str) -> None:
-    w.line(f"assert {scalar(w, s.condition, path + '.condition')}, {string(s.message)}")
+    values = [scalar(w, v, f"{path}.values[{i}]") for i, v in enumerate(s.values)]
+    shown = string(s.message) + (f".format({', '.join(values)})" if values else "")
+    w.line(f"assert {scalar(w, s.condition, path + '.condition')}, {shown}")
 
 
 def _while(w: Writer, s: loops.While, path: str) -> None:

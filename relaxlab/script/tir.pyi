@@ -332,19 +332,19 @@ def address_of(x: _Any) -> _Value:
         T.address_of(x)
     """
 
-def alloc_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+def alloc_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None, annotations: _Any = None) -> _Buffer:
     """Memory that belongs to the block or function around it.
 
         B = T.alloc_buffer((4, 8), "float32")
     """
 
-def alloc_local(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+def alloc_local(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None, annotations: _Any = None) -> _Buffer:
     """Memory of one thread: registers or stack.
 
         B = T.alloc_local((4, 8), "float32")
     """
 
-def alloc_shared(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+def alloc_shared(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None, annotations: _Any = None) -> _Buffer:
     """Memory that the threads of a GPU block share.
 
         B = T.alloc_shared((4, 8), "float32")
@@ -466,6 +466,14 @@ def broadcast(value: _Any, lanes: _Any) -> _Value:
         T.broadcast(0.0, 8)
     """
 
+def call_cpacked(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry by C's calling convention.
+    """
+
+def call_cpacked_lowered(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments in C's convention.
+    """
+
 def call_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """A call of a C function that may have effects.
 
@@ -488,6 +496,14 @@ def call_llvm_pure_intrin(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """A call of an LLVM intrinsic without effects.
 
         T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", x)
+    """
+
+def call_packed(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry.
+    """
+
+def call_packed_lowered(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments.
     """
 
 def call_pure_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
@@ -668,6 +684,12 @@ def if_then_else(condition: _Any, true_value: _Any, false_value: _Any) -> _Value
 
 def ignore_loop_partition(*args: _Any) -> _Value:
     """Read from programs of TVM: says that a condition is not to divide a loop.
+    """
+
+def index_function(param: _Any, shape: _Any, dtype: _Any, facts: _Any) -> _Buffer:
+    """An array of integers, one-dimensional and only read, behind a `T.handle` parameter, of which facts are stated. They are checked before the function runs, and used to prove what depends on the integers.
+
+        s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
     """
 
 def index_map(map: _Any) -> _Value:
@@ -856,6 +878,12 @@ def nearbyint(x: _Any) -> _Value:
         T.nearbyint(x)
     """
 
+def nondecreasing(first: _Any = None, last: _Any = None) -> _Value:
+    """The fact that no integer of an index function is less than the one before it, and where the integers begin and end.
+
+        T.nondecreasing(first=0, last=n)
+    """
+
 def parallel(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are shared out to the threads.
 
@@ -886,10 +914,22 @@ def prefetch(x: _Any) -> _Value:
         T.prefetch(x)
     """
 
+def prefix_sums(of: _Any) -> _Value:
+    """The fact that an index function begins with 0, and that integer i + 1 is integer i plus a function of i.
+
+        T.prefix_sums(lambda i: s[i])
+    """
+
 def ramp(base: _Any, stride: _Any, lanes: _Any) -> _Value:
     """The vector base, base + stride, …: as an index, a vector of elements.
 
         A[T.ramp(0, 1, 8)]
+    """
+
+def range(low: _Any, high: _Any) -> _Value:
+    """The fact that each integer of an index function is at least `low` and less than `high`.
+
+        T.range(0, n)
     """
 
 def reads(*regions: _Any) -> None:
@@ -922,7 +962,7 @@ def sblock(name: _Any = '') -> _Context[_Value]:
         with T.sblock("C"):
     """
 
-def sblock_alloc_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
+def sblock_alloc_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None, annotations: _Any = None) -> _Buffer:
     """Memory that belongs to the block or function around it.
 
         B = T.sblock_alloc_buffer((4, 8), "float32")

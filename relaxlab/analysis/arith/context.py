@@ -17,6 +17,7 @@ from relaxlab.analysis.arith import interval, poly
 from relaxlab.analysis.arith.interval import FULL, Interval
 from relaxlab.analysis.arith.poly import Key, Poly
 from relaxlab.ir import dtypes, expr
+from relaxlab.ir.loops import Buffer
 
 AtomKind: TypeAlias = Literal["var", "div", "mod", "min", "max", "select", "opaque"]
 
@@ -27,6 +28,7 @@ class Atom:
 
     `expr` is the variable or the opaque expression; `args` are (dividend, divisor) or the
     operands; `cases` lists (value, assumptions that hold then), one of which is the atom's.
+    `place` is the index of an element of an index function.
     """
 
     kind: AtomKind
@@ -34,6 +36,7 @@ class Atom:
     args: tuple[Poly, ...] = ()
     cases: tuple[tuple[Poly, tuple[Poly, ...]], ...] = ()
     limits: Interval = FULL
+    place: Poly | None = None
 
 
 @dataclass(slots=True)
@@ -46,6 +49,10 @@ class Scope:
     assumptions: dict[int, tuple[tuple[int, Poly], ...]] = field(default_factory=dict)  # type: ignore
     values: dict[int, Poly] = field(default_factory=dict[int, Poly])
     multiples: dict[int, int] = field(default_factory=dict[int, int])
+    # Of elements of index functions: polynomials that are at least zero by the facts, and the
+    # difference to the next element.
+    facts: dict[int, tuple[Poly, ...]] = field(default_factory=dict)  # type: ignore
+    steps: dict[int, Poly] = field(default_factory=dict[int, Poly])
     # caches
     polys: dict[Any, Poly] = field(default_factory=dict[Any, Poly])
     simple: dict[Any, Any] = field(default_factory=dict[Any, Any])
@@ -65,6 +72,8 @@ class Scope:
             dict(self.assumptions),
             dict(self.values),
             dict(self.multiples),
+            dict(self.facts),
+            dict(self.steps),
         )
 
     def forget(self) -> None:
@@ -91,14 +100,28 @@ def dtype_limits(dtype: str) -> Interval:
 
 
 class Context:
-    """Numbered atoms and a stack of scopes; `hashes` are the atoms whose arithmetic wraps."""
+    """Numbered atoms and a stack of scopes; `hashes` are the atoms whose arithmetic wraps,
+    `elements` those that are elements of an index function, by function. `comparing`: the places
+    of two elements are being compared."""
 
-    __slots__ = ("atoms", "exprs", "hashes", "names", "numbers", "scope", "scopes")
+    __slots__ = (
+        "atoms",
+        "comparing",
+        "elements",
+        "exprs",
+        "hashes",
+        "names",
+        "numbers",
+        "scope",
+        "scopes",
+    )
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
         self.numbers: dict[Any, int] = {}
         self.hashes: set[int] = set()
+        self.elements: dict[Buffer, list[int]] = {}
+        self.comparing = False
         self.exprs: dict[Any, expr.PrimExpr] = {}
         self.names: dict[int, str] = {}
         self.scope = Scope()

@@ -22,11 +22,13 @@ from relaxlab.analysis.arith.poly import Poly
 from relaxlab.analysis.arith.prove import is_nonneg, is_positive
 from relaxlab.ir import dtypes, expr
 from relaxlab.ir.intrinsics import INTRINSICS
-from relaxlab.ir.loops import BufferLoad
+from relaxlab.ir.loops import BufferLoad, Nondecreasing, PrefixSums, Within
 from relaxlab.ir.node import Node, map_children, walk
 from relaxlab.ir.substitute import substitute
 
 INTEGERS = frozenset(("int64", "int32"))
+# Elements of prefix sums up to so far from a known one are written as sums of it and differences.
+_DIFFERENCES = 4
 # Products with more terms stay products: multiplied out, nested ones would grow exponentially.
 _TERMS = 128
 
@@ -284,6 +286,83 @@ def _opaque(ctx: Context, e: expr.PrimExpr) -> Poly:
     return ctx.poly_of_atom(number)
 
 
+def _load(ctx: Context, e: expr.PrimExpr) -> Poly:
+    """An element of an array: of an index function, what its facts say of it."""
+    assert isinstance(e, BufferLoad)
+    if not e.buffer.facts or dtypes.lanes_of(e.dtype) > 1:
+        return _opaque(ctx, e)
+    place = poly_of(ctx, e.indices[0])
+    if not is_exact(ctx, place, e.indices[0].dtype) or not can_be_written(ctx, place, "int64"):
+        return _opaque(ctx, e)
+    known = _known_element(ctx, e, place)
+    if known is not None:
+        return known
+    e = BufferLoad(e.buffer, (expr_of(ctx, place, "int64"),))
+    limits = interval.intersect(_type_range(e.dtype), (-LARGEST_FACTOR, LARGEST_FACTOR))
+    number = ctx.intern(e, lambda: Atom("opaque", e, limits=limits, place=place))
+    elements = ctx.elements.setdefault(e.buffer, [])
+    if number not in elements:
+        elements.append(number)
+    if number not in ctx.scope.facts:
+        ctx.scope.facts[number] = ()  # facts that refer to each other end here
+        ctx.scope.facts[number] = _facts_of_element(ctx, e, number, place)
+    return ctx.poly_of_atom(number)
+
+
+def _known_element(ctx: Context, e: BufferLoad, place: Poly) -> Poly | None:
+    """An element of an index function in terms of others, where the facts give it."""
+    for fact in e.buffer.facts:
+        match fact:
+            case Nondecreasing(first, last):
+                if first is not None and not place:
+                    return poly_of(ctx, first)
+                if last is not None and place == poly_of(ctx, e.buffer.shape[0] - 1):
+                    return poly_of(ctx, last)
+            case PrefixSums():
+                before = poly.add(place, poly.const(-1))
+                if not place:
+                    return place
+                near = 0 < place.get(poly.ONE, 0) <= _DIFFERENCES
+                if near and is_nonneg(ctx, before):
+                    index = expr_of(ctx, before, "int64")
+                    element = poly_of(ctx, BufferLoad(e.buffer, (index,)))
+                    return combined(ctx, poly.add(element, poly_of(ctx, fact.step(index))))
+            case _:
+                pass
+    return None
+
+
+def _facts_of_element(ctx: Context, e: BufferLoad, number: int, place: Poly) -> tuple[Poly, ...]:
+    """Polynomials that are at least zero by the facts of the index function whose element `e` is.
+    Its constant bounds and its difference to the next element become known, too."""
+    it, known = poly.atom(number), list[Poly]()
+    facts = e.buffer.facts
+    step = next((f.step(e.indices[0]) for f in facts if isinstance(f, PrefixSums)), None)
+    has_next = is_nonneg(ctx, poly.add(poly_of(ctx, e.buffer.shape[0] - 2), place, -1))
+    if step is not None and has_next:
+        ctx.scope.steps[number] = poly_of(ctx, step)
+    for fact in facts:
+        match fact:
+            case Within(low, high):
+                known.append(poly.add(it, poly_of(ctx, low), -1))
+                known.append(poly.add(poly_of(ctx, high - 1), it, -1))
+            case Nondecreasing(first, last):
+                known += [] if first is None else [poly.add(it, poly_of(ctx, first), -1)]
+                if last is not None:
+                    room = poly.add(poly_of(ctx, last), it, -1)
+                    known.append(room)
+                    if number in ctx.scope.steps:
+                        known.append(poly.add(room, ctx.scope.steps[number], -1))
+            case _:
+                pass
+    for p in known:
+        others = {m: c for m, c in p.items() if m != (number,)}
+        limit = ctx.interval_of(others)[1]
+        if p.get((number,)) in (1, -1) and limit < inf:
+            ctx.tighten(number, (-limit, inf) if p[(number,)] == 1 else (-inf, limit))
+    return tuple(known)
+
+
 def _limits(ctx: Context, e: expr.PrimExpr) -> Interval:
     """Constant bounds of an opaque expression."""
     # Data of int32 are within its range; the range of int64 bounds nothing that is computed with.
@@ -341,7 +420,7 @@ _ROWS: dict[type, Callable[[Context, expr.PrimExpr], Poly]] = {
     expr.Call: _call,
     expr.Cast: _cast,
     expr.Let: _let,
-    BufferLoad: _opaque,
+    BufferLoad: _load,
 }
 
 

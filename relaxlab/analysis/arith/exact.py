@@ -55,7 +55,8 @@ def _is_data(ctx: Context, number: int) -> bool:
 
 def _is_below_size(ctx: Context, number: int) -> bool:
     """True if an assumption bounds an atom by sizes and loop variables."""
-    for _, known in ctx.scope.assumptions.get(number, ()):
+    assumed = (known for _, known in ctx.scope.assumptions.get(number, ()))
+    for known in (*assumed, *ctx.scope.facts.get(number, ())):
         others = {m: c for m, c in known.items() if m != (number,)}
         if (
             known.get((number,), 0) < 0

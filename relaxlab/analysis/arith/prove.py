@@ -17,6 +17,7 @@ from math import gcd, inf
 from relaxlab.analysis.arith import poly
 from relaxlab.analysis.arith.context import Context, finite
 from relaxlab.analysis.arith.poly import Monomial, Poly
+from relaxlab.ir.loops import BufferLoad, Nondecreasing
 
 # The budget of a search, so that a question without an answer stays cheap. Of 1089 proofs in the
 # tests of analyses and passes all but one took at most 8 steps, and none cancelled more than three
@@ -196,11 +197,37 @@ def _assumptions_about(ctx: Context, number: int, in_product: bool) -> Iterator[
     yield from _definition(ctx, number)
 
 
+def _order_of_elements(ctx: Context, number: int, place: Poly) -> Iterator[Poly]:
+    """Non-negative polynomials by the order of the elements of a nondecreasing index function."""
+    load = ctx.atoms[number].expr
+    assert isinstance(load, BufferLoad)
+    if ctx.comparing or not any(isinstance(f, Nondecreasing) for f in load.buffer.facts):
+        return
+    ctx.comparing = True  # places are compared without the order of further elements
+    try:
+        found = [o for o in ctx.elements[load.buffer] if o != number]
+        gaps = [(o, poly.add(ctx.atoms[o].place or {}, place, -1)) for o in found]
+        pairs = [(number, o, g) for o, g in gaps if is_nonneg(ctx, g)]
+        backwards = ((o, number, poly.scale(g, -1)) for o, g in gaps)
+        pairs += [(first, then, g) for first, then, g in backwards if is_nonneg(ctx, g)]
+        apart = [is_positive(ctx, g) for _, _, g in pairs]
+    finally:
+        ctx.comparing = False
+    for (first, then, _), positive in zip(pairs, apart, strict=True):
+        order = poly.add(poly.atom(then), poly.atom(first), -1)
+        yield order
+        if positive and first in ctx.scope.steps:
+            yield poly.add(order, ctx.scope.steps[first], -1)
+
+
 def _definition(ctx: Context, number: int) -> Iterator[Poly]:
     """Non-negative polynomials by the definition of an atom: a quotient, remainder, minimum or
     maximum."""
     a = ctx.atoms[number]
     it = poly.atom(number)
+    if a.place is not None:
+        yield from ctx.scope.facts.get(number, ())
+        yield from _order_of_elements(ctx, number, a.place)
     if a.kind in ("div", "mod"):
         dividend, divisor = a.args
         # A negative divisor has remainders that are not positive.

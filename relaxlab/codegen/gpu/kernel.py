@@ -194,8 +194,9 @@ class _Writer:
                 self.stmt(body)
             case loops.While():
                 self.repeat(s)
-            case loops.AssertStmt(condition, message):
-                number = self.s.failure(f"assertion failed: {message}")
+            case loops.AssertStmt(condition, message, values):
+                shown = message.replace("{}", "?") if values else message
+                number = self.s.failure(f"assertion failed: {shown}")
                 with self.braces(f"if (!({self.text(condition)}))"):
                     self.put(self.dialect.fail.format(failed=self.s.failed, number=number))
                     self.put("return;")

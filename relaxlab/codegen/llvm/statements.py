@@ -78,10 +78,10 @@ def _emit_team(s: Scope, team: Team, stmt: loops.Stmt) -> None:
         case loops.For(kind="serial" | "unrolled") if _has_parallel(stmt):
             start, extent = _uniform(s, team, stmt.min), _uniform(s, team, stmt.extent)
             _serial(s, stmt, start, extent, lambda body: emit_team(s, team, body))
-        case loops.AssertStmt(cond, message):
+        case loops.AssertStmt(cond):
             test = require_scalar(_uniform(s, team, cond), "an assertion", s)
             failed = s.builder.emit(f"xor i1 {s.builder.materialise(test)}, true")
-            number = s.fail_when(failed, f"assertion failed: {literal(message)}")
+            number = s.fail_when(failed, *_failure_text(s, stmt))
             _return_if(s, failed, str(number))
         case _:
             with _team_section(s, team):
@@ -310,8 +310,8 @@ def _emit_stmt(s: Scope, stmt: loops.Stmt) -> None:
             _while(s, cond, body)
         case loops.Evaluate(value):
             emit_expr(s, value)
-        case loops.AssertStmt(cond, message):
-            _assert(s, emit_expr(s, cond), message)
+        case loops.AssertStmt(cond):
+            _assert(s, emit_expr(s, cond), stmt)
         case loops.For(kind=kind):
             raise CodegenError(f"a {kind} loop cannot run on a CPU ({s.function!r})")
         case _:
@@ -331,14 +331,26 @@ def _require_distinct(s: Scope, buffer: loops.Buffer, index: Value, value: Value
         )
 
 
-def _assert(s: Scope, test: Value, message: str) -> None:
+def _failure_text(s: Scope, stmt: loops.AssertStmt) -> tuple[str, tuple[str, str] | None]:
+    """The text of a failed assertion, open for two numbers, and these."""
+    text = f"assertion failed: {literal(stmt.message)}"
+    if not stmt.values:
+        return text, None
+    for place in ("{got}", "{expected}")[: len(stmt.values)]:
+        text = text.replace("{{}}", place, 1)
+    values = [emit_expr(s, expr.Cast("int64", v)) for v in stmt.values]
+    numbers = [s.builder.materialise(require_scalar(v, "a message", s)) for v in values]
+    return text, (numbers[0], numbers[-1])
+
+
+def _assert(s: Scope, test: Value, stmt: loops.AssertStmt) -> None:
     """End the thread's work where the condition fails (in any lane)."""
     b = s.builder
     wrong = binary(b, expr.EQ, test, int_value(0, "bool"))
     if s.mask is not None:
         wrong = binary(b, expr.And, wrong, s.mask)
     failed = any_lane(b, wrong)
-    s.fail_when(failed, f"assertion failed: {literal(message)}")
+    s.fail_when(failed, *_failure_text(s, stmt))
     good = b.label("ok")
     b.branch(failed, s.exit, good)
     b.place(good)

@@ -140,9 +140,14 @@ def _floormod(a: Any, b: Any) -> Any:
     return a % b
 
 
-def _claim(condition: Any, message: str) -> None:
-    if not np.all(condition):
-        raise ExecutionError(f"assertion failed: {message}")
+def _claim(condition: Any, message: str, *values: Any) -> None:
+    if np.all(condition):
+        return
+    if values:  # those of the first point where the condition fails
+        condition, *values = np.broadcast_arrays(condition, *values)
+        first = np.argmin(condition)
+        message = message.format(*(v.flat[first] for v in values))
+    raise ExecutionError(f"assertion failed: {message}")
 
 
 def _ramp(base: Any, stride: Any, lanes: int) -> Array:

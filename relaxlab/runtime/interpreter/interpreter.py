@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.facts_check import checked_buffers, facts_check
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
@@ -65,6 +66,12 @@ def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> None:
     if len(args) != len(func.params):
         raise ExecutionError(f"takes {counted(len(func.params), 'argument')}, got {len(args)}")
     env = bind_parameters(func, args)
+    check = facts_check(func)
+    if check is not None:
+        given = dict(zip(func.params, args, strict=True))
+        arrays = dict(zip(checked_buffers(func), check.buffers, strict=True))
+        of_check = {plain: given[b] for b, plain in arrays.items()} | env
+        _run(check, [of_check[p] for p in check.params], vectorise)
     symbols = tuple(v for v in env if v not in func.params)
     values = [_scalar(env[p], p.dtype) if isinstance(p, expr.Var) else a
               for p, a in zip(func.params, args, strict=True)]  # fmt: skip

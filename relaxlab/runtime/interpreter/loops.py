@@ -108,9 +108,10 @@ class _Writer:
             case loops.While(condition, body):
                 self.put(at, f"while {self.expr(condition, scope)}:")
                 self.stmt(body, scope, at + 1)
-            case loops.AssertStmt(condition, message):
+            case loops.AssertStmt(condition, message, values):
                 test = self.expr(condition, scope)
-                self.put(at, f"claim({test}, {self.constant(message)})")
+                shown = "".join(f", {self.expr(v, scope)}" for v in values)
+                self.put(at, f"claim({test}, {self.constant(message)}{shown})")
             case loops.Evaluate(value):
                 self.put(at, self.expr(value, scope))
             case _:

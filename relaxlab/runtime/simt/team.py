@@ -157,7 +157,9 @@ class Team:
         self.stmt = s
         wrong = np.flatnonzero(~p.spread_out(self.value(s.condition, p)))
         if len(wrong):
-            self._blame("assertion failed", wrong, p, lambda who: f"{who}: {s.message}")
+            values = [p.spread_out(self.value(v, p))[wrong[0]] for v in s.values]
+            text = s.message.format(*values) if values else s.message
+            self._blame("assertion failed", wrong, p, lambda who: f"{who}: {text}")
 
     def _store(self, s: BufferStore, p: Points) -> None:
         self.stmt = s

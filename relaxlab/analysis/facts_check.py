@@ -1,0 +1,109 @@
+"""The loop function that checks what a loop function's index functions state.
+
+Analyses take facts for granted, and an index that is out of range would write anywhere. Whoever
+runs a loop function with index functions runs this one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from relaxlab.analysis.arith.exact import LARGEST_FACTOR
+from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import substitute, symbols_in
+
+ZERO = expr.const(0)
+
+
+@lru_cache(maxsize=1024)
+def facts_check(func: loops.PrimFunc) -> loops.PrimFunc | None:
+    """Return a loop function that stops at the first element for which a fact of an index function
+    of `func` does not hold; None where `func` has no index functions.
+
+    Its buffers are `checked_buffers`, its scalars symbols of `func`. It reads nothing outside of
+    its buffers, whatever their elements are.
+    """
+    checked = checked_buffers(func)
+    if not checked:
+        return None
+    stmts = [s for b in checked if b.facts for s in _small(b)]
+    stmts += [s for b in checked for fact in b.facts for s in _assertions(b, fact)]
+    # Without the facts, or the assertions would be proved by what they are to show.
+    plain = {b: loops.Buffer(b.name, b.shape, b.dtype, b.strides) for b in checked}
+    body = substitute(loops.seq(*stmts), buffers=plain)
+    sizes = symbols_in(tuple(plain.values()))
+    inner = [n.loop_var for n in walk(body) if isinstance(n, loops.For)]
+    scalars = [v for v in symbols_in(body) if v not in sizes and v not in inner]
+    return loops.PrimFunc((*plain.values(), *scalars), body)
+
+
+def checked_buffers(func: loops.PrimFunc) -> tuple[loops.Buffer, ...]:
+    """The index functions of a loop function and the buffers that their facts mention, in the order
+    of its parameters."""
+    stated = [n for b in func.buffers for fact in b.facts for n in walk(fact)]
+    mentioned = {n.buffer for n in stated if isinstance(n, loops.BufferLoad)}
+    return tuple(b for b in func.buffers if b.facts or b in mentioned)
+
+
+def _small(b: loops.Buffer) -> Iterator[loops.Stmt]:
+    """No integer of an index function is beyond what may be a size: sums of two do not wrap."""
+    if b.dtype != "int32":
+        most = expr.const(LARGEST_FACTOR)
+        i = expr.Var("i")
+        small = expr.And(expr.LE(ZERO - most, _element(b, i)), expr.LE(_element(b, i), most))
+        yield _loop(i, b.shape[0], _claim(b, i, small, "too large for an index"))
+
+
+def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
+    """The assertions that together are a fact of `b`."""
+    i, count = expr.Var("i"), b.shape[0]
+    match fact:
+        case loops.Within(low, high):
+            inside = expr.And(expr.LE(low, _element(b, i)), expr.LT(_element(b, i), high))
+            text = f"not in T.range({low}, {high})"
+            yield _loop(i, count, _claim(b, i, inside, text))
+        case loops.Nondecreasing(first, last):
+            ordered = expr.LE(_element(b, i), _element(b, i + 1))
+            text = "less than the element before it: T.nondecreasing"
+            yield _loop(i, count - 1, _claim(b, i + 1, ordered, text))
+            yield from () if first is None else _at(b, ZERO, first)
+            yield from () if last is None else _at(b, count - 1, last)
+        case loops.PrefixSums():
+            yield from _at(b, ZERO, ZERO)
+            step = fact.step(i)
+            follows = expr.EQ(_element(b, i + 1), _element(b, i) + step)
+            text = f"not the element before it, at i, plus {step}: T.prefix_sums"
+            reads = [_inside(n) for n in walk(step) if isinstance(n, loops.BufferLoad)]
+            yield _loop(i, count - 1, loops.seq(*reads, _claim(b, i + 1, follows, text)))
+        case _:
+            raise TypeError(f"{type(fact).__name__} is no fact")
+
+
+def _element(b: loops.Buffer, index: PrimExpr) -> PrimExpr:
+    load = loops.BufferLoad(b, (index,))
+    return load if b.dtype == "int64" else expr.Cast("int64", load)
+
+
+def _claim(b: loops.Buffer, index: PrimExpr, condition: PrimExpr, text: str) -> loops.Stmt:
+    message = f"{b.name}[{{}}] is {{}}, {text}"
+    return loops.AssertStmt(condition, message, (index, _element(b, index)))
+
+
+def _at(b: loops.Buffer, index: PrimExpr, wanted: PrimExpr) -> Iterator[loops.Stmt]:
+    """Element `index` is `wanted`, if there are elements."""
+    equal = _claim(b, index, expr.EQ(_element(b, index), wanted), f"not {wanted}")
+    yield loops.IfThenElse(expr.LT(ZERO, b.shape[0]), equal)
+
+
+def _inside(load: loops.BufferLoad) -> loops.Stmt:
+    (index,), (count,) = load.indices, load.buffer.shape
+    inside = expr.And(expr.LE(ZERO, index), expr.LT(index, count))
+    message = f"element {{}} of {load.buffer.name} is read, which has {{}}"
+    return loops.AssertStmt(inside, message, (index, count))
+
+
+def _loop(i: expr.Var, count: PrimExpr, body: loops.Stmt) -> loops.Stmt:
+    return loops.For(i, ZERO, count, "serial", body)

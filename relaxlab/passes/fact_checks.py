@@ -1,0 +1,75 @@
+"""Calls that check what index functions state, before the kernels that count on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.facts_check import checked_buffers, facts_check
+from relaxlab.ir import expr, host, loops
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.module import Module
+
+Check = tuple[str, tuple[int, ...], tuple[expr.PrimExpr, ...]]
+"""A checking loop function, its registers and its scalars."""
+
+
+@dataclass(slots=True)
+class FactChecks:
+    """The checking loop functions of a module, made as they are needed, by name."""
+
+    mod: Module
+    functions: dict[str, loops.PrimFunc] = field(default_factory=dict[str, loops.PrimFunc])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+
+    def name(self, kernel: str, check: loops.PrimFunc) -> str:
+        """The name of a checking loop function that the loop function `kernel` needs; equal ones
+        have one name."""
+        key = structural_key(check)
+        if key not in self.names:
+            taken = Module.of({**dict(self.mod.functions), **self.functions})
+            self.names[key] = taken.fresh_name(f"{kernel}_facts")
+            self.functions[self.names[key]] = check
+        return self.names[key]
+
+
+@dataclass(slots=True)
+class Checked:
+    """The checks that were made in one host function, of registers whose elements did not change
+    since. `same` has the register that another one is a view of."""
+
+    checks: FactChecks
+    done: set[Check] = field(default_factory=set[Check])
+    same: dict[int, int] = field(default_factory=dict[int, int])
+
+    def root(self, register: int) -> int:
+        """The register that `register` is a view of, or itself."""
+        while register in self.same:
+            register = self.same[register]
+        return register
+
+    def before(
+        self,
+        name: str,
+        func: loops.PrimFunc,
+        registers: Iterable[int],
+        symbols: Mapping[expr.Var, expr.PrimExpr],
+    ) -> host.CallKernel | None:
+        """The check to make before a call of the loop function `func`, called `name`, on the
+        registers; None where it has no index functions, or they were checked before."""
+        check = facts_check(func)
+        if check is None:
+            return None
+        given = dict(zip(func.buffers, registers, strict=True))
+        mine = tuple(given[b] for b in checked_buffers(func))
+        scalars = tuple(symbols[s] for s in host.kernel_symbols(check))
+        made = (self.checks.name(name, check), tuple(map(self.root, mine)), scalars)
+        if made in self.done:
+            return None
+        self.done.add(made)
+        return host.CallKernel(made[0], mine, scalars)
+
+    def forget(self, registers: Iterable[int]) -> None:
+        """Take the elements of the registers to be others."""
+        changed = {self.root(r) for r in registers}
+        self.done = {c for c in self.done if changed.isdisjoint(c[1])}
