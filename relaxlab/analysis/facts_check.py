@@ -69,10 +69,10 @@ def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
             ordered = expr.LE(_element(b, i), _element(b, i + 1))
             text = "less than the element before it: T.nondecreasing"
             yield _loop(i, count - 1, _claim(b, i + 1, ordered, text))
-            yield from () if first is None else _at(b, ZERO, first)
-            yield from () if last is None else _at(b, count - 1, last)
+            yield from () if first is None else _end(b, ZERO, first, "begins")
+            yield from () if last is None else _end(b, count - 1, last, "ends")
         case loops.PrefixSums():
-            yield from _at(b, ZERO, ZERO)
+            yield from _end(b, ZERO, ZERO, "begins")
             step = fact.step(i)
             follows = expr.EQ(_element(b, i + 1), _element(b, i) + step)
             text = f"not the element before it, at i, plus {step}: T.prefix_sums"
@@ -92,9 +92,14 @@ def _claim(b: loops.Buffer, index: PrimExpr, condition: PrimExpr, text: str) -> 
     return loops.AssertStmt(condition, message, (index, _element(b, index)))
 
 
-def _at(b: loops.Buffer, index: PrimExpr, wanted: PrimExpr) -> Iterator[loops.Stmt]:
-    """Element `index` is `wanted`, if there are elements."""
-    equal = _claim(b, index, expr.EQ(_element(b, index), wanted), f"not {wanted}")
+def _end(
+    b: loops.Buffer, index: PrimExpr, wanted: PrimExpr, verb: str
+) -> Iterator[loops.Stmt]:
+    """The first or last element is `wanted`, if there are elements."""
+    found = _element(b, index)
+    text = "{}" if isinstance(wanted, expr.IntImm) else f"{wanted} = {{}}"
+    message = f"{b.name} {verb} with {{}}, not {text}"
+    equal = loops.AssertStmt(expr.EQ(found, wanted), message, (found, wanted))
     yield loops.IfThenElse(expr.LT(ZERO, b.shape[0]), equal)
 
 

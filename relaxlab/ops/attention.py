@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,17 +40,26 @@ MASKS = (None, "TopLeft", "BottomRight")
 # --- attention --------------------------------------------------------------------------------
 
 
-def attention_infer(call: graph.Call, tys: TypesOf) -> Type:
-    """The type of the result: (batch, query length, heads, head_dim of the values)."""
-    q, k, v = (tensor_arg(call, tys, i) for i in range(3))
-    dtype = common_dtype(call, q, k, v)
-    require_dtype(call, q, is_float, "floating point")
+def require_known_mask(call: graph.Call) -> None:
+    """Raise TypeDeductionError for a `causal_mask` that there is not."""
     if attr(call, "causal_mask") not in MASKS:
         raise fail(
             call,
             f"causal_mask {attr(call, 'causal_mask')!r} is not known",
             'use "TopLeft", "BottomRight" or None',
         )
+
+
+def _infer(call: graph.Call, tys: TypesOf) -> Type:
+    require_known_mask(call)
+    return attention_infer(call, tys)
+
+
+def attention_infer(call: graph.Call, tys: TypesOf) -> Type:
+    """The type of the result: (batch, query length, heads, head_dim of the values)."""
+    q, k, v = (tensor_arg(call, tys, i) for i in range(3))
+    dtype = common_dtype(call, q, k, v)
+    require_dtype(call, q, is_float, "floating point")
     for name, t in (("query", q), ("key", k), ("value", v)):
         if t.ndim not in (-1, 4):
             raise fail(call, f"{name} must be (batch, length, heads, head_dim), is {t}")
@@ -134,9 +144,24 @@ def _attention_emit(
     bias: te.Tensor | None = None,
 ) -> te.Tensor:
     """softmax(q k^T * scale + bias) v over the keys that a query sees."""
+    mask, window = attr(call, "causal_mask"), attr(call, "window_size")
+    shift = k.shape[1] - q.shape[1]
+    return attend(call, q, k, v, lambda i, j: visible(mask, window, i, j, shift), bias)
+
+
+def attend(
+    call: graph.Call,
+    q: te.Tensor,
+    k: te.Tensor,
+    v: te.Tensor,
+    sees: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    bias: te.Tensor | None = None,
+    facts: te.Facts = te.NO_FACTS,
+) -> te.Tensor:
+    """softmax(q k^T * scale + bias) v over the keys j with `sees(i, j)` for query row i, whose
+    index functions have `facts`."""
     batch, rows, heads, depth = q.shape
     length = k.shape[1]
-    mask, window, shift = attr(call, "causal_mask"), attr(call, "window_size"), length - rows
     group = divide_exactly((heads,), k.shape[2:3])
     assert group is not None
     shape = (batch, heads, rows, length)
@@ -154,12 +179,12 @@ def _attention_emit(
         if bias is not None:
             at = broadcast_index((b, h, i, j), bias.shape, shape)
             value = expr.Add(value, scalar.wide(bias[at]))
-        seen = visible(mask, window, i, j, shift)
+        seen = sees(i, j)
         if seen == te.TRUE:
             return value
         return expr.Select(seen, value, expr.lowest(accumulator))
 
-    scores = te.compute(shape, score, "T_attention_score")
+    scores = te.compute(shape, score, "T_attention_score", facts)
     weights, total = _softmax_parts(scores, accumulator)
     j = te.reduce_axis(length, "j")
 
@@ -237,14 +262,14 @@ def attention_reference(
 define(
     "nn.attention",
     params("query key value bias?", scale=None, causal_mask=None, window_size=None),
-    attention_infer,
+    _infer,
     emit=_attention_emit,
     reference=attention_reference,
 )
 define(
     "nn.attention_bias",
     params("query key value bias", scale=None, causal_mask=None, window_size=None),
-    attention_infer,
+    _infer,
     emit=_attention_emit,
     reference=attention_reference,
 )

@@ -1,8 +1,8 @@
-"""Attention of sequences that are concatenated (`R.nn.attention_var_len`)."""
+"""Attention of rows that see a range of keys each, and of sequences behind each other
+(`R.nn.attention_within`, `R.nn.key_ranges`, `R.nn.attention_var_len`, `R.nn.ragged_attention`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,166 +10,124 @@ import numpy as np
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.types import TensorType, Type
+from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
-from relaxlab.ops.attention import attention_infer, attention_reference, scale_of
+from relaxlab.ops.attention import (
+    attend,
+    attention_infer,
+    attention_reference,
+    require_known_mask,
+)
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
-from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import ONE, differ, divide_exactly, impossible
+from relaxlab.ops.manipulate import shape_arg
+from relaxlab.ops.shapes import ONE, differ, impossible
 
 Array = np.ndarray[Any, Any]
-Row = tuple[loops.Buffer, tuple[PrimExpr, ...]]
-"""A row of a buffer: all indices but the last."""
-LANES = 16
-"""Features at a time: a vector of float32 of AVX-512, or several shorter ones."""
+LENGTHS = ("int32", "int64")
+"""The dtypes of index functions."""
 
 
-def _var_len_infer(call: graph.Call, tys: TypesOf) -> Type:
-    """The sequences are concatenated: the batch size of the tensors is 1."""
-    starts = [tensor_arg(call, tys, i) for i in range(3, len(tys))]
-    for i, t in enumerate(starts, 3):
-        require_dtype(call, t, is_int, "integer", i)
-        wanted = 1 - (i % 2 == 0)  # seqstart, then max_seqlen
-        if t.ndim not in (-1, wanted):
-            raise fail(call, f"argument {i} must have {wanted} dimensions, is {t}")
-    if len(starts) > 2 and starts[0].shape and starts[2].shape:
-        counts = (starts[0].shape[0], starts[2].shape[0])
+# --- ranges of keys -----------------------------------------------------------------------------
+
+
+def _within_infer(call: graph.Call, tys: TypesOf) -> Type:
+    result = attention_infer(call, tys[:3])
+    q = tensor_arg(call, tys, 0)
+    for i, name in ((3, "before"), (4, "last")):
+        t = tensor_arg(call, tys, i)
+        require_dtype(call, t, lambda d: d in LENGTHS, "int32 or int64", i)
+        if t.ndim not in (-1, 1):
+            raise fail(call, f"{name} must have one integer per query, is {t}")
+        if t.shape and q.shape and differ(call, t.shape[0], q.shape[1], f"{name} and queries"):
+            raise fail(call, f"{name} has {t.shape[0]} integers for {q.shape[1]} queries")
+    return result
+
+
+def _within_emit(
+    call: graph.Call,
+    out: TensorType,
+    q: te.Tensor,
+    k: te.Tensor,
+    v: te.Tensor,
+    before: te.Tensor,
+    last: te.Tensor,
+) -> te.Tensor:
+    # As neither falls from row to row, a tile of rows sees from the first key of its first row to
+    # the last key of its last, and leaves out all others: see schedule/visible_terms.py.
+    inside = loops.Within(expr.const(-1), k.shape[1])
+    facts = dict.fromkeys((before, last), (inside, loops.Nondecreasing()))
+
+    def sees(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        most, least = (scalar.cast(t[i], "int64") for t in (last, before))
+        return expr.And(expr.LE(j, most), expr.LT(least, j))
+
+    return attend(call, q, k, v, sees, facts=facts)
+
+
+def _within(
+    queries: Array, keys: Array, values: Array, before: Array, last: Array,
+    scale: float | None = None,
+) -> Array:  # fmt: skip
+    j = np.arange(keys.shape[1])
+    seen = (j <= last[:, None]) & (j > before[:, None])
+    bias = np.where(seen, 0, -np.inf).astype(queries.dtype)[None, None]
+    return attention_reference(queries, keys, values, bias, scale=scale)
+
+
+define(
+    "nn.attention_within",
+    params("queries keys values before last", scale=None),
+    _within_infer,
+    emit=_within_emit,
+    reference=_within,
+)
+
+
+# --- the ranges of sequences behind each other --------------------------------------------------
+
+
+def _require_starts(call: graph.Call, tys: TypesOf, first: int) -> None:
+    """Require one or two tensors of positions at which sequences start and end."""
+    starts = [tensor_arg(call, tys, i) for i in range(first, len(tys))]
+    for i, t in enumerate(starts, first):
+        require_dtype(call, t, lambda d: d in LENGTHS, "int32 or int64", i)
+        if t.ndim not in (-1, 1):
+            raise fail(call, f"argument {i} must have 1 dimensions, is {t}")
+    if len(starts) > 1 and starts[0].shape and starts[1].shape:
+        counts = (starts[0].shape[0], starts[1].shape[0])
         if differ(call, *counts, "the numbers of sequences of queries and keys"):
             raise fail(call, f"seqstart_q has {counts[0]} entries, seqstart_k {counts[1]}")
     if starts[0].shape is not None:
         claim = "seqstart_q must have the start of a sequence and its end"
         if impossible(call, expr.GE(starts[0].shape[0], expr.const(2)), claim):
             raise fail(call, claim)
-    result = attention_infer(call, tys[:3])
-    q = tensor_arg(call, tys, 0)
-    if q.shape is not None and differ(call, q.shape[0], ONE, "the batch size and 1"):
-        raise fail(call, f"queries must be (1, total length, heads, head_dim), is {q}")
-    return result
 
 
-def _var_len_emit(
+def _ranges_infer(call: graph.Call, tys: TypesOf) -> Type:
+    counts = shape_arg(call, tys, 0)
+    if counts.ndim not in (-1, 2):
+        raise fail(call, f"the shape must be the numbers of queries and of keys, is {counts}")
+    require_known_mask(call)
+    _require_starts(call, tys, 1)
+    rows = None if counts.values is None else counts.values[:1]
+    return TupleType((TensorType(rows, "int64", 1), TensorType(rows, "int64", 1)))
+
+
+def _ranges_emit(
     call: graph.Call,
-    out: TensorType,
-    q: te.Tensor,
-    k: te.Tensor,
-    v: te.Tensor,
-    seqstart_q: te.Tensor,
-    max_seqlen_q: te.Tensor,
-    seqstart_k: te.Tensor | None = None,
-    max_seqlen_k: te.Tensor | None = None,
-) -> te.Tensor:
-    """Visit the keys of each query in order, with a running maximum (Milakov and Gimelshein 2018,
-    "Online normalizer calculation for softmax"): the time grows with the sum of the squares of the
-    lengths, and no scores are stored."""
-    batch, rows, heads, depth = q.shape
-    starts_k = seqstart_q if seqstart_k is None else seqstart_k
-    first, end = _keys_of_queries(call, rows, k.shape[1], seqstart_q, starts_k)
-    group = divide_exactly((heads,), k.shape[2:3])
-    assert group is not None
-    dtype = "float64" if q.dtype == "float64" else "float32"
-    factor = scalar.cast(scale_of(call, depth), dtype)
-
-    def body(point: tuple[expr.Var, ...], b: dict[te.Tensor, loops.Buffer]) -> loops.Stmt:
-        at, h, i = point
-        j, score = expr.Var("j"), expr.Var("score", dtype)
-        zero, load, store = expr.const(0, dtype), loops.BufferLoad, loops.BufferStore
-
-        def multiply(d: PrimExpr, lane: PrimExpr) -> loops.Stmt:
-            key = scalar.wide(load(b[k], (at, j, h // group, d)))
-            product = expr.Mul(scalar.wide(load(b[q], (at, i, h, d))), key)
-            return store(b[dots], load(b[dots], (*point, lane)) + product, (*point, lane))
-
-        lanes = [load(b[dots], (*point, expr.const(n))) for n in range(LANES)]
-        mix = _mix_key(
-            (b[mixed], (at, i, h)), (b[v], (at, j, h // group)), b[tops], b[totals], point, score
-        )
-        each = loops.seq(
-            _in_vectors(expr.const(LANES), lambda _, n: store(b[dots], zero, (*point, n))),
-            _in_vectors(depth, multiply),
-            loops.LetStmt(score, expr.Mul(_pairwise_sum(lanes), factor), mix),
-        )
-        begin, stop, total = load(b[first], (i,)), load(b[end], (i,)), load(b[totals], point)
-        divisor = expr.Select(expr.EQ(total, zero), expr.const(1, dtype), total)
-
-        def normalise(d: PrimExpr, lane: PrimExpr) -> loops.Stmt:
-            return store(b[mixed], expr.Div(load(b[mixed], (at, i, h, d)), divisor), (at, i, h, d))
-
-        return loops.seq(
-            store(b[tops], expr.lowest(dtype), point),
-            store(b[totals], zero, point),
-            _in_vectors(v.shape[3], lambda d, _: store(b[mixed], zero, (at, i, h, d))),
-            loops.For(j, begin, stop - begin, "serial", each),
-            _in_vectors(v.shape[3], normalise),
-        )
-
-    # The queries of a head come one after the other: its keys and values stay in the cache.
-    points = (batch, heads, rows)
-    outputs = [
-        ("T_attention", (batch, rows, heads, v.shape[3]), dtype),
-        ("T_attention_dot", (*points, expr.const(LANES)), dtype),
-        ("T_attention_max", points, dtype),
-        ("T_attention_expsum", points, dtype),
-    ]
-    inputs = [q, k, v, first, end]
-    mixed, dots, tops, totals = te.compute_rows(points, outputs, inputs, body, "T_attention")
-    return narrow(mixed, q.dtype)
-
-
-def _mix_key(
-    mixed: Row,
-    values: Row,
-    tops: loops.Buffer,
-    totals: loops.Buffer,
-    point: tuple[expr.Var, ...],
-    score: expr.Var,
-) -> loops.Stmt:
-    """Add exp(score - max) times a row of values to the row `mixed`, which is scaled anew where the
-    score raises the maximum; `tops` and `totals` have the maximum and the sum at `point`."""
-    dtype = score.dtype
-    top, total = loops.BufferLoad(tops, point), loops.BufferLoad(totals, point)
-    weight, shrink = expr.Var("weight", dtype), expr.Var("shrink", dtype)
-
-    def update(value: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> loops.Stmt:
-        """Return the update of each element of `mixed` by a function of itself and of the value
-        beside it."""
-
-        def one(d: PrimExpr, lane: PrimExpr) -> loops.Stmt:
-            (into, row), (source, other) = mixed, values
-            old = loops.BufferLoad(into, (*row, d))
-            beside = scalar.wide(loops.BufferLoad(source, (*other, d)))
-            return loops.BufferStore(into, value(old, beside), (*row, d))
-
-        return _in_vectors(mixed[0].shape[-1], one)
-
-    raised = loops.seq(
-        update(lambda old, _: expr.Mul(old, shrink)),
-        loops.BufferStore(totals, expr.Mul(total, shrink), point),
-        loops.BufferStore(tops, score, point),
-    )
-    # exp(-inf) is 0 at the first key; a score of -inf has no weight, even if all are.
-    raised = loops.LetStmt(shrink, scalar.call("exp", expr.Sub(top, score)), raised)
-    gain = scalar.call("exp", expr.Sub(score, top))
-    unseen = expr.EQ(score, expr.lowest(dtype))
-    added = loops.seq(
-        loops.BufferStore(totals, expr.Add(total, weight), point),
-        update(lambda old, value: expr.Add(old, expr.Mul(weight, value))),
-    )
-    return loops.seq(
-        loops.IfThenElse(expr.GT(score, top), raised),
-        loops.LetStmt(weight, expr.Select(unseen, expr.const(0, dtype), gain), added),
-    )
-
-
-def _keys_of_queries(
-    call: graph.Call, rows: PrimExpr, keys: PrimExpr, starts_q: te.Tensor, starts_k: te.Tensor
-) -> tuple[te.Tensor, te.Tensor]:
-    """The first key that each query sees and the one after the last, both int64 of shape (rows,).
-    The sequence of a query is found by a binary search; a query of none sees no key."""
+    out: Type,
+    counts: tuple[PrimExpr, ...],
+    starts_q: te.Tensor,
+    starts_k: te.Tensor | None = None,
+) -> tuple[te.Tensor, ...]:
+    """Find the sequence of each query by a binary search. A query of none sees no key."""
+    rows, keys = counts
+    starts_k = starts_q if starts_k is None else starts_k
     mask, window = attr(call, "causal_mask"), attr(call, "window_size")
 
     def body(point: tuple[expr.Var, ...], b: dict[te.Tensor, loops.Buffer]) -> loops.Stmt:
         (i,) = point
-        low, high = loops.BufferLoad(b[first], point), loops.BufferLoad(b[end], point)
+        low, high = loops.BufferLoad(b[before], point), loops.BufferLoad(b[last], point)
         middle, owner = expr.Var("middle"), expr.Var("owner")
 
         def put(t: te.Tensor, value: PrimExpr) -> loops.Stmt:
@@ -179,53 +137,90 @@ def _keys_of_queries(
             return scalar.cast(loops.BufferLoad(b[t], (sequence,)), "int64")
 
         ended = expr.LE(start(starts_q, middle + 1), i)
-        halve = loops.IfThenElse(ended, put(first, middle + 1), put(end, middle))
+        halve = loops.IfThenElse(ended, put(before, middle + 1), put(last, middle))
         names = [expr.Var(n) for n in ("first_q", "end_q", "first_k", "end_k")]
         first_q, end_q, first_k, end_k = names
         shift = (end_k - first_k) - (end_q - first_q) if mask == "BottomRight" else te.ZERO
         at = i - first_q + shift + first_k  # the key at the position of the query
-        seen = end_k if mask is None else expr.Min(end_k, at + 1)
-        since = first_k if window is None else expr.Max(first_k, at - (window - 1))
+        none = expr.Select(expr.LT(i, first_q), first_k, end_k) - 1
+        most = end_k - 1 if mask is None else scalar.clamp(at, first_k - 1, end_k - 1)
+        least = first_k - 1
+        if window is not None:
+            least = scalar.clamp(at - window, first_k - 1, end_k - 1)
         inside = expr.And(expr.GE(i, first_q), expr.LT(i, end_q))
-        # Clamped to the tensor: where a sequence begins and ends is data, and may be anything.
-        stop = expr.Max(scalar.clamp(seen, 0, keys), low)
         result = loops.seq(
-            put(first, scalar.clamp(since, 0, keys)), put(end, expr.Select(inside, stop, low))
+            put(before, expr.Select(inside, least, none)),
+            put(last, expr.Select(inside, most, none)),
         )
-        values = [start(t, owner + n) for t in (starts_q, starts_k) for n in (0, 1)]
+        values = [start(starts_q, owner), start(starts_q, owner + 1)]
+        # Sequences may begin or end past the last key.
+        values += [scalar.clamp(start(starts_k, owner + n), 0, keys) for n in (0, 1)]
         for name, value in reversed(list(zip(names, values, strict=True))):
             result = loops.LetStmt(name, value, result)
         return loops.seq(
-            put(first, te.ZERO),
-            put(end, starts_q.shape[0] - 2),  # the last sequence also has what is in none
+            put(before, te.ZERO),
+            put(last, starts_q.shape[0] - 2),  # the last sequence also has what is in none
             loops.While(expr.LT(low, high), loops.LetStmt(middle, (low + high) // 2, halve)),
             loops.LetStmt(owner, low, result),
         )
 
-    outputs = [("T_first_key", (rows,), "int64"), ("T_end_key", (rows,), "int64")]
     inputs = [*dict.fromkeys((starts_q, starts_k))]
-    first, end = te.compute_rows((rows,), outputs, inputs, body, "T_keys")
-    return first, end
+    outputs = [(f"T_{name}_key", (rows,), "int64") for name in ("before", "last")]
+    whole = loops.Nondecreasing(te.ZERO, rows) if attr(call, "whole") else loops.Nondecreasing()
+    facts = {starts: (whole if starts is starts_q else loops.Nondecreasing(),) for starts in inputs}
+    before, last = te.compute_rows((rows,), outputs, inputs, body, "T_key_ranges", facts)
+    return before, last
 
 
-def _in_vectors(extent: PrimExpr, fn: Callable[[PrimExpr, PrimExpr], loops.Stmt]) -> loops.Stmt:
-    """`fn(index, lane)` for each index below `extent`: vectors of LANES, the rest one by one."""
-    part, lane, rest = expr.Var("part"), expr.Var("lane"), expr.Var("rest")
-    parts, lanes = extent // LANES, expr.const(LANES)
-    vector = loops.For(lane, te.ZERO, lanes, "vectorized", fn(part * LANES + lane, lane))
-    whole = loops.For(part, te.ZERO, parts, "serial", vector)
-    single = loops.For(rest, te.ZERO, extent % LANES, "serial", fn(parts * LANES + rest, rest))
-    if not isinstance(extent, expr.IntImm):
-        return loops.seq(whole, single)
-    return loops.seq(*[whole][: extent.value // LANES], *[single][: extent.value % LANES])
+def _ranges(
+    shape: tuple[int, ...], seqstart_q: Array, seqstart_k: Array | None = None,
+    causal_mask: str | None = None, window_size: int | None = None, whole: bool = False,
+) -> tuple[Array, Array]:  # fmt: skip
+    rows, keys = shape
+    starts_q = seqstart_q.astype("int64")
+    starts_k = np.clip(starts_q if seqstart_k is None else seqstart_k.astype("int64"), 0, keys)
+    i = np.arange(rows)
+    owner = np.clip(np.searchsorted(starts_q[1:], i, "right"), 0, len(starts_q) - 2)
+    first_q, end_q, first_k, end_k = (
+        s[owner + n] for s in (starts_q, starts_k) for n in (0, 1)
+    )
+    shift = (end_k - first_k) - (end_q - first_q) if causal_mask == "BottomRight" else 0
+    at = i - first_q + shift + first_k
+    none = np.where(i < first_q, first_k, end_k) - 1
+    last = end_k - 1 if causal_mask is None else np.clip(at, first_k - 1, end_k - 1)
+    before = first_k - 1
+    if window_size is not None:
+        before = np.clip(at - window_size, first_k - 1, end_k - 1)
+    inside = (i >= first_q) & (i < end_q)
+    return np.where(inside, before, none), np.where(inside, last, none)
 
 
-def _pairwise_sum(terms: Sequence[PrimExpr]) -> PrimExpr:
-    """The sum of a power of two of terms, halves added first."""
-    while len(terms) > 1:
-        half = len(terms) // 2
-        terms = [a + b for a, b in zip(terms[:half], terms[half:], strict=True)]
-    return terms[0]
+define(
+    "nn.key_ranges",
+    params("shape seqstart_q seqstart_k?", causal_mask=None, window_size=None, whole=False),
+    _ranges_infer,
+    emit=_ranges_emit,
+    reference=_ranges,
+)
+
+
+# --- sequences behind each other ----------------------------------------------------------------
+
+
+def _var_len_infer(call: graph.Call, tys: TypesOf) -> Type:
+    """The sequences are concatenated: the batch size of the tensors is 1."""
+    longest = [tensor_arg(call, tys, i) for i in range(4, len(tys), 2)]
+    for i, t in zip(range(4, len(tys), 2), longest, strict=True):
+        require_dtype(call, t, is_int, "integer", i)
+        if t.ndim not in (-1, 0):
+            raise fail(call, f"argument {i} must have 0 dimensions, is {t}")
+    require_known_mask(call)
+    _require_starts(call, (*tys[:3], *tys[3::2]), 3)
+    result = attention_infer(call, tys[:3])
+    q = tensor_arg(call, tys, 0)
+    if q.shape is not None and differ(call, q.shape[0], ONE, "the batch size and 1"):
+        raise fail(call, f"queries must be (1, total length, heads, head_dim), is {q}")
+    return result
 
 
 def _var_len(
@@ -248,7 +243,8 @@ def _var_len(
 
 
 # queries: (1, total length, heads, head_dim); sequence s has the positions from seqstart[s] to
-# seqstart[s + 1]. The longest lengths are not needed here.
+# seqstart[s + 1]. The longest lengths are not needed here. `flatten_ragged` expresses this and the
+# next operator by those above.
 define(
     "nn.attention_var_len",
     params(
@@ -258,6 +254,39 @@ define(
         window_size=None,
     ),
     _var_len_infer,
-    emit=_var_len_emit,
     reference=_var_len,
+)
+
+
+def _ragged_infer(call: graph.Call, tys: TypesOf) -> Type:
+    q, k, v = (tensor_arg(call, tys, i) for i in range(3))
+    lengths = tensor_arg(call, tys, 3)
+    require_dtype(call, lengths, lambda d: d in LENGTHS, "int32 or int64", 3)
+    if lengths.ndim not in (-1, 1):
+        raise fail(call, f"lengths must be (sequences,), is {lengths}")
+    for name, t in (("queries", q), ("keys", k), ("values", v)):
+        if t.ndim not in (-1, 3):
+            raise fail(call, f"{name} must be (rows, heads, head_dim), is {t}")
+    require_known_mask(call)
+    batched = tuple(
+        t if t.shape is None else TensorType((ONE, *t.shape), t.dtype) for t in (q, k, v)
+    )
+    ty = attention_infer(call, batched)
+    assert isinstance(ty, TensorType)
+    return TensorType(ty.shape and ty.shape[1:], ty.dtype, 3)
+
+
+def _ragged(
+    queries: Array, keys: Array, values: Array, lengths: Array, **attrs: Any
+) -> Array:
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    q, k, v = (x[None] for x in (queries, keys, values))
+    return _var_len(q, k, v, starts, lengths.max(initial=0), **attrs)[0]
+
+
+define(
+    "nn.ragged_attention",
+    params("queries keys values lengths", scale=None, causal_mask=None, window_size=None),
+    _ragged_infer,
+    reference=_ragged,
 )

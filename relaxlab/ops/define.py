@@ -201,7 +201,8 @@ def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFun
         result = emit(call, out, *args)
         outputs = result if isinstance(result, tuple) else (result,)
         _check_emitted(call, out, outputs)
-        return te.create_prim_func([*inputs, *outputs])
+        names = {a: arg_name(call, i) for i, a in enumerate(args) if isinstance(a, te.Tensor)}
+        return te.create_prim_func([*inputs, *outputs], names)
 
     return lower
 

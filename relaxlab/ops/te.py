@@ -12,8 +12,8 @@ The names follow TVM's `te`. Extents may be symbolic; indices are int64.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float
@@ -95,15 +95,22 @@ class Reduce:
 RowsBody = Callable[[tuple[expr.Var, ...], dict[Tensor, loops.Buffer]], loops.Stmt]
 
 
+Facts = Mapping[Tensor, tuple[loops.Fact, ...]]
+"""The facts of inputs that are index functions."""
+NO_FACTS: Facts = {}
+
+
 @dataclass(eq=False, slots=True)
 class Stage:
-    """One block: its spatial axes and either a value per output, or hand-written statements."""
+    """One block: its spatial axes and either a value per output, or hand-written statements.
+    `facts` are what it takes for granted about inputs of the loop function, which are checked."""
 
     name: str
     axes: tuple[Axis, ...]
     value: Reduce | tuple[PrimExpr, ...] | RowsBody
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] = ()
+    facts: Facts = field(default_factory=dict[Tensor, tuple[loops.Fact, ...]])
 
 
 def placeholder(shape: Sequence[ExprLike], dtype: str = "float32", name: str = "A") -> Tensor:
@@ -117,13 +124,17 @@ def reduce_axis(extent: ExprLike, name: str = "r") -> Axis:
 
 
 def compute(
-    shape: Sequence[ExprLike], fn: Callable[..., PrimExpr | Reduce], name: str = "compute"
+    shape: Sequence[ExprLike],
+    fn: Callable[..., PrimExpr | Reduce],
+    name: str = "compute",
+    facts: Facts = NO_FACTS,
 ) -> Tensor:
     """A tensor whose element at `*indices` is `fn(*indices)`.
 
     The loops take the names of `fn`'s parameters; a variadic `fn` gets i, j, k, l or i0, i1, ….
+    `facts` are those of inputs, which become index functions.
     """
-    (tensor,) = _stage(shape, fn, (name,), name)
+    (tensor,) = _stage(shape, fn, (name,), name, facts)
     return tensor
 
 
@@ -139,6 +150,7 @@ def _stage(
     fn: Callable[..., PrimExpr | Reduce],
     names: tuple[str, ...],
     block: str,
+    facts: Facts = NO_FACTS,
 ) -> tuple[Tensor, ...]:
     dims = tuple(expr.as_expr(d) for d in shape)
     axes = tuple(Axis.named(n, d) for n, d in zip(_axis_names(fn, len(dims)), dims, strict=True))
@@ -147,7 +159,7 @@ def _stage(
     sources = value.sources if isinstance(value, Reduce) else value
     # In the order of first use, which a set would not keep: equal expressions give equal functions.
     inputs = dict.fromkeys(n.tensor for s in sources for n in walk(s) if isinstance(n, TensorLoad))
-    stage = Stage(block, axes, value, tuple(inputs))
+    stage = Stage(block, axes, value, tuple(inputs), facts=facts)
     stage.outputs = tuple(
         Tensor(n, dims, s.dtype, stage) for n, s in zip(names, sources, strict=True)
     )
@@ -160,16 +172,18 @@ def compute_rows(
     inputs: Sequence[Tensor],
     body: RowsBody,
     name: str,
+    facts: Facts = NO_FACTS,
 ) -> tuple[Tensor, ...]:
     """Return tensors computed by hand-written statements, once per index of the `rows` dimensions.
 
     `outputs` lists (name, shape, dtype); scratch memory of an iteration is an output with the
     dimensions of the rows. `body(indices, buffers)` returns the statements, where `buffers` maps
-    inputs and outputs to buffers. The iterations must be independent.
+    inputs and outputs to buffers. The iterations must be independent. `facts` are those of inputs,
+    which become index functions.
     """
     dims = tuple(expr.as_expr(d) for d in rows)
     axes = tuple(Axis.named(n, d) for n, d in zip(_letters(len(dims)), dims, strict=True))
-    stage = Stage(name, axes, body, tuple(inputs))
+    stage = Stage(name, axes, body, tuple(inputs), facts=facts)
     stage.outputs = tuple(
         Tensor(n, tuple(expr.as_expr(d) for d in s), t, stage) for n, s, t in outputs
     )
@@ -257,18 +271,21 @@ ARGMIN = _arg_combiner("argmin", expr.LT, expr.highest)
 # --- Loop functions ---------------------------------------------------------------------------
 
 
-def create_prim_func(params: Sequence[Tensor]) -> loops.PrimFunc:
+def create_prim_func(
+    params: Sequence[Tensor], names: Mapping[Tensor, str] | None = None
+) -> loops.PrimFunc:
     """The loop function that computes the stages behind the outputs among `params`.
 
     Inputs are the tensors without a stage. One block per stage; tensors between stages are
     allocated in the root block. Symbols that no parameter's shape binds by itself become scalar
-    parameters at the end. ValueError when an input is missing from `params`.
+    parameters at the end. `names` are those of index functions in messages. ValueError when an
+    input is missing from `params`.
     """
     stages = _ordered([p.stage for p in params if p.stage is not None])
-    buffers = _declare(params, stages)
+    buffers = _declare(params, stages, names or {})
     _check_inputs(params, stages)
-    names = UniqueNames()
-    nests = [_loop_nest(s, buffers, names(s.name)) for s in stages]
+    block_names = UniqueNames()
+    nests = [_loop_nest(s, buffers, block_names(s.name)) for s in stages]
     own = set(params)
     local = tuple(buffers[t] for s in stages for t in s.outputs if t not in own)
     root = loops.Block("root", (), (), (), loops.seq(*nests), alloc_buffers=local)
@@ -323,10 +340,17 @@ def _ordered(roots: Sequence[Stage]) -> list[Stage]:
     return list(done.values())
 
 
-def _declare(params: Sequence[Tensor], stages: list[Stage]) -> dict[Tensor, loops.Buffer]:
+def _declare(
+    params: Sequence[Tensor], stages: list[Stage], stated: Mapping[Tensor, str]
+) -> dict[Tensor, loops.Buffer]:
     names = UniqueNames()
     tensors = dict.fromkeys((*params, *(t for s in stages for t in s.outputs)))
-    return {t: loops.Buffer(names(t.name), t.shape, t.dtype) for t in tensors}
+    facts = {t: known for s in stages for t, known in s.facts.items()}
+    called = {t: stated.get(t, t.name) if t in facts else t.name for t in tensors}
+    return {
+        t: loops.Buffer(names(name), t.shape, t.dtype, facts=facts.get(t, ()))
+        for t, name in called.items()
+    }
 
 
 def _check_inputs(params: Sequence[Tensor], stages: list[Stage]) -> None:

@@ -13,6 +13,7 @@ from relaxlab.passes.clone_by_weights import clone_by_weights
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
 from relaxlab.passes.expand_calls import expand_calls
+from relaxlab.passes.flatten_ragged import flatten_ragged
 from relaxlab.passes.fold_constant import fold_constant
 from relaxlab.passes.fuse_ops import fuse_ops
 from relaxlab.passes.fuse_ops_by_pattern import fuse_ops_by_pattern, merge_composites
@@ -45,6 +46,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     canonicalize,
     # Before any pass that moves or shares calls: they rely on it.
     check_inplace_calls,
+    # What layers compute of the same lengths is shared by what follows.
+    flatten_ragged,
     # Before `fold_constant`, which then evaluates equal calls on constants once.
     eliminate_common_subexpr,
     canonicalize,  # away with the copies that it leaves

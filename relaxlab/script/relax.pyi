@@ -401,6 +401,17 @@ class _nn:
         """
 
     @staticmethod
+    def attention_within(queries: _Argument, keys: _Argument, values: _Argument, before: _Argument, last: _Argument, scale: _Any = None) -> _Value:
+        """Attention of queries that see a range of keys each: query i sees the keys j with `before[i] < j <= last[i]`, two arrays that do not fall from query to query. The time grows with the number of keys that are seen.
+
+        Arguments: queries, keys, values, before, last. Constants: scale.
+
+        Dtypes of queries: floating point.
+
+            R.nn.attention_within(q, k, v, b, l)  # (1, 4, 2, 8), (1, 4, 2, 8), (1, 4, 2, 8), (4,) int64, (4,) int64 -> (1, 4, 2, 8)
+        """
+
+    @staticmethod
     def avg_pool1d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = True, layout: _str = 'NCW', out_layout: _Any = None) -> _Value:
         """The mean of each window of a sequence.
 
@@ -588,6 +599,17 @@ class _nn:
         """
 
     @staticmethod
+    def key_ranges(shape: _Argument, seqstart_q: _Argument, seqstart_k: _Any = None, causal_mask: _Any = None, window_size: _Any = None, whole: _bool = False) -> _Value:
+        """The keys that each query of sequences behind each other sees, as `R.nn.attention_within` takes them; the shape has the numbers of queries and of keys. With `whole`, the sequences must be all of the queries.
+
+        Arguments: shape, seqstart_q, seqstart_k. Constants: causal_mask, window_size, whole.
+
+        Dtypes of shape: integers.
+
+            R.nn.key_ranges(R.shape([9, 9]), s)  # (3,) int32 -> ((9,) int64, (9,) int64)
+        """
+
+    @staticmethod
     def layer_norm(data: _Argument, gamma: _Argument, beta: _Argument, axes: _int | _Sequence[_int] = -1, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True) -> _Value:
         """Data with mean 0 and variance 1 along some axes, then scaled and shifted.
 
@@ -695,6 +717,17 @@ class _nn:
         Dtypes of data: floating point.
 
             R.nn.prelu(x, slope)  # (2, 3), (3,) -> (2, 3)
+        """
+
+    @staticmethod
+    def ragged_attention(queries: _Argument, keys: _Argument, values: _Argument, lengths: _Argument, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
+        """Attention of sequences that lie behind each other, whose lengths are given.
+
+        Arguments: queries, keys, values, lengths. Constants: scale, causal_mask, window_size.
+
+        Dtypes of queries: floating point.
+
+            R.nn.ragged_attention(q, k, v, s)  # (9, 2, 8), (9, 2, 8), (9, 2, 8), (3,) int32 -> (9, 2, 8)
         """
 
     @staticmethod

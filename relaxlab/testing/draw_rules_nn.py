@@ -225,6 +225,39 @@ def _var_len(d: Draw, op: str) -> graph.Call:
     return builder(op)(*operands, **_mask(d))
 
 
+@rule("nn.key_ranges")
+def _key_ranges(d: Draw, op: str) -> graph.Call:
+    lengths = [d.choice((0, 1, 2, 5, 17)) for _ in range(d.rng.randint(1, 4))]
+    keys = [n + d.choice((0, 0, 3)) for n in lengths]
+    starts = [tuple(sum(part[:i]) for i in range(len(part) + 1)) for part in (lengths, keys)]
+    shape = graph.ShapeExpr((expr.const(starts[0][-1] + d.choice((0, 2))), expr.const(sum(keys))))
+    operands = [d.new((len(s),), d.choice(("int32", "int64")), given=s) for s in starts]
+    attrs = {k: v for k, v in _mask(d).items() if k != "scale"}
+    return builder(op)(shape, *operands, **attrs)
+
+
+@rule("nn.attention_within")
+def _within(d: Draw, op: str) -> graph.Call:
+    rows, keys = d.choice((1, 3, 9, 20)), d.choice((1, 5, 17))
+    width, dtype = d.choice((4, 8, 20)), d.dtype()
+    operands = [d.new((2, n, 2, width), dtype) for n in (rows, keys, keys)]
+    ends = sorted(d.rng.randint(0, keys - 1) for _ in range(rows))
+    seen = d.choice((1, 3, keys))
+    for places in ([max(-1, e - seen) for e in ends], ends):
+        operands.append(d.new((rows,), d.choice(("int32", "int64")), given=tuple(places)))
+    return builder(op)(*operands, **d.some(scale=d.choice((None, 0.3))))
+
+
+@rule("nn.ragged_attention")
+def _ragged(d: Draw, op: str) -> graph.Call:
+    lengths = tuple(d.choice((0, 1, 2, 5, 17)) for _ in range(d.rng.randint(1, 4)))
+    shape, dtype = (sum(lengths), 2, d.choice((8, 20))), d.dtype()
+    operands = [d.new(shape, dtype) for _ in range(3)]
+    operands.append(d.new((len(lengths),), d.choice(("int32", "int64")), given=lengths))
+    attrs = {k: v for k, v in _mask(d).items() if k != "window_size"}
+    return builder(op)(*operands, **attrs)
+
+
 @rule("nn.rope")
 def _rope(d: Draw, op: str) -> graph.Call:
     batch, n = d.shape(2, 300)

@@ -152,26 +152,35 @@ def _attention() -> list[OpCase]:
         OpCase(op, (q, k, v, T(2, 4, "n", "m")), {}, lengths),
         OpCase(op, (q, k, v, T(1, 1, 1, "m")), {"causal_mask": "BottomRight"}, lengths),
         *(OpCase(op, tuple(T("n", 3, 2, 4, dtype=d) for _ in range(3)), {}) for d in FLOATS),
-        *_ragged(),
+        *_key_ranges(),
         OpCase("nn.attention_bias", (q, k, v, T(2, 4, 1, "m")), {"window_size": 3}, lengths),
     ]  # fmt: skip
 
 
-def _ragged() -> list[OpCase]:
-    def starts(*values: int) -> T:
-        return T(len(values), dtype="int32", values=values)
+def _starts(*values: int) -> T:
+    return T(len(values), dtype="int32", values=values)
 
+
+def ragged() -> list[OpCase]:
+    """Attention of sequences behind each other, which a pass expresses by other operators."""
     longest = T(dtype="int32", low=5, high=5)
     q, k, v = T(1, "n", 2, 4), T(1, "n", 1, 4), T(1, "n", 1, 3)
     nine = ({"n": 9},)
     op, last = "nn.attention_var_len", {"causal_mask": "BottomRight", "window_size": 3}
+    packed, lengths = (T("n", 2, 8),) * 3, T("b", dtype="int32", values=(3, 0, 5, 1))
+    packed_sizes, scaled = ({"n": 9, "b": 4},), {"causal_mask": "TopLeft", "scale": 0.5}
     return [
-        OpCase(op, (q, k, v, starts(0, 4, 4, 9), longest), {}, nine),
-        OpCase(op, (q, k, v, starts(0, 1, 6, 8), longest, starts(0, 3, 5, 9), longest), last, nine),
-        OpCase(op, (q, k, v, starts(0, 5, 9), longest), {"causal_mask": "TopLeft"}, nine),
+        OpCase(op, (q, k, v, _starts(0, 4, 4, 9), longest), {}, nine),
         OpCase(
             op,
-            (*(T(1, "n", 2, 4, dtype="float16") for _ in range(3)), starts(0, 2, 9), longest),
+            (q, k, v, _starts(0, 1, 6, 8), longest, _starts(0, 3, 5, 9), longest),
+            last,
+            nine,
+        ),
+        OpCase(op, (q, k, v, _starts(0, 5, 9), longest), {"causal_mask": "TopLeft"}, nine),
+        OpCase(
+            op,
+            (*(T(1, "n", 2, 4, dtype="float16") for _ in range(3)), _starts(0, 2, 9), longest),
             {"scale": 0.7},
             nine,
         ),
@@ -189,17 +198,34 @@ def _ragged() -> list[OpCase]:
         ),
         OpCase(
             op,
-            (*(T(1, "n", 3, "d") for _ in range(3)), starts(0, 4, 9), longest),
+            (*(T(1, "n", 3, "d") for _ in range(3)), _starts(0, 4, 9), longest),
             {"causal_mask": "BottomRight"},
             ({"n": 9, "d": 37}, {"n": 9, "d": 5}),
         ),
         OpCase(
             op,
-            (*(T(1, "n", 2, 17, dtype="float64") for _ in range(3)), starts(0, 1), longest),
+            (*(T(1, "n", 2, 17, dtype="float64") for _ in range(3)), _starts(0, 1), longest),
             {"window_size": 1},
             ({"n": 1},),
         ),
+        OpCase("nn.ragged_attention", (*packed, lengths), {}, packed_sizes),
+        OpCase("nn.ragged_attention", (*packed, lengths), scaled, packed_sizes),
     ]
+
+
+def _key_ranges() -> list[OpCase]:
+    op, nine, rows = "nn.key_ranges", ({"n": 9},), Shape("n", 8)
+    bottom = {"causal_mask": "BottomRight", "window_size": 2}
+    q, k, v = T(2, "n", 4, 20), T(2, "m", 2, 20), T(2, "m", 2, 6)
+    before, last = (T(6, dtype=d, values=x) for d, x in (
+        ("int32", (-1, -1, 0, 2, 2, 3)), ("int64", (-1, 0, 2, 2, 3, 4))))  # fmt: skip
+    return [
+        OpCase(op, (rows, _starts(0, 4, 4, 8)), sizes=({"n": 8}, {"n": 11})),
+        OpCase(op, (rows, _starts(1, 4, 8), _starts(0, 6, 40)), {"causal_mask": "TopLeft"}, nine),
+        OpCase(op, (rows, _starts(0, 3, 9), _starts(0, 1, 8)), bottom, nine),
+        OpCase(op, (rows, _starts(0, 3, 9)), {"window_size": 1, "whole": True}, nine),
+        OpCase("nn.attention_within", (q, k, v, before, last), {}, ({"n": 6, "m": 5},)),
+    ]  # fmt: skip
 
 
 def _rope() -> list[OpCase]:

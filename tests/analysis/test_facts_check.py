@@ -174,8 +174,8 @@ BAD = {
     "too long": ([2, 0, 6], [0, 2, 2, 5], r"s\[2\] is 6, not in"),
     "backwards": ([2, 0, 3], [0, 2, 1, 5], r"o\[2\] is 1, less than the element before it"),
     "other differences": ([2, 1, 3], [0, 2, 2, 5], r"o\[2\] is 2, not the element before it"),
-    "late start": ([2, 0, 3], [1, 2, 2, 5], r"o\[0\] is 1, not 0"),
-    "short data": ([2, 0, 3], [0, 2, 2, 6], r"o\[3\] is 6, not"),
+    "late start": ([2, 0, 3], [1, 2, 2, 5], "o begins with 1, not 0"),
+    "short data": ([2, 0, 3], [0, 2, 2, 6], "o ends with 6, not t = 5"),
     "far too large": ([2, 1 << 60, 3], [0, 2, 2, 5], r"s\[1\] is \d+, too large for an index"),
 }
 

@@ -144,9 +144,9 @@ def _claim(condition: Any, message: str, *values: Any) -> None:
     if np.all(condition):
         return
     if values:  # those of the first point where the condition fails
-        condition, *values = np.broadcast_arrays(condition, *values)
-        first = np.argmin(condition)
-        message = message.format(*(v.flat[first] for v in values))
+        holds, *shown = np.broadcast_arrays(condition, *values)
+        first = np.argmin(holds)
+        message = message.format(*(v.flat[first] for v in shown))
     raise ExecutionError(f"assertion failed: {message}")
 
 

@@ -1,0 +1,108 @@
+"""Attention of sequences of different lengths on the rows of all of them."""
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir import graph
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
+from relaxlab.passes.flatten_ragged import flatten_ragged
+from relaxlab.passes.normalize import normalize
+from relaxlab.script.parser import parse
+from relaxlab.testing.op_cases import ragged
+from relaxlab.testing.op_check import CaseProgram, OpCase, compare, concrete_call
+from relaxlab.testing.pass_check import check_module
+
+LAYERS = """
+@I.ir_module
+class Layers:
+    @R.function
+    def main(q: R.Tensor(("n", 2, 16), "float32"), k: R.Tensor(("n", 2, 16), "float32"),
+             s: R.Tensor(("b",), "int32")) -> R.Tensor(("n", 2, 16), "float32"):
+        with R.dataflow():
+            a = R.nn.ragged_attention(q, k, k, s)
+            c = R.nn.ragged_attention(a, k, k, s, causal_mask="TopLeft")
+            d = R.nn.ragged_attention(c, k, k, s)
+            R.output(d)
+        return d
+"""
+
+
+@pytest.fixture(scope="module")
+def layers() -> rl.Executable:
+    return rl.compile(parse(LAYERS))
+
+
+def calls(mod: Module, name: str) -> int:
+    nodes = (n for f in mod.graph_functions().values() for n in walk(f))
+    return sum(isinstance(n, graph.Call) and n.op == graph.Op(name) for n in nodes)
+
+
+def test_rows_see_ranges_of_keys() -> None:
+    mod = normalize(parse(LAYERS))
+    flat = flatten_ragged(mod)
+    assert calls(flat, "nn.ragged_attention") == 0 and calls(flat, "nn.attention_within") == 3
+    check_module(flatten_ragged, mod, flat)
+
+
+def test_layers_share_what_depends_on_the_lengths() -> None:
+    result = rl.trace(parse(LAYERS)).result
+    kernels = [
+        n.op.name for f in result.graph_functions().values() for n in walk(f)
+        if isinstance(n, graph.Call) and isinstance(n.op, graph.GlobalVar)
+    ]  # fmt: skip
+    assert sum(k.startswith("key_ranges") for k in kernels) == 2  # with and without a mask
+    assert sum(k.startswith("cumsum") for k in kernels) == 1
+
+
+def test_attention_is_scheduled_as_attention() -> None:
+    remarks = [r for p in rl.trace(parse(LAYERS)).passes for r in p.remarks
+               if p.name == "schedule_kernels" and r.applied]  # fmt: skip
+    by_kernel = {r.subject: r.reason for r in remarks}
+    assert by_kernel["attention_within"] == "scheduled by the rule attention"
+
+
+@pytest.mark.parametrize("case", ragged(), ids=str)
+def test_against_the_reference(case: OpCase) -> None:
+    mod = Module.of({"main": CaseProgram(case, case.sizes[0], symbolic=True).function()})
+    exe = rl.compile(mod)
+    for env in case.sizes:
+        arrays, (expected,) = concrete_call(case, env, seed=0)
+        got = exe["main"](*arrays, tuple(env.values()))
+        compare(np.asarray(got), expected, f"{case} with {env}")
+
+
+LENGTHS = ([3, 1, 7], [0, 0, 5], [64, 100, 0, 3, 17], [1] * 20, [0], [130], [9] * 7, [40, 1])
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_against_one_sequence_at_a_time(layers: rl.Executable, lengths: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    q, k = (rng.standard_normal((sum(lengths), 2, 16)).astype("float32") for _ in range(2))
+    got = np.asarray(layers["main"](q, k, np.array(lengths, "int32")))
+    expected, start = q.astype("float64"), 0
+    for n in lengths:
+        part = slice(start, start + n)
+        for causal in (False, True, False):
+            scores = np.einsum("ihd,jhd->hij", expected[part], k[part]) / 4
+            if causal:
+                scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
+            weights /= weights.sum(-1, keepdims=True)
+            expected[part] = np.einsum("hij,jhd->ihd", weights, k[part])
+        start += n
+    assert np.allclose(got, expected, atol=1e-5)
+
+
+BAD = (([3, 1, 8], "ends with 12, not n = 11"), ([3, -1, 9], r"\[2\] is 2, less than"),
+       ([3, 1], "ends with 4, not n = 11"), ([], "ends with 0, not n = 11"))  # fmt: skip
+
+
+@pytest.mark.parametrize(("lengths", "message"), BAD, ids=lambda x: str(x))
+def test_lengths_that_are_not_those_of_the_rows(
+    layers: rl.Executable, lengths: list[int], message: str
+) -> None:
+    q = np.zeros((11, 2, 16), "float32")
+    with pytest.raises(rl.CheckFailed, match=message):
+        layers["main"](q, q, np.array(lengths, "int32"))
