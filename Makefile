@@ -37,7 +37,7 @@ PROMPT ?= Why is the sky blue? Answer in two sentences.
 PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Benchmarks that take no part of .venv-bench.
-KERNELS := gemm chains attention shapes symbols memory ablation policies dynamic
+KERNELS := gemm chains attention shapes symbols memory ablation policies dynamic ragged
 
 .DELETE_ON_ERROR:
 .PHONY: demo lab site test test-all test-pythons fuzz bench gpu bench-env reference-env tvm-env wgpu-env python-envs dev-env lint hooks system clean

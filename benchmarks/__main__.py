@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 NAMES = (
-    "gemm", "chains", "attention", "shapes", "symbols", "operators", "memory", "ablation", "llm",
-    "batch", "dynamic", "start", "policies",
+    "gemm", "chains", "attention", "ragged", "shapes", "symbols", "operators", "memory", "ablation",
+    "llm", "batch", "dynamic", "policies", "start",
 )  # fmt: skip
 
 

@@ -30,6 +30,8 @@ MODULES = {
     "NumPyKernels": "peers.kernels.numpy",
     "PyTorchKernels": "peers.kernels.pytorch",
     "JAXKernels": "peers.kernels.jax",
+    "RelaxlabRagged": "peers.kernels.ragged",
+    "PyTorchRagged": "peers.kernels.ragged_pytorch",
     "RelaxlabOperators": "peers.operators",
     "NumPyOperators": "peers.operators",
     "PyTorchOperators": "peers.operators",

@@ -12,10 +12,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from benchmarks.kernels.lengths import BATCHES, QUANTILES, lengths_of
+
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Sizes: TypeAlias = Mapping[str, int]
 
 HEADS, HEAD_DIM = 9, 64
+WIDTH, ENCODER_HEADS, INNER = 512, 8, 2048
+"""Of the encoder layer: features of a row, heads of 64, features between its last two products."""
 EPS = 1e-5
 BLOCK = 1 << 20
 """Random numbers made; longer arrays repeat them."""
@@ -63,13 +67,14 @@ class Kind:
 
     shapes: of the arguments. reference: the result in float64. flops, bytes: the work that cannot
     be avoided: additions and multiplications of products, each argument read once and the result
-    written once.
+    written once. matrices: the standard deviation of two-dimensional arguments after the first.
     """
 
     shapes: Callable[[Sizes], list[tuple[int, ...]]]
     reference: Callable[..., Array]
     flops: Callable[[Sizes], float] = lambda s: math.nan
     result: Callable[[Sizes], tuple[int, ...]] = lambda s: ()
+    matrices: float = 1.0
 
     def bytes(self, sizes: Sizes) -> float:
         shapes = [*self.shapes(sizes), self.result(sizes)]
@@ -83,6 +88,8 @@ def inputs(case: Case) -> list[Array]:
         size = math.prod(shape)
         block = np.random.default_rng(number).standard_normal(min(size, BLOCK), np.float32)
         found.append(np.resize(block, shape) if size > BLOCK else block.reshape(shape))
+        if number and len(shape) == 2:
+            found[-1] = found[-1] * np.float32(KINDS[case.kind].matrices)
     return found
 
 
@@ -145,6 +152,53 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     return result.swapaxes(0, 1)[None]
 
 
+def attention_of_sequences(lengths: Array, q: Array, k: Array, v: Array) -> Array:
+    """Attention of each sequence on its own; rows (n, heads, features) of all behind each other."""
+    result, start = np.empty_like(q), 0
+    for n in lengths:
+        a, b, c = (x[start : start + n].swapaxes(0, 1) for x in (q, k, v))
+        weights = softmax(a @ b.swapaxes(1, 2) / math.sqrt(HEAD_DIM))
+        result[start : start + n] = (weights @ c).swapaxes(0, 1)
+        start += n
+    return result
+
+
+def encoder(lengths: Array, x: Array, *weights: Array) -> Array:
+    """An encoder layer on the rows of all sequences, with norms behind its residuals."""
+    wi, bi, wo, bo, g1, c1, w1, b1, w2, b2, g2, c2 = weights
+    q, k, v = (t.reshape(len(x), -1, HEAD_DIM) for t in np.split(x @ wi.T + bi, 3, axis=1))
+    mixed = attention_of_sequences(lengths, q, k, v).reshape(x.shape)
+    h = layer_norm(x + mixed @ wo.T + bo, g1, c1)
+    return layer_norm(h + np.maximum(h @ w1.T + b1, 0) @ w2.T + b2, g2, c2)
+
+
+def _encoder_shapes(s: Sizes) -> list[tuple[int, ...]]:
+    """x, then weights (outputs, inputs) and vectors in the order of their use."""
+    products = ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (INNER, WIDTH), (WIDTH, INNER))
+    qkv, out, first, second = ([shape, shape[:1]] for shape in products)
+    norm = [(WIDTH,)] * 2
+    return [(s["n"], WIDTH), *qkv, *out, *norm, *first, *second, *norm]
+
+
+def _ragged_kinds(data: str, batch: int) -> dict[str, Kind]:
+    lengths = lengths_of(data, batch)
+    flops = 4.0 * WIDTH * float((lengths.astype(float) ** 2).sum())
+    on_rows = 2.0 * WIDTH * (4 * WIDTH + 2 * INNER)
+    return {
+        f"attention, {data} x {batch}": Kind(
+            lambda s: [(s["n"], ENCODER_HEADS, HEAD_DIM)] * 3,
+            lambda q, k, v: attention_of_sequences(lengths, q, k, v),
+            flops=lambda s: flops,
+        ),
+        f"encoder, {data} x {batch}": Kind(
+            _encoder_shapes,
+            lambda x, *weights: encoder(lengths, x, *weights),
+            flops=lambda s: flops + s["n"] * on_rows,
+            matrices=1 / math.sqrt(WIDTH),
+        ),
+    }
+
+
 def _rows(s: Sizes) -> tuple[int, ...]:
     return s["n"], s["d"]
 
@@ -155,6 +209,7 @@ def _attention_shapes(s: Sizes) -> list[tuple[int, ...]]:
 
 
 KINDS: Mapping[str, Kind] = {
+    **{k: kind for d in QUANTILES for b in BATCHES for k, kind in _ragged_kinds(d, b).items()},
     "gemm": Kind(
         lambda s: [(s["m"], s["k"]), (s["k"], s["n"])],
         lambda a, b: a @ b,

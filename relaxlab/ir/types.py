@@ -76,6 +76,16 @@ class TensorType(Type):
 
 
 @node
+class LengthsType(TensorType):
+    """The lengths of sequences that lie behind each other: int32 (sequences,). `total` is the
+    number of their rows, a symbol that the shapes of rows have; no length is more than `most`."""
+
+    total: PrimExpr | None = None
+    most: int | None = None
+    span: Span | None = span_field(default=None)
+
+
+@node
 class TupleType(Type):
     """A tuple of values."""
 
@@ -102,6 +112,9 @@ def format_type(ty: Type) -> str:
             if values is not None:
                 return f"R.Shape([{', '.join(map(str, values))}])"
             return f"R.Shape(ndim={ndim})" if ndim >= 0 else "R.Shape"
+        case LengthsType(shape=shape, total=total, most=most) if shape is not None:
+            limit = "" if most is None else f", at_most={most}"
+            return f"R.Lengths({shape[0]}, {total}{limit})"
         case TensorType(shape, dtype, ndim):
             args: list[str] = []
             if shape is not None:

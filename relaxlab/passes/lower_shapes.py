@@ -150,6 +150,9 @@ class _Lowerer:
         params = tuple(self.parameter(p) for p in self.fn.params)
         self.values |= {v: p.value for v, p in zip(self.fn.params, params, strict=True)}
         self.match([c for p in params for c in self.claims(p.value, p.ty, p.name)], entry=True)
+        for p in params:
+            if isinstance(p.ty, types.LengthsType) and isinstance(p.value, int):
+                self.emit(self.checked.of_lengths(p.name, p.value, p.ty))
         marks: list[int] = []
         for blk in self.fn.body.blocks:
             for b in blk.bindings:

@@ -177,6 +177,34 @@ def _shape(cx: Context, c: Arguments) -> types.Type:
     return types.ShapeType(dims, _ndim(cx, a["ndim"]), span=cx.span(c.node))
 
 
+def _lengths(cx: Context, c: Arguments) -> types.Type:
+    a = c.bind()
+    sequences, rows, most = a["sequences"], a["rows"], a["at_most"]
+    assert sequences is not None and rows is not None
+    limit = None if most is None else constant_int(cx, most, "at_most")
+    shape, total = (dimension(cx, sequences),), dimension(cx, rows)
+    return types.LengthsType(shape, "int32", 1, total, limit, span=cx.span(c.node))
+
+
+def _ragged(cx: Context, c: Arguments) -> types.Type:
+    """The type of a tensor of all rows: the number of rows, and the other dimensions."""
+    a = c.bind()
+    dims, dtype = a["dims"], a["dtype"]
+    assert dims is not None and dtype is not None
+    help = 'write {"i": "b", "j": "s[i]", "d": 512}, with s: R.Lengths("b", "n") before it'
+    if not is_dict(dims.value) or len(dims.value) < 2:
+        c.wrong("needs named dimensions, two or more", dims.node, help)
+    (outer, count), (_, inner), *others = dims.value.items()
+    text = str(inner).replace(" ", "")
+    found = cx.lengths.get(text.removesuffix(f"[{outer}]")) if "[" in text else None
+    if found is None or not text.endswith(f"[{outer}]"):
+        c.wrong(f"has no lengths of sequences in its second dimension, {inner!r}", dims.node, help)
+    if dimension(cx, Arg(count, dims.node)) != found.shape[0]:
+        c.wrong(f"has {count} sequences, and their lengths are {found}", dims.node)
+    fixed = (dimension(cx, Arg(d, dims.node)) for _, d in others)
+    return types.TensorType((found.total, *fixed), dtype_of(cx, dtype), span=cx.span(c.node))
+
+
 def _prim(cx: Context, c: Arguments) -> types.Type:
     a = c.bind()
     value = a["value"]
@@ -214,6 +242,8 @@ def _object(cx: Context, c: Arguments) -> types.Type:
 
 TYPES: dict[str, Callable[[Context, Arguments], types.Type]] = {
     "Tensor": _tensor,
+    "Lengths": _lengths,
+    "Ragged": _ragged,
     "Shape": _shape,
     "Prim": _prim,
     "Tuple": _tuple,

@@ -87,6 +87,7 @@ class Context:
         self.thread_axes: dict[expr.Var, str] = {}  # of the variables of `T.env_thread`
         self.narrow: dict[expr.Var, str] = {}  # int64 variables whose names are of these dtypes
         self.narrow_symbols: set[expr.Var] = set()  # declared in a loop function: `n = T.int32()`
+        self.lengths: dict[str, Any] = {}  # types of parameters that are lengths, of this function
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
         self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet

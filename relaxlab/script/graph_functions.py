@@ -484,10 +484,13 @@ def _params(cx: Context, node: ast.FunctionDef) -> list[graph.Var]:
     if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults:
         cx.fail(node, "E0104", "parameters are positional and have no defaults")
     params: list[graph.Var] = []
+    cx.lengths = {}
     for arg in args.args:
         params.append(graph.Var(arg.arg, None, span=cx.span(arg)))
         with cx.recover(arg):
             params[-1] = _param(cx, arg)
+        if isinstance(params[-1].ty, types.LengthsType):
+            cx.lengths[arg.arg] = params[-1].ty
     for arg, p in zip(args.args, params, strict=True):
         cx.define(arg.arg, p)
     return params

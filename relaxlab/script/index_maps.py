@@ -1,4 +1,4 @@
-"""Functions that take a lambda, the one place where one is read: `T.index_map(lambda i, j: (j, i))`,
+"""Functions that take a lambda, which nothing else does: `T.index_map(lambda i, j: (j, i))`,
 `T.prefix_sums(lambda i: s[i])`.
 """
 

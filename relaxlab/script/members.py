@@ -70,6 +70,14 @@ _TYPES = (
            's: R.Shape(["n", 4])'),
     Member("R.Prim", "dtype=None, value=None", "type", "The type of a scalar.",
            'k: R.Prim("int64")'),
+    Member("R.Lengths", "sequences, rows, at_most=None", "type",
+           "The type of the lengths of sequences that lie behind each other: int32, how many there "
+           "are, and the number of rows that they have in all.",
+           's: R.Lengths("b", "n", at_most=512)'),
+    Member("R.Ragged", "dims, dtype", "type",
+           "The type of the rows of sequences of different lengths, by named dimensions: of the "
+           "second an earlier parameter has the lengths. It is a tensor of all rows.",
+           'x: R.Ragged({"i": "b", "j": "s[i]", "d": 512}, "float32")'),
     Member("R.Tuple", "*fields", "type", "The type of a tuple.",
            'p: R.Tuple(R.Tensor((4,)), R.Tensor((4,)))'),
     Member("R.Callable", "params=None, ret=None, purity=None, derive_func=None", "type",

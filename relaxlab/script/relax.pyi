@@ -875,6 +875,14 @@ def ExternFunc(name: _Any) -> _Value:
         f = R.ExternFunc("library.f")
     """
 
+class Lengths(_Any):
+    """The type of the lengths of sequences that lie behind each other: int32, how many there are, and the number of rows that they have in all.
+
+        s: R.Lengths("b", "n", at_most=512)
+    """
+
+    def __init__(self, sequences: _Any, rows: _Any, at_most: _Any = None) -> None: ...
+
 class Object(_Any):
     """The type of any value.
 
@@ -890,6 +898,14 @@ class Prim(_Any):
     """
 
     def __init__(self, dtype: _Any = None, value: _Any = None) -> None: ...
+
+class Ragged(_Any):
+    """The type of the rows of sequences of different lengths, by named dimensions: of the second an earlier parameter has the lengths. It is a tensor of all rows.
+
+        x: R.Ragged({"i": "b", "j": "s[i]", "d": 512}, "float32")
+    """
+
+    def __init__(self, dims: _Any, dtype: _Any) -> None: ...
 
 class Shape(_Any):
     """The type of a shape.

@@ -1,0 +1,101 @@
+"""Sequences of different lengths as arguments of programs."""
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.runtime.ragged import Ragged, RaggedError
+from relaxlab.script.parser import parse
+
+DOUBLE = """
+@I.ir_module
+class Double:
+    @R.function
+    def main(s: R.Lengths("b", "t", at_most=8), x: R.Ragged({"i": "b", "j": "s[i]", "d": 4},
+             "float32")) -> R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"):
+        with R.dataflow():
+            y = x + x
+            R.output(y)
+        return y
+"""
+
+
+def parts(*lengths: int) -> list[np.ndarray]:
+    return [np.full((n, 4), i + 1, "float32") for i, n in enumerate(lengths)]
+
+
+def test_a_list_of_sequences() -> None:
+    r = rl.ragged(parts(3, 0, 2))
+    assert r.lengths.tolist() == [3, 0, 2] and r.offsets.tolist() == [0, 3, 3, 5] and len(r) == 3
+    assert [x.tolist() for x in r.to_list()] == [x.tolist() for x in parts(3, 0, 2)]
+    assert repr(r) == "Ragged(3 sequences, 5 rows, float32[4])"
+
+
+def test_rows_are_not_copied() -> None:
+    data = np.zeros((5, 4), "float32")
+    r = rl.ragged(data, lengths=np.array([3, 0, 2]))
+    assert r.data is data and np.shares_memory(np.from_dlpack(r), data)
+    cut = rl.ragged(data, offsets=np.array([1, 3, 4], "int32"))
+    assert np.shares_memory(cut.data, data) and cut.lengths.tolist() == [2, 1]
+    assert [len(x) for x in cut.to_list()] == [2, 1]
+
+
+class Jagged:
+    """What PyTorch's jagged tensors offer."""
+
+    def values(self) -> np.ndarray:
+        return np.arange(5)
+
+    def offsets(self) -> np.ndarray:
+        return np.array([0, 2, 5])
+
+
+def test_jagged_tensors() -> None:
+    assert [x.tolist() for x in rl.ragged(Jagged()).to_list()] == [[0, 1], [2, 3, 4]]
+
+
+BAD = (
+    (dict(lengths=[3, -1, 3]), r"lengths\[1\] is -1"),
+    (dict(lengths=[3, 1]), "add up to 4, and there are 5 rows"),
+    (dict(lengths=[1 << 62, 1 << 62, 5]), "add up to 9223372036854775813"),
+    (dict(offsets=[0, 3, 2, 5]), r"offsets\[2\] is 2, less than the one before it"),
+    (dict(offsets=[0, 6]), r"offsets\[1\] is 6, and there are 5 rows"),
+    (dict(offsets=[-1, 5]), r"offsets\[0\] is -1"),
+    (dict(offsets=[]), "the end of the last sequence"),
+    (dict(offsets=[0, 5], lengths=[5]), "not by both"),
+    (dict(), "needs the lengths"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), BAD, ids=str)
+def test_what_does_not_fit_is_refused(given: dict, message: str) -> None:
+    with pytest.raises(RaggedError, match=message):
+        rl.ragged(np.zeros((5, 4), "float32"), **given)
+
+
+def test_rows_of_other_shapes_are_refused() -> None:
+    with pytest.raises(RaggedError, match=r"sequence 1 is float32\[2, 3\]"):
+        rl.ragged([np.zeros((1, 4), "float32"), np.zeros((2, 3), "float32")])
+    with pytest.raises(RaggedError, match="int32 or int64"):
+        rl.ragged(np.zeros((5, 4)), lengths=np.array([2.0, 3.0]))
+
+
+def test_types_print_as_they_are_read() -> None:
+    module = parse(DOUBLE)
+    again = parse(module.script())
+    assert rl.structural_equal(again, module) and "R.Lengths" in module.script()
+
+
+def test_a_program_of_sequences() -> None:
+    exe = rl.compile(parse(DOUBLE))
+    r = rl.ragged(parts(3, 0, 2))
+    result = r.like(exe["main"](r.lengths, r))
+    assert isinstance(result, Ragged)
+    for got, x in zip(result.to_list(), parts(3, 0, 2), strict=True):
+        assert np.array_equal(got, 2 * x)
+    expected = rl.interpret(parse(DOUBLE), "main", r.lengths, r)
+    assert np.array_equal(result.data, expected)
+    with pytest.raises(rl.CheckFailed, match=r"s\[1\] is 9, not in"):
+        exe["main"](np.array([3, 9], "int32"), r)
+    with pytest.raises(rl.CheckFailed, match=r"s\[1\] is -1, not in"):
+        exe["main"](np.array([6, -1], "int32"), r)
