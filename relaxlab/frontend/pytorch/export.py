@@ -3,10 +3,12 @@
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export import Dim
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
@@ -37,22 +39,51 @@ def exported(
         found = torch.export.export(
             program, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
         )
-    return imported(found)
+    given = inspect.signature(program.forward).bind(*args, **(kwargs or {})).arguments
+    return imported(found, _names(found, list(_dims(dict(given), dynamic_shapes))))
 
 
-def imported(program: Any) -> ImportedProgram:
-    """The module of an `ExportedProgram`.
+def _dims(value: Any, shapes: Any) -> Iterator[Mapping[int, Any]]:
+    """The specifications of dimensions by axis, for each leaf of the arguments in order."""
+    if isinstance(value, dict):
+        by_key = isinstance(shapes, dict)
+        for n, (key, part) in enumerate(value.items()):
+            yield from _dims(part, None if shapes is None else shapes[key if by_key else n])
+    elif isinstance(value, list | tuple):
+        for n, part in enumerate(value):
+            yield from _dims(part, None if shapes is None else shapes[n])
+    elif isinstance(shapes, list | tuple):
+        yield dict(enumerate(shapes))
+    else:
+        yield shapes if isinstance(shapes, dict) else {}
+
+
+def _names(program: Any, dims: Sequence[Mapping[int, Any]]) -> dict[str, str]:
+    """The names of the `Dim`s of the user by those of the symbols that PyTorch made for them."""
+    inputs = program.graph_signature.user_inputs
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    names: dict[str, str] = {}
+    for name, by_axis in zip(inputs, dims, strict=False):
+        for axis, dim in by_axis.items():
+            size: Any = nodes[name].meta["val"].shape[axis] if isinstance(dim, Dim) else 0
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                names[size.node.expr.name] = dim.__name__
+    return names
+
+
+def imported(program: Any, names: Mapping[str, str] | None = None) -> ImportedProgram:
+    """The module of an `ExportedProgram`, with other names for some of its symbols.
 
     Raises UnsupportedOperators.
     """
-    return _ProgramImport(decomposed(program, TABLE)).run()
+    return _ProgramImport(decomposed(program, TABLE), names).run()
 
 
 class _ProgramImport(GraphImport):
     """The import of one program."""
 
-    def __init__(self, program: Any) -> None:
-        super().__init__()
+    def __init__(self, program: Any, names: Mapping[str, str] | None) -> None:
+        super().__init__(names)
         self.program = program
         self.signature = program.graph_signature
 

@@ -46,8 +46,9 @@ WITHOUT_MEANING = frozenset(
 class GraphImport:
     """The import of one graph: what it emits so far."""
 
-    def __init__(self) -> None:
-        self.symbols = Symbols()
+    def __init__(self, names: Mapping[str, str] | None = None) -> None:
+        """names: the user's names of PyTorch's symbols."""
+        self.symbols = Symbols(names)
         self.emitter = Emitter("PyTorch", self.symbols)
 
     def user_input(self, node: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -242,8 +243,11 @@ def avg_pool(rank: int) -> None:
         b: Emitter, x: Tensor, size: Sizes, stride: Sizes = (), padding: Sizes = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
     ) -> Tensor:  # fmt: skip
+        if divisor is not None and ceil_mode:
+            raise Refused(f"its divisor is {divisor}, and windows at the end may be smaller")
         if divisor is not None:
-            raise Refused(f"its divisor is {divisor}")
+            total = average(b, x, size, stride, padding)
+            return b.multiply(total, math.prod(spread(size, rank)) / divisor)
         return emit(b, x, size, stride, padding, ceil_mode=ceil_mode,
                     count_include_pad=count_include_pad)  # fmt: skip
 

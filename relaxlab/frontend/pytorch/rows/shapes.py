@@ -7,7 +7,6 @@ from typing import Any
 from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, converted, out_dtype
 from relaxlab.frontend.pytorch.rows.table import row
-from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
@@ -241,14 +240,9 @@ def stack(b: Emitter, tensors: list[Tensor], dim: int = 0) -> Tensor:
 # --- Padding ------------------------------------------------------------------------------------
 
 
-@row("aten.constant_pad_nd.default", "aten.pad.default")
-def constant_pad_nd(
-    b: Emitter, x: Tensor, pad: list[Size], mode: Any = 0, value: Any = None
-) -> Tensor:
+@row("aten.constant_pad_nd.default")
+def constant_pad_nd(b: Emitter, x: Tensor, pad: list[Size], value: Any = 0) -> Tensor:
     """A margin of one value; `pad` begins with the last dimension, and may be negative."""
-    if isinstance(mode, str) and mode != "constant":
-        raise Refused(f"its mode is {mode!r}")
-    fill = (value if isinstance(mode, str) else mode) or 0
     shape, before = shape_of(x), [0] * len(shape_of(x))
     for n in range(len(pad) // 2):
         before[-1 - n] = pad[2 * n]
@@ -268,7 +262,7 @@ def constant_pad_nd(
                 if isinstance(p, int) and p == 0 and o != d
             ]
             chosen = expr.all_of([*inside, *ends])
-            number = expr.const(fill, x.dtype)
+            number = expr.const(value, x.dtype)
             return expr.Call(x.dtype, "if_then_else", (chosen, x[tuple(at)], number))
 
         return te.compute(out_shape(b), element, "pad")
@@ -279,7 +273,7 @@ def constant_pad_nd(
         for n in range(len(pad) // 2):
             at = 2 * (len(shape) - 1 - n)
             widths[at : at + 2] = pad[2 * n : 2 * n + 2]
-        return b.pad(x, pad_width=widths, pad_value=float(fill))
+        return b.pad(x, pad_width=widths, pad_value=float(value))
     return b.te(padded, x)
 
 

@@ -1,0 +1,111 @@
+"""Programs of PyTorch, in `.venv-reference`: imported, compiled and compared there."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from typing import Any
+
+import pytest
+
+from relaxlab.frontend.pytorch.entry import PyTorchMissing, from_torch
+
+ROOT = pathlib.Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-reference/bin/python"
+
+
+def run(command: list[str]) -> str:
+    """The output of a program of the reference environment that imports this tree."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [str(PYTHON), "-W", "ignore", *command],
+        capture_output=True, text=True, check=False, env=env, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `torch_answers.py` found out."""
+    if not PYTHON.exists():
+        pytest.skip("needs .venv-reference")
+    file = tmp_path_factory.mktemp("torch") / "answers.json"
+    run([str(pathlib.Path(__file__).with_name("torch_answers.py")), str(file)])
+    return json.loads(file.read_text())
+
+
+def test_a_compilation_serves_all_sizes_and_branches(answers: dict[str, Any]) -> None:
+    found = answers["calling"]
+    assert max(found["errors"]) < 1e-5
+    assert found["names"] == ["x", "extra_bias", "linear_weight", "linear_bias", "mask"]
+    assert found["bounds"] == {"batch": 64, "length": 15}
+    assert found["shared"], "weights are the model's own memory"
+    assert found["numpy"] == "ndarray"
+
+
+def test_calls_outside_of_the_export_are_refused(answers: dict[str, Any]) -> None:
+    found = answers["calling"]
+    assert (
+        "CheckFailed: length (dimension 1 of parameter `x` of `main`) may be at most 15"
+        in found["too long"]
+    )
+    assert "length >= 2" in found["too short"]
+    assert found["another scale"] == ("ValueError: the program was exported for scale=2.0, not 3.0")
+    assert "TypeError: the program was exported for arguments" in found["another structure"]
+
+
+def test_places_are_the_lines_of_the_model(answers: dict[str, Any]) -> None:
+    lines = answers["calling"]["places"]
+    assert 'y = self.linear(x) * scale + extra["bias"]' in lines
+    assert any("torch.cond(" in line for line in lines)
+
+
+def test_all_that_cannot_be_imported_is_reported(answers: dict[str, Any]) -> None:
+    found = answers["refusals"]
+    assert found["is listed"]
+    assert "2 operators of this PyTorch program cannot be imported" in found["unsupported"]
+    assert "aten._linalg_eigh.default: it has no row" in found["unsupported"]
+    assert "(2 calls)" in found["unsupported"]
+    assert "y = torch.linalg.eigvalsh(x) + torch.linalg.eigvalsh(x + 1)" in found["unsupported"]
+    assert "seen: buffer mutation" in found["mutation"]
+    assert "call model.eval() first" in found["dropout"]
+    assert "expected a torch.nn.Module or an ExportedProgram" in found["kind"]
+    assert "has its arguments and dynamic shapes already" in found["twice"]
+
+
+def test_torch_compile(answers: dict[str, Any]) -> None:
+    found = answers["backend"]
+    assert max(found["errors"]) < 1e-5 and found["gradients"] < 1e-4
+    assert found["graphs"] == 1, "no recompilation for a new length"
+    assert "aten._linalg_eigh.default: it has no row" in found["refused"]
+
+
+def test_sizes_and_arrays(answers: dict[str, Any]) -> None:
+    found = answers["sizes"]
+    assert found["texts"] == ["m * m + 2 * n", "n // 3", "n % 4", "max(m, n)", "n // 2"]
+    assert "no expression of integers" in found["unknown"]
+    assert found["bfloat16"] == [0, 1, 2, 3] and found["shared"]
+    assert "layout torch.sparse_coo" in found["sparse"]
+
+
+def test_samples_of_operators(answers: dict[str, Any]) -> None:
+    found = answers["samples"]
+    assert len(found) == 50
+    assert {op: r for op, r in found.items() if r != "equal"} == {}
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-reference")
+def test_models_of_transformers() -> None:
+    """A decoder and a network of convolutions; `torch_models` without names runs all."""
+    lines = run(["-m", "relaxlab.testing.torch_models", "llama", "resnet"]).splitlines()
+    errors = {entry["model"]: entry["errors"] for entry in map(json.loads, lines)}
+    assert list(errors) == ["llama", "resnet"]
+    assert all(len(e) == 3 and max(e) < 1e-4 for e in errors.values()), errors
+
+
+def test_pytorch_is_asked_for_where_it_is_missing() -> None:
+    with pytest.raises(PyTorchMissing, match="pip install torch"):
+        from_torch(None)

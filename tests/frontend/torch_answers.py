@@ -1,0 +1,211 @@
+"""Runs in `.venv-reference`, with PyTorch and relaxlab in one process: each function of the cases
+below returns what the test looks at; `python torch_answers.py` prints all of it as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+import relaxlab as rl
+from relaxlab.frontend.pytorch.values import as_array, from_sympy
+from relaxlab.frontend.symbols import Symbols
+from relaxlab.frontend.table import UnsupportedOperators
+
+
+class Block(torch.nn.Module):
+    """Rows of features of any number; a mask, a choice by data, and several kinds of results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.register_buffer("mask", torch.ones(16, 16).tril())
+
+    def forward(self, x: Any, extra: Any, scale: float = 2.0, *, bias: Any = None) -> Any:
+        batch, length, _ = x.shape
+        y = self.linear(x) * scale + extra["bias"]
+        seen = self.mask[:length, :length].bool()
+        heads = y.view(batch, length, 2, 4).transpose(1, 2)
+        z = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=seen)
+        flat = z.transpose(1, 2).reshape(batch, length * 8)
+        chosen = torch.cond(x.sum() > 0, lambda t: t.sin(), lambda t: t.cos(), (y,))
+        return {"flat": flat, "none": None, "length": length * 2, "same": x, "chosen": chosen}
+
+
+def exported() -> tuple[Block, Any, Any]:
+    torch.manual_seed(0)
+    model = Block().eval()
+    x, extra = torch.randn(2, 5, 8), {"bias": torch.randn(8)}
+    dims = {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("length", min=2, max=15)}
+    shapes = {"x": dims, "extra": {"bias": None}, "scale": None}
+    program = rl.from_torch(model, x, extra, 2.0, dynamic_shapes=shapes)
+    return model, extra, program
+
+
+def calling() -> dict[str, Any]:
+    """One compilation, three sizes, both branches; forms of arguments and results."""
+    model, extra, program = exported()
+    compiled = program.compile()
+    errors: list[float] = []
+    for size, sign in (((2, 5, 8), 1.0), ((3, 15, 8), -1.0), ((7, 2, 8), 1.0)):
+        x = torch.rand(*size) * sign
+        with torch.no_grad():
+            wanted = model(x, extra)
+        got = compiled(x, extra, 2.0)
+        assert list(got) == list(wanted) and got["none"] is None
+        assert got["length"] == wanted["length"] and type(got["flat"]) is torch.Tensor
+        assert got["same"].data_ptr() == x.data_ptr(), "no copy of what is returned as it came"
+        errors += [float((got[k] - wanted[k]).abs().max()) for k in ("flat", "chosen")]
+    array = np.ones((2, 5, 8), "float32")
+    bias = extra["bias"].numpy()
+    return {
+        "errors": errors,
+        "names": [p.name for p in program.module["main"].params],
+        "bounds": dict(program.module["main"].attrs["tir_var_upper_bound"]),
+        "shared": np.shares_memory(program.params["linear.weight"],
+                                   model.linear.weight.detach().numpy()),
+        "numpy": type(compiled(array, {"bias": bias}, 2.0)["flat"]).__name__,
+        "too long": message(compiled, torch.ones(1, 16, 8), extra, 2.0),
+        "too short": message(compiled, torch.ones(1, 1, 8), extra, 2.0),
+        "another scale": message(compiled, torch.ones(1, 4, 8), extra, 3.0),
+        "another structure": message(compiled, torch.ones(1, 4, 8)),
+        "places": places(program),
+    }  # fmt: skip
+
+
+def message(fn: Any, *args: Any, **named: Any) -> str:
+    try:
+        fn(*args, **named)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def places(program: Any) -> list[str]:
+    """The lines of the source that the program's bindings come from."""
+    spans = [b.span for block in program.module["main"].body.blocks for b in block.bindings]
+    lines = dict.fromkeys((s.source.name, s.line) for s in spans if s is not None)
+    texts = [next(s for s in spans if s is not None and s.line == n) for _, n in lines]
+    assert all(name == __file__ for name, _ in lines), lines
+    return [s.source.line(s.line).strip() for s in texts]
+
+
+def refusals() -> dict[str, Any]:
+    """All that cannot be imported, at once."""
+
+    class Unsupported(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = torch.linalg.eigvalsh(x) + torch.linalg.eigvalsh(x + 1)
+            return y + torch.linalg.det(x)
+
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            self.seen.add_(1)
+            return x + self.seen
+
+    found = {
+        "unsupported": message(rl.from_torch, Unsupported(), torch.eye(3)),
+        "mutation": message(rl.from_torch, Counting(), torch.eye(3)),
+        "dropout": message(rl.from_torch, torch.nn.Dropout(), torch.eye(3)),
+        "kind": message(rl.from_torch, 3),
+        "twice": message(rl.from_torch, torch.export.export(torch.nn.ReLU(), (torch.eye(3),)), 1),
+    }
+    return found | {"is listed": isinstance(problem(Unsupported()), UnsupportedOperators)}
+
+
+def problem(model: Any) -> Exception | None:
+    try:
+        rl.from_torch(model, torch.eye(3))
+    except UnsupportedOperators as error:
+        return error
+    return None
+
+
+def backend() -> dict[str, Any]:
+    """`torch.compile`: one graph for all lengths, gradients, changed weights."""
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4)
+    model = torch.nn.Sequential(*layers).eval()
+
+    def fn(x: Any) -> Any:
+        q = model(x)[:, None]
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True), x.shape[1]
+
+    compiled = torch.compile(fn, backend=rl.torch_backend, dynamic=True)
+    errors: list[float] = []
+    with torch.no_grad():
+        for size in ((3, 5, 8), (2, 9, 8), (7, 20, 8)):
+            x = torch.randn(*size)
+            (got, length), (wanted, _) = compiled(x), fn(x)
+            assert length == size[1]
+            errors.append(float((got - wanted).abs().max()))
+        graphs = counters["stats"]["unique_graphs"]
+        layers[0].weight.mul_(2.0)
+        errors.append(float((compiled(x)[0] - fn(x)[0]).abs().max()))
+    gradients: list[Any] = []
+    for f in (compiled, fn):
+        model.zero_grad()
+        f(x)[0].pow(2).sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    pairs = zip(*gradients, strict=True)
+    return {
+        "errors": errors,
+        "graphs": graphs,
+        "gradients": max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs),
+        "refused": message(
+            torch.compile(torch.linalg.eigvalsh, backend=rl.torch_backend), torch.eye(3)
+        ),
+    }
+
+
+def sizes() -> dict[str, Any]:
+    """Expressions of sizes, and arrays of tensors."""
+    import sympy
+    from torch.utils._sympy.functions import FloorDiv, Max, Mod
+
+    n, m = sympy.symbols("n m", integer=True)
+    symbols = Symbols()
+    given = [2 * n + m**2, FloorDiv(n, 3), Mod(n, 4), Max(n, m), n * sympy.Rational(1, 2)]
+    half = torch.arange(4, dtype=torch.bfloat16)
+    return {
+        "texts": [str(from_sympy(e, symbols)) for e in given],
+        "unknown": message(from_sympy, sympy.sin(n), symbols),
+        "bfloat16": as_array(half).astype("float32").tolist(),
+        "shared": as_array(half).__array_interface__["data"][0] == half.data_ptr(),
+        "sparse": message(as_array, torch.eye(2).to_sparse()),
+    }
+
+
+def samples() -> dict[str, str]:
+    """A slice of PyTorch's own samples: the operators of networks, and some of each family."""
+    from relaxlab.testing.torch_samples import run
+
+    wanted = (
+        "abs add addmm amax arange argsort baddbmm bitwise_and cat clamp cumsum diagonal expand eq "
+        "div.trunc_rounding exp expm1 flip gather index_add index_put index_select logsumexp "
+        "masked_fill max.reduction_with_dim mean nn.functional.avg_pool2d nn.functional.conv2d "
+        "nn.functional.embedding nn.functional.gelu nn.functional.group_norm "
+        "nn.functional.layer_norm nn.functional.pad.reflect "
+        "nn.functional.scaled_dot_product_attention permute pow prod roll scatter_add select "
+        "slice_scatter softmax sort split squeeze std topk tril unbind var where"
+    ).split()
+    return {o.op: o.reason for o in run(wanted, 1, compiled=False)}
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        cases = (calling, refusals, backend, sizes, samples)
+        json.dump({case.__name__: case() for case in cases}, file)
