@@ -195,7 +195,7 @@ class Emitter:
         return x if dtype_of(x) == dtype else self.astype(x, dtype=dtype)
 
     def cond(
-        self, condition: graph.Var, true: Callable[[], Any], false: Callable[[], Any]
+        self, condition: Tensor, true: Callable[[], Any], false: Callable[[], Any]
     ) -> graph.Var:
         """What `true()` or `false()` emits and returns, by a bool scalar."""
         return self.builder.emit_if(condition, true, false)

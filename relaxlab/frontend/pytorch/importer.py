@@ -80,6 +80,8 @@ class GraphImport:
 
     def call(self, node: Any, values: Mapping[Any, Any]) -> Any:
         stated = node.meta.get("val")
+        if isinstance(stated, torch.SymBool):
+            return None  # read by assertions, and by control flow, which refuses it
         if _is_symbolic(stated):
             return scalar_of(stated, self.symbols)
         name = str(node.target)

@@ -12,6 +12,7 @@ from relaxlab.frontend.pytorch.rows import (  # noqa: F401
     nn,
     reductions,
     shapes,
+    special,
 )
 from relaxlab.frontend.pytorch.rows.table import TABLE
 

@@ -7,12 +7,15 @@ from typing import Any
 from relaxlab.frontend.emitter import Emitter, Tensor
 from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
+from relaxlab.ir import graph
 
 
 @row("cond")
 def cond(b: Emitter, condition: Any, true: Any, false: Any, operands: Any = ()) -> Any:
     if isinstance(condition, bool):
         return (true if condition else false)(*operands)
+    if not isinstance(condition, graph.Expr):
+        raise Refused("its condition depends on sizes alone")
     return b.cond(condition, lambda: true(*operands), lambda: false(*operands))
 
 

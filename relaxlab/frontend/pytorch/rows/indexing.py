@@ -47,16 +47,18 @@ def without_masks(b: Emitter, indices: Indices) -> Indices:
             found.append(index)
             continue
         rank, places = len(shape_of(index)), b.nonzero(index)
-        count = next((d for d in out_shape(b) if isinstance(d, expr.Var) and _is_new(b, d)), None)
-        if count is None:
-            raise Refused("the number of elements where a mask holds has no symbol")
-        places = b.builder.match_cast(places, TensorType((expr.const(rank), count), "int64"))
+        places = counted_places(b, places, rank)
         found += [b.take(places, expr.const(d), axis=0) for d in range(rank)]
     return found
 
 
-def _is_new(b: Emitter, symbol: expr.Var) -> bool:
-    return symbol.name.startswith("u")
+def counted_places(b: Emitter, places: Tensor, rank: int) -> Tensor:
+    """The result of `nonzero`, whose length PyTorch gives a new symbol."""
+    counts = [d for d in out_shape(b) if isinstance(d, expr.Var) and d.name.startswith("u")]
+    if not counts:
+        raise Refused("the number of elements where a mask holds has no symbol")
+    ty = TensorType((expr.const(rank), counts[0]), "int64")
+    return b.builder.match_cast(places, ty)
 
 
 def broadcast_shape(b: Emitter, tensors: list[Tensor]) -> tuple[PrimExpr, ...]:
@@ -195,8 +197,20 @@ def scatter_reduce_two(
 
 @row("aten.nonzero.default")
 def nonzero(b: Emitter, x: Tensor) -> Tensor:
-    places = b.nonzero(converted(b, x, "bool"))
+    rank = len(shape_of(x))
+    if rank == 0:
+        raise Refused("it is asked for the places of a number")
+    places = counted_places(b, b.nonzero(converted(b, x, "bool")), rank)
     return permuted(b, places, [1, 0])
+
+
+@row("aten.masked_select.default")
+def masked_select(b: Emitter, x: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask holds, both broadcast to one shape."""
+    shape = broadcast_shape(b, [x, mask])
+    x, mask = (b.reshape(b.broadcast_to(t, shape), (-1,)) for t in (x, mask))
+    places = counted_places(b, b.nonzero(mask), 1)
+    return b.take(x, b.squeeze(places, axis=0), axis=0)
 
 
 @row("aten.bucketize.Tensor")

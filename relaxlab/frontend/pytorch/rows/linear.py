@@ -56,6 +56,32 @@ def transposed_matrix(b: Emitter, x: Tensor) -> Tensor | None:
             return None
 
 
+@row("aten.addbmm.default")
+def addbmm(
+    b: Emitter, x: Tensor, first: Tensor, second: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """`addmm` of the sum of products."""
+    dtype, product = dtype_of(first), b.sum(b.matmul(first, second), axis=0)
+    if alpha != 1:
+        product = b.multiply(product, as_tensor(b, alpha, dtype))
+    if beta == 0:
+        return product
+    return b.add(b.multiply(x, as_tensor(b, beta, dtype)), product)
+
+
+@row("aten._cdist_forward.default")
+def cdist(b: Emitter, x: Tensor, y: Tensor, p: float, _: Any = None) -> Tensor:
+    """The distances of all pairs of rows, by the norm of order p."""
+    gaps = b.abs(b.subtract(b.expand_dims(x, axis=-2), b.expand_dims(y, axis=-3)))
+    if p == 0:
+        return b.sum(b.cast(b.not_equal(gaps, 0.0), dtype_of(x)), axis=-1)
+    if p == float("inf"):
+        return b.max(gaps, axis=-1)
+    if p == 2:
+        return b.sqrt(b.sum(b.multiply(gaps, gaps), axis=-1))
+    return b.power(b.sum(b.power(gaps, float(p)), axis=-1), 1.0 / p)
+
+
 row("aten.outer.default", "aten.ger.default", lambda b, x, y: b.outer(x, y))
 
 

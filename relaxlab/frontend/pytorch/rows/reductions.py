@@ -174,6 +174,43 @@ def topk(
     return b.topk(x, k=k, axis=dim, largest=largest, dtype="int64")
 
 
+@row("aten.logcumsumexp.default")
+def logcumsumexp(b: Emitter, x: Tensor, dim: int) -> Tensor:
+    """The logarithm of the running sum of exponentials, less the largest of all."""
+    if not shape_of(x):
+        return x
+    top = b.max(x, axis=dim, keepdims=True)
+    top = b.where(b.isfinite(top), top, 0.0)
+    return b.add(b.log(b.cumsum(b.exp(b.subtract(x, top)), axis=dim)), top)
+
+
+@row("aten.kthvalue.default")
+def kthvalue(b: Emitter, x: Tensor, k: PrimExpr | int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest element along a dimension, and its place."""
+    if not shape_of(x):
+        return x, b.scalar(0, "int64")
+    order = b.argsort(x, axis=dim, dtype="int64")
+    place = b.take(order, expr.as_expr(k - 1), axis=dim)
+    at = b.expand_dims(place, axis=dim)
+    value = b.gather_elements(x, at, axis=dim)
+    return (value, at) if keepdim else (b.squeeze(value, axis=dim), place)
+
+
+@row("aten.median.dim")
+def median_along(b: Emitter, x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """The lower of the two middle elements along a dimension, and its place."""
+    count = shape_of(x)[dim] if shape_of(x) else expr.const(1)
+    return kthvalue(b, x, (count + 1) // 2, dim, keepdim)
+
+
+@row("aten.median.default")
+def median(b: Emitter, x: Tensor) -> Tensor:
+    """The lower of the two middle elements."""
+    flat = b.flatten(x)
+    (count,) = shape_of(flat)
+    return b.take(b.sort(flat), (count - 1) // 2, axis=0)
+
+
 # --- Norms --------------------------------------------------------------------------------------
 
 

@@ -305,7 +305,12 @@ def filled(b: Emitter, value: Any) -> Tensor:
     return b.full(out_shape(b), number) if out_shape(b) else number
 
 
-row("aten.full.default", "aten.full_like.default", "aten.new_full.default", "aten.fill.Scalar",
+@row("aten.new_full.default")
+def new_full(b: Emitter, x: Tensor, size: list[Size], value: Any, **_: Any) -> Tensor:
+    return filled(b, value)
+
+
+row("aten.full.default", "aten.full_like.default", "aten.fill.Scalar",
     "aten.fill.Tensor",
     lambda b, _, value, *__, **___: filled(b, value))  # fmt: skip
 for _name in "zeros zeros_like new_zeros empty empty_like new_empty empty_permuted zero".split():
