@@ -321,12 +321,14 @@ def test_slices_of_a_cache_are_read_where_they_are(rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize(
-    ("heads", "kv_heads", "shared"), [(9, 3, 3), (8, 2, 2), (6, 2, 1), (6, 1, 2), (4, 4, 1)]
+    ("heads", "kv_heads", "shared", "parts"),
+    [(9, 3, 3, 4), (8, 2, 2, 2), (6, 2, 1, 2), (6, 1, 2, 4), (8, 8, 1, 1)],
 )
 def test_heads_of_one_query_share_keys(
-    heads: int, kv_heads: int, shared: int, rng: np.random.Generator
+    heads: int, kv_heads: int, shared: int, parts: int, rng: np.random.Generator
 ) -> None:
-    """A tile has heads that read the same keys, as many as leave three tiles."""
+    """A tile has heads that read the same keys, as many as leave three tiles; of fewer than eight
+    tiles, threads share parts."""
     mod = rl.parse(f"""{HEAD}
 @R.function
 def main(q: R.Tensor((1, 1, {heads}, 32), "float32"),
@@ -337,12 +339,41 @@ def main(q: R.Tensor((1, 1, {heads}, 32), "float32"),
 """)
     (func,) = rl.trace(mod).result.loop_functions().values()
     (tiles,) = (n for n in walk(func.body) if isinstance(n, For) and n.kind == "parallel")
-    assert tiles.extent == expr.const(heads // shared)
+    assert tiles.extent == expr.const(heads // shared * parts)
     exe = rl.compile(mod, threads=2)
-    for t in (1, 31, 32, 40, 600):
+    for t in (0, 1, 31, 32, 40, 600):
         q, k, v = (
             rng.standard_normal(s).astype("float32")
             for s in ((1, 1, heads, 32), (1, t, kv_heads, 32), (1, t, kv_heads, 24))
         )
         want = rl.interpret(mod, "main", q, k, v)
         np.testing.assert_allclose(exe["main"](q, k, v), want, rtol=1e-4, atol=1e-5)
+
+
+def test_parts_of_the_positions_of_one_query(rng: np.random.Generator) -> None:
+    """Of any number of positions, also fewer than parts and none that the mask lets be seen; the
+    results are the same on any number of threads, and for other parts but for rounding."""
+    mod = rl.parse(f"""{HEAD}
+@R.function
+def main(q: R.Tensor((1, 1, 6, 32), "float32"), k: R.Tensor((1, "t", 2, 32), "float32"),
+         v: R.Tensor((1, "t", 2, 20), "float32"), mask: R.Tensor((1, 1, 1, "t"), "float32")):
+    y = R.nn.attention(q, k, v, mask)
+    return y
+""")
+    (name,) = rl.trace(mod).result.loop_functions()
+    chosen = {parts: {name: {"position_parts": parts}} for parts in (1, 2, 8)}
+    exes = [rl.compile(mod, decisions=d, threads=2) for d in chosen.values()]
+    debug = rl.compile(mod, decisions=chosen[8], threads=1, checks="all")
+    alone = rl.compile(mod, decisions=chosen[8], threads=1)
+    for t in (0, 1, 3, 64, 65, 700):
+        q, k, v = (
+            rng.standard_normal(s).astype("float32")
+            for s in ((1, 1, 6, 32), (1, t, 2, 32), (1, t, 2, 20))
+        )
+        some = np.where(rng.random((1, 1, 1, t)) < 0.3, -np.inf, 0).astype("float32")
+        for mask in (some, np.full_like(some, -np.inf)):
+            want = rl.interpret(mod, "main", q, k, v, mask)
+            for exe in (*exes, debug):
+                np.testing.assert_allclose(exe["main"](q, k, v, mask), want, rtol=1e-4, atol=1e-5)
+            same = exes[-1]["main"](q, k, v, mask)
+            np.testing.assert_array_equal(alone["main"](q, k, v, mask), same)

@@ -6,13 +6,16 @@ first product through the softmax to the second product, so nothing of size rows
 ever kept. Scores are made a vector of positions at a time, and results a vector of features.
 
 A single query whose keys are rows of features needs no copy of them: scores are dot products along
-these rows. The rows of its tile are the heads that read the same keys, which are loaded once.
+these rows. The rows of its tile are the heads that read the same keys, which are loaded once. Where
+that leaves few tiles, threads share the positions of a tile in parts, each with a running maximum,
+sum and mix of its own, which are combined at the end (Flash-Decoding, 2023).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
@@ -23,18 +26,23 @@ from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, 
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
     attempted,
+    block_loops,
+    blocks_behind,
     blocks_of,
     constant,
+    extent_of,
     fitting,
     found_block,
     inline_producers,
     sum_of_products,
+    vectorize_inner,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import (
     CHUNK,
     COPY_OPERAND,
+    POSITION_PARTS,
     REGISTER_ROWS,
     SHARED_HEADS,
     VECTORS_AT_ONCE,
@@ -46,6 +54,9 @@ from relaxlab.schedule.schedule import BlockRV, Schedule
 MIN_TILES = 3
 """Tiles of heads that there are at least: three keep two threads busy for three quarters of the
 time, and memory all of it (NOTES, *Attention of one query*)."""
+MIN_SHARES = 8
+"""Tiles of one query, or parts of them, that there are at least: as many for each of two, four or
+eight threads. Of three tiles, one of two threads has two (NOTES, *Attention of one query*)."""
 MOST_FEATURES = 1056
 """Features, and depth of scores, up to which there is a version for symbols: no model's heads have
 more. The sums of a tile take 33 KB each; rows are 66 cache lines apart, so that the first lines of
@@ -205,18 +216,57 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     # Independent accumulators hide the latency of an addition: eight rows of two vectors, or one
     # row of four.
     multiple = VECTORS_AT_ONCE.of(sch, 2 if rows > 1 else 4) * lanes
-    # Of keys in blocks, tiles of heads took 0.9 to 1.25 times as long as one head after the other.
-    if rows == 1 and found.keys_by_rows is not None:
-        # Threads share out tiles: of one or two, most threads would have none.
-        found, rows = found.over_heads(sch, MIN_TILES)
+    parts = 1
+    if rows == 1:
+        # Of keys in blocks, tiles of heads took 0.9 to 1.25 times as long as one head after the
+        # other.
+        if found.keys_by_rows is not None:
+            # Threads share out tiles: of one or two, most threads would have none.
+            found, rows = found.over_heads(sch, MIN_TILES)
+        parts = _parts(sch, found, rows)
     # The scores of a tile take 16 KB, half of a first-level cache. Chunks of 64 lose 7 %, 256 to
-    # 1024 are alike (NOTES, *Attention without a bound on its length*).
-    chunk = CHUNK.of(sch, 512)
-    tile = found.fused(sch, rows, chunk, multiple, _feature_multiple(found, lanes))
+    # 1024 are alike (NOTES, *Attention without a bound on its length*). Parts take chunks in turns.
+    chunk = CHUNK.at_most(sch, 512 if parts == 1 else multiple)
+    tile = found.fused(sch, rows, chunk, multiple, _feature_multiple(found, lanes), parts)
     _product_into_scores(sch, found, multiple)
     schedule_tiles(sch, found_block(sch, tile), context)
+    if parts > 1:
+        _combine(sch, tile, lanes)
     sch.compact_buffers()
     return sch
+
+
+def _parts(sch: Schedule, found: Attention, rows: int) -> int:
+    """Decide on the parts of the positions of one query, in tiles of `rows` heads: as many as make
+    `MIN_SHARES` of the tiles. One where the number of tiles is not constant, and where something
+    else is computed from the parts than rows of features."""
+    cascade, last = found.cascade, found.cascade.blocks[-1]
+    axes = axes_of(last)
+    by_features = set(axes[:-1]) == set(cascade.outer) and axes[-1] == found.feature
+    counts = [constant(found.extent(a)) for a in cascade.outer]
+    alone = len(blocks_of(sch.func)) == len(cascade.blocks)
+    if not (alone and by_features and last in cascade.results) or None in counts:
+        return 1
+    tiles = max(1, prod(n or 0 for n in counts) // rows)
+    enough = next(n for n in POSITION_PARTS.candidates if n * tiles >= MIN_SHARES)
+    return POSITION_PARTS.of(sch, enough)
+
+
+def _combine(sch: Schedule, tile: BlockRV, lanes: int) -> None:
+    """Combine the results of the parts of each row, a vector of features at a time."""
+    *makers, last = blocks_behind(sch, tile)
+    *rows, feature = sch.get_loops(last)
+    for rv in reversed(makers):
+        sch.compute_at(rv, rows[-1], preserve_unit_loops=True)
+        sch.set_scope(rv, 0, "local")
+        (*_, own), parts = block_loops(sch, rv)
+        if constant(extent_of(sch, own)) == 1:
+            continue
+        sch.reorder(*parts, own)
+        first = sch.decompose_reduction(rv, parts[0])
+        for one in (first, rv):
+            vectorize_inner(sch, sch.get_loops(one)[-1], lanes)
+    vectorize_inner(sch, feature, lanes)
 
 
 def _feature_multiple(found: Attention, lanes: int) -> int:

@@ -226,6 +226,15 @@ def loops_inside(sch: Schedule, block: BlockRV, outer: LoopRV) -> list[LoopRV]:
     return nest[[sch.get(loop) for loop in nest].index(sch.get(outer)) + 1 :]
 
 
+def blocks_behind(sch: Schedule, block: BlockRV) -> list[BlockRV]:
+    """The blocks of the root block that come after one of them, in order."""
+    root = sch.func.body
+    assert isinstance(root, BlockRealize)
+    names = [r.block.name for r in realizes_under(root.block.body)]
+    after = names[names.index(found_block(sch, block).name) + 1 :]
+    return [sch.get_block(name) for name in after]
+
+
 def axis_loops(sch: Schedule, block: BlockRV) -> list[LoopRV]:
     """The loops of the block, one for each of its axes, in their order. Raises ScheduleError where
     they are others, as those that a user has fused or split."""

@@ -219,7 +219,7 @@ ONLINE_SOFTMAX = Choice(
 QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention")
 POSITION_PARTS = Choice(
     "position_parts", (1, 2, 4, 8, 16, 32, 64),
-    "blocks of threads that share the positions of one query",
+    "parts of the positions of one query, a thread's or, on a GPU, those of a block of threads",
 )  # fmt: skip
 THREADS_PER_KEY = Choice(
     "threads_per_key", (4, 8, 16), "threads that share the product of a query and a key"

@@ -18,13 +18,14 @@ from math import prod
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.loops import BlockRealize, Buffer
+from relaxlab.ir.loops import Buffer
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.cascade import loads_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
     block_loops,
+    blocks_behind,
     constant,
     extent_of,
     found_block,
@@ -35,7 +36,6 @@ from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import POSITION_PARTS, THREADS_PER_BLOCK, THREADS_PER_KEY
 from relaxlab.schedule.rules_gpu.base import fits_a_block, fused, unroll_all
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
-from relaxlab.schedule.tree import realizes_under
 
 THREADS = 128
 """Threads of a block: 4 warps, each with blocks of 16 keys of its own. Not measured."""
@@ -258,14 +258,10 @@ class _Query:
 
 def _combine(sch: Schedule, tile: BlockRV, warp: int) -> None:
     """The kernel behind the tiles: a block of threads for each row, a thread for each feature."""
-    root = sch.func.body
-    assert isinstance(root, BlockRealize)
-    blocks = [r.block for r in realizes_under(root.block.body)]
-    *makers, last = [b.name for b in blocks if b is not found_block(sch, tile)]
-    *rows, feature = sch.get_loops(sch.get_block(last))
+    *makers, last = blocks_behind(sch, tile)
+    *rows, feature = sch.get_loops(last)
     threads = -(-(constant(extent_of(sch, feature)) or warp) // warp) * warp
-    for name in reversed(makers):
-        rv = sch.get_block(name)
+    for rv in reversed(makers):
         sch.compute_at(rv, rows[-1], preserve_unit_loops=True)
         sch.set_scope(rv, 0, "local")
         _, parts = block_loops(sch, rv)
