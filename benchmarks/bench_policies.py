@@ -90,7 +90,7 @@ def counted(graphs: Sequence[Graph], policies: Mapping[str, Policy]) -> dict[str
 
 
 def choice_seconds(graph: Graph, policy: Policy) -> float:
-    """Return the median seconds that an automaton takes to look up a batch."""
+    """Return the median seconds that an automaton takes to look up a batch, in Python."""
     assert isinstance(policy, Automaton)
     chooser, execution = policy.chooser(graph), Execution(graph)
     seconds: list[float] = []

@@ -20,9 +20,17 @@ from relaxlab.batching.execution import (
     Execution,
     PathCounter,
     Schedule,
-    run_by,
 )
 from relaxlab.batching.graph import Graph
+from relaxlab.batching.native import (
+    AUTOMATON,
+    BY_COUNT,
+    BY_NUMBER,
+    MOST_FIRST,
+    Table,
+    native_schedule,
+    table_of,
+)
 from relaxlab.batching.policies import PolicyError
 from relaxlab.ir.brief import Brief
 
@@ -56,6 +64,10 @@ ENCODINGS = {
 is left, if there are any: the automaton chooses among them."""
 
 
+FORMS = {"base": BY_NUMBER, "max": MOST_FIRST, "sort": BY_COUNT, "critical": BY_NUMBER}
+"""The encodings as compiled code knows them."""
+
+
 def _with_most(ready: list[list[int]], types: list[int]) -> int:
     return max(types, key=lambda t: len(ready[t]))
 
@@ -83,28 +95,37 @@ class Automaton(Brief):
     encoding: str
     table: Mapping[State, Entry]
     _actions: dict[State, int] = field(init=False, repr=False, compare=False)
+    _table: Table = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "fsm"
 
     def __post_init__(self) -> None:
         actions = {state: entry.best for state, entry in self.table.items()}
         object.__setattr__(self, "_actions", actions)
+        table = table_of(len(self.types), FORMS[self.encoding], actions)
+        object.__setattr__(self, "_table", table)
 
     def schedule(self, graph: Graph) -> Schedule:
         """Return batches that run every node.
 
         Raises PolicyError where the graph's types are not those of the policy.
         """
-        return run_by(graph, self.chooser(graph))
+        self._check(graph)
+        critical = self.encoding == "critical"
+        return native_schedule(graph, AUTOMATON, critical=critical, table=self._table)
 
     def chooser(self, graph: Graph) -> AutomatonChooser:
-        """Return the automaton at work on a graph. Raises PolicyError as `schedule` does."""
+        """Return the automaton at work on a graph, batch by batch. Raises PolicyError as
+        `schedule` does."""
+        self._check(graph)
+        paths = CriticalPaths(graph).counter() if self.encoding == "critical" else None
+        return AutomatonChooser(self, StateReader(self.encoding, paths))
+
+    def _check(self, graph: Graph) -> None:
         if graph.types != self.types:
             raise PolicyError(
                 f"the policy was learned for the types {', '.join(self.types)}; the graph has "
                 f"{', '.join(graph.types)}: learn one for this program"
             )
-        paths = CriticalPaths(graph).counter() if self.encoding == "critical" else None
-        return AutomatonChooser(self, StateReader(self.encoding, paths))
 
     def action(self, state: State) -> int | None:
         """Return the type that is run in a state, None for a state that is not known."""

@@ -6,10 +6,9 @@ from __future__ import annotations
 import heapq
 from itertools import count
 
-import numpy as np
-
 from relaxlab.batching.execution import Schedule, schedule_of
 from relaxlab.batching.graph import Graph, most_on_paths, reversed_graph
+from relaxlab.batching.native import native_bound
 from relaxlab.ir.errors import UserError
 
 
@@ -20,12 +19,7 @@ class SearchLimit(UserError):
 def batch_bound(graph: Graph) -> int:
     """Return a number of batches that no schedule has less of: the unbatchable nodes, and of each
     other type the most nodes that lie on one path, since nodes on a path never share a batch."""
-    if not len(graph):
-        return 0
-    most = most_on_paths(graph).max(axis=0)
-    alone = sorted(graph.unbatchable)
-    unbatchable = int(np.isin(graph.type_of, alone).sum())
-    return unbatchable + int(most.sum() - most[alone].sum())
+    return native_bound(graph)
 
 
 def optimum(graph: Graph, most_states: int = 200_000) -> Schedule:

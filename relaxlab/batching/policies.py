@@ -9,17 +9,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from relaxlab.batching.bound import batch_bound
-from relaxlab.batching.execution import (
-    CriticalPaths,
-    Execution,
-    Frontier,
-    FrontierCounter,
-    PathCounter,
-    Schedule,
-    run_by,
-    schedule_of,
-)
+from relaxlab.batching.execution import Schedule, schedule_of
 from relaxlab.batching.graph import Graph, depths_of
+from relaxlab.batching.native import AGENDA, RATIO, native_schedule
 from relaxlab.ir.errors import UserError
 
 
@@ -64,31 +56,7 @@ class Agenda:
 
     def schedule(self, graph: Graph) -> Schedule:
         """Return batches that run every node."""
-        return run_by(graph, _AgendaChooser(graph))
-
-
-class _AgendaChooser:
-    """Keeps the sum of depths and the number of nodes that have not run, by type."""
-
-    __slots__ = ("_depths", "_left", "_sums")
-
-    def __init__(self, graph: Graph) -> None:
-        depths = depths_of(graph)
-        kinds = len(graph.types)
-        self._depths: list[int] = depths.tolist()
-        self._left: list[int] = np.bincount(graph.type_of, minlength=kinds).tolist()
-        sums = np.bincount(graph.type_of, weights=depths, minlength=kinds)
-        self._sums: list[float] = sums.tolist()
-
-    def choose(self, execution: Execution, types: list[int]) -> int:
-        """Return the type of the smallest mean depth."""
-        return min(types, key=lambda t: self._sums[t] / self._left[t])
-
-    def ran(self, of_type: int, nodes: list[int]) -> None:
-        """Take note of a batch."""
-        self._left[of_type] -= len(nodes)
-        depths = self._depths
-        self._sums[of_type] -= sum([depths[node] for node in nodes])
+        return native_schedule(graph, AGENDA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +70,7 @@ class Ratio:
 
     def schedule(self, graph: Graph) -> Schedule:
         """Return batches that run every node."""
-        return run_by(graph, _RatioChooser(Frontier(graph).counter()))
-
-
-@dataclass(slots=True)
-class _RatioChooser:
-    counter: FrontierCounter
-
-    def choose(self, execution: Execution, types: list[int]) -> int:
-        """Return the type with the largest part of its frontier ready."""
-        ready, sizes = execution.ready, self.counter.sizes
-        return max(types, key=lambda t: (len(ready[t]) / sizes[t], len(ready[t])))
-
-    def ran(self, of_type: int, nodes: list[int]) -> None:
-        """Take note of a batch."""
-        self.counter.ran(of_type, nodes)
+        return native_schedule(graph, RATIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +86,7 @@ class Critical:
 
     def schedule(self, graph: Graph) -> Schedule:
         """Return batches that run every node."""
-        ratio = _RatioChooser(Frontier(graph).counter())
-        return run_by(graph, _CriticalChooser(CriticalPaths(graph).counter(), ratio))
-
-
-@dataclass(slots=True)
-class _CriticalChooser:
-    paths: PathCounter
-    ratio: _RatioChooser
-
-    def choose(self, execution: Execution, types: list[int]) -> int:
-        """Return a type that loses nothing, or else that with most of its frontier ready."""
-        return self.ratio.choose(execution, self.paths.lossless(execution, types) or types)
-
-    def ran(self, of_type: int, nodes: list[int]) -> None:
-        """Take note of a batch."""
-        self.paths.ran(of_type, nodes)
-        self.ratio.ran(of_type, nodes)
+        return native_schedule(graph, RATIO, critical=True)
 
 
 @dataclass(frozen=True, slots=True)
