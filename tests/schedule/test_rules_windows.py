@@ -14,7 +14,8 @@ from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_
 WINDOWS = {"pool_size": 3, "strides": 2, "padding": 1}
 CASES = (
     OpCase("nn.max_pool2d", (T("n", 2, "h", "w"),), WINDOWS),
-    OpCase("nn.avg_pool2d", (T("n", 2, "h", "w", dtype="float16"),), {**WINDOWS, "ceil_mode": True}),
+    OpCase("nn.avg_pool2d", (T("n", 2, "h", "w", dtype="float16"),),
+           {**WINDOWS, "ceil_mode": True}),
     OpCase("nn.max_pool1d", (T("h", 3, "w", dtype="int8", low=-99, high=99),),
            {"pool_size": 2, "strides": 3, "dilation": 2}),
 )  # fmt: skip

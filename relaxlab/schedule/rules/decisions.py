@@ -216,7 +216,9 @@ ONLINE_SOFTMAX = Choice(
     "online_softmax", FLAG,
     "True: positions come in chunks, with a running maximum; False: a row has all its scores",
 )  # fmt: skip
-QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention")
+QUERY_ROWS = Choice(
+    "query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention"
+)
 POSITION_PARTS = Choice(
     "position_parts", (1, 2, 4, 8, 16, 32, 64),
     "parts of the positions of one query, a thread's or, on a GPU, those of a block of threads",
