@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from relaxlab.ops.define import (
     tensor_like,
 )
 from relaxlab.ops.manipulate import reshape_compute
+from relaxlab.ops.radix import Row, place_of_rank, sort_rows
 from relaxlab.ops.reduce import reduced_type
 from relaxlab.ops.shapes import ONE, impossible, product
 
@@ -39,11 +39,6 @@ MAX_SELECTED = 64
 """Longest `topk` that is found with a short sorted list, into which an element is inserted by
 moving those after it; for more the whole row is sorted. 10 of 4096 took 2.5 ms, sorting 1100
 (NOTES, *Moving and ordering data*)."""
-VALUES = {"bool": 2, "int8": 256, "uint8": 256}
-"""The number of values of an element, for dtypes with few enough to be counted."""
-MIN_COUNTED = 64
-"""Shortest rows that are sorted by counting, which goes through all values once: 8 MB of rows of 64
-took 57 ms, merged 190. Extents that are symbols count as long."""
 
 
 # --- The order of a row -----------------------------------------------------------------------
@@ -58,42 +53,6 @@ def _precedes(a: PrimExpr, b: PrimExpr, descending: bool) -> PrimExpr:
     if is_float(a.dtype):
         less = expr.Or(less, expr.And(expr.Not(scalar.isnan(a)), scalar.isnan(b)))
     return less
-
-
-class _State:
-    """Integer variables of one row of a hand-written loop, in a row of a scratch buffer."""
-
-    NAMES = ("width", "start", "left", "right")
-
-    def __init__(self, buffer: loops.Buffer, row: Rows) -> None:
-        self.buffer, self.row = buffer, row
-
-    def at(self, name: str) -> tuple[PrimExpr, ...]:
-        return (*self.row, expr.const(self.NAMES.index(name)))
-
-    def __getitem__(self, name: str) -> PrimExpr:
-        return loops.BufferLoad(self.buffer, self.at(name))
-
-    def set(self, name: str, value: PrimExpr) -> loops.Stmt:
-        return loops.BufferStore(self.buffer, value, self.at(name))
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The elements of one row of a buffer, by their place along `axis`."""
-
-    buffer: loops.Buffer
-    row: Rows
-    axis: int
-
-    def at(self, place: PrimExpr) -> tuple[PrimExpr, ...]:
-        return (*self.row[: self.axis], place, *self.row[self.axis :])
-
-    def __getitem__(self, place: PrimExpr) -> PrimExpr:
-        return loops.BufferLoad(self.buffer, self.at(place))
-
-    def set(self, place: PrimExpr, value: PrimExpr) -> loops.Stmt:
-        return loops.BufferStore(self.buffer, value, self.at(place))
 
 
 def argsort_compute(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
@@ -112,133 +71,11 @@ def _sorted_rows(x: te.Tensor, axis: int, descending: bool, as_places: bool) -> 
     A row that is sorted lies side by side: along other axes than the last each of its elements
     would be in another cache line.
     """
-    extent = x.shape[axis]
-    short = isinstance(extent, expr.IntImm) and extent.value < MIN_COUNTED
-    counted = x.dtype in VALUES and not short
-    result = (_counting_sort if counted else _merge_sort)(x, axis, descending, as_places)
+    result = sort_rows(x, axis, descending, as_places)
     if axis == x.ndim - 1:
         return result
     return te.compute(
         x.shape, lambda *i: result[(*i[:axis], *i[axis + 1 :], i[axis])], "T_sort_transposed"
-    )
-
-
-def _counting_sort(x: te.Tensor, axis: int, descending: bool, as_places: bool) -> te.Tensor:
-    """Counting sort of each row, O(n): how often each value occurs says where the first of them
-    belongs; the result is like that of `_merge_sort`."""
-    extent = x.shape[axis]
-    rows = (*x.shape[:axis], *x.shape[axis + 1 :])
-    values = VALUES[x.dtype]
-    lowest = -(values // 2) if x.dtype == "int8" else 0
-
-    def body(row: Rows, buffers: Buffers) -> loops.Stmt:
-        given = _Row(buffers[x], row, axis)
-        kept, starts = (_Row(buffers[t], row, len(row)) for t in (result, scratch))
-        value, start = expr.Var("value"), expr.Var("start")
-
-        def each(count: PrimExpr, fn: Callable[[PrimExpr], loops.Stmt]) -> loops.Stmt:
-            var = expr.Var("p")
-            return loops.For(var, te.ZERO, count, "serial", fn(var))
-
-        def with_value(p: PrimExpr, stmt: loops.Stmt) -> loops.Stmt:
-            number = scalar.cast(given[p], "int64") - lowest
-            return loops.LetStmt(value, (values - 1) - number if descending else number, stmt)
-
-        def place(p: PrimExpr) -> loops.Stmt:
-            put = loops.seq(
-                kept.set(start, p if as_places else given[p]), starts.set(value, start + 1)
-            )
-            return with_value(p, loops.LetStmt(start, starts[value], put))
-
-        return loops.seq(
-            each(expr.const(values + 1), lambda v: starts.set(v, te.ZERO)),
-            each(extent, lambda p: with_value(p, starts.set(value + 1, starts[value + 1] + 1))),
-            each(expr.const(values), lambda v: starts.set(v + 1, starts[v + 1] + starts[v])),
-            each(extent, place),
-        )
-
-    name, dtype = ("T_argsort", "int64") if as_places else ("T_sort", x.dtype)
-    outputs = [
-        (name, (*rows, extent), dtype),
-        ("T_starts", (*rows, expr.const(values + 1)), "int64"),
-    ]
-    result, scratch = te.compute_rows(rows, outputs, [x], body, name)
-    return result
-
-
-def _merge_sort(x: te.Tensor, axis: int, descending: bool, as_places: bool) -> te.Tensor:
-    """Merge sort of each row, bottom up, O(n log n), of its elements or of their places; `axis` is
-    the last of the result."""
-    extent = x.shape[axis]
-    rows = (*x.shape[:axis], *x.shape[axis + 1 :])
-
-    def body(row: Rows, buffers: Buffers) -> loops.Stmt:
-        given = _Row(buffers[x], row, axis)
-        kept, merged = (_Row(buffers[t], row, len(row)) for t in (result, scratch))
-        s = _State(buffers[state], row)
-
-        def each(fn: Callable[[PrimExpr], loops.Stmt]) -> loops.Stmt:
-            var = expr.Var("p")
-            return loops.For(var, te.ZERO, extent, "serial", fn(var))
-
-        def precedes(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-            a, b = (given[a], given[b]) if as_places else (a, b)
-            return _precedes(a, b, descending)
-
-        one_width = loops.seq(
-            s.set("start", te.ZERO),
-            loops.While(LT(s["start"], extent), _merge(s, kept, merged, extent, precedes)),
-            each(lambda p: kept.set(p, merged[p])),
-            s.set("width", s["width"] * 2),
-        )
-        return loops.seq(
-            each(lambda p: kept.set(p, p if as_places else given[p])),
-            s.set("width", ONE),
-            loops.While(LT(s["width"], extent), one_width),
-        )
-
-    name, dtype = ("T_argsort", "int64") if as_places else ("T_sort", x.dtype)
-    outputs = [
-        (name, (*rows, extent), dtype),
-        ("T_merged", (*rows, extent), dtype),
-        ("T_state", (*rows, len(_State.NAMES)), "int64"),
-    ]
-    result, scratch, state = te.compute_rows(rows, outputs, [x], body, name)
-    return result
-
-
-def _merge(
-    s: _State,
-    kept: _Row,
-    merged: _Row,
-    extent: PrimExpr,
-    precedes: Callable[[PrimExpr, PrimExpr], PrimExpr],
-) -> loops.Stmt:
-    """Merge the two runs of `width` that begin at `start`, then move `start` past them."""
-    middle = expr.Min(s["start"] + s["width"], extent)
-    end = expr.Min(s["start"] + s["width"] * 2, extent)
-    left, right = s["left"], s["right"]
-    dtype = kept.buffer.dtype
-    low, high = expr.Var("low", dtype), expr.Var("high", dtype)
-    # The left run wins ties: it holds the earlier elements.
-    right_first = expr.Or(GE(left, middle), expr.And(LT(right, end), precedes(high, low)))
-    chosen = expr.Var("right_first", "bool")
-    step = scalar.cast(chosen, "int64")
-    one = loops.seq(
-        merged.set(left + right - middle, expr.Select(chosen, high, low)),
-        s.set("left", left + 1 - step),
-        s.set("right", right + step),
-    )
-    # Both are loaded, from places that exist, and one is selected: a branch would go the wrong way
-    # half of the time, which takes longer than all of this.
-    one = loops.LetStmt(chosen, right_first, one)
-    one = loops.LetStmt(high, kept[expr.Min(right, end - 1)], one)
-    one = loops.LetStmt(low, kept[expr.Min(left, middle - 1)], one)
-    return loops.seq(
-        s.set("left", s["start"]),
-        s.set("right", middle),
-        loops.While(LT(left + right - middle, end), one),
-        s.set("start", end),
     )
 
 
@@ -250,7 +87,7 @@ def _first_compute(x: te.Tensor, axis: int, count: int, descending: bool) -> te.
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
 
     def body(row: Rows, buffers: Buffers) -> loops.Stmt:
-        keys, kept = _Row(buffers[x], row, axis), _Row(buffers[result], row, axis)
+        keys, kept = Row(buffers[x], row, axis), Row(buffers[result], row, axis)
         free = loops.BufferLoad(buffers[place], row)
         p = expr.Var("p")
 
@@ -488,16 +325,17 @@ def _median_along(
     shape: tuple[PrimExpr, ...],
     at: Callable[[tuple[PrimExpr, ...], PrimExpr], tuple[PrimExpr, ...]],
 ) -> tuple[te.Tensor, te.Tensor]:
-    order, last = argsort_compute(x, axis, False), x.shape[axis] - 1
+    last = x.shape[axis] - 1
 
-    def index(*i: PrimExpr) -> PrimExpr:
-        middle = order[at(i, last // 2)]
-        if not is_float(x.dtype):
-            return middle
-        final = order[at(i, last)]
-        return expr.Select(scalar.isnan(x[at(i, final)]), final, middle)
+    def rank(nans: PrimExpr) -> PrimExpr:
+        return expr.Select(expr.GT(nans, te.ZERO), last, last // 2)
 
-    places = te.compute(shape, index, "T_median_index")
+    def of_row(*i: PrimExpr) -> PrimExpr:
+        whole = at(i, te.ZERO)
+        return found[(*whole[:axis], *whole[axis + 1 :])]
+
+    found = place_of_rank(x, axis, rank)
+    places = te.compute(shape, of_row, "T_median_index")
     return te.compute(shape, lambda *i: x[at(i, places[i])], "T_median"), places
 
 

@@ -8,7 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import const
-from relaxlab.ir.loops import Block, While
+from relaxlab.ir.loops import Block, For, While
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.testing.op_cases import FAMILIES
@@ -54,15 +54,16 @@ def main(x: R.Tensor(({count},), "{dtype}")):
     assert np.isnan(main(nan)).all()
 
 
-@pytest.mark.parametrize(("dtype", "counted"), [("int8", True), ("bool", True), ("int16", False)])
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float32"])
 @pytest.mark.parametrize("extent", [8, 1000, "n"])
-def test_bytes_are_sorted_by_counting(dtype: str, counted: bool, extent: int | str) -> None:
-    """In one pass over the row, which merging takes for each width; short rows are merged."""
+def test_rows_are_sorted_by_digits(dtype: str, extent: int | str) -> None:
+    """In a pass over the row for each; into short rows elements are inserted."""
     program = CaseProgram(OpCase("sort", (T(3, extent, dtype=dtype),)), {"n": 9}, symbolic=True)
     assert program.row.lower is not None
     func = program.row.lower(program.call, program.types, program.out)
-    merges = any(isinstance(n, While) for n in walk(func.body))
-    assert merges == (not counted or extent == 8)
+    inserts = any(isinstance(n, While) for n in walk(func.body))
+    counts = any(isinstance(n, For) and n.extent == const(255) for n in walk(func.body))
+    assert (inserts, counts) == (extent != 1000, extent != 8)
 
 
 @pytest.mark.parametrize("kind", ["avg", "max"])

@@ -10,6 +10,7 @@ from relaxlab.ir.expr import Call, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, LetStmt, While
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.compact import loops_around_uses
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -29,9 +30,9 @@ from relaxlab.schedule.rules.decisions import (
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
-MAX_STATE = 4096
-"""Bytes of the variables of one iteration that a thread keeps: a page, which stays in a first-level
-cache (counts of a byte's values take half of it). Eight integers are in registers."""
+MAX_STATE = 3 << 12
+"""Bytes of a variable of one iteration that a thread keeps: a quarter of a first-level cache, two
+thirds of which are counts of the values of four bytes. Eight integers are in registers."""
 SMALL = 4096
 """Elements below which one thread is faster than a team: some microseconds' work, which is what
 waking threads takes."""
@@ -64,7 +65,8 @@ def not_spatial(sch: Schedule) -> str | None:
 
 def _keep_state_private(sch: Schedule, block: Block) -> None:
     """Give each thread its own copy of the variables of a hand-written loop, which then are in
-    registers: buffers that nobody else reads, with few elements for each iteration."""
+    registers: buffers that nobody else reads, with few elements for each iteration, which fills
+    them before it reads them."""
     shared = {r.buffer for b in blocks_of(sch.func) if b.name != block.name for r in b.reads}
     axes = tuple(it.var for it in block.iter_vars)
     accesses = [n for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore)]
@@ -73,7 +75,8 @@ def _keep_state_private(sch: Schedule, block: Block) -> None:
         buffer = region.buffer
         sizes = [constant(dim) for dim in buffer.shape[len(axes) :]]
         size = bytes_of(buffer.dtype) * math.prod(MAX_STATE + 1 if n is None else n for n in sizes)
-        if buffer not in sch.func.params and buffer not in shared and size <= MAX_STATE:
+        own = buffer not in sch.func.params and buffer not in shared and size <= MAX_STATE
+        if own and loops_around_uses(sch.func, buffer):
             sch.set_scope(sch.get_block(block.name), number, "local")
 
 
