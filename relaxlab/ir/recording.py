@@ -70,12 +70,14 @@ class InputRow:
 @dataclass(frozen=True, slots=True)
 class Record:
     """Note that block number `block` is to run on these slots and scalars; its outputs get new
-    slots."""
+    slots. With a `static_depth` it is noted at that depth, and the counter stays; `static_depth`
+    is below `first_depth` of the program, at which counting starts."""
 
     block: int
     inputs: tuple[expr.PrimExpr, ...]
     scalars: tuple[expr.PrimExpr, ...]
     outputs: tuple[expr.Var, ...]
+    static_depth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class RecordingProgram:
     params: tuple[EntryParam, ...]
     results: tuple[EntryResult, ...]
     result: object
+    first_depth: int = 0
 
 
 def walk_steps(steps: tuple[Step, ...]) -> Iterator[Step]:

@@ -35,6 +35,7 @@ from relaxlab.passes.make_blocks import entry_of, is_view, leaf_paths, refuse
 from relaxlab.passes.order_steps import order_steps
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
 from relaxlab.passes.split_phases import PHASE
+from relaxlab.passes.static_depth import DYNAMIC, StaticDepths, static_depths
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     num_input = entry.attrs.get("num_input", len(entry.params))
     return rec.RecordingProgram(
         state.entry, num_input, functions, tuple(state.blocks.values()), tuple(state.shared),
-        tuple(sorted(state.gathered)), params, results, result,
+        tuple(sorted(state.gathered)), params, results, result, state.first_depth,
     )  # fmt: skip
 
 
@@ -76,6 +77,8 @@ class _Program:
         self.blocks: dict[str, rec.BatchBlock] = {}
         self.shared: list[rec.SharedValue] = []
         self.gathered: set[int] = set()
+        self.depths: StaticDepths = static_depths(mod, self.entry)
+        self.first_depth = 0
         self._sources: dict[Source, int] = {}
         self._runners = {
             f.attrs[BATCHED]: name for name, f in mod.graph_functions().items()
@@ -99,6 +102,15 @@ class _Program:
                 assert isinstance(ty, types.TensorType)
                 self.shared.append(rec.SharedValue(ty, constant=constant))
         return self._sources[source]
+
+    def static_depth(self, var: graph.Var) -> int | None:
+        """The depth of a block, by the variable of its call, if it is the same in all contexts of
+        all instances: nothing that it reads depends on recursion. None for others."""
+        depth = self.depths.of(var) - 1
+        if depth >= DYNAMIC - 1:
+            return None
+        self.first_depth = max(self.first_depth, depth + 1)
+        return depth
 
     def block(self, name: str, signature: Sequence[Operand]) -> int:
         """The number of a block."""
@@ -344,7 +356,8 @@ class _Function:
             self.steps.append(rec.Phase())
         outputs: list[expr.Var] = []
         value = self.new(var.name, var.ty, Kind.TENSOR, outputs)
-        self.steps.append(rec.Record(number, tuple(inputs), tuple(scalars), tuple(outputs)))
+        static = None if self.in_phase else program.static_depth(var)
+        self.steps.append(rec.Record(number, tuple(inputs), tuple(scalars), tuple(outputs), static))
         return value
 
     def operator(self, call: graph.Call, var: graph.Var) -> Value:

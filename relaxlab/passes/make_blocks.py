@@ -17,6 +17,7 @@ from relaxlab.passes.bindings import all_bindings, known_shape, replace_body, va
 from relaxlab.passes.host_values import HostValues, Kind, host_values, row_index
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.shared_values import SharedValues, shared_values
+from relaxlab.passes.static_depth import DYNAMIC, StaticDepths, static_depths
 from relaxlab.tracing import may_apply, remark
 
 RECORDED = "recorded"
@@ -27,9 +28,11 @@ BLOCK = "block"
 
 @dataclass(frozen=True, slots=True)
 class MakeBlocks:
-    """`coarse`: as much as possible becomes one block; without, each operator is one."""
+    """`coarse`: as much as possible becomes one block; without, each operator is one. `hoist`: what
+    can be computed for all steps of a recursion at once is apart."""
 
     coarse: bool = True
+    hoist: bool = True
 
 
 @module_pass("make_blocks", MakeBlocks, needs=("normalize", "lambda_lifting"))
@@ -43,6 +46,10 @@ def make_blocks(mod: Module, options: MakeBlocks) -> Module:
     in front of what it does not depend on. What depends on weights alone is computed in each block
     that reads it (`lift_transform_params` then moves it out of the batch).
 
+    A block that reads inputs and weights alone, or results of such blocks, is *hoisted*: it runs
+    before all recursion. Where the products among such operators could be a block, they are one,
+    apart from what recursion carries along.
+
     Raises DiagnosticError (E0509) for what cannot be recorded: a conditional on a tensor, a
     function as a value, an effect, a tensor whose shape differs between instances.
     """
@@ -50,7 +57,8 @@ def make_blocks(mod: Module, options: MakeBlocks) -> Module:
     if RECORDED in mod[entry].attrs:  # type: ignore[union-attr]
         return mod
     kinds, shared = host_values(mod, entry), shared_values(mod, entry)
-    state = _Cutter(mod, kinds, shared, options)
+    depths = static_depths(mod, entry)
+    state = _Cutter(mod, kinds, shared, depths, options)
     updates: dict[str, graph.Function] = {}
     for name in kinds.functions:
         fn = mod[name]
@@ -85,21 +93,29 @@ def refuse(message: str, at: object) -> NoReturn:
 @dataclass(slots=True)
 class _Region:
     """The bindings of one sequence and what they are: `works` become parts of blocks, `barriers`
-    keep blocks apart, the others stay where they are. `level` numbers the block that a binding is
-    part of, or before or behind which it stands."""
+    keep blocks apart, the others stay where they are. `static` works depend on weights alone,
+    `hoisted` ones are a block apart, before the recursion. `level` numbers the block that a binding
+    is part of, or before or behind which it stands."""
 
     bindings: list[graph.Binding]
     works: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
     barriers: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
     static: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
+    hoisted: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
     level: dict[graph.Var, int] = field(default_factory=lambda: dict[graph.Var, int]())
 
 
 class _Cutter:
     def __init__(
-        self, mod: Module, kinds: HostValues, shared: SharedValues, options: MakeBlocks
+        self,
+        mod: Module,
+        kinds: HostValues,
+        shared: SharedValues,
+        depths: StaticDepths,
+        options: MakeBlocks,
     ) -> None:
         self.mod, self.kinds, self.shared, self.options = mod, kinds, shared, options
+        self.depths = depths
         self.blocks: dict[str, graph.Function] = {}
         self.name = ""
         self.fixed: set[graph.Var] = set()
@@ -129,6 +145,8 @@ class _Cutter:
         region.bindings = [self.branches(b) for b in region.bindings]
         for b in region.bindings:
             self.classify(b, region)
+        if self.options.coarse and self.options.hoist:
+            self.hoist(region)
         self.set_levels(region)
         members = self.members(region, seq.body)
         new = self.emitted(region, members, set(vars_in(seq.body)))
@@ -208,6 +226,27 @@ class _Cutter:
                     "blocks tensors of constant shapes, such as rows of an input", call,
                 )  # fmt: skip
 
+    def hoist(self, region: _Region) -> None:
+        """Note the static products of a region, with what static works they read and are read by.
+        They are a block apart where others remain."""
+        chosen_from = region.works - region.static
+        works = {b.var: b for b in region.bindings if b.var in chosen_from}
+        known = {v for v in works if self.depths.of(v) < DYNAMIC}
+        if known == works.keys():
+            return  # all of it is one block
+        chosen = {v for v in known if is_product(works[v].value)}
+        for var, b in works.items():  # in order: what reads the products
+            reads = [v for v in vars_in(b.value) if v in works]
+            if var in known and any(v in chosen for v in reads):
+                chosen.add(var)
+        for var in reversed(works):  # and, backwards, all that they read
+            if var in chosen:
+                chosen |= {v for v in vars_in(works[var].value) if v in works}
+        if chosen:
+            reason = f"{len(chosen)} bindings do not depend on the recursion"
+            if may_apply("make_blocks", f"{self.name}.{next(iter(chosen)).name}", reason):
+                region.hoisted |= chosen
+
     # --- Which block it is in ---------------------------------------------------------------------
 
     def set_levels(self, region: _Region) -> None:
@@ -231,7 +270,8 @@ class _Cutter:
         for number, b in enumerate(region.bindings):
             if b.var in region.works and b.var not in alone:
                 assert isinstance(b, graph.VarBinding)
-                key = region.level[b.var] if self.options.coarse else number
+                key = 2 * region.level[b.var] + (b.var not in region.hoisted)
+                key = key if self.options.coarse else number
                 found.setdefault(key, []).append(b)
         if self.options.coarse and found:
             return self.limited(region, found)
@@ -276,10 +316,10 @@ class _Cutter:
             if late:
                 after.add(b.var)
             units.append((level, 3 if b.var in region.barriers else 2 if late else 0, b))
-        if not self.options.coarse:
-            units = [(0, 0, unit) for *_, unit in units]
+        if self.options.coarse:
+            units.sort(key=_place)
         result: list[graph.Binding] = []
-        for *_, unit in sorted(units, key=lambda u: u[:2]):
+        for *_, unit in units:
             if isinstance(unit, int):
                 outside = self.read_outside(region, members[unit], wanted)
                 result += self.block([*self.static_parts(region, of, members[unit])], outside)
@@ -335,6 +375,21 @@ class _Cutter:
             for i, r in enumerate(results)
         ]
         return [graph.VarBinding(call, whole, span=span), *fields]
+
+
+def _place(unit: tuple[int, int, object]) -> tuple[int, int, int]:
+    """The order of what a region is made of: levels; within one, hoisted blocks before others."""
+    level, kind, what = unit
+    return level, kind, what if isinstance(what, int) else 0
+
+
+def is_product(e: graph.Expr) -> bool:
+    """True for operators that sum products, and for loop functions, which may."""
+    match e:
+        case graph.Call(graph.Op(name)):
+            return name == "call_tir" or has_trait(name, "product")
+        case _:
+            return False
 
 
 def is_view(call: graph.Call) -> bool:

@@ -40,8 +40,10 @@ def order_steps(steps: Sequence[rec.Step]) -> tuple[rec.Step, ...]:
 
 
 def notes_blocks(step: rec.Step) -> bool:
-    """True for a step that may note blocks."""
-    return isinstance(step, rec.Record | rec.Call | rec.Branch | rec.Together)
+    """True for a step that may note blocks at the depth that is counted."""
+    if isinstance(step, rec.Record):
+        return step.static_depth is None
+    return isinstance(step, rec.Call | rec.Branch | rec.Together)
 
 
 def results(step: rec.Step) -> tuple[expr.Var, ...]:

@@ -32,6 +32,7 @@ from relaxlab.passes.replicate_small_kernels import replicate_small_kernels
 from relaxlab.passes.rewrite_layouts import rewrite_layouts
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
+from relaxlab.passes.split_concat_product import split_concat_product
 from relaxlab.passes.split_phases import split_phases
 from relaxlab.passes.split_transform_params import split_transform_params
 from relaxlab.passes.write_results import write_results
@@ -94,13 +95,22 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     return _for_target((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES), target)
 
 
+HOISTING: tuple[Pass, ...] = (
+    # First, since what is static differs between the uses of a function.
+    clone_by_weights,
+    split_concat_product,
+    dead_code_elimination,  # concatenations that nothing reads any more
+)
+"""What batches need before blocks are made."""
+
+
 def batched_pipeline(target: Target | None = None) -> Pipeline:
     """The passes for programs whose control flow depends on the input: what they compute for many
     inputs runs in batches (see docs/dynamic-programs.md). `target` None: this machine."""
     return (
         cpu_pipeline(target)
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
-        .before("legalize_ops", clone_by_weights, make_blocks, split_phases)
+        .before("legalize_ops", *HOISTING, make_blocks, split_phases)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
         .after("fuse_tir", write_results)
     )

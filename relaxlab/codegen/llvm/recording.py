@@ -244,6 +244,9 @@ class _Emitter:
         for i, var in enumerate(step.outputs):
             number = self.b.emit(f"add i64 {first}, {i}") if i else first
             self.scope.values[var] = Value("int64", number)
+        if step.static_depth is not None:
+            self.logged(step.block, [str(step.static_depth), first, *operands])
+            return
         self.logged(step.block, [self.depth, first, *operands])
         self.depth = self.b.emit(f"add i64 {self.depth}, 1")
 
@@ -314,7 +317,7 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     b.place("body")
     b.raw(f"store i64 %i, ptr {at('%recorder', str(INSTANCE))}, align 8")
     given = at("%inputs", b.emit(f"mul i64 %i, {len(entry.params)}"))
-    args = ["ptr %recorder", "i64 0"]
+    args = ["ptr %recorder", f"i64 {program.first_depth}"]
     for k, p in enumerate(entry.params):
         word = b.emit(f"load i64, ptr {at(given, str(k))}, align 8")
         text = cast(b, Value("int64", word), p.dtype).text
