@@ -170,7 +170,11 @@ class _Maker:
         }
         places = {o: self.vector(f"at_{o.param.name}", "int64") for o in self.of_kind("tensor")}
         scalars = {o: self.vector(o.param.name, o.ty.dtype) for o in self.of_kind("scalar")}
-        shared = {o: graph.Var(o.param.name, o.ty) for o in self.of_kind("shared")}
+        # With the block's name: functions whose weights have equal names would be given the same
+        # ones by `lift_transform_params`.
+        shared = {
+            o: graph.Var(f"{o.param.name}_{self.block}", o.ty) for o in self.of_kind("shared")
+        }
         inputs = [*arenas.values(), *places.values(), *scalars.values()]
         if not places and not scalars:
             inputs.append(self.vector("instances", "int64"))
