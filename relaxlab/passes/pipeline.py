@@ -101,7 +101,7 @@ HOISTING: tuple[Pass, ...] = (
     split_concat_product,
     dead_code_elimination,  # concatenations that nothing reads any more
 )
-"""What batches need before blocks are made."""
+"""The passes that batches need before blocks are made."""
 
 
 def batched_pipeline(target: Target | None = None) -> Pipeline:

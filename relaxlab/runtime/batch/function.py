@@ -17,6 +17,7 @@ from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.runtime.batch.instances import Inputs, read_instances, readable_kinds
 from relaxlab.runtime.batch.recorder import Recorded, Recorder, Words
+from relaxlab.runtime.batch.records import Choice, Records, chosen_steps, records_of
 from relaxlab.runtime.batch.schedule import (
     ALIGN,
     BlockBatches,
@@ -137,31 +138,51 @@ class BatchFunction:
         return self.batch([args])[0]
 
     @brief
-    def batch(self, instances: Sequence[Any]) -> list[Any]:
+    def batch(self, instances: Sequence[Any], choose: Choice | None = None) -> list[Any]:
         """Run the instances and return their results, in order. An instance is a tuple of the
         arguments besides the weights, or the argument where there is one.
 
+        choose: puts what was recorded into batches (`rl.batches_by`); None: by the depths that were
+        counted while recording.
+
         Raises ArgumentError for an argument that does not fit, BatchError for an instance that
-        cannot be recorded, both naming the instance.
+        cannot be recorded, both naming the instance; ScheduleError for batches that leave notes
+        out.
         """
         if self._weights is None:
             raise ArgumentError(f"`{self.program.entry}` needs its weights: call `bind` first")
-        single = self.program.num_input == 1
-        given = [(i,) if single and not isinstance(i, tuple) else i for i in instances]
         with self._lock:
-            return self._run(given) if given else self._nothing()
+            return self._run(self._given(instances), choose) if instances else self._nothing()
+
+    @brief
+    def record(self, instances: Sequence[Any]) -> Records:
+        """Record the instances without computing anything, and return what was noted.
+
+        Raises what `batch` raises.
+        """
+        with self._lock:
+            _, recorded = self._recorded(self._given(instances))
+            return records_of(self.program, recorded)[0]
+
+    def _given(self, instances: Sequence[Any]) -> list[Sequence[Any]]:
+        single = self.program.num_input == 1
+        return [(i,) if single and not isinstance(i, tuple) else i for i in instances]
+
+    def _recorded(self, instances: Sequence[Sequence[Any]]) -> tuple[Inputs, Recorded]:
+        program = self.program
+        inputs, first = read_instances(program, instances, self._readable, len(program.shared))
+        return inputs, self._recorder.record(inputs.words, first)
 
     def _nothing(self) -> list[Any]:
         self.last_batch = BatchReport(0, (), ())
         return []
 
-    def _run(self, instances: Sequence[Sequence[Any]]) -> list[Any]:
-        program = self.program
-        inputs, first = read_instances(program, instances, self._readable, len(program.shared))
-        recorded = self._recorder.record(inputs.words, first)
+    def _run(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
+        inputs, recorded = self._recorded(instances)
+        steps = None if choose is None else chosen_steps(self.program, recorded, choose)
         offsets = np.zeros(recorded.slots, np.int64)
         used = self._place_inputs(inputs, recorded, offsets)
-        schedule = place_results(self._rows, recorded, offsets, used)
+        schedule = place_results(self._rows, recorded, offsets, used, steps)
         self._fill(inputs, offsets, schedule.size)
         self._flush(schedule, len(instances))
         return self._results(recorded, offsets)

@@ -13,6 +13,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.types import TensorType
 from relaxlab.runtime.batch.recorder import Recorded, Words
+from relaxlab.runtime.batch.records import Steps
 
 ALIGN = 64
 """Alignment of the first row of each batch of results, in bytes."""
@@ -51,13 +52,18 @@ def row_bytes(ty: TensorType) -> int:
     return row_elements(ty) * bytes_of(str(ty.dtype))
 
 
-def by_depth(notes: tuple[Words, ...]) -> tuple[tuple[BlockBatches, ...], int]:
+def into_batches(
+    notes: tuple[Words, ...], steps: Sequence[Steps] | None = None
+) -> tuple[tuple[BlockBatches, ...], int]:
     """Batches of the notes on a block at one depth, in the order of depths and then of blocks: the
-    depths that were counted while recording are the schedule. Also how many batches there are."""
+    depths that were counted while recording are the schedule, unless `steps` are given. Also how
+    many batches there are."""
     keys: list[tuple[Words, Words, Words, Words]] = []
-    for of_block in notes:
-        depth = of_block[:, native.NOTE_DEPTH]
-        order = np.argsort(depth, kind="stable")
+    for number, of_block in enumerate(notes):
+        depth = place = of_block[:, native.NOTE_DEPTH]
+        if steps is not None:
+            depth, place = steps[number]
+        order = np.argsort(place, kind="stable")
         sorted_depth = depth[order]
         first = np.flatnonzero(np.diff(sorted_depth, prepend=-1))
         end = np.append(first[1:], len(depth)) if len(first) else first
@@ -74,11 +80,17 @@ def by_depth(notes: tuple[Words, ...]) -> tuple[tuple[BlockBatches, ...], int]:
     return made, len(depths)
 
 
-def place_results(rows: Sequence[Words], recorded: Recorded, offsets: Words, used: int) -> Schedule:
+def place_results(
+    rows: Sequence[Words],
+    recorded: Recorded,
+    offsets: Words,
+    used: int,
+    steps: Sequence[Steps] | None = None,
+) -> Schedule:
     """Choose the batches, and give their results places in the arena behind its first `used` bytes:
     rows side by side, batch after batch. `rows` has, per block, the bytes of each output. `offsets`
     has the places of the inputs; those of the other slots are written to it."""
-    batches, count = by_depth(recorded.notes)
+    batches, count = into_batches(recorded.notes, steps)
     sizes = [
         -(-(b.end - b.first)[:, None] * row[None, :] // ALIGN) * ALIGN
         for b, row in zip(batches, rows, strict=True)

@@ -1,0 +1,72 @@
+"""Policies choose the batches of recorded programs."""
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.models.dynamic.inputs import parse_tree
+from relaxlab.runtime.batch.records import ScheduleError
+
+PROGRAM = """
+@I.ir_module
+class M:
+    @R.function(private=True)
+    def node(i: R.Tensor((), "int64"), left: R.Tensor(("n",), "int64"),
+             right: R.Tensor(("n",), "int64"), kind: R.Tensor(("n",), "int64"),
+             a: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        if R.less(R.take(left, i, axis=0), R.const(0, "int64")):
+            out = R.multiply(a, R.astype(i, "float32"))
+        else:
+            x = M.node(R.take(left, i, axis=0), left, right, kind, a)
+            y = M.node(R.take(right, i, axis=0), left, right, kind, a)
+            if R.equal(R.take(kind, i, axis=0), R.const(0, "int64")):
+                out = R.tanh(R.add(x, y))
+            else:
+                out = R.sin(R.subtract(x, y))
+        return out
+
+    @R.function
+    def main(i: R.Tensor((), "int64"), left: R.Tensor(("n",), "int64"),
+             right: R.Tensor(("n",), "int64"), kind: R.Tensor(("n",), "int64"),
+             a: R.Tensor((3,), "float32")):
+        R.func_attr({"num_input": 4})
+        return M.node(i, left, right, kind, a)
+"""
+
+
+@pytest.fixture(scope="module")
+def program():
+    mod = rl.parse(PROGRAM)
+    main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
+    weight = np.array([0.1, -0.2, 0.3], "float32")
+    rng = np.random.default_rng(4)
+    trees = [tree_of_two_kinds(rng, int(n)) for n in rng.integers(1, 15, 12)]
+    return mod, main.bind(weight), trees, weight
+
+
+def tree_of_two_kinds(rng, leaves):
+    root, left, right, _ = parse_tree(rng, leaves, 5)
+    return root, left, right, rng.integers(0, 2, len(left))
+
+
+@pytest.mark.parametrize("policy", ["depth", "agenda", "ratio", "critical"])
+def test_results_are_the_same_by_every_policy(program, policy):
+    mod, main, trees, weight = program
+    expected = main.batch(trees)
+    by_depth = main.last_batch.batches
+    found = main.batch(trees, choose=rl.batches_by(policy))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_allclose(found[0], rl.interpret(mod, "main", *trees[0], weight), rtol=1e-5)
+    graph = rl.recorded_graph(main.record(trees))
+    assert len(graph) == main.last_batch.nodes == sum(len(t[1]) for t in trees)
+    batches = main.last_batch.batches
+    assert rl.batch_bound(graph) <= batches and (policy != "critical" or batches <= by_depth)
+
+
+def test_batches_that_leave_notes_out_are_refused(program):
+    _, main, trees, _ = program
+    with pytest.raises(ScheduleError, match="the batches hold 0 of"):
+        main.batch(trees, choose=lambda records: [])
+    with pytest.raises(ScheduleError, match="batch 0 is of the block"):
+        main.batch(trees, choose=lambda records: [(0, np.arange(len(records.type_of)))])
