@@ -42,6 +42,7 @@ from relaxlab.ir.target import TargetKind as TargetKind
 from relaxlab.ir.target import register_target as register_target
 from relaxlab.ir.target import target_kind as target_kind
 from relaxlab.lab.explore import explore as explore
+from relaxlab.models import dynamic as dynamic
 from relaxlab.models.decoder import Decoder as Decoder
 from relaxlab.models.generate import TextGenerator as TextGenerator
 from relaxlab.models.loader import open_model as open_model
