@@ -108,7 +108,10 @@ def _whole(
     if kind == "encoder":
         x = rows[0]
         qkv = functional.linear(x, *weights[:2])
-        rows = [t.unflatten(-1, (ENCODER_HEADS, HEAD_DIM)) for t in qkv.chunk(3, -1)]
+        parts = qkv.chunk(3, -1)
+        if mask is None:  # attention of jagged tensors has no kernel for parts of one
+            parts = [t.contiguous() for t in parts]
+        rows = [t.unflatten(-1, (ENCODER_HEADS, HEAD_DIM)) for t in parts]
     q, k, v = (t.transpose(1, 2) for t in rows)
     mixed = functional.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
     return _layer(x, mixed.flatten(2), weights) if kind == "encoder" else mixed
