@@ -224,3 +224,17 @@ def test_functions_without_facts_need_no_check() -> None:
     assert [b.name for b in checked_buffers(func)] == ["s", "o"]
     plain = loops.PrimFunc(double().params[2:], double().body)
     assert facts_check(plain) is None
+
+
+def test_forked_analyzers_know_the_facts() -> None:
+    func = double()
+    s, o = func.buffers[:2]
+    i, n = expr.Var("i"), s.shape[0]
+    an = Analyzer.for_shapes(tuple(p.shape for p in func.buffers)).fork()
+    an.bind(i, 0, n - 1)
+    assert an.prove_equal(element(o, i + 1) - element(o, i), element(s, i))
+    assert an.bounds_of(element(s, i)) == (0, 5)
+    other = an.fork()
+    other.bind(i, -5, n - 1)
+    assert other.prove_equal(element(o, i + 1) - element(o, i), element(s, i)) is None
+    assert an.prove_equal(element(o, i + 1) - element(o, i), element(s, i))

@@ -82,8 +82,7 @@ class Analyzer:
             ctx.scope.values.pop(number, None)
             ctx.scope.bounds.pop(number, None)
             ctx.scope.multiples.pop(number, None)
-            ctx.scope.facts.clear()
-            ctx.scope.steps.clear()
+            ctx.forget_elements()
             ctx.drop_assumptions(number)
         ctx.scope.ranges[number] = (lo_poly, hi_poly)
         if lo_poly is not None and lo_poly == hi_poly:

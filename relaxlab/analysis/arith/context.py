@@ -133,6 +133,7 @@ class Context:
         new = Context.__new__(Context)
         new.atoms, new.numbers, new.hashes = self.atoms, self.numbers, self.hashes
         new.exprs, new.names = self.exprs, self.names
+        new.elements, new.comparing = self.elements, False
         new.scope, new.scopes = self.scope, []
         return new
 
@@ -193,6 +194,15 @@ class Context:
             remaining = tuple(e for e in entries if e[0] != owner)
             if len(remaining) != len(entries):
                 assumptions[a] = remaining
+
+    def forget_elements(self) -> None:
+        """Forget what is known of elements of index functions: it may rest on the bounds of a
+        variable that is bound again."""
+        scope = self.scope
+        for number in scope.facts:
+            scope.bounds.pop(number, None)
+        scope.facts.clear()
+        scope.steps.clear()
 
     def tighten(self, number: int, bounds: Interval) -> None:
         """Assume an atom lies in a constant interval."""

@@ -359,7 +359,12 @@ def _facts_of_element(ctx: Context, e: BufferLoad, number: int, place: Poly) -> 
         others = {m: c for m, c in p.items() if m != (number,)}
         limit = ctx.interval_of(others)[1]
         if p.get((number,)) in (1, -1) and limit < inf:
-            ctx.tighten(number, (-limit, inf) if p[(number,)] == 1 else (-inf, limit))
+            # As those of other opaque expressions: what else was found under these assumptions
+            # stays right.
+            bounds = (-limit, inf) if p[(number,)] == 1 else (-inf, limit)
+            old = ctx.scope.bounds.get(number, FULL)
+            ctx.scope.bounds[number] = interval.intersect(old, bounds)
+            ctx.scope.intervals.pop(number, None)
     return tuple(known)
 
 
