@@ -8,7 +8,7 @@ from importlib import import_module
 
 NAMES = (
     "gemm", "chains", "attention", "ragged", "shapes", "symbols", "operators", "memory", "ablation",
-    "llm", "batch", "dynamic", "policies", "start",
+    "llm", "batch", "dynamic", "policies", "start", "frontend",
 )  # fmt: skip
 
 

@@ -36,6 +36,8 @@ MODULES = {
     "NumPyOperators": "peers.operators",
     "PyTorchOperators": "peers.operators",
     "JAXOperators": "peers.operators",
+    "ImportedModels": "peers.frontend",
+    "CompiledModels": "peers.frontend",
 }
 """The module of each class; `Limits` measures the machine instead of a model."""
 

@@ -21,7 +21,7 @@ GLOBAL_INFOS = "global_infos"
 target, its number and the kind of its memory."""
 _SHOWN = 12
 """Functions that the `repr` of a module names."""
-_WITHOUT_IMPORTER = ("torch", "jax", "tensorflow", "keras", "onnx")
+_WITHOUT_IMPORTER = ("jax", "tensorflow", "keras", "onnx")
 """Packages whose models people give where a module is expected."""
 
 
@@ -83,6 +83,8 @@ class Module(Node):
                 advice = f"write @I.ir_module above `class {value.__name__}`"
             elif isinstance(value, FunctionType):
                 advice = f"write @R.function or @T.prim_func above `def {value.__name__}`"
+            elif any(c.__module__.partition(".")[0] == "torch" for c in type(value).__mro__):
+                advice = "rl.from_torch(model, *args) makes a program of a model of PyTorch"
             elif type(value).__module__.partition(".")[0] in _WITHOUT_IMPORTER:
                 advice = "there is no importer for it: write the model with rl.nn, or as a script"
             raise TypeError(f"expected a module, got {kind_of(value)}; {advice}")

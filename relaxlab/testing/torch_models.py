@@ -24,8 +24,6 @@ from relaxlab.frontend.pytorch.entry import from_torch
 SIZES = ((2, 5), (1, 17), (3, 40))
 """Batch and length: the first is exported with, and the compiled program runs all of them."""
 
-TEXT = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
-
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -44,15 +42,19 @@ class Model:
             for name, dims in self.dims.items()
         }
 
-    def imported(self, layers: int = 2) -> tuple[torch.nn.Module, ImportedProgram]:
-        """The model with random weights, and the program made from it."""
+    def drawn(self, layers: int) -> torch.nn.Module:
+        """The model with random weights, the same at each call."""
         torch.manual_seed(0)
         model = self.build(layers).eval()
         with torch.no_grad():
             for parameter in model.parameters():  # biases of 0 and gains of 1 would hide mistakes
                 if parameter.ndim < 2:
                     parameter.add_(torch.randn_like(parameter) * 0.1)
-        shapes = self.dynamic_shapes()
+        return model
+
+    def imported(self, layers: int) -> tuple[torch.nn.Module, ImportedProgram]:
+        """The model, and the program made from it."""
+        model, shapes = self.drawn(layers), self.dynamic_shapes()
         return model, from_torch(model, kwargs=self.arguments(*SIZES[0]), dynamic_shapes=shapes)
 
     def errors(self, model: torch.nn.Module, compiled: CompiledProgram) -> list[float]:
@@ -101,12 +103,13 @@ def _images(name: str, side: int, **options: Any) -> Model:
     return Model(build, arguments, {"pixel_values": {0: "batch"}})
 
 
-def _whisper() -> Model:
+def _whisper(width: int) -> Model:
     def build(layers: int) -> torch.nn.Module:
         config = transformers.WhisperConfig(
-            vocab_size=128, d_model=64, encoder_layers=layers, decoder_layers=layers,
-            encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=96,
-            decoder_ffn_dim=96, num_mel_bins=16, max_source_positions=40, max_target_positions=64,
+            vocab_size=128, d_model=width, encoder_layers=layers, decoder_layers=layers,
+            encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=2 * width,
+            decoder_ffn_dim=2 * width, num_mel_bins=16, max_source_positions=40,
+            max_target_positions=64,
             pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
             use_cache=False,
         )  # fmt: skip
@@ -122,19 +125,32 @@ def _whisper() -> Model:
     return Model(build, arguments, dims)
 
 
-MODELS: dict[str, Model] = {
-    "llama": _text("LlamaForCausalLM", **TEXT, num_hidden_layers=LAYERS, num_key_value_heads=2,
-                   use_cache=False),
-    "qwen2": _text("Qwen2ForCausalLM", **TEXT, num_hidden_layers=LAYERS, num_key_value_heads=2,
-                   use_cache=False),
-    "bert": _text("BertModel", **TEXT, num_hidden_layers=LAYERS),
-    "t5": _text("T5EncoderModel", d_model=64, d_kv=16, d_ff=96, num_layers=LAYERS, num_heads=4),
-    "vit": _images("ViTModel", 32, **TEXT, image_size=32, patch_size=8, num_hidden_layers=LAYERS),
-    "whisper": _whisper(),
-    "convnext": _images("ConvNextModel", 64, hidden_sizes=[16, 24, 32, 48], depths=[1, 1, 2, 1]),
-    "resnet": _images("ResNetModel", 64, embedding_size=16, hidden_sizes=[32, 64, 96, 128],
-                      depths=[1, 2, 2, 1]),
-}  # fmt: skip
+def models(width: int) -> dict[str, Model]:
+    """The models by name, with so many features."""
+    text = {"hidden_size": width, "intermediate_size": 3 * width // 2, "num_attention_heads": 4}
+    decoder = {**text, "num_hidden_layers": LAYERS, "num_key_value_heads": 2, "use_cache": False}
+    t5 = {"d_model": width, "d_kv": width // 4, "d_ff": 3 * width // 2, "num_heads": 4}
+    part = width // 8
+    return {
+        "llama": _text("LlamaForCausalLM", **decoder),
+        "qwen2": _text("Qwen2ForCausalLM", **decoder),
+        "bert": _text("BertModel", **text, num_hidden_layers=LAYERS),
+        "t5": _text("T5EncoderModel", **t5, num_layers=LAYERS),
+        "vit": _images(
+            "ViTModel", 32, **text, image_size=32, patch_size=8, num_hidden_layers=LAYERS
+        ),
+        "whisper": _whisper(width),
+        "convnext": _images(
+            "ConvNextModel", 64, hidden_sizes=[n * part for n in (2, 3, 4, 6)], depths=[1, 1, 2, 1]
+        ),
+        "resnet": _images(
+            "ResNetModel", 64, embedding_size=2 * part,
+            hidden_sizes=[n * part for n in (4, 8, 12, 16)], depths=[1, 2, 2, 1],
+        ),
+    }  # fmt: skip
+
+
+MODELS = models(64)
 
 
 def main() -> None:

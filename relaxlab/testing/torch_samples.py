@@ -7,11 +7,17 @@ Runs where PyTorch and expecttest are installed.
 # pyright: reportMissingImports=false, reportUnknownMemberType=false
 from __future__ import annotations
 
+import argparse
 import itertools
+import json
 import re
+import textwrap
+import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -157,3 +163,74 @@ def run(wanted: Iterable[str] | None, count: int, *, compiled: bool) -> Iterator
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield outcome(op, count, compiled=compiled)
+
+
+def page(outcomes: Iterable[Outcome]) -> str:
+    """The page of all operators: those that are equal, and the reasons of the others."""
+    found = sorted(outcomes, key=lambda o: o.op)
+    equal = [o for o in found if o.equal]
+    by_reason: dict[str, list[str]] = {}
+    for o in found:
+        if not o.equal:
+            by_reason.setdefault(o.reason, []).append(o.op)
+    rows = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines = [
+        "# Operators of PyTorch",
+        "",
+        "Written by `python -m relaxlab.testing.torch_samples`: the first float32 sample of each",
+        "operator that PyTorch has for its own tests (OpInfo), exported, imported by",
+        "`rl.from_torch`, run by the interpreter and compared with PyTorch.",
+        f"{len(equal)} of {len(found)} operators are equal.",
+        "",
+        "## Equal",
+        "",
+        "\n".join(
+            textwrap.wrap(", ".join(f"`{o.op}`" for o in equal), 100, break_on_hyphens=False)
+        ),
+        "",
+        "## Not imported, or not equal",
+        "",
+        "| reason | operators |",
+        "| --- | --- |",
+        *(f"| {_cell(r)} | {', '.join(f'`{op}`' for op in ops)} |" for r, ops in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def main() -> None:
+    """Compare all operators, or those named, and write the page of them.
+
+    With `--keep`, outcomes are added to a file, and operators that it has are not run again.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ops", nargs="*", help="names; all unless given")
+    parser.add_argument("--samples", type=int, default=1, help="at most, of each operator")
+    parser.add_argument("--compiled", action="store_true", help="run machine code")
+    parser.add_argument("--keep", type=Path, help="the file of outcomes, a line of JSON each")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--page", type=Path, help="the page to write")
+    chosen = parser.parse_args()
+    found: list[Outcome] = []
+    if chosen.keep is not None and chosen.keep.exists():
+        found = [Outcome(**json.loads(line)) for line in chosen.keep.read_text().splitlines()]
+    done, end = {o.op for o in found}, time.monotonic() + chosen.seconds
+    for name in chosen.ops or names():
+        if name in done or time.monotonic() > end:
+            continue
+        for outcome_ in run([name], chosen.samples, compiled=chosen.compiled):
+            found.append(outcome_)
+            print(f"{outcome_.op}: {outcome_.reason}", flush=True)
+            if chosen.keep is not None:
+                with chosen.keep.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(outcome_)) + "\n")
+    print(Counter(o.equal for o in found))
+    if chosen.page is not None:
+        chosen.page.write_text(page(found), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -97,6 +97,11 @@ def test_samples_of_operators(answers: dict[str, Any]) -> None:
     assert {op: r for op, r in found.items() if r != "equal"} == {}
 
 
+def test_programs_of_the_page_run(answers: dict[str, Any]) -> None:
+    assert 'x: R.Tensor(("batch", "length", 16), "float32")' in answers["page"]
+    assert "R.nn.gelu" in answers["page"] and "torch.Size([7, 300, 8])" in answers["page"]
+
+
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-reference")
 def test_models_of_transformers() -> None:
     """A decoder and a network of convolutions; `torch_models` without names runs all."""

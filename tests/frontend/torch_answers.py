@@ -3,9 +3,13 @@ below returns what the test looks at; `python torch_answers.py` prints all of it
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import re
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -203,9 +207,21 @@ def samples() -> dict[str, str]:
     return {o.op: o.reason for o in run(wanted, 1, compiled=False)}
 
 
+def page() -> str:
+    """The text of the script that the programs of docs/from-pytorch.md print."""
+    if "relaxlab" not in torch._dynamo.list_backends():  # installed before it had an entry point
+        torch._dynamo.register_backend(rl.torch_backend, name="relaxlab")
+    file = Path(__file__).parents[2] / "docs" / "from-pytorch.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", file.read_text("utf-8"), re.M | re.S)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n".join(blocks), str(file), "exec"), {})
+    return printed.getvalue()
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(2)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        cases = (calling, refusals, backend, sizes, samples)
+        cases = (calling, refusals, backend, sizes, samples, page)
         json.dump({case.__name__: case() for case in cases}, file)
