@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from importlib import import_module
 from operator import add, mul
@@ -21,11 +20,6 @@ from relaxlab.ir.types import TensorType
 def dtype_name(dtype: Any) -> str:
     """The name of a `torch.dtype`."""
     return str(dtype).removeprefix("torch.")
-
-
-def is_dtype(value: Any) -> bool:
-    """True for a `torch.dtype`."""
-    return type(value).__name__ == "dtype" and type(value).__module__ == "torch"
 
 
 def as_array(tensor: Any) -> np.ndarray[Any, Any]:
@@ -117,11 +111,3 @@ _FUNCTIONS: dict[str, Any] = {
     "Max": lambda a, b: expr.Max(a, b),
     "Min": lambda a, b: expr.Min(a, b),
 }
-
-
-def ints(values: Sequence[Any], what: str) -> tuple[int, ...]:
-    """Attributes that have to be numbers. Raises Refused for symbols among them."""
-    for v in values:
-        if not isinstance(v, int):
-            raise Refused(f"its {what} depend on symbols: {v}")
-    return tuple(values)
