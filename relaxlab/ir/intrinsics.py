@@ -93,6 +93,20 @@ def _erf(x: Any) -> Any:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
 
 
+def _erfc(x: Any) -> Any:
+    return np.asarray(np.frompyfunc(math.erfc, 1, 1)(x), np.float64)
+
+
+def _lgamma_of(x: float) -> float:
+    if x == -math.inf or (x <= 0 and x == math.floor(x)):
+        return math.inf  # a pole, where Python raises
+    return math.lgamma(x)
+
+
+def _lgamma(x: Any) -> Any:
+    return np.asarray(np.frompyfunc(_lgamma_of, 1, 1)(x), np.float64)
+
+
 def _exp10(x: Any) -> Any:
     return np.power(10.0, x)
 
@@ -179,6 +193,14 @@ def _function(
     )  # fmt: skip
 
 
+def _library(name: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
+    """The row of a costly function that only libraries have."""
+    return Intrinsic(
+        name, doc, floats=True, costly=True, meaning=rounded(fn), c=name,
+        absent={"wgsl": "WGSL has no such function"},
+    )  # fmt: skip
+
+
 def _rounding(
     name: str, doc: str, fn: Callable[..., Any], c: str = "", wgsl: str = ""
 ) -> Intrinsic:
@@ -245,6 +267,10 @@ INTRINSICS: dict[str, Intrinsic] = {
         _function("acosh", "The inverse hyperbolic cosine.", np.arccosh),
         _function("atanh", "The inverse hyperbolic tangent.", np.arctanh),
         _function("erf", "The error function.", _erf, wgsl="erf_f32"),
+        _library("erfc", "One minus the error function, exact for large `x`.", _erfc),
+        _library("expm1", "The exponential minus one, exact for small `x`.", np.expm1),
+        _library("lgamma", "The logarithm of the absolute value of the gamma function.", _lgamma),
+        _library("cbrt", "The cube root.", np.cbrt),
         _function("sigmoid", "The logistic function `1 / (1 + exp(-x))`.", _sigmoid, c="",
                   wgsl="sigmoid_f32"),
         _function("atan2", "The angle of the point (y, x), in radians.", np.arctan2, arity=2),

@@ -34,6 +34,8 @@ from relaxlab.ops import (  # noqa: F401
     sampling,
     scatter,
     search_sort,
+    special,
+    windows,
 )
 from relaxlab.ops.define import Builder, builder
 

@@ -44,13 +44,15 @@ DTYPE_TESTS: dict[str, Callable[[str], bool]] = {
 
 
 def in_float32(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy function whose half-precision arguments are computed in float32."""
+    """A NumPy function whose half-precision arguments are computed in float32; the first argument
+    is an array, others may be shapes."""
 
-    def wrapped(*arrays: Array, **attrs: Any) -> Array:
+    def wrapped(*arrays: Any, **attrs: Any) -> Array:
         dtype = arrays[0].dtype
         if dtype.name not in scalar.HALF:
             return fn(*arrays, **attrs)
-        result = np.asarray(fn(*(a.astype(np.float32) for a in arrays), **attrs))
+        wide = (a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in arrays)
+        result = np.asarray(fn(*wide, **attrs))
         return result.astype(dtype) if result.dtype == np.float32 else result
 
     return wrapped
@@ -123,7 +125,7 @@ def on_arrays(name: str) -> Callable[[Array], Array]:
 
 for _name in (
     "exp sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh log log2 log10 log1p sqrt "
-    "rsqrt sigmoid erf"
+    "rsqrt sigmoid erf erfc exp2 expm1 lgamma cbrt"
 ).split():
     unary(_name, _intrinsic(_name), on_arrays(_name), "floating point")
 for _name, _op, _reference in (
@@ -146,6 +148,9 @@ unary(
     np.bitwise_not,
     "integer or bool",
 )
+
+
+unary("popcount", _intrinsic("popcount"), on_arrays("popcount"), "integer")
 
 
 # --- Two arguments ----------------------------------------------------------------------------
@@ -318,7 +323,7 @@ binary("left_shift", _node(expr.ShiftLeft), np.left_shift, "integer")
 binary("right_shift", _node(expr.ShiftRight), np.right_shift, "integer")
 
 
-def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """max + log(1 + exp(min - max)); equal infinities have no difference."""
     top = expr.Max(a, b)
     gap = scalar.negative(scalar.call("abs", expr.Sub(a, b)))
@@ -326,7 +331,7 @@ def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return expr.Select(expr.EQ(a, b), expr.Add(a, expr.const(math.log(2), a.dtype)), sum_)
 
 
-binary("log_add_exp", _in_float32(_log_add_exp), np.logaddexp, "floating point")
+binary("log_add_exp", _in_float32(log_add_exp), np.logaddexp, "floating point")
 
 
 # --- Three arguments --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.elementwise import in_float32
+from relaxlab.ops.elementwise import in_float32, log_add_exp
 from relaxlab.ops.manipulate import reshape_compute
 from relaxlab.ops.shapes import ONE, Shape, product, require_elements
 
@@ -311,7 +312,7 @@ _arg("argmax", te.te_max, np.argmax)
 _arg("argmin", te.te_min, np.argmin)
 
 
-# --- cumsum, cumprod --------------------------------------------------------------------------
+# --- Scans -----------------------------------------------------------------------------------
 
 
 def _scan_type(call: graph.Call, tys: TypesOf) -> Type:
@@ -326,14 +327,23 @@ def _scan_type(call: graph.Call, tys: TypesOf) -> Type:
     return TensorType(x.shape, dtype, x.ndim)
 
 
-def _scan(name: str, op: type[expr.BinaryOp], start: int, reference: Callable[..., Any]) -> None:
+def _scan(
+    name: str,
+    combiner: te.Combiner,
+    reference: Callable[..., Any],
+    accepts: Callable[[str], bool] = lambda dtype: True,
+) -> None:
+    def infer(call: graph.Call, tys: TypesOf) -> Type:
+        require_dtype(call, tensor_arg(call, tys, 0), accepts, "floating point")
+        return _scan_type(call, tys)
+
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
         assert out.dtype is not None
         axis = attr(call, "axis")
         if axis is None:
             x, axis = reshape_compute(x, (product(x.shape),)), 0
         return scan_compute(
-            x, normal_axis(call, axis, x.ndim), out.dtype, op, start, attr(call, "exclusive"), name
+            x, normal_axis(call, axis, x.ndim), out.dtype, combiner, attr(call, "exclusive"), name
         )
 
     def numpy(
@@ -344,9 +354,12 @@ def _scan(name: str, op: type[expr.BinaryOp], start: int, reference: Callable[..
         # NumPy adds a scan up in its own dtype, one after the other; the reference is to be the
         # better one.
         wide = np.dtype("float64" if is_float(out.name) else scalar.accumulator_of(out.name))
-        result = reference(x.astype(wide), axis=axis, dtype=wide)
+        with np.errstate(all="ignore"):
+            result = reference(x.astype(wide), axis)
         if exclusive:
-            first = np.full_like(np.take(result, [0][: x.shape[axis]], axis), start)
+            (start,) = combiner.identity((wide.name,))
+            assert isinstance(start, expr.IntImm | expr.FloatImm)
+            first = np.full_like(np.take(result, [0][: x.shape[axis]], axis), start.value)
             rest = np.take(result, range(max(x.shape[axis] - 1, 0)), axis)
             result = np.concatenate([first, rest], axis)
         return result.astype(out)
@@ -354,7 +367,7 @@ def _scan(name: str, op: type[expr.BinaryOp], start: int, reference: Callable[..
     define(
         name,
         params("data", axis=None, dtype=None, exclusive=False),
-        _scan_type,
+        infer,
         emit=emit,
         reference=numpy,
     )
@@ -364,12 +377,11 @@ def scan_compute(
     x: te.Tensor,
     axis: int,
     dtype: str,
-    op: type[expr.BinaryOp],
-    start: int,
+    combiner: te.Combiner,
     exclusive: bool,
     name: str,
 ) -> te.Tensor:
-    """The running `op` along `axis`, each row one serial loop after the other over blocks of
+    """The running `combiner` along `axis`, each row one serial loop after the other over blocks of
     `SCAN_BLOCK` elements; half precision accumulates in float32 and is rounded at the end.
 
     Within a block elements are combined from its first on, and each result with what came before
@@ -378,6 +390,10 @@ def scan_compute(
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
     wide = scalar.accumulator_of(dtype)
     extent = x.shape[axis]
+    (nothing,) = combiner.identity((wide,))
+
+    def op(old: PrimExpr, new: PrimExpr) -> PrimExpr:
+        return combiner.combine((old,), (new,))[0]
 
     def body(row: tuple[expr.Var, ...], buffers: dict[te.Tensor, loops.Buffer]) -> loops.Stmt:
         block, place = expr.Var("b"), expr.Var("s")
@@ -398,7 +414,7 @@ def scan_compute(
                 loops.BufferStore(buffers[out], total, (*row[:axis], place, *row[axis:])),
             )
 
-        nothing, at_start = expr.const(start, wide), expr.EQ(block, te.ZERO)
+        at_start = expr.EQ(block, te.ZERO)
         past = scalar.if_then_else(at_start, nothing, at(buffers[out], first - 1))
         opening = taken(first)
         if exclusive:
@@ -417,5 +433,14 @@ def scan_compute(
     return narrow(out, dtype)
 
 
-_scan("cumsum", expr.Add, 0, np.cumsum)
-_scan("cumprod", expr.Mul, 1, np.cumprod)
+LOG_SUM_EXP = te.Combiner(
+    "logsumexp",
+    lambda dtypes: (expr.const(-math.inf, dtypes[0]),),
+    lambda acc, new: (log_add_exp(acc[0], new[0]),),
+)
+
+_scan("cumsum", te.SUM, lambda x, axis: np.cumsum(x, axis, x.dtype))
+_scan("cumprod", te.PROD, lambda x, axis: np.cumprod(x, axis, x.dtype))
+_scan("cummax", te.MAX, np.maximum.accumulate)
+_scan("cummin", te.MIN, np.minimum.accumulate)
+_scan("cumlogsumexp", LOG_SUM_EXP, np.logaddexp.accumulate, is_float)

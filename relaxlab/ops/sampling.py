@@ -55,7 +55,7 @@ def _multinomial_emit(
     call: graph.Call, out: TensorType, prob: te.Tensor, uniform: te.Tensor, rows: te.Tensor
 ) -> te.Tensor:
     assert out.shape is not None
-    sums = scan_compute(prob, 1, "float32", expr.Add, 0, False, "cumsum")
+    sums = scan_compute(prob, 1, "float32", te.SUM, False, "cumsum")
     count = prob.shape[1]
     v = te.reduce_axis(count, "v")
 
@@ -186,7 +186,7 @@ def _top_emit(
     ranked = te.compute(
         prob.shape, lambda i, j: scalar.cast(prob[i, order[i, j]], "float32"), "T_ranked"
     )
-    sums = scan_compute(ranked, 1, "float32", expr.Add, 0, False, "cumsum")
+    sums = scan_compute(ranked, 1, "float32", te.SUM, False, "cumsum")
     r = te.reduce_axis(classes, "r")
 
     def limit(i: PrimExpr) -> PrimExpr:

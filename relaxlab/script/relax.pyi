@@ -160,6 +160,17 @@ class _grad:
         """
 
     @staticmethod
+    def reduce_window_max_backward(output_grad: _Argument, data: _Argument, padding: _Argument, window: _Argument, strides: _Any = None, dilation: _Any = None) -> _Value:
+        """The gradient of the maxima of `reduce_window` with respect to its data; it goes to the first maximum of each window.
+
+        Arguments: output_grad, data, padding. Constants: window, strides, dilation.
+
+        Dtypes of output_grad: floating point.
+
+            R.grad.reduce_window_max_backward(g, x, (0, 0, 0, 0), window=(2, 3), strides=(1, 3))  # (4, 2), (5, 6) -> (5, 6)
+        """
+
+    @staticmethod
     def start_checkpoint(input: _Argument) -> _Value:
         """The same value; marks where a checkpoint of differentiation starts.
 
@@ -1091,6 +1102,16 @@ def atanh(x: _Argument) -> _Value:
         R.atanh(x)  # (2, 3) -> (2, 3)
     """
 
+def bitcast(x: _Argument, dtype: _Argument) -> _Value:
+    """The bits of each element as another dtype of as many bits.
+
+    Arguments: x. Constants: dtype.
+
+    Dtypes of x: floating point.
+
+        R.bitcast(x, "int32")  # (2, 3) -> (2, 3) int32
+    """
+
 def bitwise_and(x1: _Argument, x2: _Argument) -> _Value:
     """The bitwise AND of integers or booleans.
 
@@ -1205,6 +1226,16 @@ def call_tir_with_grad(func: _Any, args: _Any, out_ty: _Any, te_grad_name: _Any,
         R.call_tir_with_grad(cls.f, (x,), out_ty=R.Tensor((4,)), te_grad_name="f_grad")
     """
 
+def cbrt(x: _Argument) -> _Value:
+    """The cube root of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.cbrt(x)  # (2, 3) -> (2, 3)
+    """
+
 def ceil(x: _Argument) -> _Value:
     """The smallest integer that is not below each element.
 
@@ -1281,6 +1312,36 @@ def cosh(x: _Argument) -> _Value:
         R.cosh(x)  # (2, 3) -> (2, 3)
     """
 
+def cumlogsumexp(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
+    """The logarithm of the running sum of exponentials along an axis, without overflow.
+
+    Arguments: data. Constants: axis, dtype, exclusive.
+
+    Dtypes of data: floating point.
+
+        R.cumlogsumexp(x, axis=1)  # (2, 3) -> (2, 3)
+    """
+
+def cummax(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
+    """The running maximum along an axis (of the flattened tensor without one).
+
+    Arguments: data. Constants: axis, dtype, exclusive.
+
+    Dtypes of data: integers, floating point.
+
+        R.cummax(x, axis=1)  # (2, 3) -> (2, 3)
+    """
+
+def cummin(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
+    """The running minimum along an axis (of the flattened tensor without one).
+
+    Arguments: data. Constants: axis, dtype, exclusive.
+
+    Dtypes of data: integers, floating point.
+
+        R.cummin(x, axis=1)  # (2, 3) -> (2, 3)
+    """
+
 def cumprod(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
     """The running product along an axis (of the flattened tensor without one).
 
@@ -1325,6 +1386,16 @@ def dequantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _
     Dtypes of data: integers.
 
         R.dequantize(q, scale, zero)  # (2, 3) int8, (3,), (3,) int8 -> (2, 3)
+    """
+
+def digamma(x: _Argument) -> _Value:
+    """The derivative of the logarithm of the gamma function.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.digamma(x)  # (2, 3) -> (2, 3)
     """
 
 def divide(x1: _Argument, x2: _Argument) -> _Value:
@@ -1411,6 +1482,26 @@ def erf(x: _Argument) -> _Value:
         R.erf(x)  # (2, 3) -> (2, 3)
     """
 
+def erfc(x: _Argument) -> _Value:
+    """The complementary error function `1 - erf(x)`, exact for large `x`.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.erfc(x)  # (2, 3) -> (2, 3)
+    """
+
+def erfinv(x: _Argument) -> _Value:
+    """The inverse of the error function, on (-1, 1).
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.erfinv(x)  # (2, 3) -> (2, 3)
+    """
+
 def ewise_fma(x1: _Argument, x2: _Argument, x3: _Argument) -> _Value:
     """The product of two elements plus a third: `x1 * x2 + x3`.
 
@@ -1431,6 +1522,16 @@ def exp(x: _Argument) -> _Value:
         R.exp(x)  # (2, 3) -> (2, 3)
     """
 
+def exp2(x: _Argument) -> _Value:
+    """2 to the power of each element.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.exp2(x)  # (2, 3) -> (2, 3)
+    """
+
 def expand_dims(x: _Argument, axis: _Argument) -> _Value:
     """The tensor with dimensions of extent 1 added at the places `axis`.
 
@@ -1439,6 +1540,16 @@ def expand_dims(x: _Argument, axis: _Argument) -> _Value:
     Dtypes of x: any.
 
         R.expand_dims(x, axis=0)  # (2, 3) -> (1, 2, 3)
+    """
+
+def expm1(x: _Argument) -> _Value:
+    """The exponential of each element minus one, exact for small `x`.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.expm1(x)  # (2, 3) -> (2, 3)
     """
 
 def eye(n: _Argument, m: _Any = None, k: _int | _Sequence[_int] = 0, dtype: _str = 'float32') -> _Value:
@@ -1691,6 +1802,16 @@ def less_equal(x1: _Argument, x2: _Argument) -> _Value:
     Dtypes of x1: any.
 
         R.less_equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
+    """
+
+def lgamma(x: _Argument) -> _Value:
+    """The logarithm of the absolute value of the gamma function.
+
+    Arguments: x.
+
+    Dtypes of x: floating point.
+
+        R.lgamma(x)  # (2, 3) -> (2, 3)
     """
 
 def linear(data: _Argument, weight: _Argument, bias: _Any = None, out_dtype: _Any = None) -> _Value:
@@ -2015,6 +2136,16 @@ def permute_dims(x: _Argument, axes: _Any = None) -> _Value:
         R.permute_dims(x, axes=(0, 2, 1))  # (2, 3, 4) -> (2, 4, 3)
     """
 
+def popcount(x: _Argument) -> _Value:
+    """The number of bits of each integer that are 1.
+
+    Arguments: x.
+
+    Dtypes of x: integers.
+
+        R.popcount(x)  # (2, 3) int32 -> (2, 3) int32
+    """
+
 def power(x1: _Argument, x2: _Argument) -> _Value:
     """`x1` to the power of `x2`; `x ** y` means the same.
 
@@ -2069,6 +2200,16 @@ def quantized_linear(data: _Argument, scale: _Argument, total: _Argument, weight
     Dtypes of data: .
 
         R.quantized_linear(q, scale, total, (d, qs), format="Q4_0")  # (2, 3, 32) int8, (2, 3), (2, 3), (5, 3) float16, (5, 3, 16) uint8 -> (2, 5)
+    """
+
+def reduce_window(x: _Argument, padding: _Argument, window: _Argument, strides: _Any = None, dilation: _Any = None, reduction: _str = 'max') -> _Value:
+    """The sum, prod, max or min of sliding windows along all dimensions. `padding` has the widths before all dimensions, then those behind them; negative ones leave elements out.
+
+    Arguments: x, padding. Constants: window, strides, dilation, reduction.
+
+    Dtypes of x: integers, floating point.
+
+        R.reduce_window(x, (1, 0, 0, 0), window=(2, 3), strides=(1, 3), reduction="sum")  # (5, 6) -> (5, 2)
     """
 
 def renormalize_top_p_top_k(prob: _Argument, top_p: _Argument, top_k: _Argument) -> _Value:

@@ -518,6 +518,12 @@ def cast(value: _Any, dtype: _Any) -> _Value:
         T.cast(n, "float32")
     """
 
+def cbrt(x: _Any) -> _Value:
+    """The cube root.
+
+        T.cbrt(x)
+    """
+
 def ceil(x: _Any) -> _Value:
     """The smallest integer that is not below `x`.
 
@@ -580,6 +586,12 @@ def erf(x: _Any) -> _Value:
         T.erf(x)
     """
 
+def erfc(x: _Any) -> _Value:
+    """One minus the error function, exact for large `x`.
+
+        T.erfc(x)
+    """
+
 def evaluate(value: _Any) -> None:
     """An expression evaluated for its effect.
 
@@ -602,6 +614,12 @@ def exp2(x: _Any) -> _Value:
     """2 to the power of `x`.
 
         T.exp2(x)
+    """
+
+def expm1(x: _Any) -> _Value:
+    """The exponential minus one, exact for small `x`.
+
+        T.expm1(x)
     """
 
 def fabs(x: _Any) -> _Value:
@@ -784,6 +802,12 @@ def let(body: _Any, where: _Any = None) -> _Value:
     """An expression with a name for a value in it; also the annotation of a value that never changes.
 
         m: T.let[T.int64] = n * 2
+    """
+
+def lgamma(x: _Any) -> _Value:
+    """The logarithm of the absolute value of the gamma function.
+
+        T.lgamma(x)
     """
 
 def likely(x: _Any) -> _Value:

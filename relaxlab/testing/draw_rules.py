@@ -48,11 +48,13 @@ def shape_expr(*dims: expr.ExprLike) -> graph.ShapeExpr:
 
 _DOMAINS = {"asin": (-0.9, 0.9), "acos": (-0.9, 0.9), "atanh": (-0.9, 0.9), "acosh": (1.1, 4),
             "tan": (-1, 1), "log": (0.1, 9), "log2": (0.1, 9), "log10": (0.1, 9),
-            "log1p": (-0.5, 9), "sqrt": (0.1, 9), "rsqrt": (0.1, 9)}  # fmt: skip
+            "log1p": (-0.5, 9), "sqrt": (0.1, 9), "rsqrt": (0.1, 9), "erfinv": (-0.9, 0.9),
+            "lgamma": (3, 9), "digamma": (3, 9), "cbrt": (0.1, 9)}  # fmt: skip
 _KNOWN_AT_SPECIAL = ("log", "log2", "log10", "sqrt", "rsqrt", "exp", "tanh", "sigmoid", "abs")
 
 
-@rule("exp", "sin", "cos", "atan", "sinh", "cosh", "tanh", "asinh", "sigmoid", "erf", *_DOMAINS)
+@rule("exp", "sin", "cos", "atan", "sinh", "cosh", "tanh", "asinh", "sigmoid", "erf", "erfc",
+      "exp2", "expm1", *_DOMAINS)  # fmt: skip
 def _function(d: Draw, op: str) -> graph.Call:
     if op in _KNOWN_AT_SPECIAL and d.chance(0.1):
         return builder(op)(d.new((d.dim(),), d.dtype(), values=SPECIAL))
@@ -83,6 +85,16 @@ def _logical_not(d: Draw, op: str) -> graph.Call:
 @rule("bitwise_not")
 def _bitwise_not(d: Draw, op: str) -> graph.Call:
     return builder(op)(d.x(kinds=("bool", *INTS), exact=True))
+
+
+@rule("popcount")
+def _popcount(d: Draw, op: str) -> graph.Call:
+    return builder(op)(d.x(kinds=INTS, exact=True))
+
+
+@rule("bitcast")
+def _bitcast(d: Draw, op: str) -> graph.Call:
+    return builder(op)(d.x(kinds=("float32", "int32"), exact=True), dtype="int32")
 
 
 @rule("nn.relu", "nn.relu6", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.selu")
@@ -282,6 +294,13 @@ def _scan(d: Draw, op: str) -> graph.Call:
         dtype = d.choice((None, "float32"))
     axis = None if d.chance(0.3) or not shape_of(x) else d.axis(len(shape_of(x)))
     return builder(op)(x, axis=axis, dtype=dtype, **d.some(exclusive=d.flag()))
+
+
+@rule("cummax", "cummin", "cumlogsumexp")
+def _running(d: Draw, op: str) -> graph.Call:
+    x = d.x(kinds=("float",) if op == "cumlogsumexp" else ("float", "int32", "int8"))
+    axis = None if d.chance(0.3) or not shape_of(x) else d.axis(len(shape_of(x)))
+    return builder(op)(x, axis=axis, **d.some(exclusive=d.flag()))
 
 
 @rule("sort", "argsort")

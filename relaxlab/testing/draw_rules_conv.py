@@ -7,7 +7,7 @@ from typing import Any
 from relaxlab.ir import expr, graph
 from relaxlab.ops.define import builder
 from relaxlab.testing.draw import Draw, Refused, dtype_of
-from relaxlab.testing.draw_rules import rule
+from relaxlab.testing.draw_rules import rule, shape_expr
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -135,6 +135,33 @@ def _adaptive(d: Draw, op: str) -> graph.Call:
     sizes = tuple(d.choice((1, 2, 3, 7)) for _ in range(dims))
     attrs = d.some(output_size=sizes[0] if d.flag() else sizes)
     return builder(op)(d.new(shape, d.dtype()), **attrs, **layout)
+
+
+def _window_attrs(d: Draw, ndim: int) -> tuple[dict[str, Any], graph.ShapeExpr, list[int]]:
+    """Windows of all dimensions, their padding, and the least extents."""
+    window = tuple(d.rng.randint(1, 3) for _ in range(ndim))
+    strides = tuple(d.rng.randint(1, 3) for _ in range(ndim))
+    dilation = tuple(d.rng.randint(1, 2) for _ in range(ndim))
+    padding = [d.rng.randint(0, 1) for _ in range(2 * ndim)]
+    least = [(k - 1) * e + 1 for k, e in zip(window, dilation, strict=True)]
+    attrs = {"window": window, **d.some(strides=strides, dilation=dilation)}
+    return attrs, shape_expr(*padding), least
+
+
+@rule("reduce_window")
+def _reduce_window(d: Draw, op: str) -> graph.Call:
+    attrs, padding, least = _window_attrs(d, d.rng.randint(1, 4))
+    reduction = d.choice(("sum", "prod", "max", "min"))
+    x = d.new(_spatial(d, least), d.dtype(("float", "float", "int32")))
+    return builder(op)(x, padding, **attrs, reduction=reduction)
+
+
+@rule("grad.reduce_window_max_backward")
+def _window_backward(d: Draw, op: str) -> graph.Call:
+    attrs, padding, least = _window_attrs(d, d.rng.randint(1, 3))
+    x = d.new(_spatial(d, least), d.dtype())
+    reduced = d.result_of(builder("reduce_window")(x, padding, **attrs))
+    return builder(op)(d.new(reduced, dtype_of(x)), x, padding, **attrs)
 
 
 @rule("grad.max_pool2d_backward", "grad.avg_pool2d_backward")

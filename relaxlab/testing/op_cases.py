@@ -19,16 +19,23 @@ TWO_SIZES = ({"n": 3, "m": 5}, {"n": 1, "m": 1}, {"n": 2, "m": 0}, {"n": 5, "m":
 def elementwise() -> list[OpCase]:
     """Unary, binary and ternary operators."""
     cases: list[OpCase] = []
-    anywhere = "exp sin cos atan sinh cosh tanh asinh sigmoid erf floor ceil trunc round abs"
+    anywhere = (
+        "exp sin cos atan sinh cosh tanh asinh sigmoid erf erfc exp2 expm1 cbrt floor ceil trunc "
+        "round abs"
+    )
     for op in (*anywhere.split(), "negative", "square", "sign", "isnan", "isinf", "isfinite"):
         cases += [OpCase(op, (T("n", 5, dtype=d),), sizes=({"n": 4}, {"n": 0})) for d in FLOATS]
         cases.append(OpCase(op, (T("n", values=SPECIAL),), sizes=({"n": 14},)))
-    for op in ("log", "log2", "log10", "log1p", "sqrt", "rsqrt"):
+    for op in ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "lgamma", "digamma"):
         cases += [OpCase(op, (T("n", 5, dtype=d, low=0.1),), sizes=({"n": 4},)) for d in FLOATS]
         cases.append(OpCase(op, (T("n", values=SPECIAL),), sizes=({"n": 14},)))
-    cases += [OpCase(op, (T("n", low=-0.9, high=0.9),)) for op in ("asin", "acos", "atanh")]
+    cases += [
+        OpCase(op, (T("n", low=-0.9, high=0.9),)) for op in ("asin", "acos", "atanh", "erfinv")
+    ]
+    cases += [OpCase("erfinv", (T("n", dtype="float64", low=-1, high=1),))]
+    cases += [OpCase("bitcast", (T("n", 3),), {"dtype": "int32"})]
     cases += [OpCase("acosh", (T("n", low=1, high=4),)), OpCase("tan", (T("n", low=-1, high=1),))]
-    for op in ("floor", "round", "abs", "negative", "square", "sign"):
+    for op in ("floor", "round", "abs", "negative", "square", "sign", "popcount"):
         cases += [
             OpCase(op, (T("n", dtype=d, low=0 if d == "uint8" else -9, high=9),)) for d in INTS
         ]
@@ -387,6 +394,9 @@ def reduce() -> list[OpCase]:
             OpCase(op, (T("n", 5, dtype="float16"),), {"axis": 1}),
             OpCase(op, (T("n", 5, dtype="bool"),), {"axis": 1}),
         ]
+    for op in ("cummax", "cummin", "cumlogsumexp"):
+        cases += [OpCase(op, (T("n", 1500),), {"axis": 1}), OpCase(op, (T("n", 2),))]
+        cases.append(OpCase(op, (T(2, "n"),), {"axis": 1, "exclusive": True}))
     for op in ("cumsum", "cumprod"):
         cases += [
             OpCase(op, (T("n", 4),), {"axis": 1}),

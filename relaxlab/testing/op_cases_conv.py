@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxlab.testing.op_check import OpCase, T
+from relaxlab.testing.op_check import OpCase, Shape, T
 
 HALVES = ("float16", "bfloat16")
 
@@ -108,7 +108,25 @@ def pool() -> list[OpCase]:
         cases.append(OpCase(op, (T("n", 2, 3, 2, 4),), {"pool_size": 2, "padding": (1, 0, 0)}, n))
     for op in ("nn.max_pool2d", "nn.avg_pool2d"):
         cases.append(OpCase(op, (T(1, 2, "h", "w", 3),), {**window, "layout": "NCHW3c"}, hw))
-    return cases + _adaptive(n, hw) + _pool_backward(hw)
+    return cases + _adaptive(n, hw) + _pool_backward(hw) + _windows(n, hw)
+
+
+def _windows(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> list[OpCase]:
+    x, wide = T("h", "w", 3), {"window": (2, 3, 1)}
+    pad, none = Shape(1, 0, 0, 1, 2, -1), Shape(0, 0, 0, 0)
+    every = {"window": (2, 1, 2), "strides": (2, 1, 1), "dilation": (1, 1, 2)}
+    backward = {"window": (1, 2, 2), "strides": (1, 2, 2)}
+    op, back = "reduce_window", "grad.reduce_window_max_backward"
+    return [
+        *(
+            OpCase(op, (x, pad), {**wide, "reduction": r}, hw)
+            for r in ("sum", "prod", "max", "min")
+        ),
+        OpCase(op, (T("n", 6, 5), Shape(0, "n", 1, 0, 0, -1)), every, n[:2]),
+        OpCase(op, (T("n", 4, dtype="int8", low=-9, high=9), none), {"window": (1, 2)}),
+        OpCase(op, (T("n", 4, dtype="float16"), none), {"window": (1, 2), "reduction": "sum"}),
+        OpCase(back, (T("n", 3, 2), T("n", 6, 5), Shape(0, 1, 0, 0, 0, 0)), backward, n),
+    ]
 
 
 def _adaptive(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> list[OpCase]:

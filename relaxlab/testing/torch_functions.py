@@ -20,7 +20,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Functions by operator: called with tensors, shapes as tuples, and the attributes as keywords."""
 
 SAME = ("exp sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh log log2 log10 log1p sqrt "
-        "rsqrt sigmoid erf floor ceil trunc round abs negative square sign isnan isinf isfinite "
+        "rsqrt sigmoid erf erfc exp2 expm1 lgamma digamma erfinv "
+        "floor ceil trunc round abs negative square sign isnan isinf isfinite "
         "logical_not logical_and logical_or logical_xor bitwise_not bitwise_and bitwise_or "
         "bitwise_xor maximum minimum atan2 outer where floor_divide").split()  # fmt: skip
 OTHER_NAMES = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "true_divide",

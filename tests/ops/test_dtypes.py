@@ -42,17 +42,19 @@ TAKES: dict[tuple[str, ...], str] = {
     # Arithmetic: a bool is no number, convert it with astype. (What is dequantized are integers,
     # by scales that are floats. Averages of integers in pools are rounded, as Relax has them.)
     (*FLOATS, *INTS): """
-        abs add bucketize ceil clip collapse_sum_like collapse_sum_to dequantize divide einsum
-        ewise_fma floor floor_divide floor_mod linear matmul max maximum median min minimum mod
-        multiply negative nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d
+        abs add bucketize ceil clip collapse_sum_like collapse_sum_to cummax cummin dequantize
+        divide einsum ewise_fma floor floor_divide floor_mod linear matmul max maximum median min
+        minimum mod multiply negative nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d
+        nn.adaptive_avg_pool3d
         nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.conv1d nn.conv1d_transpose nn.conv2d
         nn.conv2d_transpose nn.conv3d
-        nn.conv3d_transpose nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.relu6 prod round
-        sign square subtract sum trunc""",
+        nn.conv3d_transpose nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.relu6 prod
+        reduce_window round sign square subtract sum trunc""",
     # The result lies between integers, or is about NaN and infinity, which integers do not have.
     # A power of integers is none where the exponent is negative.
     FLOATS: """
-        acos acosh asin asinh atan atan2 atanh cos cosh erf exp grad.avg_pool2d_backward
+        acos acosh asin asinh atan atan2 atanh cbrt cos cosh cumlogsumexp digamma erf erfc erfinv
+        exp exp2 expm1 grad.avg_pool2d_backward grad.reduce_window_max_backward lgamma
         grad.max_pool2d_backward grad.nll_loss_backward grad.take_backward isfinite isinf isnan
         log log10 log1p log2 log_add_exp mean multinomial_from_uniform nn.attention
         nn.attention_bias nn.attention_var_len nn.batch_norm
@@ -63,7 +65,9 @@ TAKES: dict[tuple[str, ...], str] = {
         variance""",
     # The bits of a float are not its value.
     (*INTS, "bool"): "bitwise_and bitwise_not bitwise_or bitwise_xor",
-    INTS: "left_shift right_shift",
+    INTS: "left_shift popcount right_shift",
+    # Bits stay bits of as many.
+    ("float32", "int32", "uint32"): "bitcast",
     # Numbers are compared with 0 first.
     # Formats of files say of which type each field is: the first is a scale, or bytes.
     ("float16", "uint8"): "decode_blocks",

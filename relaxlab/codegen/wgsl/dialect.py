@@ -159,7 +159,7 @@ def _divisor(s: Scope, e: PrimExpr, number: int) -> str:
 
 
 def _functions(row: Intrinsic, dtype: str) -> str:
-    return row.wgsl or row.c if dtype == "float32" else ""
+    return row.wgsl or row.c if dtype == "float32" and "wgsl" not in row.absent else ""
 
 
 def _helper(name: str) -> Callable[[Scope, expr.Call], Text]:
