@@ -18,6 +18,8 @@ from relaxlab.batching.learn import learn_policy as learn_policy
 from relaxlab.batching.policies import schedule_batches as schedule_batches
 from relaxlab.batching.recorded import batches_by as batches_by
 from relaxlab.batching.recorded import recorded_graph as recorded_graph
+from relaxlab.frontend.jaxpr.importer import from_jax as from_jax
+from relaxlab.frontend.jaxpr.jit import jit as jit
 from relaxlab.frontend.pytorch.entry import from_torch as from_torch
 from relaxlab.frontend.pytorch.entry import torch_backend as torch_backend
 from relaxlab.ir import dtypes as dtypes

@@ -82,7 +82,8 @@ class Emitter:
         self._require_facts()
         value = tuple(result) if isinstance(result, list | tuple) else result
         self.builder.emit_func_output(self.builder.emit_output(value, "result"))
-        attrs: dict[str, Any] = {"num_input": self._num_input}
+        # Without weights there is nothing that could be transformed ahead of calls.
+        attrs: dict[str, Any] = {"num_input": self._num_input} if self._has_weights else {}
         used = {s.name for s in symbols_in(self.builder.params)}
         upper = {name: most for name, most in self.symbols.upper.items() if name in used}
         if upper:
@@ -114,13 +115,24 @@ class Emitter:
             with self.builder.at(span):
                 return self._fitted(row(self, *args, **(attrs or {})))
         except (Refused, DiagnosticError) as error:
-            self._problems.append(Problem(name, _reason(error), span))
-            if not out:
-                raise UnsupportedOperators(self.source, self._problems) from error
-            unknown = tuple(graph.Var("refused", ty) for ty in out)
+            unknown = self.refuse(name, error, out, span)
             return unknown[0] if len(unknown) == 1 else unknown
         finally:
             self.out = outer
+
+    def refuse(
+        self,
+        name: str,
+        error: Refused | DiagnosticError,
+        out: Sequence[TensorType | None],
+        span: Span | None,
+    ) -> tuple[graph.Var, ...]:
+        """Note that a primitive is refused, and return values of the types stated for its results.
+        Raises UnsupportedOperators where none is stated."""
+        self._problems.append(Problem(name, _reason(error), span))
+        if not out:
+            raise UnsupportedOperators(self.source, self._problems) from error
+        return tuple(graph.Var("refused", ty) for ty in out)
 
     def _require_facts(self) -> None:
         """Check the facts about symbols that have values by now, those of parameters and of checked
@@ -140,11 +152,12 @@ class Emitter:
         if isinstance(result, graph.Var) and isinstance(result.ty, types.TupleType):
             result = self.fields(result)
         if isinstance(result, list | tuple):
-            return tuple(map(self._fit, result, self.out))
+            return tuple(map(self.fit, result, self.out))
         (stated,) = self.out
-        return self._fit(result, stated)
+        return self.fit(result, stated)
 
-    def _fit(self, value: Any, stated: TensorType | None) -> Any:
+    def fit(self, value: Any, stated: TensorType | None) -> Any:
+        """A value of the stated type: proved, or checked by calls. Raises Refused for another."""
         if stated is None:
             return value
         if not isinstance(value, graph.Var):

@@ -22,6 +22,11 @@ class Symbols:
         self.upper: dict[str, int] = {}
         self.facts: list[PrimExpr] = []
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names so far."""
+        return tuple(self._by_name)
+
     def __call__(self, name: str) -> expr.Var:
         """The symbol of that name."""
         name = self._names.get(name, name)

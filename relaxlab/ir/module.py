@@ -21,7 +21,8 @@ GLOBAL_INFOS = "global_infos"
 target, its number and the kind of its memory."""
 _SHOWN = 12
 """Functions that the `repr` of a module names."""
-_WITHOUT_IMPORTER = ("jax", "tensorflow", "keras", "onnx")
+_IMPORTERS = {"torch": "from_torch", "jax": "from_jax"}
+_WITHOUT_IMPORTER = ("tensorflow", "keras", "onnx")
 """Packages whose models people give where a module is expected."""
 
 
@@ -79,13 +80,16 @@ class Module(Node):
         """Raise TypeError for a value that is no module."""
         if not isinstance(value, Module):
             advice = "rl.parse(text) makes one of a script"
+            # A user's own model is a class of a framework's class.
+            packages = {c.__module__.partition(".")[0] for c in type(value).__mro__}
+            importers = [importer for name, importer in _IMPORTERS.items() if name in packages]
             if isinstance(value, type):
                 advice = f"write @I.ir_module above `class {value.__name__}`"
             elif isinstance(value, FunctionType):
                 advice = f"write @R.function or @T.prim_func above `def {value.__name__}`"
-            elif any(c.__module__.partition(".")[0] == "torch" for c in type(value).__mro__):
-                advice = "rl.from_torch(model, *args) makes a program of a model of PyTorch"
-            elif type(value).__module__.partition(".")[0] in _WITHOUT_IMPORTER:
+            elif importers:
+                advice = f"rl.{importers[0]}(...) imports it"
+            elif packages & {*_WITHOUT_IMPORTER}:
                 advice = "there is no importer for it: write the model with rl.nn, or as a script"
             raise TypeError(f"expected a module, got {kind_of(value)}; {advice}")
 

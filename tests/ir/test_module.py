@@ -76,9 +76,9 @@ def test_wrong_questions() -> None:
     with pytest.raises(TypeError, match="expected a module, got a str; rl.parse"):
         Module.require("text")
     torch = type("Linear", (), {"__module__": "torch.nn.modules.linear"})
-    with pytest.raises(TypeError, match=r"got a Linear; rl.from_torch\(model"):
+    with pytest.raises(TypeError, match=r"got a Linear; rl.from_torch\(...\) imports it"):
         Module.require(torch())
-    with pytest.raises(TypeError, match=r"got a Mine; rl.from_torch\(model"):
+    with pytest.raises(TypeError, match=r"got a Mine; rl.from_torch\(...\) imports it"):
         Module.require(type("Mine", (torch,), {})())
     keras = type("Model", (), {"__module__": "keras.models"})
     with pytest.raises(TypeError, match="got a Model; there is no importer for it: write"):
