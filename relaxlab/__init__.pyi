@@ -20,6 +20,7 @@ from relaxlab.batching.recorded import batches_by as batches_by
 from relaxlab.batching.recorded import recorded_graph as recorded_graph
 from relaxlab.frontend.jaxpr.importer import from_jax as from_jax
 from relaxlab.frontend.jaxpr.jit import jit as jit
+from relaxlab.frontend.onnx.importer import from_onnx as from_onnx
 from relaxlab.frontend.pytorch.entry import from_torch as from_torch
 from relaxlab.frontend.pytorch.entry import torch_backend as torch_backend
 from relaxlab.ir import dtypes as dtypes

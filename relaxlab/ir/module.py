@@ -21,8 +21,8 @@ GLOBAL_INFOS = "global_infos"
 target, its number and the kind of its memory."""
 _SHOWN = 12
 """Functions that the `repr` of a module names."""
-_IMPORTERS = {"torch": "from_torch", "jax": "from_jax"}
-_WITHOUT_IMPORTER = ("tensorflow", "keras", "onnx")
+_IMPORTERS = {"torch": "from_torch", "jax": "from_jax", "onnx": "from_onnx"}
+_WITHOUT_IMPORTER = ("tensorflow", "keras")
 """Packages whose models people give where a module is expected."""
 
 

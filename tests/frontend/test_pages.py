@@ -12,7 +12,7 @@ import pytest
 from tests.test_repo import ROOT
 
 PYTHON = ROOT / ".venv-reference/bin/python"
-PAGES = ("from-jax",)
+PAGES = ("from-jax", "from-onnx")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,168 @@
+"""`relaxlab.from_onnx`: models of ONNX as modules with their initialisers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxlab.frontend.emitter import Emitter
+from relaxlab.frontend.known import Array, tensor
+from relaxlab.frontend.onnx import control, folds, math, networks, quantised, shapes
+from relaxlab.frontend.onnx.rows import TABLE
+from relaxlab.frontend.onnx.shapes import known
+from relaxlab.frontend.onnx.walk import (
+    Env,
+    Walk,
+    array_of,
+    every_node,
+    graphs_of,
+    missing,
+    row_name,
+    type_of,
+)
+from relaxlab.frontend.packages import package
+from relaxlab.frontend.program import ImportedProgram
+from relaxlab.frontend.table import Problem, Refused, UnsupportedOperators
+
+ROWS = (control, folds, math, networks, quantised, shapes)
+"""The modules that fill the table."""
+
+
+def from_onnx(
+    model: Any, *, constants: Mapping[str, Array] | None = None
+) -> ImportedProgram:
+    """Import a model of ONNX: a path, or an `onnx.ModelProto`.
+
+        program = rl.from_onnx("model.onnx")
+        y = program.compile()(x)
+
+    Dimensions with names are symbols, for all of whose values one compilation serves. Initialisers
+    become parameters of `main` under their names, with the model's own memory or, for data in
+    other files, those files mapped into memory. `constants` are inputs with fixed values: shapes or
+    axes that a model takes as inputs but that decide the types of its values.
+
+    Raises UnsupportedOperators, which lists all operators that cannot be imported.
+    """
+    onnx = package("onnx")
+    folder = ""
+    if isinstance(model, str | os.PathLike):
+        folder = os.path.dirname(os.path.abspath(model))
+        model = onnx.load(model, load_external_data=False)
+    model = _expanded(model)
+    versions = {o.domain: o.version for o in model.opset_import}
+    unsupported = missing(model.graph, versions)
+    if unsupported:
+        raise UnsupportedOperators(TABLE.source, unsupported)
+    b = Emitter(TABLE.source)
+    walk = Walk(b, versions, _types(model), folder)
+    env: Env = {n: known(b, np.asarray(v)) for n, v in (constants or {}).items()}
+    names = _inputs(b, model.graph, env)
+    for initializer in model.graph.initializer:
+        if initializer.name not in env:
+            value = array_of(initializer, folder)
+            large = value.size > shapes.MOST_FOLLOWED
+            env[initializer.name] = (
+                b.weight(initializer.name, value) if large else known(b, value)
+            )
+    results = [tensor(b, v) for v in walk.graph(model.graph, env)]
+
+    def flatten(args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        free = iter(args)
+        given = [named[n] if n in named else next(free, None) for n in names]
+        count = len(args) + len(named)
+        if count != len(names) or any(v is None for v in given) or not set(named) <= set(names):
+            raise TypeError(f"the model has the inputs {', '.join(names)}; got {count} arguments")
+        return given
+
+    whole = results[0] if len(results) == 1 else tuple(results)
+    return ImportedProgram(b.finish(whole), b.params, flatten)
+
+
+def _inputs(b: Emitter, graph: Any, env: Env) -> list[str]:
+    """A parameter for each input that is neither an initialiser nor a constant."""
+    given = {i.name for i in graph.initializer} | set(env)
+    names: list[str] = []
+    for value in graph.input:
+        if value.name in given:
+            continue
+        try:
+            ty = type_of(b.symbols, value)
+        except Refused as error:
+            b.refuse(f"input {value.name}", error, (), None)
+            raise
+        env[value.name] = b.input(value.name, ty)
+        names.append(value.name)
+    return names
+
+
+def _types(model: Any) -> dict[str, Any]:
+    """What ONNX infers about the types of values, by name."""
+    onnx = package("onnx")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+    except Exception:  # noqa: BLE001  a model that it cannot infer is checked by our own rules
+        inferred = model.graph
+    values = (*inferred.value_info, *inferred.output)
+    return {v.name: v.type for v in values}
+
+
+def _expanded(model: Any) -> Any:
+    """The model with functions in the place of their calls: its own, and those by which ONNX
+    defines operators that have no row."""
+    onnx, inliner = package("onnx"), package("onnx.inliner")
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    for _ in range(4):  # what a function is made of may be functions
+        versions = {o.domain: o.version for o in model.opset_import}
+        found: set[tuple[str, str]] = set()
+        for node in every_node(model.graph):
+            if TABLE.find(row_name(node), versions.get(node.domain, 0)) is None:
+                schema = _schema(onnx, node, versions.get(node.domain, 1))
+                if schema is not None and (
+                    schema.has_function or schema.has_context_dependent_function
+                ):
+                    found.add((node.domain, node.op_type))
+        if not found:
+            return model
+        model = _copied(onnx, model)
+        for graph in (model.graph, *(g for n in every_node(model.graph) for g in graphs_of(n))):
+            for node in graph.node:
+                if (node.domain, node.op_type) in found:
+                    _with_defaults(onnx, node, versions.get(node.domain, 1))
+        # The bodies of some functions depend on types.
+        model = onnx.shape_inference.infer_shapes(model)
+        try:
+            model = inliner.inline_selected_functions(
+                model, sorted(found), inline_schema_functions=True
+            )
+        except RuntimeError as error:
+            reason = "the package onnx cannot put its definition in its place here"
+            problems = [Problem(row_name(n), reason) for n in every_node(model.graph)
+                        if (n.domain, n.op_type) in found]  # fmt: skip
+            raise UnsupportedOperators(TABLE.source, problems) from error
+    return model
+
+
+def _copied(onnx: Any, model: Any) -> Any:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _with_defaults(onnx: Any, node: Any, version: int) -> None:
+    """State the attributes of a node that it leaves to their defaults: what is put in its place
+    refers to them."""
+    stated = {a.name for a in node.attribute}
+    for name, a in onnx.defs.get_schema(node.op_type, version, node.domain).attributes.items():
+        if name not in stated and a.default_value.type:
+            node.attribute.append(a.default_value)
+
+
+def _schema(onnx: Any, node: Any, version: int) -> Any:
+    try:
+        return onnx.defs.get_schema(node.op_type, version, node.domain)
+    except onnx.defs.SchemaError:
+        return None

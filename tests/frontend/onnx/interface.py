@@ -1,0 +1,155 @@
+"""What `relaxlab.from_onnx` promises beside the values of operators: functions that assert it, run
+in an environment with onnx. `python -m tests.frontend.onnx.interface` prints a JSON object of what
+is wrong."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import relaxlab as rl
+from relaxlab.frontend.table import UnsupportedOperators
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+W = np.arange(2048, dtype="float32").reshape(32, 64) / 1000
+
+
+def model(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, Any], **weights: Any) -> Any:
+    """A model of nodes; inputs and outputs are pairs of element type and dimensions."""
+    ends = [
+        [helper.make_tensor_value_info(n, t, d) for n, (t, d) in values.items()]
+        for values in (inputs, outputs)
+    ]
+    arrays = [numpy_helper.from_array(v, n) for n, v in weights.items()]
+    graph = helper.make_graph(nodes, "g", *ends, arrays)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+def product() -> Any:
+    """x @ W, in as many rows of 32 as there are."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "first"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["dims"], axis=0),
+        helper.make_node("Reshape", ["x", "dims"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "w"], ["y"]),
+    ]
+    return model(
+        nodes, {"x": (FLOAT, ["batch", 4, 8])}, {"y": (FLOAT, ["batch", 64])},
+        w=W, first=np.array([0]), rest=np.array([-1]),
+    )  # fmt: skip
+
+
+def one_compilation_serves_all_sizes() -> None:
+    """Shapes that are computed stay symbolic."""
+    program = rl.from_onnx(product())
+    assert "batch" in program.script()
+    assert list(program.params) == ["w"]
+    exe = program.compile()
+    for n in (1, 5, 3):
+        x = np.random.default_rng(n).random((n, 4, 8), dtype="float32")
+        np.testing.assert_allclose(exe(x), x.reshape(n, 32) @ W, rtol=1e-4)
+        np.testing.assert_allclose(exe(x=x), x.reshape(n, 32) @ W, rtol=1e-4)
+    try:
+        exe(x, x)
+    except TypeError as error:
+        assert "has the inputs x" in str(error)
+    else:
+        raise AssertionError("too many arguments are taken")
+
+
+def data_in_other_files_are_mapped() -> None:
+    """From a path, with the weights in a file of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        outside = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 1000}
+        onnx.save(product(), path, **outside)
+        program = rl.from_onnx(path)
+        value = program.params["w"]
+        assert isinstance(value.base, np.memmap)
+        np.testing.assert_array_equal(value, W)
+
+
+def missing_operators_are_reported_together() -> None:
+    """With counts, before anything is built."""
+    nodes = [
+        helper.make_node("GridSample", ["x", "g"], ["a"]),
+        helper.make_node("GridSample", ["x", "g"], ["b"]),
+        helper.make_node("MaxUnpool", ["a", "i"], ["c"], kernel_shape=[2, 2]),
+    ]
+    image = (FLOAT, [1, 1, 4, 4])
+    inputs = {"x": image, "g": (FLOAT, [1, 4, 4, 2]), "i": (INT64, [1, 1, 4, 4])}
+    try:
+        rl.from_onnx(model(nodes, inputs, {"c": (FLOAT, None)}))
+    except UnsupportedOperators as error:
+        text = str(error)
+        assert "2 operators of this ONNX program" in text and "(2 calls)" in text, text
+    else:
+        raise AssertionError("nothing was reported")
+
+
+def inputs_that_decide_shapes_are_constants() -> None:
+    """The message says so, and `constants` gives them."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    reshaping = model(
+        nodes, {"x": (FLOAT, ["n", 4]), "shape": (INT64, [2])}, {"y": (FLOAT, None)}
+    )
+    try:
+        rl.from_onnx(reshaping)
+    except UnsupportedOperators as error:
+        assert "give its values by `constants`" in str(error)
+    else:
+        raise AssertionError("nothing was reported")
+    program = rl.from_onnx(reshaping, constants={"shape": np.array([4, -1])})
+    assert rl.interpret(program.module, "main", np.ones((3, 4), "float32")).shape == (4, 3)
+
+
+def loops_of_a_symbolic_length() -> None:
+    """A Scan over a symbolic axis is a function that calls itself and writes in place."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "row"], ["next"]),
+         helper.make_node("Mul", ["next", "two"], ["out"])],
+        "body",
+        [helper.make_tensor_value_info(n, FLOAT, [3]) for n in ("sum", "row")],
+        [helper.make_tensor_value_info(n, FLOAT, [3]) for n in ("next", "out")],
+    )  # fmt: skip
+    node = helper.make_node("Scan", ["start", "x"], ["end", "all"], body=body, num_scan_inputs=1)
+    scanning = model(
+        [node], {"start": (FLOAT, [3]), "x": (FLOAT, ["n", 3])},
+        {"end": (FLOAT, [3]), "all": (FLOAT, ["n", 3])}, two=np.array([2.0], "float32"),
+    )  # fmt: skip
+    exe = rl.from_onnx(scanning).compile()
+    for n in (1, 20):
+        x = np.random.default_rng(n).random((n, 3), dtype="float32")
+        end, every = exe(np.zeros(3, "float32"), x)
+        np.testing.assert_allclose(every, 2 * np.cumsum(x, 0), rtol=1e-5)
+        np.testing.assert_allclose(end, x.sum(0), rtol=1e-5)
+
+
+CHECKS = (
+    one_compilation_serves_all_sizes, data_in_other_files_are_mapped,
+    missing_operators_are_reported_together, inputs_that_decide_shapes_are_constants,
+    loops_of_a_symbolic_length,
+)  # fmt: skip
+
+
+def main() -> None:
+    """Print what is wrong, by check."""
+    found: dict[str, str | None] = {}
+    for check in CHECKS:
+        try:
+            found[check.__name__] = check()
+        except Exception:  # noqa: BLE001
+            found[check.__name__] = traceback.format_exc()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
