@@ -23,7 +23,7 @@ from relaxlab.script.convert import (
     scalar_of,
     vector_indices,
 )
-from relaxlab.script.core import Arguments, Context, Failure, Unbound
+from relaxlab.script.core import Arguments, Context, Failure
 from relaxlab.script.expressions import (
     access,
     arguments,
@@ -35,7 +35,7 @@ from relaxlab.script.index_types import define_index, index_of, range_of
 from relaxlab.script.jumps import Jump, without_jumps
 from relaxlab.script.launch import declare_thread, loop_around
 from relaxlab.script.loop_calls import call, known_names, region_of
-from relaxlab.script.macros import Macro, expanding, is_macro, macro_here
+from relaxlab.script.macros import expanding, is_macro, macro_called, macro_here
 from relaxlab.script.roots import TRUE
 from relaxlab.script.values import (
     Annotations,
@@ -497,7 +497,7 @@ class LoopReader:
         cx, node = self.cx, stmt.value
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return None  # a docstring
-        macro = self._macro(node)
+        macro = macro_called(cx, node)
         if macro is not None:
             assert isinstance(node, ast.Call)
             with expanding(cx, macro, arguments(cx, node, macro.node.name)) as body:
@@ -522,15 +522,6 @@ class LoopReader:
                 case _:
                     made = scalar_of(cx, read, node)
         return loops.Evaluate(made, span=cx.span(stmt))
-
-    def _macro(self, node: ast.expr) -> Macro | None:
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            return None
-        try:
-            value = self.cx.find(node.func.id)
-        except Unbound:
-            return None
-        return value if isinstance(value, Macro) else None
 
     def definition(self, stmt: ast.FunctionDef) -> None:
         if not is_macro(self.cx, stmt):

@@ -50,6 +50,17 @@ def macro_here(cx: Context, node: ast.FunctionDef) -> Macro:
     return Macro(node, cx.source, tuple(cx.frames), cx.environment)
 
 
+def macro_called(cx: Context, node: ast.expr) -> Macro | None:
+    """The macro that an expression calls; None for another call."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return None
+    try:
+        value = cx.find(node.func.id)
+    except Unbound:
+        return None
+    return value if isinstance(value, Macro) else None
+
+
 @contextmanager
 def expanding(cx: Context, macro: Macro, c: Arguments) -> Generator[list[ast.stmt]]:
     """The statements of a macro, to be read in the block: the names are those of its definition,
