@@ -243,15 +243,28 @@ def avg_pool(rank: int) -> None:
         b: Emitter, x: Tensor, size: Sizes, stride: Sizes = (), padding: Sizes = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
     ) -> Tensor:  # fmt: skip
-        if divisor is not None and ceil_mode:
-            raise Refused(f"its divisor is {divisor}, and windows at the end may be smaller")
         if divisor is not None:
-            total = average(b, x, size, stride, padding)
-            return b.multiply(total, math.prod(spread(size, rank)) / divisor)
+            whole = with_margins(b, x, spread(size, rank), spread(stride or size, rank),
+                                 spread(padding, rank))  # fmt: skip
+            mean = emit(b, whole, size, stride, 0)
+            return b.multiply(mean, math.prod(spread(size, rank)) / divisor)
         return emit(b, x, size, stride, padding, ceil_mode=ceil_mode,
                     count_include_pad=count_include_pad)  # fmt: skip
 
     row(f"aten.avg_pool{rank}d.default", average)
+
+
+def with_margins(
+    b: Emitter, x: Tensor, size: list[int], stride: list[int], padding: list[int]
+) -> Tensor:
+    """The image with the zeros around it that the windows of the stated result reach into."""
+    rank = len(size)
+    widths = [0] * (2 * (len(shape_of(x)) - rank))
+    outs, extents = out_shape(b)[-rank:], shape_of(x)[-rank:]
+    for k, s, p, out, extent in zip(size, stride, padding, outs, extents, strict=True):
+        reach = (_number(out) - 1) * s + k - p - _number(extent)
+        widths += [p, max(0, reach)]
+    return b.pad(x, pad_width=widths)
 
 
 def adaptive_pool(rank: int) -> None:
