@@ -210,7 +210,8 @@ class Emitter:
     def cond(
         self, condition: Tensor, true: Callable[[], Any], false: Callable[[], Any]
     ) -> graph.Var:
-        """What `true()` or `false()` emits and returns, by a bool scalar."""
+        """Return the result of `true()` or of `false()`, whose calls are emitted into the branches
+        of a conditional on a bool scalar."""
         return self.builder.emit_if(condition, true, false)
 
     def while_loop(

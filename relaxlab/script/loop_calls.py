@@ -396,8 +396,8 @@ def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
 
 
 def _allocation_notes(cx: Context, given: Arg | None) -> dict[str, Any]:
-    """What TVM's lowering notes of an allocation, as fields of the buffer: its alignment, and the
-    address, which there is none of."""
+    """Return the fields of a buffer that TVM's lowering notes as annotations of its allocation: the
+    alignment; there is no address."""
     if given is None or given.value is None:
         return {}
     notes = attribute_value(cx, given.value, given.node)

@@ -141,7 +141,7 @@ def _unrolled(
 
 
 def _expanded(b: Emitter, fn: Callable[..., Any], operands: Sequence[Any], rank: int) -> Any:
-    """What a function on the numbers of one key computes, for keys in `rank` dimensions."""
+    """Return the result of a function of the numbers of one key, for keys in `rank` dimensions."""
     jax = package("jax")
     for _ in range(rank):
         fn = jax.vmap(fn)

@@ -36,7 +36,7 @@ for _name, _ours in OTHER_NAMES.items():
 
 @row("stop_gradient", "copy", "optimization_barrier", "name", "device_put")
 def same(b: Emitter, *operands: graph.Expr, **_: Any) -> Any:
-    """What keeps values as they are on one device."""
+    """Return the operands: on one device these primitives keep values as they are."""
     return operands[0] if len(operands) == 1 else operands
 
 
@@ -205,8 +205,8 @@ def nextafter(b: Emitter, x: graph.Expr, y: graph.Expr) -> graph.Expr:
 # --- Random bits ------------------------------------------------------------------------------
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-"""Of Threefry-2x32 with 20 rounds; J. Salmon et al., Parallel random numbers: as easy as 1, 2, 3
-(2011)."""
+"""The rotations of Threefry-2x32 with 20 rounds; J. Salmon et al., Parallel random numbers: as
+easy as 1, 2, 3 (2011)."""
 
 
 def _rotated(b: Emitter, x: graph.Expr, by: int) -> graph.Expr:

@@ -54,7 +54,7 @@ def _proved(cls: type[expr.BinaryOp]) -> Callable[..., Any]:
 
 
 def analyzer_of(*values: PrimExpr) -> Analyzer:
-    """What is known about the symbols of some expressions."""
+    """Return an analyzer that knows the symbols of some expressions to be sizes."""
     return Analyzer.for_shapes(*values)
 
 

@@ -234,7 +234,8 @@ def _arranged(
 
 
 def _fill(fill_value: Any, dtype: str) -> Any:
-    """What JAX fills with by default: NaN, the smallest integer, the largest unsigned one."""
+    """Return the value to fill with, by default JAX's: NaN, the smallest integer, the largest
+    unsigned one."""
     if fill_value is not None:
         return fill_value
     if is_float(dtype):

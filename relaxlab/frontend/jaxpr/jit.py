@@ -18,7 +18,7 @@ Extents = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Programs:
-    """What was compiled for arguments of one form: the extents seen, and the latest program."""
+    """The latest program that was compiled for arguments of one form, and the extents seen."""
 
     seen: list[Extents] = field(default_factory=list)
     program: CompiledProgram | None = None

@@ -99,7 +99,7 @@ def _inputs(b: Emitter, graph: Any, env: Env) -> list[str]:
 
 
 def _types(model: Any) -> dict[str, Any]:
-    """What ONNX infers about the types of values, by name."""
+    """Return the types of values that ONNX infers, by name."""
     onnx = package("onnx")
     try:
         inferred = onnx.shape_inference.infer_shapes(model).graph

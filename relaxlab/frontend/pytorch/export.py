@@ -163,7 +163,7 @@ class _ProgramImport(GraphImport):
 
 
 def _mutations(signature: Any) -> Iterator[Problem]:
-    """What the program changes beside its results."""
+    """Yield the changes that the program makes beside its results, as problems."""
     for spec in signature.output_specs:
         if spec.kind != OutputKind.USER_OUTPUT:
             kind = spec.kind.name.lower().replace("_", " ")

@@ -33,7 +33,7 @@ Choice: TypeAlias = "Callable[[Records], Iterable[tuple[int, Any]]]"
 """A function that puts notes into batches: for each batch, in order, its block and its notes."""
 
 Steps: TypeAlias = "tuple[Words, Words]"
-"""Of each note on a block, the batch that it is in and its place among all notes that run."""
+"""The batch of each note on a block, and its place among all notes that run."""
 
 
 class ScheduleError(UserError, ValueError):
