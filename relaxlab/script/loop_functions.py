@@ -15,6 +15,7 @@ from relaxlab.ir.dtypes import is_dtype, is_float, is_int, lanes_of
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.advice import unsupported
+from relaxlab.script.assertions import message_of
 from relaxlab.script.convert import (
     attribute_value,
     cast,
@@ -567,26 +568,7 @@ class LoopReader:
         return attribute_value(self.cx, given.value, given.node)
 
     def assertion(self, stmt: ast.Assert) -> loops.Stmt:
-        shown = stmt.msg
-        values: tuple[PrimExpr, ...] = ()
-        match shown:
-            case ast.Call(
-                ast.Attribute(ast.Constant(str()) as text, "format"), [_, *_] as args, []
-            ):
-                values = tuple(scalar_of(self.cx, evaluate(self.cx, a), a) for a in args)
-                shown = text
-            case _:
-                pass
-        message: Value = "" if shown is None else evaluate(self.cx, shown)
-        while is_sequence(message) and message:  # ("RuntimeError", ["message"])
-            message = message[-1]
-        if not isinstance(message, str):
-            self.cx.fail(stmt, "E0106", "the message of an assertion is a string")
-        if values and (len(values) > 2 or message.count("{}") != len(values)):
-            text = f"the message has {message.count('{}')} places `{{}}` for {len(values)} values"
-            self.cx.fail(stmt, "E0106", text, help="one `{}` for each value, of which two are most")
-        if not all(is_int(v.dtype) for v in values):
-            self.cx.fail(stmt, "E0106", "the values in the message of an assertion are integers")
+        message, values = message_of(self.cx, stmt)
         test = condition(self.cx, stmt.test)
         return loops.AssertStmt(test, message, values, span=self.cx.span(stmt))
 
