@@ -13,6 +13,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.frontend.known import Array
 from relaxlab.frontend.onnx.rows import fold
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 
 
@@ -131,7 +132,7 @@ def _cast(x: Array, *_like: Array, dtype: str, **_: Any) -> Any:
     symbolic = _symbolic(*x.reshape(-1))
     if symbolic and not dtype.startswith("int"):
         return None
-    if dtype not in ("int32", "int64", "bool", "float32", "float64"):
+    if not (is_float(dtype) or dtype in ("int32", "int64", "bool")):
         return None
     whole = dtype.startswith("int")
     if whole and not symbolic and not all(np.isfinite(float(v)) for v in x.reshape(-1)):

@@ -10,24 +10,16 @@ import numpy as np
 
 from relaxlab.frontend.emitter import Emitter
 from relaxlab.frontend.known import Array, tensor
-from relaxlab.frontend.onnx import control, folds, math, networks, quantised, shapes
+from relaxlab.frontend.onnx import control, folds, math, networks, quantised, sampling, shapes
+from relaxlab.frontend.onnx.expand import expanded
 from relaxlab.frontend.onnx.rows import TABLE
 from relaxlab.frontend.onnx.shapes import known
-from relaxlab.frontend.onnx.walk import (
-    Env,
-    Walk,
-    array_of,
-    every_node,
-    graphs_of,
-    missing,
-    row_name,
-    type_of,
-)
+from relaxlab.frontend.onnx.walk import Env, Walk, array_of, missing, type_of
 from relaxlab.frontend.packages import package
 from relaxlab.frontend.program import ImportedProgram
-from relaxlab.frontend.table import Problem, Refused, UnsupportedOperators
+from relaxlab.frontend.table import Refused, UnsupportedOperators
 
-ROWS = (control, folds, math, networks, quantised, shapes)
+ROWS = (control, folds, math, networks, quantised, sampling, shapes)
 """The modules that fill the table."""
 
 
@@ -51,7 +43,7 @@ def from_onnx(
     if isinstance(model, str | os.PathLike):
         folder = os.path.dirname(os.path.abspath(model))
         model = onnx.load(model, load_external_data=False)
-    model = _expanded(model)
+    model = expanded(model)
     versions = {o.domain: o.version for o in model.opset_import}
     unsupported = missing(model.graph, versions)
     if unsupported:
@@ -107,62 +99,3 @@ def _types(model: Any) -> dict[str, Any]:
         inferred = model.graph
     values = (*inferred.value_info, *inferred.output)
     return {v.name: v.type for v in values}
-
-
-def _expanded(model: Any) -> Any:
-    """The model with functions in the place of their calls: its own, and those by which ONNX
-    defines operators that have no row."""
-    onnx, inliner = package("onnx"), package("onnx.inliner")
-    if model.functions:
-        model = inliner.inline_local_functions(model)
-    for _ in range(4):  # what a function is made of may be functions
-        versions = {o.domain: o.version for o in model.opset_import}
-        found: set[tuple[str, str]] = set()
-        for node in every_node(model.graph):
-            if TABLE.find(row_name(node), versions.get(node.domain, 0)) is None:
-                schema = _schema(onnx, node, versions.get(node.domain, 1))
-                if schema is not None and (
-                    schema.has_function or schema.has_context_dependent_function
-                ):
-                    found.add((node.domain, node.op_type))
-        if not found:
-            return model
-        model = _copied(onnx, model)
-        for graph in (model.graph, *(g for n in every_node(model.graph) for g in graphs_of(n))):
-            for node in graph.node:
-                if (node.domain, node.op_type) in found:
-                    _with_defaults(onnx, node, versions.get(node.domain, 1))
-        # The bodies of some functions depend on types.
-        model = onnx.shape_inference.infer_shapes(model)
-        try:
-            model = inliner.inline_selected_functions(
-                model, sorted(found), inline_schema_functions=True
-            )
-        except RuntimeError as error:
-            reason = "the package onnx cannot put its definition in its place here"
-            problems = [Problem(row_name(n), reason) for n in every_node(model.graph)
-                        if (n.domain, n.op_type) in found]  # fmt: skip
-            raise UnsupportedOperators(TABLE.source, problems) from error
-    return model
-
-
-def _copied(onnx: Any, model: Any) -> Any:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
-
-
-def _with_defaults(onnx: Any, node: Any, version: int) -> None:
-    """State the attributes of a node that it leaves to their defaults: what is put in its place
-    refers to them."""
-    stated = {a.name for a in node.attribute}
-    for name, a in onnx.defs.get_schema(node.op_type, version, node.domain).attributes.items():
-        if name not in stated and a.default_value.type:
-            node.attribute.append(a.default_value)
-
-
-def _schema(onnx: Any, node: Any, version: int) -> Any:
-    try:
-        return onnx.defs.get_schema(node.op_type, version, node.domain)
-    except onnx.defs.SchemaError:
-        return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.frontend.emitter import Emitter, dtype_of
+from relaxlab.frontend.emitter import Emitter
 from relaxlab.frontend.known import Array, Known, tensor, wrapped
 from relaxlab.frontend.onnx.rows import TABLE, fold_of, operands
 from relaxlab.frontend.onnx.shapes import MOST_FOLLOWED, known
@@ -215,10 +215,8 @@ class Walk:
         return found
 
 
-KINDS = {
-    **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or",
-                     "Not"), "bool"),
-}  # fmt: skip
+TESTS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not")
+"""Operators that give bools."""
 
 
 def _folded(name: str, inputs: list[Any], attrs: dict[str, Any]) -> Known | None:
@@ -227,7 +225,7 @@ def _folded(name: str, inputs: list[Any], attrs: dict[str, Any]) -> Known | None
     if fn is None or not all(isinstance(x, Known | None) for x in inputs):
         return None
     dtypes = [x.dtype for x in inputs if x is not None]
-    dtype = KINDS.get(name) or dtypes[1 if name in ("Where", "CastLike") else 0]
+    dtype = "bool" if name in TESTS else dtypes[1 if name in ("Where", "CastLike") else 0]
     dtype = attrs.get("to", dtype)
     if name == "ConstantOfShape":
         value = attrs.get("value")
@@ -246,8 +244,3 @@ def _folded(name: str, inputs: list[Any], attrs: dict[str, Any]) -> Known | None
 def tensors(b: Emitter, values: Iterable[Any]) -> list[Any]:
     """Known values as tensors, others as they are."""
     return [tensor(b, v) for v in values]
-
-
-def type_name(value: Any) -> str:
-    """The dtype of a value, known or not."""
-    return value.dtype if isinstance(value, Known) else dtype_of(value)

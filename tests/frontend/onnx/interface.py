@@ -80,12 +80,12 @@ def data_in_other_files_are_mapped() -> None:
 def missing_operators_are_reported_together() -> None:
     """With counts, before anything is built."""
     nodes = [
-        helper.make_node("GridSample", ["x", "g"], ["a"]),
-        helper.make_node("GridSample", ["x", "g"], ["b"]),
+        helper.make_node("MaxRoiPool", ["x", "g"], ["a"], pooled_shape=[4, 4]),
+        helper.make_node("MaxRoiPool", ["x", "g"], ["b"], pooled_shape=[4, 4]),
         helper.make_node("MaxUnpool", ["a", "i"], ["c"], kernel_shape=[2, 2]),
     ]
     image = (FLOAT, [1, 1, 4, 4])
-    inputs = {"x": image, "g": (FLOAT, [1, 4, 4, 2]), "i": (INT64, [1, 1, 4, 4])}
+    inputs = {"x": image, "g": (FLOAT, [1, 5]), "i": (INT64, [1, 1, 4, 4])}
     try:
         rl.from_onnx(model(nodes, inputs, {"c": (FLOAT, None)}))
     except UnsupportedOperators as error:
