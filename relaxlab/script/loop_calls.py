@@ -400,9 +400,9 @@ def _allocation_notes(cx: Context, given: Arg | None) -> dict[str, Any]:
     alignment; there is no address."""
     if given is None or given.value is None:
         return {}
-    notes = attribute_value(cx, given.value, given.node)
-    if not isinstance(notes, dict):
+    if not is_dict(given.value):
         cx.fail(given.node, "E0106", "annotations are a dictionary")
+    notes: dict[str, Any] = attribute_value(cx, given.value, given.node)
     align = notes.pop("buffer_data_alignment", None)
     notes.pop("buffer_dim_align", None)  # what it asks for is in the strides
     if notes.pop("buffer_allocated_addr", ()) or notes:
