@@ -10,7 +10,7 @@ from relaxlab.frontend.onnx.walk import every_node, graphs_of, row_name
 from relaxlab.frontend.packages import package
 
 ROUNDS = 4
-"""How deep functions are made of functions."""
+"""The greatest depth of functions that are made of functions."""
 DOMAIN = "relaxlab.expanded"
 
 
