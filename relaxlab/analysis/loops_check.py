@@ -333,16 +333,11 @@ class _Checker:
         if span is None:
             return False
         prove = self.an.prove
-        # A condition says that some values are left out on purpose.
-        everywhere = s.predicate == TRUE and not self.guards
-        if everywhere and (prove(expr.LT(span[1], last)) or prove(expr.GT(span[0], first))):
+        if prove(expr.LT(span[1], last)) or prove(expr.GT(span[0], first)):
             self.uncovered(s, iv, value, span)
             return True
-        if (
-            everywhere
-            and _once_each(value)
-            and (prove(expr.GT(span[1], last)) or prove(expr.LT(span[0], first)))
-        ):
+        exact = s.predicate == TRUE and not self.guards and _once_each(value)
+        if exact and (prove(expr.GT(span[1], last)) or prove(expr.LT(span[0], first))):
             self.report(
                 "E0322",
                 f"axis {iv.var.name} has {iv.dom.extent} values from {iv.dom.min}, but its "
@@ -356,6 +351,8 @@ class _Checker:
     def uncovered(
         self, s: loops.BlockRealize, iv: loops.IterVar, value: expr.PrimExpr, span: Bounds
     ) -> None:
+        if s.predicate != TRUE and all(w.buffer in self.written for w in s.block.writes):
+            return  # it changes some of the elements that other blocks computed
         extent = iv.dom.extent
         at = [f for f in self.nest if f.loop_var in symbols_in(value)]
         what = f"its binding {value} only goes from {span[0]} to {span[1]}"
@@ -409,8 +406,6 @@ class _Checker:
                     str(problem),
                     fix="bind the axes so that every point is reached",
                 )
-            return
-        if s.predicate != TRUE:
             return
         for iv, value, extent in zip(s.block.iter_vars, s.iter_values, found.extents, strict=True):
             if self.an.prove(expr.LT(extent, iv.dom.extent)):
