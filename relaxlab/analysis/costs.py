@@ -441,10 +441,13 @@ def _bound(entry: _Realize) -> dict[expr.Var, PrimExpr]:
 def _distinct(each: PrimExpr, around: Around, used: set[expr.Var]) -> PrimExpr:
     """Return the most elements that an access may touch whose indices mention the variables
     `used`."""
+    used = set(used)
     for entry in reversed(around):
         for loop in reversed((entry,) if isinstance(entry, _Loop) else entry.axes):
             if loop.var in used:
                 each = _over(each, loop)
+                # A loop that begins elsewhere in each iteration of another touches other elements.
+                used.update(symbols_in(loop.min))
             elif loop.var in symbols_in(each):
                 each = _largest(each, loop)
     return each
