@@ -52,17 +52,25 @@ def operators() -> Module:
             program = CaseProgram(case, case.sizes[0], symbolic=True)
             dtypes = "_".join(re.findall(r"'(\w+)'", str(program.out)))
             name = f"{case.op}_{dtypes}".replace(".", "_")
-            if program.row.lower is not None and name not in kernels:
+            lowered = program.row.lower is not None and case.op not in LOOPS_NOT_IN_TVM
+            if lowered and name not in kernels:
+                assert program.row.lower is not None
                 kernels[name] = program.row.lower(program.call, program.types, program.out)
     return Module.of(kernels)
 
 
+# Operators whose loops have functions of scalars or facts of arrays, which the TVM release lacks.
+LOOPS_NOT_IN_TVM = {
+    "cbrt", "digamma", "erfc", "erfinv", "expm1", "lgamma", "nn.attention_var_len",
+    "nn.attention_within", "nn.key_ranges", "nn.ragged_attention",
+}  # fmt: skip
 # Operators that the TVM release lacks, takes with other kinds of arguments (one_hot), or prints as
 # it does not read them itself (the last two).
 NOT_IN_TVM = {
     "log2", "log10", "log1p", "nn.rope", "one_hot", "masked_fill", "softmax_with_temperature",
-    "renormalize_top_p_top_k", "nn.attention_var_len", "decode_blocks", "dynamic_quantize",
-    "quantized_linear", "grad.take_backward",
+    "renormalize_top_p_top_k", "decode_blocks", "dynamic_quantize",
+    "quantized_linear", "grad.take_backward", "bitcast", "cumlogsumexp", "cummax", "cummin", "exp2",
+    "grad.reduce_window_max_backward", "popcount", "reduce_window", *LOOPS_NOT_IN_TVM,
 }  # fmt: skip
 
 
