@@ -132,6 +132,14 @@ def _reductions() -> Iterator[Call]:
         for shape, axis in ((("n",), 0), (("n", 1024), 0), (("n", 1024), 1), (("n", 64), 1)):
             operand = x(*shape, **(NEAR_ONE if op == "cumprod" else {}))
             yield Call(op, (operand,), {"axis": axis})
+    yield Call("cummax", (ROW,), {"axis": 1}, "torch.cummax(a, 1).values")
+    yield Call("cummin", (ROW,), {"axis": 1}, "torch.cummin(a, 1).values")
+    yield Call("cumlogsumexp", (ROW,), {"axis": 1}, "torch.logcumsumexp(a, 1)")
+    window = {"window": (1, 4), "strides": (1, 4)}
+    yield Call("reduce_window", (ROW, Shape(0, 0, 0, 0)), {**window, "reduction": "sum"})
+    yield Call("grad.reduce_window_max_backward",
+               (x("n", 256), ROW, Shape(0, 0, 0, 0)), window)  # fmt: skip
+    yield Call("bitcast", (ROW,), {"dtype": "int32"}, "a.view(torch.int32)")
 
 
 def _orders() -> Iterator[Call]:
@@ -327,6 +335,10 @@ def _products() -> Iterator[Call]:
                f"{f}.scaled_dot_product_attention(*(t.view(8, 128, 8, 64).transpose(1, 2)"
                " for t in (a, b, c))).transpose(1, 2)")  # fmt: skip
     yield Call("nn.rope", (heads,))
+    first = T(1024, dtype="int64", values=tuple(i // 128 * 128 - 1 for i in range(1024)))
+    last = T(1024, dtype="int64", values=tuple(range(1024)))
+    yield Call("nn.attention_within", (*(x(1, 1024, 8, 64),) * 3, first, last))
+    yield Call("nn.key_ranges", (Shape(1024, 1024), starts))
 
 
 def _created() -> Iterator[Call]:

@@ -139,6 +139,9 @@ class BlockBuilder:
         self._values: dict[graph.Var, graph.Expr] = {}
         self._span: Span | None = None
 
+    def __repr__(self) -> str:
+        return f"BlockBuilder({', '.join(self.get())})"
+
     def get(self) -> Module:
         """The module built so far."""
         return self._module.module()

@@ -94,7 +94,8 @@ def _popcount(d: Draw, op: str) -> graph.Call:
 
 @rule("bitcast")
 def _bitcast(d: Draw, op: str) -> graph.Call:
-    return builder(op)(d.x(kinds=("float32", "int32"), exact=True), dtype="int32")
+    x = d.x(kinds=("float32", "int32"), exact=True)
+    return builder(op)(x, dtype=d.choice(("int32", "uint32")))
 
 
 @rule("nn.relu", "nn.relu6", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.selu")
@@ -300,7 +301,8 @@ def _scan(d: Draw, op: str) -> graph.Call:
 def _running(d: Draw, op: str) -> graph.Call:
     x = d.x(kinds=("float",) if op == "cumlogsumexp" else ("float", "int32", "int8"))
     axis = None if d.chance(0.3) or not shape_of(x) else d.axis(len(shape_of(x)))
-    return builder(op)(x, axis=axis, **d.some(exclusive=d.flag()))
+    dtype = d.choice((None, "float32", "float64") if dtype_of(x) in FLOATS else (None, "int32"))
+    return builder(op)(x, axis=axis, dtype=dtype, **d.some(exclusive=d.flag()))
 
 
 @rule("sort", "argsort")

@@ -230,10 +230,11 @@ def _key_ranges(d: Draw, op: str) -> graph.Call:
     lengths = [d.choice((0, 1, 2, 5, 17)) for _ in range(d.rng.randint(1, 4))]
     keys = [n + d.choice((0, 0, 3)) for n in lengths]
     starts = [tuple(sum(part[:i]) for i in range(len(part) + 1)) for part in (lengths, keys)]
-    shape = graph.ShapeExpr((expr.const(starts[0][-1] + d.choice((0, 2))), expr.const(sum(keys))))
+    beyond = d.choice((0, 2))
+    shape = graph.ShapeExpr((expr.const(starts[0][-1] + beyond), expr.const(sum(keys))))
     operands = [d.new((len(s),), d.choice(("int32", "int64")), given=s) for s in starts]
     attrs = {k: v for k, v in _mask(d).items() if k != "scale"}
-    return builder(op)(shape, *operands, **attrs)
+    return builder(op)(shape, *operands, **attrs, **d.some(whole=beyond == 0))
 
 
 @rule("nn.attention_within")
@@ -245,7 +246,7 @@ def _within(d: Draw, op: str) -> graph.Call:
     seen = d.choice((1, 3, keys))
     for places in ([max(-1, e - seen) for e in ends], ends):
         operands.append(d.new((rows,), d.choice(("int32", "int64")), given=tuple(places)))
-    return builder(op)(*operands, **d.some(scale=d.choice((None, 0.3))))
+    return builder(op)(*operands, **d.some(scale=d.choice((1.0, 0.3))))
 
 
 @rule("nn.ragged_attention")
@@ -254,8 +255,7 @@ def _ragged(d: Draw, op: str) -> graph.Call:
     shape, dtype = (sum(lengths), 2, d.choice((8, 20))), d.dtype()
     operands = [d.new(shape, dtype) for _ in range(3)]
     operands.append(d.new((len(lengths),), d.choice(("int32", "int64")), given=lengths))
-    attrs = {k: v for k, v in _mask(d).items() if k != "window_size"}
-    return builder(op)(*operands, **attrs)
+    return builder(op)(*operands, **_mask(d))
 
 
 @rule("nn.rope")

@@ -146,9 +146,12 @@ def _layout(d: Draw, op: str) -> graph.Call:
     rows, columns = d.dim(), d.choice((4, 6, 8))
     x = d.new((rows, columns), d.dtype(NARROW))
     tiled = IndexMap.of(lambda i, j: (j // 4, i, j % 4))
+    separators = d.some(
+        axis_separators=d.choice(((), (1,))), input_axis_separators=d.choice(((), (1,)))
+    )
     match d.rng.randrange(3):
         case 0:
-            return builder(op)(x, index_map=IndexMap.of(lambda i, j: (j, i)))
+            return builder(op)(x, index_map=IndexMap.of(lambda i, j: (j, i)), **separators)
         case 1:
             pad = d.choice((2.0, -0.5) if dtype_of(x) in FLOATS else (0, 2))
             return builder(op)(x, index_map=tiled, pad_value=pad)

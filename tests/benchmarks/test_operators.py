@@ -23,7 +23,9 @@ def test_the_calls() -> None:
     assert kinds[:2] == ["sum(float32[n], axis=0)", "sum(int8[n], axis=0)"]
     assert {"exp(float16[n, 1024])", "logical_and(bool[n, 1024], bool[n, 1024])"} <= {*kinds}
     for call in operators.operator_calls():
-        assert CaseProgram(call.case, call.sizes, symbolic=True).row.lower is not None
+        row = CaseProgram(call.case, call.sizes, symbolic=True).row
+        # Attention of sequences becomes that of ranges of keys in a pass.
+        assert row.lower is not None or row.name == "nn.attention_var_len"
     sizes = [c.sizes["n"] for c in calls if c.program == "sum(int8[n, 64], axis=1)"]
     assert [64 * n for n in sizes] == list(operators.SIZES)
 

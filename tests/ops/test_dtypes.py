@@ -57,7 +57,7 @@ TAKES: dict[tuple[str, ...], str] = {
         exp exp2 expm1 grad.avg_pool2d_backward grad.reduce_window_max_backward lgamma
         grad.max_pool2d_backward grad.nll_loss_backward grad.take_backward isfinite isinf isnan
         log log10 log1p log2 log_add_exp mean multinomial_from_uniform nn.attention
-        nn.attention_bias nn.attention_var_len nn.batch_norm
+        nn.attention_bias nn.attention_within nn.batch_norm
         nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh nn.group_norm
         nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax nn.nll_loss nn.prelu
         nn.rms_norm nn.rope nn.selu nn.silu nn.softmax nn.softplus power quantize
@@ -66,6 +66,8 @@ TAKES: dict[tuple[str, ...], str] = {
     # The bits of a float are not its value.
     (*INTS, "bool"): "bitwise_and bitwise_not bitwise_or bitwise_xor",
     INTS: "left_shift popcount right_shift",
+    # Positions.
+    ("int32", "int64"): "nn.key_ranges",
     # Bits stay bits of as many.
     ("float32", "int32", "uint32"): "bitcast",
     # Numbers are compared with 0 first.

@@ -255,6 +255,22 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
         "[+] main.y: nn.conv2d: in half precision", "- main.s: nn.softmax: it stays in float32",
     ]),
 ]  # fmt: skip
+RAGGED = """
+    @R.function
+    def main(x: R.Tensor(("n", 2, 8), "float32"), s: R.Tensor(("b",), "int32")):
+        return R.nn.ragged_attention(x, x, x, s)
+"""
+SAID = [r"[+] main.\w+: nn.ragged_attention: rows"]
+TABLE.append(("flatten_ragged", cpu_pipeline(), RAGGED, SAID))
+RECURSIVE = {
+    "clone_by_weights": r"[+] cell: a clone for walk.back, which has other weights",
+    "split_concat_product": r"[+] cell.\w+: one part of the rows is known before the recursion",
+    "make_blocks": r"[+] \w+.\w+: \d+ bindings that no call or branch keeps apart",
+    "split_phases": r"[+] main_block: comes after the last recursion: it waits",
+    "batch_blocks": r"[+] main_block.\w+: differs between instances: gathered",
+    "write_results": r"[+] main_block_batched.out0: is written by its kernel",
+}
+"""What the passes of `batched_pipeline` say of networks that go through a sequence and a tree."""
 UNDECIDED = {"normalize": "it names and types what is there, and takes no decision"}
 
 
@@ -278,10 +294,23 @@ def test_remarks_of_passes(
     assert all(remark.split(": ", 1)[1] in text for remark in remarks)
 
 
+def test_remarks_on_recursive_programs() -> None:
+    traces = [
+        rl.batched_pipeline().run(mod) for mod in (rl.dynamic.bi_rnn(8), rl.dynamic.tree_lstm(8, 8))
+    ]
+    for name, pattern in RECURSIVE.items():
+        remarks = [
+            f"{'+' if w.applied else '-'} {w.subject}: {w.reason}"
+            for trace in traces for r in trace.passes if r.name == name
+            for w in r.remarks
+        ]  # fmt: skip
+        assert any(re.match(pattern, remark) for remark in remarks), remarks
+
+
 def test_every_pass_is_in_the_table() -> None:
     where = "relaxlab.passes."  # tests and the fuzzer register others
     ours = {p.name for p in _REGISTRY.values() if p.function.__module__.startswith(where)}
-    assert ours == {row[0] for row in TABLE} | set(UNDECIDED)
+    assert ours == {row[0] for row in TABLE} | set(RECURSIVE) | set(UNDECIDED)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -196,7 +196,7 @@ def test_every_value_of_an_option_is_drawn(rng) -> None:
             if not drawn[*option, repr(w)]]  # fmt: skip
     assert not left
     assert len(options["nn.pad", "pad_mode"]) == 4
-    assert len([o for o, words in options.items() if words]) == 12
+    assert len([o for o, words in options.items() if words]) == 14
 
 
 def _listed(call: graph.Call, attr: str) -> set[str]:
