@@ -46,8 +46,8 @@ def test_operators(family: str) -> None:
     mod = SCHEDULED.run(Module.of(functions)).result
     for result in compiled_everywhere(mod.loop_functions()):
         assert max(r.spill_stores for r in result.resources.values()) <= 64
-        # The median of a row of 90 bytes is one thread's, and NVRTC unrolls its passes over the row:
-        # 255 registers, nothing spilled. Selection on GPUs needs a schedule of its own.
+        # The median of a row of 90 bytes is one thread's, and NVRTC unrolls its passes: 255
+        # registers, nothing spilled. Selection on GPUs needs a schedule of its own.
         most = 255 if family == "search_sort" else 128
         assert max(r.registers for r in result.resources.values()) <= most
 
