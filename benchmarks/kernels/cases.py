@@ -19,7 +19,7 @@ Sizes: TypeAlias = Mapping[str, int]
 
 HEADS, HEAD_DIM = 9, 64
 WIDTH, ENCODER_HEADS, INNER = 512, 8, 2048
-"""Of the encoder layer: features of a row, heads of 64, features between its last two products."""
+"""The encoder layer's features of a row, heads (of 64) and features of its inner layer."""
 EPS = 1e-5
 BLOCK = 1 << 20
 """Random numbers made; longer arrays repeat them."""

@@ -264,7 +264,7 @@ class _Cutter:
         """The bindings of each block, by its level or, for single operators, by a number."""
         read = {v for b in region.bindings if b.var not in region.works for v in vars_in(b.value)}
         read |= set(vars_in(body))
-        # What depends on weights alone has a block only where something else reads it.
+        # Values of weights alone get a block only where something outside of it reads them.
         alone = region.static - read
         found: dict[int, list[graph.VarBinding]] = {}
         for number, b in enumerate(region.bindings):

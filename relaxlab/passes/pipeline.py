@@ -47,7 +47,7 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     canonicalize,
     # Before any pass that moves or shares calls: they rely on it.
     check_inplace_calls,
-    # What layers compute of the same lengths is shared by what follows.
+    # The next passes merge key ranges that several layers compute from the same lengths.
     flatten_ragged,
     # Before `fold_constant`, which then evaluates equal calls on constants once.
     eliminate_common_subexpr,

@@ -89,7 +89,7 @@ class _Analysis:
     def sequence(self, seq: graph.SeqExpr) -> Depths:
         for block in seq.blocks:
             for b in block.bindings:
-                # What the recording computes needs no block, and is known before all of them.
+                # Values computed while recording need no block and are known before any runs.
                 host = self.kinds.of(b.var) is Kind.HOST
                 self.join_into(b.var, 0 if host else self.value(b.value))
         return _leaf(seq.body, self.depths)

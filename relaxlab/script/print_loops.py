@@ -66,7 +66,7 @@ def _prologue(
         w.line(f"T.func_attr({attribute(w, attrs, path + '.attrs')})")
     for symbol in free_symbols(f):
         w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
-    # What an index function states may mention other buffers, which are declared before it.
+    # Facts of an index function may mention other buffers, so these are declared first.
     for handle, buffer, path in sorted(matched, key=lambda m: _depth(m[1])):
         name = w.names.declare(buffer, buffer.name)
         call = "T.index_function" if buffer.facts else "T.match_buffer"

@@ -79,7 +79,7 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _layer(x: Tensor, mixed: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """What follows attention."""
+    """The rest of the layer: projection, residual sums, norms, feed-forward."""
     _, _, wo, bo, g1, c1, w1, b1, w2, b2, g2, c2 = weights
     h = functional.layer_norm(x + functional.linear(mixed, wo, bo), (WIDTH,), g1, c1, EPS)
     inner = functional.relu(functional.linear(h, w1, b1))
