@@ -344,7 +344,7 @@ def _layout_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, element, "T_layout_transform")
 
 
-def _layout(x: Array, index_map: IndexMap, pad_value: float | None = None) -> Array:
+def _layout(x: Array, index_map: IndexMap, pad_value: float | None = None, **_: Any) -> Array:
     places = dict(zip(index_map.initial_indices, np.indices(x.shape), strict=True))
     at = [np.broadcast_to(evaluate(e, places), x.shape) for e in index_map.final_indices]
     dims = index_map.map_shape(tuple(map(expr.const, x.shape)))

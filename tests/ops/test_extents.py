@@ -105,7 +105,13 @@ def test_accepted_files_stay_within_their_buffers(case: OpCase) -> None:
             shape = tuple(map(program.number, ty.shape))
             results.append(np.zeros(shape, numpy_dtype(ty.dtype or "")))
         scalars = [program.number(p) for p in func.params if isinstance(p, expr.Var)]
-        interpret_prim_func(func, [*random_arguments(changed, env, 0), *results, *scalars])
+        args = [*random_arguments(changed, env, 0), *results, *scalars]
+        try:
+            interpret_prim_func(func, args)
+        except ExecutionError as error:
+            # Offsets and lengths may not fit the other extent: loops that check values refuse them.
+            if "assertion failed" not in str(error):
+                raise
 
 
 def outcome(run: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from typing import Any
@@ -153,6 +154,16 @@ def test_sampling_follows_the_distribution() -> None:
     rows = np.zeros((1000, 1), np.int64)
     drawn = call("multinomial_from_uniform", prob, uniform, rows)
     assert np.bincount(drawn[:, 0], minlength=4).tolist() == [100, 0, 600, 300]
+
+
+@pytest.mark.parametrize("name", sorted(op_names()))
+def test_references_take_every_attribute(name: str) -> None:
+    """Constant folding passes on whatever attributes the call has."""
+    row = op_row(name)
+    if row.reference is not None:
+        attrs = {p.name: None for p in row.params if p.kind == "attr"}
+        values = [None for p in row.params if p.kind != "attr"]
+        inspect.signature(row.reference).bind(*values, **attrs)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint64", "int64", "float16"])
