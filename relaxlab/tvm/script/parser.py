@@ -1,0 +1,11 @@
+"""`tvm.script.parser`, from which older programs import the namespaces."""
+
+from relaxlab.tvm.names import names
+
+_HOMES = {
+    "ir": "relaxlab.script.ir",
+    "relax": "relaxlab.script.relax",
+    "tir": "relaxlab.script.tir",
+}
+
+__getattr__, __dir__ = names(__name__, _HOMES)

@@ -1,0 +1,56 @@
+"""Programs that import `tvm` run as they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import relaxlab.tvm as tvm
+
+PROGRAM = """
+import sys
+import tvm
+from tvm import relax
+from tvm.script import ir as I, relax as R
+from tvm.script.parser import tir as T
+
+@I.ir_module
+class Doubled:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        y = R.add(x, x)
+        return y
+
+tvm.ir.assert_structural_equal(Doubled, tvm.script.from_source(Doubled.script()))
+assert isinstance(Doubled, tvm.IRModule)
+print(sys.argv[1:], relax.BlockBuilder.__module__)
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+
+
+def test_a_file_runs_unchanged(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM, "utf-8")
+    ran = run("-m", "relaxlab.tvm", str(file), "an", "argument")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "['an', 'argument'] relaxlab.ops.block_builder\n"
+
+
+def test_a_missing_file() -> None:
+    ran = run("-m", "relaxlab.tvm", "nowhere.py")
+    assert ran.returncode == 1
+    assert "no file 'nowhere.py'; usage: python -m relaxlab.tvm FILE" in ran.stderr
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match=r"tvm\.relax\.nothing is not among the names of TVM"):
+        _ = tvm.relax.nothing
