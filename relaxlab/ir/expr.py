@@ -1,7 +1,8 @@
 """Scalar expressions: one language for tensor dimensions and for loop indices.
 
 Expressions compare by value (variables by identity), so they can be dictionary keys. Python's
-arithmetic operators build expressions and fold constants; `==` compares and never builds.
+arithmetic operators, and `<`, `<=`, `>` and `>=`, build expressions and fold constants; `==`
+compares and never builds.
 Integers are `int64` unless said otherwise; both operands of a binary node have the same dtype.
 """
 
@@ -90,6 +91,18 @@ class PrimExpr(Node):
 
     def __neg__(self) -> PrimExpr:
         return binary(Sub, const(0, self.dtype), self)
+
+    def __lt__(self, other: ExprLike) -> PrimExpr:
+        return binary(LT, self, other)
+
+    def __le__(self, other: ExprLike) -> PrimExpr:
+        return binary(LE, self, other)
+
+    def __gt__(self, other: ExprLike) -> PrimExpr:
+        return binary(GT, self, other)
+
+    def __ge__(self, other: ExprLike) -> PrimExpr:
+        return binary(GE, self, other)
 
     def __str__(self) -> str:
         return format_expr(self)

@@ -76,6 +76,8 @@ def define(
     """
     parameters = params(parameters) if isinstance(parameters, str) else parameters
     lower = None if emit is None else _lowering(emit)
+    if emit is not None:
+        _EMITS[name] = emit
     in_place = None if update is None else _updating(update)
 
     def deduce(call: graph.Call, tys: TypesOf, _: object) -> Type:
@@ -195,6 +197,66 @@ def normal_axes(call: graph.Call, axes: Any, ndim: int, name: str = "axis") -> t
 # --- Lowering ---------------------------------------------------------------------------------
 
 
+def expression_of(name: str, *args: Any, **kwargs: Any) -> te.Tensor | tuple[te.Tensor, ...]:
+    """The result of an operator as tensor expressions, applied to tensor expressions.
+
+    Arguments are those of the operator's builder, with tensor expressions in the place of tensors.
+    Raises ValueError for an operator without tensor expressions, TypeDeductionError for arguments
+    that it does not take.
+    """
+    emit = _EMITS.get(op_row(name).name)
+    if emit is None:
+        raise ValueError(f"R.{name} is not lowered to tensor expressions")
+    tensors: dict[graph.Expr, te.Tensor] = {}
+
+    def stand_in(item: Any) -> Any:
+        match item:
+            case te.Tensor():
+                var = graph.Var(item.name, TensorType(item.shape, item.dtype))
+                tensors[var] = item
+                return var
+            case tuple() | list():
+                return tuple(stand_in(i) for i in item)  # type: ignore[reportUnknownVariableType]
+            case _:
+                return item
+
+    given = [stand_in(a) for a in args]
+    call = builder(name)(*given, **{k: stand_in(v) for k, v in kwargs.items()})
+    tys = tuple(_type_of(a) for a in call.args)
+    out = op_row(name).infer(call, tys, None)
+
+    def tensor_of(value: graph.Expr, ty: TensorType) -> te.Tensor:
+        if isinstance(value, graph.Constant) and value.data.ndim == 0:
+            return te.compute((), lambda: expr.const(value.data.item(), ty.dtype), "value")
+        return tensors[value]
+
+    lowered = [
+        _lowered_arg(call, i, value, ty, tensor_of)
+        for i, (value, ty) in enumerate(zip(call.args, tys, strict=True))
+    ]
+    return emit(call, out, *lowered)
+
+
+def _type_of(value: graph.Expr) -> Type:
+    match value:
+        case graph.Tuple(fields):
+            return types.TupleType(tuple(_type_of(f) for f in fields))
+        case graph.ShapeExpr(values):
+            return types.ShapeType(values)
+        case graph.PrimValue(scalar):
+            return types.PrimType(scalar.dtype, scalar)
+        case graph.Constant(data):
+            return TensorType(tuple(map(expr.const, data.shape)), data.dtype.name)
+        case graph.Var(ty=ty) if ty is not None:
+            return ty
+        case _:
+            raise TypeError(f"{value!r} has no tensor expression")
+
+
+_EMITS: dict[str, Emit] = {}
+"""The tensor expressions of operators, by their names."""
+
+
 def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFunc]:
     def lower(call: graph.Call, tys: TypesOf, out: Type) -> loops.PrimFunc:
         args, inputs = _lowered_args(call, tys, out)
@@ -220,8 +282,14 @@ def _updating(
 def _lowered_args(call: graph.Call, tys: TypesOf, out: Type) -> tuple[list[Arg], list[te.Tensor]]:
     """Return the arguments as tensor expressions, and the tensors among them."""
     inputs: list[te.Tensor] = []
+
+    def placeholder(_: graph.Expr, ty: TensorType) -> te.Tensor:
+        assert ty.shape is not None and ty.dtype is not None
+        inputs.append(te.placeholder(ty.shape, ty.dtype, _letter(len(inputs))))
+        return inputs[-1]
+
     args = [
-        _lowered_arg(call, i, value, ty, inputs)
+        _lowered_arg(call, i, value, ty, placeholder)
         for i, (value, ty) in enumerate(zip(call.args, tys, strict=True))
     ]
     _check_known(call, out, "the result")
@@ -242,16 +310,20 @@ def _check_emitted(call: graph.Call, out: Type, outputs: tuple[object, ...]) -> 
 
 
 def _lowered_arg(
-    call: graph.Call, index: int, value: graph.Expr, ty: Type, inputs: list[te.Tensor]
+    call: graph.Call,
+    index: int,
+    value: graph.Expr,
+    ty: Type,
+    tensor_of: Callable[[graph.Expr, TensorType], te.Tensor],
 ) -> Arg:
     match ty, value:
         case TensorType(), _:
             _check_known(call, ty, arg_name(call, index))
-            assert ty.shape is not None and ty.dtype is not None
-            inputs.append(te.placeholder(ty.shape, ty.dtype, _letter(len(inputs))))
-            return inputs[-1]
+            return tensor_of(value, ty)
         case types.TupleType(fields), _:
-            return tuple(_lowered_arg(call, index, value, f, inputs) for f in fields)  # type: ignore
+            values = value.fields if isinstance(value, graph.Tuple) else [value] * len(fields)
+            pairs = zip(values, fields, strict=True)
+            return tuple(_lowered_arg(call, index, v, f, tensor_of) for v, f in pairs)  # type: ignore
         case types.ShapeType(values), _ if values is not None:
             return values
         case types.PrimType(), graph.PrimValue(scalar):

@@ -125,7 +125,7 @@ def reduce_axis(extent: ExprLike, name: str = "r") -> Axis:
 
 def compute(
     shape: Sequence[ExprLike],
-    fn: Callable[..., PrimExpr | Reduce],
+    fn: Callable[..., ExprLike | Reduce],
     name: str = "compute",
     facts: Facts = NO_FACTS,
 ) -> Tensor:
@@ -139,15 +139,19 @@ def compute(
 
 
 def compute_many(
-    shape: Sequence[ExprLike], fn: Callable[..., Reduce], names: tuple[str, ...], name: str
+    shape: Sequence[ExprLike],
+    fn: Callable[..., Reduce | tuple[PrimExpr, ...]],
+    names: tuple[str, ...],
+    name: str,
 ) -> tuple[Tensor, ...]:
-    """As `compute`, for a reduction with several results (`argmax`: value and index)."""
+    """As `compute`, for several results: a tuple of values, or a reduction that has several
+    (`argmax`: value and index)."""
     return _stage(shape, fn, names, name)
 
 
 def _stage(
     shape: Sequence[ExprLike],
-    fn: Callable[..., PrimExpr | Reduce],
+    fn: Callable[..., ExprLike | Reduce | tuple[PrimExpr, ...]],
     names: tuple[str, ...],
     block: str,
     facts: Facts = NO_FACTS,
@@ -155,7 +159,7 @@ def _stage(
     dims = tuple(expr.as_expr(d) for d in shape)
     axes = tuple(Axis.named(n, d) for n, d in zip(_axis_names(fn, len(dims)), dims, strict=True))
     result = fn(*(a.var for a in axes))
-    value = result if isinstance(result, Reduce) else (result,)
+    value = _value(result)
     sources = value.sources if isinstance(value, Reduce) else value
     # In the order of first use, which a set would not keep: equal expressions give equal functions.
     inputs = dict.fromkeys(n.tensor for s in sources for n in walk(s) if isinstance(n, TensorLoad))
@@ -164,6 +168,14 @@ def _stage(
         Tensor(n, dims, s.dtype, stage) for n, s in zip(names, sources, strict=True)
     )
     return stage.outputs
+
+
+def _value(result: ExprLike | Reduce | tuple[PrimExpr, ...]) -> Reduce | tuple[PrimExpr, ...]:
+    match result:
+        case Reduce() | tuple():
+            return result
+        case _:
+            return (expr.as_expr(result),)
 
 
 def compute_rows(

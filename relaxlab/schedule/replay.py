@@ -19,10 +19,21 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
     Raises ScheduleError where a step is refused, ValueError where the trace is malformed.
     """
     if isinstance(trace, str):
-        symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
-        symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
-        trace = from_json(trace, symbols)
+        trace = read_trace(func, trace)
     return replay(func, trace, _unseen)
+
+
+def read_trace(func: PrimFunc, text: str) -> list[Instruction]:
+    """The trace that `to_json` wrote, about the symbols of `func`. Raises ValueError on anything
+    else."""
+    symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
+    symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
+    return from_json(text, symbols)
+
+
+def apply_steps(sch: Schedule, trace: Sequence[Instruction]) -> None:
+    """Make the steps of a trace on a schedule. Raises what `apply_trace` raises."""
+    _replay(sch, trace, _unseen)
 
 
 Visit = Callable[[Schedule, Instruction | None], None]

@@ -5,6 +5,7 @@ Old and new spellings are both here. `python -m relaxlab.tvm FILE` runs a file a
 core; docs/from-tvm.md says what is different.
 """
 
+from relaxlab.tvm import hook as hook
 from relaxlab.tvm.names import names as _names
 
 __version__ = "0.27.0"
@@ -12,6 +13,13 @@ __version__ = "0.27.0"
 _HOMES = {
     "IRModule": "relaxlab.tvm.ir:IRModule",
     "install": "relaxlab.tvm.hook:install",
+    "build": "relaxlab.tvm.runtime:build",
+    "cpu": "relaxlab.tvm.runtime:cpu",
+    "cuda": "relaxlab.tvm.runtime:cuda",
+    "device": "relaxlab.tvm.runtime:device",
+    "get_global_func": "relaxlab.tvm.runtime:get_global_func",
+    "register_func": "relaxlab.tvm.runtime:register_func",
+    "register_global_func": "relaxlab.tvm.runtime:register_global_func",
 }
 
 __getattr__, __dir__ = _names(__name__, _HOMES)

@@ -1,4 +1,5 @@
-"""The import hook with which `import tvm` finds `relaxlab.tvm`."""
+"""The import hook with which `import tvm` finds `relaxlab.tvm`, and newer names of its packages the
+older ones."""
 
 from __future__ import annotations
 
@@ -12,15 +13,28 @@ from types import ModuleType
 
 _HERE = __package__ or "relaxlab.tvm"
 _THEIRS = "tvm"
+_RENAMED = {
+    f"{_HERE}.s_tir.meta_schedule": f"{_HERE}.meta_schedule",
+    f"{_HERE}.s_tir": f"{_HERE}.tir",
+    f"{_HERE}.tirx": f"{_HERE}.tir",
+}
+"""Newer names of packages, and the names of the same packages here."""
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds `tvm` and its submodules here, before a TVM that is installed."""
+    """Finds modules under other names than their own; `tvm` and its submodules, before a TVM that
+    is installed, once it may."""
+
+    for_tvm = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] != _THEIRS or find_spec(_ours(fullname)) is None:
+        first = fullname.partition(".")[0]
+        if first != _HERE.partition(".")[0] and not (self.for_tvm and first == _THEIRS):
+            return None
+        ours = _ours(fullname)
+        if ours == fullname or find_spec(ours) is None:
             return None
         return ModuleSpec(fullname, self)
 
@@ -32,10 +46,15 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def _ours(name: str) -> str:
-    return _HERE + name.removeprefix(_THEIRS)
+    here = _HERE + name.removeprefix(_THEIRS) if name.partition(".")[0] == _THEIRS else name
+    for newer, older in _RENAMED.items():
+        if f"{here}.".startswith(f"{newer}."):
+            return older + here.removeprefix(newer)
+    return here
 
 
 _FINDER = _Finder()
+sys.meta_path.insert(0, _FINDER)
 
 
 def install() -> None:
@@ -46,5 +65,4 @@ def install() -> None:
     other = sys.modules.get(_THEIRS)
     if other is not None and other is not sys.modules[_HERE]:
         raise ImportError("another tvm is imported already: call install() before `import tvm`")
-    if _FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, _FINDER)
+    _FINDER.for_tvm = True

@@ -1,0 +1,193 @@
+"""`tvm.te`: tensor expressions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.node import node, rewrite
+from relaxlab.ops import te as core
+from relaxlab.ops.te import Tensor
+from relaxlab.tvm.names import names
+
+
+@node
+class IterVar(expr.Var):
+    """The axis of a reduction: an index from `first` with `extent` values."""
+
+    first: PrimExpr = core.ZERO
+    extent: PrimExpr = core.ZERO
+
+    @property
+    def var(self) -> IterVar:
+        """The axis itself, as an index."""
+        return self
+
+
+def var(name: str = "tindex", dtype: str = "int32", span: object = None) -> expr.Var:
+    """A symbol. Sizes and indices are int64 here."""
+    return expr.Var(name, "int64" if dtype == "int32" else dtype)
+
+
+size_var = var
+
+
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input tensor."""
+    dims = shape if isinstance(shape, tuple | list) else (shape,)
+    return core.placeholder(tuple(dims), dtype or "float32", name)
+
+
+def reduce_axis(
+    dom: Any, name: str = "rv", thread_tag: str = "", span: object = None
+) -> IterVar:
+    """An axis to reduce over, of a domain `(first, end)`."""
+    if hasattr(dom, "min"):
+        first, extent = dom.min, dom.extent
+    else:
+        first, end = (expr.as_expr(e) for e in dom)
+        extent = end - first
+    return IterVar(name, "int64", first, extent)
+
+
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: object = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """The tensor whose element at each index is `fcompute(*index)`; a tuple of tensors where that
+    is a tuple, or a reduction of one."""
+    dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    parameters = _parameters(fcompute, len(dims), varargs_names)
+    indices = tuple(expr.Var(n) for n in parameters)
+    value = fcompute(*indices)
+    several = isinstance(value, tuple | list) or (
+        isinstance(value, core.Reduce) and len(value.sources) > 1
+    )
+    if isinstance(value, list):
+        value = tuple(value)
+
+    def element(*at: PrimExpr) -> Any:
+        return _substituted(value, dict(zip(indices, at, strict=True)))
+
+    element.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in parameters]
+    )
+    if not several:
+        return core.compute(dims, element, name)
+    count = len(value if isinstance(value, tuple) else value.sources)
+    return core.compute_many(dims, element, tuple(f"{name}_v{i}" for i in range(count)), name)
+
+
+def _parameters(
+    fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None
+) -> list[str]:
+    """The names of the loops: those of the function's parameters."""
+    given = inspect.signature(fcompute).parameters.values()
+    found = [p.name for p in given if p.kind is not p.VAR_POSITIONAL]
+    if len(found) == len(given):
+        if len(found) != ndim:
+            raise ValueError(f"the function takes {len(found)} indices of {ndim} dimensions")
+        return found
+    return [*found, *(varargs_names or [f"i{d}" for d in range(len(found), ndim)])]
+
+
+def _substituted(value: Any, at: dict[expr.Var, PrimExpr]) -> Any:
+    match value:
+        case tuple():
+            return tuple(_substituted(v, at) for v in value)
+        case core.Reduce(combiner, sources, axes):
+            return core.Reduce(combiner, _substituted(sources, at), axes)
+        case PrimExpr():
+            return rewrite(value, lambda n: at.get(n) if isinstance(n, expr.Var) else None)
+        case _:
+            return expr.as_expr(value)
+
+
+# --- Reductions
+
+
+def _reduced(
+    combiner: core.Combiner, values: tuple[Any, ...], axis: Any, where: Any, init: Any
+) -> core.Reduce:
+    chosen = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    for a in chosen:
+        if not isinstance(a, IterVar):
+            raise TypeError(f"a reduction is over axes of reduce_axis, not {a!r}")
+    if init is not None:
+        raise ValueError("a reduction starts from the identity of its operation; `init` is None")
+    axes = tuple(core.Axis.named(a.name, a.extent) for a in chosen)
+    at = {a: axis.var + a.first for a, axis in zip(chosen, axes, strict=True)}
+    sources = tuple(expr.as_expr(v) for v in values)
+    if where is not None:
+        identity = combiner.identity(tuple(s.dtype for s in sources))
+        pairs = zip(sources, identity, strict=True)
+        sources = tuple(expr.Select(where, s, i) for s, i in pairs)
+    return core.Reduce(combiner, _substituted(sources, at), axes)
+
+
+def _reducer(combiner: core.Combiner) -> Callable[..., core.Reduce]:
+    def reduce(
+        expr: Any, axis: Any = None, where: Any = None, init: Any = None, *args: Any
+    ) -> core.Reduce:
+        values = tuple(expr) if isinstance(expr, tuple | list) else (expr,)
+        return _reduced(combiner, values, axis, where, init)
+
+    reduce.__name__ = combiner.name
+    return reduce
+
+
+sum = _reducer(core.SUM)  # noqa: A001 - TVM's name
+max = _reducer(core.MAX)  # noqa: A001
+min = _reducer(core.MIN)  # noqa: A001
+
+
+def comm_reducer(
+    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., core.Reduce]:
+    """A reduction by an operation: `fcombine(so far, new)` from `fidentity(dtype)`; both take and
+    return tuples where it reduces tuples."""
+
+    def one(value: Any, like: PrimExpr) -> PrimExpr:
+        return expr.as_expr(value, like.dtype)
+
+    def combine(acc: tuple[PrimExpr, ...], new: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        if len(acc) == 1:
+            return (one(fcombine(acc[0], new[0]), acc[0]),)
+        return tuple(one(v, a) for v, a in zip(fcombine(acc, new), acc, strict=True))
+
+    def identity(dtypes: tuple[str, ...]) -> tuple[PrimExpr, ...]:
+        found = fidentity(*dtypes)
+        values = found if isinstance(found, tuple | list) else (found,)
+        return tuple(expr.as_expr(v, d) for v, d in zip(values, dtypes, strict=True))
+
+    return _reducer(core.Combiner(name, identity, combine))
+
+
+def create_prim_func(
+    ops: Sequence[Tensor | expr.Var], index_dtype_override: str | None = None
+) -> PrimFunc:
+    """The loop function that takes tensors, inputs and outputs in this order, and computes the
+    outputs. Symbols that no shape gives are parameters behind them."""
+    return core.create_prim_func([t for t in ops if isinstance(t, Tensor)])
+
+
+_HOMES = {
+    name: f"relaxlab.tvm.tir:{name}"
+    for name in (
+        "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "ceil", "const",
+        "cos", "cosh", "div", "erf", "exp", "floor", "floordiv", "floormod", "fmod",
+        "if_then_else", "indexdiv", "indexmod", "isfinite", "isinf", "isnan", "log", "log10",
+        "log2", "max_value", "min_value", "nearbyint", "popcount", "power", "round", "rsqrt",
+        "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "truncdiv", "truncmod",
+    )
+}  # fmt: skip
+
+__getattr__, __dir__ = names(__name__, _HOMES)

@@ -1,0 +1,39 @@
+"""`tvm.tir`, today's `tvm.tirx` and `tvm.s_tir`: loop functions, their nodes and schedules."""
+
+from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.tvm.names import names
+
+_NODES = (
+    "Block", "BlockRealize", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Evaluate",
+    "For", "IfThenElse", "IterVar", "LetStmt", "MatchBufferRegion", "PrimFunc", "SeqStmt", "Stmt",
+    "While",
+)  # fmt: skip
+_EXPRESSIONS = (
+    "Add", "And", "Broadcast", "Call", "Cast", "Div", "EQ", "FloatImm", "FloorDiv", "FloorMod",
+    "GE", "GT", "IntImm", "LE", "LT", "Let", "Max", "Min", "Mod", "Mul", "NE", "Not", "Or",
+    "PrimExpr", "Ramp", "Select", "StringImm", "Sub", "Var",
+)  # fmt: skip
+_FUNCTIONS = (
+    "abs", "all", "any", "ceildiv", "const", "div", "floordiv", "floormod", "if_then_else",
+    "indexdiv", "indexmod", "likely", "max", "max_value", "min", "min_value", "power",
+    "truncdiv", "truncmod",
+)  # fmt: skip
+_HOMES = {
+    **{n: f"relaxlab.tvm.tir.op:{n}" for n in INTRINSICS if n.isidentifier()},
+    **{n: f"relaxlab.tvm.tir.op:{n}" for n in _FUNCTIONS},
+    **{n: f"relaxlab.ir.loops:{n}" for n in _NODES},
+    **{n: f"relaxlab.ir.expr:{n}" for n in _EXPRESSIONS},
+    "SBlock": "relaxlab.ir.loops:Block",
+    "SBlockRealize": "relaxlab.ir.loops:BlockRealize",
+    "SizeVar": "relaxlab.ir.expr:Var",
+    "IndexMap": "relaxlab.tvm.tir.function:IndexMap",
+    "TensorIntrin": "relaxlab.tvm.tir.function:TensorIntrin",
+    "Schedule": "relaxlab.tvm.tir.schedule.schedule:Schedule",
+    "ScheduleError": "relaxlab.schedule.error:ScheduleError",
+    "build": "relaxlab.tvm.runtime:build",
+    "comm_reducer": "relaxlab.tvm.te:comm_reducer",
+    "decl_buffer": "relaxlab.tvm.tir.function:decl_buffer",
+    "sum": "relaxlab.tvm.te:sum",
+}
+
+__getattr__, __dir__ = names(__name__, _HOMES)

@@ -1,0 +1,128 @@
+"""Functions that build scalar expressions: `tir.exp(x)`, `tir.if_then_else(c, x, y)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import PrimExpr, highest, lowest
+from relaxlab.ir.intrinsics import INTRINSICS
+
+
+def const(value: Any, dtype: str | None = None, span: object = None) -> PrimExpr:
+    """A constant: int32 or float32 unless a dtype is given."""
+    default = "bool" if isinstance(value, bool) else "int32" if isinstance(value, int) else None
+    return expr.const(value, dtype or default)
+
+
+def _binary(name: str, cls: type[expr.BinaryOp]) -> Callable[..., PrimExpr]:
+    def build(a: Any, b: Any, span: object = None) -> PrimExpr:
+        return expr.binary(cls, a, b)
+
+    build.__name__ = name
+    return build
+
+
+_BINARY = {
+    "floordiv": expr.FloorDiv, "floormod": expr.FloorMod, "indexdiv": expr.FloorDiv,
+    "indexmod": expr.FloorMod, "truncdiv": expr.Div, "truncmod": expr.Mod, "max": expr.Max,
+    "min": expr.Min, "div": expr.Div, "bitwise_and": expr.BitAnd, "bitwise_or": expr.BitOr,
+    "bitwise_xor": expr.BitXor, "shift_left": expr.ShiftLeft, "shift_right": expr.ShiftRight,
+}  # fmt: skip
+
+
+def all(*args: Any, span: object = None) -> PrimExpr:  # noqa: A001 - TVM's name
+    """The conjunction of conditions."""
+    return expr.all_of([condition(a) for a in args])
+
+
+def any(*args: Any, span: object = None) -> PrimExpr:  # noqa: A001
+    """The disjunction of conditions."""
+    return reduce(expr.Or, [condition(a) for a in args])
+
+
+def condition(value: Any) -> PrimExpr:
+    """A condition as an expression. Raises TypeError for a Python bool, which `==` of expressions
+    gives: it compares them, and builds none."""
+    if isinstance(value, bool):
+        raise TypeError(
+            "a condition is True or False where it is built: `==` compares expressions; "
+            "write tvm.tir.EQ(x, y), or NE"
+        )
+    return value
+
+
+def if_then_else(cond: Any, t: Any, f: Any, span: object = None) -> PrimExpr:
+    """`t` where the condition holds, else `f`, of which one is evaluated."""
+    then, other = _alike(t, f)
+    return expr.Call(then.dtype, "if_then_else", (condition(cond), then, other))
+
+
+def _alike(t: Any, f: Any) -> tuple[PrimExpr, PrimExpr]:
+    like = next((v.dtype for v in (t, f) if isinstance(v, PrimExpr)), None)
+    return expr.as_expr(t, like), expr.as_expr(f, like)
+
+
+def likely(cond: Any, span: object = None) -> PrimExpr:
+    """The condition."""
+    return condition(cond)
+
+
+def ceildiv(lhs: Any, rhs: Any, span: object = None) -> PrimExpr:
+    """The quotient, rounded up."""
+    return expr.binary(expr.FloorDiv, lhs + rhs - 1, rhs)
+
+
+def power(x: Any, y: Any, span: object = None) -> PrimExpr:
+    """x to the power of y."""
+    base, exponent = _alike(x, y)
+    return expr.Call(base.dtype, "pow", (base, exponent))
+
+
+def abs(x: Any, span: object = None) -> PrimExpr:  # noqa: A001
+    """The absolute value."""
+    value = expr.as_expr(x)
+    if is_float(value.dtype):
+        return expr.Call(value.dtype, "fabs" if "fabs" in INTRINSICS else "abs", (value,))
+    return expr.Call(value.dtype, "abs", (value,))
+
+
+def max_value(dtype: str, span: object = None) -> PrimExpr:
+    """The largest number of a dtype."""
+    return highest(dtype)
+
+
+def min_value(dtype: str, span: object = None) -> PrimExpr:
+    """The smallest number of a dtype."""
+    return lowest(dtype)
+
+
+def _intrinsic(name: str) -> Callable[..., PrimExpr]:
+    row = INTRINSICS[name]
+
+    def build(*args: Any, span: object = None, **options: Any) -> PrimExpr:
+        given = [*args]
+        dtype: Any = options.get("dtype")
+        if row.result == "given" and dtype is None and given and isinstance(given[0], str):
+            dtype = given.pop(0)
+        values = [expr.as_expr(a, "float32" if row.floats else None) for a in given]
+        if row.arity >= 0 and len(values) != row.arity:
+            raise TypeError(f"tir.{name} takes {row.arity} arguments, got {len(values)}")
+        result = row.dtype(values) or dtype
+        if result is None:
+            raise TypeError(f"tir.{name} needs the dtype of its result, `dtype=`")
+        return expr.Call(result, name, tuple(values))
+
+    build.__name__ = name
+    return build
+
+
+def __getattr__(name: str) -> Callable[..., PrimExpr]:
+    if name in _BINARY:
+        return _binary(name, _BINARY[name])
+    if name in INTRINSICS:
+        return _intrinsic(name)
+    raise AttributeError(f"tvm.tir.op.{name} is not among the names of TVM that relaxlab has")

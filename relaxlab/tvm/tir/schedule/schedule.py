@@ -1,0 +1,264 @@
+"""`Schedule` with TVM's primitives, their parameters and results, over the core's schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir.expr import IntImm
+from relaxlab.ir.loops import Buffer, For
+from relaxlab.tvm.tir.schedule.handles import BlockRV, LoopRV
+from relaxlab.tvm.tir.schedule.state import BlockLike, ModuleSchedule, numbers
+
+BufferLike = tuple[str, int] | str | Buffer
+MapLike = IndexMap | Callable[..., Any]
+
+
+class Schedule(ModuleSchedule):
+    """Loop functions of a module being scheduled.
+
+    Each primitive takes what TVM's does and makes the step of the core that the documentation of
+    `relaxlab.Schedule` describes. Blocks are given by handles or by their names. Raises
+    ScheduleError for a step whose conditions cannot be proved, which changes nothing.
+    """
+
+    # --- Finding blocks and loops
+
+    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
+        """The block of that name."""
+        sch = self.of(func_name)
+        return self.given(sch, sch.get_block(name))
+
+    get_block = get_sblock
+
+    def get_loops(self, block: BlockLike) -> list[LoopRV]:
+        """The loops around the block, outermost first."""
+        sch, rv = self.block(block)
+        return self.given(sch, sch.get_loops(rv))
+
+    def get_child_blocks(self, block_or_loop: BlockRV | LoopRV) -> list[BlockRV]:
+        """The blocks directly inside a block or loop, in order."""
+        sch, rv = self.handle(block_or_loop)
+        return self.given(sch, sch.get_child_blocks(rv))
+
+    def get_producers(self, block: BlockLike) -> list[BlockRV]:
+        """The blocks of the same scope that write what the block reads."""
+        sch, rv = self.block(block)
+        return self.given(sch, sch.get_producers(rv))
+
+    def get_consumers(self, block: BlockLike) -> list[BlockRV]:
+        """The blocks of the same scope that read what the block writes."""
+        sch, rv = self.block(block)
+        return self.given(sch, sch.get_consumers(rv))
+
+    # --- Decisions
+
+    def sample_categorical(
+        self, candidates: Sequence[Any], probs: Sequence[float], decision: int | None = None
+    ) -> int:
+        """One of the candidates, by `decision` the one of that number; else all are equally
+        likely."""
+        sch = self.of(None)
+        values = numbers(candidates)
+        chosen = None if decision is None else values[int(decision)]
+        return sch.sample_categorical(_name(sch, "categorical"), values, values[0], chosen)
+
+    def sample_perfect_tile(
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16,
+        decision: Sequence[int] | None = None,
+    ) -> list[int]:  # fmt: skip
+        """`n` factors whose product is the loop's extent."""
+        sch, rv = self.handle(loop)
+        found = sch.get(rv)
+        assert isinstance(found, For)
+        if not isinstance(found.extent, IntImm):
+            raise ValueError(f"the extent of the loop is no constant: {found.extent}")
+        extent = found.extent.value
+        most = extent if max_innermost_factor < 1 else max_innermost_factor
+        default = [extent, *[1] * (n - 1)] if n > 1 or extent <= most else [extent]
+        given = None if decision is None else numbers(decision)
+        return sch.sample_perfect_tile(_name(sch, "tile"), rv, n, most, default, given)
+
+    def sample_compute_location(
+        self, block: BlockLike, decision: int | None = None
+    ) -> LoopRV | None:
+        """The loop under which a block is computed; None for where it is now."""
+        sch, rv = self.block(block)
+        return self.given(
+            sch, sch.sample_compute_location(_name(sch, "location"), rv, decision=decision)
+        )
+
+    # --- Loops
+
+    def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
+        """Make one loop of perfectly nested ones."""
+        return self._loops("fuse", loops)
+
+    def split(
+        self, loop: LoopRV, factors: Sequence[Any], preserve_unit_iters: bool = True,
+        disable_predication: bool = False,
+    ) -> list[LoopRV]:  # fmt: skip
+        """Split a loop into a nest; one factor may be None."""
+        sch, rv = self.handle(loop)
+        return self.given(sch, sch.split(rv, factors=numbers(factors)))
+
+    def reorder(self, *ordered_loops: LoopRV) -> None:
+        """Permute the loops of a nest into the order given."""
+        self._loops("reorder", ordered_loops)
+
+    def add_unit_loop(self, block_or_loop: BlockRV | LoopRV) -> LoopRV:
+        """Put a loop of extent 1 around a block or loop."""
+        sch, rv = self.handle(block_or_loop)
+        return self.given(sch, sch.add_unit_loop(rv))
+
+    def _loops(self, primitive: str, loops: Sequence[LoopRV]) -> Any:
+        if not loops:
+            raise TypeError(f"{primitive} takes loops of the schedule")
+        sch, _ = self.handle(loops[0])
+        return self.given(sch, getattr(sch, primitive)(*(self.handle(v)[1] for v in loops)))
+
+    def parallel(self, loop: LoopRV) -> None:
+        """Run the loop's iterations on several threads."""
+        sch, rv = self.handle(loop)
+        sch.parallel(rv)
+
+    def vectorize(self, loop: LoopRV) -> None:
+        """Run the loop's iterations as vector lanes."""
+        sch, rv = self.handle(loop)
+        sch.vectorize(rv)
+
+    def bind(self, loop: LoopRV, thread_axis: str) -> None:
+        """Bind the loop to a GPU thread axis."""
+        sch, rv = self.handle(loop)
+        sch.bind(rv, str(thread_axis))
+
+    def unroll(self, loop: LoopRV) -> None:
+        """Unroll the loop."""
+        sch, rv = self.handle(loop)
+        sch.unroll(rv)
+
+    # --- Staging of data
+
+    def cache_read(
+        self, block: BlockLike, read_buffer_index: int | str | Buffer, storage_scope: str,
+        consumer_blocks: Sequence[BlockLike] | None = None,
+    ) -> BlockRV:  # fmt: skip
+        """Stage a buffer that the block reads; returns the copying block."""
+        sch, rv = self.block(block)
+        index = self.region(sch, rv, "read", read_buffer_index)
+        consumers = [self.block(b)[1] for b in consumer_blocks or ()]
+        return self.given(sch, sch.cache_read(rv, index, storage_scope, consumers))
+
+    def cache_write(
+        self, block: BlockLike, write_buffer_index: int | str | Buffer, storage_scope: str,
+        consumer_blocks: Sequence[BlockLike] | None = None,
+    ) -> BlockRV:  # fmt: skip
+        """Stage a buffer that the block writes; returns the copying block."""
+        sch, rv = self.block(block)
+        index = self.region(sch, rv, "write", write_buffer_index)
+        consumers = [self.block(b)[1] for b in consumer_blocks or ()]
+        return self.given(sch, sch.cache_write(rv, index, storage_scope, consumers))
+
+    def set_scope(
+        self, block: BlockLike, buffer_index: int | str | Buffer, storage_scope: str
+    ) -> None:
+        """Change the scope of an intermediate buffer that the block writes."""
+        sch, rv = self.block(block)
+        sch.set_scope(rv, self.region(sch, rv, "write", buffer_index), storage_scope)
+
+    def storage_align(
+        self, block: BlockLike, buffer_index: int, axis: int, factor: int, offset: int
+    ) -> None:
+        """Ask for an aligned stride of a buffer that the block writes."""
+        sch, rv = self.block(block)
+        sch.storage_align(rv, buffer_index, axis, factor, offset)
+
+    # --- Places of computations
+
+    def compute_at(
+        self, block: BlockLike, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
+        """Move a producer under a consumer's loop."""
+        sch, rv = self.block(block)
+        sch.compute_at(rv, self.handle(loop)[1], preserve_unit_loops, index)
+
+    def reverse_compute_at(
+        self, block: BlockLike, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
+        """Move a consumer under a producer's loop."""
+        sch, rv = self.block(block)
+        sch.reverse_compute_at(rv, self.handle(loop)[1], preserve_unit_loops, index)
+
+    def compute_inline(self, block: BlockLike) -> None:
+        """Compute the block's value at each place that reads it."""
+        sch, rv = self.block(block)
+        sch.compute_inline(rv)
+
+    def reverse_compute_inline(self, block: BlockLike) -> None:
+        """Apply the block where its producer computes each value."""
+        sch, rv = self.block(block)
+        sch.reverse_compute_inline(rv)
+
+    # --- Reductions
+
+    def decompose_reduction(self, block: BlockLike, loop: LoopRV) -> BlockRV:
+        """Initialise before the loop; returns the initialising block."""
+        sch, rv = self.block(block)
+        return self.given(sch, sch.decompose_reduction(rv, self.handle(loop)[1]))
+
+    def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
+        """Reduce per iteration of a reduce loop, then reduce the results; returns the first."""
+        sch, rv = self.handle(loop)
+        return self.given(sch, sch.rfactor(rv, int(factor_axis)))
+
+    def pad_einsum(self, block: BlockLike, padding: Sequence[int]) -> None:
+        """Round the extents of the block's axes up to multiples of `padding`."""
+        sch, rv = self.block(block)
+        sch.pad_einsum(rv, numbers(padding))
+
+    # --- Blocks
+
+    def blockize(
+        self, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True
+    ) -> BlockRV:
+        """Make a block of the loop and what is inside it."""
+        sch, rv = self.handle(target)  # pyright: ignore[reportArgumentType]
+        return self.given(sch, sch.blockize(rv))
+
+    def tensorize(
+        self, block_or_loop: BlockRV | LoopRV, tensor_intrin: str,
+        preserve_unit_iters: bool = True,
+    ) -> None:  # fmt: skip
+        """Replace a block, or what is inside a loop, by a registered tensor intrinsic."""
+        sch, rv = self.handle(block_or_loop)
+        sch.tensorize(rv, tensor_intrin)
+
+    def annotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
+        """Set an annotation of a block or loop."""
+        sch, rv = self.handle(block_or_loop)
+        sch.annotate(rv, ann_key, ann_val)
+
+    def unannotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:
+        """Remove an annotation of a block or loop."""
+        sch, rv = self.handle(block_or_loop)
+        sch.unannotate(rv, ann_key)
+
+    # --- Layouts
+
+    def transform_layout(
+        self, block: BlockLike, buffer: BufferLike, index_map: MapLike, pad_value: Any = None,
+        *, assume_injective_transform: bool = False,
+    ) -> None:  # fmt: skip
+        """Store a buffer in another order."""
+        sch, rv = self.block(block)
+        sch.transform_layout(rv, buffer, index_map, pad_value)
+
+    def enter_postproc(self) -> None:
+        """Do nothing: all steps are kept in a trace."""
+
+
+def _name(sch: Any, kind: str) -> str:
+    """A name for the next decision of a schedule."""
+    return next(n for i in count() if (n := f"{kind}_{i}") not in sch.decisions)
