@@ -166,6 +166,10 @@ def _tune(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
     parser.add_argument(
+        "--scheduler", metavar="tcp://HOST:PORT",
+        help="of Dask; its workers build and measure instead of processes of this machine",
+    )  # fmt: skip
+    parser.add_argument(
         "--import", type=_path, metavar="FILE.json", dest="taken",
         help="first add the records of this file to the database",
     )  # fmt: skip

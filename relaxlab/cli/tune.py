@@ -55,7 +55,7 @@ def _search(options: argparse.Namespace, database: Database) -> None:
         found = tune(
             module, trials=options.trials, seconds=options.seconds, shapes=shapes,
             database=database, threads=options.threads, workers=options.workers,
-            search=options.search, resume=options.resume,
+            search=options.search, resume=options.resume, scheduler=options.scheduler,
             report=lambda state: progress(state_text(state)),
         )  # fmt: skip
     print(found.table())

@@ -16,10 +16,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, TypeVar
+from typing import IO, TypeAlias, TypeVar
 
+from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError
 from relaxlab.tuning.messages import Message, receive, send
 
@@ -36,31 +38,40 @@ class TrialFailed(UserError, RuntimeError):
     """A request failed, and nothing but that: the reason, in a line."""
 
 
+Answer: TypeAlias = tuple[Message, list[bytes]]
+"""A message of a worker, and bytes that belong to it."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Request(Brief):
+    """A message to a worker, with bytes that belong to it. seconds: within which there is an
+    answer. opening: a request that the process has to have answered before this one; None where it
+    may be any."""
+
+    message: Message
+    blobs: tuple[bytes, ...] = ()
+    seconds: float = START_SECONDS
+    opening: Request | None = None
+
+
 class Child:
     """A worker process, started when it is first asked, and again after it ended."""
 
     def __init__(self) -> None:
-        self._opening: tuple[Message, Sequence[bytes]] | None = None
+        self._opened: Request | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
-    def open(self, message: Message, blobs: Sequence[bytes]) -> None:
-        """Send a first message, and to each process that is started from now on. Raises what `ask`
-        raises."""
-        self._opening = message, blobs
-        if self._process is not None:
-            self._exchange(*self._opening, START_SECONDS)
-
-    def ask(
-        self, message: Message, blobs: Sequence[bytes] = (), *, seconds: float
-    ) -> tuple[Message, list[bytes]]:
-        """The answer to a request. Raises TrialFailed where there is none after so many seconds,
-        where the process ends, and with the reason where the worker says that it failed."""
+    def ask(self, request: Request) -> Answer:
+        """The answer to a request. Raises TrialFailed where there is none in time, where the
+        process ends, and with the reason where the worker says that it failed."""
         if self._process is None:
             self._start()
-            if self._opening is not None:
-                self._exchange(*self._opening, START_SECONDS)
-        return self._exchange(message, blobs, seconds)
+        if request.opening is not None and request.opening != self._opened:
+            self._opened = None  # unless it is answered
+            self._exchange(request.opening)
+            self._opened = request.opening
+        return self._exchange(request)
 
     def kill(self) -> None:
         """End the process, at any moment and from any thread: a request fails with it."""
@@ -77,7 +88,7 @@ class Child:
                 assert stream is not None
                 with suppress(OSError):  # what it did not read any more
                     stream.close()
-        self._process = None
+        self._process = self._opened = None
 
     def _start(self) -> None:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -91,9 +102,7 @@ class Child:
             start_new_session=True,
         )  # fmt: skip
 
-    def _exchange(
-        self, message: Message, blobs: Sequence[bytes], seconds: float
-    ) -> tuple[Message, list[bytes]]:
+    def _exchange(self, request: Request) -> Answer:
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         late = threading.Event()
@@ -102,14 +111,14 @@ class Child:
             late.set()
             _kill(process)
 
-        timer = threading.Timer(seconds, kill)
+        timer = threading.Timer(request.seconds, kill)
         timer.daemon = True
         timer.start()
         try:
-            send(process.stdin, message, blobs)
+            send(process.stdin, request.message, request.blobs)
             answer, parts = receive(process.stdout)
         except (EOFError, OSError):
-            reason = f"no answer within {seconds:.3g} s" if late.is_set() else self._end()
+            reason = f"no answer within {request.seconds:.3g} s" if late.is_set() else self._end()
             self.close()
             raise TrialFailed(reason) from None
         except BaseException:  # Ctrl-C: the answer would be taken for that of the next request

@@ -71,6 +71,11 @@ class Measured(Brief):
         return any(is_slower(self.at(i)) for i in range(len(self.ratios)))
 
 
+def measured_of(ratios: Sequence[Sequence[float]]) -> Measured:
+    """The measurement with these ratios, as a message has them."""
+    return Measured(tuple(map(tuple, ratios)))
+
+
 def is_slower(ratio: Interval) -> bool:
     """True if a program is slower, with confidence or by more than `GAIN`."""
     return ratio.high < 1 or ratio.middle < 1 / GAIN

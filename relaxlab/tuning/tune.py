@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.target import Target, parse_target
@@ -14,12 +15,14 @@ from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.runtime.timing import seconds_text
 from relaxlab.schedule.rules.base import Space
+from relaxlab.tuning.cluster import cluster_executor
 from relaxlab.tuning.database import Database
+from relaxlab.tuning.executor import Executor, local_executor
 from relaxlab.tuning.generic import GENERIC, generic_space
 from relaxlab.tuning.kernels import Kernel, TuneError, context_alone, kernels_of
 from relaxlab.tuning.methods import METHODS, Method
 from relaxlab.tuning.tune_kernel import KernelTuner, Limits, Report, State, TunedKernel
-from relaxlab.tuning.workshop import processes, sizes_text
+from relaxlab.tuning.workshop import Workers, sizes_text
 
 TRIALS = 64
 """Trials for each kernel, unless others are asked for."""
@@ -28,12 +31,14 @@ TRIALS = 64
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """The result of the search for the kernels of a program. left_out: the reasons why others of
-    them were not tuned, by name. interrupted: True if Ctrl-C ended it before all were."""
+    them were not tuned, by name. interrupted: True if Ctrl-C ended it before all were. dropped: the
+    reasons why workers of a cluster were not used, by their address."""
 
     kernels: tuple[TunedKernel, ...]
     left_out: Mapping[str, str]
     database: Database
     interrupted: bool = False
+    dropped: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __repr__(self) -> str:
         better = sum(1 for k in self.kernels if k.interval is not None)
@@ -53,6 +58,7 @@ class Tuning:
         the interval, then its trials; below it the decisions, and what was refused and why."""
         lines = [line for kernel in self.kernels for line in _lines(kernel)]
         lines += [f"{name}: not tuned: {reason}" for name, reason in self.left_out.items()]
+        lines += [f"{address}: not used: {reason}" for address, reason in self.dropped.items()]
         return "\n".join(lines) or "the program has no kernel with decisions"
 
     def __getitem__(self, name: str) -> TunedKernel:
@@ -99,6 +105,7 @@ def tune(
     search: Method = "coordinate",
     resume: bool = False,
     report: Report | None = None,
+    scheduler: str | None = None,
 ) -> Tuning:
     """Search for decisions with which the kernels of a program are faster on this machine.
 
@@ -110,19 +117,22 @@ def tune(
     that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried for every
     kernel. search: "coordinate" goes from the rule's choice to neighbours, "random" draws,
     "evolution" goes by a cost model. resume: leave out points that the database has trials of, by
-    this compiler. report: is called after each trial.
+    this compiler. report: is called after each trial. scheduler: the address of a Dask scheduler,
+    such as "tcp://host:8786", whose workers build and measure instead of processes of this machine
+    (see docs/tuning.md); the target is then the CPU of those that are to measure, by default that
+    of this machine.
 
     Decisions are accepted where the kernel is faster than the default by one percent with 95 %
     confidence when the two are measured in turns once more, after the search, and slower at none of
     the sizes. Ctrl-C ends the search, and what is the best so far is confirmed.
 
-    Raises TuneError for shapes, spaces or a search that do not fit, ValueError for another target
-    than the CPU of this machine, LightGBMNotFound for evolution without it, DatabaseError for a
+    Raises TuneError for shapes, spaces or a search that do not fit, and for a cluster without
+    workers that do; ValueError for another target than the CPU of this machine, or than a CPU;
+    LightGBMNotFound and DaskNotFound where these are needed and not installed; DatabaseError for a
     file that is no database, and what passes raise.
     """
     chosen = parse_target(target)
-    if replace(chosen, contract=True, reassociate=True) != Target.host():
-        raise ValueError("kernels are tuned for the CPU of this machine; the target is 'cpu'")
+    _require_cpu(chosen, scheduler)
     if search not in METHODS:
         raise TuneError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
     if trials < 1:
@@ -133,23 +143,57 @@ def tune(
     _require_kernels(own, [*(k.name for k in kernels), *left])
     count = threads or default_threads()
     end = None if seconds is None else time.monotonic() + seconds
+
+    def tuner(kernel: Kernel, shop: Workers, limits: Limits) -> KernelTuner:
+        spaces = _spaces_for(kernel, chosen, own.get(kernel.name))
+        return KernelTuner(
+            kernel, shop, kept, chosen, count, limits, report or _silent, search, resume, spaces
+        )
+
+    with _executor(scheduler, chosen, workers or default_threads()) as executor:
+        shop = Workers(executor, chosen, count)
+        found, interrupted = _each(
+            kernels, lambda kernel, left: tuner(kernel, shop, Limits(trials, _share(end, left)))
+        )
+        return Tuning(found, left, kept, interrupted, dict(executor.dropped))
+
+
+def _each(
+    kernels: Sequence[Kernel], tuner: Callable[[Kernel, int], KernelTuner]
+) -> tuple[tuple[TunedKernel, ...], bool]:
+    """The results for kernels one after another, until Ctrl-C; True if that ended it. tuner: makes
+    the search for a kernel, of so many that are left."""
     found: list[TunedKernel] = []
-    interrupted = False
-    with processes(workers or default_threads(), chosen, count) as workshop:
-        try:
-            for i, kernel in enumerate(kernels):
-                limits = Limits(trials, _share(end, len(kernels) - i))
-                one = KernelTuner(
-                    kernel, workshop, kept, chosen, count, limits, report or _silent, search,
-                    resume, _spaces_for(kernel, chosen, own.get(kernel.name)),
-                )  # fmt: skip
-                found.append(one.run())
-                if one.interrupted:
-                    interrupted = True
-                    break
-        except KeyboardInterrupt:
-            interrupted = True
-    return Tuning(tuple(found), left, kept, interrupted)
+    try:
+        for i, kernel in enumerate(kernels):
+            one = tuner(kernel, len(kernels) - i)
+            found.append(one.run())
+            if one.interrupted:
+                return tuple(found), True
+    except KeyboardInterrupt:
+        return tuple(found), True
+    return tuple(found), False
+
+
+def _require_cpu(target: Target, scheduler: str | None) -> None:
+    """Raise ValueError for a target that cannot be measured."""
+    if scheduler is not None and target.kind != "cpu":
+        raise ValueError(f"kernels are tuned for CPUs; the target is {target!r}")
+    exact = replace(target, contract=True, reassociate=True)
+    if scheduler is None and exact != Target.host():
+        raise ValueError(
+            "kernels are tuned for the CPU of this machine; the target is 'cpu', or a scheduler "
+            "has machines with that CPU"
+        )
+
+
+def _executor(
+    scheduler: str | None, target: Target, workers: int
+) -> AbstractContextManager[Executor]:
+    """The executor of a scheduler's workers, or of so many processes here."""
+    if scheduler is None:
+        return local_executor(workers)
+    return cluster_executor(scheduler, replace(target, contract=True, reassociate=True))
 
 
 def _require_kernels(spaces: Mapping[str, Space], names: Sequence[str]) -> None:

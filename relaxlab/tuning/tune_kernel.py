@@ -26,7 +26,7 @@ from relaxlab.tuning.plans import NoPlan, Planner, Proposal
 from relaxlab.tuning.points import Point, changed_keys, frozen
 from relaxlab.tuning.search import Search, deciding, keys_at
 from relaxlab.tuning.statistics import Interval
-from relaxlab.tuning.workshop import ROUNDS, Built, Refused, Workshop
+from relaxlab.tuning.workshop import ROUNDS, Built, Refused, Workshop, measure_one
 
 CONFIRMING = 31
 """Rounds of the measurement that decides."""
@@ -131,7 +131,7 @@ class KernelTuner:
         self.chain, self.digests = [default], {default.digest}
         self.ratios = [1.0] * len(self.kernel.sizes)
         every = range(len(self.kernel.sizes))
-        _, seconds = self.workshop.measure(default, default, every, 1)
+        seconds = measure_one(self.workshop, default, default, every, 1).seconds
         self._schedule({})
         self.default_trace = self.trace
         key = Key(self.kernel.key, machine_key(self.target), self.threads)
@@ -179,12 +179,7 @@ class KernelTuner:
             points = waiting[:count] or search.propose(count)
             if not points:
                 break
-            faster: list[tuple[Trial, Built]] = []
-            for made in self._built(points, self.digests):
-                trial = self._tried(made, search)
-                if isinstance(made, Built) and trial is not None:
-                    faster.append((trial, made))
-                self._report()
+            faster = self._tried(self._built(points, self.digests), search)
             waiting = waiting[count:]
             if faster:
                 self._improve(search, sorted(faster, key=lambda one: -one[0].gain))
@@ -213,27 +208,39 @@ class KernelTuner:
             return 0
         return min(self.workshop.batch, self.limits.trials - self.outcomes.total())
 
-    def _tried(self, made: Built | Refused, search: Search) -> Trial | None:
-        """Measure a program beside the best so far, and keep a record of the trial. Return what was
-        measured; None for one that is not faster over all sizes."""
-        if isinstance(made, Refused):
-            self._record(
-                made.outcome, made.reason, made.point, made.trace,
-                predicted=search.predicted(made.point),
-            )  # fmt: skip
-            search.learn(made.point, None)
-            return None
-        self.digests.add(made.digest)
-        sizes = self._affected(self.chain[-1].point, made.point)
-        try:
-            found, _ = self.workshop.measure(self.chain[-1], made, sizes, ROUNDS)
-        except TrialFailed as error:
-            self._record(
-                "failed", str(error), made.point, made.trace,
-                predicted=search.predicted(made.point),
-            )  # fmt: skip
-            search.learn(made.point, None)
-            return None
+    def _tried(
+        self, programs: Sequence[Built | Refused], search: Search
+    ) -> list[tuple[Trial, Built]]:
+        """Measure programs beside the best so far, and keep a record of each trial. Return those
+        that are faster over all sizes."""
+        for one in programs:
+            if isinstance(one, Refused):
+                self._failed(one.outcome, one.reason, one, search)
+        built = [one for one in programs if isinstance(one, Built)]
+        self.digests.update(one.digest for one in built)
+        best = self.chain[-1]
+        pairs = [(one, self._affected(best.point, one.point)) for one in built]
+        faster: list[tuple[Trial, Built]] = []
+        for number, found in self.workshop.measure(best, pairs, ROUNDS):
+            one, sizes = pairs[number]
+            if isinstance(found, TrialFailed):
+                self._failed("failed", str(found), one, search)
+                continue
+            trial = self._measured(one, found.measured, sizes, search)
+            if trial is not None:
+                faster.append((trial, one))
+        return faster
+
+    def _failed(self, outcome: Outcome, reason: str, made: Built | Refused, search: Search) -> None:
+        predicted = search.predicted(made.point)
+        self._record(outcome, reason, made.point, made.trace, predicted=predicted)
+        search.learn(made.point, None)
+        self._report()
+
+    def _measured(
+        self, made: Built, found: Measured, sizes: Sequence[int], search: Search
+    ) -> Trial | None:
+        """Keep a record of a measurement; return it if the program is faster over all sizes."""
         reason = "" if found.interval else f"{found.ratio:.3g} times as fast in its first samples"
         self._record(
             "measured", reason, made.point, made.trace, found.interval, sizes,
@@ -245,6 +252,7 @@ class KernelTuner:
                 self.best_at[size] = ratio, made
         gain = found.ratio ** (len(sizes) / len(self.kernel.sizes))
         search.learn(made.point, self.ratio * gain)
+        self._report()
         return Trial(found, sizes, gain) if found.is_faster else None
 
     def _affected(self, one: Point, other: Point) -> list[int]:
@@ -317,11 +325,11 @@ class KernelTuner:
         try:
             self._schedule(built.point)
             sizes = self._affected({}, built.point)
-            measured, _ = self.workshop.measure(self.chain[0], built, sizes, CONFIRMING)
+            found = measure_one(self.workshop, self.chain[0], built, sizes, CONFIRMING)
         except (TrialFailed, UserError) as error:
             notes.append(f"the best was not confirmed: {error}")
             return None
-        return Final(built, tuple(sizes), measured, self.trace)
+        return Final(built, tuple(sizes), found.measured, self.trace)
 
     def _record(
         self, outcome: Outcome, reason: str, point: Point, trace: str,

@@ -1,19 +1,19 @@
-"""Building and measuring the kernels of a program, in worker processes."""
+"""Building and measuring the kernels of a program, in the worker processes of an executor."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
-from relaxlab.tuning.children import Child, Pool, TrialFailed, pool_of
+from relaxlab.tuning.children import Answer, Request, TrialFailed
 from relaxlab.tuning.database import Outcome
+from relaxlab.tuning.executor import Executor, Reply
 from relaxlab.tuning.kernels import Kernel
-from relaxlab.tuning.measured import Measured
+from relaxlab.tuning.measured import Measured, measured_of
 from relaxlab.tuning.messages import Message
 from relaxlab.tuning.plans import Proposal
 from relaxlab.tuning.points import Point
@@ -47,6 +47,15 @@ class Refused(Brief):
     trace: str = ""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Timed(Brief):
+    """A program that was measured beside another at some sizes. seconds: of a call of the other one
+    at each."""
+
+    measured: Measured
+    seconds: tuple[float, ...]
+
+
 class Workshop(Protocol):
     """Builds and measures programs of one kernel at a time. batch: points that are built side by
     side."""
@@ -62,23 +71,23 @@ class Workshop(Protocol):
         ...
 
     def measure(
-        self, base: Built, other: Built, sizes: Sequence[int], rounds: int
-    ) -> tuple[Measured, tuple[float, ...]]:
-        """Measure a program beside another at some of the kernel's sizes, by number. Also the
-        seconds of a call of the other one at each. Raises TrialFailed."""
+        self, base: Built, others: Sequence[tuple[Built, Sequence[int]]], rounds: int
+    ) -> Iterator[tuple[int, Timed | TrialFailed]]:
+        """Measure programs beside one, each at some of the kernel's sizes, by number. Yield the
+        number of each program with the result, in any order."""
         ...
 
 
 class Workers:
-    """A workshop of processes: builds in a pool, and then, while nothing is built, measurements in
-    a process of their own."""
+    """A workshop of worker processes, which measure while nothing is built."""
 
-    def __init__(self, pool: Pool, child: Child, target: Target, threads: int) -> None:
-        self.batch = 2 * pool.count
-        self._pool, self._child = pool, child
+    def __init__(self, executor: Executor, target: Target, threads: int) -> None:
+        self.batch = 2 * executor.builders
+        self._executor = executor
         self._target, self._threads = target, threads
         self._kernel: Kernel | None = None
         self._text = ""
+        self._opening: Request | None = None
         self._build_limit = self._limit = FIRST_SECONDS
 
     def open(self, kernel: Kernel) -> Built | Refused:
@@ -90,11 +99,13 @@ class Workers:
         self._build_limit = max(BUILD_SECONDS, TIMES_FIRST * (time.monotonic() - start))
         if isinstance(default, Refused):
             return default
+        message = self._message("open", sizes=list(kernel.sizes), threads=self._threads)
+        self._opening = Request(message, (default.code,))
+        every = range(len(kernel.sizes))
         try:
-            message = self._message("open", sizes=list(kernel.sizes), threads=self._threads)
-            self._child.open(message, [default.code])
+            measure_one(self, default, default, every, 1)  # which also starts the process
             start = time.monotonic()
-            self.measure(default, default, range(len(kernel.sizes)), 1)
+            measure_one(self, default, default, every, 1)
         except TrialFailed as error:
             return Refused({}, "failed", str(error))
         self._limit = max(MEASURE_SECONDS, TIMES_FIRST * (time.monotonic() - start))
@@ -105,56 +116,76 @@ class Workers:
 
     def build(self, proposals: Sequence[Proposal], known: Collection[str]) -> list[Built | Refused]:
         """See `Workshop`."""
-
-        def one(child: Child, proposal: Proposal) -> Built | Refused:
-            point = proposal.point
-            message = self._message("build", point=point, trace=proposal.trace, known=list(known))
-            try:
-                answer, code = child.ask(message, seconds=self._build_limit)
-            except TrialFailed as error:
-                return Refused(point, "failed", f"build: {error}")
-            if "invalid" in answer:
-                return Refused(point, "invalid", answer["invalid"])
-            if not code:
-                return Refused(point, "same", "the program of another trial", answer["trace"])
-            return Built(point, answer["digest"], answer["trace"], code[0])
-
+        requests = [
+            Request(
+                self._message("build", point=p.point, trace=p.trace, known=list(known)),
+                seconds=self._build_limit,
+            )
+            for p in proposals
+        ]
+        replies = dict(self._executor.build(requests))
         found: list[Built | Refused] = []
         seen: set[str] = set()
-        for made in self._pool.map(one, proposals):
+        for number, proposal in enumerate(proposals):
+            made = _made(proposal.point, replies[number])
             if isinstance(made, Built) and made.digest in seen:
-                made = Refused(made.point, "same", "the program of another trial", made.trace)
+                made = _same(made.point, made.trace)
             elif isinstance(made, Built):
                 seen.add(made.digest)
             found.append(made)
         return found
 
     def measure(
-        self, base: Built, other: Built, sizes: Sequence[int], rounds: int
-    ) -> tuple[Measured, tuple[float, ...]]:
+        self, base: Built, others: Sequence[tuple[Built, Sequence[int]]], rounds: int
+    ) -> Iterator[tuple[int, Timed | TrialFailed]]:
         """See `Workshop`."""
         assert self._kernel is not None
         names = [sizes_text(one) for one in self._kernel.sizes]
-        message = {"do": "measure", "sizes": list(sizes), "names": names, "rounds": rounds}
         # A limit per sample, of which there are two a round and size.
         limit = self._limit * max(1.0, rounds / ROUNDS)
-        answer, _ = self._child.ask(message, [base.code, other.code], seconds=limit)
-        return Measured(tuple(map(tuple, answer["ratios"]))), tuple(answer["seconds"])
+        requests = [
+            Request(
+                {"do": "measure", "sizes": list(sizes), "names": names, "rounds": rounds},
+                (base.code, other.code), limit, self._opening,
+            )
+            for other, sizes in others
+        ]  # fmt: skip
+        for number, reply in self._executor.measure(requests):
+            yield number, reply if isinstance(reply, TrialFailed) else _timed(reply)
+
+
+def measure_one(
+    workshop: Workshop, base: Built, other: Built, sizes: Sequence[int], rounds: int
+) -> Timed:
+    """One program measured beside another. Raises TrialFailed."""
+    ((_, found),) = workshop.measure(base, [(other, sizes)], rounds)
+    if isinstance(found, TrialFailed):
+        raise found
+    return found
+
+
+def _made(point: Point, reply: Reply) -> Built | Refused:
+    if isinstance(reply, TrialFailed):
+        return Refused(point, "failed", f"build: {reply}")
+    answer, code = reply
+    if "invalid" in answer:
+        return Refused(point, "invalid", answer["invalid"])
+    if not code:
+        return _same(point, answer["trace"])
+    return Built(point, answer["digest"], answer["trace"], code[0])
+
+
+def _same(point: Point, trace: str) -> Refused:
+    return Refused(point, "same", "the program of another trial", trace)
+
+
+def _timed(answer: Answer) -> Timed:
+    message, _ = answer
+    return Timed(measured_of(message["ratios"]), tuple(message["seconds"]))
 
 
 ROUNDS = 15
 """Rounds of a measurement: the interval is from the fourth lowest to the fourth highest ratio."""
-
-
-@contextmanager
-def processes(count: int, target: Target, threads: int) -> Iterator[Workers]:
-    """A workshop with so many processes for builds, which end with the context."""
-    child = Child()
-    try:
-        with pool_of(count) as pool:
-            yield Workers(pool, child, target, threads)
-    finally:
-        child.close()
 
 
 def sizes_text(sizes: dict[str, int]) -> str:

@@ -15,12 +15,13 @@ from relaxlab.cli import main
 from relaxlab.cli.tune import state_text
 from relaxlab.runtime.cache import compiler_version, machine_key
 from relaxlab.schedule.compiled import decisions_of
-from relaxlab.tuning.children import TrialFailed
+from relaxlab.tuning.children import Request, TrialFailed
 from relaxlab.tuning.database import Database, Record
+from relaxlab.tuning.executor import LocalExecutor, local_executor
 from relaxlab.tuning.kernels import Kernel, kernels_of
 from relaxlab.tuning.plans import Proposal
 from relaxlab.tuning.tune_kernel import Limits, State
-from relaxlab.tuning.workshop import Built, Refused, Workers, processes
+from relaxlab.tuning.workshop import Built, Refused, Workers, measure_one
 from tests.tuning.test_search import PRODUCT
 
 HOST = rl.Target.host()
@@ -35,8 +36,8 @@ def main(x: R.Tensor((4, 32), "float32")):
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Workers]:
-    with processes(1, HOST, 1) as made:
-        yield made
+    with local_executor(1) as executor:
+        yield Workers(executor, HOST, 1)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +69,8 @@ def test_other_weights_layouts_compute_the_same(shop: Workers, kernel: Kernel) -
     default = opened(shop, kernel)
     (other,) = shop.build([Proposal({"panel_vectors": 1})], {default.digest})
     assert isinstance(other, Built)
-    found, seconds = shop.measure(default, other, [0, 1], 2)
-    assert found.rounds and len(seconds) == 2 and min(seconds) > 0
+    found = measure_one(shop, default, other, [0, 1], 2)
+    assert found.measured.rounds and len(found.seconds) == 2 and min(found.seconds) > 0
     again = rl.apply_trace(kernel.program["kernel"], other.trace)
     assert again.decisions["panel_vectors"].value == 1
 
@@ -84,19 +85,20 @@ def test_a_wrong_result_a_crash_and_a_hang_are_one_trial_each(
     wrong = opened(shop, doubling)
     default = opened(shop, kernel)
     with pytest.raises(TrialFailed, match=r"wrong: element .* the result for n=7 is"):
-        shop.measure(default, wrong, [1], 1)
-    child = shop._child
+        measure_one(shop, default, wrong, [1], 1)
+    assert isinstance(shop._executor, LocalExecutor)
+    child = shop._executor._child
     assert child._process is not None
     child._process.send_signal(signal.SIGSEGV)
     child._process.wait()
     with pytest.raises(TrialFailed, match="ended by SIGSEGV"):
-        shop.measure(default, default, [0], 1)
+        measure_one(shop, default, default, [0], 1)
     endless = {"do": "measure", "sizes": [0], "names": ["", ""], "rounds": 10**8}
     with pytest.raises(TrialFailed, match="no answer within 0.5 s"):
-        child.ask(endless, [default.code, default.code], seconds=0.5)
+        child.ask(Request(endless, (default.code, default.code), 0.5, shop._opening))
     with pytest.raises(TrialFailed, match="ArtifactError"):
-        shop.measure(default, replace(default, code=b"no program"), [0], 1)
-    assert len(shop.measure(default, default, [0], 1)[0].rounds) == 1
+        measure_one(shop, default, replace(default, code=b"no program"), [0], 1)
+    assert len(measure_one(shop, default, default, [0], 1).measured.rounds) == 1
 
 
 def test_a_program_is_tuned_and_compiled(tmp_path: Path) -> None:

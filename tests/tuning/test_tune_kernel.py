@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from relaxlab.tuning.measured import Measured, in_turns
 from relaxlab.tuning.plans import Proposal
 from relaxlab.tuning.points import Point
 from relaxlab.tuning.tune_kernel import KernelTuner, Limits, TunedKernel
-from relaxlab.tuning.workshop import Built, Refused
+from relaxlab.tuning.workshop import Built, Refused, Timed
 from tests.tuning.test_search import PRODUCT
 
 HOST = rl.Target.host()
@@ -59,8 +59,15 @@ class Planted:
         return found
 
     def measure(
-        self, base: Built, other: Built, sizes: Sequence[int], rounds: int
-    ) -> tuple[Measured, tuple[float, ...]]:
+        self, base: Built, others: Sequence[tuple[Built, Sequence[int]]], rounds: int
+    ) -> Iterator[tuple[int, Timed | TrialFailed]]:
+        for number, (other, sizes) in enumerate(others):
+            try:
+                yield number, self.timed(base, other, sizes, rounds)
+            except TrialFailed as error:
+                yield number, error
+
+    def timed(self, base: Built, other: Built, sizes: Sequence[int], rounds: int) -> Timed:
         if self.stop_after is not None and len(self.measured) == self.stop_after:
             self.stop_after = None
             raise KeyboardInterrupt
@@ -73,7 +80,7 @@ class Planted:
             return lambda: self.slow(point, size) * self.noise()
 
         pairs = [[sampler(b.point, s) for s in sizes] for b in (base, other)]
-        return in_turns(*pairs, rounds), tuple(self.slow(base.point, s) for s in sizes)
+        return Timed(in_turns(*pairs, rounds), tuple(self.slow(base.point, s) for s in sizes))
 
 
 @pytest.fixture(scope="module")
@@ -153,13 +160,13 @@ def test_luck_in_the_search_is_not_confirmed(kernel: Kernel, tmp_path: Path) -> 
     """Samples of the base are slow by chance while the search goes on, and no longer at the end."""
 
     class Lucky(Planted):
-        def measure(
-            self, base: Built, other: Built, sizes: Sequence[int], rounds: int
-        ) -> tuple[Measured, tuple[float, ...]]:
-            found, seconds = super().measure(base, other, sizes, rounds)
+        def timed(self, base: Built, other: Built, sizes: Sequence[int], rounds: int) -> Timed:
+            found = super().timed(base, other, sizes, rounds)
             if rounds == 15 and base.point == {}:
-                found = Measured(tuple(tuple(2 * x for x in r) for r in found.ratios))
-            return found, seconds
+                ratios = found.measured.ratios
+                doubled = Measured(tuple(tuple(2 * x for x in r) for r in ratios))
+                found = replace(found, measured=doubled)
+            return found
 
     result = tuned(kernel, Lucky(lambda *_: 1.0), tmp_path / "a.db")
     assert result.point == {} and "was not confirmed: 1 times as fast" in result.note
