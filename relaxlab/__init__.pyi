@@ -28,6 +28,7 @@ from relaxlab.ir import expr as expr
 from relaxlab.ir import graph as graph
 from relaxlab.ir import loops as loops
 from relaxlab.ir import types as types
+from relaxlab.ir.data import constructors as constructors
 from relaxlab.ir.diagnostics import Diagnostic as Diagnostic
 from relaxlab.ir.diagnostics import DiagnosticError as DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal as assert_structural_equal

@@ -62,7 +62,7 @@ from __future__ import annotations
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
 from contextlib import AbstractContextManager as _Context
-from typing import Any as _Any, TypeAlias as _TypeAlias, overload as _overload
+from typing import Any as _Any, TypeAlias as _TypeAlias, TypeVar as _TypeVar, overload as _overload
 
 from relaxlab.ir.{home} import {node} as _{node}
 
@@ -72,6 +72,12 @@ def {decorator}(f: {decorated}, /) -> {result}:
 
 @_overload
 def {decorator}({options}) -> _Callable[[{decorated}], {result}]:
+    """{text}"""
+'''
+DATA = '''\
+_C = _TypeVar("_C", bound=type)
+
+def {decorator}(cls: _C, /) -> _C:
     """{text}"""
 '''
 HEADS = {
@@ -206,10 +212,11 @@ def _group(namespace: str, path: str) -> str:
 
 def stub(namespace: str) -> str:
     """The stub of one namespace."""
-    decorator = DECORATORS[namespace]
+    decorator, *others = DECORATORS[namespace]
     words = inspect.getdoc(getattr(decorators, decorator)) or ""
     head = HEADS[namespace]
     parts = [STUB_HEAD.format(decorator=decorator, text=words.replace("\n", "\n    "), **head)]
+    parts += [DATA.format(decorator=d, text=inspect.getdoc(getattr(decorators, d))) for d in others]
     parts += [_value_class(), BUFFER, *([MODULE] if namespace == "I" else [])]
     parts += [_group(namespace, path) for path in sorted(groups(namespace))]
     parts += [_entry(f"{namespace}.{n}", "") for n in all_names(namespace) if "." not in n]

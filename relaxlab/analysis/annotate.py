@@ -13,10 +13,18 @@ from typing import cast
 
 from relaxlab.analysis.annotate_explain import explain_lost_result, explain_lost_shape
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.deduce import dim_pairs, signature_of, type_of
+from relaxlab.analysis.deduce import (
+    check_match,
+    dim_pairs,
+    field_types,
+    fits_match,
+    lca_of,
+    signature_of,
+    type_of,
+)
 from relaxlab.analysis.fit_loop_call import fit_loop_call
 from relaxlab.analysis.fit_operator_call import as_claim, unproved_conditions
-from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols, lca
+from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.equal import structural_equal
@@ -395,10 +403,40 @@ class _Scope:
                 if test is condition and first is yes and second is no:
                     return e
                 return replace(e, condition=test, true_branch=first, false_branch=second)
+            case graph.Match():
+                return self.match(e)
             case graph.SeqExpr():
                 return self.splice(e)
             case _:
                 return self.leaf(e, "lv")
+
+    def match(self, e: graph.Match) -> graph.Expr:
+        """`e` with its value as an operand and its cases annotated."""
+        value = self.leaf(e.value, "data")
+        ty = self.type_of(value)
+        if not fits_match(e, ty, self.owner.mod):  # `type_of` says what is wrong with it
+            return e if value is e.value else replace(e, value=value)
+        cases = tuple(self.case(c, field_types(c, ty, self.owner.mod)) for c in e.cases)
+        if value is e.value and _same_items(cases, e.cases):
+            return e
+        return replace(e, value=value, cases=cases)
+
+    def case(self, case: graph.Case, tys: tuple[Type, ...]) -> graph.Case:
+        inner = self.inner()
+        fields: list[graph.Var] = []
+        for old, ty in zip(case.fields, tys, strict=True):
+            new = (
+                old if old.ty is not None and structural_equal(old.ty, ty) else replace(old, ty=ty)
+            )
+            inner.rename(old, new)
+            emit(Deduced(self.name, new, new, ty, "parameter"))
+            fields.append(new)
+        with self.analyzer.scope():
+            blocks, result = inner.sequence(case.body)
+            body = inner.rebuild(case.body, blocks, result)
+        if body is case.body and _same_items(fields, case.fields):
+            return case
+        return replace(case, fields=tuple(fields), body=body)
 
     def loop_call(self, call: graph.Call) -> graph.Call:
         """`call` of a loop function with its shapes proved, or checked just before it."""
@@ -469,6 +507,12 @@ class _Scope:
         try:
             if isinstance(e, graph.If):
                 return self.conditional(e)
+            if isinstance(e, graph.Match):
+                value = self.type_of(e.value)
+                if value is _FAILED:
+                    return _FAILED
+                check_match(e, value, self.owner.mod)
+                return self.joined([c.body.body for c in e.cases])
             ty = type_of(e, self.owner.mod, self.analyzer)
             called = isinstance(e, graph.Call) and not isinstance(e.op, graph.Op)
             return coarsen(ty, self.symbols) if called else ty
@@ -481,10 +525,14 @@ class _Scope:
         kinds = (TensorType((), "bool"), PrimType("bool"))
         if min(check_subtype(test, k, self.analyzer) for k in kinds) >= Verdict.STATIC_MISMATCH:
             self.owner.report("E0203", f"a condition must be a bool scalar, is {test}", e.condition)
-        yes, no = self.type_of(e.true_branch.body), self.type_of(e.false_branch.body)
-        if yes is _FAILED or no is _FAILED:
+        return self.joined([e.true_branch.body, e.false_branch.body])
+
+    def joined(self, results: list[graph.Expr]) -> Type:
+        """The type of a value that is one of the results of branches."""
+        tys = [self.type_of(r) for r in results]
+        if any(ty is _FAILED for ty in tys):
             return _FAILED
-        return coarsen(lca(yes, no, self.analyzer), self.symbols)
+        return coarsen(lca_of(tys, self.analyzer), self.symbols)
 
     def fresh(self, hint: str) -> str:
         """A variable name that the function does not use yet."""

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, dims_of, lca
 from relaxlab.analysis.unify import DimPair, unify
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.op_table import TypeDeductionError, find_op, op_names
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.ir.types import FuncType, ObjectType, TensorType, TupleType, Type
+from relaxlab.ir.types import DataType, FuncType, ObjectType, TensorType, TupleType, Type
 
 __all__ = ["check_subtype", "deduce_call", "lca", "signature_of", "type_of"]
 
@@ -44,6 +46,8 @@ def type_of(e: graph.Expr, mod: Module | None = None, analyzer: Analyzer | None 
             return deduce_call(e, tuple(type_of(a, mod, analyzer) for a in args), mod, analyzer)
         case graph.If(_, yes, no):
             return lca(type_of(yes, mod, analyzer), type_of(no, mod, analyzer), analyzer)
+        case graph.Match(_, cases):
+            return lca_of([type_of(c.body, mod, analyzer) for c in cases], analyzer)
         case graph.SeqExpr(_, body):
             return type_of(body, mod, analyzer)
         case graph.Tuple(fields):
@@ -52,6 +56,54 @@ def type_of(e: graph.Expr, mod: Module | None = None, analyzer: Analyzer | None 
             return field_type(type_of(value, mod, analyzer), index, e)
         case _:
             return _leaf(e)
+
+
+def lca_of(tys: Sequence[Type], analyzer: Analyzer) -> Type:
+    """The finest type that has the values of all of some types."""
+    return reduce(lambda a, b: lca(a, b, analyzer), tys) if tys else ObjectType()
+
+
+def check_match(e: graph.Match, value: Type, mod: Module | None) -> None:
+    """Check that a match has one case for each constructor of its value's data type, and a name
+    for each field. Raises DiagnosticError (E0211) naming what is wrong."""
+    data = data_types(mod).get(value.name) if isinstance(value, DataType) else None
+    if data is None:
+        raise _error("E0211", f"what is matched is {value}, which is no data type of the module", e)
+    given = [c.constructor for c in e.cases]
+    for case in e.cases:
+        of = data.constructor(case.constructor)
+        if of is None:
+            names = ", ".join(f"`{c.name}`" for c in data.constructors)
+            raise _error("E0211", f"`{case.constructor}` is no constructor of `{data.name}`", e,
+                         notes=(f"it has {names}",))  # fmt: skip
+        if len(of.fields) != len(case.fields):
+            raise _error("E0211", f"`{of.name}` has {counted(len(of.fields), 'field')}, and the "
+                         f"case names {len(case.fields)}", e)  # fmt: skip
+        if given.count(of.name) > 1:
+            raise _error("E0211", f"there are {given.count(of.name)} cases of `{of.name}`", e)
+    missing = [c for c in data.constructors if c.name not in given]
+    if missing:
+        raise _error(
+            "E0211", f"the match of a `{data.name}` has no case for `{missing[0].name}`", e,
+            suggestion=f"add `case cls.{missing[0].name}(…):`",
+        )  # fmt: skip
+
+
+def fits_match(e: graph.Match, value: Type, mod: Module | None) -> bool:
+    """True for a match that `check_match` accepts."""
+    try:
+        check_match(e, value, mod)
+    except DiagnosticError:
+        return False
+    return True
+
+
+def field_types(case: graph.Case, value: Type, mod: Module) -> tuple[Type, ...]:
+    """The types of the fields that a case of a checked match names."""
+    assert isinstance(value, DataType)
+    of = data_types(mod)[value.name].constructor(case.constructor)
+    assert of is not None
+    return of.fields
 
 
 def _leaf(e: graph.Expr) -> Type:

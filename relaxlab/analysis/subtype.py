@@ -11,6 +11,7 @@ from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.types import (
+    DataType,
     FuncType,
     ObjectType,
     PrimType,
@@ -48,6 +49,15 @@ def check_subtype(actual: Type, expected: Type, analyzer: Analyzer) -> Verdict:
     with `analyzer`, whose facts about symbols are used.
     """
     match actual, expected:
+        case DataType(), DataType():
+            return Verdict.PASS if actual.name == expected.name else Verdict.DISJOINT
+        case (DataType(), TensorType() | PrimType() | ShapeType() | TupleType() | FuncType()) | (
+            TensorType() | PrimType() | ShapeType() | TupleType() | FuncType(),
+            DataType(),
+        ):
+            return Verdict.DISJOINT
+        case _, DataType():
+            return Verdict.CHECK_AT_RUNTIME
         case _, ObjectType():
             return Verdict.PASS
         case ObjectType(), _:
@@ -135,6 +145,8 @@ def lca(a: Type, b: Type, analyzer: Analyzer) -> Type:
         case TensorType(shape, dtype, n), TensorType(other, other_dtype, m):
             common = _common(shape, other, analyzer)
             return TensorType(common, dtype if dtype == other_dtype else None, n if n == m else -1)
+        case DataType(), DataType() if a.name == b.name:
+            return a
         case TupleType(fields), TupleType(others) if len(fields) == len(others):
             pairs = zip(fields, others, strict=True)
             return TupleType(tuple(lca(x, y, analyzer) for x, y in pairs))

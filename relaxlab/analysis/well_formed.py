@@ -167,6 +167,16 @@ class _Checker:
                     )  # fmt: skip
                 for branch in (yes, no):
                     self.inner().sequence(branch)
+            case graph.Match(value, cases):
+                self.expr(value)
+                if self.in_dataflow:
+                    self.report("E0309", "a match inside a dataflow block", e,
+                                fix="move it out of `with R.dataflow():`")  # fmt: skip
+                for case in cases:
+                    inner = self.inner()
+                    for f in case.fields:
+                        inner.define(f)
+                    inner.sequence(case.body)
             case graph.SeqExpr():
                 inner = self.inner()
                 inner.in_dataflow = self.in_dataflow

@@ -144,10 +144,7 @@ def _native_part(
         reason = has_functions(f)
         if reason is not None and not f.private:
             unused |= {f.name} - called
-            left_out[f.name] = (
-                f"{reason}: natively functions are passed between functions of a program alone; "
-                "call it from another one, or run it in the virtual machine"
-            )
+            left_out[f.name] = reason
     part = replace(program, functions={n: f for n, f in rest.items() if n not in unused})
     if left_out and not _offered(part):
         raise UnsupportedHost(next(iter(left_out.values())))

@@ -163,6 +163,25 @@ class If(Expr):
     span: Span | None = span_field(default=None)
 
 
+@node
+class Case(Node):
+    """A case of a `Match`, for values that `constructor` made: `fields` are bound to theirs."""
+
+    constructor: str
+    fields: tuple[Var, ...] = binder()
+    body: SeqExpr
+    span: Span | None = span_field(default=None)
+
+
+@node
+class Match(Expr):
+    """A choice by the constructor of a value of a data type: one case for each."""
+
+    value: Expr
+    cases: tuple[Case, ...]
+    span: Span | None = span_field(default=None)
+
+
 class Binding(Node):
     """Base of the bindings; each has a `value` and the `var` it defines."""
 

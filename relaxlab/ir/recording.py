@@ -3,9 +3,10 @@
 Recording one instance runs its control flow and leaves notes of the blocks that are to be computed.
 A *slot* is the number of a tensor that will exist: an output of a noted block, an instance's input,
 or a value that all instances share. An *input record* is the memory that describes an instance's
-array: the address of its data, its slot, its dimensions. All of them are int64 variables here,
-beside the program's own integers and bools, so that a function is plain arithmetic, calls and
-branches.
+array: the address of its data, its slot, its dimensions. A *value* of a data type is the address of
+its words: the number of its constructor, then its fields, which are integers, slots or such
+addresses. All of them are int64 variables here, beside the program's own integers and bools, so
+that a function is plain arithmetic, calls and branches.
 
 The depth at which a block is noted is one more than that of everything it reads (the inline depth
 of ACRoBat): a counter that passes through calls, and by which members that are independent of each
@@ -14,15 +15,19 @@ other are noted side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.types import TensorType
+from relaxlab.ir.types import TensorType, Type
 
 RECORD_DATA, RECORD_SLOT, RECORD_DIMS = 0, 1, 2
 """Words of an input record: address of the data, slot, and the dimensions from there on."""
+
+
+VALUE_TAG, VALUE_FIELDS = 0, 1
+"""Words of a value of a data type: the number of its constructor, and its fields from there on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,24 @@ class InputRow:
     slot: expr.Var
     array: InputArray
     index: expr.PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """var = a new value of a data type, of the constructor with this tag and these fields"""
+
+    var: expr.Var
+    tag: int
+    fields: tuple[expr.PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWord:
+    """var = a word of a value of a data type"""
+
+    var: expr.Var
+    value: expr.PrimExpr
+    word: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +139,8 @@ class Phase:
 
 
 Step: TypeAlias = (
-    Compute | Require | WholeInput | InputRow | Record | Call | Branch | Together | Phase
+    Compute | Require | WholeInput | InputRow | Construct | ReadWord | Record | Call | Branch
+    | Together | Phase
 )  # fmt: skip
 
 
@@ -159,23 +183,47 @@ class SharedValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a constructor: an integer (`scalar`), a tensor's slot (`slot`), or a value of a
+    data type (`data`)."""
+
+    kind: str
+    ty: Type
+
+
+@dataclass(frozen=True, slots=True)
+class DataLayout:
+    """A constructor of a data type, and the words of its values behind the tag."""
+
+    constructor: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EntryParam:
-    """A leaf of the entry's parameters that instances give: `kind` is `scalar` or `array`; the
-    tensor of one with `has_slot` is read by blocks."""
+    """A leaf of the entry's parameters that instances give: `kind` is `scalar`, `array` or
+    `data`."""
 
     name: str
     path: tuple[int, ...]
     parameter: int
     kind: str
-    ty: TensorType
+    ty: Type
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type of a scalar or an array."""
+        assert isinstance(self.ty, TensorType)
+        return self.ty
 
 
 @dataclass(frozen=True, slots=True)
 class EntryResult:
-    """A leaf of the entry's result: a scalar that control flow computed, or a tensor's slot."""
+    """A leaf of the entry's result: a `scalar` that control flow computed, a tensor's `slot`, or a
+    value of a data type (`data`)."""
 
-    kind: str  # "scalar" or "slot"
-    ty: TensorType
+    kind: str
+    ty: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +242,8 @@ class RecordingProgram:
     results: tuple[EntryResult, ...]
     result: object
     first_depth: int = 0
+    data: Mapping[str, tuple[DataLayout, ...]] = field(default_factory=lambda: {})
+    """The constructors of each data type, by their numbers."""
 
 
 def walk_steps(steps: tuple[Step, ...]) -> Iterator[Step]:

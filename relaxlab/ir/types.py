@@ -35,6 +35,14 @@ class ObjectType(Type):
 
 
 @node
+class DataType(ObjectType):
+    """A value of the algebraic data type that the module declares under this name."""
+
+    name: str
+    span: Span | None = span_field(default=None)
+
+
+@node
 class PrimType(Type):
     """A scalar of `dtype`; `value` when it is known."""
 
@@ -127,6 +135,8 @@ def format_type(ty: Type) -> str:
             return f"R.Tensor({', '.join(args)})" if args else "R.Tensor"
         case TupleType(fields):
             return f"R.Tuple({', '.join(map(str, fields))})"
+        case DataType(name):
+            return name
         case FuncType(params, ret, pure):
             inner = "..." if params is None else f"({', '.join(map(str, params))})"
             unusual = pure != (params is not None)

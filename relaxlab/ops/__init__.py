@@ -14,6 +14,7 @@ from relaxlab.ops import (  # noqa: F401
     calls,
     conv,
     create,
+    data,
     datatype,
     devices,
     elementwise,

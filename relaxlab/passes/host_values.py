@@ -2,8 +2,9 @@
 
 A value is *host* if it has rank 0, an integer or bool dtype, and is computed from the inputs of an
 instance alone, by operators whose loops store one element: arithmetic, comparisons, `take` at host
-places. An *input* is an array of an instance as it was given. All else is a *tensor*, which blocks
-compute and which nobody knows while the program is recorded.
+places. An *input* is an array of an instance as it was given. Values of *data* types are known by
+their constructors and fields while the program is recorded. All else is a *tensor*, which blocks
+compute and which nobody knows then.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.data import constructors
 from relaxlab.ir.dtypes import is_int, is_uint
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -26,11 +28,16 @@ class Kind(Enum):
 
     HOST = "host"
     INPUT = "input"
+    DATA = "data"
     TENSOR = "tensor"
 
 
 Kinds: TypeAlias = "Kind | tuple[Kinds, ...] | None"
 """The kinds of a value, nested as its tuples are; None where nothing reached it yet."""
+
+
+FieldKey: TypeAlias = "tuple[str, int]"
+"""A field of a data type: the name of its constructor, and the number of the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class HostValues:
 
     functions: tuple[str, ...]
     kinds: Mapping[graph.Var, Kinds]
+    fields: Mapping[FieldKey, Kind]
+    """The kinds of the fields of data types."""
 
     def of(self, e: graph.Expr) -> Kinds:
         """The kinds of a leaf expression."""
@@ -65,7 +74,7 @@ def host_values(mod: Module, entry: str) -> HostValues:
         state.changed = False
         for name in list(state.functions):
             state.function(name)
-    return HostValues(tuple(state.functions), state.kinds)
+    return HostValues(tuple(state.functions), state.kinds, state.fields)
 
 
 class _Analysis:
@@ -74,6 +83,11 @@ class _Analysis:
         self.functions: dict[str, graph.Function] = {}
         self.kinds: dict[graph.Var, Kinds] = {}
         self.results: dict[str, Kinds] = {}
+        self.fields = {
+            (c.name, i): field_kind(ty)
+            for c in constructors(mod).values()
+            for i, ty in enumerate(c.fields)
+        }
         self.changed = True
 
     def reach(self, name: str) -> None:
@@ -128,12 +142,40 @@ class _Analysis:
         return self.results.get(name)
 
     def operator(self, e: graph.Call, var: graph.Var) -> Kinds:
+        match e.op:
+            case graph.Op("adt.construct"):
+                for i, a in enumerate(e.args):
+                    key = e.attrs["constructor"], i
+                    # What a block computes is no integer for the control flow.
+                    if _leaf(a, self.kinds) is Kind.TENSOR and self.fields[key] is Kind.HOST:
+                        self.fields[key] = Kind.TENSOR
+                        self.changed = True
+                return Kind.DATA
+            case graph.Op("adt.tag"):
+                return Kind.HOST
+            case graph.Op("adt.field"):
+                return self.fields[e.attrs["constructor"], e.attrs["index"]]
+            case _:
+                pass
         given = [_leaf(a, self.kinds) for a in e.args]
         if any(k is None for a, k in zip(e.args, given, strict=True) if not _is_static(a)):
             return None
         if Kind.TENSOR in _leaves(k for k in given) or scalar_value(e, var, self.mod) is None:
             return _tensors(var.ty)
         return Kind.HOST
+
+
+def field_kind(ty: types.Type) -> Kind:
+    """The kind of a field of a data type that instances give."""
+    if isinstance(ty, types.DataType):
+        return Kind.DATA
+    whole = isinstance(ty, types.TensorType) and ty.ndim == 0 and is_whole(ty.dtype)
+    return Kind.HOST if whole else Kind.TENSOR
+
+
+def is_on_data(call: graph.Call) -> bool:
+    """True for an operator on values of data types: nothing is computed, and no block has it."""
+    return isinstance(call.op, graph.Op) and call.op.name.startswith("adt.")
 
 
 def scalar_value(
@@ -223,13 +265,17 @@ def _given(ty: types.Type | None) -> Kinds:
     """The kinds of what an instance gives."""
     if isinstance(ty, types.TupleType):
         return tuple(map(_given, ty.fields))
+    if isinstance(ty, types.DataType):
+        return Kind.DATA
     if isinstance(ty, types.TensorType) and ty.ndim == 0 and is_whole(ty.dtype):
         return Kind.HOST
     return Kind.INPUT
 
 
 def _tensors(ty: types.Type | None) -> Kinds:
-    return tuple(map(_tensors, ty.fields)) if isinstance(ty, types.TupleType) else Kind.TENSOR
+    if isinstance(ty, types.TupleType):
+        return tuple(map(_tensors, ty.fields))
+    return Kind.DATA if isinstance(ty, types.DataType) else Kind.TENSOR
 
 
 def _leaf(e: graph.Expr, kinds: Mapping[graph.Var, Kinds]) -> Kinds:

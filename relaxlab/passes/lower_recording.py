@@ -9,6 +9,7 @@ from typing import TypeAlias
 from relaxlab.analysis.fit_operator_call import claimed_condition
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir import recording as rec
+from relaxlab.ir.data import data_types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes.batch_blocks import (
@@ -28,6 +29,7 @@ from relaxlab.passes.host_values import (
     Kinds,
     host_values,
     is_block,
+    is_on_data,
     row_index,
     scalar_value,
 )
@@ -46,7 +48,9 @@ class Slot:
 
 
 Leaf: TypeAlias = "expr.PrimExpr | rec.InputArray | Slot"
-"""A host scalar, an input array, or a tensor."""
+"""A host scalar or a value of a data type, an input array, or a tensor."""
+FIELD_KINDS = {Kind.HOST: "scalar", Kind.TENSOR: "slot", Kind.DATA: "data"}
+"""The kind of a field in the recording program."""
 Value: TypeAlias = "Leaf | tuple[Value, ...]"
 
 
@@ -62,7 +66,7 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     num_input = entry.attrs.get("num_input", len(entry.params))
     return rec.RecordingProgram(
         state.entry, num_input, functions, tuple(state.blocks.values()), tuple(state.shared),
-        tuple(sorted(state.gathered)), params, results, result, state.first_depth,
+        tuple(sorted(state.gathered)), params, results, result, state.first_depth, state.data(),
     )  # fmt: skip
 
 
@@ -130,6 +134,19 @@ class _Program:
             )
         return list(self.blocks).index(name)
 
+    def data(self) -> dict[str, tuple[rec.DataLayout, ...]]:
+        """The layouts of the constructors of all data types."""
+        fields = {key: FIELD_KINDS[kind] for key, kind in self.kinds.fields.items()}
+        return {
+            name: tuple(
+                rec.DataLayout(c.name, tuple(
+                    rec.Field(fields[c.name, i], ty) for i, ty in enumerate(c.fields)
+                ))
+                for c in data.constructors
+            )
+            for name, data in data_types(self.mod).items()
+        }  # fmt: skip
+
     def entry_signature(
         self,
     ) -> tuple[tuple[rec.EntryParam, ...], tuple[rec.EntryResult, ...], object]:
@@ -139,6 +156,9 @@ class _Program:
         for i, p in enumerate(fn.params[:count]):
             for path in leaf_paths(p.ty):
                 ty = type_at(p.ty, path)
+                if kind_at(self.kinds.kinds[p], path) is Kind.DATA:
+                    params.append(rec.EntryParam(p.name, path, i, "data", data_at(p.ty, path)))
+                    continue
                 if ty is None or ty.shape is None or ty.dtype is None:
                     refuse(f"parameter `{p.name}` of `{self.entry}` has type {p.ty}; an instance "
                            "gives tensors of known rank and dtype", p)  # fmt: skip
@@ -147,10 +167,12 @@ class _Program:
         kinds = self.kinds.of(fn.body.body)
         results: list[rec.EntryResult] = []
         for path in leaf_paths(fn.ret_ty):
-            ty = type_at(fn.ret_ty, path)
+            ty, kind = type_at(fn.ret_ty, path), kind_at(kinds, path)
+            if kind is Kind.DATA:
+                results.append(rec.EntryResult("data", data_at(fn.ret_ty, path)))
+                continue
             assert ty is not None
-            host = kind_at(kinds, path) is Kind.HOST
-            results.append(rec.EntryResult("scalar" if host else "slot", ty))
+            results.append(rec.EntryResult("scalar" if kind is Kind.HOST else "slot", ty))
         numbers = iter(range(len(results)))
         return tuple(params), tuple(results), _numbered(fn.ret_ty, numbers)
 
@@ -185,6 +207,9 @@ class _Function:
     def parameter(self, p: graph.Var, params: list[expr.Var]) -> Value:
         def leaf(path: tuple[int, ...]) -> Leaf:
             kind, ty = kind_at(self.program.kinds.kinds[p], path), type_at(p.ty, path)
+            if kind is Kind.DATA:
+                params.append(expr.Var(p.name))
+                return params[-1]
             assert ty is not None
             if kind is Kind.INPUT:
                 params.append(expr.Var(p.name))
@@ -268,6 +293,9 @@ class _Function:
                        "the place in one array instead", None)  # fmt: skip
             if kind is Kind.HOST and of is not None:
                 made.append(expr.Var(name, str(of.dtype)))
+                return made[-1]
+            if kind is Kind.DATA:
+                made.append(expr.Var(name))
                 return made[-1]
             made.append(expr.Var(name))
             return Slot(made[-1])
@@ -362,6 +390,8 @@ class _Function:
 
     def operator(self, call: graph.Call, var: graph.Var) -> Value:
         mod = self.program.mod
+        if is_on_data(call):
+            return self.on_data(call, var)
         if self.program.kinds.of(var) is Kind.HOST:
             found = scalar_value(call, var, mod)
             assert found is not None and isinstance(var.ty, types.TensorType)
@@ -381,6 +411,29 @@ class _Function:
         slot = expr.Var(var.name)
         self.steps.append(rec.InputRow(slot, array, self.scalar(index, given)))
         return Slot(slot)
+
+    def on_data(self, call: graph.Call, var: graph.Var) -> Value:
+        """A new value of a data type, or a word of one."""
+        fields, made = self.program.kinds.fields, expr.Var(var.name)
+        if call.op == graph.Op("adt.construct"):
+            name = call.attrs["constructor"]
+            words = [
+                w for i, a in enumerate(call.args)
+                for w in self.as_kinds(self.value(a), fields[name, i])
+            ]  # fmt: skip
+            self.steps.append(rec.Construct(made, call.attrs["tag"], tuple(words)))
+            return made
+        (value,) = self.as_kinds(self.value(call.args[0]), Kind.DATA)
+        if call.op == graph.Op("adt.tag"):
+            self.steps.append(rec.ReadWord(made, value, rec.VALUE_TAG))
+            return made
+        index: int = call.attrs["index"]
+        kind = fields[call.attrs["constructor"], index]
+        if kind is Kind.HOST:
+            assert isinstance(var.ty, types.TensorType)
+            made = expr.Var(var.name, str(var.ty.dtype))
+        self.steps.append(rec.ReadWord(made, value, rec.VALUE_FIELDS + index))
+        return Slot(made) if kind is Kind.TENSOR else made
 
     def scalar(self, value: expr.PrimExpr, given: dict[loops.Buffer, graph.Expr]) -> expr.PrimExpr:
         """An expression over elements of a loop function's buffers, over those of the arguments."""
@@ -413,6 +466,15 @@ def _nested(ty: types.Type | None, leaf: Callable[[tuple[int, ...]], Leaf]) -> V
         return leaf(path)
 
     return at(ty, ())
+
+
+def data_at(ty: types.Type | None, path: tuple[int, ...]) -> types.DataType:
+    """The data type at a place in a type."""
+    for index in path:
+        assert isinstance(ty, types.TupleType)
+        ty = ty.fields[index]
+    assert isinstance(ty, types.DataType)
+    return ty
 
 
 def _at(value: Value, path: tuple[int, ...]) -> Value:

@@ -573,6 +573,8 @@ def _fields(e: graph.Expr) -> tuple[graph.Expr, ...]:
 def _is_redundant(known: types.Type, claim: types.Type) -> bool:
     """True if the type `known` alone shows that every value of it has the type `claim`."""
     match known, claim:
+        case types.DataType(name), types.DataType(other):
+            return name == other
         case _, types.ObjectType() | types.FuncType():
             return True
         case types.TensorType(), types.TensorType():

@@ -14,7 +14,7 @@ from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import all_bindings, known_shape, replace_body, vars_in
-from relaxlab.passes.host_values import HostValues, Kind, host_values, row_index
+from relaxlab.passes.host_values import HostValues, Kind, host_values, is_on_data, row_index
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.shared_values import SharedValues, shared_values
 from relaxlab.passes.static_depth import DYNAMIC, StaticDepths, static_depths
@@ -177,8 +177,14 @@ class _Cutter:
                 self.mod.get(name), graph.Function
             ):
                 region.barriers.add(var)
+            case graph.Call(graph.Op("adt.construct")):
+                region.barriers.add(var)  # behind the blocks whose results it holds
             case graph.Call():
-                if self.kinds.of(var) is Kind.HOST or self.reads_row(value, var):
+                if (
+                    is_on_data(value)
+                    or self.kinds.of(var) is Kind.HOST
+                    or self.reads_row(value, var)
+                ):
                     return
                 if is_view(value) and self.is_row(value.args[0], region):
                     return

@@ -49,7 +49,7 @@ def notes_blocks(step: rec.Step) -> bool:
 def results(step: rec.Step) -> tuple[expr.Var, ...]:
     """The variables that a step defines for those after it."""
     match step:
-        case rec.Compute(var):
+        case rec.Compute(var) | rec.Construct(var) | rec.ReadWord(var):
             return (var,)
         case rec.WholeInput(slot) | rec.InputRow(slot):
             return (slot,)
@@ -90,6 +90,10 @@ def _expressions(step: rec.Step) -> tuple[expr.PrimExpr, ...]:
             return (condition,)
         case rec.InputRow(_, _, index):
             return (index,)
+        case rec.Construct(_, _, fields):
+            return fields
+        case rec.ReadWord(_, value):
+            return (value,)
         case rec.Record():
             return (*step.inputs, *step.scalars)
         case rec.Call():

@@ -23,6 +23,7 @@ from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.lift_workspace import lift_workspace
+from relaxlab.passes.lower_match import lower_match
 from relaxlab.passes.lower_to_libraries import lower_to_libraries
 from relaxlab.passes.make_blocks import make_blocks
 from relaxlab.passes.normalize import normalize
@@ -39,7 +40,8 @@ from relaxlab.passes.write_results import write_results
 
 GRAPH_PASSES: tuple[Pass, ...] = (
     normalize,
-    # First, so that local functions are functions of the module, which the others go through.
+    lower_match,  # so that conditionals alone are left
+    # Early, so that local functions are functions of the module, which the others go through.
     lambda_lifting,
     # It bounds the symbols of private functions, the lifted ones among them.
     inherit_bounds,

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import has_trait
-from relaxlab.passes.host_values import HostValues, Kind, host_values
+from relaxlab.passes.host_values import HostValues, Kind, host_values, is_on_data
 
 CAP = 16
 DYNAMIC = CAP
@@ -106,6 +106,8 @@ class _Analysis:
                 return self.call(name, args)
             case graph.Call(graph.Op(name), (first, *_)) if has_trait(name, "view"):
                 return _leaf(first, self.depths)
+            case graph.Call(_, args) if is_on_data(e):  # as deep as the deepest field
+                return max((largest(_leaf(a, self.depths)) for a in args), default=0)
             case graph.Call(_, args):
                 return self.behind(args)
             case _:

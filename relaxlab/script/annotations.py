@@ -9,7 +9,6 @@ from collections.abc import Callable
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.module import Module
 from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of, string_of
 from relaxlab.script.core import Arguments, Context, Unbound
 from relaxlab.script.index_types import index_of
@@ -163,8 +162,7 @@ def device_name(cx: Context, arg: Arg) -> str:
 
 def _held_shape(cx: Context, arg: Arg) -> types.ShapeType:
     """The type of a variable that holds a shape: its values are the dimensions, if it has some."""
-    functions = {k: f for k, f in cx.functions.items() if f is not None}
-    ty = cx.known.of(arg.value, Module.of(functions))
+    ty = cx.known.of(arg.value, cx.module())
     if not isinstance(ty, types.ShapeType):
         cx.fail(arg.node, "E0106", f"a shape is needed here, not {describe(arg.value)}")
     return ty

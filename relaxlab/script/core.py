@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from relaxlab.ir import expr, graph
+from relaxlab.ir.data import DATA_TYPES, Constructor, DataDef
 from relaxlab.ir.diagnostics import Diagnostic
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Range
-from relaxlab.ir.module import BaseFunc
+from relaxlab.ir.module import BaseFunc, Module
+from relaxlab.ir.node import NO_ATTRS, Attrs
 from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.known_types import KnownTypes
 from relaxlab.script.members import MEMBERS
@@ -91,6 +93,8 @@ class Context:
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
         self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet
+        self.data: dict[str, DataDef] = {}  # data types of the module
+        self.constructors: dict[str, Constructor] = {}  # of all of them
         self.in_module = False
         self.s_tir: bool | None = None  # of the module, for its loop functions
         self.macros = 0  # that are being expanded, one inside the other
@@ -99,6 +103,15 @@ class Context:
     def enter(self, source: Source) -> None:
         """Read nodes of `source` from here on."""
         self.source, self._lines = source, lines_of(source.text)
+
+    def module_attrs(self) -> Attrs:
+        """The attributes that the data types of the module are."""
+        return Attrs({DATA_TYPES: tuple(self.data.values())}) if self.data else NO_ATTRS
+
+    def module(self) -> Module:
+        """The module as far as it is read."""
+        functions = {k: f for k, f in self.functions.items() if f is not None}
+        return Module.of(functions, self.module_attrs())
 
     # --- Positions and errors -------------------------------------------------------------
 

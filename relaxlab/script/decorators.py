@@ -81,6 +81,14 @@ def function(
     return partial(_read_function, frame=frame)
 
 
+C = TypeVar("C", bound=type)
+
+
+def data(cls: C, /) -> C:
+    """Declare an algebraic data type in a module: the annotated names are its constructors."""
+    return cls
+
+
 @overload
 def prim_func(f: Callable[..., Any], /) -> loops.PrimFunc: ...
 @overload
@@ -162,6 +170,7 @@ def _read_class(cls: type, frame: FrameType) -> Module:
 
 
 name_object(function, Ref("R", "function"))
+name_object(data, Ref("R", "data"))
 name_object(prim_func, Ref("T", "prim_func"))
 name_object(ir_module, Ref("I", "ir_module"))
 name_object(macro, Ref("T", "macro"))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.data import Constructor
 from relaxlab.ir.dtypes import is_float, is_int, lanes_of
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
@@ -113,7 +114,8 @@ def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -
         case Ref(namespace, path) if namespace != "builtins":
             return Ref(namespace, f"{path}.{node.attr}" if path else node.attr)
         case ModuleRef():
-            return global_var(cx, node.attr, node)
+            made = cx.constructors.get(node.attr)
+            return made or global_var(cx, node.attr, node)
         case Module():
             return graph_calls.import_function(cx, base.get(node.attr), node.attr, node)
         case loops.Buffer() | View() if (found := member(cx, base, node.attr, node)) is not None:
@@ -562,6 +564,8 @@ def _call(cx: Context, node: ast.Call) -> Value:
             with _shaped(cx, path):
                 args = arguments(cx, node, f"R.{path}")
             return graph_calls.call(cx, path, args)
+        case Constructor():
+            return graph_calls.construct(cx, callee, arguments(cx, node, callee.name))
         case Ref("I", "GlobalVar"):
             name = arguments(cx, node, "I.GlobalVar").bind()["name"]
             assert name is not None

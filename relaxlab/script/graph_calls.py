@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.data import Constructor
 from relaxlab.ir.dtypes import is_dtype, is_float, is_int, numpy_dtype
+from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names, op_row
 from relaxlab.script.advice import known_elsewhere
@@ -149,8 +150,7 @@ def _dtypes_in(cx: Context, *values: Value) -> Iterator[str]:
     for value in values:
         match value:
             case graph.Expr():
-                functions = {k: f for k, f in cx.functions.items() if f is not None}
-                ty = cx.known.of(value, Module.of(functions))
+                ty = cx.known.of(value, cx.module())
                 if isinstance(ty, types.TensorType) and ty.dtype is not None:
                     yield ty.dtype
             case _ if is_array(value):
@@ -189,6 +189,17 @@ def value_of(cx: Context, arg: Arg, dtype: str | None = None) -> graph.Expr:
             return graph.Op(path, span=span)
         case _:
             cx.fail(arg.node, "E0106", f"a graph-level value is needed, not {describe(value)}")
+
+
+def construct(cx: Context, of: Constructor, c: Arguments) -> graph.Call:
+    """The call that makes a value of a data type; a bare number takes the dtype of its field."""
+    dtypes = [f.dtype if isinstance(f, types.TensorType) else None for f in of.fields]
+    given = c.no_keywords()
+    if len(given) != len(dtypes):
+        c.wrong(f"takes {counted(len(dtypes), 'field')}, got {len(given)}", c.node, f"it is {of!r}")
+    fields = [value_of(cx, a, d) for a, d in zip(given, dtypes, strict=True)]
+    attrs = Attrs(data=of.data, constructor=of.name, tag=of.tag)
+    return graph.Call(graph.Op("adt.construct"), tuple(fields), attrs, span=cx.span(c.node))
 
 
 def _name_of(node: ast.AST) -> str:

@@ -16,6 +16,7 @@ from relaxlab.script.advice import unsupported
 from relaxlab.script.annotations import own_symbol, type_of
 from relaxlab.script.convert import attribute_value, is_number, scalar_of
 from relaxlab.script.core import Context, Failure, Unbound
+from relaxlab.script.data_types import read_pattern
 from relaxlab.script.definitions import decorator_of, node_header
 from relaxlab.script.expressions import arguments, evaluate
 from relaxlab.script.graph_calls import value_of
@@ -78,6 +79,13 @@ class GraphReader:
             test = self._value(stmt.test)
             branches = [self._branch_body(b, stmt) for b in (stmt.body, stmt.orelse)]
             return graph.If(test, *branches, span=cx.span(stmt))
+        if isinstance(stmt, ast.Match):
+            value = self._value(stmt.subject)
+            cases: list[graph.Case] = []
+            for case in stmt.cases:
+                name, fields = read_pattern(cx, case)
+                cases.append(graph.Case(name, tuple(fields), self._case_body(fields, case)))
+            return graph.Match(value, tuple(cases), span=cx.span(stmt))
         assert isinstance(stmt, ast.Return)
         if stmt.value is None:
             cx.fail(stmt, "E0108", "`return` needs a value in a graph function")
@@ -86,6 +94,16 @@ class GraphReader:
     def _branch_body(self, stmts: list[ast.stmt], node: ast.AST) -> graph.SeqExpr:
         with self._nested(), self.cx.frame():
             return self.body(stmts, node)
+
+    def _case_body(self, fields: list[graph.Var], case: ast.match_case) -> graph.SeqExpr:
+        with self._nested(), self.cx.frame():
+            self._define_fields(fields)
+            return self.body(case.body, case.pattern)
+
+    def _define_fields(self, fields: list[graph.Var]) -> None:
+        for f in fields:
+            if f.name != "_":
+                self.cx.define(f.name, f)
 
     @contextmanager
     def _nested(self) -> Generator[None]:
@@ -134,6 +152,9 @@ class GraphReader:
                 self.cx.poison(target)
         elif isinstance(stmt, ast.AnnAssign):
             self.cx.poison(stmt.target)
+        elif isinstance(stmt, ast.Match):
+            for case in stmt.cases:
+                self._poison(case.body[-1])
         elif isinstance(stmt, ast.If):
             for inner in (*stmt.body[-1:], *stmt.orelse[-1:]):
                 self._poison(inner)
@@ -157,6 +178,8 @@ class GraphReader:
                 self._with(stmt)
             case ast.If():
                 self._if(stmt)
+            case ast.Match():
+                self._match(stmt)
             case ast.Expr(value):
                 self._expression(stmt, value)
             case ast.Return():
@@ -377,6 +400,30 @@ class GraphReader:
         value = graph.If(test, then_seq, else_seq, span=cx.span(stmt))
         self._emit(then_name, value, then_ty, stmt)
 
+    def _match(self, stmt: ast.Match) -> None:
+        cx = self.cx
+        if self.outputs is not None:
+            cx.fail(stmt, "E0104", "a dataflow block has no conditionals",
+                    help="end the block before the `match`")  # fmt: skip
+        subject = self._value(stmt.subject)
+        cases: list[graph.Case] = []
+        result: ast.Name | None = None
+        ty: types.Type | None = None
+        for case in stmt.cases:
+            constructor, fields = read_pattern(cx, case)
+            with cx.frame():
+                self._define_fields(fields)
+                name, body, claimed = self._branch(case.body)
+            if result is not None and name.id != result.id:
+                cx.fail(
+                    name, "E0118", f"the cases give values to different names: {result.id!r} and "
+                    f"{name.id!r}", help="end all cases with an assignment to the same name",
+                )  # fmt: skip
+            result, ty = result or name, ty or claimed
+            cases.append(graph.Case(constructor, tuple(fields), body, span=cx.span(case.pattern)))
+        assert result is not None  # Python has no `match` without cases
+        self._emit(result, graph.Match(subject, tuple(cases), span=cx.span(stmt)), ty, stmt)
+
     def _branch(self, stmts: list[ast.stmt]) -> tuple[ast.Name, graph.SeqExpr, types.Type | None]:
         """A branch: its last assignment names the result."""
         cx, last = self.cx, stmts[-1]
@@ -389,8 +436,8 @@ class GraphReader:
                 case ast.AnnAssign(ast.Name() as name, annotation, ast.expr() as node):
                     ty = type_of(cx, Arg(evaluate(cx, annotation), annotation))
                     result = self._value(node, ty)
-                case ast.If():
-                    self._if(last)
+                case ast.If() | ast.Match():
+                    self._statement(last)
                     bound = self.bindings.pop()
                     assert isinstance(bound, graph.VarBinding)
                     result, ty = bound.value, bound.var.ty
@@ -408,9 +455,11 @@ class GraphReader:
 
 
 def _returns(stmt: ast.stmt) -> bool:
-    """True if the function ends here: a return, or an `if` whose branches return."""
+    """True if the function ends here: a return, or an `if` or `match` whose branches return."""
     if isinstance(stmt, ast.If):
         return bool(stmt.orelse) and _returns(stmt.body[-1]) and _returns(stmt.orelse[-1])
+    if isinstance(stmt, ast.Match):
+        return all(_returns(case.body[-1]) for case in stmt.cases)
     return isinstance(stmt, ast.Return)
 
 

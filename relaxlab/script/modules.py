@@ -12,6 +12,7 @@ from relaxlab.ir.node import NO_ATTRS, Attrs, replace
 from relaxlab.script.advice import unsupported
 from relaxlab.script.convert import attribute_value
 from relaxlab.script.core import Context, Failure
+from relaxlab.script.data_types import is_data_type, read_data_types
 from relaxlab.script.definitions import decorator_of, node_header
 from relaxlab.script.expressions import arguments, evaluate
 from relaxlab.script.graph_functions import read_function
@@ -46,11 +47,13 @@ def read_module(
     stmts = list(stmts)
     cx.in_module = True
     _collect_names(cx, stmts)
-    attrs = NO_ATTRS
     with cx.frame():
         cx.define("cls", ModuleRef())
         cx.define(name, ModuleRef())
-        for stmt in stmts:
+        data = [s for s in stmts if isinstance(s, ast.ClassDef) and is_data_type(cx, s)]
+        read_data_types(cx, data)
+        attrs = cx.module_attrs()
+        for stmt in (s for s in stmts if s not in data):
             with cx.recover(stmt):
                 attrs = attrs.with_(**(_member(cx, stmt) or NO_ATTRS))
     cx.in_module = False

@@ -22,7 +22,7 @@ from relaxlab.script.members import MEMBERS, Member, members_of
 from relaxlab.script.values import Ref
 
 HOMES = {"I": "relaxlab.script.ir", "R": "relaxlab.script.relax", "T": "relaxlab.script.tir"}
-DECORATORS = {"I": "ir_module", "R": "function", "T": "prim_func"}
+DECORATORS = {"I": ("ir_module",), "R": ("function", "data"), "T": ("prim_func",)}
 _IN_CLASS_BODIES = ("I.module_attrs", "R.ExternFunc")
 """Calls that stand in the class body of a module, which Python runs."""
 _WITHOUT_BUILDERS = ("R.vm.", "R.builtin.")
@@ -227,4 +227,4 @@ def names_under(namespace: str, path: str = "") -> list[str]:
     prefix = f"{path}." if path else ""
     found = {n.removeprefix(prefix).partition(".")[0] for n in all_names(namespace)
              if n.startswith(prefix)}  # fmt: skip
-    return sorted(found | ({DECORATORS[namespace]} if not path else set()))
+    return sorted(found | set(DECORATORS[namespace] if not path else ()))

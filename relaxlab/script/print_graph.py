@@ -80,7 +80,11 @@ def _param(w: Writer, p: graph.Var, path: str) -> str:
 
 
 def _calls_module(f: graph.Function) -> bool:
-    return any(isinstance(n, graph.GlobalVar) for n in walk(f.body))
+    """True if the text of a function mentions its module."""
+    return any(
+        isinstance(n, graph.GlobalVar | graph.Match) or n == graph.Op("adt.construct")
+        for n in walk(f.body)
+    )
 
 
 def _sequence(w: Writer, seq: graph.SeqExpr, path: str, target: str | None) -> None:
@@ -95,6 +99,8 @@ def _sequence(w: Writer, seq: graph.SeqExpr, path: str, target: str | None) -> N
     body = path + ".body"
     if isinstance(seq.body, graph.If):
         _if(w, seq.body, body, target)
+    elif isinstance(seq.body, graph.Match):
+        _match(w, seq.body, body, target)
     else:
         text = value(w, seq.body, body)
         w.line(f"return {text}" if target is None else f"{target} = {text}")
@@ -127,6 +133,9 @@ def binding(w: Writer, b: graph.Binding, path: str) -> None:
     if isinstance(b.value, graph.If):
         _if(w, b.value, path + ".value", f"{w.names.of(b.var, b.var.name)}{ty}")
         return
+    if isinstance(b.value, graph.Match):
+        _match(w, b.value, path + ".value", f"{w.names.of(b.var, b.var.name)}{ty}")
+        return
     if isinstance(b.value, graph.Function):
         name = w.names.of(b.var, b.var.name)
         if ty:
@@ -147,6 +156,18 @@ def _if(w: Writer, e: graph.If, path: str, target: str | None) -> None:
     w.line("else:")
     with w.indented():
         _sequence(w, e.false_branch, path + ".false_branch", target)
+
+
+def _match(w: Writer, e: graph.Match, path: str, target: str | None) -> None:
+    w.line(f"match {value(w, e.value, path + '.value')}:")
+    with w.indented():
+        for i, case in enumerate(e.cases):
+            where = f"{path}.cases[{i}]"
+            with w.node(where):
+                fields = ", ".join(w.names.declare(v, v.name) for v in case.fields)
+                w.line(f"case cls.{case.constructor}({fields}):")
+                with w.indented():
+                    _sequence(w, case.body, where + ".body", target)
 
 
 def value(w: Writer, e: graph.Expr, path: str) -> str:
@@ -203,6 +224,8 @@ def _call(w: Writer, e: graph.Call, path: str) -> str:
     args = [value(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
     tys = f"{path}.ty_args"
     match e.op:
+        case graph.Op("adt.construct"):
+            return f"cls.{e.attrs['constructor']}({', '.join(args)})"
         case graph.Op(name) if name in _OUT_TYPED:
             return _call_tir(w, name, e, args, path)
         case graph.Op(name) if name in _NAMED:

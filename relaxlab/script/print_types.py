@@ -37,6 +37,8 @@ def annotation(w: Writer, ty: types.Type, path: str = "", *, quoted: bool = Fals
             text = f"R.Prim(value={_quote(inner) if quoted else inner})"
         case types.TupleType(fields):
             text = f"R.Tuple({', '.join(_all(w, fields, path + '.fields', quoted))})"
+        case types.DataType(name):
+            text = name
         case types.FuncType():
             text = _callable(w, ty, path, quoted)
         case _:

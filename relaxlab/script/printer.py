@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.data import DATA_TYPES, DataDef, data_types
 from relaxlab.ir.module import GLOBAL_INFOS, Module
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node
 from relaxlab.ir.span import Span
-from relaxlab.ir.types import Type
+from relaxlab.ir.types import DataType, Type
 from relaxlab.script import print_graph, print_loops
 from relaxlab.script.names import RESERVED, is_name
 from relaxlab.script.print_expr import region, scalar
-from relaxlab.script.print_types import annotation, attribute
+from relaxlab.script.print_types import annotation, attribute, sequence
 from relaxlab.script.writer import Writer, string
 
 HEADER = "from relaxlab.script import ir as I, relax as R, tir as T"
@@ -80,7 +81,10 @@ def _module(w: Writer, mod: Module) -> None:
         w.line("@I.ir_module")
         w.line(f"class {w.module_name}:")
         with w.indented():
-            attrs, infos = mod.attrs.with_(**{GLOBAL_INFOS: None}), mod.attrs.get(GLOBAL_INFOS)
+            infos = mod.attrs.get(GLOBAL_INFOS)
+            attrs = mod.attrs.with_(**{GLOBAL_INFOS: None, DATA_TYPES: None})
+            for data in data_types(mod).values():
+                _data_type(w, data)
             if attrs != NO_ATTRS:
                 w.line(f"I.module_attrs({attribute(w, attrs, '.attrs')})")
             if infos is not None:
@@ -91,6 +95,21 @@ def _module(w: Writer, mod: Module) -> None:
                 if i:
                     w.line()
                 _function(w, name, f, f"[{name!r}]")
+
+
+def _data_type(w: Writer, data: DataDef) -> None:
+    w.names.fresh(data.name)
+    w.line("@R.data")
+    w.line(f"class {data.name}:")
+    with w.indented():
+        for c in data.constructors:
+            fields = [
+                string(f.name) if isinstance(f, DataType) else annotation(w, f) for f in c.fields
+            ]
+            w.line(f"{c.name}: ({sequence(fields)})")
+        if not data.constructors:
+            w.line("pass")
+    w.line()
 
 
 def _infos(w: Writer, infos: Attrs) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
 from contextlib import AbstractContextManager as _Context
-from typing import Any as _Any, TypeAlias as _TypeAlias, overload as _overload
+from typing import Any as _Any, TypeAlias as _TypeAlias, TypeVar as _TypeVar, overload as _overload
 
 from relaxlab.ir.graph import Function as _Function
 
@@ -24,6 +24,11 @@ def function(*, private: _bool = False, pure: _bool = True, check_well_formed: _
     
     `private`: passes may change or remove it; `pure=False`: it may have effects. The options are
     read from the source. Raises DiagnosticError with everything that is wrong in it."""
+
+_C = _TypeVar("_C", bound=type)
+
+def data(cls: _C, /) -> _C:
+    """Declare an algebraic data type in a module: the annotated names are its constructors."""
 
 class _Value:
     """A value of a program: operators on it give values."""
@@ -75,6 +80,32 @@ class _Buffer:
     name: _str
     def __getitem__(self, item: _Any, /) -> _Value: ...
     def __setitem__(self, item: _Any, value: _Any, /) -> None: ...
+
+class _adt:
+    """The names R.adt.*"""
+
+    @staticmethod
+    def construct(*fields: _Argument, data: _Argument, constructor: _Argument, tag: _Argument) -> _Value:
+        """The value of a data type that a constructor makes of its fields.
+
+        Arguments: *fields. Constants: data, constructor, tag.
+        """
+
+    @staticmethod
+    def field(value: _Argument, constructor: _Argument, index: _Argument) -> _Value:
+        """A field of a value that is known to be of a constructor.
+
+        Arguments: value. Constants: constructor, index.
+        """
+
+    @staticmethod
+    def tag(value: _Argument) -> _Value:
+        """The number of the constructor of a value, in the order of their declaration.
+
+        Arguments: value.
+        """
+
+adt: _adt
 
 class _builtin:
     """The names R.builtin.*"""

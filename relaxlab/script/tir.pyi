@@ -7,7 +7,7 @@ from __future__ import annotations
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
 from contextlib import AbstractContextManager as _Context
-from typing import Any as _Any, TypeAlias as _TypeAlias, overload as _overload
+from typing import Any as _Any, TypeAlias as _TypeAlias, TypeVar as _TypeVar, overload as _overload
 
 from relaxlab.ir.loops import PrimFunc as _PrimFunc
 

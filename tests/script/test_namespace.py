@@ -57,7 +57,7 @@ def test_names_of_the_parser_are_listed() -> None:
 
 COMPUTED = [n for n in op_names() if op_row(n).lower is not None or op_row(n).reference]
 # Storages and closures have no spelling as a parameter, so no example stands by itself.
-OPAQUE = ("make_closure", "memory.alloc_", "memory.kill_", "vm.")
+OPAQUE = ("adt.", "make_closure", "memory.alloc_", "memory.kill_", "vm.")
 
 
 @pytest.mark.parametrize("name", COMPUTED)

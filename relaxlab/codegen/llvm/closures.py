@@ -66,14 +66,23 @@ def leaf_codes(function: host.HostFunction, values: Iterable[host.Value]) -> lis
 
 
 def has_functions(function: host.HostFunction) -> str | None:
-    """A parameter or result that is a function, which no caller outside the program can give or
-    take; None where there is none."""
+    """The reason why no caller outside the program can give a parameter, or take the result: it is
+    a function, or a value of a data type. None where there is no such reason."""
     named = [(f"parameter `{p.name}`", p.value) for p in function.params]
     for what, value in (*named, ("the result", function.result)):
         for r in host.leaves(value):
             ty = function.registers[r].ty
+            reason = f"{what} of `{function.name}` has type {ty}"
+            if isinstance(ty, types.DataType):
+                return (
+                    f"{reason}, a data type: run it in batches, pipeline=rl.batched_pipeline(), or "
+                    'in the virtual machine, target="interpreter"'
+                )
             if isinstance(ty, types.FuncType | types.ObjectType):
-                return f"{what} of `{function.name}` has type {ty}"
+                return (
+                    f"{reason}: natively functions are passed between functions of a program "
+                    "alone; call it from another one, or run it in the virtual machine"
+                )
     return None
 
 

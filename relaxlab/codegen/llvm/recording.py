@@ -1,10 +1,11 @@
 """Native code for recording: the functions of a recording program in LLVM.
 
 A *recorder* is the memory that all of it shares, in words: the next slot, what failed, the end of
-the stack, the number of the instance that failed, and per block (and last, for the rows of input
-arrays) a log: its address, how many notes were taken, and how many it has room for. A note that
-finds no room is counted and not written; the caller makes room and records again, for recording
-changes nothing else. Depths are words, too: the phase is in their upper half.
+the stack, the number of the instance that failed, where the next value of a data type goes and
+where the room for them ends, and per block (and last, for the rows of input arrays) a log: its
+address, how many notes were taken, and how many it has room for. A note that finds no room is
+counted and not written; the caller makes room and records again, for recording changes nothing
+else. Depths are words, too: the phase is in their upper half.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.target import Target
 
-NEXT_SLOT, FAILED, STACK_END, INSTANCE, LOGS = range(5)
+NEXT_SLOT, FAILED, STACK_END, INSTANCE, HEAP_NEXT, HEAP_END, LOGS = range(7)
 """Words of a recorder; the logs begin at `LOGS`."""
 LOG_ADDRESS, LOG_COUNT, LOG_ROOM, LOG_WORDS = 0, 1, 2, 3
 """Words of a log, and how many there are."""
@@ -43,8 +44,9 @@ PHASE_BITS = 32
 """Bits of a depth below those that count phases."""
 STACK_BYTES = 4 << 20
 """Stack that recursion may take: half of what the main thread and those of Python have."""
-TOO_DEEP = 1
-"""The failure of a recursion that took more. Others are numbers from 2 on: see `messages`."""
+TOO_DEEP, NO_ROOM, FIRST_MESSAGE = 1, 2, 3
+"""Failures: a recursion that took more stack; values of data types that found no room, for which
+the caller makes some. Others are numbers from `FIRST_MESSAGE` on: see `messages`."""
 
 
 def note_words(block: rec.BatchBlock) -> int:
@@ -53,7 +55,7 @@ def note_words(block: rec.BatchBlock) -> int:
 
 
 def recording_code(program: rec.RecordingProgram, target: Target) -> tuple[bytes, tuple[str, ...]]:
-    """Machine code of a recording program, and the messages of its failures, from number 2 on."""
+    """Machine code of a recording program, and the messages of its failures."""
     declarations: dict[str, str] = {}
     messages: list[str] = []
     texts = [
@@ -188,6 +190,11 @@ class _Emitter:
                 values[slot] = Value("int64", self.word(rec.RECORD_SLOT, self.record(array)))
             case rec.InputRow():
                 self.row(step)
+            case rec.Construct():
+                self.construct(step)
+            case rec.ReadWord(var, value, word):
+                base = self.b.emit(f"inttoptr i64 {self.wide(value)} to ptr")
+                values[var] = self.narrow(self.word(word, base), var.dtype)
             case rec.Record():
                 self.note(step)
             case rec.Call():
@@ -204,7 +211,7 @@ class _Emitter:
         """Note a failure where a bit is set; recording ends at the next call."""
         if message not in self.messages:
             self.messages.append(message)
-        number = TOO_DEEP + 1 + self.messages.index(message)
+        number = FIRST_MESSAGE + self.messages.index(message)
         with self.b.when(failed):
             self.set_word(FAILED, str(number))
         return number
@@ -237,6 +244,25 @@ class _Emitter:
         of = self.word(rec.RECORD_SLOT, self.record(step.array))
         self.logged(len(self.program.blocks), [slot, of, self.wide(step.index)])
         self.scope.values[step.slot] = Value("int64", slot)
+
+    def narrow(self, word: str, dtype: str) -> Value:
+        value = cast(self.b, Value("int64", word), dtype)
+        self.b.materialise(value)
+        return value
+
+    def construct(self, step: rec.Construct) -> None:
+        """Write a value behind those that there are, if there is room; else recording ends."""
+        b, words = self.b, [str(step.tag), *map(self.wide, step.fields)]
+        address = self.word(HEAP_NEXT)
+        end = b.emit(f"add i64 {address}, {8 * len(words)}")
+        with b.when(b.emit(f"icmp ugt i64 {end}, {self.word(HEAP_END)}")):
+            self.set_word(FAILED, str(NO_ROOM))
+        self.return_if_failed()
+        self.set_word(HEAP_NEXT, end)
+        base = b.emit(f"inttoptr i64 {address} to ptr")
+        for i, word in enumerate(words):
+            self.set_word(i, word, base)
+        self.scope.values[step.var] = Value("int64", address)
 
     def note(self, step: rec.Record) -> None:
         operands = [self.wide(e) for e in (*step.inputs, *step.scalars)]

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import brief, counted
+from relaxlab.ir.types import DataType, TensorType
+from relaxlab.runtime.batch.data_values import read_values
 from relaxlab.runtime.batch.instances import Inputs, read_instances, readable_kinds
 from relaxlab.runtime.batch.recorder import Recorded, Recorder, Words
 from relaxlab.runtime.batch.records import Choice, Records, chosen_steps, records_of
@@ -197,13 +200,13 @@ class BatchFunction:
             offsets[i] = used
             used += -(-row_bytes(self.program.shared[i].ty) // ALIGN) * ALIGN
         row_of = np.zeros(len(offsets), np.int64)
-        for first, flat, lengths in inputs.tensors:
+        for first, flat, lengths in (*inputs.tensors, *inputs.fields):
             last = first + len(lengths)
             offsets[first:last] = used + (np.cumsum(lengths) - lengths) * flat.itemsize
             used += -(-flat.nbytes // ALIGN) * ALIGN
         for param, (first, flat, lengths) in zip(self._arrays(), inputs.tensors, strict=True):
-            dims = param.ty.shape or ()
-            row = row_elements(type(param.ty)(dims[1:], param.ty.dtype)) * flat.itemsize
+            dims = param.tensor.shape or ()
+            row = row_elements(TensorType(dims[1:], param.tensor.dtype)) * flat.itemsize
             row_of[first : first + len(lengths)] = row
         if len(recorded.rows):
             input_rows(recorded, offsets, row_of)
@@ -213,7 +216,7 @@ class BatchFunction:
         """The parameters whose arrays have slots."""
         return [
             p for p in self.program.params
-            if p.kind == "array" and (str(p.ty.dtype), p.ty.ndim) in self._readable
+            if p.kind == "array" and (str(p.tensor.dtype), p.tensor.ndim) in self._readable
         ]  # fmt: skip
 
     def _fill(self, inputs: Inputs, offsets: Words, size: int) -> None:
@@ -224,7 +227,7 @@ class BatchFunction:
             self._arena = whole[start:]
         for i in self.program.gathered:
             self._copy(self._shared[i], int(offsets[i]))
-        for first, flat, _ in inputs.tensors:
+        for first, flat, _ in (*inputs.tensors, *inputs.fields):
             self._copy(flat, int(offsets[first]))
 
     def _copy(self, array: np.ndarray[Any, Any], offset: int) -> None:
@@ -263,19 +266,31 @@ class BatchFunction:
     # --- Results ----------------------------------------------------------------------------------
 
     def _results(self, recorded: Recorded, offsets: Words) -> list[Any]:
-        leaves: list[list[Any]] = []
+        leaves: list[Sequence[Any]] = []
         for k, result in enumerate(self.program.results):
-            words, dtype = recorded.results[:, k], numpy_dtype(str(result.ty.dtype))
-            if result.kind == "scalar":
-                leaves.append(list(words.astype(dtype)))
+            words = recorded.results[:, k]
+            if isinstance(result.ty, DataType):
+                at = partial(self._tensor_in, offsets)
+                leaves.append(read_values(self.program, words.tolist(), result.ty, at))
                 continue
-            count, size = row_elements(result.ty), bytes_of(str(result.ty.dtype))
-            flat = self._arena[: len(self._arena) // size * size].view(dtype)
-            rows = flat[(offsets[words] // size)[:, None] + np.arange(count)]
-            shape = tuple(d.value for d in result.ty.shape or ())  # type: ignore[union-attr]
-            leaves.append(list(rows.reshape(len(words), *shape)))
+            assert isinstance(result.ty, TensorType)
+            if result.kind == "scalar":
+                leaves.append(list(words.astype(numpy_dtype(str(result.ty.dtype)))))
+            else:
+                leaves.append(list(self._tensors_at(offsets[words], result.ty)))
         return [_nested(self.program.result, [c[i] for c in leaves])
                 for i in range(len(recorded.results))]  # fmt: skip
+
+    def _tensor_in(self, offsets: Words, slot: int, ty: TensorType) -> np.ndarray[Any, Any]:
+        return self._tensors_at(offsets[[slot]], ty)[0]
+
+    def _tensors_at(self, places: Words, ty: TensorType) -> np.ndarray[Any, Any]:
+        """Copies of the tensors of one type at places in the arena, a row each."""
+        count, size = row_elements(ty), bytes_of(str(ty.dtype))
+        flat = self._arena[: len(self._arena) // size * size].view(numpy_dtype(str(ty.dtype)))
+        rows = flat[(places // size)[:, None] + np.arange(count)]
+        shape = tuple(d.value for d in ty.shape or () if isinstance(d, expr.IntImm))
+        return rows.reshape(len(places), *shape)
 
 
 def _nested(tree: object, leaves: list[Any]) -> Any:

@@ -11,6 +11,8 @@ import numpy as np
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.types import DataType
+from relaxlab.runtime.batch.data_values import DataWriter
 from relaxlab.runtime.batch.recorder import BatchError, Words
 from relaxlab.runtime.native.arguments import ArgumentError
 
@@ -21,11 +23,12 @@ Array = np.ndarray[Any, Any]
 class Inputs:
     """The inputs of a batch. `words` has a row per instance: its scalars, and the addresses of its
     input records. `tensors` are the arrays that blocks may read, each kind's of all instances one
-    after the other, with the slot of the first and the lengths; `keep` holds the memory that words
-    point to."""
+    after the other, with the slot of the first and the lengths; `fields` those in values of data
+    types. `keep` holds the memory that words point to."""
 
     words: Words
     tensors: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
+    fields: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
     keep: list[Any] = field(default_factory=lambda: [])
 
 
@@ -59,23 +62,26 @@ def read_instances(
             )
     made = Inputs(np.empty((count, len(program.params)), np.int64))
     symbols: dict[expr.Var, Words] = {}
+    first_slot = _read_data(program, instances, made, first_slot)
     for column, param in enumerate(program.params):
         number, path = param.parameter, param.path
         values = [instance[number] for instance in instances]
         if path:
             values = [_leaf(v, path) for v in values]
+        if param.kind == "data":
+            continue
         if param.kind == "scalar":
             made.words[:, column] = _scalars(param, values)
             continue
         arrays = _arrays(param, values)
-        shapes = np.array([a.shape for a in arrays], np.int64).reshape(count, param.ty.ndim)
+        shapes = np.array([a.shape for a in arrays], np.int64).reshape(count, param.tensor.ndim)
         _check_shapes(param, shapes, symbols)
         flat = np.concatenate([a.reshape(-1) for a in arrays])
         lengths = np.prod(shapes, axis=1, dtype=np.int64)
-        records = np.zeros((count, rec.RECORD_DIMS + param.ty.ndim), np.int64)
+        records = np.zeros((count, rec.RECORD_DIMS + param.tensor.ndim), np.int64)
         starts = np.cumsum(lengths) - lengths
         records[:, rec.RECORD_DATA] = flat.ctypes.data + starts * flat.itemsize
-        if (str(param.ty.dtype), param.ty.ndim) in readable:
+        if (str(param.tensor.dtype), param.tensor.ndim) in readable:
             records[:, rec.RECORD_SLOT] = np.arange(first_slot, first_slot + count)
             made.tensors.append((first_slot, flat, lengths))
             first_slot += count
@@ -83,6 +89,29 @@ def read_instances(
         made.words[:, column] = records.ctypes.data + np.arange(count) * records.strides[0]
         made.keep += [flat, records]
     return made, first_slot
+
+
+def _read_data(
+    program: rec.RecordingProgram,
+    instances: Sequence[Sequence[Any]],
+    made: Inputs,
+    first_slot: int,
+) -> int:
+    """Write the values of data types that instances give. Returns the next slot."""
+    params = [(c, p) for c, p in enumerate(program.params) if p.kind == "data"]
+    if not params:
+        return first_slot
+    writer = DataWriter(program)
+    for column, p in params:
+        assert isinstance(p.ty, DataType)
+        for i, instance in enumerate(instances):
+            value = _leaf(instance[p.parameter], p.path)
+            what = f"`{p.name}` of instance {i}"
+            made.words[i, column] = 8 * writer.write(value, p.ty, what)
+    words, made.fields, first_slot = writer.placed(first_slot)
+    made.words[:, [c for c, _ in params]] += words.ctypes.data
+    made.keep.append(words)
+    return first_slot
 
 
 def _leaf(value: Any, path: tuple[int, ...]) -> Any:
@@ -93,7 +122,7 @@ def _leaf(value: Any, path: tuple[int, ...]) -> Any:
 
 def _scalars(param: rec.EntryParam, values: list[Any]) -> Array:
     made = np.asarray(values)
-    wanted = numpy_dtype(str(param.ty.dtype))
+    wanted = numpy_dtype(str(param.tensor.dtype))
     kinds = "b" if wanted.kind == "b" else "iu"
     if made.shape != (len(values),) or made.dtype.kind not in kinds:
         _refuse(param, values, lambda v: np.ndim(v) == 0 and np.asarray(v).dtype.kind in kinds)
@@ -104,7 +133,7 @@ def _scalars(param: rec.EntryParam, values: list[Any]) -> Array:
 
 
 def _arrays(param: rec.EntryParam, values: list[Any]) -> list[Array]:
-    wanted, ndim = numpy_dtype(str(param.ty.dtype)), param.ty.ndim
+    wanted, ndim = numpy_dtype(str(param.tensor.dtype)), param.tensor.ndim
     arrays = [np.asarray(v) for v in values]
     if any(a.dtype != wanted or a.ndim != ndim for a in arrays):
         _refuse(param, values, lambda v: np.asarray(v).dtype == wanted and np.ndim(v) == ndim)
@@ -113,7 +142,7 @@ def _arrays(param: rec.EntryParam, values: list[Any]) -> list[Array]:
 
 def _check_shapes(param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, Words]) -> None:
     """Dimensions that are constants, or symbols that an earlier array has determined."""
-    for axis, dim in enumerate(param.ty.shape or ()):
+    for axis, dim in enumerate(param.tensor.shape or ()):
         given = shapes[:, axis]
         if isinstance(dim, expr.Var):
             expected = symbols.setdefault(dim, given)

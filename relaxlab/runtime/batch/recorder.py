@@ -18,7 +18,7 @@ from relaxlab.ir.target import Target
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
 FIRST_ROOM = 256
-"""Notes for which a log has room at first."""
+"""Notes for which a log has room at first, and words for values of data types."""
 
 
 class BatchError(UserError, ValueError):
@@ -54,6 +54,7 @@ class Recorder:
         self._run = run(self._code.address(native.RUN))
         widths = [*map(native.note_words, program.blocks), native.ROW_WORDS]
         self._logs = [np.empty((FIRST_ROOM, width), np.int64) for width in widths]
+        self._heap = np.empty(FIRST_ROOM, np.int64)
         self._words = np.zeros(native.LOGS + native.LOG_WORDS * len(widths), np.int64)
 
     def record(self, inputs: Words, first_slot: int) -> Recorded:
@@ -67,17 +68,22 @@ class Recorder:
         while True:
             self._words[: native.LOGS] = 0
             self._words[native.NEXT_SLOT] = first_slot
+            heap = self._heap.ctypes.data
+            self._words[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
             for head, log in zip(heads, self._logs, strict=True):
                 head[:] = log.ctypes.data, 0, len(log)
             self._record(
                 self._words.ctypes.data, inputs.ctypes.data, len(inputs), results.ctypes.data
             )
+            if self._words[native.FAILED] == native.NO_ROOM:
+                self._heap = np.empty(2 * len(self._heap), np.int64)
+                continue
             if self._words[native.FAILED]:
                 self._fail()
             counts = heads[:, native.LOG_COUNT].tolist()
             if all(n <= len(log) for n, log in zip(counts, self._logs, strict=True)):
                 break
-            # Nothing but the logs has changed: with room for all notes it is done once more.
+            # Nothing else has changed: with room for all notes it is done once more.
             self._logs = [
                 log if n <= len(log) else np.empty((2 * n, log.shape[1]), np.int64)
                 for n, log in zip(counts, self._logs, strict=True)
@@ -94,5 +100,5 @@ class Recorder:
         failure, instance = (int(self._words[w]) for w in (native.FAILED, native.INSTANCE))
         reason = "its recursion does not end, or is too deep"
         if failure != native.TOO_DEEP:
-            reason = self.messages[failure - native.TOO_DEEP - 1].format()
+            reason = self.messages[failure - native.FIRST_MESSAGE].format()
         raise BatchError(f"instance {instance} of the batch: {reason}", instance)

@@ -11,9 +11,19 @@ import numpy as np
 from relaxlab.analysis.evaluate import in_dtype, unknowns
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
+from relaxlab.ir.data import DataValue
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.graph import Function
-from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
+from relaxlab.ir.types import (
+    DataType,
+    FuncType,
+    ObjectType,
+    PrimType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+)
 from relaxlab.runtime.arrays import ExecutionError, as_array, dtype_name
 from relaxlab.runtime.interpreter.outside_functions import outside
 
@@ -89,6 +99,10 @@ def match_value(value: Any, ty: Type, where: str) -> list[Dim]:
                 raise _kind(where, f"a tuple of {len(fields)}", value)
             both = enumerate(zip(value, fields, strict=True))
             return [d for i, (v, t) in both for d in match_value(v, t, f"field {i} of {where}")]
+        case DataType(name):
+            if not isinstance(value, DataValue) or value.data != name:
+                raise _kind(where, f"a value of the data type `{name}`", value)
+            return []
         case FuncType():
             if not callable(value):
                 raise _kind(where, "a function", value)

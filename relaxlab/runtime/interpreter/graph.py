@@ -16,6 +16,7 @@ import numpy as np
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
 from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.data import DataValue
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
@@ -235,12 +236,24 @@ class _Frame:
                 return Closure(self.machine, f"{self.name}.lambda", e, self.values, self.symbols)
             case graph.If(condition, yes, no):
                 return self.branch(yes if self.truth(condition) else no)
+            case graph.Match(value, cases):
+                return self.case(self.eval(value), cases)
             case graph.SeqExpr():
                 return self.sequence(e)
             case graph.Call():
                 return self.call(e)
             case _:
                 raise ExecutionError(f"the interpreter has no meaning for {type(e).__name__}")
+
+    def case(self, value: Any, cases: tuple[graph.Case, ...]) -> Any:
+        if not isinstance(value, DataValue):
+            raise ExecutionError(f"a match of {type(value).__name__}, which is no value of a data "
+                                 "type")  # fmt: skip
+        for case in cases:
+            if case.constructor == value.constructor:
+                self.values.update(zip(case.fields, value.fields, strict=True))
+                return self.branch(case.body)
+        raise ExecutionError(f"there is no case for `{value.constructor}`")
 
     def field(self, value: Any, index: int) -> Any:
         if not isinstance(value, tuple) or not 0 <= index < len(value):

@@ -317,6 +317,9 @@ def argument(
             return memory.tensor(v, where, at in fn.written)
         if isinstance(ty, types.FuncType):
             return outside(v)
+        if isinstance(ty, types.DataType):
+            match_value(v, ty, where)
+            return v
         if isinstance(ty, types.PrimType):
             number = to_value(v, ty, where)
             match_value(number, ty, where)

@@ -1,0 +1,154 @@
+"""Values of data types as words that native code reads and writes, and back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import recording as rec
+from relaxlab.ir.data import DataValue
+from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import kind_of
+from relaxlab.ir.types import DataType, TensorType
+from relaxlab.runtime.batch.recorder import Words
+from relaxlab.runtime.native.arguments import ArgumentError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class DataWriter:
+    """Writes values that instances give as words: each value once, however often it is met. Their
+    tensors are collected by dtype; `placed` numbers them once all are known."""
+
+    program: rec.RecordingProgram
+    words: list[int] = field(default_factory=lambda: [])
+    addresses: list[int] = field(default_factory=lambda: [])
+    """The words that are places of values, to which the address of the first word is added."""
+    places: dict[int, int] = field(default_factory=lambda: {})
+    """The first word of each value, by its identity; -1 while its fields are written."""
+    keep: list[DataValue] = field(default_factory=lambda: [])
+    tensors: dict[np.dtype[Any], list[tuple[int, Array]]] = field(default_factory=lambda: {})
+    """Per dtype, the words that are to be slots, with their tensors."""
+
+    def write(self, value: Any, ty: DataType, what: str) -> int:
+        """Write a value, and return its first word.
+
+        Raises ArgumentError naming `what` for what is no value of the type, or contains itself.
+        """
+        # An explicit stack: trees may be deeper than Python recurses.
+        self._check(value, ty.name, what)
+        pending: list[tuple[DataValue, bool]] = [(value, False)]
+        while pending:
+            top, ready = pending.pop()
+            if ready:
+                self._emit(top, what)
+                continue
+            if id(top) in self.places:
+                if self.places[id(top)] < 0:
+                    raise ArgumentError(f"{what} contains itself: `{top.constructor}`")
+                continue
+            self.places[id(top)] = -1
+            self.keep.append(top)
+            pending.append((top, True))
+            for v, f in zip(top.fields, self._layout(top, what).fields, strict=True):
+                if isinstance(f.ty, DataType):
+                    self._check(v, f.ty.name, f"a field of `{top.constructor}` in {what}")
+                    pending.append((v, False))
+        return self.places[id(value)]
+
+    def _check(self, value: Any, data: str, what: str) -> None:
+        if not isinstance(value, DataValue) or value.data != data:
+            raise ArgumentError(f"{what} is {kind_of(value)}, expected a value of `{data}`")
+
+    def _layout(self, value: DataValue, what: str) -> rec.DataLayout:
+        layouts = self.program.data[value.data]
+        known = 0 <= value.tag < len(layouts)
+        if not known or layouts[value.tag].constructor != value.constructor:
+            raise ArgumentError(f"{what} has `{value.constructor}`, which is no constructor of "
+                                f"`{value.data}` in this program")  # fmt: skip
+        if len(layouts[value.tag].fields) != len(value.fields):
+            raise ArgumentError(f"{what} has a `{value.constructor}` with {len(value.fields)} "
+                                f"fields, expected {len(layouts[value.tag].fields)}")  # fmt: skip
+        return layouts[value.tag]
+
+    def _emit(self, value: DataValue, what: str) -> None:
+        layout = self._layout(value, what)
+        first = len(self.words)
+        self.words.append(value.tag)
+        for v, f in zip(value.fields, layout.fields, strict=True):
+            if f.kind == "data":
+                self.addresses.append(len(self.words))
+                self.words.append(8 * self.places[id(v)])
+            elif f.kind == "scalar":
+                self.words.append(int(v))
+            else:
+                array = np.asarray(v)
+                self.tensors.setdefault(array.dtype, []).append((len(self.words), array))
+                self.words.append(0)
+        self.places[id(value)] = first
+
+    def placed(self, first_slot: int) -> tuple[Words, list[tuple[int, Array, Words]], int]:
+        """The words, with addresses and slots from `first_slot` on; per dtype, the first slot, the
+        elements of all tensors, and their lengths; and the next slot."""
+        words = np.array(self.words, np.int64)
+        words[self.addresses] += words.ctypes.data
+        made: list[tuple[int, Array, Words]] = []
+        for members in self.tensors.values():
+            words[[at for at, _ in members]] = np.arange(first_slot, first_slot + len(members))
+            flat = np.concatenate([a.reshape(-1) for _, a in members])
+            made.append((first_slot, flat, np.array([a.size for _, a in members], np.int64)))
+            first_slot += len(members)
+        return words, made, first_slot
+
+
+def read_values(
+    program: rec.RecordingProgram,
+    roots: list[int],
+    ty: DataType,
+    tensor: Callable[[int, TensorType], Array],
+) -> list[DataValue]:
+    """The values at some addresses; `tensor` gives the array in a slot. What several share is one
+    object."""
+    known: dict[int, DataValue] = {}
+    for root in roots:
+        pending = [(root, ty.name)]
+        while pending:
+            address, data = pending[-1]
+            if address in known:
+                pending.pop()
+                continue
+            tag = ctypes.c_int64.from_address(address).value
+            layout = program.data[data][tag]
+            words = (ctypes.c_int64 * len(layout.fields)).from_address(address + 8)
+            inner = [
+                (w, f.ty.name) for w, f in zip(words, layout.fields, strict=True)
+                if isinstance(f.ty, DataType) and w not in known
+            ]  # fmt: skip
+            if inner:
+                pending += inner
+                continue
+            pending.pop()
+            fields = tuple(
+                _field(w, f, known, tensor) for w, f in zip(words, layout.fields, strict=True)
+            )
+            known[address] = DataValue(data, layout.constructor, tag, fields)
+    return [known[r] for r in roots]
+
+
+def _field(
+    word: int,
+    of: rec.Field,
+    known: dict[int, DataValue],
+    tensor: Callable[[int, TensorType], Array],
+) -> Any:
+    if of.kind == "data":
+        return known[word]
+    assert isinstance(of.ty, TensorType)
+    if of.kind == "scalar":
+        return np.asarray(word, numpy_dtype(str(of.ty.dtype)))
+    return tensor(word, of.ty)
