@@ -153,7 +153,7 @@ def test_figure_8_outlined_groups_get_the_symbols_that_no_argument_binds() -> No
     mod = Module.of(dict(Figure8.functions))
     for one in until:
         mod = one(mod)
-    (group,) = [f for n, f in mod.graph_functions().items() if f.attrs.get("primitive")]
+    (group,) = [f for n, f in mod.graph_functions().items() if f.attrs.get("Primitive")]
     tensor, shape = (p.ty for p in group.params)
     assert isinstance(tensor, types.TensorType) and str(tensor) == "R.Tensor((n * 2,), 'float32')"
     assert isinstance(shape, types.ShapeType) and [str(v) for v in shape.values or ()] == ["n"]

@@ -86,7 +86,7 @@ def fusion(
 
 
 def _chosen(mod: Module, name: str | None) -> dict[str, graph.Function]:
-    known = {n: f for n, f in mod.graph_functions().items() if not f.attrs.get("primitive")}
+    known = {n: f for n, f in mod.graph_functions().items() if not f.attrs.get("Primitive")}
     if name is not None:
         if name not in known:
             raise KeyError(f"no graph function {name!r}; the program has: {', '.join(known)}")

@@ -83,7 +83,7 @@ class ModuleBuilder:
         self._by_structure.setdefault(structural_key(func), name)
 
 
-class _Sequence:
+class BlockSequence:
     """Binding blocks being built, and the bindings of the one that is open."""
 
     def __init__(self, *, dataflow: bool) -> None:
@@ -112,7 +112,7 @@ class _FunctionScope:
     ) -> None:
         self.name, self.params, self.ret_ty = name, tuple(params), ret_ty
         self.names = UniqueNames(p.name for p in params)
-        self.sequences = [_Sequence(dataflow=dataflow)]
+        self.sequences = [BlockSequence(dataflow=dataflow)]
         self.output: graph.Expr | None = None
 
     def signature(self) -> dict[str, graph.Function]:
@@ -254,7 +254,7 @@ class BlockBuilder:
         """The bindings that `build()` emits, as an expression whose value is what it returns: a
         branch, or the body of a local function."""
         scope = self._scope
-        scope.sequences.append(_Sequence(dataflow=self._sequence.dataflow))
+        scope.sequences.append(BlockSequence(dataflow=self._sequence.dataflow))
         try:
             value = self._atom(as_value(build()))
             return self._end_sequence(value)
@@ -354,7 +354,7 @@ class BlockBuilder:
         return self._scopes[-1]
 
     @property
-    def _sequence(self) -> _Sequence:
+    def _sequence(self) -> BlockSequence:
         return self._scope.sequences[-1]
 
     def _end_sequence(self, value: graph.Expr) -> graph.SeqExpr:

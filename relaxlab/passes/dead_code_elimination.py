@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, walk
@@ -20,6 +22,11 @@ def dead_code_elimination(mod: Module, _: NoOptions) -> Module:
     """
     updates = {name: _function(name, fn, mod) for name, fn in mod.graph_functions().items()}
     return _drop_unreachable(mod.with_functions(updates))
+
+
+def remove_unread(fn: graph.Function, mod: Module | None = None) -> graph.Function:
+    """A function of a module without its unread pure bindings."""
+    return _function(fn.name_hint, fn, mod or Module.of({}))
 
 
 def _function(name: str, fn: graph.Function, mod: Module) -> graph.Function:
@@ -55,15 +62,21 @@ def _drop_unreachable(mod: Module) -> Module:
     pending = [name for name, fn in graphs.items() if not fn.private]
     if not pending:
         return mod
-    reached: set[str] = set()
+    reached = reachable(mod, pending)
+    dead = [name for name in mod if name not in reached]
+    return mod.without(*(n for n in dead if _drop(n, "no public function reaches it")))
+
+
+def reachable(mod: Module, entries: Iterable[str]) -> set[str]:
+    """The names of the functions that calls lead to from `entries`, these included."""
+    pending, reached = list(entries), set[str]()
     while pending:
         name = pending.pop()
         if name in reached or name not in mod:
             continue
         reached.add(name)
         pending += [n.name for n in walk(mod[name]) if isinstance(n, graph.GlobalVar)]
-    dead = [name for name in mod if name not in reached]
-    return mod.without(*(n for n in dead if _drop(n, "no public function reaches it")))
+    return reached
 
 
 def _drop(subject: str, reason: str) -> bool:

@@ -55,7 +55,7 @@ class FuseOptions:
 
 @module_pass("fuse_ops", FuseOptions, needs=("annotate_pattern_kind",))
 def fuse_ops(mod: Module, options: FuseOptions) -> Module:
-    """Outline groups of `call_tir` bindings as private functions with the attribute `primitive`.
+    """Outline groups of `call_tir` bindings as private functions with the attribute `Primitive`.
 
     A group's call takes the place of its last member, so it never runs before a `match_cast` that
     one of its shapes needs. Symbols that no argument's shape binds are passed as a shape (Figure
@@ -69,7 +69,7 @@ def fuse_ops(mod: Module, options: FuseOptions) -> Module:
     updates = {
         name: state.function(name, fn)
         for name, fn in mod.graph_functions().items()
-        if not fn.attrs.get("primitive")
+        if not fn.attrs.get("Primitive")
     }
     return mod.with_functions({**updates, **state.outlined})
 
@@ -328,7 +328,7 @@ def outline(members: list[graph.VarBinding]) -> tuple[graph.Function, tuple[grap
         params.append(graph.Var("symbols", types.ShapeType(free)))
         call_args += (graph.ShapeExpr(free),)
     seq = graph.SeqExpr((graph.DataflowBlock(tuple(body)),), result)
-    attrs = Attrs(primitive=True)
+    attrs = Attrs(Primitive=True)
     fn = graph.Function(tuple(params), seq, result.ty, private=True, attrs=attrs)
     # Symbols belong to one function: sharing them would tie the outlined function to this caller.
     fresh = {s: expr.Var(s.name) for s in symbols_in(fn)}

@@ -49,7 +49,7 @@ def fuse_ops_by_pattern(mod: Module, options: PatternFusionOptions) -> Module:
     state = _Grouping(mod, options.patterns)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        if "Composite" not in fn.attrs and not fn.attrs.get("primitive"):
+        if "Composite" not in fn.attrs and not fn.attrs.get("Primitive"):
             uses = use_counts(fn)
             updates[name] = map_blocks(fn, lambda b, n=name, u=uses: state.block(n, b, u))
     for one in options.patterns:
@@ -130,16 +130,16 @@ class _Grouping:
 @module_pass("merge_composites", needs=("normalize",))
 def merge_composites(mod: Module, _: NoOptions) -> Module:
     """Make kernels of `Composite` functions: one whose body has become calls of loop functions gets
-    the attribute `primitive`, which `fuse_tir` turns into one loop function."""
+    the attribute `Primitive`, which `fuse_tir` turns into one loop function."""
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        if "Composite" not in fn.attrs or fn.attrs.get("primitive"):
+        if "Composite" not in fn.attrs or fn.attrs.get("Primitive"):
             continue
         reason = _not_a_kernel(fn)
         if reason is not None:
             remark("merge_composites", name, reason, applied=False)
         elif may_apply("merge_composites", name, "is one kernel"):
-            updates[name] = replace(fn, attrs=fn.attrs.with_(primitive=True))
+            updates[name] = replace(fn, attrs=fn.attrs.with_(Primitive=True))
     return mod.with_functions(updates)
 
 

@@ -30,12 +30,12 @@ TRUE = expr.const(True)
 
 @module_pass("fuse_tir", needs=("normalize",))
 def fuse_tir(mod: Module, _: NoOptions) -> Module:
-    """Replace each `primitive` function by a loop function of the same name that runs the blocks
+    """Replace each `Primitive` function by a loop function of the same name that runs the blocks
     of its calls in order; intermediate values are allocated in its root block. Calls of it become
     `call_tir`; the fields of tuple parameters become parameters, the shape parameter of a group
     trailing scalars. A function that does more than calling loop functions stays as it is.
     """
-    groups = {n: f for n, f in mod.graph_functions().items() if f.attrs.get("primitive")}
+    groups = {n: f for n, f in mod.graph_functions().items() if f.attrs.get("Primitive")}
     merged: dict[str, PrimFunc] = {}
     values = used_as_values(mod) if groups else {}
     for name, fn in groups.items():
@@ -120,7 +120,7 @@ Buffers: TypeAlias = "dict[graph.Expr, tuple[loops.Buffer, ...]]"
 
 
 def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
-    """Return one loop function for the calls of `fn`, a `primitive` function."""
+    """Return one loop function for the calls of `fn`, a `Primitive` function."""
     names, block_names = UniqueNames(), UniqueNames()
     buffers: Buffers = {}
     scalars: list[expr.Var] = []

@@ -32,7 +32,7 @@ def inline_functions(mod: Module, options: InlineOptions) -> Module:
 
     Checks of a callee on entry, and claims of its signature about its result, become `match_cast`s,
     unless they are proved at the call. Not inlined are functions that call themselves or declare
-    upper bounds, groups that are to become kernels (`primitive`, `Composite`), and, in a dataflow
+    upper bounds, groups that are to become kernels (`Primitive`, `Composite`), and, in a dataflow
     block, bodies with branches or effects. `dead_code_elimination` removes functions without
     callers. Raises ValueError for a name that no graph function has.
     """
@@ -109,7 +109,7 @@ class _Inliner:
         fn = self.done.get(callee)
         if fn is None:
             return "it calls itself"
-        if fn.attrs.get("primitive") or "Composite" in fn.attrs:
+        if fn.attrs.get("Primitive") or "Composite" in fn.attrs:
             return "it is a group that becomes a kernel"
         if fn.attrs.get("tir_var_upper_bound"):
             return "it declares upper bounds, which are checked when it is called"

@@ -1,8 +1,8 @@
 """`I`, `R` and `T` as Python sees them: names with signatures and texts for completion and `help`.
 
-A program is read from its source and never run, so its names have no meaning in Python. Those that
-Python evaluates before a decorator reads the program (annotations, statements of a class body) do
-nothing; calling another one is an error that says where it belongs.
+A program is read from its source and never run, so its names have no meaning in Python. The types
+are an exception: `R.Tensor((n, 4), "float32")` is the type, for builders. Statements of a class
+body do nothing; calling another name is an error that says where it belongs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from relaxlab.ir.op_table import OpRow, find_op, op_names, op_signature, op_text
 from relaxlab.script.captured import name_object
 from relaxlab.script.examples import read_example
 from relaxlab.script.members import MEMBERS, Member, members_of
+from relaxlab.script.type_values import Annotation
 from relaxlab.script.values import Ref
 
 HOMES = {"I": "relaxlab.script.ir", "R": "relaxlab.script.relax", "T": "relaxlab.script.tir"}
@@ -147,16 +148,6 @@ class Unknown:
 
     def __repr__(self) -> str:
         return f"<{self._path}: no name of the script language>"
-
-
-class Annotation:
-    """Base of the types of the script: calls and items, in annotations, give the class itself."""
-
-    def __new__(cls, *_: Any, **__: Any) -> Any:
-        return cls
-
-    def __class_getitem__(cls, _: Any) -> Any:
-        return cls
 
 
 def _refused(name: str) -> NoReturn:

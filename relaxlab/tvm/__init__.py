@@ -6,14 +6,19 @@ core; docs/from-tvm.md says what is different.
 """
 
 from relaxlab.tvm import hook as hook
+from relaxlab.tvm.accessors import add_accessors as _add_accessors
 from relaxlab.tvm.names import names as _names
 
 __version__ = "0.27.0"
 
 _HOMES = {
-    "IRModule": "relaxlab.tvm.ir:IRModule",
+    "IRModule": "relaxlab.tvm.ir.module:IRModule",
+    "Object": "relaxlab.ir.node:Node",
+    "TVMError": "relaxlab.tvm.error:TVMError",
+    "instrument": "relaxlab.tvm.ir.instrument",
     "install": "relaxlab.tvm.hook:install",
-    "build": "relaxlab.tvm.runtime:build",
+    "build": "relaxlab.tvm.driver:build",
+    "compile": "relaxlab.tvm.driver:build",
     "cpu": "relaxlab.tvm.runtime:cpu",
     "cuda": "relaxlab.tvm.runtime:cuda",
     "device": "relaxlab.tvm.runtime:device",
@@ -22,4 +27,5 @@ _HOMES = {
     "register_global_func": "relaxlab.tvm.runtime:register_global_func",
 }
 
+_add_accessors()
 __getattr__, __dir__ = _names(__name__, _HOMES)

@@ -117,5 +117,3 @@ def core_target(target: Any) -> CoreTarget:
     if name == "cuda" and chosen.arch:
         name = f"cuda:{chosen.arch}"
     return parse_target(name)
-
-

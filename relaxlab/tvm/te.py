@@ -42,9 +42,7 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder")
     return core.placeholder(tuple(dims), dtype or "float32", name)
 
 
-def reduce_axis(
-    dom: Any, name: str = "rv", thread_tag: str = "", span: object = None
-) -> IterVar:
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: object = None) -> IterVar:
     """An axis to reduce over, of a domain `(first, end)`."""
     if hasattr(dom, "min"):
         first, extent = dom.min, dom.extent

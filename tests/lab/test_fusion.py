@@ -63,7 +63,7 @@ def test_groups_come_with_their_kernels(network):
     ]  # fmt: skip
     text = "\n".join(state["lines"][i] for i in main["made"][0]["merged"])
     assert "def fused_matmul_add_gelu(" in text and "T.match_buffer" in text
-    assert 'R.func_attr({"primitive": True})' in "\n".join(
+    assert 'R.func_attr({"Primitive": True})' in "\n".join(
         state["lines"][i] for i in main["made"][0]["grouped"]
     )
     assert main["made"][0]["parts"] == ["matmul", "add", "gelu"]

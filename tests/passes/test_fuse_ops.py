@@ -93,7 +93,7 @@ def test_the_group_and_its_loop_function():
 
         @R.function(private=True)
         def fused_exp_negative(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
-            R.func_attr({"primitive": True})
+            R.func_attr({"Primitive": True})
             n = T.int64()
             cls = Grouped
             with R.dataflow():
@@ -456,7 +456,7 @@ def test_the_size_of_a_kernel_is_limited(limit, count):
 
     start = BEFORE.run(Before).result
     after = fuse_ops.with_options(max_group=limit)(start)
-    groups = [f for f in after.graph_functions().values() if f.attrs.get("primitive")]
+    groups = [f for f in after.graph_functions().values() if f.attrs.get("Primitive")]
     assert len(groups) == count
     compare_runs(start, after)
 

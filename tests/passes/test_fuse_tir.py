@@ -123,7 +123,7 @@ class M:
 
     @R.function(private=True)
     def group(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
-        R.func_attr({{"primitive": True}})
+        R.func_attr({{"Primitive": True}})
         with R.dataflow():
             a = t[0]
             b = t[1]

@@ -117,7 +117,7 @@ def test_functions_not_inlined_and_reasons():
 
         @R.function(private=True)
         def group(x: R.Tensor((4,), "float32")):
-            R.func_attr({"primitive": True})
+            R.func_attr({"Primitive": True})
             cls = Before
             y = R.call_tir(cls.copy, (x,), out_sinfo=R.Tensor((4,), "float32"))
             return y

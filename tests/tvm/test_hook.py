@@ -42,7 +42,7 @@ def test_a_file_runs_unchanged(tmp_path: Path) -> None:
     file.write_text(PROGRAM, "utf-8")
     ran = run("-m", "relaxlab.tvm", str(file), "an", "argument")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == "['an', 'argument'] relaxlab.ops.block_builder\n"
+    assert ran.stdout == "['an', 'argument'] relaxlab.tvm.relax.block_builder\n"
 
 
 def test_a_missing_file() -> None:

@@ -1,0 +1,231 @@
+"""Attributes that nodes of the core have under TVM's names, added when `relaxlab.tvm` is imported.
+
+They read; only `update_func` and its kin change something, as modules of TVM are mutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from relaxlab.analysis.deduce import type_of
+from relaxlab.ir import graph, loops, types
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.module import BaseFunc, Module
+from relaxlab.ir.node import Attrs, Node, replace
+from relaxlab.ops.define import builder
+
+
+class Functions(tuple[tuple[str, BaseFunc], ...]):
+    """The functions of a module, pairs in the core, also as TVM's mapping of `GlobalVar`s; without
+    `keys`, by which Python would take it for a dictionary where the core makes one of the pairs."""
+
+    __slots__ = ()
+
+    def values(self) -> list[BaseFunc]:
+        return [func for _, func in self]
+
+    def items(self) -> list[tuple[graph.GlobalVar, BaseFunc]]:
+        return [(graph.GlobalVar(name), func) for name, func in self]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, graph.GlobalVar | str):
+            return dict(self)[name_of(key)]
+        return super().__getitem__(key)
+
+
+def name_of(key: Any) -> str:
+    """The name that a string or a `GlobalVar` gives."""
+    return key.name if isinstance(key, graph.GlobalVar) else str(key)
+
+
+# --- Modules --------------------------------------------------------------------------------------
+
+_functions = Module.functions  # the field's descriptor
+_get_function = Module.__getitem__
+
+
+def _read_functions(mod: Module) -> Functions:
+    held: Any = _functions.__get__(mod)  # type: ignore[attr-defined]
+    return held if type(held) is Functions else Functions(held)
+
+
+def _write_functions(mod: Module, value: Any) -> None:
+    _functions.__set__(mod, Functions(value))  # type: ignore[attr-defined]
+
+
+def _assign(mod: Module, functions: Mapping[str, BaseFunc]) -> None:
+    _write_functions(mod, mod.with_functions(functions).functions)
+    if hasattr(mod, "_children"):  # that were read before
+        del mod._children  # type: ignore[attr-defined]
+
+
+def get_global_var(mod: Module, name: str) -> graph.GlobalVar:
+    """The reference to a function of the module. Raises KeyError where there is none."""
+    mod[name]
+    return graph.GlobalVar(name)
+
+
+def update_func(mod: Module, var: Any, func: BaseFunc) -> None:
+    """Put a function into the module, in the place of one of that name."""
+    _assign(mod, {name_of(var): func})
+
+
+def update(mod: Module, other: Any) -> None:
+    """Put all functions of another module or dictionary into the module."""
+    pairs = other.functions if isinstance(other, Module) else other.items()
+    _assign(mod, {name_of(k): f for k, f in pairs})
+
+
+def remove_func(mod: Module, var: Any) -> None:
+    """Take a function out of the module."""
+    _write_functions(mod, mod.without(name_of(var)).functions)
+    if hasattr(mod, "_children"):
+        del mod._children  # type: ignore[attr-defined]
+
+
+def _global_infos(mod: Module) -> Any:
+    return mod.attrs.get("global_infos", Attrs())
+
+
+# --- Attributes of functions and modules ----------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as Python's value where it is a constant node."""
+    is_constant = isinstance(value, graph.StringImm | graph.PrimValue)
+    value = value.value if is_constant else value
+    return getattr(value, "value", value) if isinstance(value, PrimExpr) else value
+
+
+def with_attr(func: Any, key: Any, value: Any = None) -> Any:
+    """A copy with an attribute set, or those of a dictionary."""
+    new = dict(key) if isinstance(key, Mapping) else {key: value}
+    return replace(func, attrs=func.attrs.with_(**{k: _plain(v) for k, v in new.items()}))
+
+
+def without_attr(func: Any, key: str) -> Any:
+    """A copy without an attribute."""
+    return replace(func, attrs=func.attrs.with_(**{key: None}))
+
+
+def _attribute(attrs: Attrs, name: str) -> Any:
+    if name.startswith("_") or name not in attrs:
+        raise AttributeError(f"there is no attribute {name!r}; there are: {', '.join(attrs)}")
+    return attrs[name]
+
+
+# --- Expressions ----------------------------------------------------------------------------------
+
+
+def _operator(name: str, *, swapped: bool = False) -> Callable[[Any, Any], graph.Call]:
+    def call(a: Any, b: Any) -> graph.Call:
+        return builder(name)(b, a) if swapped else builder(name)(a, b)
+
+    return call
+
+
+_ARITHMETIC = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "floordiv": "floor_divide", "mod": "mod", "pow": "power",
+}  # fmt: skip
+_COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+OPERATORS: dict[str, Any] = {
+    **{f"__{k}__": _operator(v) for k, v in {**_ARITHMETIC, **_COMPARISONS}.items()},
+    **{f"__r{k}__": _operator(v, swapped=True) for k, v in _ARITHMETIC.items()},
+    "__neg__": lambda e: builder("negative")(e),
+}
+"""Python's operators on graph expressions."""
+
+
+def _item(e: graph.Expr, index: int) -> graph.Expr:
+    if isinstance(e, graph.ShapeExpr):
+        return e.values[index]  # type: ignore[return-value]
+    if isinstance(e, graph.Tuple):
+        return e.fields[index]
+    ty = type_of(e)
+    count = len(ty.fields) if isinstance(ty, types.TupleType) else None
+    if count is not None and not -count <= index < count:
+        raise IndexError(f"field {index} of a tuple of {count}")  # which ends an iteration
+    return graph.TupleGetItem(e, index % count if count else index)
+
+
+def _call(e: graph.Expr, *args: Any, attrs: Any = None) -> graph.Call:
+    return graph.Call(e, tuple(args), Attrs(dict(attrs or {})))
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, graph.GlobalVar | graph.Op | graph.ExternFunc) and a == b)
+
+
+def show(node: Any, *_: Any, **__: Any) -> None:
+    """Print the script of a node."""
+    print(node.script() if hasattr(node, "script") else node)
+
+
+_name = property(lambda n: n.name)
+_type = property(type_of)
+
+ACCESSORS: dict[type, dict[str, Any]] = {
+    Node: {"same_as": _same, "is_": _same, "show": show},
+    graph.Expr: {
+        **OPERATORS,
+        "__getitem__": _item,
+        "__call__": _call,
+        "ty": _type,
+        "struct_info": property(lambda e: e.ty),
+        "struct_info_": property(lambda e: e.ty),
+        "checked_type": property(lambda e: e.ty),
+        "astype": lambda e, dtype: builder("astype")(e, dtype),
+    },
+    graph.Var: {"name_hint": _name, "vid": property(lambda v: v)},
+    graph.GlobalVar: {"name_hint": _name},
+    graph.ExternFunc: {"global_symbol": _name},
+    graph.Call: {"sinfo_args": property(lambda c: c.ty_args)},
+    graph.If: {"cond": property(lambda e: e.condition)},
+    graph.MatchCast: {"struct_info": property(lambda b: b.ty)},
+    graph.Function: {
+        "ret_struct_info": property(lambda f: f.ret_ty),
+        "with_attr": with_attr,
+        "with_attrs": with_attr,
+        "without_attr": without_attr,
+    },
+    loops.PrimFunc: {
+        "with_attr": with_attr,
+        "with_attrs": with_attr,
+        "without_attr": without_attr,
+    },
+    types.FuncType: {"purity": property(lambda t: t.is_pure)},
+    Attrs: {"__getattr__": _attribute},
+    Module: {
+        "functions": property(_read_functions, _write_functions),
+        "__getitem__": lambda mod, key: _get_function(mod, name_of(key)),
+        "__setitem__": update_func,
+        "__delitem__": remove_func,
+        "get_global_var": get_global_var,
+        "get_global_vars": lambda mod: [graph.GlobalVar(name) for name in mod],
+        "functions_items": lambda mod: mod.functions.items(),
+        "update_func": update_func,
+        "update": update,
+        "clone": lambda mod: replace(mod),
+        "with_attr": with_attr,
+        "with_attrs": with_attr,
+        "without_attr": without_attr,
+        "get_attr": lambda mod, key: mod.attrs.get(key),
+        "global_infos": property(_global_infos),
+        "from_expr": staticmethod(lambda func: Module.of({name_of_function(func): func})),
+    },
+}
+"""Attributes by class: what TVM's name gives of a node of the core."""
+
+
+def name_of_function(func: Any) -> str:
+    """The name under which a function on its own is put into a module."""
+    return str(func.attrs.get("global_symbol") or "main")
+
+
+def add_accessors() -> None:
+    """Give the classes of the core TVM's attributes."""
+    for cls, attributes in ACCESSORS.items():
+        for name, value in attributes.items():
+            setattr(cls, name, value)

@@ -1,0 +1,30 @@
+"""`tvm.ir`: modules, operators, structural equality, passes."""
+
+from relaxlab.tvm.names import names
+
+_HOMES = {
+    "IRModule": "relaxlab.tvm.ir.module:IRModule",
+    "GlobalVar": "relaxlab.ir.graph:GlobalVar",
+    "BaseFunc": "relaxlab.tvm.relax.expr:BaseFunc",
+    "Op": "relaxlab.tvm.ir.op:Op",
+    "Range": "relaxlab.ir.loops:Range",
+    "Node": "relaxlab.ir.node:Node",
+    "Attrs": "relaxlab.ir.node:Attrs",
+    "DictAttrs": "relaxlab.ir.node:Attrs",
+    "make_node": "relaxlab.tvm.ir.module:make_node",
+    "Call": "relaxlab.tvm.relax.expr:Call",
+    "Tuple": "relaxlab.tvm.relax.expr:Tuple",
+    "TupleGetItem": "relaxlab.tvm.relax.expr:TupleGetItem",
+    "StringImm": "relaxlab.tvm.relax.expr:StringImm",
+    "Type": "relaxlab.tvm.relax.ty:Type",
+    "TupleType": "relaxlab.tvm.relax.ty:TupleType",
+    "FuncType": "relaxlab.tvm.relax.ty:FuncType",
+    "PrimType": "relaxlab.tvm.relax.ty:PrimType",
+    "assert_structural_equal": "relaxlab.tvm.ir.equal:assert_structural_equal",
+    "structural_equal": "relaxlab.tvm.ir.equal:structural_equal",
+    "structural_hash": "relaxlab.tvm.ir.equal:structural_hash",
+    "expr": "relaxlab.tvm.relax.expr",
+    "VDevice": "relaxlab.tvm.ir.module:VDevice",
+}
+
+__getattr__, __dir__ = names(__name__, _HOMES)

@@ -1,0 +1,105 @@
+"""`tvm.relax.op`: builders of calls, one per row of the operator table."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from relaxlab.ir import expr, graph
+from relaxlab.ir.op_table import find_op, op_names
+from relaxlab.ops.define import builder
+from relaxlab.script.captured import name_object
+from relaxlab.script.values import Ref
+from relaxlab.tvm.relax.ty import type_from
+
+TYPES_LAST = {
+    "call_tir": "out_sinfo",
+    "call_tir_inplace": "out_sinfo",
+    "call_tir_with_grad": "out_sinfo",
+    "call_dps_packed": "out_sinfo",
+    "call_py_func": "out_sinfo",
+    "call_pure_packed": "sinfo_args",
+    "call_inplace_packed": "sinfo_args",
+    "call_builtin_with_ctx": "sinfo_args",
+    "invoke_closure": "sinfo_args",
+    "invoke_pure_closure": "sinfo_args",
+}
+"""The calls that state the types of their results, and the older name of that parameter."""
+
+
+def _stating_types(name: str) -> Any:
+    """The builder of a call that is given the types of its results."""
+    older = TYPES_LAST[name]
+    newer = "out_ty" if older == "out_sinfo" else "ty_args"
+    make = builder(name)
+
+    def call(func: Any, *args: Any, **kwargs: Any) -> graph.Call:
+        tys = kwargs.pop(older, kwargs.pop(newer, None))
+        rest = list(args)
+        if tys is None and older == "out_sinfo":
+            # The operands, the in-place indices where there are some, then the types.
+            tys = rest.pop(2 if name == "call_tir_inplace" else 1)
+        if isinstance(func, str):
+            func = graph.ExternFunc(func)
+        if (
+            "args" in [p.name for p in make.row.params]
+            and rest
+            and not isinstance(rest[0], graph.Tuple)
+        ):
+            operands = rest[0] if isinstance(rest[0], list | tuple) else [rest[0]]
+            rest[0] = graph.Tuple(tuple(_operand(a) for a in operands))
+        given = tys if isinstance(tys, list | tuple) else [] if tys is None else [tys]
+        return make(func, *rest, ty_args=tuple(type_from(t) for t in given), **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+def _operand(value: Any) -> graph.Expr:
+    if isinstance(value, int | float | expr.PrimExpr):
+        return graph.PrimValue(expr.as_expr(value))
+    return value
+
+
+def _function(name: str) -> Any:
+    value = _stating_types(name) if name in TYPES_LAST else builder(name)
+    name_object(value, Ref("R", name))
+    return value
+
+
+@cache
+def _group(path: str) -> ModuleType:
+    module = ModuleType(f"{__name__}.{path}", f"The operators `relax.{path}.*`.")
+    vars(module)["__getattr__"] = lambda name: _member(f"{path}.{name}")  # pyright: ignore
+    vars(module)["__dir__"] = lambda: _names(f"{path}.")
+    name_object(module, Ref("R", path))
+    return module
+
+
+@cache
+def _member(path: str) -> Any:
+    if find_op(path) is not None:
+        return _function(path)
+    if any(n.startswith(f"{path}.") for n in op_names()):
+        return _group(path)
+    raise AttributeError(f"there is no operator relax.{path}", name=path)
+
+
+def _names(prefix: str) -> list[str]:
+    found = {n.removeprefix(prefix).partition(".")[0] for n in op_names() if n.startswith(prefix)}
+    return sorted(found)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _member(name)
+
+
+def __dir__() -> list[str]:
+    return _names("")
+
+
+name_object(sys.modules[__name__], Ref("R"))

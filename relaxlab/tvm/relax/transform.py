@@ -1,0 +1,233 @@
+"""`tvm.relax.transform`: TVM's passes, each a row that names the core's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import graph
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.passes.base import find_pass
+from relaxlab.passes.bind_params import BindParamsOptions
+from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
+from relaxlab.passes.bindings import map_blocks
+from relaxlab.passes.convert_layout import LayoutOptions
+from relaxlab.passes.dead_code_elimination import reachable
+from relaxlab.passes.normalize import normalize
+from relaxlab.tvm import runtime
+from relaxlab.tvm.accessors import name_of
+from relaxlab.tvm.relax.expr_functor import PyExprMutator
+from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+
+PASSES = {
+    "Normalize": "normalize",
+    "CanonicalizeBindings": "canonicalize",
+    "FoldConstant": "fold_constant",
+    "AnnotateTIROpPattern": "annotate_pattern_kind",
+    "LambdaLift": "lambda_lifting",
+    "InlinePrivateFunctions": "inline_functions",
+    "ExpandMatmulOfSum": "expand_matmul_of_sum",
+    "AdjustMatmulOrder": "adjust_matmul_order",
+    "SpecializePrimFuncBasedOnCallSite": "specialize_loop_functions",
+    "AllocateWorkspace": "lift_workspace",
+    "CallTIRRewrite": "expand_calls",
+    "StaticPlanBlockMemory": "plan_memory",
+    "RewriteCUDAGraph": "mark_capture_regions",
+}
+"""Passes without arguments, and the core's name of each."""
+
+
+def normalized(mod: Module) -> Module:
+    """A module in normal form, as TVM's parser gives it; itself where it has none."""
+    try:
+        return normalize(mod)
+    except DiagnosticError:
+        return mod
+
+
+def run_core(mod: Module, *names: str, options: Any = None) -> Module:
+    """The module in normal form after passes of the core, with options where they are given."""
+    for name in names:
+        found = find_pass(name)
+        mod = found.function(normalized(mod), found.options if options is None else options)
+    return mod
+
+
+def core_pass(name: str, *core: str, options: Any = None) -> Pass:
+    """The core's passes of these names under TVM's name."""
+    return Pass(lambda mod, _: run_core(mod, *core, options=options), PassInfo(0, name))
+
+
+def _without_arguments(name: str) -> Callable[[], Pass]:
+    def make() -> Pass:
+        return core_pass(name, PASSES[name])
+
+    make.__name__ = name
+    return make
+
+
+def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
+    """Compute each pure value once."""
+    return core_pass("EliminateCommonSubexpr", "eliminate_common_subexpr")
+
+
+def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:  # noqa: N802
+    """Remove what no entry reads; the entries are the public functions unless they are given."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        mod = normalized(mod)
+        if entry_functions is not None:
+            mod = mod.without(*(set(mod) - reachable(mod, entry_functions)))
+        return run_core(mod, "dead_code_elimination")
+
+    return Pass(run, PassInfo(0, "DeadCodeElimination"))
+
+
+def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
+    """Group calls of loop functions that should be one kernel; level 0 groups none."""
+    if fuse_opt_level == 0:
+        return Pass(lambda mod, _: mod, PassInfo(0, "FuseOps"))
+    return core_pass("FuseOps", "fuse_ops")
+
+
+def FuseTIR() -> Pass:  # noqa: N802
+    """Make a loop function of each group, and remove those that no call is left of."""
+    return core_pass("FuseTIR", "fuse_tir", "dead_code_elimination")
+
+
+def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:  # noqa: N802
+    """Make constants of a function's parameters."""
+    arrays = {
+        name_of(k) if isinstance(k, str) else k.name: np.asarray(runtime.unwrapped(v))
+        for k, v in params.items()
+    }
+    return core_pass("BindParams", "bind_params", options=BindParamsOptions(arrays, func_name))
+
+
+def BindSymbolicVars(  # noqa: N802
+    binding_map: Mapping[Any, Any], func_name: str | None = None
+) -> Pass:
+    """Give symbols of a function, or of all functions, a value."""
+    values = {getattr(k, "name", k): int(getattr(v, "value", v)) for k, v in binding_map.items()}
+
+    def run(mod: Module, _: PassContext) -> Module:
+        names = mod.graph_functions() if func_name is None else [func_name]
+        for name in names:
+            mod = run_core(mod, "bind_symbolic_vars", options=BindSymbolsOptions(values, name))
+        return mod
+
+    return Pass(run, PassInfo(0, "BindSymbolicVars"))
+
+
+def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any = None) -> Pass:  # noqa: N802
+    """Compute convolutions in other layouts, given as {"relax.nn.conv2d": ["NHWC", "OHWI"]}."""
+    others = [k for k in desired_layouts if k != "relax.nn.conv2d"]
+    if others or layout_cb is not None:
+        wanted = "a function for layouts" if layout_cb is not None else ", ".join(others)
+        raise NotImplementedError(f"ConvertLayout changes relax.nn.conv2d alone, not {wanted}")
+    data, kernel = (*desired_layouts["relax.nn.conv2d"], "OHWI")[:2]
+    return core_pass("ConvertLayout", "convert_layout", options=LayoutOptions(data, kernel))
+
+
+def ToMixedPrecision(  # noqa: N802
+    out_dtype: str = "float32", fp16_input_names: Sequence[str] | None = None
+) -> Pass:
+    """Compute products in half precision."""
+    return core_pass("ToMixedPrecision", "convert_to_mixed_precision")
+
+
+def CombineParallelMatmul(check: Any = None) -> Pass:  # noqa: N802
+    """Compute products of one matrix with several as one."""
+    return core_pass("CombineParallelMatmul", "combine_parallel_matmul")
+
+
+def LiftTransformParams(shared_transform: bool | list[str] = False) -> Pass:  # noqa: N802
+    """Move what depends on weights alone to a function of its own."""
+    return core_pass("LiftTransformParams", "lift_transform_params")
+
+
+class _Lowering(PyExprMutator):
+    """Replaces calls of operators by what functions `(builder, call) -> expression` return."""
+
+    def __init__(self, mod: Module, lowerings: Mapping[str, Callable[..., Any]]) -> None:
+        super().__init__(mod)
+        self._lowerings = lowerings
+
+    def visit_call_(self, call: graph.Call) -> Any:
+        new = self.visit_expr_post_order(call)
+        lower = self._lowerings.get(new.op.name) if isinstance(new.op, graph.Op) else None
+        return new if lower is None else lower(self.builder_, new)
+
+    def module(self, mod: Module) -> Module:
+        """The module with the calls of all its graph functions replaced."""
+        for name, fn in mod.graph_functions().items():
+            self.builder_.update_func(graph.GlobalVar(name), self.visit_expr(fn))
+        return self.builder_.get()
+
+
+def LegalizeOps(  # noqa: N802
+    customize_legalize_map: Mapping[str, Callable[..., Any]] | None = None,
+    skip_ops: Sequence[str] | None = None,
+    enable_warning: bool = False,
+) -> Pass:
+    """Make calls of loop functions of calls of operators, by the given functions where there are
+    some."""
+    if skip_ops:
+        raise NotImplementedError("LegalizeOps(skip_ops=...): operators are lowered together")
+    given = {k.removeprefix("relax."): f for k, f in (customize_legalize_map or {}).items()}
+
+    def run(mod: Module, _: PassContext) -> Module:
+        mod = normalized(mod)
+        if given:
+            mod = _Lowering(mod, given).module(mod)
+        return run_core(mod, "legalize_ops")
+
+    return Pass(run, PassInfo(0, "LegalizeOps"))
+
+
+# --- Passes of users ------------------------------------------------------------------------------
+
+
+def _each_function(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
+    mod = normalized(mod)
+    return mod.with_functions({k: body(f, mod, context) for k, f in mod.graph_functions().items()})
+
+
+def _each_block(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
+    mod = normalized(mod)
+
+    def rewrite(block: graph.BindingBlock) -> graph.BindingBlock:
+        return body(block, mod, context) if isinstance(block, graph.DataflowBlock) else block
+
+    return mod.with_functions({k: map_blocks(f, rewrite) for k, f in mod.graph_functions().items()})
+
+
+function_pass = decorator(_each_function, "transform_function")
+"""Makes a pass of a function `(function, mod, context) -> function`."""
+dataflowblock_pass = decorator(_each_block, "transform_dataflowblock")
+"""Makes a pass of a function `(block, mod, context) -> block`."""
+
+
+@dataclass(frozen=True)
+class PatternCheckContext:
+    """The argument of the check of a fusion pattern."""
+
+    matched_expr: graph.Expr
+    annotated_expr: Mapping[str, graph.Expr]
+    matched_bindings: Mapping[graph.Var, graph.Expr]
+    var_usages: Mapping[graph.Var, Sequence[graph.Var]]
+    value_to_bound_var: Mapping[graph.Expr, graph.Var]
+
+
+def __getattr__(name: str) -> Any:
+    if name in PASSES:
+        return _without_arguments(name)
+    raise AttributeError(f"tvm.relax.transform.{name} is not among the passes that relaxlab has")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *PASSES} - {"__getattr__", "__dir__"})

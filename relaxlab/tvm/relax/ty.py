@@ -1,0 +1,103 @@
+"""The types of graph values under TVM's names: `TensorType` and its kin, and the older
+`TensorStructInfo`, which take shapes as lists and numbers as dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxlab.ir import expr, graph, types
+from relaxlab.ir.errors import kind_of
+from relaxlab.script.type_values import Unreadable, as_type
+from relaxlab.tvm.spelling import Spelling
+
+Type = types.Type
+
+
+def type_from(value: Any) -> types.Type:
+    """The type that a value stands for. Raises TypeError where it is none."""
+    try:
+        return as_type(value)
+    except Unreadable:
+        given = f"expected a type such as R.Tensor((n, 4), 'float32'), got {kind_of(value)}"
+        raise TypeError(given) from None
+
+
+def dimensions(values: Any) -> tuple[expr.PrimExpr, ...] | None:
+    """A shape as a tuple of expressions; None for an unknown one."""
+    match values:
+        case None:
+            return None
+        case graph.ShapeExpr(dims):
+            return dims
+        case graph.Var(_, types.ShapeType(dims)) if dims is not None:
+            return dims
+        case _:
+            return tuple(expr.as_expr(d) for d in values)
+
+
+class TensorType(metaclass=Spelling, core=types.TensorType):
+    """The type of a tensor."""
+
+    def __new__(
+        cls,
+        shape: Any = None,
+        dtype: Any = "float32",
+        vdevice: Any = None,
+        ndim: int = -1,
+        span: Any = None,
+    ) -> types.TensorType:
+        if isinstance(shape, graph.Var) and isinstance(shape.ty, types.ShapeType):
+            ndim = shape.ty.ndim
+            shape = shape.ty.values
+        # An empty string is an unknown dtype.
+        return types.TensorType(
+            dimensions(shape), str(dtype) if dtype else None, ndim, vdevice=str(vdevice or "")
+        )
+
+
+class ShapeType(metaclass=Spelling, core=types.ShapeType):
+    """The type of a shape."""
+
+    def __new__(cls, values: Any = None, ndim: int = -1, span: Any = None) -> types.ShapeType:
+        return types.ShapeType(dimensions(values), ndim)
+
+
+class TupleType(metaclass=Spelling, core=types.TupleType):
+    """The type of a tuple."""
+
+    def __new__(cls, fields: Sequence[Any] = (), span: Any = None) -> types.TupleType:
+        return types.TupleType(tuple(type_from(f) for f in fields))
+
+
+class PrimType(metaclass=Spelling, core=types.PrimType):
+    """The type of a scalar."""
+
+    def __new__(cls, dtype: str | None = None, value: Any = None, span: Any = None) -> Any:
+        if value is not None:
+            value = expr.as_expr(value)
+            return types.PrimType(value.dtype, value)
+        if dtype is None:
+            raise TypeError("the type of a scalar needs a dtype or a value")
+        return types.PrimType(dtype)
+
+
+class FuncType(metaclass=Spelling, core=types.FuncType):
+    """The type of a function."""
+
+    def __new__(
+        cls, params: Sequence[Any], ret: Any, purity: bool = True, span: Any = None
+    ) -> types.FuncType:
+        return types.FuncType(tuple(type_from(p) for p in params), type_from(ret), purity)
+
+    @staticmethod
+    def opaque_func(
+        *, ret: Any = None, derive_func: Any = None, purity: bool = False, span: Any = None
+    ) -> types.FuncType:
+        """The type of a function about whose parameters nothing is known."""
+        result = types.ObjectType() if ret is None else type_from(ret)
+        return types.FuncType(None, result, purity)
+
+
+ObjectType = AnyType = types.ObjectType
+"""The type of any value."""
