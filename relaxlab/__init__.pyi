@@ -79,6 +79,7 @@ from relaxlab.passes.pipeline import cuda_pipeline as cuda_pipeline
 from relaxlab.passes.pipeline import default_pipeline as default_pipeline
 from relaxlab.passes.plan_memory import memory_plan_of as memory_plan_of
 from relaxlab.runtime.arrays import ExecutionError as ExecutionError
+from relaxlab.runtime.batch.recorder import BatchError as BatchError
 from relaxlab.runtime.build import compile as compile
 from relaxlab.runtime.build import trace as trace
 from relaxlab.runtime.c_functions import register_c_function as register_c_function

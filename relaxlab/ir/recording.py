@@ -91,6 +91,14 @@ class ReadWord:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadTensor:
+    """var = the one element of the tensor in a slot: the instance waits until it is computed"""
+
+    var: expr.Var
+    slot: expr.PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Note that block number `block` is to run on these slots and scalars; its outputs get new
     slots. With a `static_depth` it is noted at that depth, and the counter stays; `static_depth`
@@ -139,8 +147,8 @@ class Phase:
 
 
 Step: TypeAlias = (
-    Compute | Require | WholeInput | InputRow | Construct | ReadWord | Record | Call | Branch
-    | Together | Phase
+    Compute | Require | WholeInput | InputRow | Construct | ReadWord | ReadTensor | Record | Call
+    | Branch | Together | Phase
 )  # fmt: skip
 
 
@@ -244,6 +252,28 @@ class RecordingProgram:
     first_depth: int = 0
     data: Mapping[str, tuple[DataLayout, ...]] = field(default_factory=lambda: {})
     """The constructors of each data type, by their numbers."""
+
+    waiting: frozenset[str] = frozenset()
+    """The functions in which instances may wait for the values of tensors."""
+
+    @property
+    def waits(self) -> bool:
+        """True if instances wait for the values of tensors while they are recorded."""
+        return self.entry in self.waiting
+
+
+def waiting_functions(functions: Mapping[str, RecordingFunction]) -> frozenset[str]:
+    """The functions that read tensors, themselves or in what they call."""
+    steps = {name: tuple(walk_steps(f.steps)) for name, f in functions.items()}
+    found = {name for name, of in steps.items() if any(isinstance(s, ReadTensor) for s in of)}
+    while True:
+        more = {
+            name for name, of in steps.items()
+            if any(isinstance(s, Call) and s.function in found for s in of)
+        } - found  # fmt: skip
+        if not more:
+            return frozenset(found)
+        found |= more
 
 
 def walk_steps(steps: tuple[Step, ...]) -> Iterator[Step]:

@@ -67,6 +67,7 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     return rec.RecordingProgram(
         state.entry, num_input, functions, tuple(state.blocks.values()), tuple(state.shared),
         tuple(sorted(state.gathered)), params, results, result, state.first_depth, state.data(),
+        rec.waiting_functions(functions),
     )  # fmt: skip
 
 
@@ -338,7 +339,7 @@ class _Function:
         return self.value(b.value)
 
     def branch(self, e: graph.If, var: graph.Var) -> Value:
-        (condition,) = self.as_kinds(self.value(e.condition), Kind.HOST)
+        condition = self.condition(e.condition)
         kinds = self.program.kinds.kinds[var]
         arms = [self.arm(s, kinds) for s in (e.true_branch, e.false_branch)]
         results: list[expr.Var] = []
@@ -346,6 +347,16 @@ class _Function:
         (yes, yes_values), (no, no_values) = arms
         self.steps.append(rec.Branch(condition, yes, yes_values, no, no_values, tuple(results)))
         return value
+
+    def condition(self, e: graph.Expr) -> expr.PrimExpr:
+        """A condition as an integer; the instance waits for one that blocks compute."""
+        value = self.value(e)
+        if not isinstance(value, Slot):
+            (condition,) = self.as_kinds(value, Kind.HOST)
+            return condition
+        made = expr.Var(getattr(e, "name", "condition"), "bool")
+        self.steps.append(rec.ReadTensor(made, value.number))
+        return made
 
     def arm(
         self, seq: graph.SeqExpr, kinds: Kinds

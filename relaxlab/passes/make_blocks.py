@@ -50,8 +50,8 @@ def make_blocks(mod: Module, options: MakeBlocks) -> Module:
     before all recursion. Where the products among such operators could be a block, they are one,
     apart from what recursion carries along.
 
-    Raises DiagnosticError (E0509) for what cannot be recorded: a conditional on a tensor, a
-    function as a value, an effect, a tensor whose shape differs between instances.
+    Raises DiagnosticError (E0509) for what cannot be recorded: a function as a value, an effect, a
+    tensor whose shape differs between instances.
     """
     entry = entry_of(mod)
     if RECORDED in mod[entry].attrs:  # type: ignore[union-attr]
@@ -156,13 +156,9 @@ class _Cutter:
         if not isinstance(b.value, graph.If):
             return b
         e = b.value
-        if self.kinds.of(e.condition) is not Kind.HOST:
-            refuse(
-                f"in `{self.name}`: the condition of `{b.var.name}` depends on a tensor; a batch "
-                "is recorded before tensors are computed, so conditions are made of integers and "
-                "bools that the instance gives", e.condition,
-            )  # fmt: skip
-        remark("make_blocks", f"{self.name}.{b.var.name}", "is decided while recording")
+        host = self.kinds.of(e.condition) is Kind.HOST
+        decided = "is decided while recording" if host else "waits for its condition, a tensor"
+        remark("make_blocks", f"{self.name}.{b.var.name}", decided)
         yes, no = (self.sequence(s) for s in (e.true_branch, e.false_branch))
         return replace(b, value=replace(e, true_branch=yes, false_branch=no))  # type: ignore
 

@@ -33,23 +33,26 @@ def order_steps(steps: Sequence[rec.Step]) -> tuple[rec.Step, ...]:
         levels.setdefault(place, []).append(step)
     ordered: list[rec.Step] = []
     for number in sorted(levels):
-        members = levels[number]
+        waits = [m for m in levels[number] if isinstance(m, rec.ReadTensor)]
+        members = [m for m in levels[number] if m not in waits]
         together = number % 2 == 1 and len(members) > 1
         ordered += [rec.Together(tuple(members))] if together else members
+        ordered += waits  # when all is noted that needs no waiting
     return tuple(ordered)
 
 
 def notes_blocks(step: rec.Step) -> bool:
-    """True for a step that may note blocks at the depth that is counted."""
+    """True for a step that may note blocks at the depth that is counted, or begins another
+    count."""
     if isinstance(step, rec.Record):
         return step.static_depth is None
-    return isinstance(step, rec.Call | rec.Branch | rec.Together)
+    return isinstance(step, rec.Call | rec.Branch | rec.Together | rec.ReadTensor)
 
 
 def results(step: rec.Step) -> tuple[expr.Var, ...]:
     """The variables that a step defines for those after it."""
     match step:
-        case rec.Compute(var) | rec.Construct(var) | rec.ReadWord(var):
+        case rec.Compute(var) | rec.Construct(var) | rec.ReadWord(var) | rec.ReadTensor(var):
             return (var,)
         case rec.WholeInput(slot) | rec.InputRow(slot):
             return (slot,)
@@ -92,7 +95,7 @@ def _expressions(step: rec.Step) -> tuple[expr.PrimExpr, ...]:
             return (index,)
         case rec.Construct(_, _, fields):
             return fields
-        case rec.ReadWord(_, value):
+        case rec.ReadWord(_, value) | rec.ReadTensor(_, value):
             return (value,)
         case rec.Record():
             return (*step.inputs, *step.scalars)

@@ -10,7 +10,7 @@ else. Depths are words, too: the phase is in their upper half.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.codegen.llvm import jit
@@ -18,19 +18,37 @@ from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Builder, Value, int_value, llvm_type
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
+from relaxlab.codegen.llvm.fibers import (
+    AT_PHASE,
+    WAITING,
+    fiber_body,
+    fork,
+    instance_body,
+    join,
+    resume_fibers,
+    wait,
+)
+from relaxlab.codegen.llvm.recorder_words import (
+    FAILED,
+    FIRST_MESSAGE,
+    HEAP_END,
+    HEAP_NEXT,
+    INSTANCE,
+    LOG_ADDRESS,
+    LOG_COUNT,
+    LOG_ROOM,
+    LOG_WORDS,
+    LOGS,
+    NEXT_SLOT,
+    NO_ROOM,
+    NOTE_OPERANDS,
+    PHASE_BITS,
+    STACK_END,
+    TOO_DEEP,
+)
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.target import Target
-
-NEXT_SLOT, FAILED, STACK_END, INSTANCE, HEAP_NEXT, HEAP_END, LOGS = range(7)
-"""Words of a recorder; the logs begin at `LOGS`."""
-LOG_ADDRESS, LOG_COUNT, LOG_ROOM, LOG_WORDS = 0, 1, 2, 3
-"""Words of a log, and how many there are."""
-NOTE_DEPTH, NOTE_SLOT, NOTE_OPERANDS = 0, 1, 2
-"""Words of a note on a block: its depth, the slot of its first output, then the slots of its inputs
-and its scalars."""
-ROW_SLOT, ROW_OF, ROW_INDEX, ROW_WORDS = 0, 1, 2, 3
-"""Words of a note on a row of an input array: its slot, the array's, and the row's number."""
 
 ENTRY = "relaxlab_record"
 """The function `(recorder, inputs, instances, results)` that records a batch."""
@@ -40,13 +58,8 @@ returns 0, or what failed with the number of the call in the upper half."""
 CALL_ENTRY, CALL_CONTEXT, CALL_TARGET, CALL_SOURCE, CALL_BYTES, CALL_WORDS = range(6)
 """Words of a call: the function's address and context, where it reads its arguments, where they are
 now, and how many bytes they take; and how many words there are."""
-PHASE_BITS = 32
-"""Bits of a depth below those that count phases."""
 STACK_BYTES = 4 << 20
 """Stack that recursion may take: half of what the main thread and those of Python have."""
-TOO_DEEP, NO_ROOM, FIRST_MESSAGE = 1, 2, 3
-"""Failures: a recursion that took more stack; values of data types that found no room, for which
-the caller makes some. Others are numbers from `FIRST_MESSAGE` on: see `messages`."""
 
 
 def note_words(block: rec.BatchBlock) -> int:
@@ -62,6 +75,10 @@ def recording_code(program: rec.RecordingProgram, target: Target) -> tuple[bytes
         _Emitter(program, f, declarations, messages).function() for f in program.functions.values()
     ]
     texts += [_batch_entry(program, declarations), _run_batches(declarations)]
+    if program.waits:
+        texts += [fiber_body(declarations), instance_body(_record_one(program), declarations)]
+        texts += [resume_fibers(declarations)]
+        texts += [_forked(program.functions[n]) for n in sorted(program.waiting)]
     code, _ = jit.compile_object(jit.module_text(texts, declarations, target), target)
     return code, tuple(messages)
 
@@ -195,6 +212,11 @@ class _Emitter:
             case rec.ReadWord(var, value, word):
                 base = self.b.emit(f"inttoptr i64 {self.wide(value)} to ptr")
                 values[var] = self.narrow(self.word(word, base), var.dtype)
+            case rec.ReadTensor(var, slot):
+                address = wait(self.b, WAITING, self.wide(slot))
+                self.return_if_failed()
+                values[var] = self.loaded(address, var.dtype)
+                self.depth = self.first_of_phase()
             case rec.Record():
                 self.note(step)
             case rec.Call():
@@ -204,6 +226,9 @@ class _Emitter:
             case rec.Together(members):
                 self.together(members)
             case rec.Phase():
+                if self.program.waits:
+                    wait(self.b, AT_PHASE, "0")
+                    self.return_if_failed()
                 ended = self.b.emit(f"or i64 {self.depth}, {(1 << PHASE_BITS) - 1}")
                 self.depth = self.b.emit(f"add i64 {ended}, 1")
 
@@ -245,6 +270,19 @@ class _Emitter:
         self.logged(len(self.program.blocks), [slot, of, self.wide(step.index)])
         self.scope.values[step.slot] = Value("int64", slot)
 
+    def loaded(self, address: str, dtype: str) -> Value:
+        """The element at an address."""
+        pointer = self.b.emit(f"inttoptr i64 {address} to ptr")
+        if dtype == "bool":  # a byte in memory
+            byte = self.b.emit(f"load i8, ptr {pointer}, align 1")
+            return Value(dtype, self.b.emit(f"icmp ne i8 {byte}, 0"))
+        return Value(dtype, self.b.emit(f"load {llvm_type(dtype)}, ptr {pointer}"))
+
+    def first_of_phase(self) -> str:
+        """The depth at which counting begins again: all that was noted before has run."""
+        phase = self.b.emit(f"and i64 {self.depth}, {-1 << PHASE_BITS}")
+        return self.b.emit(f"or i64 {phase}, {self.program.first_depth}")
+
     def narrow(self, word: str, dtype: str) -> Value:
         value = cast(self.b, Value("int64", word), dtype)
         self.b.materialise(value)
@@ -285,6 +323,8 @@ class _Emitter:
         ty = _result_type(callee)
         made = self.b.emit(f"call {ty} @{_symbol(step.function)}({', '.join(args)})")
         self.depth = self.b.emit(f"extractvalue {ty} {made}, 0")
+        if self.program.data:
+            self.return_if_failed()  # the result of a function that failed is no address
         for i, var in enumerate(step.results):
             text = self.b.emit(f"extractvalue {ty} {made}, {i + 1}")
             self.scope.values[var] = Value(var.dtype, text)
@@ -314,20 +354,90 @@ class _Emitter:
             self.scope.values[var] = Value(var.dtype, text)
 
     def together(self, members: Sequence[rec.Step]) -> None:
+        waiting = [
+            m for m in members if isinstance(m, rec.Call) and m.function in self.program.waiting
+        ]
+        forked = waiting[:-1]  # the last of them runs here, while the others wait
         start = deepest = self.depth
-        for member in members:
+        frames = [(m, self.forked(m)) for m in forked]
+        for member in (m for m in members if m not in forked):
             self.depth = start
             self.step(member)
-            pair = [("i64", deepest), ("i64", self.depth)]
-            deepest = self.b.call("llvm.smax.i64", "i64", pair)
+            deepest = self.deeper(deepest, self.depth)
+        if frames:
+            join(self.b)
+            self.return_if_failed()
+        for member, frame in frames:
+            deepest = self.deeper(deepest, self.word(0, frame))
+            for i, var in enumerate(member.results):
+                self.scope.values[var] = self.narrow(self.word(i + 1, frame), var.dtype)
         self.depth = deepest
+
+    def deeper(self, a: str, b: str) -> str:
+        return self.b.call("llvm.smax.i64", "i64", [("i64", a), ("i64", b)])
+
+    def forked(self, step: rec.Call) -> str:
+        """Start a call in a fiber of its own. Returns the address of the words in which it finds
+        the depth and its arguments, and leaves the depth and its results."""
+        words = [self.depth, *map(self.wide, step.args)]
+        frame = self.b.alloca(max(len(words), len(step.results) + 1), "i64")
+        for i, word in enumerate(words):
+            self.set_word(i, word, frame)
+        fork(self.b, _fork_symbol(step.function), frame)
+        return frame
+
+
+def _fork_symbol(name: str) -> str:
+    return f'"fork.{name}"'
+
+
+def _forked(of: rec.RecordingFunction) -> str:
+    """The function `(recorder, words)` that calls a function for a fiber."""
+    b, ty = Builder({}), _result_type(of)
+
+    def place(number: int) -> str:
+        return b.emit(f"getelementptr inbounds i64, ptr %words, i64 {number}")
+
+    args = ["ptr %recorder"]
+    for i, dtype in enumerate(("int64", *(p.dtype for p in of.params))):
+        word = Value("int64", b.emit(f"load i64, ptr {place(i)}, align 8"))
+        text = b.materialise(cast(b, word, dtype))
+        args.append(f"{llvm_type(dtype)} {text}")
+    made = b.emit(f"call {ty} @{_symbol(of.name)}({', '.join(args)})")
+    for i, dtype in enumerate(("int64", *(r.dtype for r in of.results))):
+        value = Value(dtype, b.emit(f"extractvalue {ty} {made}, {i}"))
+        b.raw(f"store i64 {cast(b, value, 'int64').text}, ptr {place(i)}, align 8")
+    b.raw("ret void")
+    head = f"define internal void @{_fork_symbol(of.name)}(ptr %recorder, ptr %words) #0"
+    return f"{head} {{\nentry:\n" + "\n".join([*b.allocas, *b.lines]) + "\n}"
+
+
+def _record_one(program: rec.RecordingProgram) -> Callable[[Builder, str, str], None]:
+    """A function that emits the recording of one instance, given the addresses of its words and of
+    those for its results."""
+    entry = program.functions[program.entry]
+    ty = _result_type(entry)
+
+    def emit(b: Builder, given: str, out: str) -> None:
+        args = ["ptr %recorder", f"i64 {program.first_depth}"]
+        for k, p in enumerate(entry.params):
+            place = b.emit(f"getelementptr inbounds i64, ptr {given}, i64 {k}")
+            word = b.emit(f"load i64, ptr {place}, align 8")
+            text = cast(b, Value("int64", word), p.dtype).text
+            args.append(f"{llvm_type(p.dtype)} {text}")
+        made = b.emit(f"call {ty} @{_symbol(entry.name)}({', '.join(args)})")
+        for k, r in enumerate(entry.results):
+            value = Value(r.dtype, b.emit(f"extractvalue {ty} {made}, {k + 1}"))
+            place = b.emit(f"getelementptr inbounds i64, ptr {out}, i64 {k}")
+            b.raw(f"store i64 {cast(b, value, 'int64').text}, ptr {place}, align 8")
+
+    return emit
 
 
 def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) -> str:
     """The function that records one instance after the other, until one fails."""
     entry = program.functions[program.entry]
     b = Builder(declarations)
-    ty = _result_type(entry)
 
     def at(base: str, index: str) -> str:
         return b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {index}")
@@ -343,16 +453,8 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     b.place("body")
     b.raw(f"store i64 %i, ptr {at('%recorder', str(INSTANCE))}, align 8")
     given = at("%inputs", b.emit(f"mul i64 %i, {len(entry.params)}"))
-    args = ["ptr %recorder", f"i64 {program.first_depth}"]
-    for k, p in enumerate(entry.params):
-        word = b.emit(f"load i64, ptr {at(given, str(k))}, align 8")
-        text = cast(b, Value("int64", word), p.dtype).text
-        args.append(f"{llvm_type(p.dtype)} {text}")
-    made = b.emit(f"call {ty} @{_symbol(entry.name)}({', '.join(args)})")
     out = at("%results", b.emit(f"mul i64 %i, {len(entry.results)}"))
-    for k, r in enumerate(entry.results):
-        value = Value(r.dtype, b.emit(f"extractvalue {ty} {made}, {k + 1}"))
-        b.raw(f"store i64 {cast(b, value, 'int64').text}, ptr {at(out, str(k))}, align 8")
+    _record_one(program)(b, given, out)
     failed = b.emit(f"load i64, ptr {at('%recorder', str(FAILED))}, align 8")
     b.branch(b.emit(f"icmp eq i64 {failed}, 0"), "stored", "done")
     b.place("stored")

@@ -14,7 +14,7 @@ from relaxlab.ir.data import DataValue
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.types import DataType, TensorType
-from relaxlab.runtime.batch.recorder import Words
+from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 
 Array = np.ndarray[Any, Any]

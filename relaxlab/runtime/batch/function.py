@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relaxlab.codegen.llvm import recorder_words as words_of
 from relaxlab.codegen.llvm import recording as native
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
@@ -19,17 +20,19 @@ from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.batch.data_values import read_values
 from relaxlab.runtime.batch.instances import Inputs, read_instances, readable_kinds
-from relaxlab.runtime.batch.recorder import Recorded, Recorder, Words
-from relaxlab.runtime.batch.records import Choice, Records, chosen_steps, records_of
+from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Recorder
+from relaxlab.runtime.batch.records import Choice, Records, chosen_steps, joined, records_of
 from relaxlab.runtime.batch.schedule import (
     ALIGN,
     BlockBatches,
+    Places,
     Schedule,
     input_rows,
     place_results,
     row_bytes,
     row_elements,
 )
+from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.function import NativeFunction
 
@@ -42,12 +45,22 @@ class BatchReport:
     batch in their order, the name of the block and its number of rows."""
 
     def __init__(
-        self, instances: int, launches: tuple[tuple[str, int], ...], reads: Sequence[_Reads]
-    ) -> None:
+        self, instances: int, launches: tuple[tuple[str, int], ...], reads: Sequence[_Reads],
+        flushes: int = 0,
+    ) -> None:  # fmt: skip
         self.instances, self.launches = instances, launches
         self.nodes, self.batches = sum(rows for _, rows in launches), len(launches)
-        self.flushes = 1 if launches else 0
+        self.flushes = flushes
         self._reads = reads
+
+    def followed_by(
+        self, launches: tuple[tuple[str, int], ...], reads: Sequence[_Reads]
+    ) -> BatchReport:
+        """The report on these batches, too, if there are any."""
+        if not launches:
+            return self
+        both = (*self.launches, *launches), (*self._reads, *reads)
+        return BatchReport(self.instances, *both, self.flushes + 1)
 
     @property
     def bytes_gathered(self) -> int:
@@ -149,8 +162,8 @@ class BatchFunction:
         counted while recording.
 
         Raises ArgumentError for an argument that does not fit, BatchError for an instance that
-        cannot be recorded, both naming the instance; ScheduleError for batches that leave notes
-        out.
+        cannot be recorded, when all others are computed; both name the instance. Raises
+        ScheduleError for batches that leave notes out.
         """
         if self._weights is None:
             raise ArgumentError(f"`{self.program.entry}` needs its weights: call `bind` first")
@@ -159,58 +172,109 @@ class BatchFunction:
 
     @brief
     def record(self, instances: Sequence[Any]) -> Records:
-        """Record the instances without computing anything, and return what was noted.
+        """Record the instances and return what was noted. Nothing is computed, unless instances
+        wait for tensors.
 
         Raises what `batch` raises.
         """
         with self._lock:
-            _, recorded = self._recorded(self._given(instances))
-            return records_of(self.program, recorded)[0]
+            inputs, first = self._read(self._given(instances))
+            if not self.program.waits:
+                return records_of(self.program, self._recorder.record(inputs.words, first))[0]
+            rounds: list[Recorded] = []
+            self._computed(inputs, first, None, rounds)
+            return records_of(self.program, joined(rounds))[0]
 
     def _given(self, instances: Sequence[Any]) -> list[Sequence[Any]]:
         single = self.program.num_input == 1
         return [(i,) if single and not isinstance(i, tuple) else i for i in instances]
 
-    def _recorded(self, instances: Sequence[Sequence[Any]]) -> tuple[Inputs, Recorded]:
+    def _read(self, instances: Sequence[Sequence[Any]]) -> tuple[Inputs, int]:
         program = self.program
-        inputs, first = read_instances(program, instances, self._readable, len(program.shared))
-        return inputs, self._recorder.record(inputs.words, first)
+        return read_instances(program, instances, self._readable, len(program.shared))
 
     def _nothing(self) -> list[Any]:
         self.last_batch = BatchReport(0, (), ())
         return []
 
     def _run(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
-        inputs, recorded = self._recorded(instances)
-        steps = None if choose is None else chosen_steps(self.program, recorded, choose)
-        offsets = np.zeros(recorded.slots, np.int64)
-        used = self._place_inputs(inputs, recorded, offsets)
-        schedule = place_results(self._rows, recorded, offsets, used, steps)
-        self._fill(inputs, offsets, schedule.size)
-        self._flush(schedule, len(instances))
-        return self._results(recorded, offsets)
+        left, failed = list(range(len(instances))), dict[int, BatchError]()
+        found: list[Any] = []
+        while left:
+            try:
+                inputs, first = self._read([instances[i] for i in left])
+                found = self._results(*self._computed(inputs, first, choose))
+                break
+            except BatchError as error:  # without it the others are computed all the same
+                failed[left.pop(error.instance)] = error
+        if not failed:
+            return found
+        results: list[Any] = [None] * len(instances)
+        for i, result in zip(left, found, strict=True):
+            results[i] = result
+        at = min(failed)
+        raise BatchError(failed[at].reason, at, results, len(failed))
+
+    def _computed(
+        self, inputs: Inputs, first: int, choose: Choice | None,
+        rounds: list[Recorded] | None = None,
+    ) -> tuple[Recorded, Words]:  # fmt: skip
+        """Record and compute all instances; `rounds` collects what was recorded. Returns the last
+        round, and the places of all slots."""
+        while True:
+            try:
+                return self._attempt(inputs, first, choose, [] if rounds is None else rounds)
+            except MoreRoom:
+                if rounds is not None:
+                    rounds.clear()
+
+    def _attempt(
+        self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded]
+    ) -> tuple[Recorded, Words]:
+        places = Places(np.zeros(first, np.int64), np.zeros(first, np.int64))
+        self._place_inputs(inputs, places)
+        report = BatchReport(len(inputs.words), (), ())
+        recorded: Recorded | None = None
+        for recorded in self._recorder.rounds(inputs.words, first):
+            rounds.append(recorded)
+            places.grow(recorded.slots)
+            input_rows(recorded, places.offsets, places.row_of)
+            steps = None if choose is None else chosen_steps(self.program, recorded, choose)
+            schedule = place_results(self._rows, recorded, places.offsets, places.used, steps)
+            self._reserve(schedule.size, places.used)
+            places.used = schedule.size
+            report = self._flush(schedule, report)
+            if len(recorded.waiting):
+                base = self._arena.ctypes.data
+                recorded.addresses[:] = base + places.offsets[recorded.waiting]
+        assert recorded is not None
+        self.last_batch = report
+        return recorded, places.offsets
 
     # --- The arena --------------------------------------------------------------------------------
 
-    def _place_inputs(self, inputs: Inputs, recorded: Recorded, offsets: Words) -> int:
-        """Give shared values that are read by their slots, and inputs, places in the arena; returns
-        the bytes they take."""
-        used = 0
+    def _place_inputs(self, inputs: Inputs, places: Places) -> None:
+        """Give shared values that are read by their slots, and inputs, places in the arena, and
+        copy them there."""
+        offsets, used = places.offsets, 0
         for i in self.program.gathered:
             offsets[i] = used
             used += -(-row_bytes(self.program.shared[i].ty) // ALIGN) * ALIGN
-        row_of = np.zeros(len(offsets), np.int64)
-        for first, flat, lengths in (*inputs.tensors, *inputs.fields):
+        tensors = (*inputs.tensors, *inputs.fields)
+        for first, flat, lengths in tensors:
             last = first + len(lengths)
             offsets[first:last] = used + (np.cumsum(lengths) - lengths) * flat.itemsize
             used += -(-flat.nbytes // ALIGN) * ALIGN
         for param, (first, flat, lengths) in zip(self._arrays(), inputs.tensors, strict=True):
             dims = param.tensor.shape or ()
             row = row_elements(TensorType(dims[1:], param.tensor.dtype)) * flat.itemsize
-            row_of[first : first + len(lengths)] = row
-        if len(recorded.rows):
-            input_rows(recorded, offsets, row_of)
-        return used
+            places.row_of[first : first + len(lengths)] = row
+        self._reserve(used, 0)
+        for i in self.program.gathered:
+            self._copy(self._shared[i], int(offsets[i]))
+        for first, flat, _ in tensors:
+            self._copy(flat, int(offsets[first]))
+        places.used = used
 
     def _arrays(self) -> list[rec.EntryParam]:
         """The parameters whose arrays have slots."""
@@ -219,16 +283,14 @@ class BatchFunction:
             if p.kind == "array" and (str(p.tensor.dtype), p.tensor.ndim) in self._readable
         ]  # fmt: skip
 
-    def _fill(self, inputs: Inputs, offsets: Words, size: int) -> None:
-        """Make the arena large enough, and copy what is read from it."""
+    def _reserve(self, size: int, used: int) -> None:
+        """Make the arena large enough, and keep what is in its first `used` bytes."""
         if len(self._arena) < size:
             whole = np.empty(size + size // 4 + ALIGN, np.uint8)
             start = -whole.ctypes.data % ALIGN
-            self._arena = whole[start:]
-        for i in self.program.gathered:
-            self._copy(self._shared[i], int(offsets[i]))
-        for first, flat, _ in (*inputs.tensors, *inputs.fields):
-            self._copy(flat, int(offsets[first]))
+            larger = whole[start:]
+            larger[:used] = self._arena[:used]
+            self._arena = larger
 
     def _copy(self, array: np.ndarray[Any, Any], offset: int) -> None:
         raw = array.reshape(-1).view(np.uint8)
@@ -236,8 +298,8 @@ class BatchFunction:
 
     # --- Batches ----------------------------------------------------------------------------------
 
-    def _flush(self, schedule: Schedule, instances: int) -> None:
-        """Run all batches."""
+    def _flush(self, schedule: Schedule, before: BatchReport) -> BatchReport:
+        """Run all batches of a round. Returns the report on the rounds up to it."""
         calls = np.empty((schedule.count, native.CALL_WORDS), np.int64)
         launches = np.empty((schedule.count, 2), np.int64)
         reads: list[_Reads] = []
@@ -261,7 +323,7 @@ class BatchFunction:
             self._blocks[launches[code >> 32, 0]].fail(code & 0xFFFFFFFF)
         names = [b.name for b in self.program.blocks]
         named = tuple((names[b], n) for b, n in launches.tolist())
-        self.last_batch = BatchReport(instances, named, reads)
+        return before.followed_by(named, reads)
 
     # --- Results ----------------------------------------------------------------------------------
 
@@ -323,7 +385,7 @@ class _Block:
     def operands(self, batches: BlockBatches, offsets: Words) -> tuple[list[Words], list[Any]]:
         """The arrays that the function reads, for all batches: where each of its tensors begins, in
         elements of the arena; and its scalars."""
-        at = native.NOTE_OPERANDS
+        at = words_of.NOTE_OPERANDS
         scalars_at = at + len(self.sizes)
         slots = batches.notes[:, at:scalars_at].T
         places = [offsets[s] // size for s, size in zip(slots, self.sizes, strict=True)]

@@ -13,7 +13,8 @@ from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.types import DataType
 from relaxlab.runtime.batch.data_values import DataWriter
-from relaxlab.runtime.batch.recorder import BatchError, Words
+from relaxlab.runtime.batch.recorder import BatchError
+from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 
 Array = np.ndarray[Any, Any]
@@ -157,7 +158,7 @@ def _check_shapes(param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, 
         if len(wrong):
             i = int(wrong[0])
             text = f"dimension {axis} of `{param.name}` is {given[i]}, expected {expected[i]}"
-            raise BatchError(f"instance {i} of the batch: {text}", i)
+            raise BatchError(text, i)
 
 
 def _refuse(param: rec.EntryParam, values: list[Any], fits: Callable[[Any], Any]) -> None:

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxlab.codegen.llvm import recording as native
+from relaxlab.codegen.llvm import recorder_words as native
 from relaxlab.ir import recording as rec
 from relaxlab.ir.errors import UserError
-from relaxlab.runtime.batch.recorder import Recorded, Words
+from relaxlab.runtime.batch.recorder import Recorded
+from relaxlab.runtime.batch.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,13 @@ Steps: TypeAlias = "tuple[Words, Words]"
 
 class ScheduleError(UserError, ValueError):
     """Batches that do not hold each note once, or notes on another block."""
+
+
+def joined(rounds: Sequence[Recorded]) -> Recorded:
+    """Several rounds of a batch as one."""
+    notes = zip(*(r.notes for r in rounds), strict=True)
+    rows, last = np.concatenate([r.rows for r in rounds]), rounds[-1]
+    return Recorded(tuple(map(np.concatenate, notes)), rows, last.slots, last.results)
 
 
 def records_of(program: rec.RecordingProgram, recorded: Recorded) -> tuple[Records, list[Words]]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaxlab.codegen.llvm import recording as native
+from relaxlab.codegen.llvm import recorder_words as native
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.types import TensorType
-from relaxlab.runtime.batch.recorder import Recorded, Words
+from relaxlab.runtime.batch.recorder import Recorded
 from relaxlab.runtime.batch.records import Steps
+from relaxlab.runtime.batch.words import Words
 
 ALIGN = 64
 """Alignment of the first row of each batch of results, in bytes."""
@@ -40,6 +41,21 @@ class Schedule:
     offsets: Words
     outputs: tuple[Words, ...]
     size: int
+
+
+@dataclass(slots=True)
+class Places:
+    """The places in the arena that are taken: its first `used` bytes, by slot the places of tensors
+    (`offsets`), and the bytes of a row of input arrays."""
+
+    offsets: Words
+    row_of: Words
+    used: int = 0
+
+    def grow(self, slots: int) -> None:
+        """Make room for more slots."""
+        more = slots - len(self.offsets)
+        self.offsets, self.row_of = (np.pad(a, (0, more)) for a in (self.offsets, self.row_of))
 
 
 def row_elements(ty: TensorType) -> int:

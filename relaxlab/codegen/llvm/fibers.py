@@ -1,0 +1,167 @@
+"""Fibers: instances that are recorded side by side, each on a stack of its own.
+
+An instance whose control flow depends on a tensor stops where it reads it, and the next one is
+recorded. When all of them wait, the caller computes what they noted, and they go on. Calls that are
+independent of each other and may wait are fibers of their own, which their caller joins. A *fiber*
+is a row of words; the C library switches between stacks (`swapcontext`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaxlab.codegen.llvm.builder import Builder
+from relaxlab.codegen.llvm.recorder_words import (
+    FAILED,
+    FIBER,
+    FREE_FIBER,
+    INSTANCE,
+    STACK_END,
+)
+
+(
+    STATE, SLOT, VALUE, FUNCTION, ARGS, NUMBER, FIBER_STACK_END, CONTEXT, CALLER, PARENT, PENDING,
+    NEXT_FREE, FIBER_WORDS,
+) = range(13)  # fmt: skip
+"""Words of a fiber: its state, the slot that it waits for and the address of its tensor, the
+function `(recorder, args)` that it runs and its argument, the number of the instance, the end of
+the stack, the addresses of its own context and of its caller's, the fiber that joins it, how many
+of those it has itself to join, and the fiber that is free after it."""
+READY, WAITING, AT_PHASE, JOINING, DONE = range(5)
+"""States of a fiber: it may go on, waits for a tensor, waits for all others to reach the end of a
+phase, waits for fibers that it began, or is done (and free, if another one began it)."""
+BODY = "relaxlab_fiber"
+"""The function `(recorder)` that runs on the stack of a fiber: one function after the other."""
+INSTANCE_BODY = "relaxlab_record_instance"
+"""The function of a fiber that records an instance; its argument has the addresses of the words of
+the instance and of those of its results."""
+RESUME = "relaxlab_resume_fibers"
+"""The function `(recorder, fibers, count)` that lets each fiber that is ready go on until it waits
+or ends, until none is ready, or one fails."""
+
+
+def wait(b: Builder, state: str | int, slot: str) -> str:
+    """Emit a wait of the running fiber in a state. Returns the address of the tensor that the
+    caller has put into its words."""
+    fiber = _pointer(b, _load(b, "%recorder", FIBER))
+    _store(b, fiber, SLOT, slot)
+    _store(b, fiber, STATE, str(state))
+    _switch(b, _load(b, fiber, CONTEXT), _load(b, fiber, CALLER))
+    return _load(b, fiber, VALUE)
+
+
+def fork(b: Builder, function: str, args: str) -> None:
+    """Emit the start of a fiber for `function(recorder, args)`, if one is free; else its call."""
+    child = _load(b, "%recorder", FREE_FIBER)
+    yes, no, end = b.label("fork"), b.label("call"), b.label("forked")
+    b.branch(b.emit(f"icmp ne i64 {child}, 0"), yes, no)
+    b.place(yes)
+    row, fiber = _pointer(b, child), _pointer(b, _load(b, "%recorder", FIBER))
+    _store(b, "%recorder", FREE_FIBER, _load(b, row, NEXT_FREE))
+    _store(b, row, FUNCTION, b.emit(f"ptrtoint ptr @{function} to i64"))
+    _store(b, row, ARGS, b.emit(f"ptrtoint ptr {args} to i64"))
+    _store(b, row, NUMBER, _load(b, fiber, NUMBER))
+    _store(b, row, PARENT, b.emit(f"ptrtoint ptr {fiber} to i64"))
+    _store(b, row, STATE, str(READY))
+    _store(b, fiber, PENDING, b.emit(f"add i64 {_load(b, fiber, PENDING)}, 1"))
+    b.jump(end)
+    b.place(no)
+    b.raw(f"call void @{function}(ptr %recorder, ptr {args})")
+    b.jump(end)
+    b.place(end)
+
+
+def join(b: Builder) -> None:
+    """Emit a wait for the fibers that the running one began."""
+    fiber = _pointer(b, _load(b, "%recorder", FIBER))
+    with b.when(b.emit(f"icmp ne i64 {_load(b, fiber, PENDING)}, 0")):
+        wait(b, JOINING, "0")
+
+
+def fiber_body(declarations: dict[str, str]) -> str:
+    """The function `BODY`."""
+    b = Builder(declarations)
+    b.jump("begin")
+    b.place("begin")
+    fiber = _pointer(b, _load(b, "%recorder", FIBER))
+    function, args = (_pointer(b, _load(b, fiber, word)) for word in (FUNCTION, ARGS))
+    b.raw(f"call void {function}(ptr %recorder, ptr {args})")
+    _store(b, fiber, STATE, str(DONE))
+    parent = _load(b, fiber, PARENT)
+    with b.when(b.emit(f"icmp ne i64 {parent}, 0")):
+        _store(b, fiber, NEXT_FREE, _load(b, "%recorder", FREE_FIBER))
+        _store(b, "%recorder", FREE_FIBER, b.emit(f"ptrtoint ptr {fiber} to i64"))
+        row = _pointer(b, parent)
+        left = b.emit(f"sub i64 {_load(b, row, PENDING)}, 1")
+        _store(b, row, PENDING, left)
+        joins = b.emit(f"icmp eq i64 {_load(b, row, STATE)}, {JOINING}")
+        last = b.emit(f"icmp eq i64 {left}, 0")
+        with b.when(b.emit(f"and i1 {joins}, {last}")):
+            _store(b, row, STATE, str(READY))
+    _switch(b, _load(b, fiber, CONTEXT), _load(b, fiber, CALLER))
+    b.jump("begin")
+    return _text(f"void @{BODY}(ptr %recorder)", b)
+
+
+def instance_body(record: Callable[[Builder, str, str], None], declarations: dict[str, str]) -> str:
+    """The function `INSTANCE_BODY`; `record` emits the recording of an instance, given where its
+    words and those of its results are."""
+    b = Builder(declarations)
+    record(b, _pointer(b, _load(b, "%args", 0)), _pointer(b, _load(b, "%args", 1)))
+    b.raw("ret void")
+    return _text(f"void @{INSTANCE_BODY}(ptr %recorder, ptr %args)", b)
+
+
+def resume_fibers(declarations: dict[str, str]) -> str:
+    """The function `RESUME`."""
+    b = Builder(declarations)
+    b.jump("pass")
+    b.place("pass")
+    b.jump("head")
+    b.place("head")
+    b.raw("%i = phi i64 [ 0, %pass ], [ %next, %after ]")
+    b.raw("%resumed = phi i1 [ false, %pass ], [ %any, %after ]")
+    b.branch(b.emit("icmp slt i64 %i, %count"), "body", "passed")
+    b.place("body")
+    row = b.emit(f"mul i64 %i, {FIBER_WORDS}")
+    fiber = b.emit(f"getelementptr inbounds i64, ptr %fibers, i64 {row}")
+    b.branch(b.emit(f"icmp eq i64 {_load(b, fiber, STATE)}, {READY}"), "resume", "after")
+    b.place("resume")
+    _store(b, "%recorder", FIBER, b.emit(f"ptrtoint ptr {fiber} to i64"))
+    _store(b, "%recorder", INSTANCE, _load(b, fiber, NUMBER))
+    _store(b, "%recorder", STACK_END, _load(b, fiber, FIBER_STACK_END))
+    _switch(b, _load(b, fiber, CALLER), _load(b, fiber, CONTEXT))
+    b.branch(b.emit(f"icmp eq i64 {_load(b, '%recorder', FAILED)}, 0"), "after", "done")
+    b.place("after")
+    b.raw("%any = phi i1 [ %resumed, %body ], [ true, %resume ]")
+    b.raw("%next = add i64 %i, 1")
+    b.jump("head")
+    b.place("passed")  # what was resumed may have made others ready
+    b.branch("%resumed", "pass", "done")
+    b.place("done")
+    b.raw("ret void")
+    return _text(f"void @{RESUME}(ptr %recorder, ptr %fibers, i64 %count)", b)
+
+
+def _text(head: str, b: Builder) -> str:
+    return f"define {head} #0 {{\nentry:\n" + "\n".join([*b.allocas, *b.lines]) + "\n}"
+
+
+def _load(b: Builder, base: str, word: int) -> str:
+    place = b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {word}")
+    return b.emit(f"load i64, ptr {place}, align 8")
+
+
+def _store(b: Builder, base: str, word: int, text: str) -> None:
+    place = b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {word}")
+    b.raw(f"store i64 {text}, ptr {place}, align 8")
+
+
+def _pointer(b: Builder, word: str) -> str:
+    return b.emit(f"inttoptr i64 {word} to ptr")
+
+
+def _switch(b: Builder, leave: str, enter: str) -> None:
+    """Save the running context at an address, and go on in the one at another."""
+    pair = [("ptr", _pointer(b, leave)), ("ptr", _pointer(b, enter))]
+    b.call("swapcontext", "i32", pair)

@@ -1,0 +1,21 @@
+"""The memory that code which records, and its caller, share: words by their numbers."""
+
+from __future__ import annotations
+
+(
+    NEXT_SLOT, FAILED, STACK_END, INSTANCE, HEAP_NEXT, HEAP_END, FIBER, FREE_FIBER, LOGS,
+) = range(9)  # fmt: skip
+"""Words of a recorder, among them the addresses of the fiber that runs and of one that is free; the
+logs begin at `LOGS`."""
+LOG_ADDRESS, LOG_COUNT, LOG_ROOM, LOG_WORDS = 0, 1, 2, 3
+"""Words of a log, and how many there are."""
+NOTE_DEPTH, NOTE_SLOT, NOTE_OPERANDS = 0, 1, 2
+"""Words of a note on a block: its depth, the slot of its first output, then the slots of its inputs
+and its scalars."""
+ROW_SLOT, ROW_OF, ROW_INDEX, ROW_WORDS = 0, 1, 2, 3
+"""Words of a note on a row of an input array: its slot, the array's, and the row's number."""
+PHASE_BITS = 32
+"""Bits of a depth below those that count phases."""
+TOO_DEEP, NO_ROOM, FIRST_MESSAGE = 1, 2, 3
+"""Failures: a recursion that took more stack; values of data types that found no room, for which
+the caller makes some. Others are numbers from `FIRST_MESSAGE` on: see `messages`."""

@@ -1,0 +1,90 @@
+"""The fibers of a batch: stacks and contexts for instances that wait for tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.llvm import fibers as native
+from relaxlab.codegen.llvm.jit import LoadedObject
+from relaxlab.codegen.llvm.recorder_words import FREE_FIBER
+from relaxlab.runtime.batch.words import Words
+
+STACK_BYTES = 1 << 20
+"""Stack of a fiber: memory that its recursion does not reach is never touched."""
+FORKS = 1024
+"""Fibers that instances may begin: when none is free, they go on one after the other."""
+STACK_SPARE = 1 << 16
+"""Bytes at the end of a stack that recursion leaves free, for what it calls."""
+CONTEXT_BYTES = 8192
+"""Bytes for a `ucontext_t`: 968 on x86-64, 4560 on AArch64."""
+LINK, STACK, STACK_SIZE = 8, 16, 32
+"""Bytes from the beginning of a `ucontext_t` to the context that follows, and to its stack's
+address and size, in the C libraries of Linux for 64 bits."""
+ALIGN = 64
+
+
+class Fibers:
+    """The fibers of a program that records, kept between batches. `words` has a row for each
+    instance of the batch and for each that they may begin, as `relaxlab.codegen.llvm.fibers` has
+    it."""
+
+    def __init__(self, code: LoadedObject, recorder: Words) -> None:
+        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+        self._resume = ctypes.CFUNCTYPE(None, *types)(code.address(native.RESUME))
+        self._body, self._record = map(code.address, (native.BODY, native.INSTANCE_BODY))
+        self._recorder, self._args = recorder, np.zeros((0, 2), np.int64)
+        self._caller = _aligned(CONTEXT_BYTES)
+        self._made: list[tuple[int, int]] = []
+        """Per fiber, the addresses of its context and of the end of its stack."""
+        self._memory: list[Any] = []
+        self.words = np.zeros((0, native.FIBER_WORDS), np.int64)
+
+    def start(self, inputs: Words, results: Words) -> None:
+        """Begin a batch: a fiber for each row of `inputs`, ready to run, and free ones."""
+        count = len(inputs)
+        while len(self._made) < count + FORKS:
+            self._make()
+        self.words = words = np.zeros((count + FORKS, native.FIBER_WORDS), np.int64)
+        rows = np.arange(count)
+        self._args = np.empty((count, 2), np.int64)
+        self._args[:, 0] = inputs.ctypes.data + rows * inputs.strides[0]
+        self._args[:, 1] = results.ctypes.data + rows * results.strides[0]
+        words[:count, native.NUMBER] = rows
+        words[:count, native.FUNCTION] = self._record
+        words[:count, native.ARGS] = self._args.ctypes.data + rows * self._args.strides[0]
+        made = np.array(self._made[: len(words)], np.int64)
+        words[:, [native.CONTEXT, native.FIBER_STACK_END]] = made
+        words[:, native.CALLER] = self._caller.ctypes.data
+        free = words.ctypes.data + np.arange(count, len(words)) * words.strides[0]
+        words[count:, native.STATE] = native.DONE
+        words[count:-1, native.NEXT_FREE] = free[1:]
+        self._recorder[FREE_FIBER] = free[0]
+
+    def resume(self) -> None:
+        """Let the fibers that are ready go on until each waits or ends."""
+        self._resume(self._recorder.ctypes.data, self.words.ctypes.data, len(self.words))
+
+    def forget(self) -> None:
+        """Give up the fibers, some of which are in the middle of an instance."""
+        self._made, self._memory = [], []
+
+    def _make(self) -> None:
+        context, stack = _aligned(CONTEXT_BYTES), np.empty(STACK_BYTES, np.uint8)
+        library = ctypes.CDLL(None)
+        at = ctypes.c_void_p(context.ctypes.data)
+        library.getcontext(at)
+        words = context.view(np.int64)
+        words[[LINK // 8, STACK // 8, STACK_SIZE // 8]] = 0, stack.ctypes.data, STACK_BYTES
+        recorder = ctypes.c_void_p(self._recorder.ctypes.data)
+        library.makecontext(at, ctypes.c_void_p(self._body), ctypes.c_int(1), recorder)
+        self._made.append((context.ctypes.data, stack.ctypes.data + STACK_SPARE))
+        self._memory += [context, stack]
+
+
+def _aligned(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    whole = np.zeros(size + ALIGN, np.uint8)
+    start = -whole.ctypes.data % ALIGN
+    return whole[start : start + size]

@@ -1,0 +1,142 @@
+"""Instances whose control flow depends on tensors: they wait, and all that wait go on together."""
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.runtime.batch import fibers
+from relaxlab.runtime.batch.recorder import BatchError
+
+TREES = """
+@I.ir_module
+class Trees:
+    @R.data
+    class Tree:
+        Leaf: (R.Tensor((1, 4), "float32"),)
+        Node: (R.Tensor((1, 4), "float32"), "Tree", "Tree")
+
+    @R.function(private=True)
+    def grow(
+        h: R.Tensor((1, 4), "float32"), depth: R.Tensor((), "int64"),
+        A: R.Tensor((4, 4), "float32"), B: R.Tensor((4, 4), "float32"),
+    ) -> Tree:
+        new = R.tanh(h @ A)
+        if R.less(depth, R.const(5, "int64")):
+            if R.greater(R.sum(new), R.const(0.0)):
+                deeper = R.add(depth, R.const(1, "int64"))
+                left = cls.grow(R.sin(new @ A), deeper, A, B)
+                right = cls.grow(R.cos(new @ B), deeper, A, B)
+                out = cls.Node(new, left, right)
+            else:
+                out = cls.Leaf(new)
+        else:
+            out = cls.Leaf(new)
+        return out
+
+    @R.function
+    def main(
+        h: R.Tensor((1, 4), "float32"), A: R.Tensor((4, 4), "float32"),
+        B: R.Tensor((4, 4), "float32"), C: R.Tensor((4, 4), "float32"),
+    ) -> R.Tuple(Tree, R.Tensor((1, 4), "float32")):
+        R.func_attr({"num_input": 1})
+        tree = cls.grow(h, R.const(0, "int64"), A, B)
+        match tree:
+            case cls.Leaf(x):
+                top = x
+            case cls.Node(x, left, right):
+                top = x + x
+        return (tree, top @ C)
+"""
+MODULE = rl.parse(TREES)
+RNG = np.random.default_rng(5)
+WEIGHTS = [RNG.standard_normal((4, 4)).astype(np.float32) for _ in range(3)]
+
+
+@pytest.fixture(scope="module")
+def main():
+    return rl.compile(MODULE, pipeline=rl.batched_pipeline())["main"].bind(*WEIGHTS)
+
+
+def random_instances(count):
+    return [RNG.standard_normal((1, 4)).astype(np.float32) for _ in range(count)]
+
+
+def height(tree):
+    return 1 + max(map(height, tree.fields[1:]), default=0)
+
+
+def check_tree(found, expected):
+    assert found.constructor == expected.constructor
+    np.testing.assert_allclose(found.fields[0], expected.fields[0], rtol=1e-3, atol=1e-4)
+    for f, e in zip(found.fields[1:], expected.fields[1:], strict=True):
+        check_tree(f, e)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_instances_wait_together(main, count):
+    instances = random_instances(count)
+    results = main.batch(instances)
+    for h, (tree, top) in list(zip(instances, results, strict=True))[:5]:
+        expected, wanted = rl.interpret(MODULE, "main", h, *WEIGHTS)
+        check_tree(tree, expected)
+        np.testing.assert_allclose(top, wanted, rtol=1e-3, atol=1e-4)
+    # A flush for each decision of the longest chain, and one for what follows.
+    assert main.last_batch.flushes <= max(height(tree) for tree, _ in results) + 1
+    # What follows runs once for all.
+    assert main.last_batch.launches[-1][1] == count
+    chosen = main.batch(instances, choose=rl.batches_by("critical"))
+    for (tree, top), (other, same) in zip(results, chosen, strict=True):
+        check_tree(other, tree)
+        np.testing.assert_allclose(same, top, rtol=1e-4, atol=1e-5)
+
+
+def test_without_free_fibers_calls_go_on_one_after_the_other(main, monkeypatch):
+    instances = random_instances(6)
+    expected, few = main.batch(instances), main.last_batch.flushes
+    monkeypatch.setattr(fibers, "FORKS", 1)
+    for (tree, _), (other, _) in zip(main.batch(instances), expected, strict=True):
+        check_tree(tree, other)
+    assert main.last_batch.flushes > few
+
+
+def test_notes_of_all_rounds_are_one_record(main):
+    instances = random_instances(4)
+    main.batch(instances)
+    assert len(main.record(instances).type_of) == main.last_batch.nodes
+
+
+ENDLESS = """
+@I.ir_module
+class Endless:
+    @R.function(private=True)
+    def step(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
+        (1, 4), "float32"
+    ):
+        new = x @ W
+        if R.less(R.sum(x), R.const(0.0)):
+            out = R.multiply(cls.step(new, W), R.const(1.0))
+        else:
+            out = new
+        return out
+
+    @R.function
+    def main(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
+        (1, 4), "float32"
+    ):
+        R.func_attr({"num_input": 1})
+        y = cls.step(x, W)
+        return y
+"""
+
+
+def test_instances_beside_one_that_does_not_end_are_computed(monkeypatch):
+    monkeypatch.setattr(fibers, "STACK_BYTES", 1 << 17)  # or each decision is a flush of its own
+    weight = np.eye(4, dtype=np.float32)
+    main = rl.compile(rl.parse(ENDLESS), pipeline=rl.batched_pipeline())["main"].bind(weight)
+    ones = np.ones((1, 4), np.float32)
+    with pytest.raises(BatchError, match="instance 1 of the batch: its recursion") as error:
+        main.batch([ones, -ones, 2 * ones])
+    assert error.value.instance == 1 and error.value.results[1] is None
+    np.testing.assert_array_equal(error.value.results[0], ones)
+    np.testing.assert_array_equal(error.value.results[2], 2 * ones)
+    np.testing.assert_array_equal(main.batch([ones])[0], ones)  # and it is ready for the next
