@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, walk
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import map_blocks, use_counts, with_bindings
 from relaxlab.passes.effects import is_pure
 from relaxlab.tracing import may_apply
 
 
-@module_pass("dead_code_elimination", needs=("normalize",))
-def dead_code_elimination(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class EliminationOptions:
+    """`entries`: functions that stay although they are private and nothing calls them."""
+
+    entries: tuple[str, ...] = ()
+
+
+@module_pass("dead_code_elimination", EliminationOptions, needs=("normalize",))
+def dead_code_elimination(mod: Module, options: EliminationOptions) -> Module:
     """Drop unread pure bindings, those in local functions too; then private graph functions, and
     loop functions, that no public graph function reaches. A `match_cast` stays: it is a check.
 
     A module without graph functions keeps all its loop functions: they are its interface.
     """
     updates = {name: _function(name, fn, mod) for name, fn in mod.graph_functions().items()}
-    return _drop_unreachable(mod.with_functions(updates))
+    return _drop_unreachable(mod.with_functions(updates), options.entries)
 
 
 def remove_unread(fn: graph.Function, mod: Module | None = None) -> graph.Function:
@@ -55,11 +63,11 @@ def _once(name: str, fn: graph.Function, mod: Module) -> graph.Function:
     )
 
 
-def _drop_unreachable(mod: Module) -> Module:
+def _drop_unreachable(mod: Module, entries: tuple[str, ...]) -> Module:
     graphs = mod.graph_functions()
     if not graphs:
         return mod
-    pending = [name for name, fn in graphs.items() if not fn.private]
+    pending = [name for name, fn in graphs.items() if not fn.private or name in entries]
     if not pending:
         return mod
     reached = reachable(mod, pending)

@@ -269,6 +269,8 @@ def attribute_value(cx: Context, value: Value, node: ast.AST) -> Any:
             return value
         case float():
             return value
+        case graph.StringImm(inner) | graph.DataTypeImm(inner) | graph.PrimValue(inner):
+            return inner
         case loops.Buffer(name):  # a hint for schedules, which passes cannot keep up to date
             return name
         case _ if is_sequence(value):

@@ -11,16 +11,22 @@ import numpy as np
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import find_pass
 from relaxlab.passes.bind_params import BindParamsOptions
 from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
-from relaxlab.passes.bindings import map_blocks
+from relaxlab.passes.bindings import all_bindings, map_blocks
+from relaxlab.passes.bundle_model_params import BundleOptions
 from relaxlab.passes.convert_layout import LayoutOptions
-from relaxlab.passes.dead_code_elimination import reachable
+from relaxlab.passes.convert_to_dataflow import DataflowOptions
+from relaxlab.passes.dead_code_elimination import EliminationOptions
+from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.normalize import normalize
 from relaxlab.tvm import runtime
 from relaxlab.tvm.accessors import name_of
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
+from relaxlab.tvm.relax.ty import type_from
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
 
 PASSES = {
@@ -29,7 +35,14 @@ PASSES = {
     "FoldConstant": "fold_constant",
     "AnnotateTIROpPattern": "annotate_pattern_kind",
     "LambdaLift": "lambda_lifting",
-    "InlinePrivateFunctions": "inline_functions",
+    "ToNonDataflow": "to_non_dataflow",
+    "RemovePurityChecking": "force_purity",
+    "RemoveUnusedParameters": "remove_unused_parameters",
+    "RemoveUnusedOutputs": "remove_unused_outputs canonicalize",
+    "ExpandTupleArguments": "expand_tuple_arguments canonicalize",
+    "ReorderTakeAfterMatmul": "reorder_take_after_matmul",
+    "ReorderPermuteDimsAfterConcat": "reorder_permute_dims_after_concat",
+    "RemoveRedundantReshape": "remove_redundant_reshape canonicalize",
     "ExpandMatmulOfSum": "expand_matmul_of_sum",
     "AdjustMatmulOrder": "adjust_matmul_order",
     "SpecializePrimFuncBasedOnCallSite": "specialize_loop_functions",
@@ -38,7 +51,7 @@ PASSES = {
     "StaticPlanBlockMemory": "plan_memory",
     "RewriteCUDAGraph": "mark_capture_regions",
 }
-"""Passes without arguments, and the core's name of each."""
+"""Passes without arguments, and the core's passes that each stands for."""
 
 
 def normalized(mod: Module) -> Module:
@@ -64,7 +77,7 @@ def core_pass(name: str, *core: str, options: Any = None) -> Pass:
 
 def _without_arguments(name: str) -> Callable[[], Pass]:
     def make() -> Pass:
-        return core_pass(name, PASSES[name])
+        return core_pass(name, *PASSES[name].split())
 
     make.__name__ = name
     return make
@@ -76,15 +89,9 @@ def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
 
 
 def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:  # noqa: N802
-    """Remove what no entry reads; the entries are the public functions unless they are given."""
-
-    def run(mod: Module, _: PassContext) -> Module:
-        mod = normalized(mod)
-        if entry_functions is not None:
-            mod = mod.without(*(set(mod) - reachable(mod, entry_functions)))
-        return run_core(mod, "dead_code_elimination")
-
-    return Pass(run, PassInfo(0, "DeadCodeElimination"))
+    """Remove what neither a public function reads nor one of those that are given."""
+    options = EliminationOptions(tuple(entry_functions or ()))
+    return core_pass("DeadCodeElimination", "dead_code_elimination", options=options)
 
 
 def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
@@ -97,6 +104,74 @@ def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
 def FuseTIR() -> Pass:  # noqa: N802
     """Make a loop function of each group, and remove those that no call is left of."""
     return core_pass("FuseTIR", "fuse_tir", "dead_code_elimination")
+
+
+def InlinePrivateFunctions() -> Pass:  # noqa: N802
+    """Inline private functions into their callers, and remove them."""
+    return core_pass(
+        "InlinePrivateFunctions", "inline_functions", "canonicalize", "dead_code_elimination"
+    )
+
+
+def ConvertToDataflow(min_size: int = 2) -> Pass:  # noqa: N802
+    """Make dataflow blocks of runs of bindings without effects."""
+    options = DataflowOptions(min_size)
+    return core_pass("ConvertToDataflow", "convert_to_dataflow", options=options)
+
+
+def BundleModelParams(param_tuple_name: str | None = None) -> Pass:  # noqa: N802
+    """Take the weights of functions as one tuple."""
+    options = BundleOptions() if param_tuple_name is None else BundleOptions(param_tuple_name)
+    return core_pass("BundleModelParams", "bundle_model_params", options=options)
+
+
+def _decompose(name: str, func_name: str | None, *, training: bool) -> Pass:
+    def run(mod: Module, _: PassContext) -> Module:
+        after = run_core(mod, "decompose_norms", options=DecomposeOptions(training))
+        return after if func_name is None else mod.with_functions({func_name: after[func_name]})
+
+    return Pass(run, PassInfo(0, name))
+
+
+def DecomposeOpsForInference(func_name: str | None = None) -> Pass:  # noqa: N802
+    """Express normalisations by simpler operators, as inference needs them."""
+    return _decompose("DecomposeOpsForInference", func_name, training=False)
+
+
+def DecomposeOpsForTraining(func_name: str | None = None) -> Pass:  # noqa: N802
+    """Express normalisations by simpler operators, as training needs them."""
+    return _decompose("DecomposeOpsForTraining", func_name, training=True)
+
+
+def AttachGlobalSymbol() -> Pass:  # noqa: N802
+    """Make all functions public: each is known by its name."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        functions = {**mod.graph_functions(), **mod.loop_functions()}
+        return mod.with_functions({k: replace(f, private=False) for k, f in functions.items()})
+
+    return Pass(run, PassInfo(0, "AttachGlobalSymbol"))
+
+
+def UpdateParamType(ty_func: Callable[[graph.Var], Any]) -> Pass:  # noqa: N802
+    """Give parameters the types that a function returns for them; None leaves one."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        updates: dict[str, graph.Function] = {}
+        for name, fn in normalized(mod).graph_functions().items():
+            given = {p: ty_func(p) for p in fn.params}
+            new: dict[graph.Var, graph.Expr] = {
+                p: graph.Var(p.name, type_from(t)) for p, t in given.items() if t is not None
+            }
+            bare = {b.var: type(b.var)(b.var.name) for b in all_bindings(fn)} if new else {}
+            updates[name] = substitute(replace(fn, ret_ty=None), values={**bare, **new})
+        return normalized(mod.with_functions(updates))
+
+    return Pass(run, PassInfo(0, "UpdateParamType"))
+
+
+UpdateParamStructInfo = UpdateParamType
+"""The older name."""
 
 
 def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:  # noqa: N802

@@ -1,0 +1,23 @@
+"""The program of the page about TVM runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs/from-tvm.md").read_text("utf-8")
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)), "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "R.nn.gelu" in done.stdout and "fused_matmul_gelu" in done.stdout
