@@ -49,6 +49,22 @@ def plain(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
         for k in range(32):
             B[i] = B[i] + A[i, k]
 """,
+    "transposed": """
+@T.prim_func
+def transposed(A: T.Buffer((32, 16), "float32"), B: T.Buffer((16, 32), "float32")):
+    for i, j in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi]
+""",
+    "padded": """
+@T.prim_func
+def padded(A: T.Buffer((14, 32), "float32"), B: T.Buffer((16, 32), "float32")):
+    for i, j in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.if_then_else(1 <= vi and vi < 15, A[vi - 1, vj], T.float32(0))
+""",
     "odd": """
 @T.prim_func
 def odd(A: T.Buffer((30, 30), "float32"), C: T.Buffer((30, 30), "float32")):
@@ -172,6 +188,12 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "bind": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
                         "sch.bind(i, 'blockIdx.x')\nsch.bind(j, 'threadIdx.x')"),
     },
+    "Axes of blocks": {
+        "reorder_block_iter_var": Example("add", "sch.reorder_block_iter_var(sch.get_block('B'), "
+                                          "[1, 0])"),
+        "transform_block_layout": Example("add", "sch.transform_block_layout(sch.get_block('B'), "
+                                          "lambda i, j: (i * 32 + j,))"),
+    },
     "Where blocks are computed": {
         "compute_inline": Example("chain", "sch.compute_inline(sch.get_block('B'))"),
         "reverse_compute_inline": Example("chain",
@@ -184,9 +206,19 @@ SECTIONS: dict[str, dict[str, Example]] = {
     "Copies of buffers": {
         "cache_read": Example("row_sum", "sch.cache_read(sch.get_block('B'), 0, 'global')"),
         "cache_write": Example("row_sum", "sch.cache_write(sch.get_block('B'), 0, 'local')"),
+        "reindex": Example("transposed", "sch.reindex(sch.get_block('B'), ('read', 0))"),
+        "reindex_cache_read": Example("transposed", "sch.reindex_cache_read(sch.get_block('B'), 0, "
+                                      "'shared', lambda i, j: (i, j))"),
+        "reindex_cache_write": Example("add", "sch.reindex_cache_write(sch.get_block('B'), 0, "
+                                       "'local', lambda i, j: (j, i))"),
         "set_scope": Example("chain", "sch.set_scope(sch.get_block('B'), 0, 'shared')"),
         "storage_align": Example("chain", "sch.storage_align(sch.get_block('B'), 0, axis=0, "
                                  "factor=32, offset=8)"),
+        "unsafe_set_dtype": Example("chain", "sch.unsafe_set_dtype(sch.get_block('B'), 0, "
+                                    "'float64')"),
+        "decompose_padding": Example("padded", "block = sch.get_block('B')\n"
+                                     "i, j = sch.get_loops(block)\n"
+                                     "sch.decompose_padding(block, i)"),
     },
     "Reductions": {
         "decompose_reduction": Example("row_sum", "block = sch.get_block('B')\n"
@@ -267,7 +299,10 @@ WITHOUT_EXAMPLE = {
 }
 """Primitives whose example needs more than a function and a step, by section, and where one is, or
 a call."""
-LOOKING = ("get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers")
+LOOKING = (
+    "get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers",
+    "get_output_blocks",
+)  # fmt: skip
 
 HEAD = """# Schedule primitives
 

@@ -10,7 +10,7 @@ from relaxlab.ir.node import replace
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.scope import is_output
-from relaxlab.schedule.tree import describe_block, find_block, find_loop
+from relaxlab.schedule.tree import describe_block, describe_loop, find_block, find_loop
 
 PIPELINE = "software_pipeline"
 """The annotation of a loop that copies slices into shared memory and computes with them: how many
@@ -31,6 +31,21 @@ def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFun
     block = block_place.block
     marked = replace(block, annotations=block.annotations.with_(**{key: value}))
     return block_place.replaced(replace(block_place.realize, block=marked))
+
+
+def unannotate(func: PrimFunc, target: Var | str, key: str) -> PrimFunc:
+    """Remove an annotation of a loop, given by variable, or block, by name."""
+    if isinstance(target, Var):
+        found = find_loop(func, target, "unannotate").loop
+        described = describe_loop(found)
+    else:
+        found = find_block(func, target, "unannotate").block
+        described = describe_block(found)
+    if key not in found.annotations:
+        has = ", ".join(found.annotations) or "none"
+        condition = f"there is an annotation {key!r}; there are: {has}"
+        raise ScheduleError("unannotate", described, condition)
+    return annotate(func, target, key, None)
 
 
 def storage_align(

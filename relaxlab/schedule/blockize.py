@@ -50,8 +50,12 @@ class _Axis:
     value: PrimExpr
 
 
-def blockize(func: PrimFunc, var: Var) -> tuple[PrimFunc, str]:
+def blockize(
+    func: PrimFunc, var: Var, *, preserve_unit_iters: bool = False
+) -> tuple[PrimFunc, str]:
     """Make a block of a loop and the perfect nest inside it; returns the new block's name.
+
+    With `preserve_unit_iters`, an axis that is whole inside has an outer part of one value.
 
     The axes of the block inside must split into a part over the outer loops times the extent of
     the part over the inner ones. The initialisation of a reduction moves to the new block.
@@ -71,6 +75,8 @@ def blockize(func: PrimFunc, var: Var) -> tuple[PrimFunc, str]:
         _axis(iv, value, place, inner, an)
         for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
     ]
+    if preserve_unit_iters:
+        axes = [_with_outer_part(a) for a in axes]
     inside = {loop.loop_var for loop in inner}
     outer_conditions: list[PrimExpr] = []
     inner_conditions: list[PrimExpr] = []
@@ -90,6 +96,13 @@ def blockize(func: PrimFunc, var: Var) -> tuple[PrimFunc, str]:
     values = tuple(a.outer_value for a in axes if a.outer is not None)
     outer = BlockRealize(values, expr.all_of(outer_conditions), block)
     return place.replaced(outer), name
+
+
+def _with_outer_part(a: _Axis) -> _Axis:
+    if a.outer is not None:
+        return a
+    outer = IterVar(Var(f"{a.old.var.name}_o"), Range(ZERO, expr.const(1)), a.old.kind)
+    return _Axis(a.old, outer, ZERO, a.inner, a.inner_value, a.value)
 
 
 def _nest(place: LoopPlace) -> tuple[list[For], BlockRealize]:

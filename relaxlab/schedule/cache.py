@@ -99,7 +99,7 @@ def cache_read(
         return _map_children(s, reread)
 
     body = reread(scope_block.body)
-    body = _insert(body, _after_writers(body, buffer, place, names), copy)
+    body = insert(body, after_writers(body, buffer, place, names), copy)
     func = Place(func, place.path[: place.scope_depth + 1]).replaced(
         replace(scope_block, body=body)
     )
@@ -157,7 +157,7 @@ def cache_write(
         return _map_children(s, rewritten)
 
     at = place.path[place.scope_depth + 1 :]
-    stmts = _stmts(scope_block.body)
+    stmts = statements(scope_block.body)
     index = next(i for i, s in enumerate(stmts) if any(s is p for p in at)) + 1
     for r in realizes_under(stmts[index - 1]):
         if r.block.name not in names and any(x.buffer is buffer for x in r.block.reads):
@@ -168,7 +168,7 @@ def cache_write(
                 suggestion="name it in consumer_blocks, or cache_write before compute_at",
                 about=(r.block.name,),
             )  # fmt: skip
-    body = _insert(rewritten(scope_block.body), index, copy)
+    body = insert(rewritten(scope_block.body), index, copy)
     func = Place(func, place.path[: place.scope_depth + 1]).replaced(
         replace(scope_block, body=body)
     )
@@ -293,12 +293,14 @@ def _copy_nest(
     return nest
 
 
-def _stmts(body: Stmt) -> list[Stmt]:
+def statements(body: Stmt) -> list[Stmt]:
+    """The statements of a body, in order."""
     return list(body.stmts) if isinstance(body, SeqStmt) else [body]
 
 
-def _insert(body: Stmt, index: int, new: Stmt) -> Stmt:
-    stmts = _stmts(body)
+def insert(body: Stmt, index: int, new: Stmt) -> Stmt:
+    """The body with a statement before statement number `index`."""
+    stmts = statements(body)
     return loops.seq(*stmts[:index], new, *stmts[index:])
 
 
@@ -311,10 +313,12 @@ def _map_children(s: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
     return new
 
 
-def _after_writers(body: Stmt, buffer: Buffer, place: BlockPlace, readers: set[str]) -> int:
+def after_writers(
+    body: Stmt, buffer: Buffer, place: BlockPlace, readers: set[str], primitive: str = "cache_read"
+) -> int:
     """The position in the scope's body after the last writer of `buffer`, before its readers."""
-    first, last = 0, len(_stmts(body))
-    for i, s in enumerate(_stmts(body)):
+    first, last = 0, len(statements(body))
+    for i, s in enumerate(statements(body)):
         blocks = [r.block for r in realizes_under(s)]
         if any(w.buffer is buffer for b in blocks for w in b.writes) and i < last:
             first = i + 1
@@ -322,7 +326,7 @@ def _after_writers(body: Stmt, buffer: Buffer, place: BlockPlace, readers: set[s
             last = min(last, i)
     if first > last:
         raise ScheduleError(
-            "cache_read", describe_block(place.block),
+            primitive, describe_block(place.block),
             f"{buffer.name} is finished before the loops around its readers start",
             suggestion="cache_read before compute_at", about=(buffer,),
         )  # fmt: skip

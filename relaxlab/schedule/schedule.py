@@ -13,16 +13,13 @@ from typing import Any, cast
 
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
-from relaxlab.ir.graph import GlobalVar
-from relaxlab.ir.loops import Block, Buffer, PrimFunc
-from relaxlab.ir.node import walk
+from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.schedule import annotate as _annotate
+from relaxlab.schedule import block_axes as _axes
 from relaxlab.schedule import blockize as _blockize
-from relaxlab.schedule import cache as _cache
 from relaxlab.schedule import compute_location as _location
 from relaxlab.schedule import for_kind as _kind
 from relaxlab.schedule import inline as _inline
-from relaxlab.schedule import layout as _layout
 from relaxlab.schedule import pad_einsum as _pad_einsum
 from relaxlab.schedule import reduction as _reduction
 from relaxlab.schedule import rfactor as _rfactor
@@ -33,6 +30,7 @@ from relaxlab.schedule import tensorize as _tensorize
 from relaxlab.schedule.bounds import bound_storage as _bound_storage
 from relaxlab.schedule.bounds import with_upper_bound
 from relaxlab.schedule.compact import compact_buffers as _compact_buffers
+from relaxlab.schedule.data_primitives import DataPrimitives
 from relaxlab.schedule.decisions import (
     JOINED,
     Chosen,
@@ -40,20 +38,22 @@ from relaxlab.schedule.decisions import (
     perfect_tiles,
     version_name,
 )
+from relaxlab.schedule.decompose_padding import decompose_padding as _decompose_padding
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.form_blocks import form_blocks as _form_blocks
 from relaxlab.schedule.fuse_reductions import fuse_reductions as _fuse_reductions
 from relaxlab.schedule.join_axes import join_axes as _join_axes
+from relaxlab.schedule.layout import MapLike, as_index_map
 from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.order import depends_on_order
-from relaxlab.schedule.state import BlockRV, Fact, LoopRV, ScheduleState
+from relaxlab.schedule.state import BlockRV, Fact, LoopRV
 from relaxlab.schedule.trace import Steps
 from relaxlab.tracing.limit import Stopped
 
 Factor = PrimExpr | int | None
 
 
-class Schedule(ScheduleState, Displayed):
+class Schedule(DataPrimitives, Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 
@@ -104,6 +104,16 @@ class Schedule(ScheduleState, Displayed):
             return [r.block for r in scope.consumers_of(place.block, place.scope)]
 
         return self._step("get_consumers", {"block": block}, run)
+
+    def get_output_blocks(self, block: BlockRV) -> list[BlockRV]:
+        """The blocks directly inside the block that write parameters of the function."""
+
+        def run() -> list[Block]:
+            inside = tree.realizes_under(self._place(block).block.body)
+            mine = set(self.func.buffers)
+            return [r.block for r in inside if mine & set(scope.written(r.block))]
+
+        return self._step("get_output_blocks", {"block": block}, run)
 
     def sample_categorical(
         self, name: str, candidates: Sequence[Chosen], default: Chosen,
@@ -177,20 +187,25 @@ class Schedule(ScheduleState, Displayed):
         return True
 
     def split(
-        self, loop: LoopRV, factors: Sequence[Factor] | None = None, *, factor: Factor = None
-    ) -> list[LoopRV]:
+        self, loop: LoopRV, factors: Sequence[Factor] | None = None, *, factor: Factor = None,
+        preserve_unit_iters: bool = False,
+    ) -> list[LoopRV]:  # fmt: skip
         """Split a loop into a nest; one factor may be None. A predicate guards the remainder.
 
-        A single `factor` is refused with a message: it does not say which loop it is for.
+        With `preserve_unit_iters`, loops of one iteration stay in the bindings of blocks. A single
+        `factor` is refused with a message: it does not say which loop it is for.
         """
         given = factor if factors is None else factors
         listed = tuple(given) if isinstance(given, Sequence) else given
 
         def run() -> list[Var]:
-            self.func, new = _loops.split(self.func, self._var(loop), given)
+            self.func, new = _loops.split(
+                self.func, self._var(loop), given, preserve_unit_iters=preserve_unit_iters
+            )
             return list(new)
 
-        return self._step("split", {"loop": loop, "factors": listed}, run)
+        options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
+        return self._step("split", {"loop": loop, "factors": listed, **options}, run)
 
     def fuse(self, *loops: LoopRV) -> LoopRV:
         """Make one loop of perfectly nested ones."""
@@ -213,6 +228,25 @@ class Schedule(ScheduleState, Displayed):
             return new
 
         return self._step("add_unit_loop", {"target": target}, run)
+
+    def reorder_block_iter_var(self, block: BlockRV, new_order: Sequence[int]) -> None:
+        """Permute the axes of a block: axis number `new_order[i]` becomes number i."""
+        order = tuple(new_order)
+        self._edit(
+            "reorder_block_iter_var", {"block": block, "new_order": order},
+            _axes.reorder_block_iter_var, self._name(block), order,
+        )  # fmt: skip
+
+    def transform_block_layout(self, block: BlockRV, index_map: MapLike) -> None:
+        """Give a block the axes that the index map makes of its own, and a loop over each of them.
+
+        `index_map` is an IndexMap or a function of the old axes.
+        """
+        imap = as_index_map(index_map, len(self._place(block).block.iter_vars))
+        self._edit(
+            "transform_block_layout", {"block": block, "index_map": imap},
+            _axes.transform_block_layout, self._name(block), imap,
+        )  # fmt: skip
 
     def parallel(self, loop: LoopRV) -> None:
         """Run the loop's iterations on several threads.
@@ -271,58 +305,6 @@ class Schedule(ScheduleState, Displayed):
 
         self._step(name, args, run)
 
-    def cache_read(
-        self, block: BlockRV, read_buffer_index: int, storage_scope: str,
-        consumer_blocks: Sequence[BlockRV] = (),
-    ) -> BlockRV:  # fmt: skip
-        """Stage a buffer that the block reads; returns the copying block."""
-        args = {
-            "block": block, "read_buffer_index": read_buffer_index,
-            "storage_scope": storage_scope, "consumer_blocks": tuple(consumer_blocks),
-        }  # fmt: skip
-        return self._cached("cache_read", args, _cache.cache_read)
-
-    def cache_write(
-        self, block: BlockRV, write_buffer_index: int, storage_scope: str,
-        consumer_blocks: Sequence[BlockRV] = (),
-    ) -> BlockRV:  # fmt: skip
-        """Stage a buffer that the block writes; returns the copying block."""
-        args = {
-            "block": block, "write_buffer_index": write_buffer_index,
-            "storage_scope": storage_scope, "consumer_blocks": tuple(consumer_blocks),
-        }  # fmt: skip
-        return self._cached("cache_write", args, _cache.cache_write)
-
-    def _cached(self, name: str, args: dict[str, Any], fn: Callable[..., Any]) -> BlockRV:
-        block, index, scope, consumers = args.values()
-
-        def run() -> Block:
-            names = [self._name(c) for c in consumers]
-            self.func, copy = fn(self.func, self._name(block), index, scope, names)
-            return tree.find_block(self.func, copy).block
-
-        return self._step(name, args, run)
-
-    def set_scope(self, block: BlockRV, buffer_index: int, storage_scope: str) -> None:
-        """Change the scope of an intermediate buffer that the block writes."""
-        args = {"block": block, "buffer_index": buffer_index, "storage_scope": storage_scope}
-        self._edit(
-            "set_scope", args, _cache.set_scope, self._name(block), buffer_index, storage_scope
-        )
-
-    def storage_align(
-        self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int
-    ) -> None:
-        """Ask for an aligned stride of a buffer that the block writes."""
-        args = {
-            "block": block, "buffer_index": buffer_index, "axis": axis, "factor": factor,
-            "offset": offset,
-        }  # fmt: skip
-        self._edit(
-            "storage_align", args, _annotate.storage_align, self._name(block), buffer_index, axis,
-            factor, offset,
-        )  # fmt: skip
-
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Initialise before the loop; returns the initialising block, `block` is the update."""
 
@@ -336,6 +318,16 @@ class Schedule(ScheduleState, Displayed):
 
         return self._step("decompose_reduction", {"block": block, "loop": loop}, run)
 
+    def decompose_padding(self, block: BlockRV, loop: LoopRV) -> BlockRV:
+        """Fill what a block that pads writes before the loop, then write only the values inside.
+        Returns the block that fills."""
+
+        def run() -> Block:
+            self.func, fill = _decompose_padding(self.func, self._name(block), self._var(loop))
+            return tree.find_block(self.func, fill).block
+
+        return self._step("decompose_padding", {"block": block, "loop": loop}, run)
+
     def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
         """Reduce per iteration of a reduce loop, then reduce the results; returns the first."""
 
@@ -347,47 +339,6 @@ class Schedule(ScheduleState, Displayed):
         if depends_on_order(self._place(partial).block):
             self.trace[-1] = replace(self.trace[-1], remark="accumulates in another order")
         return partial
-
-    def transform_layout(
-        self,
-        block: BlockRV,
-        buffer: tuple[str, int] | str | Buffer,
-        index_map: _layout.MapLike,
-        pad_value: float | PrimExpr | None = None,
-    ) -> None:
-        """Store a buffer in another order; `buffer` is ("read" | "write", index), or a buffer of
-        the block or its name. `index_map` is an IndexMap or a function of the old indices;
-        `pad_value` has the buffer's dtype, or is a number that it can hold.
-
-        A parameter of a function that is compiled by itself is then passed in the new layout.
-        """
-        found = self._place(block).block
-        kind, index = _layout.region_number(found, buffer)
-        target = _cache.buffer_of(found, kind, index, "transform_layout")
-        imap = _layout.as_index_map(index_map, target.ndim)
-        pad = None if pad_value is None else _layout.padding_of(pad_value, target, found)
-        args = {"block": block, "buffer": (kind, index), "index_map": imap, "pad_value": pad}
-
-        def run() -> None:
-            self._require_no_callers(target)
-            self.func = _layout.transform_layout(self.func, found.name, kind, index, imap, pad)
-
-        self._step("transform_layout", args, run)
-
-    def _require_no_callers(self, buffer: Buffer) -> None:
-        """Raise ScheduleError if the buffer is a parameter that the module's functions pass."""
-        if not scope.is_output(buffer, self.func):
-            return
-        me = GlobalVar(self.name)
-        for caller, func in self._module.graph_functions().items():
-            if any(node == me for node in walk(func)):
-                raise ScheduleError(
-                    "transform_layout", f"parameter {buffer.name}",
-                    f"no function of the module passes {buffer.name} in the layout it has now; "
-                    f"`{caller}` calls `{self.name}`",
-                    suggestion="cache_read or cache_write it first, and transform the copy",
-                    about=(buffer,),
-                )  # fmt: skip
 
     def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> None:
         """Round the extents of the block's axes up to multiples of `padding`, one per axis."""
@@ -553,14 +504,18 @@ class Schedule(ScheduleState, Displayed):
                 suggestion="make it a step of guarded_versions",
             )  # fmt: skip
 
-    def blockize(self, loop: LoopRV) -> BlockRV:
-        """Make a block of the loop and what is inside it."""
+    def blockize(self, loop: LoopRV, preserve_unit_iters: bool = False) -> BlockRV:
+        """Make a block of the loop and what is inside it; with `preserve_unit_iters` it has an axis
+        for each axis inside, of one value where that has no part outside."""
 
         def run() -> Block:
-            self.func, name = _blockize.blockize(self.func, self._var(loop))
+            self.func, name = _blockize.blockize(
+                self.func, self._var(loop), preserve_unit_iters=preserve_unit_iters
+            )
             return tree.find_block(self.func, name).block
 
-        return self._step("blockize", {"loop": loop}, run)
+        options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
+        return self._step("blockize", {"loop": loop, **options}, run)
 
     def tensorize(self, target: BlockRV | LoopRV, tensor_intrin: str) -> None:
         """Replace a block, or what is inside a loop, by a registered tensor intrinsic."""
@@ -576,7 +531,7 @@ class Schedule(ScheduleState, Displayed):
     def unannotate(self, target: BlockRV | LoopRV, key: str) -> None:
         """Remove an annotation of a block or loop."""
         args = {"target": target, "key": key}
-        self._edit("unannotate", args, _annotate.annotate, self._target(target), key, None)
+        self._edit("unannotate", args, _annotate.unannotate, self._target(target), key)
 
 
 def _any_size(
@@ -601,6 +556,6 @@ def _made(schedule: Callable[[Schedule], Schedule | None], sch: Schedule) -> Sch
 
 
 PRIMITIVES = frozenset(
-    name for name, fn in vars(Schedule).items()
+    name for cls in (DataPrimitives, Schedule) for name, fn in vars(cls).items()
     if callable(fn) and not name.startswith("_")
 )  # fmt: skip

@@ -31,13 +31,20 @@ from relaxlab.schedule.tree import (
 
 
 def split(
-    func: PrimFunc, var: Var, factors: Sequence[PrimExpr | int | None] | PrimExpr | int | None
+    func: PrimFunc,
+    var: Var,
+    factors: Sequence[PrimExpr | int | None] | PrimExpr | int | None,
+    *,
+    preserve_unit_iters: bool = False,
 ) -> tuple[PrimFunc, tuple[Var, ...]]:
     """Replace a loop by a nest of `len(factors)` loops, outermost first.
 
     One factor may be None: it becomes the extent divided by the others, rounded up. Where the
-    factors' product is more than the extent, the blocks below get a predicate. Raises
-    ScheduleError unless it is proved that the loops reach every iteration.
+    factors' product is more than the extent, the blocks below get a predicate. With
+    `preserve_unit_iters`, loops of one iteration stay in the bindings and in the predicate, though
+    their variables are 0.
+
+    Raises ScheduleError unless it is proved that the loops reach every iteration.
     """
     place = find_loop(func, var, "split")
     loop = place.loop
@@ -48,16 +55,22 @@ def split(
     index: PrimExpr = ZERO
     total: PrimExpr = ONE
     for v, extent in zip(new_vars, extents, strict=True):
-        an.bind_range(v, Range(ZERO, extent))
+        unit = preserve_unit_iters and extent == ONE
+        # As if it had a second value, so that its variable is not known to be 0.
+        an.bind_range(v, Range(ZERO, expr.const(2) if unit else extent))
         index = index * extent + v
         total = total * extent
+    written = index
     index = an.simplify(index)
     body = substitute(loop.body, {var: loop.min + index})
-    if not an.prove_equal(total, loop.extent):
-        # The guard is a predicate of the blocks, not an `if` around them: primitives that come
-        # later can move and weaken it.
+    # The guard is a predicate of the blocks, not an `if` around them: primitives that come later
+    # can move and weaken it.
+    guarded = not an.prove_equal(total, loop.extent)
+    if guarded and not preserve_unit_iters:
         body = guard(body, expr.LT(index, loop.extent))
     body = _simplified(body, an)
+    if guarded and preserve_unit_iters:
+        body = guard(body, expr.LT(written, loop.extent))
     for v, extent in reversed(list(zip(new_vars, extents, strict=True))):
         body = For(v, ZERO, extent, "serial", body)
     return place.replaced(replace(body, span=loop.span)), new_vars

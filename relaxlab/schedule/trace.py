@@ -29,7 +29,9 @@ LOOKING = ("get_", "sample_")
 """Beginnings of the names of primitives that leave the function as it is."""
 
 
-_LISTING = ("get_loops", "get_child_blocks", "get_producers", "get_consumers", "split")
+_LISTING = (
+    "get_loops", "get_child_blocks", "get_producers", "get_consumers", "get_output_blocks", "split",
+)  # fmt: skip
 """The primitives that return a list."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.expr import IntImm
 from relaxlab.ir.loops import Buffer, For
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.tvm.tir.schedule.handles import BlockRV, LoopRV
 from relaxlab.tvm.tir.schedule.state import BlockLike, ModuleSchedule, numbers
 
@@ -52,6 +53,11 @@ class Schedule(ModuleSchedule):
         """The blocks of the same scope that read what the block writes."""
         sch, rv = self.block(block)
         return self.given(sch, sch.get_consumers(rv))
+
+    def get_output_blocks(self, scope_block: BlockLike) -> list[BlockRV]:
+        """The blocks inside of `scope_block` that write parameters of the function."""
+        sch, rv = self.block(scope_block)
+        return self.given(sch, sch.get_output_blocks(rv))
 
     # --- Decisions
 
@@ -102,11 +108,19 @@ class Schedule(ModuleSchedule):
     ) -> list[LoopRV]:  # fmt: skip
         """Split a loop into a nest; one factor may be None."""
         sch, rv = self.handle(loop)
-        return self.given(sch, sch.split(rv, factors=numbers(factors)))
+        made = sch.split(
+            rv, factors=numbers(factors), preserve_unit_iters=preserve_unit_iters
+        )
+        return self.given(sch, made)
 
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Permute the loops of a nest into the order given."""
         self._loops("reorder", ordered_loops)
+
+    def reorder_block_iter_var(self, block: BlockLike, new_order: Sequence[int]) -> None:
+        """Permute the axes of a block."""
+        sch, rv = self.block(block)
+        sch.reorder_block_iter_var(rv, [int(i) for i in new_order])
 
     def add_unit_loop(self, block_or_loop: BlockRV | LoopRV) -> LoopRV:
         """Put a loop of extent 1 around a block or loop."""
@@ -161,6 +175,27 @@ class Schedule(ModuleSchedule):
         consumers = [self.block(b)[1] for b in consumer_blocks or ()]
         return self.given(sch, sch.cache_write(rv, index, storage_scope, consumers))
 
+    def reindex_cache_read(
+        self, block: BlockLike, read_buffer_index: int, storage_scope: str, index_map: MapLike
+    ) -> BlockRV:
+        """Stage a buffer that the block reads, in an order of the block's axes."""
+        sch, rv = self.block(block)
+        made = sch.reindex_cache_read(rv, read_buffer_index, storage_scope, index_map)
+        return self.given(sch, made)
+
+    def reindex_cache_write(
+        self, block: BlockLike, write_buffer_index: int, storage_scope: str, index_map: MapLike
+    ) -> BlockRV:
+        """Stage a buffer that the block writes, in an order of the block's axes."""
+        sch, rv = self.block(block)
+        made = sch.reindex_cache_write(rv, write_buffer_index, storage_scope, index_map)
+        return self.given(sch, made)
+
+    def reindex(self, block: BlockLike, buffer: BufferLike) -> BlockRV:
+        """Stage a buffer of the block in the order of the block's axes."""
+        sch, rv = self.block(block)
+        return self.given(sch, sch.reindex(rv, buffer))
+
     def set_scope(
         self, block: BlockLike, buffer_index: int | str | Buffer, storage_scope: str
     ) -> None:
@@ -174,6 +209,11 @@ class Schedule(ModuleSchedule):
         """Ask for an aligned stride of a buffer that the block writes."""
         sch, rv = self.block(block)
         sch.storage_align(rv, buffer_index, axis, factor, offset)
+
+    def unsafe_set_dtype(self, block: BlockLike, buffer_index: int, dtype: str) -> None:
+        """Give an intermediate buffer that the block writes another dtype."""
+        sch, rv = self.block(block)
+        sch.unsafe_set_dtype(rv, buffer_index, dtype)
 
     # --- Places of computations
 
@@ -208,6 +248,20 @@ class Schedule(ModuleSchedule):
         sch, rv = self.block(block)
         return self.given(sch, sch.decompose_reduction(rv, self.handle(loop)[1]))
 
+    def decompose_padding(self, block: BlockLike, loop: LoopRV) -> BlockRV:
+        """Fill what a block that pads writes before the loop; returns the block that fills."""
+        sch, rv = self.block(block)
+        return self.given(sch, sch.decompose_padding(rv, self.handle(loop)[1]))
+
+    def can_decompose_padding(self, block: BlockLike, loop: LoopRV) -> bool:
+        """True if `decompose_padding` would take the block and the loop."""
+        sch, rv = self.block(block)
+        try:
+            sch.copy().decompose_padding(rv, self.handle(loop)[1])
+        except ScheduleError:
+            return False
+        return True
+
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
         """Reduce per iteration of a reduce loop, then reduce the results; returns the first."""
         sch, rv = self.handle(loop)
@@ -225,7 +279,7 @@ class Schedule(ModuleSchedule):
     ) -> BlockRV:
         """Make a block of the loop and what is inside it."""
         sch, rv = self.handle(target)  # pyright: ignore[reportArgumentType]
-        return self.given(sch, sch.blockize(rv))
+        return self.given(sch, sch.blockize(rv, preserve_unit_iters))
 
     def tensorize(
         self, block_or_loop: BlockRV | LoopRV, tensor_intrin: str,
@@ -254,6 +308,11 @@ class Schedule(ModuleSchedule):
         """Store a buffer in another order."""
         sch, rv = self.block(block)
         sch.transform_layout(rv, buffer, index_map, pad_value)
+
+    def transform_block_layout(self, block: BlockLike, index_map: MapLike) -> None:
+        """Run the block's loops over the axes that the index map makes of its own."""
+        sch, rv = self.block(block)
+        sch.transform_block_layout(rv, index_map)
 
     def enter_postproc(self) -> None:
         """Do nothing: all steps are kept in a trace."""

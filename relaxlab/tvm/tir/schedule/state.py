@@ -195,7 +195,6 @@ def expression(value: Any) -> PrimExpr:
 
 
 def _unmarked(func: PrimFunc, before: Any) -> PrimFunc:
-    """The function without the mark that the core puts on what was scheduled."""
-    if before.attrs.get(IS_SCHEDULED):
-        return func
-    return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: None}))
+    """The function without the notes that the core keeps in its attributes."""
+    notes = {name: before.attrs.get(name) for name in (IS_SCHEDULED, "layout_rewrites")}
+    return replace(func, attrs=func.attrs.with_(**notes))

@@ -1,0 +1,168 @@
+"""The primitives of `Schedule` that copy buffers, or store them in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.graph import GlobalVar
+from relaxlab.ir.loops import Block, Buffer
+from relaxlab.ir.node import walk
+from relaxlab.schedule import annotate as _annotate
+from relaxlab.schedule import cache as _cache
+from relaxlab.schedule import layout as _layout
+from relaxlab.schedule import reindex as _reindex
+from relaxlab.schedule import scope, tree
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.set_dtype import unsafe_set_dtype as _unsafe_set_dtype
+from relaxlab.schedule.state import BlockRV, ScheduleState
+
+
+class DataPrimitives(ScheduleState):
+    """A loop function being scheduled, with the primitives about its buffers."""
+
+    def cache_read(
+        self, block: BlockRV, read_buffer_index: int, storage_scope: str,
+        consumer_blocks: Sequence[BlockRV] = (),
+    ) -> BlockRV:  # fmt: skip
+        """Stage a buffer that the block reads; returns the copying block."""
+        args = {
+            "block": block, "read_buffer_index": read_buffer_index,
+            "storage_scope": storage_scope, "consumer_blocks": tuple(consumer_blocks),
+        }  # fmt: skip
+        return self._cached("cache_read", args, _cache.cache_read)
+
+    def cache_write(
+        self, block: BlockRV, write_buffer_index: int, storage_scope: str,
+        consumer_blocks: Sequence[BlockRV] = (),
+    ) -> BlockRV:  # fmt: skip
+        """Stage a buffer that the block writes; returns the copying block."""
+        args = {
+            "block": block, "write_buffer_index": write_buffer_index,
+            "storage_scope": storage_scope, "consumer_blocks": tuple(consumer_blocks),
+        }  # fmt: skip
+        return self._cached("cache_write", args, _cache.cache_write)
+
+    def _cached(self, name: str, args: dict[str, Any], fn: Callable[..., Any]) -> BlockRV:
+        block, index, scope, consumers = args.values()
+
+        def run() -> Block:
+            names = [self._name(c) for c in consumers]
+            self.func, copy = fn(self.func, self._name(block), index, scope, names)
+            return tree.find_block(self.func, copy).block
+
+        return self._step(name, args, run)
+
+    def set_scope(self, block: BlockRV, buffer_index: int, storage_scope: str) -> None:
+        """Change the scope of an intermediate buffer that the block writes."""
+        args = {"block": block, "buffer_index": buffer_index, "storage_scope": storage_scope}
+        self._edit(
+            "set_scope", args, _cache.set_scope, self._name(block), buffer_index, storage_scope
+        )
+
+    def storage_align(
+        self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int
+    ) -> None:
+        """Ask for an aligned stride of a buffer that the block writes."""
+        args = {
+            "block": block, "buffer_index": buffer_index, "axis": axis, "factor": factor,
+            "offset": offset,
+        }  # fmt: skip
+        self._edit(
+            "storage_align", args, _annotate.storage_align, self._name(block), buffer_index, axis,
+            factor, offset,
+        )  # fmt: skip
+
+    def reindex(self, block: BlockRV, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
+        """Let the block read or write a copy of a buffer whose indices are the block's axes;
+        returns the copying block. `buffer` is as for `transform_layout`."""
+        kind, index = _layout.region_number(self._place(block).block, buffer)
+
+        def run() -> Block:
+            self.func, copy = _reindex.reindex(self.func, self._name(block), kind, index)
+            return tree.find_block(self.func, copy).block
+
+        return self._step("reindex", {"block": block, "buffer": (kind, index)}, run)
+
+    def reindex_cache_read(
+        self, block: BlockRV, read_buffer_index: int, storage_scope: str,
+        index_map: _layout.MapLike,
+    ) -> BlockRV:  # fmt: skip
+        """Stage a buffer that the block reads, in a copy whose indices `index_map` makes of the
+        block's axes; returns the copying block."""
+        return self._reindexed("read", block, read_buffer_index, storage_scope, index_map)
+
+    def reindex_cache_write(
+        self, block: BlockRV, write_buffer_index: int, storage_scope: str,
+        index_map: _layout.MapLike,
+    ) -> BlockRV:  # fmt: skip
+        """Stage a buffer that the block writes, in a copy whose indices `index_map` makes of the
+        block's axes; returns the copying block."""
+        return self._reindexed("write", block, write_buffer_index, storage_scope, index_map)
+
+    def _reindexed(
+        self, kind: str, block: BlockRV, index: int, storage_scope: str, index_map: _layout.MapLike
+    ) -> BlockRV:
+        imap = _layout.as_index_map(index_map, len(self._place(block).block.iter_vars))
+        args = {
+            "block": block, f"{kind}_buffer_index": index, "storage_scope": storage_scope,
+            "index_map": imap,
+        }  # fmt: skip
+
+        def run() -> Block:
+            self.func, copy = _reindex.reindex_cache(
+                self.func, self._name(block), kind, index, storage_scope, imap
+            )
+            return tree.find_block(self.func, copy).block
+
+        return self._step(f"reindex_cache_{kind}", args, run)
+
+    def unsafe_set_dtype(self, block: BlockRV, buffer_index: int, dtype: str) -> None:
+        """Store an intermediate buffer that the block writes as another dtype, by conversions: a
+        narrower one changes what is computed."""
+        args = {"block": block, "buffer_index": buffer_index, "dtype": dtype}
+        self._edit(
+            "unsafe_set_dtype", args, _unsafe_set_dtype, self._name(block), buffer_index, dtype
+        )
+
+    def transform_layout(
+        self,
+        block: BlockRV,
+        buffer: tuple[str, int] | str | Buffer,
+        index_map: _layout.MapLike,
+        pad_value: float | PrimExpr | None = None,
+    ) -> None:
+        """Store a buffer in another order; `buffer` is ("read" | "write", index), or a buffer of
+        the block or its name. `index_map` is an IndexMap or a function of the old indices;
+        `pad_value` has the buffer's dtype, or is a number that it can hold.
+
+        A parameter of a function that is compiled by itself is then passed in the new layout.
+        """
+        found = self._place(block).block
+        kind, index = _layout.region_number(found, buffer)
+        target = _cache.buffer_of(found, kind, index, "transform_layout")
+        imap = _layout.as_index_map(index_map, target.ndim)
+        pad = None if pad_value is None else _layout.padding_of(pad_value, target, found)
+        args = {"block": block, "buffer": (kind, index), "index_map": imap, "pad_value": pad}
+
+        def run() -> None:
+            self._require_no_callers(target)
+            self.func = _layout.transform_layout(self.func, found.name, kind, index, imap, pad)
+
+        self._step("transform_layout", args, run)
+
+    def _require_no_callers(self, buffer: Buffer) -> None:
+        """Raise ScheduleError if the buffer is a parameter that the module's functions pass."""
+        if not scope.is_output(buffer, self.func):
+            return
+        me = GlobalVar(self.name)
+        for caller, func in self._module.graph_functions().items():
+            if any(node == me for node in walk(func)):
+                raise ScheduleError(
+                    "transform_layout", f"parameter {buffer.name}",
+                    f"no function of the module passes {buffer.name} in the layout it has now; "
+                    f"`{caller}` calls `{self.name}`",
+                    suggestion="cache_read or cache_write it first, and transform the copy",
+                    about=(buffer,),
+                )  # fmt: skip
