@@ -182,6 +182,10 @@ def _fold(fn: Callable[..., Any]) -> Meaning:
     return combined
 
 
+def _shuffle(dtype: Any, x: Any, y: Any, *lanes: Any) -> Any:
+    return np.concatenate([x, y])[[int(n) for n in lanes]].astype(dtype)
+
+
 def _function(
     name: str, doc: str, fn: Callable[..., Any], *, c: str | None = None, cuda: str = "",
     wgsl: str = "", llvm: str = "", arity: int = 1,
@@ -302,6 +306,9 @@ INTRINSICS: dict[str, Intrinsic] = {
         _lanes("mul", "The product of the lanes", np.multiply),
         _lanes("max", "The largest lane", np.maximum),
         _lanes("min", "The smallest lane", np.minimum),
+        Intrinsic("vector_shuffle", "The lanes of two vectors, those of `x` before those of `y`, "
+                  "whose constant numbers follow, by `T.call_intrin`.", -1, "given", flops=0,
+                  meaning=_shuffle, absent=_NO_VECTORS),
         # llvm_intrin(StringImm name, args…), call_extern(StringImm symbol, args…)
         Intrinsic("llvm_intrin", "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.", -1,
                   "given", absent=_ON_CPUS),

@@ -17,6 +17,7 @@ from relaxlab.codegen.llvm.builder import (
     int_value,
     llvm_type,
     mangle,
+    vector_literal,
 )
 from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function, per_lane
 from relaxlab.codegen.positive import is_positive
@@ -472,6 +473,18 @@ def _popcount(s: Scope, e: expr.Call) -> Value:
     return Value(v.dtype, b.call(f"llvm.ctpop.{mangle(v.dtype)}", v.ty, [(v.ty, b.materialise(v))]))
 
 
+def _shuffle(s: Scope, e: expr.Call) -> Value:
+    b, (x, y) = s.builder, [emit_expr(s, a) for a in e.args[:2]]
+    picks = [a.value for a in e.args[2:] if isinstance(a, expr.IntImm) and a.value < 2 * x.lanes]
+    if x.dtype != y.dtype or not len(picks) == len(e.args) - 2 == lanes_of(e.dtype):
+        raise CodegenError(
+            f"vector_shuffle: {e} does not pick {lanes_of(e.dtype)} lanes of two vectors by number"
+        )
+    mask = vector_literal("i32", [str(n) for n in picks])
+    vectors = f"{x.ty} {b.materialise(x)}, {y.ty} {b.materialise(y)}"
+    return Value(e.dtype, b.emit(f"shufflevector {vectors}, <{len(picks)} x i32> {mask}"))
+
+
 _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "if_then_else": _if_then_else,
     # A hint of TVM's scripts; branches that matter are removed by `hoist_guards`.
@@ -485,6 +498,7 @@ _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "vector_reduce_mul": _reduce("mul"),
     "vector_reduce_max": _reduce("max"),
     "vector_reduce_min": _reduce("min"),
+    "vector_shuffle": _shuffle,
     "fma": _fma,
     "isnan": _classify("isnan"),
     "isinf": _classify("isinf"),

@@ -31,6 +31,7 @@ from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.codegen.split_vectors import split_vectors
 from relaxlab.codegen.tighten_bounds import tighten_bounds
+from relaxlab.codegen.transpose_gathers import transpose_gathers
 from relaxlab.ir import expr, loops
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.node import walk
@@ -206,7 +207,8 @@ def lower_loops(
     hoisted = partition_vectors(narrow_tiles(hoist_guards(tighten_bounds(body))), target)
     # Guards that remain are in the copies for last tiles, whose short loops end early as well.
     short = tighten_bounds(hoisted, short=1)
-    return split_vectors(insert_prefetches(short, target.facts.cache_line), target)
+    split = split_vectors(insert_prefetches(short, target.facts.cache_line), target)
+    return transpose_gathers(split)
 
 
 def _safe(name: str) -> str:

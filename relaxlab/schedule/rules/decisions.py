@@ -122,6 +122,9 @@ SHARED_HEADS = Choice(
     "shared_heads", (1, 2, 3, 4, 6, 8), "heads that are a tile of attention and read its keys once"
 )
 TILE_SIDE = Choice("tile_side", (32, 64, 128), "rows and columns of a tile that is transposed")
+SQUARE = Choice(
+    "square", (16, 8, 4), "rows and columns that are turned in registers, as vectors of a tile"
+)
 PARTIAL_VECTORS = Choice(
     "partial_vectors", POWERS,
     "vectors of partial results of a reduction along rows, independent of each other",
@@ -216,9 +219,7 @@ ONLINE_SOFTMAX = Choice(
     "online_softmax", FLAG,
     "True: positions come in chunks, with a running maximum; False: a row has all its scores",
 )  # fmt: skip
-QUERY_ROWS = Choice(
-    "query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention"
-)
+QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention")
 POSITION_PARTS = Choice(
     "position_parts", (1, 2, 4, 8, 16, 32, 64),
     "parts of the positions of one query, a thread's or, on a GPU, those of a block of threads",

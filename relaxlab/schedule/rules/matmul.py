@@ -100,8 +100,9 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return few or (most and attempted(rows_apply, sch, context)) or _many(sch, context)
 
     # A transposed matrix is read in place by few rows, each result a dot product along its rows: a
-    # copy would write and read the matrix once more, which few rows do not repay.
-    with_versions(sch, context, rows, [1, DOT_ROWS.of(sch, 32)], version)
+    # copy would write and read the matrix once more, which few rows do not repay (NOTES,
+    # *Transposes in registers*).
+    with_versions(sch, context, rows, [1, DOT_ROWS.of(sch, 16)], version)
     return sch
 
 
@@ -351,10 +352,14 @@ def _rows_of_tile(sch: Schedule, context: Context, vectors: int, beside: int = 0
 def _place_copy(sch: Schedule, copy: BlockRV, panel: LoopRV, parts: Product, lanes: int) -> None:
     """Copy each panel before the rows are swept, with the columns as lanes of vectors."""
     sch.compute_at(copy, panel, preserve_unit_loops=True)
-    if not parts.contiguous:
-        *_, col, k = sch.get_loops(copy)
-        sch.reorder(k, col)
-    split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
+    if parts.contiguous:
+        split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
+        return
+    # The terms, neighbours in memory, around the lanes, so that squares are turned in registers.
+    *_, col, k = sch.get_loops(copy)
+    vector, lane = sch.split(col, factors=[None, lanes])
+    sch.reorder(vector, k, lane)
+    sch.vectorize(lane)
 
 
 def _is_small(parts: Product, depth: int | None, width: int | None, facts: Facts) -> bool:

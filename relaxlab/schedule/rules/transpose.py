@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore
 from relaxlab.ir.node import Node, walk
 from relaxlab.schedule.error import ScheduleError
@@ -26,12 +26,13 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
     output_dtype,
     vectorize_inner,
+    with_joined_axes,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules.decisions import TILE_SIDE
+from relaxlab.schedule.rules.decisions import SQUARE, TILE_SIDE
 from relaxlab.schedule.rules.elementwise import SMALL
-from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
 SHORT = 8
@@ -48,9 +49,13 @@ class _Across:
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits kernels that read across the rows they write. Where one of the two axes is symbolic,
-    there is a version with smaller tiles for shorter ones, and one without tiles for the
-    shortest."""
+    """Fits kernels that read across the rows they write."""
+    return with_joined_axes(sch, _apply, context)
+
+
+def _apply(sch: Schedule, context: Context) -> Schedule | str:
+    """Schedule a kernel whose axes are joined. Where one of the two axes is symbolic, there is a
+    version with smaller tiles for shorter ones, and one without tiles for the shortest."""
     parts = _find(sch.copy())
     if isinstance(parts, str):
         return parts
@@ -58,7 +63,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     symbolic = [e for e in extents if constant(e) is None]
     # Of float32 16 KB, a third of a first-level cache of 48 KB. 64 x 64 took 30 ms where 16 x 16
     # took 40 (NOTES, *Moving and ordering data*).
-    side = TILE_SIDE.of(sch, 64)
+    side = TILE_SIDE.of(sch, 64 if bytes_of(output_dtype(parts.block)) > 1 else 128)
     if not symbolic:
         return _in_tiles(sch, context, side, side)
 
@@ -139,6 +144,7 @@ def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule
     block, sizes, row, column = parts.block, parts.sizes, parts.row, parts.column
     rv = sch.get_block(block.name)
     nest = sch.get_loops(rv)
+    axes = [it.var for it in block.iter_vars]
     inner: list[LoopRV] = []
     for at in (row, column):
         nest[at], one = sch.split(nest[at], factors=[None, min(sizes[at] or tile, side)])
@@ -148,13 +154,32 @@ def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule
     for across in parts.found:
         index = next(i for i, r in enumerate(block.reads) if r.buffer is across.load.buffer)
         copy = sch.cache_read(rv, index, "local")
-        sch.compute_at(copy, tiles, preserve_unit_loops=True)
-        vectorize_inner(sch, sch.get_loops(copy)[-1], context.target.lanes(output_dtype(block)))
+        most = context.target.lanes(across.load.dtype)
+        whole = [n for n in SQUARE.candidates if (sizes[column] or n) % n == 0]
+        side = SQUARE.at_most(sch, min(most, whole[0] if whole else most))
+        _transposed_copy(sch, copy, tiles, across.load.indices.index(axes[column]), side)
     vectorize_inner(sch, inner[1], context.target.lanes(output_dtype(found_block(sch, rv))))
     sch.parallel(tiles)
     stream_results(sch, tiles, context.target.facts)
     sch.compact_buffers()
     return sch
+
+
+def _transposed_copy(sch: Schedule, copy: BlockRV, tiles: LoopRV, column: int, side: int) -> None:
+    """Copy tiles of an operand with dimension `column` last, along which results are neighbours.
+    Its lanes are around by the rows of the operand, so that squares are turned in registers."""
+    made = found_block(sch, copy).writes[0].buffer
+
+    def last(*at: PrimExpr) -> tuple[PrimExpr, ...]:
+        return *at[:column], *at[column + 1 :], at[column]
+
+    sch.transform_layout(copy, made, last)
+    sch.compute_at(copy, tiles, preserve_unit_loops=True)
+    nest = sch.get_loops(copy)[-made.ndim :]
+    outer = [loop for n, loop in enumerate(nest[:-1]) if n != column]
+    vector, lane = sch.split(nest[column], factors=[None, side])
+    sch.reorder(*outer, vector, nest[-1], lane)
+    sch.vectorize(lane)
 
 
 def _loads_across(block: Block) -> list[_Across]:

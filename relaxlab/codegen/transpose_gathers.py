@@ -1,0 +1,148 @@
+"""Transposes in registers instead of gathers.
+
+A copy to the private memory of a thread whose lanes read across rows,
+`for r in range(16): for c in vectorized(16): B[r, c] = A[c, r]`, gathers each vector lane by lane,
+one element from each of 16 cache lines. The same elements are 16 rows as vectors, which
+log2(16) rounds of shuffles turn: each round interleaves the vectors of the first half with those of
+the second half, which moves one bit of a lane's number into the number of its vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import with_lanes
+from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
+from relaxlab.ir.loops import BufferLoad, BufferStore, For, LetStmt, Stmt, seq
+from relaxlab.ir.node import Node, map_children, replace
+from relaxlab.ir.substitute import substitute, symbols_in
+
+Access = TypeVar("Access", BufferLoad, BufferStore)
+
+SIDES = (16, 8, 4)
+"""Rows and lanes of a square. More rows than registers would not stay in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """`for row: for lane in vectorized: store`, whose load has neighbours in memory along `row`."""
+
+    row: For
+    lane: For
+    store: BufferStore
+    load: BufferLoad
+
+
+def transpose_gathers(stmt: Stmt) -> Stmt:
+    """Apply to every copy to private memory in a block-free statement whose vectors are a multiple
+    of a square's side. Rows left over still gather."""
+
+    def visit(n: Node) -> Node:
+        found = _copy(n)
+        side = None if found is None else _side(found)
+        if found is None or side is None:
+            return map_children(n, visit)
+        return seq(*_in_squares(found, side))
+
+    return visit(stmt)  # type: ignore[return-value]
+
+
+def _copy(n: Node) -> _Copy | None:
+    match n:
+        case For(
+            kind="serial" | "unrolled",
+            loop_var=row,
+            body=For(
+                kind="vectorized",
+                loop_var=column,
+                extent=IntImm(),
+                body=BufferStore(value=BufferLoad() as load) as store,
+            ) as lane,
+        ):
+            # Of memory that nothing else names, no load of a square reads what another store wrote.
+            private = store.buffer.scope == "local" and load.buffer is not store.buffer
+            *outer, last = load.indices or (const(0),)
+            rows = row not in symbols_in(tuple(outer)) and _steps_by_one(last, row)
+            gathers = column in symbols_in(load.indices) and not _steps_by_one(last, column)
+            if private and rows and gathers and _steps_by_one(store.indices[-1], column):
+                return _Copy(n, lane, store, load)
+    return None
+
+
+def _steps_by_one(e: PrimExpr, var: Var) -> bool:
+    """True if each iteration of `var` adds one to an index."""
+    difference = substitute(e, {var: var + 1}) - e
+    return Analyzer().simplify(difference) == const(1)
+
+
+def _side(copy: _Copy) -> int | None:
+    """Return the side of the squares of a copy, None where none fits."""
+    assert isinstance(copy.lane.extent, IntImm)
+    lanes, rows = copy.lane.extent.value, copy.row.extent
+    most = rows.value if isinstance(rows, IntImm) else lanes
+    return next((n for n in SIDES if lanes % n == 0 and n <= most), None)
+
+
+def _in_squares(copy: _Copy, side: int) -> Iterator[Stmt]:
+    """Yield the loop over groups of `side` rows, and that over the rows left over."""
+    rows, an = copy.row, Analyzer()
+    # An end that conditions gave the loop may come before its start.
+    extent = an.simplify(expr.Max(rows.extent, const(0)))
+    groups = an.simplify(extent // side)
+    group = Var(f"{rows.loop_var.name}_square")
+    assert isinstance(copy.lane.extent, IntImm)
+    first = rows.min + group * side
+    squares = [
+        _square(copy, side, first, copy.lane.min + start)
+        for start in range(0, copy.lane.extent.value, side)
+    ]
+    yield For(group, const(0), groups, "serial", seq(*squares))
+    rest = an.simplify(extent - groups * side)
+    if rest != const(0):
+        again = {v: Var(v.name) for v in (rows.loop_var, copy.lane.loop_var)}
+        body = substitute(copy.lane, again)
+        row = again[rows.loop_var]
+        yield replace(rows, loop_var=row, min=an.simplify(rows.min + groups * side), extent=rest,
+                      body=body)  # fmt: skip
+
+
+def _square(copy: _Copy, side: int, row: PrimExpr, lane: PrimExpr) -> Stmt:
+    """One square: rows of the operand as vectors, the rounds of shuffles, and the stores."""
+    at, column = copy.row.loop_var, copy.lane.loop_var
+    vector = with_lanes(copy.load.dtype, side)
+
+    def wide(access: Access, row: PrimExpr, lane: PrimExpr) -> Access:
+        *outer, last = substitute(access, {at: row, column: lane}).indices
+        return replace(access, indices=(*outer, expr.Ramp(last, const(1), side)))
+
+    loads = [wide(copy.load, row, lane + n) for n in range(side)]
+    lets: list[tuple[Var, PrimExpr]] = [(Var(f"row{n}", vector), e) for n, e in enumerate(loads)]
+    vectors = [v for v, _ in lets]
+    while len(lets) < side * side.bit_length():
+        made = _interleaved(vectors, vector)
+        lets += made
+        vectors = [v for v, _ in made]
+    stores = [wide(copy.store, row + n, lane) for n in range(side)]
+    body = seq(*(replace(s, value=v) for s, v in zip(stores, vectors, strict=True)))
+    for v, e in reversed(lets):
+        body = LetStmt(v, e, body)
+    return body
+
+
+def _interleaved(vectors: list[Var], dtype: str) -> list[tuple[Var, PrimExpr]]:
+    """One round: the lanes of each vector of the first half alternate with those of its
+    counterpart in the second half, and make two vectors."""
+    side, half = len(vectors), len(vectors) // 2
+    lanes = [
+        const(n) for pair in zip(range(side), range(side, 2 * side), strict=True) for n in pair
+    ]
+    made: list[tuple[Var, PrimExpr]] = []
+    for pair in zip(vectors[:half], vectors[half:], strict=True):
+        for picks in (lanes[:side], lanes[side:]):
+            call = expr.Call(dtype, "vector_shuffle", (*pair, *picks))
+            made.append((Var(f"turned{len(made)}", dtype), call))
+    return made
