@@ -1,6 +1,6 @@
 """Transposes in registers instead of gathers.
 
-A copy to the private memory of a thread whose lanes read across rows,
+A copy whose lanes read across rows,
 `for r in range(16): for c in vectorized(16): B[r, c] = A[c, r]`, gathers each vector lane by lane,
 one element from each of 16 cache lines. The same elements are 16 rows as vectors, which
 log2(16) rounds of shuffles turn: each round interleaves the vectors of the first half with those of
@@ -38,8 +38,8 @@ class _Copy:
 
 
 def transpose_gathers(stmt: Stmt) -> Stmt:
-    """Apply to every copy to private memory in a block-free statement whose vectors are a multiple
-    of a square's side. Rows left over still gather."""
+    """Apply to every copy in a block-free statement whose vectors are a multiple of a square's
+    side. Rows left over still gather."""
 
     def visit(n: Node) -> Node:
         found = _copy(n)
@@ -63,20 +63,28 @@ def _copy(n: Node) -> _Copy | None:
                 body=BufferStore(value=BufferLoad() as load) as store,
             ) as lane,
         ):
-            # Of memory that nothing else names, no load of a square reads what another store wrote.
-            private = store.buffer.scope == "local" and load.buffer is not store.buffer
-            *outer, last = load.indices or (const(0),)
-            rows = row not in symbols_in(tuple(outer)) and _steps_by_one(last, row)
-            gathers = column in symbols_in(load.indices) and not _steps_by_one(last, column)
-            if private and rows and gathers and _steps_by_one(store.indices[-1], column):
+            # Distinct buffers are distinct memory: no load of a square reads what it has stored.
+            apart = load.buffer is not store.buffer
+            rows = _is_contiguous(load, row) and not _is_contiguous(load, column)
+            gathers = rows and column in symbols_in(load.indices)
+            if apart and gathers and _is_contiguous(store, column):
                 return _Copy(n, lane, store, load)
     return None
 
 
-def _steps_by_one(e: PrimExpr, var: Var) -> bool:
-    """True if each iteration of `var` adds one to an index."""
-    difference = substitute(e, {var: var + 1}) - e
+def _is_contiguous(access: BufferLoad | BufferStore, var: Var) -> bool:
+    """True if each iteration of `var` accesses the next element in memory."""
+    at = _last(access)
+    if at is None or var in symbols_in(access.indices[:at] + access.indices[at + 1 :]):
+        return False
+    difference = substitute(access.indices[at], {var: var + 1}) - access.indices[at]
     return Analyzer().simplify(difference) == const(1)
+
+
+def _last(access: BufferLoad | BufferStore) -> int | None:
+    """Return the last dimension that has more than one element, None where none has."""
+    sizes = enumerate(access.buffer.shape)
+    return max((d for d, size in sizes if size != const(1)), default=None)
 
 
 def _side(copy: _Copy) -> int | None:
@@ -116,8 +124,11 @@ def _square(copy: _Copy, side: int, row: PrimExpr, lane: PrimExpr) -> Stmt:
     vector = with_lanes(copy.load.dtype, side)
 
     def wide(access: Access, row: PrimExpr, lane: PrimExpr) -> Access:
-        *outer, last = substitute(access, {at: row, column: lane}).indices
-        return replace(access, indices=(*outer, expr.Ramp(last, const(1), side)))
+        indices = list(substitute(access, {at: row, column: lane}).indices)
+        last = _last(access)
+        assert last is not None
+        indices[last] = expr.Ramp(indices[last], const(1), side)
+        return replace(access, indices=tuple(indices))
 
     loads = [wide(copy.load, row, lane + n) for n in range(side)]
     lets: list[tuple[Var, PrimExpr]] = [(Var(f"row{n}", vector), e) for n, e in enumerate(loads)]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import lanes_of
 from relaxlab.ir.expr import PrimExpr, Var
@@ -33,6 +34,7 @@ from relaxlab.ir.loops import (
     seq,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.regions import opaque_buffers, refreshed
@@ -106,7 +108,29 @@ def _nest(stmt: Stmt) -> _Nest | None:
         return None
     pairs = zip(axes, axes[1:], strict=False)
     spatial = (a.kind == b.kind == "spatial" for a, b in pairs)
-    return _Nest(tuple(loops), stmt.block, {i for i, both in enumerate(spatial) if both})
+    joined = {i for i, both in enumerate(spatial) if both}
+    return _Nest(tuple(loops), _without_unit_axes(stmt.block), joined)
+
+
+def _without_unit_axes(block: Block) -> Block:
+    """The block with 0 for its reduced axes of one iteration: of a 1 x 1 convolution, places in
+    the image are axes then, not windows."""
+    units = {
+        it.var: ZERO
+        for it in block.iter_vars
+        if it.kind != "spatial" and it.dom.extent == expr.const(1)
+    }
+    if not units:
+        return block
+    an = Analyzer()
+    body = substitute(block.body, units)
+    return replace(block, body=rewrite(body, lambda n: _with_simple_indices(n, an)))
+
+
+def _with_simple_indices(n: Node, an: Analyzer) -> Node | None:
+    if not isinstance(n, BufferLoad | BufferStore):
+        return None
+    return replace(n, indices=tuple(map(an.simplify, n.indices)))
 
 
 def _joined_dimensions(nests: Sequence[_Nest]) -> Joined:

@@ -10,7 +10,9 @@ from relaxlab.ir.errors import UserError
 from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
-LANES = 'T.call_intrin("float32", "{name}", A[T.Ramp(0, 1, 4)])'
+ROW = "A[T.Ramp(0, 1, 4)]"
+LANES = f'T.call_intrin("float32", "{{name}}", {ROW})'
+SHUFFLED = f'T.call_intrin("float32x4", "vector_shuffle", {ROW}, {ROW}, 0, 4, 1, 5)'
 CALLS = {
     "isnan": "T.Select(T.isnan(A[i]), 1.0, 0.0)",
     "isinf": "T.Select(T.isinf(A[i]), 1.0, 0.0)",
@@ -22,6 +24,7 @@ CALLS = {
     "reinterpret": 'T.reinterpret("float32", T.reinterpret("int32", A[i]))',
     "vector_reduce_add": LANES, "vector_reduce_mul": LANES, "vector_reduce_max": LANES,
     "vector_reduce_min": LANES,
+    "vector_shuffle": LANES.replace("{name}", "vector_reduce_add").replace(ROW, SHUFFLED),
     "llvm_intrin": 'T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", A[i])',
     "call_extern": 'T.call_extern("float32", "fabsf", A[i])',
     "warp_shuffle_xor": 'T.call_intrin("float32", "warp_shuffle_xor", A[i], 1)',

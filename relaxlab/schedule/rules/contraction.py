@@ -39,10 +39,11 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
     vectorize_inner,
     where_allowed,
+    with_joined_axes,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules.decisions import DOT_ROWS, REGISTER_ROWS, TILE_VECTORS
+from relaxlab.schedule.rules.decisions import DOT_ROWS, REGISTER_ROWS, TERMS_COPIED, TILE_VECTORS
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -51,6 +52,9 @@ from relaxlab.schedule.schedule import BlockRV, Schedule
 WASTE = 1.125
 """Most that an axis may grow when it is rounded up to whole vectors: the masked lanes take time
 like the others, so an eighth more work at most."""
+UNPACKED_WASTE = 1.4
+"""The same for an axis along which the operand is read where it lies: packing takes longer than a
+third more lanes. Images of 7 x 7 have 49 places, in four vectors of 16."""
 SCATTER_TERMS = 64
 """Terms from which on a sum takes longer than storing it between others: a scatter of 16 results
 costs as much as 100 multiply-adds. With 3 terms scattered results took 2.5 times as long, with 27
@@ -59,6 +63,8 @@ FEW_VECTORS = 4
 """Vectors of columns for which there are versions of a product by a transposed matrix."""
 ROWS = 8
 """Rows that an axis needs to fill a register tile."""
+FEW_ROWS = 3
+"""Rows that a constant axis needs to be preferred to a symbolic one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,11 @@ class _Packed:
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one multiply-accumulate over any axes that has columns, an axis that only one
     operand depends on, and rows, another axis that one of the operands does not depend on."""
+    return with_joined_axes(sch, _apply, context)
+
+
+def _apply(sch: Schedule, context: Context) -> Schedule | str:
+    """Schedule a kernel whose axes are joined."""
     parts = _find(sch.func, context)
     if isinstance(parts, str):
         return parts
@@ -156,11 +167,10 @@ def _find(func: PrimFunc, context: Context, *, few_terms: bool = False) -> _Part
     if len(spatial) < 2 or len(block.iter_vars) == len(spatial):
         return f"{block.name} has fewer than two spatial axes, or no reduce axis"
     terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-    columns = [*_columns(block, spatial, loads, lanes), spatial[-1]]
+    columns = _columns(block, spatial, loads, lanes)
     unknown = 1 if few_terms else SCATTER_TERMS
     if math.prod(unknown if n is None else n for n in terms) < SCATTER_TERMS:
         columns.insert(0, spatial[-1])
-    # The result's last axis is tried in any case: its vectors may be masked.
     for col in columns:
         var = block.iter_vars[col].var
         left, right = loads if var in symbols_in(loads[1].indices) else loads[::-1]
@@ -171,7 +181,7 @@ def _find(func: PrimFunc, context: Context, *, few_terms: bool = False) -> _Part
             reduce = _reading_order(block, left)
             if keeps_order(func, block):
                 reduce = tuple(sorted(reduce))
-            plain = all(isinstance(i, Var) for load in loads for i in load.indices)
+            plain = all(map(_is_plain, loads))
             return _Parts(block.name, row, col, right.buffer, reduce, plain)
     return f"{block.name} has no axis that one operand alone depends on, or no rows beside it"
 
@@ -191,19 +201,31 @@ def _lanes(block: Block, column: int, context: Context) -> int:
 def _columns(
     block: Block, spatial: list[int], loads: tuple[BufferLoad, BufferLoad], lanes: int
 ) -> list[int]:
-    """Axes that may be the columns, best first: those of operands that can be packed in panels,
-    the last axis of the result before others, extents that fill vectors before symbolic ones."""
-    plain = [load for load in loads if all(isinstance(i, Var) for i in load.indices)]
-    found: list[tuple[bool, bool, int]] = []
+    """Axes that may be the columns, best first: those that fill vectors and index an operand that
+    can be packed in panels, or is read as vectors where it lies, the last axis of the result before
+    others; then that one in any case, its vectors masked; then symbolic ones, which may be 1, as a
+    batch may."""
+    plain = [load for load in loads if _is_plain(load)]
+    last, full, symbolic = spatial[-1], list[int](), list[int]()
     for axis in spatial:
         it = block.iter_vars[axis]
         size = constant(it.dom.extent)
-        fills = size is not None and -(-size // lanes) * lanes <= WASTE * size
-        if (fills or size is None) and any(it.var in load.indices for load in plain):
-            # The result's last axis wins over a constant extent: elsewhere results are scattered,
-            # 1.5 times the time (NOTES, *Results between others*).
-            found.append((axis != spatial[-1], size is None, axis))
-    return [axis for *_, axis in sorted(found)]
+        uses = [load for load in plain if it.var in load.indices]
+        in_place = axis == last and all(load.indices[-1] == it.var for load in uses)
+        waste = UNPACKED_WASTE if in_place else WASTE
+        if uses and size is None:
+            symbolic.append(axis)
+        elif uses and size is not None and -(-size // lanes) * lanes <= waste * size:
+            full.append(axis)
+    # Elsewhere than along the last axis results are scattered, 1.5 times the time (NOTES, *Results
+    # between others*).
+    first = [last] if last in (*full, *symbolic) else []
+    return list(dict.fromkeys((*first, *full, last, *symbolic)))
+
+
+def _is_plain(load: BufferLoad) -> bool:
+    """True if a load is at axes or fixed places, not in windows."""
+    return all(isinstance(i, Var | IntImm) for i in load.indices)
 
 
 def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad) -> int | None:
@@ -217,7 +239,8 @@ def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad
             for a in axes
             if block.iter_vars[a].var not in used
         }
-        sizes = {a: ROWS if n is None else min(n, ROWS) for a, n in extents.items() if n != 1}
+        # A symbolic extent, such as a batch, may be 1: every row of its tile but one is idle then.
+        sizes = {a: FEW_ROWS if n is None else min(n, ROWS) for a, n in extents.items() if n != 1}
         if sizes:
             return max(sizes, key=lambda a: (sizes[a], a))
     return None
@@ -253,7 +276,7 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     # as in three.
     most = TILE_VECTORS.of(sch, 2)
     width = constant(extent_of(sch, col)) or _few_columns(sch, product, parts.col, lanes)
-    vectors = 1 if width is not None and width % (most * lanes) else most
+    vectors = most if width is None or _fill_tiles(width, most, lanes) else 1
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
@@ -282,6 +305,13 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     where_allowed(sch.round_up_tails)
     where_allowed(sch.round_up_vectors)
     return sch
+
+
+def _fill_tiles(width: int, vectors: int, lanes: int) -> bool:
+    """True if tiles of several vectors have few lanes more than tiles of one: 196 columns are 14
+    vectors in pairs, 13 one by one, which read a factor for each of their own."""
+    single, several = (-(-width // n) * n for n in (lanes, vectors * lanes))
+    return several <= WASTE * single
 
 
 def _few_columns(sch: Schedule, product: BlockRV, column: int, lanes: int) -> int | None:
@@ -356,7 +386,7 @@ def _pack(
     col = block.iter_vars[parts.col].var
     # Columns that are last already are read as vectors; windows (`i + di`) cannot be permuted as
     # axes.
-    if col not in indices[:-1] or not all(isinstance(i, Var) for i in indices):
+    if col not in indices[:-1] or not all(isinstance(i, Var | IntImm) for i in indices):
         return None
     copy: BlockRV | None = None
     buffer = parts.vectors
@@ -398,10 +428,13 @@ def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
 def _copy_panels(sch: Schedule, packed: _Packed, lanes: int) -> None:
     """Schedule a copy to panels that runs first, in the order of the panels: were rows of the
     operand scattered into them, threads would write to the same lines at the same time (a product
-    by 17 symbolic rows of 512 took as long on two threads as on one)."""
+    by 17 symbolic rows of 512 took as long on two threads as on one). The terms are around the
+    lanes, so that squares are turned in registers where terms are neighbours in memory."""
     nest = sch.get_loops(packed.copy)
     panel, lane = sch.split(nest[packed.column], factors=[None, lanes])
-    order = [*(nest[d] for d in packed.batch), panel, *(nest[d] for d in packed.terms)]
-    sch.reorder(*order, lane)
+    outer = [*(nest[d] for d in packed.batch), panel]
+    sch.reorder(*outer, *(nest[d] for d in packed.terms), lane)
     sch.vectorize(lane)
-    sch.parallel(sch.fuse(*order))
+    terms = sch.fuse(*(nest[d] for d in packed.terms))
+    chunk, _ = sch.split(terms, factors=[None, TERMS_COPIED.of(sch, 64)])
+    sch.parallel(sch.fuse(*outer, chunk))

@@ -125,6 +125,9 @@ TILE_SIDE = Choice("tile_side", (32, 64, 128), "rows and columns of a tile that 
 SQUARE = Choice(
     "square", (16, 8, 4), "rows and columns that are turned in registers, as vectors of a tile"
 )
+TERMS_COPIED = Choice(
+    "terms_copied", (16, 32, 64, 128), "terms of a vector of columns that a thread packs at once"
+)
 PARTIAL_VECTORS = Choice(
     "partial_vectors", POWERS,
     "vectors of partial results of a reduction along rows, independent of each other",
