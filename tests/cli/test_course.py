@@ -37,7 +37,8 @@ def test_the_course_becomes_notebooks(tmp_path: Path, capsys: pytest.CaptureFixt
         assert len(solutions) == len(exercises) > 2
         assert all(text(c).startswith("<details><summary>Solution<") for c in solutions)
         assert tagged(path, "figure")
-    assert (tmp_path / "exercises" / "verdict.py").exists()
+    assert (tmp_path / "exercises" / "lesson1.py").exists()
+    assert (tmp_path / "labs" / "exercises" / "lab7.py").exists()
     assert (tmp_path / "figures" / "lesson1.py").exists()
     assert (tmp_path / "labs" / "figures" / "lab6.py").exists()
 

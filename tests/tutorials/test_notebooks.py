@@ -24,10 +24,10 @@ def texts(outputs: list[Any]) -> str:
     return "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs)
 
 
-def test_there_are_thirteen_lessons_and_six_labs() -> None:
+def test_there_are_thirteen_lessons_and_seven_labs() -> None:
     folders = [n.path.parent.name for n in NOTEBOOKS]
-    assert folders == ["tutorials"] * 13 + ["notebooks"] * 6
-    assert len({n.title for n in NOTEBOOKS}) == 19
+    assert folders == ["tutorials"] * 13 + ["notebooks"] * 7
+    assert len({n.title for n in NOTEBOOKS}) == 20
 
 
 def test_documents_about_the_course() -> None:

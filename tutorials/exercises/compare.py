@@ -14,7 +14,7 @@ from relaxlab.ir.graph import Function
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
 
-from .verdict import Hint
+from relaxlab.lab.verdict import Hint
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Reference: TypeAlias = Callable[..., Any]

@@ -10,7 +10,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 
 from .compare import floats, loop_function, loops_compute
-from .verdict import Hint, exercise
+from relaxlab.lab.verdict import Hint, exercise
 
 
 @exercise

@@ -14,7 +14,7 @@ from relaxlab.runtime.simt.simt import simt_prim_func
 from relaxlab.runtime.simt.access import costs
 
 from .compare import floats, loop_function, same
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 Answer = Callable[[rl.Schedule], None]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .compare import Array
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 Logits = Callable[[Sequence[int]], Array]
 

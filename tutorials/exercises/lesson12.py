@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 Point: TypeAlias = dict[str, int]
 

@@ -13,7 +13,7 @@ from relaxlab.batching.execution import Execution, Frontier, Schedule
 from relaxlab.batching.graph import Graph, minibatch_graph
 from relaxlab.batching.policies import policy_called
 
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 Table: TypeAlias = dict[str, dict[str, float]]
 

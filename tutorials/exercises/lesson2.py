@@ -11,7 +11,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 
 from .compare import floats, loops_compute
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 
 @exercise

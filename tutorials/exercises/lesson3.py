@@ -12,7 +12,7 @@ from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.normalize import normalize
 
 from .compare import floats, graph_computes, graph_function, loop_function, loops_compute
-from .verdict import Hint, exercise
+from relaxlab.lab.verdict import Hint, exercise
 
 
 @exercise

@@ -13,7 +13,7 @@ from relaxlab.ir.node import walk
 from relaxlab.runtime.packed import get_func
 
 from .compare import floats, graph_computes, graph_function, loop_function
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 
 def _called(mod: Module, operator: str) -> set[str]:

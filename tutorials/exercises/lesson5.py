@@ -12,7 +12,7 @@ from relaxlab.ir.module import Module
 from relaxlab.passes.bindings import all_bindings
 
 from .compare import floats, graph_computes, graph_function, loop_function, loops_compute
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 
 @exercise

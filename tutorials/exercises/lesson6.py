@@ -16,7 +16,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.plan_memory import memory_plan_of
 
 from .compare import floats, graph_computes, graph_function
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 
 def _arena_bytes(mod: Module, n: int) -> int:

@@ -10,7 +10,7 @@ from relaxlab.ir.substitute import symbols_in
 
 from .compare import floats
 from .schedules import Answer, describe, loops_of, scheduled
-from .verdict import Hint, exercise
+from relaxlab.lab.verdict import Hint, exercise
 
 
 @exercise

@@ -9,7 +9,7 @@ from relaxlab.ir.node import walk
 
 from .compare import floats
 from .schedules import Answer, describe, loops_of, scheduled
-from .verdict import Hint, exercise
+from relaxlab.lab.verdict import Hint, exercise
 
 
 @exercise

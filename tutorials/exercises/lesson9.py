@@ -17,7 +17,7 @@ from relaxlab.ir.host import CallKernel, walk_instrs
 from relaxlab.passes.lower_shapes import lower_shapes
 
 from .compare import floats, loop_function, loops_compute
-from .verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise
 
 Answer = Callable[[rl.Schedule], None]
 

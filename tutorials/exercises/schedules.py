@@ -11,7 +11,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 
 from .compare import Array, Reference, loop_function, loops_compute
-from .verdict import ask
+from relaxlab.lab.verdict import ask
 
 Answer: TypeAlias = Callable[[rl.Schedule], None]
 

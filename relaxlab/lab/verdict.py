@@ -1,4 +1,4 @@
-"""The result of a check, and the decorator that makes a check of a function."""
+"""Verdicts on answers to exercises, and the decorator that makes a check of a function."""
 
 from __future__ import annotations
 

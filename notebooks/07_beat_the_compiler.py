@@ -1,0 +1,179 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation: {extension: .py, format_name: percent}
+#   kernelspec: {display_name: Python 3 (ipykernel), language: python, name: python3}
+# ---
+
+# %% [markdown]
+# # Lab 7. Beat the compiler
+#
+# A compiler schedules a kernel by rules, in milliseconds, and never gets tired. You have an hour
+# and a head. Here are two kernels, a **target rate** for each, as a multiple of the compiler's, and
+# a **budget of primitives**. Looking at blocks and loops is free. The check runs your program and
+# the compiler's in turns, compares what they compute, and measures.
+#
+# You need lessons 7 and 8 (schedules, tiles), and lesson 12 to know when to believe a measurement.
+
+# %%
+import numpy as np
+
+import relaxlab as rl
+from relaxlab.script import ir as I
+from relaxlab.script import tir as T
+
+from exercises import lab7
+
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## A product of matrices
+
+
+# %%
+@I.ir_module
+class Product:
+    @T.prim_func
+    def product(
+        a: T.Buffer((256, 256), "float32"),
+        b: T.Buffer((256, 256), "float32"),
+        c: T.Buffer((256, 256), "float32"),
+    ):
+        for i, j, k in T.grid(256, 256, 256):
+            with T.sblock("sum"):
+                y, x, z = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    c[y, x] = T.float32(0)
+                c[y, x] = c[y, x] + a[y, z] * b[z, x]
+
+
+# %% [markdown]
+# How far apart are these loops, as they stand, and what the compiler makes of them?
+
+# %%
+a, b, c = (rng.uniform(-1, 1, (256, 256)).astype("float32") for _ in range(3))
+programs = {"compiler": Product, "as written": rl.Schedule(Product["product"])}
+rl.compare(programs, a, b, c)
+
+# %% [markdown]
+# Hundreds of times. The rule for products knows registers, vectors, caches and prefetching. These
+# are its steps, with the loops before and after each one:
+
+# %% tags=["explorer"]
+trace = rl.trace(Product)
+rl.explore.loops(rl.schedule_of(trace, "product"), name="product")
+
+# %% [markdown]
+# Most of what is gained is in a few of them. What each element of `c` needs is a row of `a` and a
+# column of `b`. What keeps the processor waiting is that each product of the sum reads two numbers
+# from memory. Compute a **tile** of `c` at a time instead, a few rows by a few vectors, and keep it
+# in registers: then each number that is read takes part in several products.
+#
+# **7.1** Reach 0.4 times the compiler's rate with at most 10 primitives. Both cores may work.
+
+
+# %% tags=["exercise"]
+def product(sch):
+    block = sch.get_block("sum")
+    i, j, k = sch.get_loops(block)
+    j, lane = sch.split(j, factors=[None, 16])
+    sch.reorder(i, j, k, lane)
+    sch.vectorize(lane)
+
+
+lab7.product(Product, product)
+
+
+# %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
+def product_solution(sch):
+    block = sch.get_block("sum")
+    i, j, k = sch.get_loops(block)
+    i, row = sch.split(i, factors=[None, 8])
+    j, lane = sch.split(j, factors=[None, 32])
+    sch.reorder(i, j, k, row, lane)
+    # The tile is summed up in a local buffer, and stored once.
+    tile = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(tile, j)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    sch.decompose_reduction(block, k)
+    sch.parallel(i)
+
+
+lab7.product(Product, product_solution)
+
+# %% [markdown]
+# ## A blur
+#
+# Each number becomes the sum of its 9 neighbours in a row, and these sums are summed up over 9
+# neighbours in a column.
+
+
+# %%
+@I.ir_module
+class Blur:
+    @T.prim_func
+    def blur(
+        image: T.Buffer((520, 2056), "float32"),
+        out: T.Buffer((512, 2048), "float32"),
+    ):
+        rows = T.alloc_buffer((520, 2048), "float32")
+        for i, j, d in T.grid(520, 2048, 9):
+            with T.sblock("across"):
+                y, x, k = T.axis.remap("SSR", [i, j, d])
+                with T.init():
+                    rows[y, x] = T.float32(0)
+                rows[y, x] = rows[y, x] + image[y, x + k]
+        for i, j, d in T.grid(512, 2048, 9):
+            with T.sblock("down"):
+                y, x, k = T.axis.remap("SSR", [i, j, d])
+                with T.init():
+                    out[y, x] = T.float32(0)
+                out[y, x] = out[y, x] + rows[y + k, x]
+
+
+# %% [markdown]
+# The compiler has rules for single reductions, and this kernel has two. Ask it what it does:
+
+# %%
+for remark in rl.trace(Blur).find("schedule_kernels").remarks:
+    if remark.applied:
+        print(f"{remark.subject}: {remark.reason}")
+
+# %% [markdown]
+# A compiler that knows no better makes something that works. **7.2** Reach 1.5 times its rate with
+# at most 10 primitives. Which loops are long, which can be run side by side, and along which one do
+# neighbours lie in memory?
+
+
+# %% tags=["exercise"]
+def blur(sch):
+    for name in ("across", "down"):
+        i, j, k = sch.get_loops(sch.get_block(name))
+        sch.parallel(i)
+
+
+lab7.blur(Blur, blur)
+
+
+# %% tags=["solution"] jupyter={"source_hidden": true, "outputs_hidden": true}
+def blur_solution(sch):
+    for name in ("across", "down"):
+        i, j, k = sch.get_loops(sch.get_block(name))
+        j, lane = sch.split(j, factors=[None, 16])
+        sch.reorder(i, j, k, lane)
+        sch.vectorize(lane)
+        sch.parallel(i)
+
+
+lab7.blur(Blur, blur_solution)
+
+# %% [markdown]
+# ## Your turn
+#
+# - How far do you get with 7.1 without a budget? Pack the columns of a tile first, with
+#   `sch.cache_read`; change the size of the tile. What is the best ratio that you can *confirm*?
+# - In 7.2 all sums of rows go to memory before the first of them is read again. Compute strips of
+#   them where they are needed, with `sch.compute_at`. What does the schedule refuse, and why?
+# - Let a search try: `rl.tune(Blur, spaces={"blur": ...})` with a space of yours whose numbers of
+#   lanes and rows are decisions. Does it find a better one than you?

@@ -1,0 +1,79 @@
+"""Checks of labs: wrong answers get a hint. Right ones are tested by running the labs."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import relaxlab as rl
+from tests.test_repo import ROOT
+
+COMPARE = rl.compare
+SCALE = rl.parse("""
+from relaxlab.script import ir as I, tir as T
+
+@I.ir_module
+class Scale:
+    @T.prim_func
+    def scale(a: T.Buffer((48,), "float32"), b: T.Buffer((48,), "float32")):
+        for i in range(48):
+            with T.sblock("twice"):
+                x = T.axis.spatial(48, i)
+                b[x] = a[x] * T.float32(2)
+""")
+
+
+@pytest.fixture(scope="module")
+def lab7() -> ModuleType:
+    """The lessons have a package of the same name, so this one is loaded from its file."""
+    path = ROOT / "notebooks/exercises/lab7.py"
+    spec = importlib.util.spec_from_file_location("lab7", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def splitting(count: int) -> Callable[[Any], None]:
+    def answer(sch: Any) -> None:
+        (loop,) = sch.get_loops(sch.get_block("twice"))
+        for _ in range(count):
+            loop, _ = sch.split(loop, factors=[None, 1])
+
+    return answer
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, lab: ModuleType, ratio: float) -> None:
+    """Have the compiler take so many times as long as the answer."""
+
+    def planted(candidates: dict[str, Any], *args: Any) -> Any:
+        found = COMPARE(candidates, *args, samples=3)
+        first, second = found.timings
+        return replace(
+            found, timings=(replace(first, samples=(ratio,)), replace(second, samples=(1.0,)))
+        )
+
+    monkeypatch.setattr(lab.rl, "compare", planted)
+
+
+def test_lab_7_counts_and_measures(lab7: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, lab7, 1.6)
+    good = lab7.blur(SCALE, splitting(10))
+    assert good.ok and good.text == "1.60 times as fast as the compiler, with 10 primitives."
+    dear = lab7.blur(SCALE, splitting(11))
+    assert not dear.ok and "11 primitives, and the budget is 10: split, split" in dear.text
+    timed(monkeypatch, lab7, 1.4)
+    slow = lab7.blur(SCALE, splitting(1))
+    assert not slow.ok and slow.text.endswith("with 1 primitive; 1.5 times are asked for")
+    assert lab7.product(SCALE, splitting(1)).ok
+
+
+def test_lab_7_refuses_in_words(lab7: ModuleType) -> None:
+    assert "there is no answer yet" in lab7.blur(SCALE, None).text
+    assert "must be a function" in lab7.blur(SCALE, 3).text
+    assert "the function fails: " in lab7.blur(SCALE, lambda sch: sch.get_block("none")).text
