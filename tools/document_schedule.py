@@ -41,6 +41,19 @@ def chain(A: T.Buffer((16, 32), "float32"), C: T.Buffer((16, 32), "float32")):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = B[vi, vj] + T.float32(1)
 """,
+    "two": """
+@T.prim_func
+def two(A: T.Buffer((16,), "float32"), B: T.Buffer((24,), "float32"),
+        C: T.Buffer((16,), "float32"), D: T.Buffer((24,), "float32")):
+    for i in range(16):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = A[vi] * T.float32(2)
+    for j in range(24):
+        with T.sblock("D"):
+            vj = T.axis.spatial(24, j)
+            D[vj] = B[vj] + T.float32(1)
+""",
     "plain": """
 @T.prim_func
 def plain(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
@@ -194,6 +207,15 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "transform_block_layout": Example("add", "sch.transform_block_layout(sch.get_block('B'), "
                                           "lambda i, j: (i * 32 + j,))"),
     },
+    "Loops that are not equally long": {
+        "pad_loop": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.pad_loop(j, 24)"),
+        "partition": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                             "main, rest = sch.partition(j, 24)"),
+        "horizontal_fuse": Example("two", "i, = sch.get_loops(sch.get_block('C'))\n"
+                                   "j, = sch.get_loops(sch.get_block('D'))\n"
+                                   "sch.horizontal_fuse(i, j)"),
+        "pad_dim": Example("chain", "sch.pad_dim(sch.get_block('B'), 0, 1, 24)"),
+    },
     "Where blocks are computed": {
         "compute_inline": Example("chain", "sch.compute_inline(sch.get_block('B'))"),
         "reverse_compute_inline": Example("chain",
@@ -288,6 +310,10 @@ WITHOUT_EXAMPLE = {
         "sample_perfect_tile": "`columns = sch.sample_perfect_tile('columns', j, 2, 16, [4, 8])`",
         "sample_compute_location": "`at = sch.sample_compute_location('place', block)`",
     },
+    "Loops that are not equally long": {
+        "remap": "`sch.remap(i, 'order')`. [ragged.md](ragged.md#schedules) has a function with an "
+        "order.",
+    },
     "Hardware instructions": {
         "tensorize": "[architecture.md](architecture.md#schedules) has "
         "intrinsics and what they replace.",
@@ -335,6 +361,8 @@ key: the versions that a decision stands in, and its name (`n ≤ 16 / rows`).
 | split a long reduction over threads or lanes | `rfactor` |
 | make one pass of reductions that depend on each other | `fuse_reductions` |
 | read a matrix in the order of its use | `cache_read`, `transform_layout` |
+| give loops of different lengths whole tiles | `pad_loop`, `partition`, `fuse` of two loops |
+| share uneven work out to threads | `remap`, `fuse`, `horizontal_fuse` |
 | leave a choice open | `sample_categorical`, `sample_perfect_tile`, `sample_compute_location` |
 | run on a GPU | `bind`, `cache_read` to `"shared"` |
 | use a matrix instruction | `blockize`, `tensorize` |

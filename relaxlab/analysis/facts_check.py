@@ -62,7 +62,7 @@ def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
     i, count = expr.Var("i"), b.shape[0]
     match fact:
         case loops.Within(low, high):
-            inside = expr.And(expr.LE(low, _element(b, i)), expr.LT(_element(b, i), high))
+            inside = _between(low, _element(b, i), high)
             text = f"not in T.range({low}, {high})"
             yield _loop(i, count, _claim(b, i, inside, text))
         case loops.Nondecreasing(first, last):
@@ -73,11 +73,31 @@ def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
             yield from () if last is None else _end(b, count - 1, last, "ends")
         case loops.PrefixSums():
             yield from _end(b, ZERO, ZERO, "begins")
-            step = fact.step(i)
+            step = fact.at(i)
             follows = expr.EQ(_element(b, i + 1), _element(b, i) + step)
             text = f"not the element before it, at i, plus {step}: T.prefix_sums"
-            reads = [_inside(n) for n in walk(step) if isinstance(n, loops.BufferLoad)]
-            yield _loop(i, count - 1, loops.seq(*reads, _claim(b, i + 1, follows, text)))
+            yield _loop(i, count - 1, loops.seq(*_reads(step), _claim(b, i + 1, follows, text)))
+        case loops.SegmentIds():
+            mine, starts = _element(b, i), fact.starts
+            exists = _between(ZERO, mine, starts.shape[0] - 1)
+            inside = _between(fact.at(mine), i, fact.at(mine + 1))
+            text = f"no segment of {starts.name}: T.segment_ids"
+            yield _loop(i, count, loops.seq(
+                _claim(b, i, exists, text),
+                _claim(b, i, inside, f"another segment of {starts.name}: T.segment_ids"),
+            ))  # fmt: skip
+        case loops.Permutation():
+            back = fact.at(i)
+            name = next(n.buffer.name for n in walk(back) if isinstance(n, loops.BufferLoad))
+            text = f"not in 0 to {count - 1}: T.permutation"
+            yield _loop(i, count, _claim(b, i, _between(ZERO, _element(b, i), count), text))
+            outside = f"{name}[{{}}] is {{}}, not in 0 to {count - 1}: T.permutation of {b.name}"
+            same, other = expr.EQ(_element(b, back), i), f"and {name} is not its inverse"
+            yield _loop(i, count, loops.seq(
+                *_reads(back),
+                loops.AssertStmt(_between(ZERO, back, count), outside, (i, back)),
+                _claim(b, back, same, f"{other}: T.permutation"),
+            ))  # fmt: skip
         case _:
             raise TypeError(f"{type(fact).__name__} is no fact")
 
@@ -103,9 +123,18 @@ def _end(
     yield loops.IfThenElse(expr.LT(ZERO, b.shape[0]), equal)
 
 
+def _between(low: PrimExpr, e: PrimExpr, high: PrimExpr) -> PrimExpr:
+    return expr.And(expr.LE(low, e), expr.LT(e, high))
+
+
+def _reads(e: PrimExpr) -> list[loops.Stmt]:
+    """Assertions that the arrays in `e` have the elements that it reads."""
+    return [_inside(n) for n in walk(e) if isinstance(n, loops.BufferLoad)]
+
+
 def _inside(load: loops.BufferLoad) -> loops.Stmt:
     (index,), (count,) = load.indices, load.buffer.shape
-    inside = expr.And(expr.LE(ZERO, index), expr.LT(index, count))
+    inside = _between(ZERO, index, count)
     message = f"element {{}} of {load.buffer.name} is read, which has {{}}"
     return loops.AssertStmt(inside, message, (index, count))
 

@@ -97,11 +97,15 @@ class _Checker:
             text = f"{b.name} has facts, and is no one-dimensional array of int32 or int64"
             self.report("E0335", text, b, fix="state facts of index arrays only")
         for fact in b.facts:
-            stated = fact.step(expr.const(0)) if isinstance(fact, loops.PrefixSums) else fact
+            stated = fact.at(expr.const(0)) if isinstance(fact, loops.FactOfEach) else fact
             for part in children(stated) if isinstance(stated, loops.Fact) else (stated,):
                 if isinstance(part, expr.PrimExpr):
                     self.value(part)
             loads = [n for n in walk(fact) if isinstance(n, loops.BufferLoad)]
+            named = isinstance(fact, loops.SegmentIds | loops.Permutation)
+            if named and not _is_element(fact.of):
+                text = f"a fact of {b.name} needs the element at the position of another array"
+                self.report("E0335", text, b, fix="write `lambda i: a[i]`")
             if any(n.buffer is b or n.buffer.ndim != 1 or n.buffer not in self.params
                    for n in loads):  # fmt: skip
                 text = f"a fact of {b.name} is about another array than a parameter beside it"
@@ -315,7 +319,8 @@ class _Checker:
                     text = f"axis {iv.var.name} is of {iv.var.dtype}; axes are int64"
                     self.report("E0325", text, iv, fix='convert its extent: T.Cast("int64", …)')
                     return
-                self.races(iv, value)
+                if iv.kind == "reduce":
+                    self.races(s, iv, value)
         if self.dead or self.diagonal(s):  # conditions that contradict each other prove anything
             return
         bad = [
@@ -412,9 +417,13 @@ class _Checker:
                 span = (iv.dom.min, self.an.simplify(iv.dom.min + extent - 1))
                 self.uncovered(s, iv, value, span)
 
-    def races(self, iv: loops.IterVar, value: expr.PrimExpr) -> None:
+    def races(self, s: loops.BlockRealize, iv: loops.IterVar, value: expr.PrimExpr) -> None:
+        # Where a loop is a spatial axis, each iteration has elements of its own.
+        own = {v for x, v in zip(s.block.iter_vars, s.iter_values, strict=True)
+               if x.kind == "spatial" and isinstance(v, expr.Var)}  # fmt: skip
         for f in self.nest:
-            if f.kind == "parallel" and iv.kind == "reduce" and f.loop_var in symbols_in(value):
+            mentions = f.loop_var in symbols_in(value) and f.loop_var not in own
+            if f.kind == "parallel" and mentions:
                 self.report(
                     "E0332",
                     f"reduce axis {iv.var.name} is bound to the parallel loop {f.loop_var.name}",
@@ -558,6 +567,12 @@ class _Checker:
 
 def _zero(like: expr.PrimExpr) -> expr.PrimExpr:
     return expr.const(0, like.dtype)
+
+
+def _is_element(e: expr.PrimExpr) -> bool:
+    """True for the element of an array at the position that a fact is about."""
+    load = e.value if isinstance(e, expr.Cast) else e
+    return isinstance(load, loops.BufferLoad) and isinstance(load.indices[0], loops.Position)
 
 
 def _once_each(e: expr.PrimExpr) -> bool:

@@ -59,13 +59,13 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: in
 
 def _step(load: BufferLoad, var: Var) -> int | None:
     """Elements between the accesses of successive iterations, if always the same."""
+    # An index from memory would have to be read that many iterations ahead, where there may be
+    # none.
+    if any(isinstance(n, BufferLoad) for i in load.indices for n in walk(i)):
+        return None
     index: PrimExpr = const(0)
     for i, dim in zip(load.indices, load.buffer.shape, strict=True):
         index = index * dim + i
-    # An index from memory would have to be read that many iterations ahead, where there may be
-    # none.
-    if any(isinstance(n, BufferLoad) for n in walk(index)):
-        return None
     difference = Analyzer.for_shapes(*symbols_in(index)).simplify(
         substitute(index, {var: var + 1}) - index
     )

@@ -70,7 +70,7 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
     unsure = [claim for claim in claims if not analyzer.prove(claim)]
     if not unsure:
         return realize
-    bindings = _bindings(path)
+    bindings = _bindings((*path, realize))
     carried = {v for _, value in pairs for v in symbols_in(substitute(value, bindings))}
     loops_ = [s for s in path if isinstance(s, For) and s.loop_var in carried]
     if not loops_:
@@ -108,7 +108,8 @@ def _bindings(path: Sequence[Stmt]) -> dict[Var, PrimExpr]:
 
 
 def _reads_memory(e: PrimExpr) -> bool:
-    return any(isinstance(n, loops.BufferLoad) for n in walk(e))
+    """True if the value may be another one at another time: index functions stay as they are."""
+    return any(isinstance(n, loops.BufferLoad) and not n.buffer.facts for n in walk(e))
 
 
 def _defined(path: Sequence[Stmt]) -> set[Var]:

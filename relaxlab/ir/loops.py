@@ -22,6 +22,7 @@ from relaxlab.ir.node import (
     node,
     rewrite,
     span_field,
+    walk,
 )
 from relaxlab.ir.span import Span
 
@@ -56,17 +57,46 @@ class Nondecreasing(Fact):
     span: Span | None = span_field(default=None)
 
 
+class FactOfEach(Fact):
+    """Base of the facts with an expression `of` over the `Position` i."""
+
+    __slots__ = ()
+    of: PrimExpr
+
+    def at(self, index: PrimExpr) -> PrimExpr:
+        """`of` at an index."""
+        return rewrite(self.of, lambda n: index if isinstance(n, Position) else None)
+
+
 @node
-class PrefixSums(Fact):
-    """The first element is 0, and element i + 1 is element i plus `of`, an expression over the
-    `Position` i."""
+class PrefixSums(FactOfEach):
+    """The first element is 0, and element i + 1 is element i plus `of` at i."""
 
     of: PrimExpr
     span: Span | None = span_field(default=None)
 
-    def step(self, index: PrimExpr) -> PrimExpr:
-        """`of` at an index: the difference of the elements index + 1 and index."""
-        return rewrite(self.of, lambda n: index if isinstance(n, Position) else None)
+
+@node
+class SegmentIds(FactOfEach):
+    """Element f is the segment that f lies in: the s with `of` at s <= f < `of` at s + 1. `of` is
+    the element at the position of an array of starts, which has one more for the end."""
+
+    of: PrimExpr
+    span: Span | None = span_field(default=None)
+
+    @property
+    def starts(self) -> Buffer:
+        """The array of starts."""
+        return next(n.buffer for n in walk(self.of) if isinstance(n, BufferLoad))
+
+
+@node
+class Permutation(FactOfEach):
+    """The elements are the numbers from 0 up to their count, in some order, and `of` is the
+    inverse: the element at `of` at i is i."""
+
+    of: PrimExpr
+    span: Span | None = span_field(default=None)
 
 
 @node

@@ -1,8 +1,9 @@
 """A proof that values of expressions determine a loop: equal values mean the same iteration.
 
 `i*4 + j` with j in [0, 4) determines both i and j, as digits of one number; `f // n` and `f % n`
-together determine f. A condition that leaves iterations out cannot make two of them equal, so none
-is needed for the proof.
+together determine f; `A[i] + j` with j in [0, A[i + 1] - A[i]) determines i and j where A does not
+fall, and an element of a permutation its place. A condition that leaves iterations out cannot make
+two of them equal, so none is needed for the proof.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Buffer, BufferLoad
+from relaxlab.ir.loops import Buffer, BufferLoad, Nondecreasing, Permutation, PrefixSums
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.schedule.ranges import Env, Span, by_data, span_of, union
 from relaxlab.schedule.tree import vars_in
@@ -33,6 +34,7 @@ def determines(values: Iterable[PrimExpr], var: Var, env: Env, an: Analyzer) -> 
         varying = {v: span for v, span in env.items() if v not in equal}
         found = [x for e in equal for x in _addends(e, varying, an)]
         found += _dividends(equal, varying, an)
+        found += [x for e in equal for x in _segments(e, varying, an)]
         new = dict.fromkeys(x for x in found if x not in equal)
         if not new:
             return False
@@ -88,6 +90,27 @@ def _terms(e: PrimExpr, factor: PrimExpr, env: Env) -> Iterator[tuple[PrimExpr, 
             yield from _terms(b, factor * a, env)
         case _:
             yield e, factor
+
+
+def _segments(e: PrimExpr, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
+    """The segment, and the place in it, that `(A[i] + j) * c` determines, as segments of an index
+    function do not overlap; the place of an element of a permutation."""
+    terms = list(_terms(e, expr.const(1, e.dtype), env))
+    for x, factor in terms:
+        load = x.value if isinstance(x, expr.Cast) and _keeps_value(x) else x
+        if not isinstance(load, BufferLoad) or not is_int(load.dtype):
+            continue
+        (place, *_), facts = load.indices, load.buffer.facts
+        if len(terms) == 1 and any(isinstance(f, Permutation) for f in facts):
+            yield place
+        if any(isinstance(f, Nondecreasing | PrefixSums) for f in facts):
+            after: PrimExpr = BufferLoad(load.buffer, (place + 1,))
+            after = after if x is load else expr.Cast(x.dtype, after)
+            rest, room = an.simplify(e - x * factor), an.simplify((after - x) * factor)
+            zero = expr.const(0, e.dtype)
+            if an.prove(expr.GE(rest, zero)) and an.prove(expr.LT(rest, room)):
+                yield place
+                yield rest
 
 
 def _fixed(e: PrimExpr, env: Env) -> bool:

@@ -46,6 +46,7 @@ from relaxlab.schedule.join_axes import join_axes as _join_axes
 from relaxlab.schedule.layout import MapLike, as_index_map
 from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.order import depends_on_order
+from relaxlab.schedule.ragged_primitives import RaggedPrimitives
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV
 from relaxlab.schedule.trace import Steps
 from relaxlab.tracing.limit import Stopped
@@ -53,7 +54,7 @@ from relaxlab.tracing.limit import Stopped
 Factor = PrimExpr | int | None
 
 
-class Schedule(DataPrimitives, Displayed):
+class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 
@@ -208,7 +209,13 @@ class Schedule(DataPrimitives, Displayed):
         return self._step("split", {"loop": loop, "factors": listed, **options}, run)
 
     def fuse(self, *loops: LoopRV) -> LoopRV:
-        """Make one loop of perfectly nested ones."""
+        """Make one loop of perfectly nested ones.
+
+        The extent of the second of two may depend on the first, where an index function has the
+        prefix sums of the extents (`T.prefix_sums`): the loop is then over all rows, and so is an
+        axis of the blocks. A block that asks for more than elements `starts[i] + j` needs the
+        segment of each row (`T.segment_ids`).
+        """
 
         def run() -> Var:
             self.func, new = _loops.fuse(self.func, [self._var(v) for v in loops])
@@ -556,6 +563,6 @@ def _made(schedule: Callable[[Schedule], Schedule | None], sch: Schedule) -> Sch
 
 
 PRIMITIVES = frozenset(
-    name for cls in (DataPrimitives, Schedule) for name, fn in vars(cls).items()
+    name for cls in (DataPrimitives, RaggedPrimitives, Schedule) for name, fn in vars(cls).items()
     if callable(fn) and not name.startswith("_")
 )  # fmt: skip

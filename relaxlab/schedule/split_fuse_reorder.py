@@ -13,8 +13,9 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.fuse_ragged import fuse_ragged
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, by_data
 from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.tree import (
     LoopPlace,
@@ -24,6 +25,7 @@ from relaxlab.schedule.tree import (
     find_loop,
     guard,
     map_realizes,
+    reading_within,
     realizes_under,
     vars_in,
     walk_stmts,
@@ -62,10 +64,12 @@ def split(
         total = total * extent
     written = index
     index = an.simplify(index)
-    body = substitute(loop.body, {var: loop.min + index})
+    guarded = not an.prove_equal(total, loop.extent)
+    last = loop.min + loop.extent - 1
+    body = reading_within(loop.body, var, last) if guarded else loop.body
+    body = substitute(body, {var: loop.min + index})
     # The guard is a predicate of the blocks, not an `if` around them: primitives that come later
     # can move and weaken it.
-    guarded = not an.prove_equal(total, loop.extent)
     if guarded and not preserve_unit_iters:
         body = guard(body, expr.LT(index, loop.extent))
     body = _simplified(body, an)
@@ -153,14 +157,25 @@ def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
     for loop in chain:
         _require_plain("fuse", loop)
         if vars_in(loop.extent) & earlier or vars_in(loop.min) & earlier:
+            if len(chain) == 2:
+                return fuse_ragged(func, *variables)
             raise ScheduleError(
                 "fuse", describe_loop(loop), "the extent does not depend on the loops outside",
-                about=(loop.loop_var,),
+                suggestion="fuse it with the one loop that it depends on", about=(loop.loop_var,),
             )  # fmt: skip
         earlier.add(loop.loop_var)
     kinds = {iv.kind for c in chain for _, iv in axes_bound_to(c.loop_var, chain[-1].body)}
+    mixed = {"spatial", "reduce"} <= kinds
+    counted = next((c for c in chain if by_data(c.extent)), None)
+    if counted is not None and mixed:
+        # Where there is no term, the fused loop has no iteration that gives a result its value.
+        raise ScheduleError(
+            "fuse", describe_loop(counted),
+            "the data does not say how many terms a loop of terms that is fused with a loop of "
+            "results has", suggestion="decompose_reduction first", about=(counted.loop_var,),
+        )  # fmt: skip
     empty = next((c for c in chain if c.extent == ZERO), None)
-    if empty is not None and {"spatial", "reduce"} <= kinds:
+    if empty is not None and mixed:
         # The fused loop has no iterations, in which results would get their initial values.
         raise ScheduleError(
             "fuse", describe_loop(empty),

@@ -47,7 +47,7 @@ from relaxlab.schedule.tree import (
     fresh_buffer_name,
     normalized,
     vars_in,
-    walk_stmts,
+    with_fresh_binders,
 )
 
 
@@ -90,7 +90,7 @@ def tensorize(func: PrimFunc, target: Var | str, intrin: str) -> PrimFunc:
 def description(intrin: TensorIntrin, buffers: Sequence[Buffer]) -> Stmt:
     """The loops of an intrinsic's description over buffers in place of its parameters."""
     desc = intrin.desc
-    body = _with_fresh_binders(_flat(_root_block(desc).body))
+    body = with_fresh_binders(_flat(_root_block(desc).body))
     return substitute(body, buffers=dict(zip(desc.buffers, buffers, strict=True)))
 
 
@@ -103,7 +103,7 @@ def implementation(
     # Several blocks of a function may be the same intrinsic.
     own = {b: replace(b) for b in root.alloc_buffers}
     views = {**dict(zip(intrin.impl.buffers, buffers, strict=True)), **own}
-    body = relocate(_with_fresh_binders(root.body), origin)
+    body = relocate(with_fresh_binders(root.body), origin)
     return substitute(body, buffers=views), tuple(own.values())
 
 
@@ -303,17 +303,3 @@ class _Match:
 
 def _has_load(e: PrimExpr) -> bool:
     return any(isinstance(n, BufferLoad) for n in walk(e))
-
-
-def _with_fresh_binders(s: Stmt) -> Stmt:
-    """A copy of `s` that defines loop, axis and let variables of its own."""
-    table: dict[Var, PrimExpr] = {}
-    for n in walk_stmts(s):
-        match n:
-            case For(var) | LetStmt(var):
-                table[var] = Var(var.name, var.var_dtype)
-            case Block(_, iter_vars):
-                table |= {iv.var: Var(iv.var.name, iv.var.var_dtype) for iv in iter_vars}
-            case _:
-                pass
-    return substitute(s, table)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from relaxlab.ir import expr, loops
+from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -21,7 +22,8 @@ from relaxlab.ir.loops import (
     While,
 )
 from relaxlab.ir.names import fresh_name
-from relaxlab.ir.node import Node, replace, walk
+from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 
 TRUE = expr.IntImm(1, "bool")
@@ -178,7 +180,7 @@ def find_block(func: PrimFunc, name: str, primitive: str = "get_block") -> Block
     return BlockPlace(func, path)
 
 
-def find_loop(func: PrimFunc, var: expr.Var, primitive: str = "get_loops") -> LoopPlace:
+def find_loop(func: PrimFunc, var: Var, primitive: str = "get_loops") -> LoopPlace:
     """The place of the loop over `var`. Raises ScheduleError."""
     path = path_to(func.body, lambda s: isinstance(s, For) and s.loop_var is var)
     if path is None:
@@ -227,6 +229,38 @@ def guard(s: Stmt, condition: expr.PrimExpr) -> Stmt:
             return IfThenElse(condition, s)
 
 
+def reading_within(s: S, var: Var, last: expr.PrimExpr) -> S:
+    """`s` with what its loops, conditions and bindings load at `var` loaded at `last` where `var`
+    is beyond. What is under a predicate does not run there, but loops around it ask for their
+    extents."""
+    nearest = Var(var.name)
+
+    def load(n: Node) -> Node | None:
+        return substitute(n, {var: nearest}) if isinstance(n, loops.BufferLoad) else None
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case Block():
+                return s
+            case For(_, low, extent, _, body):
+                low, extent = rewrite(low, load), rewrite(extent, load)
+                return replace(s, min=low, extent=extent, body=visit(body))
+            case BlockRealize(values, predicate):
+                values = tuple(rewrite(v, load) for v in values)
+                return replace(s, iter_values=values, predicate=rewrite(predicate, load))
+            case IfThenElse(condition) | While(condition):
+                s = replace(s, condition=rewrite(condition, load))
+            case LetStmt(_, value):
+                s = replace(s, value=rewrite(value, load))
+            case _:
+                pass
+        for c in child_stmts(s):
+            s = with_child(s, c, visit(c)) or s
+        return s
+
+    return substitute(visit(s), {nearest: expr.Min(var, last)})  # type: ignore[return-value]
+
+
 def conjuncts(condition: expr.PrimExpr) -> list[expr.PrimExpr]:
     """The operands of a conjunction; none for True."""
     match condition:
@@ -236,16 +270,16 @@ def conjuncts(condition: expr.PrimExpr) -> list[expr.PrimExpr]:
             return [] if condition == TRUE else [condition]
 
 
-def vars_in(root: Node) -> frozenset[expr.Var]:
+def vars_in(root: Node) -> frozenset[Var]:
     """The scalar variables that occur in an expression or statement."""
     if isinstance(root, expr.PrimExpr):
         return _expr_vars(root)
-    return frozenset(n for n in walk(root) if isinstance(n, expr.Var))
+    return frozenset(n for n in walk(root) if isinstance(n, Var))
 
 
 @lru_cache(maxsize=1 << 14)
-def _expr_vars(e: expr.PrimExpr) -> frozenset[expr.Var]:
-    return frozenset(n for n in walk(e) if isinstance(n, expr.Var))
+def _expr_vars(e: expr.PrimExpr) -> frozenset[Var]:
+    return frozenset(n for n in walk(e) if isinstance(n, Var))
 
 
 def fresh_block_name(func: PrimFunc, hint: str) -> str:
@@ -306,3 +340,17 @@ def describe_block(block: Block) -> str:
     """A block as messages name it, with its axes: `block 'C' (spatial vi, reduce vk)`."""
     axes = ", ".join(f"{iv.kind} {iv.var.name}" for iv in block.iter_vars)
     return f"block {block.name!r} ({axes or 'no axes'})"
+
+
+def with_fresh_binders(s: Stmt) -> Stmt:
+    """A copy of `s` that defines loop, axis and let variables of its own."""
+    table: dict[Var, expr.PrimExpr] = {}
+    for n in walk_stmts(s):
+        match n:
+            case For(var) | LetStmt(var):
+                table[var] = Var(var.name, var.var_dtype)
+            case Block(_, iter_vars):
+                table |= {iv.var: Var(iv.var.name, iv.var.var_dtype) for iv in iter_vars}
+            case _:
+                pass
+    return substitute(s, table)

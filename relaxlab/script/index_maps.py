@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, loops
@@ -45,22 +46,30 @@ def read_lambda(cx: Context, node: ast.Lambda) -> IndexMap:
     return IndexMap(variables, finals, span=cx.span(node))
 
 
-def prefix_sums(cx: Context, node: ast.Call) -> loops.PrefixSums:
-    """`T.prefix_sums(lambda i: s[i])`."""
+FACTS_OF_EACH: dict[type[loops.FactOfEach], str] = {
+    loops.PrefixSums: "prefix_sums",
+    loops.SegmentIds: "segment_ids",
+    loops.Permutation: "permutation",
+}
+"""The facts with an expression of the position, and their names in `T`."""
+
+
+def fact_of_each(kind: Callable[..., Value], name: str, cx: Context, node: ast.Call) -> Value:
+    """`T.prefix_sums(lambda i: s[i])` and its like."""
     match node:
-        case ast.Call(_, [ast.Lambda(ast.arguments(args=[ast.arg(name)], defaults=[]), body)], []):
+        case ast.Call(_, [ast.Lambda(ast.arguments(args=[ast.arg(index)], defaults=[]), body)], []):
             pass
         case _:
-            help = "write `T.prefix_sums(lambda i: s[i])`"
-            cx.fail(node, "E0105", "T.prefix_sums takes one lambda of one index", help=help)
+            help = f"write `T.{name}(lambda i: s[i])`"
+            cx.fail(node, "E0105", f"T.{name} takes one lambda of one index", help=help)
     with cx.frame():
-        cx.define(name, loops.Position())
+        cx.define(index, loops.Position())
         of = cast(scalar_of(cx, cx.read(cx, body), body), "int64")
-    return loops.PrefixSums(of, span=cx.span(node))
+    return kind(of, span=cx.span(node))
 
 
 WITH_LAMBDA: dict[str, Callable[[Context, ast.Call], Value]] = {
     "index_map": index_map,
-    "prefix_sums": prefix_sums,
+    **{name: partial(fact_of_each, kind, name) for kind, name in FACTS_OF_EACH.items()},
 }
 """The functions of `T` that take a lambda."""

@@ -167,6 +167,12 @@ _BUFFERS = (
     Member("T.prefix_sums", "of", "value",
            "The fact that an index function begins with 0, and that integer i + 1 is integer i "
            "plus a function of i.", "T.prefix_sums(lambda i: s[i])"),
+    Member("T.segment_ids", "of", "value",
+           "The fact that integer f of an index function is the segment that f lies in, of those "
+           "that begin at the integers of another one.", "T.segment_ids(lambda i: o[i])"),
+    Member("T.permutation", "of", "value",
+           "The fact that an index function has each of the numbers from 0 up to their count, "
+           "shown by its inverse, another one.", "T.permutation(lambda i: inverse[i])"),
     *(Member(f"T.{name}", _ALLOC, "buffer", doc, f'B = T.{name}((4, 8), "float32")')
       for name, doc in (
           ("alloc_buffer", "Memory that belongs to the block or function around it."),

@@ -9,6 +9,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import NO_ATTRS, Node, walk
 from relaxlab.ir.substitute import free_symbols, symbols_in
+from relaxlab.script.index_maps import FACTS_OF_EACH
 from relaxlab.script.print_expr import bounds, index_list, region, scalar
 from relaxlab.script.print_types import attribute, sequence
 from relaxlab.script.roots import TRUE, has_own_root, implied_root
@@ -88,12 +89,12 @@ def _fact(w: Writer, fact: loops.Fact, path: str) -> str:
             ends = (("first", first), ("last", last))
             given = [f"{n}={scalar(w, e, f'{path}.{n}')}" for n, e in ends if e is not None]
             return f"T.nondecreasing({', '.join(given)})"
-        case loops.PrefixSums():
+        case loops.FactOfEach():
             with w.names.scope():
                 index = expr.Var("i")
                 name = w.names.declare(index, index.name)
-                step = scalar(w, fact.step(index), path + ".of")
-                return f"T.prefix_sums(lambda {name}: {step})"
+                of = scalar(w, fact.at(index), path + ".of")
+                return f"T.{FACTS_OF_EACH[type(fact)]}(lambda {name}: {of})"
         case _:
             raise TypeError(f"{type(fact).__name__} is no fact")
 

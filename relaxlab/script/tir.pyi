@@ -914,6 +914,12 @@ def parallel(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _
         for i in T.parallel(8):
     """
 
+def permutation(of: _Any) -> _Value:
+    """The fact that an index function has each of the numbers from 0 up to their count, shown by its inverse, another one.
+
+        T.permutation(lambda i: inverse[i])
+    """
+
 def popcount(x: _Any) -> _Value:
     """The number of bits that are 1.
 
@@ -996,6 +1002,12 @@ def sblock_attr(attrs: _Any) -> None:
     """Attributes of the block, as a dictionary.
 
         T.sblock_attr({"pragma": 1})
+    """
+
+def segment_ids(of: _Any) -> _Value:
+    """The fact that integer f of an index function is the segment that f lies in, of those that begin at the integers of another one.
+
+        T.segment_ids(lambda i: o[i])
     """
 
 def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:

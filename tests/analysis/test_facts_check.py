@@ -238,3 +238,60 @@ def test_forked_analyzers_know_the_facts() -> None:
     other.bind(i, -5, n - 1)
     assert other.prove_equal(element(o, i + 1) - element(o, i), element(s, i)) is None
     assert an.prove_equal(element(o, i + 1) - element(o, i), element(s, i))
+
+
+SORTED = """
+@T.prim_func
+def gather(o_: T.handle, r_: T.handle, q_: T.handle, p_: T.handle, y_: T.handle):
+    b, t = T.int64(), T.int64()
+    o = T.index_function(o_, (b + 1,), "int64", facts=[T.nondecreasing(first=0, last=t)])
+    r = T.index_function(r_, (t,), "int32", facts=[T.segment_ids(lambda i: o[i])])
+    q = T.match_buffer(q_, (b,), "int64")
+    p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
+    y = T.match_buffer(y_, (t,), "int64")
+    for f in range(t):
+        y[f] = p[r[f]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("ids", "inverse", "order", "message"),
+    [
+        ([0, 0, 2], [1, 2, 0], [2, 0, 1], None),
+        ([0, 0, 3], [1, 2, 0], [2, 0, 1], r"r\[2\] is 3, no segment of o"),
+        ([0, 1, 2], [1, 2, 0], [2, 0, 1], r"r\[1\] is 1, another segment of o"),
+        ([0, 0, 2], [1, 2, 0], [2, 0, 3], r"p\[2\] is 3, not in 0 to b - 1"),
+        ([0, 0, 2], [1, 2, 7], [2, 0, 1], r"q\[2\] is 7, not in 0 to b - 1"),
+        ([0, 0, 2], [1, 2, 0], [2, 0, 0], r"p\[2\] is 0, and q is not its inverse"),
+    ],
+)
+def test_segments_and_permutations_are_checked(
+    ids: list[int], inverse: list[int], order: list[int], message: str | None
+) -> None:
+    module = parse(SORTED)
+    assert structural_equal(parse(module.script()), module)
+    y = np.zeros(3, "int64")
+    arrays = (np.array([0, 2, 2, 3]), np.array(ids, "int32"), np.array(inverse), np.array(order))
+    func, compiled = module["gather"], rl.compile(module)["gather"]
+    assert isinstance(func, loops.PrimFunc)
+    if message is None:
+        compiled(*arrays, y)
+        assert y.tolist() == [2, 2, 1]
+        return
+    with pytest.raises(ExecutionError, match=message):
+        interpret_prim_func(func, (*arrays, y))
+    with pytest.raises(rl.CheckFailed, match=message):
+        compiled(*arrays, y)
+
+
+def test_segments_and_permutations_bound_elements() -> None:
+    func = parse(SORTED)["gather"]
+    assert isinstance(func, loops.PrimFunc)
+    o, r, _, p = func.buffers[:4]
+    f, (b, t) = expr.Var("f"), (p.shape[0], r.shape[0])
+    an = Analyzer.for_shapes(tuple(x.shape for x in func.buffers))
+    an.bind(f, 0, t - 1)
+    mine = element(r, f)
+    assert an.prove(expr.GE(mine, 0 * f)) and an.prove(expr.LT(mine, b))
+    assert an.prove(expr.LE(element(o, mine), f)) and an.prove(expr.LT(f, element(o, mine + 1)))
+    assert an.prove(expr.LT(element(p, mine), b)) and an.prove(expr.LT(element(p, mine), t)) is None

@@ -107,7 +107,8 @@ def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
         "decompose_reduction rfactor blockize tensorize transform_layout pad_einsum annotate "
         "unannotate "
         "form_blocks fuse_reductions compact_buffers round_up_tails round_up_vectors "
-        "join_axes guarded_versions declare_upper_bound bound_storage"
+        "join_axes guarded_versions declare_upper_bound bound_storage "
+        "pad_loop pad_dim partition remap horizontal_fuse"
     )
     assert expected.split() == sorted(PRIMITIVES, key=expected.split().index)
 

@@ -22,7 +22,14 @@ from relaxlab.analysis.arith.poly import Poly
 from relaxlab.analysis.arith.prove import is_nonneg, is_positive
 from relaxlab.ir import dtypes, expr
 from relaxlab.ir.intrinsics import INTRINSICS
-from relaxlab.ir.loops import BufferLoad, Nondecreasing, PrefixSums, Within
+from relaxlab.ir.loops import (
+    BufferLoad,
+    Nondecreasing,
+    Permutation,
+    PrefixSums,
+    SegmentIds,
+    Within,
+)
 from relaxlab.ir.node import Node, map_children, walk
 from relaxlab.ir.substitute import substitute
 
@@ -306,6 +313,7 @@ def _load(ctx: Context, e: expr.PrimExpr) -> Poly:
     if number not in ctx.scope.facts:
         ctx.scope.facts[number] = ()  # facts that refer to each other end here
         ctx.scope.facts[number] = _facts_of_element(ctx, e, number, place)
+        _learn_segment(ctx, e, place)
     return ctx.poly_of_atom(number)
 
 
@@ -326,10 +334,26 @@ def _known_element(ctx: Context, e: BufferLoad, place: Poly) -> Poly | None:
                 if near and is_nonneg(ctx, before):
                     index = expr_of(ctx, before, "int64")
                     element = poly_of(ctx, BufferLoad(e.buffer, (index,)))
-                    return combined(ctx, poly.add(element, poly_of(ctx, fact.step(index))))
+                    return combined(ctx, poly.add(element, poly_of(ctx, fact.at(index))))
             case _:
                 pass
     return None
+
+
+def _learn_segment(ctx: Context, e: BufferLoad, place: Poly) -> None:
+    """Let the prover know, of the ends of the segment `e`, that a place lies between them. By then
+    it knows that there is such a segment."""
+    for fact in e.buffer.facts:
+        if not isinstance(fact, SegmentIds):
+            continue
+        mine = expr.Cast("int64", e)
+        first, after = (poly_of(ctx, fact.at(s)) for s in (mine, mine + 1))
+        before = poly.add(place, first, -1)
+        room = poly.add(poly.add(after, place, -1), poly.const(-1))
+        for known in (before, room):
+            for number in poly.atoms_in(known):
+                if ctx.atoms[number].place is not None:
+                    ctx.scope.facts[number] = (*ctx.scope.facts.get(number, ()), known)
 
 
 def _facts_of_element(ctx: Context, e: BufferLoad, number: int, place: Poly) -> tuple[Poly, ...]:
@@ -337,7 +361,7 @@ def _facts_of_element(ctx: Context, e: BufferLoad, number: int, place: Poly) -> 
     Its constant bounds and its difference to the next element become known, too."""
     it, known = poly.atom(number), list[Poly]()
     facts = e.buffer.facts
-    step = next((f.step(e.indices[0]) for f in facts if isinstance(f, PrefixSums)), None)
+    step = next((f.at(e.indices[0]) for f in facts if isinstance(f, PrefixSums)), None)
     has_next = is_nonneg(ctx, poly.add(poly_of(ctx, e.buffer.shape[0] - 2), place, -1))
     if step is not None and has_next:
         ctx.scope.steps[number] = poly_of(ctx, step)
@@ -353,6 +377,10 @@ def _facts_of_element(ctx: Context, e: BufferLoad, number: int, place: Poly) -> 
                     known.append(room)
                     if number in ctx.scope.steps:
                         known.append(poly.add(room, ctx.scope.steps[number], -1))
+            case SegmentIds():
+                known += [it, poly.add(poly_of(ctx, fact.starts.shape[0] - 2), it, -1)]
+            case Permutation():
+                known += [it, poly.add(poly_of(ctx, e.buffer.shape[0] - 1), it, -1)]
             case _:
                 pass
     for p in known:

@@ -1,0 +1,55 @@
+"""The primitives of `Schedule` for loops that are not equally long."""
+
+from __future__ import annotations
+
+from relaxlab.ir.expr import Var
+from relaxlab.schedule import ragged_loops as _ragged
+from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
+
+
+class RaggedPrimitives(ScheduleState):
+    """Padding, partition and order of loops whose extents depend on other loops."""
+
+    def pad_loop(self, loop: LoopRV, multiple: int) -> None:
+        """Round the loop's number of iterations up to a multiple. The added iterations compute
+        nothing: blocks get a predicate."""
+        args = {"loop": loop, "multiple": multiple}
+        self._edit("pad_loop", args, _ragged.pad_loop, self._var(loop), multiple)
+
+    def pad_dim(self, block: BlockRV, write_buffer_index: int, dim: int, multiple: int) -> None:
+        """Round a dimension of an intermediate buffer that the block writes up to a multiple.
+        Nothing sees the padding, so `round_up_vectors` and wide copies may fill it."""
+        args = {
+            "block": block, "write_buffer_index": write_buffer_index, "dim": dim,
+            "multiple": multiple,
+        }  # fmt: skip
+        self._edit(
+            "pad_dim", args, _ragged.pad_dim, self._name(block), write_buffer_index, dim, multiple
+        )
+
+    def partition(self, loop: LoopRV, multiple: int) -> list[LoopRV]:
+        """Split a loop into one over the largest multiple of `multiple` iterations, which can be
+        tiled without guards, and one over the rest. Returns both; blocks of the second have names
+        that end with `_rest`."""
+
+        def run() -> list[Var]:
+            self.func, loops = _ragged.partition(self.func, self._var(loop), multiple)
+            return list(loops)
+
+        return self._step("partition", {"loop": loop, "multiple": multiple}, run)
+
+    def remap(self, loop: LoopRV, order: str) -> None:
+        """Let iteration v of the loop do the work of iteration `order[v]`. `order` names an index
+        function with the fact `T.permutation`: longest sequences first, or a policy of your own."""
+        self._edit("remap", {"loop": loop, "order": order}, _ragged.remap, self._var(loop), order)
+
+    def horizontal_fuse(self, first: LoopRV, second: LoopRV) -> LoopRV:
+        """Make one loop of two independent ones that follow each other, so that the threads share
+        their iterations out together."""
+
+        def run() -> Var:
+            fused = _ragged.horizontal_fuse(self.func, self._var(first), self._var(second))
+            self.func, loop = fused
+            return loop
+
+        return self._step("horizontal_fuse", {"first": first, "second": second}, run)

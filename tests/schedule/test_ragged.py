@@ -1,0 +1,290 @@
+"""Primitives for loops that are not equally long, against NumPy on random lengths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from relaxlab.ir.equal import assert_structural_equal
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.module import Module
+from relaxlab.runtime.build import compile as build
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.schedule import Schedule, ScheduleError, apply_trace
+from relaxlab.script import parse
+from relaxlab.script import tir as T
+from tests.schedule.programs import assert_well_formed
+
+Array = np.ndarray
+SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
+LENGTHS = [[0], [1], [7, 7, 7, 7], [0, 1, 40, 0, 3], [1, 1, 1], [5, 0, 0, 9], [17, 2, 31, 16, 8, 0]]
+
+
+@T.prim_func
+def scaled(
+    s_: T.handle, o_: T.handle, r_: T.handle, p_: T.handle, q_: T.handle,
+    x_: T.handle, c_: T.handle, y_: T.handle,
+):  # fmt: skip
+    b, t = T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    r = T.index_function(r_, (t,), "int64", facts=[T.segment_ids(lambda i: o[i])])
+    q = T.match_buffer(q_, (b,), "int64")
+    p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
+    x = T.match_buffer(x_, (t, 4), "float32")
+    c = T.match_buffer(c_, (b,), "float32")
+    y = T.match_buffer(y_, (t, 4), "float32")
+    for i in range(b):
+        for j in range(s[i]):
+            for k in range(4):
+                with T.sblock("y"):
+                    vi = T.axis.spatial(b, i)
+                    vj = T.axis.spatial(s[vi], j)
+                    vk = T.axis.spatial(4, k)
+                    y[o[vi] + vj, vk] = x[o[vi] + vj, vk] * c[vi]
+
+
+@T.prim_func
+def summed(
+    s_: T.handle, o_: T.handle, r_: T.handle, p_: T.handle, q_: T.handle,
+    x_: T.handle, c_: T.handle, y_: T.handle,
+):  # fmt: skip
+    b, t = T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    r = T.index_function(r_, (t,), "int64", facts=[T.segment_ids(lambda i: o[i])])
+    q = T.match_buffer(q_, (b,), "int64")
+    p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
+    x = T.match_buffer(x_, (t, 4), "float32")
+    c = T.match_buffer(c_, (b,), "float32")
+    y = T.match_buffer(y_, (b, 4), "float32")
+    for i in range(b):
+        for k in range(4):
+            for j in range(s[i]):
+                with T.sblock("y"):
+                    vi = T.axis.spatial(b, i)
+                    vk = T.axis.spatial(4, k)
+                    vj = T.axis.reduce(s[vi], j)
+                    with T.init():
+                        y[vi, vk] = T.float32(0)
+                    y[vi, vk] = y[vi, vk] + x[o[vi] + vj, vk] * c[vi]
+
+
+def inputs(lengths: list[int], rng: np.random.Generator) -> list[Array]:
+    """Lengths, offsets, segment ids, the order longest first and its inverse, rows, factors."""
+    s = np.array(lengths, "int64")
+    o = np.concatenate([[0], np.cumsum(s)]).astype("int64")
+    p = np.argsort(-s, kind="stable")
+    rows = rng.random((int(o[-1]), 4), dtype="float32")
+    return [s, o, np.repeat(np.arange(len(s)), s), p, np.argsort(p), rows,
+            rng.random(len(s), dtype="float32")]  # fmt: skip
+
+
+def expected(func: PrimFunc, args: list[Array]) -> Array:
+    s, o, ids, _, _, x, c = args
+    scaled_rows = x * c[ids][:, None]
+    if func is scaled:
+        return scaled_rows
+    return np.stack([scaled_rows[a : a + n].sum(0) for a, n in zip(o, s, strict=False)])
+
+
+def check(sch: Schedule, *, native: bool = False) -> None:
+    """The schedule is well-formed, keeps the result on all lengths, and replays from its trace."""
+    assert_well_formed(sch.func)
+    replayed = apply_trace(sch.original, sch.trace_json())
+    assert_structural_equal(replayed.func, sch.func)
+    run = build(sch, use_cache=False) if native else None
+    for lengths in LENGTHS:
+        args = inputs(lengths, np.random.default_rng(SEED))
+        want = expected(sch.original, args)
+        got = np.full_like(want, 7)
+        if run is None:
+            interpret_prim_func(sch.func, [*args, got])
+        else:
+            run[sch.name](*args, got)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=str(lengths))
+
+
+def random_step(sch: Schedule, rng: np.random.Generator) -> None:
+    """A primitive on random loops; it may be refused."""
+    names = [n for n in ("y", "y_init", "y_update", "y_rest", "y_rest_1", "y_update_rest")
+             if f'"{n}"' in sch.func.script()]  # fmt: skip
+    block = sch.get_block(str(rng.choice(names)))
+    around = sch.get_loops(block)
+    if not around:
+        return
+    at = int(rng.integers(len(around)))
+    loop, m = around[at], int(rng.integers(1, 9))
+    steps: list[Callable[[], object]] = [
+        lambda: sch.pad_loop(loop, m),
+        lambda: sch.partition(loop, m),
+        lambda: sch.split(loop, factors=[None, m]),
+        lambda: sch.fuse(*around[at : at + 2]),
+        lambda: sch.reorder(*around[at : at + 2][::-1]),
+        lambda: sch.remap(loop, "p"),
+        lambda: sch.parallel(loop),
+        lambda: sch.vectorize(loop),
+        lambda: sch.decompose_reduction(block, loop),
+        lambda: sch.unroll(loop),
+    ]
+    steps[int(rng.integers(len(steps)))]()
+
+
+@pytest.mark.parametrize("case", range(24))
+@pytest.mark.parametrize("func", [scaled, summed], ids=["scaled", "summed"])
+def test_primitives_in_random_orders_keep_the_result(func: PrimFunc, case: int) -> None:
+    print(f"RELAXLAB_SEED={SEED}: case {case}")
+    rng = np.random.default_rng([SEED, case])
+    sch = Schedule(func)
+    for _ in range(8):
+        try:
+            random_step(sch, rng)
+        except ScheduleError:
+            continue
+    check(sch, native=case % 6 == 0)
+
+
+def test_fuse_makes_one_loop_over_all_rows_and_reads_a_table_only_where_it_must() -> None:
+    sch = Schedule(scaled)
+    i, j, _ = sch.get_loops(sch.get_block("y"))
+    rows = sch.fuse(i, j)
+    text = sch.func.script()
+    assert "y[vi_vj, vk] = x[vi_vj, vk] * c[r[vi_vj]]" in text and "T.grid(t, 4)" in text
+    _, inner = sch.split(rows, factors=[None, 8])
+    sch.unroll(inner)
+    check(sch, native=True)
+
+
+def test_fuse_asks_for_prefix_sums_and_for_the_segments_of_rows() -> None:
+    text = Module.of({"scaled": scaled}).script()
+    plain = parse(text.replace(", T.prefix_sums(lambda i: s[i])", ""))["scaled"]
+    sch = Schedule(plain)
+    with pytest.raises(ScheduleError, match=r"an index function has its prefix sums"):
+        sch.fuse(*sch.get_loops(sch.get_block("y"))[:2])
+    ids = "T.segment_ids(lambda i: o[i])"
+    sch = Schedule(parse(text.replace(ids, "T.range(0, b)"))["scaled"])
+    with pytest.raises(ScheduleError, match=r"gives the segment of each row"):
+        sch.fuse(*sch.get_loops(sch.get_block("y"))[:2])
+
+
+def test_fuse_refuses_a_sum_over_the_inner_loop() -> None:
+    sch = Schedule(summed)
+    i, k, j = sch.get_loops(sch.get_block("y"))
+    sch.reorder(i, k)
+    with pytest.raises(ScheduleError, match="is one spatial axis|perfectly nested"):
+        sch.fuse(i, j)
+    sch.reorder(j, k)
+    with pytest.raises(ScheduleError, match="is one spatial axis"):
+        sch.fuse(i, j)
+
+
+def test_the_first_part_of_a_partition_has_no_guard() -> None:
+    sch = Schedule(scaled)
+    _, j, _ = sch.get_loops(sch.get_block("y"))
+    main, _ = sch.partition(j, 8)
+    outer, lanes = sch.split(main, factors=[None, 8])
+    first = sch.func.script().split("y_rest")[0]
+    assert "T.where" not in first and str(sch.get(outer).extent) == "s[i] // 8"
+    sch.unroll(lanes)
+    check(sch, native=True)
+
+
+def test_a_partition_of_a_sum_needs_its_initialisation_before() -> None:
+    sch = Schedule(summed)
+    block = sch.get_block("y")
+    _, _, j = sch.get_loops(block)
+    with pytest.raises(ScheduleError, match="decompose_reduction first"):
+        sch.partition(j, 4)
+    sch.decompose_reduction(block, j)
+    sch.partition(j, 4)
+    check(sch, native=True)
+
+
+@pytest.mark.parametrize("func", [scaled, summed], ids=["scaled", "summed"])
+def test_longest_first_and_dealt_out_to_threads(func: PrimFunc) -> None:
+    sch = Schedule(func)
+    i = sch.get_loops(sch.get_block("y"))[0]
+    sch.remap(i, "p")
+    rounds, threads = sch.split(i, factors=[None, 2])
+    sch.reorder(threads, rounds)
+    sch.parallel(threads)
+    check(sch, native=True)
+
+
+def test_remap_asks_for_a_permutation_of_the_iterations() -> None:
+    sch = Schedule(scaled)
+    _, j, _ = sch.get_loops(sch.get_block("y"))
+    with pytest.raises(ScheduleError, match="q is an index function that is a permutation"):
+        sch.remap(j, "q")
+    with pytest.raises(ScheduleError, match="the loop has the b iterations that p permutes"):
+        sch.remap(j, "p")
+
+
+def test_what_a_padded_loop_adds_reads_no_length_beyond_the_last() -> None:
+    sch = Schedule(scaled)
+    i, j, _ = sch.get_loops(sch.get_block("y"))
+    sch.pad_loop(i, 4)
+    sch.pad_loop(j, 8)
+    assert "s[T.min(i, b - 1)]" in sch.func.script()
+    check(sch, native=True)
+    with pytest.raises(ScheduleError, match="the multiple is positive"):
+        sch.pad_loop(j, 0)
+
+
+@T.prim_func
+def apart(
+    A: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32"), D: T.Buffer((14,), "float32")
+):
+    for i in range(9):
+        with T.sblock("C"):
+            vi = T.axis.spatial(9, i)
+            C[vi] = A[vi] * T.float32(2)
+    for j in range(14):
+        with T.sblock("D"):
+            vj = T.axis.spatial(14, j)
+            D[vj] = T.float32(1)
+    for k in range(9):
+        with T.sblock("E"):
+            vk = T.axis.spatial(9, k)
+            D[vk] = D[vk] + C[vk]
+
+
+def test_horizontal_fusion_takes_loops_that_have_nothing_to_do_with_each_other() -> None:
+    sch = Schedule(apart)
+    (i,), (j,), (k,) = (sch.get_loops(sch.get_block(n)) for n in "CDE")
+    with pytest.raises(ScheduleError, match="both touch D"):
+        sch.horizontal_fuse(j, k)
+    with pytest.raises(ScheduleError, match="the loop follows i directly"):
+        sch.horizontal_fuse(i, k)
+    both = sch.horizontal_fuse(i, j)
+    sch.parallel(both)
+    assert_well_formed(sch.func)
+    assert_structural_equal(apply_trace(apart, sch.trace_json()).func, sch.func)
+    a = np.arange(9, dtype="float32")
+    want = np.concatenate([a * 2 + 1, np.ones(5)])
+    c, d = np.zeros(9, "float32"), np.zeros(14, "float32")
+    interpret_prim_func(sch.func, [a, c, d])
+    np.testing.assert_array_equal(d, want)
+    build(sch, use_cache=False)["apart"](a, c, np.zeros(14, "float32"))
+    np.testing.assert_array_equal(c, a * 2)
+
+
+def test_storage_is_padded_where_nothing_sees_it() -> None:
+    sch = Schedule(scaled)
+    block = sch.get_block("y")
+    i, j, _ = sch.get_loops(block)
+    sch.fuse(i, j)
+    sch.cache_write(block, 0, "global")
+    sch.pad_dim(block, 0, 1, 8)
+    assert 'T.sblock_alloc_buffer((t, 8), "float32")' in sch.func.script()
+    check(sch, native=True)
+    copy = next(b for b in sch.get_consumers(block))
+    with pytest.raises(ScheduleError, match="y is an intermediate buffer"):
+        sch.pad_dim(copy, 0, 1, 8)
