@@ -32,6 +32,7 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.check.inputs import random_arguments
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.ragged import Ragged
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import parse
@@ -191,6 +192,22 @@ class Explore(Brief):
         from relaxlab.lab.block_layout import layout_view
 
         return layout_view(subject)
+
+    def ragged(
+        self,
+        lengths: Ragged | Sequence[int] | np.ndarray[Any, Any],
+        *,
+        multiple: int = 8,
+        threads: int = 2,
+        row_bytes: int = 4,
+        quadratic: bool = False,
+    ) -> View:
+        """Loops over sequences of different lengths, step by step: `relaxlab.lab.ragged`."""
+        from relaxlab.lab.ragged import ragged
+
+        return ragged(
+            lengths, multiple=multiple, threads=threads, row_bytes=row_bytes, quadratic=quadratic
+        )
 
     def array(self, value: Any) -> View:
         """An array: statistics and values: `relaxlab.lab.array`."""
