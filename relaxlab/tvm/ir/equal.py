@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.ir import equal, graph
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.deduce import in_normal_form
+from relaxlab.ir import equal, graph, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.passes.normalize import normalize
@@ -12,6 +14,8 @@ from relaxlab.passes.normalize import normalize
 
 def _normal(program: Any) -> Any:
     """A program in normal form, as TVM's parser gives it; itself where it has none."""
+    if isinstance(program, types.Type):
+        return in_normal_form(program, Analyzer.for_shapes(program))
     if isinstance(program, graph.Function):
         return _normal(Module.of({"main": program}))["main"]
     try:

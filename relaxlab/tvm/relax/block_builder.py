@@ -157,6 +157,11 @@ class BlockBuilder(core.BlockBuilder):
         """A variable or another expression without parts to compute."""
         return self._atom(self.as_value(expr))
 
+    @property
+    def values(self) -> Mapping[graph.Var, graph.Expr]:
+        """The values of the variables that were bound."""
+        return self._values
+
     def add_func(self, func: BaseFunc, func_name: str) -> graph.GlobalVar:
         """Add a function, under a name of its own where the name is taken."""
         name = func_name

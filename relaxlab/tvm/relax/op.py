@@ -7,6 +7,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph
 from relaxlab.ir.op_table import find_op, op_names
 from relaxlab.ops.define import builder
@@ -63,8 +64,24 @@ def _operand(value: Any) -> graph.Expr:
     return value
 
 
+def _taking_functions(name: str) -> Any:
+    """The builder of a call whose index map may be a function of the indices."""
+    make = builder(name)
+
+    def call(x: graph.Expr, index_map: Any, *args: Any, **kwargs: Any) -> graph.Call:
+        if callable(index_map):
+            index_map = IndexMap.of(index_map, index_map.__code__.co_argcount)
+        return make(x, index_map, *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
 def _function(name: str) -> Any:
-    value = _stating_types(name) if name in TYPES_LAST else builder(name)
+    if name in TYPES_LAST:
+        value = _stating_types(name)
+    else:
+        value = _taking_functions(name) if name == "layout_transform" else builder(name)
     name_object(value, Ref("R", name))
     return value
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,10 @@ from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.normalize import normalize
 from relaxlab.tvm import runtime
 from relaxlab.tvm.accessors import name_of
+from relaxlab.tvm.relax import fuse_by_pattern
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
+from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
+from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext as PatternCheckContext
 from relaxlab.tvm.relax.ty import type_from
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
 
@@ -104,6 +106,21 @@ def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
 def FuseTIR() -> Pass:  # noqa: N802
     """Make a loop function of each group, and remove those that no call is left of."""
     return core_pass("FuseTIR", "fuse_tir", "dead_code_elimination")
+
+
+def FuseOpsByPattern(  # noqa: N802
+    patterns: Sequence[Any],
+    bind_constants: bool = True,
+    annotate_codegen: bool = False,
+    entry_functions: Sequence[str] | None = None,
+) -> Pass:
+    """Outline what patterns match; with `annotate_codegen`, for the compilers that the names of
+    the patterns begin with."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        return fuse_by_pattern.fuse(normalized(mod), patterns, annotate_codegen=annotate_codegen)
+
+    return Pass(run, PassInfo(0, "FuseOpsByPattern"))
 
 
 def InlinePrivateFunctions() -> Pass:  # noqa: N802
@@ -285,17 +302,6 @@ function_pass = decorator(_each_function, "transform_function")
 """Makes a pass of a function `(function, mod, context) -> function`."""
 dataflowblock_pass = decorator(_each_block, "transform_dataflowblock")
 """Makes a pass of a function `(block, mod, context) -> block`."""
-
-
-@dataclass(frozen=True)
-class PatternCheckContext:
-    """The argument of the check of a fusion pattern."""
-
-    matched_expr: graph.Expr
-    annotated_expr: Mapping[str, graph.Expr]
-    matched_bindings: Mapping[graph.Var, graph.Expr]
-    var_usages: Mapping[graph.Var, Sequence[graph.Var]]
-    value_to_bound_var: Mapping[graph.Expr, graph.Var]
 
 
 def __getattr__(name: str) -> Any:
