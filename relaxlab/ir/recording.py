@@ -141,6 +141,13 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
+class Skip:
+    """Raise the counted depth, as so many blocks behind each other would."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """Begin the next phase: what follows runs after all blocks that were noted before, those of
     other instances among them."""
@@ -148,7 +155,7 @@ class Phase:
 
 Step: TypeAlias = (
     Compute | Require | WholeInput | InputRow | Construct | ReadWord | ReadTensor | Record | Call
-    | Branch | Together | Phase
+    | Branch | Together | Skip | Phase
 )  # fmt: skip
 
 

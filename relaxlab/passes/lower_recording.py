@@ -12,6 +12,7 @@ from relaxlab.ir import recording as rec
 from relaxlab.ir.data import data_types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite
+from relaxlab.passes.add_ghosts import add_ghosts
 from relaxlab.passes.batch_blocks import (
     BATCHED,
     Operand,
@@ -60,7 +61,8 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     Raises DiagnosticError (E0509) for values that have no form in it.
     """
     state = _Program(mod)
-    functions = {name: _Function(state, name).lower() for name in state.kinds.functions}
+    lowered = {name: _Function(state, name).lower() for name in state.kinds.functions}
+    functions = add_ghosts(lowered)
     params, results, result = state.entry_signature()
     entry = state.function(state.entry)
     num_input = entry.attrs.get("num_input", len(entry.params))

@@ -62,7 +62,7 @@ def results(step: rec.Step) -> tuple[expr.Var, ...]:
             return step.results
         case rec.Together(members):
             return tuple(v for m in members for v in results(m))
-        case rec.Require() | rec.Phase():
+        case rec.Require() | rec.Skip() | rec.Phase():
             return ()
 
 

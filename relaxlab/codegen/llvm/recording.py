@@ -225,6 +225,8 @@ class _Emitter:
                 self.branch(step)
             case rec.Together(members):
                 self.together(members)
+            case rec.Skip(count):
+                self.depth = self.b.emit(f"add i64 {self.depth}, {count}")
             case rec.Phase():
                 if self.program.waits:
                     wait(self.b, AT_PHASE, "0")
