@@ -187,6 +187,12 @@ class Explore(Brief):
 
         return policy(subject, minibatches)
 
+    def batching(self, exe: Executable, name: str, instances: Sequence[Any]) -> View:
+        """Instances of a batched program, batch by batch: `relaxlab.lab.batching`."""
+        from relaxlab.lab.batching import batching
+
+        return batching(exe, name, instances)
+
     def layout(self, subject: Layout | Sequence[BlockKernel]) -> View:
         """The order of a block's variables, by PQ-trees: `relaxlab.lab.block_layout`."""
         from relaxlab.lab.block_layout import layout_view

@@ -9,13 +9,14 @@ from __future__ import annotations
 logs begin at `LOGS`."""
 LOG_ADDRESS, LOG_COUNT, LOG_ROOM, LOG_WORDS = 0, 1, 2, 3
 """Words of a log, and how many there are."""
-NOTE_DEPTH, NOTE_SLOT, NOTE_OPERANDS = 0, 1, 2
-"""Words of a note on a block: its depth, the slot of its first output, then the slots of its inputs
-and its scalars."""
+NOTE_DEPTH, NOTE_SLOT, NOTE_INSTANCE, NOTE_OPERANDS = 0, 1, 2, 3
+"""Words of a note on a block: its depth, the slot of its first output, the number of the instance,
+then the slots of its inputs and its scalars."""
 ROW_SLOT, ROW_OF, ROW_INDEX, ROW_WORDS = 0, 1, 2, 3
 """Words of a note on a row of an input array: its slot, the array's, and the row's number."""
-PHASE_BITS = 32
-"""Bits of a depth below those that count phases."""
+PHASE_BITS, ROUND_BITS = 32, 40
+"""Bits of a depth below those that count phases, and below those by which notes of several rounds
+are told apart when they are put together."""
 TOO_DEEP, NO_ROOM, FIRST_MESSAGE = 1, 2, 3
 """Failures: a recursion that took more stack; values of data types that found no room, for which
 the caller makes some. Others are numbers from `FIRST_MESSAGE` on: see `messages`."""

@@ -305,7 +305,9 @@ class _Emitter:
         self.scope.values[step.var] = Value("int64", address)
 
     def note(self, step: rec.Record) -> None:
-        operands = [self.wide(e) for e in (*step.inputs, *step.scalars)]
+        operands = [
+            self.word(INSTANCE), *(self.wide(e) for e in (*step.inputs, *step.scalars))
+        ]  # fmt: skip
         first = self.take_slots(len(step.outputs))
         for i, var in enumerate(step.outputs):
             number = self.b.emit(f"add i64 {first}, {i}") if i else first

@@ -21,6 +21,8 @@ class Records:
 
     types: names of the blocks. type_of: (notes,), numbers of blocks. Note v reads the values
     handles[starts[v]:starts[v + 1]]; producer[h] is the note that makes value h, -1 for inputs.
+    instance[v] is the number of the instance that took the note, depth[v] orders the batches that
+    the counted depths make: notes on one block with equal ones run together.
     """
 
     types: tuple[str, ...]
@@ -28,6 +30,8 @@ class Records:
     starts: Words
     handles: Words
     producer: Words
+    instance: Words
+    depth: Words
 
 
 Choice: TypeAlias = "Callable[[Records], Iterable[tuple[int, Any]]]"
@@ -43,6 +47,9 @@ class ScheduleError(UserError, ValueError):
 
 def joined(rounds: Sequence[Recorded]) -> Recorded:
     """Several rounds of a batch as one."""
+    for number, r in enumerate(rounds):
+        for notes_on_block in r.notes:
+            notes_on_block[:, native.NOTE_DEPTH] += number << native.ROUND_BITS
     notes = zip(*(r.notes for r in rounds), strict=True)
     rows, last = np.concatenate([r.rows for r in rounds]), rounds[-1]
     return Recorded(tuple(map(np.concatenate, notes)), rows, last.slots, last.results)
@@ -67,7 +74,9 @@ def records_of(program: rec.RecordingProgram, recorded: Recorded) -> tuple[Recor
         for k in range(len(block.outputs)):
             producer[notes[:, native.NOTE_SLOT] + k] = mine
     names = tuple(b.name for b in program.blocks)
-    return Records(names, type_of, starts, handles, producer), numbers
+    columns = (native.NOTE_INSTANCE, native.NOTE_DEPTH)
+    instance, depth = (np.concatenate([n[:, c] for n in recorded.notes])[order] for c in columns)
+    return Records(names, type_of, starts, handles, producer, instance, depth), numbers
 
 
 def chosen_steps(

@@ -1,0 +1,124 @@
+"""The explorer of batches: what some instances noted, and which notes ran together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.llvm.recorder_words import PHASE_BITS, ROUND_BITS
+from relaxlab.ir import recording as rec
+from relaxlab.ir.errors import counted, kind_of
+from relaxlab.lab.view import View
+from relaxlab.runtime.batch.executable import BatchedExecutable
+from relaxlab.runtime.batch.function import BatchFunction
+from relaxlab.runtime.batch.records import Records
+from relaxlab.runtime.batch.schedule import row_bytes
+from relaxlab.runtime.executable import Executable
+
+MOST_NODES = 1500
+"""Nodes of all instances that are drawn."""
+
+
+def batching(exe: Executable, name: str, instances: Sequence[Any]) -> View:
+    """The instances of a batched program: a row for each, whose nodes (blocks that it noted) stand
+    in the columns of their batches; for each batch where its operands lie; and why two nodes are
+    not in one batch.
+
+    Instances whose control flow depends on tensors have to be computed: then the function needs its
+    weights. Raises TypeError for a program that does not run in batches.
+    """
+    main = exe[name]
+    if not isinstance(exe, BatchedExecutable) or not isinstance(main, BatchFunction):
+        raise TypeError(f"`{name}` of {kind_of(exe)} does not run in batches: compile the program "
+                        "with pipeline=rl.batched_pipeline()")  # fmt: skip
+    records = main.record(instances)
+    state = _state(main.program, records, len(instances))
+    return View("batching", f"Batches of {name}", state, _text(state))
+
+
+def _state(program: rec.RecordingProgram, records: Records, instances: int) -> dict[str, Any]:
+    count = len(records.type_of)
+    reads = [records.handles[a:b] for a, b in zip(records.starts, records.starts[1:], strict=False)]
+    keys = np.stack([records.depth, records.type_of], axis=1)
+    batches, batch_of = np.unique(keys, axis=0, return_inverse=True)
+    batch_of = batch_of.reshape(-1)
+    members: list[list[int]] = [[] for _ in range(len(batches))]
+    for node, batch in enumerate(batch_of.tolist()):
+        members[batch].append(node)
+    places = _places(records, members), np.arange(len(records.producer))
+    shown = count <= MOST_NODES
+    return {
+        "types": list(records.types),
+        "instances": instances,
+        "count": count,
+        "nodes": [
+            [int(records.type_of[v]), int(records.instance[v]), int(batch_of[v]),
+             sorted({int(p) for p in records.producer[reads[v]] if p >= 0})]
+            for v in range(count)
+        ] if shown else [],
+        "batches": [
+            _batch(program, int(depth), int(block), [reads[v] for v in members[number]], places)
+            for number, (depth, block) in enumerate(batches.tolist())
+        ],
+        "notes": [] if shown else [f"There are {count} nodes; up to {MOST_NODES} are drawn."],
+    }  # fmt: skip
+
+
+def _places(records: Records, members: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
+    """The order in which values lie in memory: inputs, then batch after batch each output's rows,
+    with room between what does not follow."""
+    of = np.arange(len(records.producer), dtype=np.int64)
+    outputs: dict[int, list[int]] = {}
+    for handle, node in enumerate(records.producer.tolist()):
+        if node >= 0:
+            outputs.setdefault(node, []).append(handle)
+    at = len(of) + 1
+    for nodes in members:
+        for column in zip(*(outputs.get(v, []) for v in nodes), strict=True):
+            of[list(column)] = np.arange(at, at + len(column))
+            at += len(column) + 1
+    return of
+
+
+def _batch(
+    program: rec.RecordingProgram,
+    depth: int,
+    block: int,
+    reads: Sequence[np.ndarray[Any, Any]],
+    places: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+) -> dict[str, Any]:
+    """A batch, and per operand the bytes that are read and whether they are gathered: as results
+    lie, and as they would lie in the order in which they were noted."""
+    operands: list[list[Any]] = []
+    for k, ty in enumerate(program.blocks[block].inputs):
+        handles = np.array([r[k] for r in reads])
+        apart = [bool(np.any(np.diff(p[handles]) != 1)) for p in places]
+        operands.append([str(ty), row_bytes(ty) * len(reads), *apart])
+    phases = depth >> PHASE_BITS & (1 << ROUND_BITS - PHASE_BITS) - 1
+    return {
+        "type": block, "size": len(reads), "round": depth >> ROUND_BITS, "phase": phases,
+        "depth": depth & (1 << PHASE_BITS) - 1, "operands": operands,
+    }  # fmt: skip
+
+
+def _gathered(state: Mapping[str, Any], column: int) -> int:
+    return sum(o[1] for b in state["batches"] for o in b["operands"] if o[column])
+
+
+def _text(state: Mapping[str, Any]) -> str:
+    """The view's text, for readers without a script."""
+    batches = state["batches"]
+    lines = [
+        f"{counted(state['instances'], 'instance')}, {counted(state['count'], 'node')}, "
+        f"{counted(len(batches), 'batch', 'batches')}",
+        f"bytes gathered: {_gathered(state, 2)}; in the order of the program "
+        f"{_gathered(state, 3)}",
+    ]
+    for number, b in enumerate(batches):
+        lines.append(
+            f"  {number + 1}: {state['types'][b['type']]} × {b['size']}, flush {b['round'] + 1}, "
+            f"phase {b['phase'] + 1}, depth {b['depth']}"
+        )
+    return "\n".join(lines)
