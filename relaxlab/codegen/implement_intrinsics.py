@@ -21,7 +21,8 @@ def implemented(block: Block) -> Block:
     except KeyError as e:
         raise CodegenError(f"block {block.name!r}: {e.args[0]}") from None
     params = intrin.desc.buffers
-    views = [m.buffer for m in block.match_buffers[-len(params) :]]
+    matched = block.match_buffers[-len(params) :]
+    views = [m.buffer for m in matched]
     if [(v.shape, v.dtype) for v in views] != [(p.shape, p.dtype) for p in params] or (
         not structural_equal(description(intrin, views), block.body)
     ):
@@ -29,5 +30,5 @@ def implemented(block: Block) -> Block:
             f"block {block.name!r} is to be the tensor intrinsic {name!r}, but its body is not the "
             "intrinsic's description over the block's last match buffers"
         )
-    body, allocated = implementation(intrin, views, block.body.span)
+    body, allocated = implementation(intrin, matched, block.body.span)
     return replace(block, body=body, alloc_buffers=(*block.alloc_buffers, *allocated))

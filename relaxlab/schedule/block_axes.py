@@ -117,5 +117,5 @@ def _kinds(place: BlockPlace, index_map: IndexMap, primitive: str) -> list[IterK
     return found
 
 
-def _initial(e: PrimExpr, old: dict[Var, IterVar]) -> set[Var]:
+def _initial(e: PrimExpr, old: dict[Var, IterVar]) -> frozenset[Var]:
     return vars_in(e) & old.keys()

@@ -113,7 +113,7 @@ def _indices(
         if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer
     }
     loads = kind == "read" and any(w.buffer is buffer for w in block.writes)
-    inner = {v for i in (found and next(iter(found)) or ()) for v in vars_in(i)}
+    inner = {v for at in found for i in at for v in vars_in(i)}
     axes = {iv.var for iv in block.iter_vars}
     if len(found) != 1 or loads or _by_data(found) or (inner & _bound_inside(block)) - axes:
         raise ScheduleError(

@@ -14,6 +14,7 @@ from functools import cache
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.equal import structural_key
+from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import free_symbols
@@ -31,9 +32,9 @@ class TensorIntrin(Brief):
     computes with the instruction. `features` names the target features that it needs, `family` what
     it computes, for as many elements as the instruction has.
 
-    The parameters are buffers of constant shape. Their dimensions match the last dimensions of the
-    buffers that the intrinsic is applied to. `digest` identifies a definition that is not part of
-    the package, for the keys of compiled programs.
+    The parameters are buffers of constant shape, with strides that may be symbols. Their dimensions
+    match the last dimensions of the buffers that the intrinsic is applied to. `digest` identifies a
+    definition that is not part of the package, for the keys of compiled programs.
     """
 
     name: str
@@ -143,13 +144,18 @@ def require_pair(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
                 f"tensor intrinsic {name!r}: {d.name} is {d.dtype}{list(map(str, d.shape))} in "
                 f"desc, {i.dtype}{list(map(str, i.shape))} in impl"
             )
-    free = [v.name for f in (desc, impl) for v in free_symbols(f)]
+    free = [v.name for f in (desc, impl) for v in free_symbols(f) if v not in _strides(f)]
     if free:
         raise ValueError(f"tensor intrinsic {name!r}: symbols without a value: {free}")
     used = {n.buffer for n in walk(desc.body) if isinstance(n, BufferLoad | BufferStore)}
     unused = [b.name for b in desc.buffers if b not in used]
     if unused:
         raise ValueError(f"tensor intrinsic {name!r}: desc does not use {', '.join(unused)}")
+
+
+def _strides(func: PrimFunc) -> set[PrimExpr]:
+    """The strides of parameters: symbols among them are those of the buffers that are given."""
+    return {s for b in func.buffers for s in b.strides}
 
 
 _REGISTRY: dict[str, TensorIntrin] = {}

@@ -95,16 +95,35 @@ def description(intrin: TensorIntrin, buffers: Sequence[Buffer]) -> Stmt:
 
 
 def implementation(
-    intrin: TensorIntrin, buffers: Sequence[Buffer], origin: Span | None
+    intrin: TensorIntrin, matched: Sequence[MatchBufferRegion], origin: Span | None
 ) -> tuple[Stmt, tuple[Buffer, ...]]:
-    """The code of an intrinsic over buffers in place of its parameters, and the buffers that it
-    allocates. The code stands for what `origin` says."""
+    """The code of an intrinsic over views in place of its parameters, and the buffers that it
+    allocates. Symbols that are strides of parameters stand for those of the buffers viewed. The
+    code stands for what `origin` says."""
+    buffers = [m.buffer for m in matched]
     root = _root_block(intrin.impl)
     # Several blocks of a function may be the same intrinsic.
     own = {b: replace(b) for b in root.alloc_buffers}
     views = {**dict(zip(intrin.impl.buffers, buffers, strict=True)), **own}
     body = relocate(with_fresh_binders(root.body), origin)
-    return substitute(body, buffers=views), tuple(own.values())
+    strides: dict[Var, PrimExpr] = {}
+    for param, m in zip(intrin.impl.buffers, matched, strict=True):
+        known = strides_of(m.source.buffer)
+        pairs = zip(reversed(param.strides), reversed(known), strict=False)
+        strides |= {s: value for s, value in pairs if isinstance(s, Var)}
+    return substitute(substitute(body, buffers=views), strides), tuple(own.values())
+
+
+def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
+    """The distances between neighbours along each dimension, in elements."""
+    if buffer.strides:
+        return buffer.strides
+    found: list[PrimExpr] = []
+    distance: PrimExpr = ONE
+    for extent in reversed(buffer.shape):
+        found.append(distance)
+        distance = distance * extent
+    return tuple(reversed(found))
 
 
 def _origin(block: Block) -> Span | None:

@@ -351,11 +351,16 @@ def _call_pure_extern(cx: Context, c: Arguments) -> PrimExpr:
     return _call_with_dtype("call_extern")(cx, c)
 
 
+def wide_dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:
+    """Dimensions, among which symbols that were declared as int32 are int64."""
+    return dimensions(cx, with_wide_symbols(cx, arg))
+
+
 # --- Buffers ------------------------------------------------------------------------------------
 
 _FIELDS: dict[str, Callable[[Context, Arg], Any]] = {
     "dtype": dtype_of,
-    "strides": dimensions,
+    "strides": wide_dimensions,
     "elem_offset": dimension,
     "scope": lambda cx, a: string_of(cx, a, "the scope"),
     "align": lambda cx, a: constant_int(cx, a, "the alignment"),
@@ -365,7 +370,7 @@ _FIELDS: dict[str, Callable[[Context, Arg], Any]] = {
 def _buffer_fields(cx: Context, a: dict[str, Arg | None], c: Arguments) -> dict[str, Any]:
     shape = a["shape"]
     assert shape is not None
-    dims = dimensions(cx, with_wide_symbols(cx, shape))
+    dims = wide_dimensions(cx, shape)
     fields: dict[str, Any] = {"shape": dims, "span": cx.span(c.node)}
     for name, read in _FIELDS.items():
         given = a.get(name)

@@ -282,7 +282,9 @@ class Module:
         self.exe.export(file_name)
 
     def get_source(self, fmt: str = "") -> str:
-        """The program in the language of LLVM, or of the GPU."""
+        """The program in the language of LLVM, in assembly ("asm"), or in that of the GPU."""
+        if self._device.kind == "cuda":
+            return self.exe.ptx if fmt == "ptx" else self.exe.source()
         return self.exe.llvm() if fmt in ("", "ll", "llvm") else self.exe.assembly()
 
     inspect_source = get_source

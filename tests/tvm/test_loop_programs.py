@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import relaxlab.tvm as tvm
-from relaxlab.tvm import nd, te, tir
+from relaxlab.tvm import arith, nd, te, tir, topi
+from relaxlab.tvm.script import tir as T
 from relaxlab.tvm.tir.schedule.testing import verify_trace_roundtrip
 
 
@@ -67,3 +68,91 @@ def test_newer_names_are_the_same_packages() -> None:
 
     assert s_tir is tir and tirx is tir
     assert Schedule is tir.Schedule
+
+
+def test_topi_applies_operators_to_tensor_expressions() -> None:
+    a = te.placeholder((5, 7), name="A")
+    w = te.placeholder((3, 7), name="W")
+    b = te.placeholder((3,), name="b")
+    out = topi.nn.softmax(topi.nn.relu(topi.nn.dense(a, w, b)), axis=-1)
+    func = te.create_prim_func([a, w, b, out])
+    rng = np.random.default_rng(2)
+    x, y, z = (rng.standard_normal(s).astype("float32") for s in ((5, 7), (3, 7), (3,)))
+    found = nd.empty((5, 3))
+    tvm.build(func)(nd.array(x), nd.array(y), nd.array(z), found)
+    e = np.exp(np.maximum(x @ y.T + z, 0))
+    np.testing.assert_allclose(found.numpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_an_intrinsic_of_strided_buffers_gets_the_strides_of_those_given() -> None:
+    @T.prim_func
+    def desc(a: T.handle, b: T.handle):
+        A = T.match_buffer(a, (4, 4), "float32", offset_factor=1)
+        B = T.match_buffer(b, (4, 4), "float32", offset_factor=1)
+        with T.block("root"):
+            T.reads(A[0:4, 0:4])
+            T.writes(B[0:4, 0:4])
+            for i, j in T.grid(4, 4):
+                with T.block("copy"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj]
+
+    @T.prim_func
+    def impl(a: T.handle, b: T.handle):
+        sa = T.int32()
+        sb = T.int32()
+        A = T.match_buffer(a, (4, 4), "float32", offset_factor=1, strides=[sa, 1])
+        B = T.match_buffer(b, (4, 4), "float32", offset_factor=1, strides=[sb, 1])
+        with T.block("root"):
+            T.reads(A[0:4, 0:4])
+            T.writes(B[0:4, 0:4])
+            for i, j in T.grid(4, 4):
+                B[i, j] = A[i, j] + T.Cast("float32", sa * 100 + sb)
+
+    @T.prim_func
+    def copy(A: T.Buffer((8, 12), "float32"), B: T.Buffer((8, 12), "float32")):
+        for i, j in T.grid(8, 12):
+            with T.block("copy"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+
+    tir.TensorIntrin.register("test.copy_4x4", desc, impl)
+    sch = tir.Schedule(copy)
+    i, j = sch.get_loops("copy")
+    (io, ii), (jo, ji) = sch.split(i, [None, 4]), sch.split(j, [None, 4])
+    sch.reorder(io, jo, ii, ji)
+    sch.tensorize(ii, "test.copy_4x4")
+    out = nd.empty((8, 12))
+    tvm.build(sch.mod)["copy"](nd.array(np.zeros((8, 12), "float32")), out)
+    np.testing.assert_array_equal(out.numpy(), np.full((8, 12), 1212, "float32"))
+
+
+def test_visits_and_substitutions() -> None:
+    func = _matmul_relu()
+    loops = []
+    tir.stmt_functor.post_order_visit(
+        func.body, lambda n: loops.append(n.loop_var.name) if isinstance(n, tir.For) else None
+    )
+    assert loops == ["r", "j", "i", "j", "i"]
+    x, y = tir.Var("x", "int64"), tir.Var("y", "int64")
+    assert tir.stmt_functor.substitute(x + 1, {x: y}) == y + 1
+
+
+def test_an_analyzer_simplifies_and_proves() -> None:
+    x = tir.Var("x", "int64")
+    an = arith.Analyzer()
+    an.bind(x, tvm.ir.Range(0, 10))
+    assert an.simplify(x // 10) == 0 or an.can_prove_equal(x // 10, 0)
+    assert an.can_prove(x < 10) and not an.can_prove(x < 9)
+    assert an.const_int_bound(x * 2) == arith.ConstIntBound(0, 18)
+
+
+def test_targets_as_texts_and_dictionaries() -> None:
+    from relaxlab.tvm.target import Target
+
+    assert Target("llvm -num-cores=2") == Target({"kind": "llvm", "num-cores": 2})
+    assert Target("cuda -arch=sm_80").arch == "sm_80"
+    with Target("cuda"):
+        assert Target.current() == Target("cuda")
+    with pytest.raises(ValueError, match="known"):
+        Target("abacus")

@@ -1,0 +1,12 @@
+"""`tvm.meta_schedule`: search for schedules, by relaxlab's tuner."""
+
+from relaxlab.tvm.names import names
+
+_TUNE = "relaxlab.tvm.meta_schedule.tune"
+_HOMES = {
+    "Database": f"{_TUNE}:Database",
+    "TuneConfig": f"{_TUNE}:TuneConfig",
+    "tune_tir": f"{_TUNE}:tune_tir",
+}
+
+__getattr__, __dir__ = names(__name__, _HOMES)

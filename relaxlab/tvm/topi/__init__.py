@@ -1,0 +1,5 @@
+"""`tvm.topi`: operators on tensor expressions."""
+
+from relaxlab.tvm.topi.operators import lookup
+
+__getattr__, __dir__ = lookup("")
