@@ -275,4 +275,4 @@ lesson13.update(update_solution)
 # - Chains of one type give a lower bound. A batch that shortens all the longest ones loses nothing.
 # - Depth runs too much too early. Where every choice loses, a policy can be learned.
 #
-# You have seen every lesson. The labs in the folder `notebooks` go further.
+# Next: [loops whose lengths differ](14_ragged.py).

@@ -100,10 +100,11 @@ def _steps(s: Array, multiple: int, threads: int, quadratic: bool) -> list[Step]
     return [
         Step("padded", "", "Every sequence is as long as the longest one, in memory as well.",
              longest, longest, cut(longest), given, {}),
-        Step("ragged", "T.index_function", "Loops and rows in memory are as long as sequences.",
+        Step("ragged", "T.index_function", "Loops and rows in memory are as long as the "
+             "sequences.",
              s, s, cut(s), given, offsets),
-        Step("loop padded", f"pad_loop(j, {multiple})", "The loop runs in whole tiles; what it adds "
-             "is guarded, and has no rows in memory.", rounded, s, cut(rounded), given, offsets),
+        Step("loop padded", f"pad_loop(j, {multiple})", "The loop runs in whole tiles; what it "
+             "adds is guarded, without rows in memory.", rounded, s, cut(rounded), given, offsets),
         Step("storage padded", f"T.prefix_sums of lengths rounded up to {multiple}", "Rows in "
              "memory are rounded up, too: no guard is needed.", rounded, rounded, cut(rounded),
              given, {"starts": wide}),

@@ -26,6 +26,7 @@ from exercises import (
     lesson11,
     lesson12,
     lesson13,
+    lesson14,
 )
 
 import relaxlab as rl
@@ -328,3 +329,17 @@ def test_lesson_13() -> None:
             values[state][action] += 0.4 * (outcome - values[state][action])
 
     hint(lesson13.update(without_what_follows), "and after them state 'b'")
+
+
+def test_lesson_14() -> None:
+    hint(lesson14.prelude(lambda lengths: ([0], [])), "begins where the one before it ends")
+    hint(lesson14.prelude(lambda lengths: [0]), "return two lists")
+
+    def without_rows(lengths):
+        return [sum(lengths[:i]) for i in range(len(lengths) + 1)], []
+
+    hint(lesson14.prelude(without_rows), "the rows belong to [0, 0, 0, 1, 2, 2], not []")
+    hint(lesson14.largest_multiple(lambda lengths, share: 64), "would be padding")
+    hint(lesson14.largest_multiple(lambda lengths, share: 3), "a power of two up to 64, not 3")
+    hint(lesson14.deal(lambda lengths, threads: [0] * len(lengths)), "long sequences first")
+    hint(lesson14.deal(lambda lengths, threads: [9] * len(lengths)), "a thread from 0 to 1")

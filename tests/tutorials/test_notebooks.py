@@ -24,10 +24,10 @@ def texts(outputs: list[Any]) -> str:
     return "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs)
 
 
-def test_there_are_thirteen_lessons_and_seven_labs() -> None:
+def test_there_are_fourteen_lessons_and_seven_labs() -> None:
     folders = [n.path.parent.name for n in NOTEBOOKS]
-    assert folders == ["tutorials"] * 13 + ["notebooks"] * 7
-    assert len({n.title for n in NOTEBOOKS}) == 20
+    assert folders == ["tutorials"] * 14 + ["notebooks"] * 7
+    assert len({n.title for n in NOTEBOOKS}) == 21
 
 
 def test_documents_about_the_course() -> None:
@@ -36,7 +36,7 @@ def test_documents_about_the_course() -> None:
     texts = [n.path.read_text("utf-8") for n in lessons]
     exercises = [text.count('tags=["exercise"]') for text in texts]
     readme = (ROOT / "README.md").read_text("utf-8")
-    assert f"thirteen lessons with {sum(exercises)} exercises" in readme
+    assert f"fourteen lessons with {sum(exercises)} exercises" in readme
     teaching = (ROOT / "docs/teaching.md").read_text("utf-8")
     rows = re.findall(r"^\| (\d+)\. (.*?) \|.*?\| (\d+) \| (\d+) \|$", teaching, re.M)
     claimed = [re.search(r"\*About (\d+) minutes\.", text) for text in texts]
