@@ -346,3 +346,13 @@ define(
     reference=_assert_reference,
     pure=False,
 )
+
+# The end of a phase in batches: an effect on their order alone, which pure functions may have.
+define(
+    "phase",
+    "",
+    lambda c, t: TupleType(()),
+    reference=lambda: (),
+    pure=False,
+    traits=["free", "allocates"],
+)

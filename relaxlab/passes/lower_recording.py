@@ -34,7 +34,7 @@ from relaxlab.passes.host_values import (
     row_index,
     scalar_value,
 )
-from relaxlab.passes.make_blocks import entry_of, is_view, leaf_paths, refuse
+from relaxlab.passes.make_blocks import ends_phase, entry_of, is_view, leaf_paths, refuse
 from relaxlab.passes.order_steps import order_steps
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
 from relaxlab.passes.split_phases import PHASE
@@ -405,6 +405,9 @@ class _Function:
         mod = self.program.mod
         if is_on_data(call):
             return self.on_data(call, var)
+        if ends_phase(call):
+            self.steps.append(rec.Phase())
+            return ()
         if self.program.kinds.of(var) is Kind.HOST:
             found = scalar_value(call, var, mod)
             assert found is not None and isinstance(var.ty, types.TensorType)

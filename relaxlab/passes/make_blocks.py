@@ -142,6 +142,7 @@ class _Cutter:
 
     def sequence(self, seq: graph.SeqExpr) -> graph.SeqExpr:
         region = _Region([b for block in seq.blocks for b in block.bindings])
+        self.require_outermost(seq, region)
         region.bindings = [self.branches(b) for b in region.bindings]
         for b in region.bindings:
             self.classify(b, region)
@@ -151,6 +152,17 @@ class _Cutter:
         members = self.members(region, seq.body)
         new = self.emitted(region, members, set(vars_in(seq.body)))
         return replace(seq, blocks=(graph.BindingBlock(tuple(new)),) if new else ())
+
+    def require_outermost(self, seq: graph.SeqExpr, region: _Region) -> None:
+        """Raise the diagnostic of a phase that is not of the program as a whole."""
+        entry = self.mod[entry_of(self.mod)]
+        if isinstance(entry, graph.Function) and seq is entry.body:
+            return
+        for b in region.bindings:
+            if ends_phase(b.value):
+                refuse(f"in `{self.name}`: R.phase() is in a branch, or not in the function that "
+                       "is called from outside; all instances go through the phases together, so "
+                       "it is a statement of that function alone", b.value)  # fmt: skip
 
     def branches(self, b: graph.Binding) -> graph.Binding:
         if not isinstance(b.value, graph.If):
@@ -172,6 +184,8 @@ class _Cutter:
             case graph.Call(graph.GlobalVar(name)) if isinstance(
                 self.mod.get(name), graph.Function
             ):
+                region.barriers.add(var)
+            case graph.Call(graph.Op("phase")):
                 region.barriers.add(var)
             case graph.Call(graph.Op("adt.construct")):
                 region.barriers.add(var)  # behind the blocks whose results it holds
@@ -252,10 +266,14 @@ class _Cutter:
     # --- Which block it is in ---------------------------------------------------------------------
 
     def set_levels(self, region: _Region) -> None:
-        """A block comes behind the calls and branches that its members read, as early as it can."""
-        level = region.level
+        """A block comes behind the calls and branches that its members read, as early as it can in
+        its phase."""
+        level, begin = region.level, 0
         for b in region.bindings:
-            least = 0
+            least = begin
+            if ends_phase(b.value):
+                least = max(level.values(), default=0)
+                begin = least + 1
             for v in vars_in(b.value):
                 if v in level and v not in region.static:
                     behind = v in region.barriers and b.var not in region.barriers
@@ -383,6 +401,11 @@ def _place(unit: tuple[int, int, object]) -> tuple[int, int, int]:
     """The order of what a region is made of: levels; within one, hoisted blocks before others."""
     level, kind, what = unit
     return level, kind, what if isinstance(what, int) else 0
+
+
+def ends_phase(e: graph.Expr) -> bool:
+    """True for `R.phase()`."""
+    return isinstance(e, graph.Call) and e.op == graph.Op("phase")
 
 
 def is_product(e: graph.Expr) -> bool:

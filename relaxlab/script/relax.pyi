@@ -2167,6 +2167,12 @@ def permute_dims(x: _Argument, axes: _Any = None) -> _Value:
         R.permute_dims(x, axes=(0, 2, 1))  # (2, 3, 4) -> (2, 4, 3)
     """
 
+def phase() -> _Value:
+    """The end of a phase of a batched program: what follows runs after all that comes before it in every instance. It is a statement of the function that is called from outside.
+
+        R.phase()  # -> ()
+    """
+
 def popcount(x: _Argument) -> _Value:
     """The number of bits of each integer that are 1.
 

@@ -1270,6 +1270,10 @@ def vector_reduce_mul(x: _Any) -> _Value:
         T.vector_reduce_mul(x)
     """
 
+def vector_shuffle(*args: _Any) -> _Value:
+    """The lanes of two vectors, those of `x` before those of `y`, whose constant numbers follow, by `T.call_intrin`.
+    """
+
 def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are the lanes of vector instructions.
 
