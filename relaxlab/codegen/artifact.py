@@ -119,6 +119,7 @@ class Artifact(Brief):
     keeps it, from which code for a shared library is made. externs: the C functions that the code
     calls. left_out: the functions that cannot be called natively, with the reasons. parts: the
     calls that do the work of a function that transforms weights, one weight after the other.
+    transforms: by the name of a function, that of the one which transforms its weights.
     """
 
     code: tuple[bytes, ...]
@@ -132,6 +133,7 @@ class Artifact(Brief):
     externs: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict[str, tuple["Part", ...]])
+    transforms: dict[str, str] = field(default_factory=dict[str, str])
 
     def describe(self) -> dict[str, Any]:
         """Return everything but code and constants, as JSON values."""
@@ -144,6 +146,7 @@ class Artifact(Brief):
             "arenas": self.arenas,
             "planned_bytes": self.planned_bytes,
             "parts": self.parts,
+            "transforms": self.transforms,
         }
 
     @staticmethod
@@ -169,6 +172,7 @@ class Artifact(Brief):
             tuple(head["externs"]),
             head["left_out"],
             {name: tuple(map(_part, listed)) for name, listed in head["parts"].items()},
+            head["transforms"],
         )
 
     def to_bytes(self) -> bytes:

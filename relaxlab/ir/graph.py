@@ -238,9 +238,11 @@ class Function(Expr):
 
     `private` functions may be changed or removed by passes. Recognised attrs: `num_input` (int:
     how many leading parameters are run-time inputs, the rest being weights),
-    `tir_var_upper_bound` (symbol name -> int), `donated` (names of tensor parameters that the
-    function may overwrite: callers do not read them afterwards), `Primitive` (bool: a fused group),
-    `relax.force_pure` (bool: pure although it writes, to memory that it allocated itself).
+    `transform_params` (the name of the function that makes its weights of those of the program
+    before `lift_transform_params`), `tir_var_upper_bound` (symbol name -> int), `donated` (names of
+    tensor parameters that the function may overwrite: callers do not read them afterwards),
+    `Primitive` (bool: a fused group), `relax.force_pure` (bool: pure although it writes, to memory
+    that it allocated itself).
     """
 
     params: tuple[Var, ...] = binder()

@@ -18,9 +18,6 @@ from relaxlab.runtime.large_pages import ALIGN, region, zeros
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-TRANSFORM = "transform_params"
-"""The function that repacks weights, in programs that have one."""
-
 LEAST_BUFFER = 16 << 20
 """Bytes of address space for the fields of a tensor; pages that are not used take no memory."""
 SLACK = 64 * ALIGN
@@ -59,9 +56,18 @@ def from_json(values: Sequence[Sequence[str]]) -> tuple[Source, ...]:
 
 def prepared(executable: Executable, weights: list[Array]) -> list[Array]:
     """The weights as the functions of a program take them: repacked where the compiler wants it."""
-    if TRANSFORM not in executable:
-        return weights
-    return list(executable[TRANSFORM](tuple(weights)))
+    by = _transform_of(executable)
+    return weights if by is None else list(executable[by](tuple(weights)))
+
+
+def _transform_of(executable: Executable) -> str | None:
+    """The function that transforms the weights of all functions, which are the same; None where
+    none does. Raises ValueError for functions with different weights."""
+    names = set(executable.artifact.transforms.values())
+    if len(names) > 1:
+        listed = ", ".join(sorted(names))
+        raise ValueError(f"the functions of the program have different weights: {listed}")
+    return next(iter(names), None)
 
 
 def loaded(
@@ -79,7 +85,7 @@ def loaded(
     """
     # Before anything is read, or the peak would hold LLVM's instructions beside the weights.
     release_pages()
-    parts = executable.artifact.parts.get(TRANSFORM)
+    parts = executable.artifact.parts.get(_transform_of(executable) or "")
     if parts is None:
         return prepared(executable, [dense(s, read, tables) for s in sources])
     results: dict[int, Array] = {}

@@ -31,7 +31,8 @@ def lift_transform_params(mod: Module, _: NoOptions) -> Module:
 
     The new function is called `main_transform_params` for `main`. Functions with the same weights,
     up to the names of symbols in their shapes, share one, `transform_params`, so that both can use
-    the transformed weights. Functions that are recorded (see `make_blocks`) compute nothing.
+    the transformed weights. The attribute `transform_params` of a function has its name. Functions
+    that are recorded (see `make_blocks`) compute nothing.
     """
     groups: dict[object, dict[str, graph.Function]] = {}
     for name, fn in mod.graph_functions().items():
@@ -105,7 +106,7 @@ def _split(
         needed |= {there: None for here, there in lifted[name].items() if uses[here]}
     weights = [w for w in transform.weights if w in needed]
     order = [*weights, *(v for v in needed if v not in transform.weights)]
-    result = {name: _take(fn, lifted[name], order) for name, fn in stripped.items()}
+    result = {name: _take(fn, lifted[name], order, transform_name) for name, fn in stripped.items()}
     return {**result, transform_name: transform.function(order)}
 
 
@@ -153,13 +154,14 @@ def _strip(fn: graph.Function, gone: set[graph.Var]) -> graph.Function:
 
 
 def _take(
-    fn: graph.Function, table: dict[graph.Var, graph.Var], order: list[graph.Var]
+    fn: graph.Function, table: dict[graph.Var, graph.Var], order: list[graph.Var], by: str
 ) -> graph.Function:
-    """`fn` with the transformed weights as parameters in place of the weights."""
+    """`fn` with what the function `by` returns as parameters in place of the weights."""
     params = {v: graph.Var(v.name, v.ty, span=v.span) for v in order}
     here: dict[graph.Var, graph.Expr] = {
         mine: params[there] for mine, there in table.items() if there in params
     }
     inputs = fn.params[: fn.attrs["num_input"]]
-    new = replace(fn, params=(*inputs, *params.values()))
+    attrs = fn.attrs.with_(transform_params=by)
+    new = replace(fn, params=(*inputs, *params.values()), attrs=attrs)
     return replace_body(new, substitute(fn.body, values=here))

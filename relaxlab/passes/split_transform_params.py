@@ -31,8 +31,12 @@ def split_transform_params(mod: Module, _: NoOptions) -> Module:
     loader then transforms a weight as soon as it is read, and never holds all of them twice.
     """
     updates: dict[str, graph.Function] = {}
-    for name, fn in mod.graph_functions().items():
-        if not name.endswith("transform_params") or len(fn.params) != 1 or "parts" in fn.attrs:
+    functions = mod.graph_functions()
+    transforms = {
+        f.attrs["transform_params"] for f in functions.values() if "transform_params" in f.attrs
+    }
+    for name, fn in functions.items():
+        if name not in transforms or "parts" in fn.attrs:
             continue
         parts = list(_parts(fn))
         if len(parts) <= MAX_WHOLE:

@@ -103,7 +103,9 @@ class Executable(LoadedProgram, Displayed, Brief):
 
         Raises TypeError naming the functions where there are several.
         """
-        mine = [name for name in self._functions if "transform_params" not in name]
+        parts = (part for listed in self.artifact.parts.values() for part, *_ in listed)
+        packing = {*self.artifact.transforms.values(), *parts}
+        mine = [name for name in self._functions if name not in packing]
         if "main" not in mine and len(mine) != 1:
             raise TypeError(
                 f"the executable has several functions; call one of {', '.join(mine)}: "
@@ -125,7 +127,7 @@ class Executable(LoadedProgram, Displayed, Brief):
         from relaxlab.runtime.programs import allocator
 
         self.compiled_from = mod, pipeline
-        self._weights = find_weights(self._functions, mod)
+        self._weights = find_weights(self._functions, mod, self.artifact.transforms)
         for name, weights in self._weights.items():
             self[name].adapt_with(weights.adapt, always=weights.are_packed)
         for name, func in entries.items():

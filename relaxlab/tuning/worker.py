@@ -26,7 +26,6 @@ from relaxlab.runtime.check.inputs import copy_value, nudged, random_value
 from relaxlab.runtime.check.stages import longest_reduction
 from relaxlab.runtime.compile_native import native_artifact
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.native.weights import transform_names
 from relaxlab.runtime.timing import Candidate
 from relaxlab.schedule.compiled import steps_of
 from relaxlab.schedule.decisions import values_in, versions_in
@@ -131,7 +130,7 @@ class Bench:
         args = copy_value(self.arguments[size])
         inputs, weights = args[: self.weights], args[self.weights :]
         function = exe[FUNCTION]
-        transform = next((n for n in transform_names(FUNCTION) if n in exe), None)
+        transform = exe.artifact.transforms.get(FUNCTION)
         # The transformation's own results are taken as they are.
         packed = weights if transform is None else exe[transform](tuple(weights))
         return Candidate(KERNEL, lambda: function(*inputs, *packed))

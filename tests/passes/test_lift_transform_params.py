@@ -55,7 +55,7 @@ def test_weight_only_values_move_to_a_function_of_the_weights():
             b: R.Tensor((8,), "float32"),
             s: R.Tensor((4, 8), "float32"),
         ) -> R.Tensor(("n", 8), "float32"):
-            R.func_attr({"num_input": 1})
+            R.func_attr({"num_input": 1, "transform_params": "main_transform_params"})
             with R.dataflow():
                 y = R.matmul(x, s)
                 z = R.add(y, b)

@@ -31,9 +31,9 @@ from relaxlab.runtime.check.stages import (
     arguments_for,
     host_stages,
     same_parameters,
-    transform_names,
 )
 from relaxlab.runtime.interpreter.check_values import Symbols, arguments, match_value
+from relaxlab.runtime.native.weights import transform_of
 from relaxlab.runtime.programs import Program, as_module, with_entries
 
 TRIES = 20
@@ -383,7 +383,7 @@ class _Checker:
         if found is not None:
             return found
         count = min(len(args), len(case.written))
-        if any(n in stage.after for n in transform_names(case.name)):
+        if transform_of(stage.after, case.name) is not None:
             count = case.fn.attrs.get("num_input", count)
         tolerance = replace(tolerance, moved=case.moved[1])
         mine, theirs = (tuple(_arrays(_kept(a[:count], case.fn))) for a in (args, case.written))
@@ -423,7 +423,7 @@ def _renewed(start: Module, after: Module, name: str) -> bool:
     old, new = start.get(name), after.get(name)
     if not isinstance(old, graph.Function) or not isinstance(new, graph.Function):
         return False
-    return not same_parameters(old, new) and not any(n in after for n in transform_names(name))
+    return not same_parameters(old, new) and transform_of(after, name) is None
 
 
 def _moved(

@@ -22,7 +22,7 @@ from relaxlab.runtime.check.forms import Forms, Runner
 from relaxlab.runtime.check.inputs import copy_value
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.interpreter import bind_parameters, interpret_prim_func
-from relaxlab.runtime.native.weights import transform_names
+from relaxlab.runtime.native.weights import transform_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def arguments_for(
         raise ExecutionError(f"the function `{name}` is gone")
     given = copy_value(args)
     inputs = original.attrs.get("num_input")
-    transform = next((n for n in transform_names(name) if n in stage.after), None)
+    transform = transform_of(stage.after, name)
     if inputs is None or transform is None:  # transformed weights may have the types of the others
         if same_parameters(here, original):
             return given

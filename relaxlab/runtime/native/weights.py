@@ -16,10 +16,10 @@ from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.function import NativeFunction
 
 
-def transform_names(name: str) -> tuple[str, str]:
-    """Return the names under which `lift_transform_params` puts the function that it makes for
-    function `name`."""
-    return f"{name}_transform_params", "transform_params"
+def transform_of(mod: Module, name: str) -> str | None:
+    """The name of the function that transforms the weights of a function; None where none does."""
+    func = mod.get(name)
+    return func.attrs.get("transform_params") if isinstance(func, graph.Function) else None
 
 
 def weights_of(mod: Module, name: str) -> tuple[graph.Var, ...]:
@@ -97,15 +97,18 @@ class Weights:
         return (*inputs, *self._transform.pack(tuple(weights)))  # which nobody else gets to see
 
 
-def find_weights(functions: Mapping[str, NativeFunction], mod: Module) -> dict[str, Weights]:
-    """The weights of each of the functions, which were compiled from this module."""
+def find_weights(
+    functions: Mapping[str, NativeFunction], mod: Module, transforms_by: Mapping[str, str]
+) -> dict[str, Weights]:
+    """The weights of each of the functions, which were compiled from this module. transforms_by: by
+    the name of a function, that of the one which transforms its weights."""
     transforms: dict[str, Transform] = {}
     found: dict[str, Weights] = {}
     for name in mod.graph_functions():
         weights = weights_of(mod, name)
         if not weights or name not in functions:
             continue
-        by = next((n for n in transform_names(name) if n in functions), None)
+        by = transforms_by.get(name)
         if by is not None and by not in transforms:
             transforms[by] = Transform(functions[by])
         names = [w.name for w in weights]

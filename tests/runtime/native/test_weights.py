@@ -109,6 +109,39 @@ def test_weights_that_do_not_fit_are_named(rng: np.random.Generator) -> None:
         exe.load(list(weights.values())[::-1])
 
 
+def test_each_group_of_functions_has_its_own_transformation(rng: np.random.Generator) -> None:
+    """Two functions share a weight, two others another one: both transformations would have the
+    same name, which a function of the program has, too."""
+    functions = "".join(
+        f"""
+@R.function
+def {name}(x: R.Tensor((3, 48), "float32"), {weight}: R.Tensor(({rows}, 48), "float32")):
+    R.func_attr({{"num_input": 1}})
+    y = R.matmul(R.multiply(x, R.const({factor}, "float32")), R.permute_dims({weight}))
+    return y
+"""
+        for name, weight, rows, factor in (
+            ("one", "w", 32, 1.0), ("two", "w", 32, 2.0), ("three", "v", 40, 3.0),
+            ("four", "v", 40, 4.0),
+        )
+    )  # fmt: skip
+    own = """
+@R.function
+def transform_params(x: R.Tensor((3,), "float32")):
+    y = R.exp(x)
+    return y
+"""
+    exe = rl.compile(rl.parse(own + functions))
+    assert len(set(exe.artifact.transforms.values())) == 2
+    w, v = (rng.normal(size=(rows, 48)).astype("float32") for rows in (32, 40))
+    x = rng.normal(size=(3, 48)).astype("float32")
+    for bound in (False, True):
+        for name, factor, weight in (("one", 1, w), ("two", 2, w), ("three", 3, v), ("four", 4, v)):
+            got = exe[name](x) if bound else exe[name](x, weight)
+            np.testing.assert_allclose(got, factor * x @ weight.T, rtol=1e-4, atol=1e-3)
+        exe.load({"w": w, "v": v})
+
+
 def test_a_program_without_weights_loads_none() -> None:
     mod = rl.parse("""
 @R.function
