@@ -19,7 +19,7 @@ def _scalar(cx: Context, arg: Arg) -> PrimExpr:
     """A number, an expression, or an expression in a string."""
     value = arg.value
     if isinstance(value, str):
-        value = _expression_in_string(cx, value, arg.node)
+        value = expression_in_string(cx, value, arg.node)
     return scalar_of(cx, value, arg.node)
 
 
@@ -36,7 +36,7 @@ def dimension(cx: Context, arg: Arg) -> PrimExpr:
     return dim
 
 
-def _expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
+def expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

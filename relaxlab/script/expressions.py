@@ -28,12 +28,14 @@ from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
 from relaxlab.script.foreign import IN_TVM, foreign_of, make_array, read_attribute
 from relaxlab.script.index_maps import WITH_LAMBDA, read_lambda
 from relaxlab.script.index_types import comparands, index_of, range_of
+from relaxlab.script.ragged_buffers import place_of
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
     Meta,
     Method,
     ModuleRef,
+    RaggedBuffer,
     Ref,
     SliceAccess,
     TypeParam,
@@ -158,7 +160,7 @@ def global_var(cx: Context, name: str, node: ast.AST) -> graph.GlobalVar:
 def _subscript(cx: Context, node: ast.Subscript) -> Value:
     base = evaluate(cx, node.value)
     match base:
-        case loops.Buffer() | View():
+        case loops.Buffer() | View() | RaggedBuffer():
             return access(cx, base, node)
         case Ref():
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -177,13 +179,16 @@ def _subscript(cx: Context, node: ast.Subscript) -> Value:
 
 
 def access(
-    cx: Context, buffer: loops.Buffer | View, node: ast.Subscript
+    cx: Context, buffer: loops.Buffer | View | RaggedBuffer, node: ast.Subscript
 ) -> loops.BufferLoad | SliceAccess:
     """`A[i, j]`, an element, or `A[i, 0:4]`, a region."""
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     parts: list[Any] = []
     for k, item in enumerate(items):
         if isinstance(item, ast.Slice):
+            if isinstance(buffer, RaggedBuffer):
+                what, help = f"a slice of ragged {buffer.name} is no box", "index each element"
+                cx.fail(item, "E0104", what, help=help)
             parts.append(_slice(cx, buffer, k, item))
         elif isinstance(item, ast.Starred):
             values = evaluate(cx, item.value)
@@ -196,6 +201,9 @@ def access(
         help = f"give an index for each: `{element_text(buffer.name, rank)}`"
         what = f"buffer {buffer.name} has {counted(rank, 'dimension')} ({shape})"
         cx.fail(node, "E0113", f"{what} and is indexed with {len(parts)}", help=help)
+    if isinstance(buffer, RaggedBuffer):
+        places = place_of(buffer, tuple(parts))
+        return loops.BufferLoad(buffer.buffer, places, span=cx.span(node))
     if isinstance(buffer, View):
         return view_access(cx, buffer, tuple(parts), node)
     if any(isinstance(p, tuple) for p in parts):

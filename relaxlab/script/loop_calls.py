@@ -33,6 +33,7 @@ from relaxlab.script.index_types import variable_of, with_wide_symbols
 from relaxlab.script.launch import attribute, env_thread, launch_thread
 from relaxlab.script.loop_specs import grid, loop_of, range_between
 from relaxlab.script.members import ALIASES, MEMBERS, members_of
+from relaxlab.script.ragged_buffers import ragged_buffer
 from relaxlab.script.values import (
     Arg,
     Axis,
@@ -585,6 +586,7 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "Buffer": _buffer,
     "match_buffer": _match_buffer,
     "index_function": _index_function,
+    "ragged_buffer": ragged_buffer,
     "range": _within,
     "nondecreasing": _nondecreasing,
     "alloc_buffer": _alloc(None),

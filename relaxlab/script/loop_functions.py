@@ -46,6 +46,8 @@ from relaxlab.script.values import (
     Launch,
     LoopSpec,
     Meta,
+    RaggedBuffer,
+    RaggedDecl,
     Ref,
     SliceAccess,
     SymbolDecl,
@@ -176,6 +178,8 @@ class LoopReader:
                 self._axis(target, value)
             case BufferDecl():
                 cx.define(name, self._buffer(target, value))
+            case RaggedDecl(memory, shape, starts):
+                cx.define(name, RaggedBuffer(self._buffer(target, memory), shape, starts))
             case (Axis() as axis,):  # T.axis.remap of one loop
                 self._axis(target, axis)
             case ThreadTag():
@@ -247,7 +251,7 @@ class LoopReader:
     def _store_value(self, target: ast.Subscript, value: Value, stmt: ast.stmt) -> loops.Stmt:
         cx = self.cx
         buffer = evaluate(cx, target.value)
-        if not isinstance(buffer, loops.Buffer | View):
+        if not isinstance(buffer, loops.Buffer | View | RaggedBuffer):
             cx.fail(target, "E0106", f"{describe(buffer)} is not a buffer: it has no elements")
         place = access(cx, buffer, target)
         indices = (

@@ -950,6 +950,12 @@ def prefix_sums(of: _Any) -> _Value:
         T.prefix_sums(lambda i: s[i])
     """
 
+def ragged_buffer(param: _Any, dims: _Any, dtype: _Any, starts: _Any) -> _Buffer:
+    """The buffer behind a `T.handle` parameter, seen as slices of different extents behind each other. Dimensions have names; a string is an extent that depends on the outermost one. `starts` is an index function with the prefix sums of the extents' products.
+
+        x = T.ragged_buffer(x_, {"i": b, "j": "s[i]", "d": 8}, "float32", starts=o)
+    """
+
 def ramp(base: _Any, stride: _Any, lanes: _Any) -> _Value:
     """The vector base, base + stride, …: as an index, a vector of elements.
 

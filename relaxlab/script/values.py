@@ -12,6 +12,7 @@ import numpy as np
 
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import rewrite
 from relaxlab.ir.span import Span
 from relaxlab.script.print_expr import scalar
 from relaxlab.script.writer import Writer
@@ -74,6 +75,37 @@ class View:
     def name(self) -> str:
         """The name of the buffer behind it."""
         return self.buffer.name
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedDecl:
+    """A ragged buffer without its name: the memory, the extents over the position in the outermost
+    dimension, and the index function of starts."""
+
+    memory: BufferDecl
+    shape: tuple[PrimExpr, ...]
+    starts: loops.Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedBuffer:
+    """`T.ragged_buffer(...)`: the elements of `buffer`, seen as slices of different extents."""
+
+    buffer: loops.Buffer
+    shape: tuple[PrimExpr, ...]
+    starts: loops.Buffer
+
+    @property
+    def name(self) -> str:
+        """The name of the buffer behind it."""
+        return self.buffer.name
+
+    def at(self, index: PrimExpr) -> list[PrimExpr]:
+        """The extents of the inner dimensions of a slice."""
+        return [
+            rewrite(e, lambda n: index if isinstance(n, loops.Position) else None)
+            for e in self.shape[1:]
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +292,8 @@ def describe(value: Value) -> str:
             return f"a declaration (T.{value.dtype}())"
         case LoopSpec():
             return "a loop range"
+        case RaggedBuffer():
+            return f"ragged buffer {value.name}"
         case View():
             return f"a view of buffer {value.name}"
         case Launch() | Annotations():

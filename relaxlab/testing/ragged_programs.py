@@ -1,0 +1,100 @@
+"""Loop functions over sequences and matrices of different sizes, as programs to test, schedule and
+measure: the workloads of CoRa (MLSys 2022), section 7."""
+
+from __future__ import annotations
+
+SCORES = '''
+@T.prim_func
+def scores(s_: T.handle, o_: T.handle, a_: T.handle, q_: T.handle, k_: T.handle, out_: T.handle):
+    b, t, u = T.int64(), T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    a = T.index_function(
+        a_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=u), T.prefix_sums(lambda i: s[i] * s[i])])
+    Q = T.ragged_buffer(q_, {"i": b, "j": "s[i]", "h": 2, "e": 4}, "float32", starts=o)
+    K = T.ragged_buffer(k_, {"i": b, "j": "s[i]", "h": 2, "e": 4}, "float32", starts=o)
+    S = T.ragged_buffer(out_, {"i": b, "h": 2, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
+    for i, h in T.grid(b, 2):
+        for j, l, e in T.grid(s[i], s[i], 4):
+            with T.sblock("S"):
+                vi, vh = T.axis.remap("SS", [i, h])
+                vj = T.axis.spatial(s[vi], j)
+                vl = T.axis.spatial(s[vi], l)
+                ve = T.axis.reduce(4, e)
+                with T.init():
+                    S[vi, vh, vj, vl] = T.float32(0)
+                S[vi, vh, vj, vl] += Q[vi, vj, vh, ve] * K[vi, vl, vh, ve]
+'''
+"""Products of queries and keys of each sequence, for two heads."""
+
+VGEMM = '''
+@T.prim_func
+def vgemm(
+    m_: T.handle, n_: T.handle, k_: T.handle, x_: T.handle, y_: T.handle, z_: T.handle,
+    a_: T.handle, b_: T.handle, c_: T.handle,
+):
+    g, t, u, v = T.int64(), T.int64(), T.int64(), T.int64()
+    m = T.index_function(m_, (g,), "int64", facts=[T.range(0, 4097)])
+    n = T.index_function(n_, (g,), "int64", facts=[T.range(0, 4097)])
+    k = T.index_function(k_, (g,), "int64", facts=[T.range(0, 4097)])
+    x = T.index_function(
+        x_, (g + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: m[i] * k[i])])
+    y = T.index_function(
+        y_, (g + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=u), T.prefix_sums(lambda i: k[i] * n[i])])
+    z = T.index_function(
+        z_, (g + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=v), T.prefix_sums(lambda i: m[i] * n[i])])
+    A = T.ragged_buffer(a_, {"i": g, "r": "m[i]", "k": "k[i]"}, "float32", starts=x)
+    B = T.ragged_buffer(b_, {"i": g, "k": "k[i]", "c": "n[i]"}, "float32", starts=y)
+    C = T.ragged_buffer(c_, {"i": g, "r": "m[i]", "c": "n[i]"}, "float32", starts=z)
+    for i in range(g):
+        for r, c, l in T.grid(m[i], n[i], k[i]):
+            with T.sblock("C"):
+                vi = T.axis.spatial(g, i)
+                vr = T.axis.spatial(m[vi], r)
+                vc = T.axis.spatial(n[vi], c)
+                vl = T.axis.reduce(k[vi], l)
+                with T.init():
+                    C[vi, vr, vc] = T.float32(0)
+                C[vi, vr, vc] += A[vi, vr, vl] * B[vi, vl, vc]
+'''
+"""A batch of products of matrices, each with a size of its own, behind each other."""
+
+TRMM = '''
+@T.prim_func
+def trmm(a_: T.handle, b_: T.handle, c_: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a_, (n, n), "float32")
+    B = T.match_buffer(b_, (n, m), "float32")
+    C = T.match_buffer(c_, (n, m), "float32")
+    for i, j in T.grid(n, m):
+        for k in range(i + 1):
+            with T.sblock("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                vk = T.axis.reduce(vi + 1, k)
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] += A[vi, vk] * B[vk, vj]
+'''
+"""The product of a lower triangular matrix with another one: half of the terms are not there."""
+
+TRIANGULAR_ADD = '''
+@T.prim_func
+def triangular_add(a_: T.handle, b_: T.handle, c_: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a_, (n, n), "float32")
+    B = T.match_buffer(b_, (n, n), "float32")
+    C = T.match_buffer(c_, (n, n), "float32")
+    for i in range(n):
+        for j in range(i + 1):
+            with T.sblock("C"):
+                vi = T.axis.spatial(n, i)
+                vj = T.axis.spatial(vi + 1, j)
+                C[vi, vj] = A[vi, vj] + B[vi, vj]
+'''
+"""The sum of two lower triangular matrices, on the elements of the triangle alone."""
