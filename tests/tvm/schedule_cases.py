@@ -197,7 +197,10 @@ CASES: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 DIFFERENT: dict[tuple[str, str], str] = {
-    ("matmul_relu", _LOOPS_C + 'sch.reverse_compute_at("D", k)'): "applies the maximum to sums that are not complete",
+    (
+        "matmul_relu",
+        _LOOPS_C + 'sch.reverse_compute_at("D", k)',
+    ): "applies the maximum to sums that are not complete",
     ("padded", 'sch.reindex("C", ("read", 0))'): "adds in another order in an index",
 }
 """The cases in which relaxlab differs on purpose, with the reason."""

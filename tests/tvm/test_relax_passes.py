@@ -9,6 +9,7 @@ import relaxlab.tvm as tvm
 from relaxlab.tvm import relax
 from relaxlab.tvm.script import ir as I
 from relaxlab.tvm.script import relax as R
+from relaxlab.tvm.script import tir as T
 
 
 @I.ir_module
@@ -237,3 +238,35 @@ def test_questions_about_programs() -> None:
     tvm.ir.assert_structural_equal(
         relax.analysis.struct_info_lca(one, other), R.Tensor(dtype="float32", ndim=2)
     )
+
+
+def test_packed_calls_find_loop_functions_and_registered_functions() -> None:
+    @I.ir_module
+    class Calls:
+        @T.prim_func
+        def negate(x: T.handle, y: T.handle):
+            n = T.int64()
+            X = T.match_buffer(x, (n,), "float32")
+            Y = T.match_buffer(y, (n,), "float32")
+            for i in range(n):
+                with T.block("Y"):
+                    vi = T.axis.spatial(n, i)
+                    Y[vi] = -X[vi]
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), b: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                y = R.call_dps_packed("negate", (x,), R.Tensor((n,), "float32"))
+                z = R.call_dps_packed("test.tvm.add", (y, b), R.Tensor((n,), "float32"))
+                R.output(z)
+            return z
+
+    @tvm.register_func("test.tvm.add", override=True)
+    def add(x: tvm.nd.NDArray, y: tvm.nd.NDArray, out: tvm.nd.NDArray) -> None:
+        np.from_dlpack(out)[...] = np.from_dlpack(x) + np.from_dlpack(y)
+
+    x, b = np.arange(3, dtype="float32"), np.ones(3, "float32")
+    bound = relax.transform.BindParams("main", {"b": tvm.nd.array(b)})(Calls)
+    vm = relax.VirtualMachine(relax.build(bound, target="llvm"), tvm.cpu())
+    np.testing.assert_array_equal(vm["main"](tvm.nd.array(x)).numpy(), 1 - x)

@@ -16,9 +16,11 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.dead_code_elimination import remove_unread
 from relaxlab.passes.effects import is_pure
+from relaxlab.passes.rewrite_dataflow_reshape import is_reshape
 from relaxlab.tvm.relax.expr_functor import PyExprVisitor
 
 BaseCheckResult = Verdict
+has_reshape_pattern = is_reshape
 
 
 remove_all_unused = remove_unread

@@ -193,8 +193,11 @@ def sequence(body: Any) -> graph.SeqExpr:
     return body if isinstance(body, graph.SeqExpr) else graph.SeqExpr((), as_value(body))
 
 
-def const(value: Any, dtype: str | None = None) -> graph.Constant:
-    """A constant. Python's ints are int32, its floats float32, unless a dtype is given."""
+def const(value: Any, dtype: str | types.TensorType | None = None) -> graph.Constant:
+    """A constant. Python's ints are int32, its floats float32, unless a dtype is given, as such or
+    by a tensor's type."""
+    if isinstance(dtype, types.TensorType):
+        dtype = dtype.dtype
     if hasattr(value, "numpy"):
         value = value.numpy()
     array = np.asarray(value)

@@ -51,6 +51,9 @@ PASSES = {
     "AllocateWorkspace": "lift_workspace",
     "CallTIRRewrite": "expand_calls",
     "StaticPlanBlockMemory": "plan_memory",
+    "LowerAllocTensor": "lower_alloc_tensor",
+    "KillAfterLastUse": "kill_after_last_use",
+    "RewriteDataflowReshape": "rewrite_dataflow_reshape",
     "RewriteCUDAGraph": "mark_capture_regions",
 }
 """Passes without arguments, and the core's passes that each stands for."""

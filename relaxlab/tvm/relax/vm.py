@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir import graph
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node, map_children, replace
 from relaxlab.passes.bind_params import BindParamsOptions, bind_params
 from relaxlab.runtime.build import compile as compile_module
 from relaxlab.tvm import runtime
@@ -49,10 +51,30 @@ def build(
             k: np.asarray(runtime.unwrapped(v)) for k, v in params.items()
         }
         program = bind_params.function(program, BindParamsOptions(arrays))
+    program = _calling_own_functions(program)
     program = run_before_building(program, relax_pipeline or pipeline)
     chosen = core_target(target)
     device = runtime.device("cuda" if chosen.kind == "cuda" else "cpu")
     return VMExecutable(compile_module(program, chosen), device)
+
+
+def _calling_own_functions(mod: Module) -> Module:
+    """A module whose packed calls of loop functions in it, which TVM finds by their names, call
+    them directly."""
+    own = mod.loop_functions()
+
+    def visit(n: Node) -> Node:
+        new = map_children(n, visit)
+        match new:
+            case graph.Call(graph.Op("call_dps_packed"), (graph.ExternFunc(name), *rest)):
+                if name in own:
+                    callee = graph.GlobalVar(name)
+                    return replace(new, op=graph.Op("call_tir"), args=(callee, *rest))
+                return new
+            case _:
+                return new
+
+    return mod.with_functions({k: visit(f) for k, f in mod.graph_functions().items()})  # type: ignore[dict-item]
 
 
 class VirtualMachine:
