@@ -69,6 +69,8 @@ def _copy(n: Node) -> _Copy | None:
             gathers = rows and column in symbols_in(load.indices)
             if apart and gathers and _is_contiguous(store, column):
                 return _Copy(n, lane, store, load)
+        case _:
+            pass
     return None
 
 
