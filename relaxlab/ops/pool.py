@@ -299,8 +299,12 @@ def _adaptive_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -
     )
 
     def bounds(spatial: list[PrimExpr]) -> list[tuple[PrimExpr, PrimExpr]]:
+        # The start of the only output is 0: what it reads are neighbours, as of a plain mean.
         rows = zip(spatial, extents, sizes, strict=True)
-        return [((o * e) // n, ((o + 1) * e + (n - 1)) // n) for o, e, n in rows]
+        return [
+            (te.ZERO, e) if n == ONE else ((o * e) // n, ((o + 1) * e + (n - 1)) // n)
+            for o, e, n in rows
+        ]
 
     def element(*i: PrimExpr) -> te.Reduce:
         batch, channel, *spatial = result.take(i)
