@@ -20,6 +20,7 @@ from relaxlab.batching.graph import Graph
 from relaxlab.batching.layout import BlockKernel, Layout
 from relaxlab.batching.learn import Learned
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
@@ -300,7 +301,9 @@ def _drawn_run(program: Module | str) -> View:
             f"`{public[0]}` takes weights, which the compiler packs: give relaxlab.explore.run "
             "the executable and the packed weights"
         )
-    arguments = random_arguments(chosen, np.random.default_rng(0), sizes=(RUN_SIZE,))
+    arguments = random_arguments(
+        chosen, np.random.default_rng(0), sizes=(RUN_SIZE,), data=data_types(mod)
+    )
     return replace(explore.run(mod, public[0], *arguments), title="Run")
 
 

@@ -106,6 +106,8 @@ class Executable(LoadedProgram, Displayed, Brief):
         parts = (part for listed in self.artifact.parts.values() for part, *_ in listed)
         packing = {*self.artifact.transforms.values(), *parts}
         mine = [name for name in self._functions if name not in packing]
+        if not mine:
+            raise TypeError("; ".join(self.artifact.left_out.values()))
         if "main" not in mine and len(mine) != 1:
             raise TypeError(
                 f"the executable has several functions; call one of {', '.join(mine)}: "

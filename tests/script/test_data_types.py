@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import structural_equal
+from relaxlab.runtime.check.check import CheckError
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 
@@ -122,3 +124,28 @@ def test_fields_that_do_not_fit_are_refused():
     other = DataValue("Bush", "Leaf", 0, (1,))
     with pytest.raises(rl.ExecutionError, match="must be a value of the data type `Tree`"):
         rl.interpret(rl.parse(TREES), "main", other)
+
+
+def test_programs_on_data_are_checked_with_random_values():
+    report = rl.check(rl.parse(TREES), runs=2)
+    assert report.finding is None and any("data type" in text for text in report.left_out)
+    endless = """
+@I.ir_module
+class Endless:
+    @R.data
+    class Stream:
+        More: (R.Tensor((), "int64"), "Stream")
+
+    @R.function
+    def main(s: Stream) -> R.Tensor((), "int64"):
+        match s:
+            case cls.More(x, _):
+                return x
+"""
+    with pytest.raises(CheckError, match="no random values of type Stream"):
+        rl.check(rl.parse(endless))
+
+
+def test_what_runs_programs_on_data_is_named():
+    with pytest.raises(UnsupportedHost, match=r"batched_pipeline\(\)"):
+        rl.compile(rl.parse(TREES))

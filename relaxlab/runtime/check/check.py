@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from relaxlab.analysis.loops_check import check_loops
 from relaxlab.analysis.well_formed import check_graphs
 from relaxlab.ir import graph
+from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import UserError, brief
@@ -303,10 +305,11 @@ class _Checker:
         fn = mod[name]
         assert isinstance(fn, graph.Function)
         rng = np.random.default_rng(seed)
+        random = partial(random_arguments, fn, sizes=self.sizes, data=data_types(mod))
         reason: Exception = ValueError()
         for _ in range(TRIES):
             try:
-                args = self.inputs(rng) if self.inputs else random_arguments(fn, rng, self.sizes)
+                args = self.inputs(rng) if self.inputs else random(rng)
                 args = _values(args, fn, name)
                 given = copy_value(args)
                 result = reference(name, given)

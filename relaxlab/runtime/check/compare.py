@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import graph, loops, types
+from relaxlab.ir.data import DataValue
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -88,6 +89,10 @@ def leaves(value: Any, place: str) -> Iterator[tuple[str, Array]]:
     if isinstance(value, tuple) and not _is_shape(value):  # type: ignore[reportUnknownArgumentType]
         for i, v in enumerate(value):  # type: ignore[reportUnknownArgumentType]
             yield from leaves(v, f"field {i} of {place}")
+    elif isinstance(value, DataValue):
+        yield f"the constructor of {place}", np.asarray(value.tag)
+        for i, v in enumerate(value.fields):
+            yield from leaves(v, f"field {i} of `{value.constructor}` in {place}")
     else:
         yield place, np.asarray(value)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.data import Constructor, DataDef, DataValue
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.arrays import ExecutionError, OutOfMemory
@@ -17,11 +19,20 @@ SIZES = (1, 2, 3, 5, 7, 16, 17)
 """Values of symbols: single rows, full vectors, and what no vector width divides."""
 
 
+DEEPEST = 4
+"""Levels of random values of data types, as far as the types have values so shallow."""
+Data = Mapping[str, DataDef]
+
+
 def random_arguments(
-    fn: graph.Function, rng: np.random.Generator, sizes: Sequence[int] = SIZES
+    fn: graph.Function,
+    rng: np.random.Generator,
+    sizes: Sequence[int] = SIZES,
+    data: Data | None = None,
 ) -> tuple[Any, ...]:
     """Arguments for a function's parameters; symbols get random values from `sizes`, at most their
-    declared bounds. Integers are small and not negative, so that they can be indices.
+    declared bounds. Integers are small and not negative, so that they can be indices. `data` has
+    the data types of the module.
 
     Raises ExecutionError for a parameter that no random value can be made for (a function, a value
     of unknown type) and for sizes that no array has, OutOfMemory for one that is too large.
@@ -30,11 +41,15 @@ def random_arguments(
     env = {
         s: min(int(rng.choice(sizes)), bounds.get(s.name, 1 << 30)) for s in symbols_in(fn.params)
     }
-    return tuple(random_value(p.ty, env, rng, f"`{p.name}`") for p in fn.params)
+    return tuple(random_value(p.ty, env, rng, f"`{p.name}`", data) for p in fn.params)
 
 
 def random_value(
-    ty: types.Type | None, env: dict[expr.Var, int], rng: np.random.Generator, what: str = "a value"
+    ty: types.Type | None,
+    env: dict[expr.Var, int],
+    rng: np.random.Generator,
+    what: str = "a value",
+    data: Data | None = None,
 ) -> Any:
     """A random value of a type, given its symbols' values. Raises ExecutionError naming `what`."""
     match ty:
@@ -57,15 +72,46 @@ def random_value(
             return numpy_dtype(dtype).type(number)
         case types.TupleType(fields):
             parts = enumerate(fields)
-            return tuple(random_value(f, env, rng, f"field {i} of {what}") for i, f in parts)
+            return tuple(random_value(f, env, rng, f"field {i} of {what}", data) for i, f in parts)
+        case types.DataType(name) if data and name in data:
+            return _random_data(data[name], data, rng, what, DEEPEST)
         case _:
             raise ExecutionError(f"there are no random values of type {ty}, which {what} has")
+
+
+def _random_data(
+    of: DataDef, data: Data, rng: np.random.Generator, what: str, levels: int
+) -> DataValue:
+    """A random value of a data type. Raises ExecutionError for one whose values have no end."""
+    kinds = [c for c in of.constructors if levels > 0 or not _holds_data(c)]
+    if not kinds:
+        # Those with the fewest values inside, which may end further down.
+        kinds = sorted(of.constructors, key=lambda c: sum(map(_is_data, c.fields)))[:1]
+    if levels < -DEEPEST or not kinds:
+        raise ExecutionError(f"there are no random values of type {of.name}, which {what} has")
+    chosen = kinds[int(rng.integers(len(kinds)))]
+    fields = [
+        _random_data(data[f.name], data, rng, what, levels - 1)
+        if isinstance(f, types.DataType) else random_value(f, {}, rng, what)
+        for f in chosen.fields
+    ]  # fmt: skip
+    return chosen(*fields)
+
+
+def _is_data(ty: types.Type) -> bool:
+    return isinstance(ty, types.DataType)
+
+
+def _holds_data(of: Constructor) -> bool:
+    return any(map(_is_data, of.fields))
 
 
 def nudged(value: Any, rng: np.random.Generator) -> Any:
     """A copy in which each floating-point number has moved to a neighbour, or stayed."""
     if isinstance(value, tuple):
         return tuple(nudged(v, rng) for v in value)
+    if isinstance(value, DataValue):
+        return replace(value, fields=nudged(value.fields, rng))
     if not isinstance(value, np.ndarray):
         return value
     if not is_float(str(value.dtype)):
@@ -85,4 +131,6 @@ def copy_value(value: Any) -> Any:
     """A copy that shares no array."""
     if isinstance(value, tuple):
         return tuple(copy_value(v) for v in value)
+    if isinstance(value, DataValue):
+        return replace(value, fields=copy_value(value.fields))
     return value.copy() if isinstance(value, np.ndarray) else value
