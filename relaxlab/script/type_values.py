@@ -7,16 +7,13 @@ from typing import Any, cast
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_dtype
-
-
-class Unreadable(Exception):
-    """An argument has a meaning only where a program is read: a symbol's name in a string."""
+from relaxlab.ir.errors import kind_of
 
 
 def _dimensions(values: Iterable[Any]) -> tuple[expr.PrimExpr, ...]:
     dims = tuple(values)
     if not all(isinstance(d, int | expr.PrimExpr) for d in dims):
-        raise Unreadable
+        raise TypeError("a dimension outside of a program is an integer or an expression")
     return tuple(expr.as_expr(d) for d in dims)
 
 
@@ -29,7 +26,7 @@ def _shape_values(shape: Any) -> tuple[expr.PrimExpr, ...] | None:
         case tuple() | list():
             return _dimensions(shape)  # type: ignore[reportUnknownArgumentType]
         case _:
-            raise Unreadable
+            raise TypeError(f"a shape is a tuple of dimensions, not {kind_of(shape)}")
 
 
 def _tensor(
@@ -38,7 +35,7 @@ def _tensor(
     if isinstance(shape, str) and is_dtype(shape):  # R.Tensor("float32")
         shape, dtype = None, shape
     if not (dtype is None or isinstance(dtype, str)) or not isinstance(vdevice, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise Unreadable
+        raise TypeError("the dtype and the virtual device of a tensor are strings")
     return types.TensorType(_shape_values(shape), dtype or None, ndim, vdevice=vdevice or "")
 
 
@@ -57,7 +54,7 @@ def _prim(dtype: str | None = None, value: Any = None) -> types.Type:
         (known,) = _dimensions([value])
         return types.PrimType(known.dtype, known)
     if not isinstance(dtype, str):
-        raise Unreadable
+        raise TypeError("a scalar type needs a dtype or a value")
     return types.PrimType(dtype)
 
 
@@ -89,7 +86,7 @@ class Annotation:
         make = MAKERS.get(cls.__name__)
         try:
             return cls if make is None else make(*args, **kwargs)
-        except (Unreadable, TypeError):  # the decorator reports it at its place
+        except TypeError:  # the decorator reports it at its place
             return cls
 
     def __class_getitem__(cls, _: Any) -> Any:
@@ -99,10 +96,12 @@ class Annotation:
 def as_type(value: Any) -> types.Type:
     """The type that a value stands for: `R.Tensor` with or without arguments.
 
-    Raises `Unreadable` for anything else.
+    Raises TypeError for anything else.
     """
-    if isinstance(value, type) and issubclass(value, Annotation):
-        value = value()
-    if not isinstance(value, types.Type):
-        raise Unreadable
-    return value
+    bare = isinstance(value, type) and issubclass(value, Annotation)
+    found: Any = value() if bare else value
+    if not isinstance(found, types.Type):
+        raise TypeError(
+            f"expected a type such as R.Tensor((n, 4), 'float32'), got {kind_of(found)}"
+        )
+    return found

@@ -13,9 +13,9 @@ from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import NO_ATTRS, Attrs
 from relaxlab.ops import block_builder as core
+from relaxlab.script.type_values import as_type
 from relaxlab.tvm.accessors import name_of, with_attr
 from relaxlab.tvm.error import inference_errors
-from relaxlab.tvm.relax.ty import type_from
 
 _CURRENT: ContextVar[BlockBuilder | None] = ContextVar("relaxlab_tvm_builder", default=None)
 
@@ -110,7 +110,7 @@ class BlockBuilder(core.BlockBuilder):
 
     def match_cast(self, value: Any, struct_info: Any, name_hint: str = "") -> graph.Var:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Claim that a value has a type."""
-        return super().match_cast(value, type_from(struct_info), name_hint)
+        return super().match_cast(value, as_type(struct_info), name_hint)
 
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> graph.Call:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A call of the loop function that tensor expressions describe."""

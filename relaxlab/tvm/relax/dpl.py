@@ -13,9 +13,9 @@ from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.dead_code_elimination import remove_unread
 from relaxlab.passes.patterns import language
 from relaxlab.passes.patterns.match import BlockScope, Match, Matcher, NearestMiss
+from relaxlab.script.type_values import as_type
 from relaxlab.tvm.names import names
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
-from relaxlab.tvm.relax.ty import type_from
 
 DFPattern = language.Pattern
 
@@ -81,7 +81,7 @@ def rewrite_call(
 
 
 def _has_type(pattern: DFPattern, ty: Any) -> DFPattern:
-    return pattern.has_type(type_from(ty))
+    return pattern.has_type(as_type(ty))
 
 
 def _has_shape(pattern: DFPattern, shape: Any) -> DFPattern:

@@ -13,8 +13,9 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import Attrs
 from relaxlab.ops.define import as_value
 from relaxlab.script.captured import name_object
+from relaxlab.script.type_values import as_type
 from relaxlab.script.values import Ref
-from relaxlab.tvm.relax.ty import dimensions, type_from
+from relaxlab.tvm.relax.ty import dimensions
 from relaxlab.tvm.spelling import Spelling
 
 Expr = graph.Expr
@@ -34,7 +35,7 @@ def attrs_from(attrs: Mapping[str, Any] | None) -> Attrs:
 def _stated(ty: Any, struct_info: Any) -> types.Type | None:
     """The type under the newer or the older name of the parameter."""
     given = struct_info if ty is None else ty
-    return None if given is None else type_from(given)
+    return None if given is None else as_type(given)
 
 
 class Var(metaclass=Spelling, core=graph.Var):
@@ -88,7 +89,7 @@ class Call(metaclass=Spelling, core=graph.Call):
         sinfo_args: Sequence[Any] | None = None,
     ) -> graph.Call:
         callee = graph.Op(op.removeprefix("relax.")) if isinstance(op, str) else op
-        tys = tuple(type_from(t) for t in ty_args or sinfo_args or ())
+        tys = tuple(as_type(t) for t in ty_args or sinfo_args or ())
         return graph.Call(callee, tuple(as_value(a) for a in args), attrs_from(attrs), tys)
 
 
@@ -160,7 +161,7 @@ class MatchCast(metaclass=Spelling, core=graph.MatchCast):
         *,
         struct_info: Any = None,
     ) -> graph.MatchCast:
-        claim = type_from(struct_info if ty is None else ty)
+        claim = as_type(struct_info if ty is None else ty)
         return graph.MatchCast(as_value(value), claim, var)
 
 

@@ -12,8 +12,8 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.op_table import find_op, op_names
 from relaxlab.ops.define import builder
 from relaxlab.script.captured import name_object
+from relaxlab.script.type_values import as_type
 from relaxlab.script.values import Ref
-from relaxlab.tvm.relax.ty import type_from
 
 TYPES_LAST = {
     "call_tir": "out_sinfo",
@@ -52,7 +52,7 @@ def _stating_types(name: str) -> Any:
             operands = rest[0] if isinstance(rest[0], list | tuple) else [rest[0]]
             rest[0] = graph.Tuple(tuple(_operand(a) for a in operands))
         given = tys if isinstance(tys, list | tuple) else [] if tys is None else [tys]
-        return make(func, *rest, ty_args=tuple(type_from(t) for t in given), **kwargs)
+        return make(func, *rest, ty_args=tuple(as_type(t) for t in given), **kwargs)
 
     call.__name__ = name
     return call

@@ -22,13 +22,13 @@ from relaxlab.passes.convert_to_dataflow import DataflowOptions
 from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.normalize import normalize
+from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
-from relaxlab.tvm.accessors import name_of
+from relaxlab.tvm.accessors import name_of, with_attr, without_attr
 from relaxlab.tvm.relax import fuse_by_pattern
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
 from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
 from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext as PatternCheckContext
-from relaxlab.tvm.relax.ty import type_from
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
 
 PASSES = {
@@ -181,7 +181,7 @@ def UpdateParamType(ty_func: Callable[[graph.Var], Any]) -> Pass:  # noqa: N802
         for name, fn in normalized(mod).graph_functions().items():
             given = {p: ty_func(p) for p in fn.params}
             new: dict[graph.Var, graph.Expr] = {
-                p: graph.Var(p.name, type_from(t)) for p, t in given.items() if t is not None
+                p: graph.Var(p.name, as_type(t)) for p, t in given.items() if t is not None
             }
             bare = {b.var: type(b.var)(b.var.name) for b in all_bindings(fn)} if new else {}
             updates[name] = substitute(replace(fn, ret_ty=None), values={**bare, **new})
@@ -241,8 +241,19 @@ def CombineParallelMatmul(check: Any = None) -> Pass:  # noqa: N802
 
 
 def LiftTransformParams(shared_transform: bool | list[str] = False) -> Pass:  # noqa: N802
-    """Move what depends on weights alone to a function of its own."""
-    return core_pass("LiftTransformParams", "lift_transform_params")
+    """Move what depends on weights alone to a function of its own, which the caller calls."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        after = run_core(mod, "lift_transform_params")
+        updates: dict[str, graph.Function] = {}
+        for name, fn in after.graph_functions().items():
+            transform = fn.attrs.get("transform_params")
+            if transform is not None:
+                updates[name] = without_attr(fn, "transform_params")
+                updates[transform] = with_attr(after[transform], "num_input", 0)
+        return after.with_functions(updates)
+
+    return Pass(run, PassInfo(0, "LiftTransformParams"))
 
 
 class _Lowering(PyExprMutator):

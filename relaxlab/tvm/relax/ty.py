@@ -7,20 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.errors import kind_of
-from relaxlab.script.type_values import Unreadable, as_type
+from relaxlab.script.type_values import as_type
 from relaxlab.tvm.spelling import Spelling
 
 Type = types.Type
-
-
-def type_from(value: Any) -> types.Type:
-    """The type that a value stands for. Raises TypeError where it is none."""
-    try:
-        return as_type(value)
-    except Unreadable:
-        given = f"expected a type such as R.Tensor((n, 4), 'float32'), got {kind_of(value)}"
-        raise TypeError(given) from None
 
 
 def dimensions(values: Any) -> tuple[expr.PrimExpr, ...] | None:
@@ -67,7 +57,7 @@ class TupleType(metaclass=Spelling, core=types.TupleType):
     """The type of a tuple."""
 
     def __new__(cls, fields: Sequence[Any] = (), span: Any = None) -> types.TupleType:
-        return types.TupleType(tuple(type_from(f) for f in fields))
+        return types.TupleType(tuple(as_type(f) for f in fields))
 
 
 class PrimType(metaclass=Spelling, core=types.PrimType):
@@ -88,14 +78,14 @@ class FuncType(metaclass=Spelling, core=types.FuncType):
     def __new__(
         cls, params: Sequence[Any], ret: Any, purity: bool = True, span: Any = None
     ) -> types.FuncType:
-        return types.FuncType(tuple(type_from(p) for p in params), type_from(ret), purity)
+        return types.FuncType(tuple(as_type(p) for p in params), as_type(ret), purity)
 
     @staticmethod
     def opaque_func(
         *, ret: Any = None, derive_func: Any = None, purity: bool = False, span: Any = None
     ) -> types.FuncType:
         """The type of a function about whose parameters nothing is known."""
-        result = types.ObjectType() if ret is None else type_from(ret)
+        result = types.ObjectType() if ret is None else as_type(ret)
         return types.FuncType(None, result, purity)
 
 
