@@ -158,13 +158,18 @@ def cache_write(
 
     at = place.path[place.scope_depth + 1 :]
     stmts = statements(scope_block.body)
-    index = next(i for i, s in enumerate(stmts) if any(s is p for p in at)) + 1
-    for r in realizes_under(stmts[index - 1]):
+    writer = next(i for i, s in enumerate(stmts) if any(s is p for p in at))
+    reading = (
+        i for i, s in enumerate(stmts) if i > writer
+        for r in realizes_under(s) if r.block.name in consumers
+    )  # fmt: skip
+    index = next(reading, writer) + 1
+    for r in (r for s in stmts[writer:index] for r in realizes_under(s)):
         if r.block.name not in names and any(x.buffer is buffer for x in r.block.reads):
             raise ScheduleError(
                 "cache_write", describe_block(block),
-                f"{buffer.name} is read only after the loops around the block; block "
-                f"{r.block.name!r} inside them reads it",
+                f"{buffer.name} is read only after the copy; block {r.block.name!r} reads it "
+                "before",
                 suggestion="name it in consumer_blocks, or cache_write before compute_at",
                 about=(r.block.name,),
             )  # fmt: skip
@@ -316,7 +321,8 @@ def _map_children(s: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
 def after_writers(
     body: Stmt, buffer: Buffer, place: BlockPlace, readers: set[str], primitive: str = "cache_read"
 ) -> int:
-    """The position in the scope's body after the last writer of `buffer`, before its readers."""
+    """The position in the scope's body before the readers of `buffer`, at its start where nothing
+    writes the buffer before them. Raises ScheduleError where the readers are among the writers."""
     first, last = 0, len(statements(body))
     for i, s in enumerate(statements(body)):
         blocks = [r.block for r in realizes_under(s)]
@@ -330,4 +336,4 @@ def after_writers(
             f"{buffer.name} is finished before the loops around its readers start",
             suggestion="cache_read before compute_at", about=(buffer,),
         )  # fmt: skip
-    return first
+    return last if first else 0

@@ -46,7 +46,7 @@ def pad_einsum(func: PrimFunc, name: str, padding: Sequence[int]) -> PrimFunc:
     """Round the extent of each axis of the block up to a multiple of its `padding`.
 
     Operands are copied into buffers with zeros beyond their edges (blocks `X_pad`), the result is
-    computed in a larger buffer and copied from there (block `X_crop`). Loops are made anew, one
+    computed in a larger buffer and copied from there (block `X_pad`). Loops are made anew, one
     per axis.
     """
     place = find_block(func, name, "pad_einsum")
@@ -85,7 +85,7 @@ def pad_einsum(func: PrimFunc, name: str, padding: Sequence[int]) -> PrimFunc:
         made.append(large)
         body = redirect(body, buffer, large)
         if any(w.buffer is buffer for w in block.writes):
-            after.append(_copy(func, large, buffer, f"{buffer.name}_crop", pad=False))
+            after.append(_copy(func, large, buffer, f"{buffer.name}_pad", pad=False))
         else:
             before.append(_copy(func, buffer, large, f"{buffer.name}_pad", pad=True))
     assert isinstance(body, Block)
@@ -112,14 +112,15 @@ def _nest_of(place: BlockPlace) -> int:
 
 
 def _accesses(block: Block) -> list[tuple[Buffer, tuple[PrimExpr, ...]]]:
-    """The buffers of the block's store with the indices they are accessed at."""
+    """The buffers of the block's store with the indices they are accessed at, the result last."""
     store = block.body
     assert isinstance(store, BufferStore)
     found: dict[Buffer, tuple[PrimExpr, ...]] = {store.buffer: store.indices}
     for n in walk(store.value):
         if isinstance(n, BufferLoad) and found.setdefault(n.buffer, n.indices) != n.indices:
             raise _refused(block, f"each buffer is accessed at one place; {n.buffer.name} is not")
-    return list(found.items())
+    del found[store.buffer]
+    return [*found.items(), (store.buffer, store.indices)]
 
 
 def _require_einsum(block: Block, padded: Extents, an: Analyzer) -> None:

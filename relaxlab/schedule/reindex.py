@@ -91,12 +91,12 @@ def _copied(
     place = find_block(func, name, primitive)
     body = place.scope.body
     if kind == "read":
-        position = after_writers(body, buffer, place, {name}, primitive)
-    else:
-        path = place.path[place.scope_depth + 1 :]
-        tops = enumerate(statements(body))
-        position = 1 + next(i for i, s in tops if any(s is p for p in path))
-        _require_unread_inside(place, statements(body)[position - 1], buffer, primitive)
+        after_writers(body, buffer, place, {name}, primitive)
+    path = place.path[place.scope_depth + 1 :]
+    position = next(i for i, s in enumerate(statements(body)) if any(s is p for p in path))
+    if kind == "write":
+        _require_unread_inside(place, statements(body)[position], buffer, primitive)
+        position += 1
     scope_block = replace(place.scope, body=insert(body, position, nest))
     func = Place(func, place.path[: place.scope_depth + 1]).replaced(scope_block)
     return with_alloc(func, scope_block.name, copy), copying

@@ -208,20 +208,24 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
         options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
         return self._step("split", {"loop": loop, "factors": listed, **options}, run)
 
-    def fuse(self, *loops: LoopRV) -> LoopRV:
+    def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = False) -> LoopRV:
         """Make one loop of perfectly nested ones.
 
         The extent of the second of two may depend on the first, where an index function has the
         prefix sums of the extents (`T.prefix_sums`): the loop is then over all rows, and so is an
         axis of the blocks. A block that asks for more than elements `starts[i] + j` needs the
-        segment of each row (`T.segment_ids`).
+        segment of each row (`T.segment_ids`). `preserve_unit_iters` is as for `split`.
         """
 
         def run() -> Var:
-            self.func, new = _loops.fuse(self.func, [self._var(v) for v in loops])
+            variables = [self._var(v) for v in loops]
+            self.func, new = _loops.fuse(
+                self.func, variables, preserve_unit_iters=preserve_unit_iters
+            )
             return new
 
-        return self._step("fuse", {"loops": loops}, run)
+        options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
+        return self._step("fuse", {"loops": loops, **options}, run)
 
     def reorder(self, *loops: LoopRV) -> None:
         """Permute the loops of a nest into the order given."""

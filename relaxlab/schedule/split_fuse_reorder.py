@@ -15,7 +15,7 @@ from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.fuse_ragged import fuse_ragged
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, by_data
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, by_data, shape_analyzer
 from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.tree import (
     LoopPlace,
@@ -52,14 +52,12 @@ def split(
     loop = place.loop
     _require_plain("split", loop)
     extents = _factor_extents(place, factors)
-    an = analyzer_at(place)
+    an = _analyzer(place, preserve_unit_iters)
     new_vars = tuple(Var(f"{var.name}_{i}") for i in range(len(extents)))
     index: PrimExpr = ZERO
     total: PrimExpr = ONE
     for v, extent in zip(new_vars, extents, strict=True):
-        unit = preserve_unit_iters and extent == ONE
-        # As if it had a second value, so that its variable is not known to be 0.
-        an.bind_range(v, Range(ZERO, expr.const(2) if unit else extent))
+        _bind(an, v, ZERO, extent, preserve_unit_iters)
         index = index * extent + v
         total = total * extent
     written = index
@@ -72,7 +70,7 @@ def split(
     # can move and weaken it.
     if guarded and not preserve_unit_iters:
         body = guard(body, expr.LT(index, loop.extent))
-    body = _simplified(body, an)
+    body = _simplified(body, an, preserve_unit_iters)
     if guarded and preserve_unit_iters:
         body = guard(body, expr.LT(written, loop.extent))
     for v, extent in reversed(list(zip(new_vars, extents, strict=True))):
@@ -121,12 +119,38 @@ def _factor_extents(
     return tuple(rest if f is None else expr.as_expr(f) for f in factors)
 
 
-def _simplified(body: Stmt, an: Analyzer) -> Stmt:
+def _analyzer(place: LoopPlace, preserve_unit_iters: bool) -> Analyzer:
+    """An analyzer that knows the loops around `place`."""
+    if not preserve_unit_iters:
+        return analyzer_at(place)
+    an = shape_analyzer(place.func)
+    for s in place.path[:-1]:
+        _bind_stmt(an, s, preserve_unit_iters)
+    return an
+
+
+def _bind_stmt(an: Analyzer, s: Stmt, preserve_unit_iters: bool) -> None:
+    if isinstance(s, For):
+        _bind(an, s.loop_var, s.min, s.extent, preserve_unit_iters)
+    else:
+        bind_stmt(an, s)
+
+
+def _bind(
+    an: Analyzer, var: Var, first: PrimExpr, extent: PrimExpr, preserve_unit_iters: bool
+) -> None:
+    """Tell `an` the range of a loop; with `preserve_unit_iters`, a loop of one iteration as if it
+    had a second one, so that its variable is not simplified away."""
+    unit = preserve_unit_iters and extent == ONE
+    an.bind_range(var, Range(first, expr.const(2) if unit else extent))
+
+
+def _simplified(body: Stmt, an: Analyzer, preserve_unit_iters: bool) -> Stmt:
     """`body` with the bindings and predicates of its blocks simplified; `an` knows the outside."""
     for s in walk_stmts(body):
         if isinstance(s, BlockRealize):
             break
-        bind_stmt(an, s)
+        _bind_stmt(an, s, preserve_unit_iters)
 
     def simplify(r: BlockRealize) -> BlockRealize:
         values = tuple(an.simplify(v) for v in r.iter_values)
@@ -139,8 +163,13 @@ def _simplified(body: Stmt, an: Analyzer) -> Stmt:
     return map_realizes(body, simplify)
 
 
-def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
-    """Replace perfectly nested loops, given outermost first, by one loop over all of them."""
+def fuse(
+    func: PrimFunc, variables: Sequence[Var], *, preserve_unit_iters: bool = False
+) -> tuple[PrimFunc, Var]:
+    """Replace perfectly nested loops, given outermost first, by one loop over all of them.
+
+    With `preserve_unit_iters`, loops of one iteration stay in the bindings, as in `split`.
+    """
     chain = _chain(func, variables, "fuse")
     places = [find_loop(func, v, "fuse") for v in variables]
     for outer, inner in zip(chain, chain[1:], strict=False):
@@ -189,6 +218,14 @@ def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
         body = substitute(chain[-1].body, dict.fromkeys(variables, fused))
         place = places[0]
         return place.replaced(For(fused, ZERO, ZERO, "serial", body, span=place.loop.span)), fused
+    return _one_loop(places[0], chain, fused, preserve_unit_iters), fused
+
+
+def _one_loop(
+    place: LoopPlace, chain: list[For], fused: Var, preserve_unit_iters: bool
+) -> PrimFunc:
+    """The function with a loop over `fused` in place of loops that have iterations, the outermost
+    of them at `place`."""
     values: dict[Var, PrimExpr] = {}
     rest: PrimExpr = fused
     total: PrimExpr = ONE
@@ -199,12 +236,11 @@ def fuse(func: PrimFunc, variables: Sequence[Var]) -> tuple[PrimFunc, Var]:
         values[loop.loop_var] = loop.min + (rest if last else rest % loop.extent)
         rest = rest // loop.extent
         total = loop.extent * total
-    place = places[0]
-    an = analyzer_at(place)
+    an = _analyzer(place, preserve_unit_iters)
     total = an.simplify(total)
-    an.bind_range(fused, Range(ZERO, total))
-    body = _simplified(substitute(chain[-1].body, values), an)
-    return place.replaced(For(fused, ZERO, total, "serial", body, span=place.loop.span)), fused
+    _bind(an, fused, ZERO, total, preserve_unit_iters)
+    body = _simplified(substitute(chain[-1].body, values), an, preserve_unit_iters)
+    return place.replaced(For(fused, ZERO, total, "serial", body, span=place.loop.span))
 
 
 def _chain(func: PrimFunc, variables: Sequence[Var], primitive: str) -> list[For]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.ir import graph, loops, types
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.node import Attrs, Node, replace
 from relaxlab.ops.define import builder
@@ -195,6 +195,9 @@ ACCESSORS: dict[type, dict[str, Any]] = {
         "with_attrs": with_attr,
         "without_attr": without_attr,
     },
+    loops.Block: {"name_hint": _name},
+    IntImm: {"__int__": lambda e: e.value, "__index__": lambda e: e.value},
+    FloatImm: {"__float__": lambda e: e.value},
     types.FuncType: {"purity": property(lambda t: t.is_pure)},
     Attrs: {"__getattr__": _attribute},
     Module: {

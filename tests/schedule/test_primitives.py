@@ -569,9 +569,9 @@ def test_pad_einsum() -> None:
         n = T.int64()
         A = T.match_buffer(var_A, (n, 6), "float32")
         C = T.match_buffer(var_C, (n, 8), "float32")
-        C_pad = T.alloc_buffer(((n + 3) // 4 * 4, 8), "float32")
         A_pad = T.alloc_buffer(((n + 3) // 4 * 4, 8), "float32")
         B_pad = T.alloc_buffer((8, 8), "float32")
+        C_pad = T.alloc_buffer(((n + 3) // 4 * 4, 8), "float32")
         for i0, i1 in T.grid((n + 3) // 4 * 4, 8):
             with T.block("A_pad"):
                 v0, v1 = T.axis.remap("SS", [i0, i1])
@@ -587,7 +587,7 @@ def test_pad_einsum() -> None:
                     C_pad[vi, vj] = T.float32(0)
                 C_pad[vi, vj] = C_pad[vi, vj] + A_pad[vi, vk] * B_pad[vk, vj]
         for i0, i1 in T.grid(n, 8):
-            with T.block("C_crop"):
+            with T.block("C_pad"):
                 v0, v1 = T.axis.remap("SS", [i0, i1])
                 C[v0, v1] = C_pad[v0, v1]
 

@@ -53,4 +53,6 @@ def test_steps_make_the_same_program(case: tuple[str, str]) -> None:
     else:
         assert "error" not in ours, ours
         same = "script" not in theirs and "refused" in ours
-    assert same == (case not in DIFFERENT), f"TVM: {theirs}\nrelaxlab: {ours}"
+    program, steps = case
+    known = any(program == p and part in steps for p, part, _ in DIFFERENT)
+    assert same == (not known), f"TVM: {theirs}\nrelaxlab: {ours}"

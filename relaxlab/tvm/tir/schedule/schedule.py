@@ -100,7 +100,11 @@ class Schedule(ModuleSchedule):
 
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
         """Make one loop of perfectly nested ones."""
-        return self._loops("fuse", loops)
+        if not loops:
+            raise TypeError("fuse takes loops of the schedule")
+        sch, _ = self.handle(loops[0])
+        inner = [self.handle(v)[1] for v in loops]
+        return self.given(sch, sch.fuse(*inner, preserve_unit_iters=preserve_unit_iters))
 
     def split(
         self, loop: LoopRV, factors: Sequence[Any], preserve_unit_iters: bool = True,
@@ -115,7 +119,9 @@ class Schedule(ModuleSchedule):
 
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Permute the loops of a nest into the order given."""
-        self._loops("reorder", ordered_loops)
+        if ordered_loops:
+            sch, _ = self.handle(ordered_loops[0])
+            sch.reorder(*(self.handle(v)[1] for v in ordered_loops))
 
     def reorder_block_iter_var(self, block: BlockLike, new_order: Sequence[int]) -> None:
         """Permute the axes of a block."""
@@ -126,12 +132,6 @@ class Schedule(ModuleSchedule):
         """Put a loop of extent 1 around a block or loop."""
         sch, rv = self.handle(block_or_loop)
         return self.given(sch, sch.add_unit_loop(rv))
-
-    def _loops(self, primitive: str, loops: Sequence[LoopRV]) -> Any:
-        if not loops:
-            raise TypeError(f"{primitive} takes loops of the schedule")
-        sch, _ = self.handle(loops[0])
-        return self.given(sch, getattr(sch, primitive)(*(self.handle(v)[1] for v in loops)))
 
     def parallel(self, loop: LoopRV) -> None:
         """Run the loop's iterations on several threads."""
