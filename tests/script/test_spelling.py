@@ -315,11 +315,13 @@ def test_local_functions() -> None:
     assert_structural_equal(mod, parse(mod.script(), check=False))
 
 
-def test_the_example_of_the_documentation() -> None:
+def test_the_examples_of_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs/script.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    mod = parse(example)
-    assert_structural_equal(mod, parse(mod.script()))
+    examples = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(examples) == 2
+    for example in examples:
+        mod = parse(example)
+        assert_structural_equal(mod, parse(mod.script()))
 
 
 @pytest.mark.parametrize(
