@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from relaxlab.analysis.deduce import type_of
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import graph, loops, types
-from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr
+from relaxlab.ir.expr import EQ, Cast, FloatImm, IntImm, PrimExpr, binary
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.node import Attrs, Node, replace
+from relaxlab.ops import te
 from relaxlab.ops.define import builder
 
 
@@ -196,6 +198,18 @@ ACCESSORS: dict[type, dict[str, Any]] = {
         "without_attr": without_attr,
     },
     loops.Block: {"name_hint": _name},
+    loops.IterVar: {"iter_type": property(lambda v: v.kind)},
+    PrimExpr: {
+        "astype": lambda e, dtype: e if e.dtype == dtype else Cast(dtype, e),
+        "equal": lambda e, other: binary(EQ, e, other),
+    },
+    IndexMap: {
+        "map_indices": lambda m, indices: list(m.apply(indices)),
+    },
+    te.Tensor: {
+        "__call__": lambda t, *indices: t[indices],
+        "op": property(lambda t: t.stage or t),
+    },
     IntImm: {"__int__": lambda e: e.value, "__index__": lambda e: e.value},
     FloatImm: {"__float__": lambda e: e.value},
     types.FuncType: {"purity": property(lambda t: t.is_pure)},

@@ -15,8 +15,29 @@ from relaxlab.ops.te import Tensor
 from relaxlab.tvm.names import names
 
 
+class Equality(expr.EQ):
+    """A comparison by `==` of an index: a condition, and to Python true if both are the same."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return self.a is self.b
+
+
+class Index(expr.Var):
+    """An index of an element, of which `==` builds a condition."""
+
+    __slots__ = ()
+    __hash__ = expr.Var.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, PrimExpr | int):
+            return Equality(self, expr.as_expr(other, self.dtype))
+        return NotImplemented
+
+
 @node
-class IterVar(expr.Var):
+class IterVar(Index):
     """The axis of a reduction: an index from `first` with `extent` values."""
 
     first: PrimExpr = core.ZERO
@@ -64,7 +85,7 @@ def compute(
     is a tuple, or a reduction of one."""
     dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     parameters = _parameters(fcompute, len(dims), varargs_names)
-    indices = tuple(expr.Var(n) for n in parameters)
+    indices = tuple(Index(n) for n in parameters)
     value = fcompute(*indices)
     several = isinstance(value, tuple | list) or (
         isinstance(value, core.Reduce) and len(value.sources) > 1
@@ -104,9 +125,15 @@ def _substituted(value: Any, at: dict[expr.Var, PrimExpr]) -> Any:
         case core.Reduce(combiner, sources, axes):
             return core.Reduce(combiner, _substituted(sources, at), axes)
         case PrimExpr():
-            return rewrite(value, lambda n: at.get(n) if isinstance(n, expr.Var) else None)
+            return rewrite(value, lambda n: _plain(n, at))
         case _:
             return expr.as_expr(value)
+
+
+def _plain(n: object, at: dict[expr.Var, PrimExpr]) -> PrimExpr | None:
+    if isinstance(n, Equality):
+        return expr.EQ(n.a, n.b)
+    return at.get(n) if isinstance(n, expr.Var) else None
 
 
 # --- Reductions

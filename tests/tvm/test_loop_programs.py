@@ -58,7 +58,28 @@ def test_a_reducer_of_pairs_finds_the_place_of_the_maximum() -> None:
 
 def test_a_condition_that_python_decided_is_refused() -> None:
     with pytest.raises(TypeError, match=r"tvm\.tir\.EQ"):
-        te.compute((4, 4), lambda i, j: te.if_then_else(i == j, 1.0, 0.0))
+        te.compute((4, 4), lambda i, j: te.if_then_else(i + 1 == j, 1.0, 0.0))
+
+
+def test_equal_indices_are_a_condition() -> None:
+    eye = te.compute((4, 4), lambda i, j: te.if_then_else(i == j, 1.0, 0.0), name="eye")
+    a = te.placeholder((4, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    rows = te.compute(
+        (4,), lambda i: te.sum(tir.Select(k == i, 0.0, a[i, k] * eye(i, i)), axis=k), name="rows"
+    )
+    x = np.arange(16, dtype="float32").reshape(4, 4)
+    found = nd.empty((4,))
+    tvm.build(te.create_prim_func([a, rows]))(nd.array(x), found)
+    np.testing.assert_array_equal(found.numpy(), x.sum(1) - x.diagonal())
+
+
+def test_expressions_as_tvm_constructs_them() -> None:
+    x = tir.Var("x", "int64")
+    assert tir.Add(x, 1) == x + 1 and isinstance(x + 1, tir.Add)
+    assert tir.IntImm("int32", 3).value == 3
+    swap = tir.IndexMap.from_func(lambda i, j: (j, i))
+    assert swap.map_indices([x, x + 1]) == [x + 1, x]
 
 
 def test_newer_names_are_the_same_packages() -> None:

@@ -8,10 +8,10 @@ _NODES = (
     "For", "IfThenElse", "IterVar", "LetStmt", "MatchBufferRegion", "PrimFunc", "SeqStmt", "Stmt",
     "While",
 )  # fmt: skip
-_EXPRESSIONS = (
-    "Add", "And", "Broadcast", "Call", "Cast", "Div", "EQ", "FloatImm", "FloorDiv", "FloorMod",
-    "GE", "GT", "IntImm", "LE", "LT", "Let", "Max", "Min", "Mod", "Mul", "NE", "Not", "Or",
-    "PrimExpr", "Ramp", "Select", "StringImm", "Sub", "Var",
+_EXPRESSIONS = ("Broadcast", "Call", "Let", "Not", "PrimExpr", "Ramp", "StringImm", "Var")
+_SPELLED = (
+    "Add", "And", "Cast", "Div", "EQ", "FloatImm", "FloorDiv", "FloorMod", "GE", "GT", "IntImm",
+    "LE", "LT", "Max", "Min", "Mod", "Mul", "NE", "Or", "Select", "Sub",
 )  # fmt: skip
 _FUNCTIONS = (
     "abs", "all", "any", "ceildiv", "const", "div", "floordiv", "floormod", "if_then_else",
@@ -23,6 +23,7 @@ _HOMES = {
     **{n: f"relaxlab.tvm.tir.op:{n}" for n in _FUNCTIONS},
     **{n: f"relaxlab.ir.loops:{n}" for n in _NODES},
     **{n: f"relaxlab.ir.expr:{n}" for n in _EXPRESSIONS},
+    **{n: f"relaxlab.tvm.tir.expr:{n}" for n in _SPELLED},
     "SBlock": "relaxlab.ir.loops:Block",
     "SBlockRealize": "relaxlab.ir.loops:BlockRealize",
     "SizeVar": "relaxlab.ir.expr:Var",

@@ -36,15 +36,15 @@ _BINARY = {
 
 def all(*args: Any, span: object = None) -> PrimExpr:  # noqa: A001 - TVM's name
     """The conjunction of conditions."""
-    return expr.all_of([condition(a) for a in args])
+    return expr.all_of([condition_of(a) for a in args])
 
 
 def any(*args: Any, span: object = None) -> PrimExpr:  # noqa: A001
     """The disjunction of conditions."""
-    return reduce(expr.Or, [condition(a) for a in args])
+    return reduce(expr.Or, [condition_of(a) for a in args])
 
 
-def condition(value: Any) -> PrimExpr:
+def condition_of(value: Any) -> PrimExpr:
     """A condition as an expression. Raises TypeError for a Python bool, which `==` of expressions
     gives: it compares them, and builds none."""
     if isinstance(value, bool):
@@ -57,18 +57,19 @@ def condition(value: Any) -> PrimExpr:
 
 def if_then_else(cond: Any, t: Any, f: Any, span: object = None) -> PrimExpr:
     """`t` where the condition holds, else `f`, of which one is evaluated."""
-    then, other = _alike(t, f)
-    return expr.Call(then.dtype, "if_then_else", (condition(cond), then, other))
+    then, other = alike(t, f)
+    return expr.Call(then.dtype, "if_then_else", (condition_of(cond), then, other))
 
 
-def _alike(t: Any, f: Any) -> tuple[PrimExpr, PrimExpr]:
+def alike(t: Any, f: Any) -> tuple[PrimExpr, PrimExpr]:
+    """Two values as expressions, a number of the dtype of the other."""
     like = next((v.dtype for v in (t, f) if isinstance(v, PrimExpr)), None)
     return expr.as_expr(t, like), expr.as_expr(f, like)
 
 
 def likely(cond: Any, span: object = None) -> PrimExpr:
     """The condition."""
-    return condition(cond)
+    return condition_of(cond)
 
 
 def ceildiv(lhs: Any, rhs: Any, span: object = None) -> PrimExpr:
@@ -78,7 +79,7 @@ def ceildiv(lhs: Any, rhs: Any, span: object = None) -> PrimExpr:
 
 def power(x: Any, y: Any, span: object = None) -> PrimExpr:
     """x to the power of y."""
-    base, exponent = _alike(x, y)
+    base, exponent = alike(x, y)
     return expr.Call(base.dtype, "pow", (base, exponent))
 
 
