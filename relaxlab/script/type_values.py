@@ -99,7 +99,7 @@ def as_type(value: Any) -> types.Type:
     Raises TypeError for anything else.
     """
     bare = isinstance(value, type) and issubclass(value, Annotation)
-    found: Any = value() if bare else value
+    found = cast("Any", value() if bare else value)
     if not isinstance(found, types.Type):
         raise TypeError(
             f"expected a type such as R.Tensor((n, 4), 'float32'), got {kind_of(found)}"

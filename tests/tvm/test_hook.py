@@ -16,6 +16,8 @@ import sys
 import tvm
 from tvm import relax
 from tvm.script import ir as I, relax as R
+from tvm.base import TVMError
+from tvm.relax.struct_info import TensorStructInfo
 from tvm.script.parser import tir as T
 
 @I.ir_module
@@ -27,6 +29,8 @@ class Doubled:
 
 tvm.ir.assert_structural_equal(Doubled, tvm.script.from_source(Doubled.script()))
 assert isinstance(Doubled, tvm.IRModule)
+assert isinstance(Doubled["main"].params[0].struct_info, TensorStructInfo)
+assert TVMError is tvm.TVMError
 print(sys.argv[1:], relax.BlockBuilder.__module__)
 """
 

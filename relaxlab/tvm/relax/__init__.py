@@ -4,7 +4,6 @@ from relaxlab.tvm.names import names
 
 _HOMES = {
     "BlockBuilder": "relaxlab.tvm.relax.block_builder:BlockBuilder",
-    "struct_info": "relaxlab.tvm.relax.ty",
     "type": "relaxlab.tvm.relax.ty",
     **{
         name: f"relaxlab.tvm.relax.expr:{name}"
