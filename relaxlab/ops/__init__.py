@@ -35,6 +35,7 @@ from relaxlab.ops import (  # noqa: F401
     sampling,
     scatter,
     search_sort,
+    segments,
     special,
     windows,
 )

@@ -817,6 +817,28 @@ class _nn:
         """
 
     @staticmethod
+    def segment_reduce(data: _Argument, starts: _Argument, mode: _str = 'sum') -> _Value:
+        """The "sum", "mean" or "max" of the rows of each segment. `starts` has the first row of each and the number of all rows. No rows have the sum and the mean 0, and the lowest maximum.
+
+        Arguments: data, starts. Constants: mode.
+
+        Dtypes of data: floating point.
+
+            R.nn.segment_reduce(x, s, mode="mean")  # (9, 8), (3,) int32 -> (2, 8)
+        """
+
+    @staticmethod
+    def segment_softmax(data: _Argument, starts: _Argument) -> _Value:
+        """The softmax over the rows of each segment, column by column. `starts` has the first row of each and the number of all rows.
+
+        Arguments: data, starts.
+
+        Dtypes of data: floating point.
+
+            R.nn.segment_softmax(x, s)  # (9, 8), (3,) int32 -> (9, 8)
+        """
+
+    @staticmethod
     def selu(data: _Argument) -> _Value:
         """The scaled exponential linear unit.
 

@@ -258,6 +258,23 @@ def _ragged(d: Draw, op: str) -> graph.Call:
     return builder(op)(*operands, **_mask(d))
 
 
+def _segments(d: Draw) -> list[graph.Expr]:
+    lengths = [d.choice((0, 1, 2, 5, 17)) for _ in range(d.rng.randint(1, 4))]
+    starts = tuple(sum(lengths[:i]) for i in range(len(lengths) + 1))
+    data = d.new((starts[-1], *d.choice(((), (3,), (2, 20)))), d.dtype())
+    return [data, d.new((len(starts),), d.choice(("int32", "int64")), given=starts)]
+
+
+@rule("nn.segment_reduce")
+def _segment_reduce(d: Draw, op: str) -> graph.Call:
+    return builder(op)(*_segments(d), **d.some(mode=d.choice(("sum", "mean", "max"))))
+
+
+@rule("nn.segment_softmax")
+def _segment_softmax(d: Draw, op: str) -> graph.Call:
+    return builder(op)(*_segments(d))
+
+
 @rule("nn.rope")
 def _rope(d: Draw, op: str) -> graph.Call:
     batch, n = d.shape(2, 300)

@@ -60,7 +60,8 @@ TAKES: dict[tuple[str, ...], str] = {
         nn.attention_bias nn.attention_within nn.batch_norm
         nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh nn.group_norm
         nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax nn.nll_loss nn.prelu
-        nn.rms_norm nn.rope nn.selu nn.silu nn.softmax nn.softplus power quantize
+        nn.rms_norm nn.rope nn.segment_reduce nn.segment_softmax
+        nn.selu nn.silu nn.softmax nn.softplus power quantize
         renormalize_top_p_top_k rsqrt sigmoid sin sinh softmax_with_temperature sqrt std tan tanh
         variance""",
     # The bits of a float are not its value.

@@ -63,6 +63,7 @@ def operators() -> Module:
 LOOPS_NOT_IN_TVM = {
     "cbrt", "digamma", "erfc", "erfinv", "expm1", "lgamma", "nn.attention_var_len",
     "nn.attention_within", "nn.key_ranges", "nn.ragged_attention",
+    "nn.segment_reduce", "nn.segment_softmax",
 }  # fmt: skip
 # Operators that the TVM release lacks, takes with other kinds of arguments (one_hot), or prints as
 # it does not read them itself (the last two).
