@@ -88,6 +88,7 @@ class Context:
         self.pointers: dict[Handle, expr.Var] = {}  # parameters that are used as scalars
         self.thread_axes: dict[expr.Var, str] = {}  # of the variables of `T.env_thread`
         self.narrow: dict[expr.Var, str] = {}  # int64 variables whose names are of these dtypes
+        self.widened: dict[expr.Var, expr.Var] = {}  # int64 symbols in the place of narrow ones
         self.narrow_symbols: set[expr.Var] = set()  # declared in a loop function: `n = T.int32()`
         self.lengths: dict[str, Any] = {}  # types of parameters that are lengths, of this function
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays

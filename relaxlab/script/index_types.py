@@ -39,7 +39,7 @@ def with_wide_symbols(cx: Context, shape: Arg) -> Arg:
     for v in symbols_in(tuple(narrow)):
         if v in cx.narrow_symbols:
             var = define_index(cx, v.name, v.dtype, shape.node)
-            cx.symbols[v.name].var = var
+            cx.symbols[v.name].var = cx.widened[v] = var
             wide[v] = cast(var, v.dtype)
     if not wide:
         return shape

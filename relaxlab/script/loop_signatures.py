@@ -43,7 +43,9 @@ def _params(cx: Context, node: ast.FunctionDef) -> list[Any]:
         if _is_dtype_annotation(cx, arg.annotation):
             assert arg.annotation is not None
             dtype = evaluate(cx, arg.annotation).path
-            cx.declare_symbol(arg.arg, dtype, arg, reuse=False)
+            symbol = cx.declare_symbol(arg.arg, dtype, arg, reuse=False)
+            if dtype == "int32":
+                cx.narrow_symbols.add(symbol)
     for arg in args.args:
         value: Value = POISON
         with cx.recover(arg):
@@ -92,6 +94,8 @@ def _param(cx: Context, arg: ast.arg, kind: Value) -> Value:
 
 
 def _resolve(cx: Context, reader: LoopReader, param: Value) -> loops.Buffer | expr.Var:
+    if isinstance(param, expr.Var):
+        return cx.widened.get(param, param)
     if not isinstance(param, Handle):
         return param if param is not POISON else expr.Var("_")
     buffer = reader.matched.get(param)

@@ -177,3 +177,17 @@ def test_targets_as_texts_and_dictionaries() -> None:
         assert Target.current() == Target("cuda")
     with pytest.raises(ValueError, match="known"):
         Target("abacus")
+
+
+def test_a_parameter_of_int32_may_be_a_dimension() -> None:
+    @T.prim_func
+    def fill(a: T.handle, n: T.int32, x: T.int32):
+        A = T.match_buffer(a, (n, 4), "int32")
+        for i, j in T.grid(n, 4):
+            with T.block("A"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = n + x
+
+    out = nd.empty((3, 4), "int32")
+    tvm.build(fill)(out, 3, 5)
+    np.testing.assert_array_equal(out.numpy(), np.full((3, 4), 8))
