@@ -19,7 +19,7 @@ from relaxlab.cli import main
 from relaxlab.tuning import cluster as cluster_module
 from relaxlab.tuning import workshop as workshop_module
 from relaxlab.tuning.children import Child, Request, TrialFailed
-from relaxlab.tuning.cluster import MEASURE, Cluster, cluster_executor, targets_of
+from relaxlab.tuning.cluster import MEASURE, SILENT_SECONDS, Cluster, cluster_executor, targets_of
 from relaxlab.tuning.database import Database
 from relaxlab.tuning.executor import Reply
 from relaxlab.tuning.kernels import TuneError, kernels_of
@@ -30,7 +30,6 @@ from tests.tuning.test_tune import SCRIPT
 
 distributed = pytest.importorskip("distributed")
 HOST = rl.Target.host()
-SILENT = 4.0
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +90,21 @@ def test_no_trial_is_lost_or_counted_twice_with_workers_that_are_killed(
     assert len(set(points)) == 4
 
 
-@pytest.fixture
-def shop(address: str) -> Iterator[tuple[Workers, Built, Cluster]]:
+@pytest.fixture(params=[SILENT_SECONDS])
+def shop(address: str, request: pytest.FixtureRequest) -> Iterator[tuple[Workers, Built, Cluster]]:
+    """With all three machines; the parameter is the time after which one is taken to hang."""
     (kernel,), _ = kernels_of(PRODUCT, HOST, {"n": [1]})
-    with cluster_executor(address, HOST, SILENT) as executor:
+    with cluster_executor(address, HOST, request.param) as executor:
         processes_of(executor._client)
+        while len(executor._await(measures=True)) < 3:
+            time.sleep(0.1)
         workers = Workers(executor, HOST, 1)
         default = workers.open(kernel)
         assert isinstance(default, Built), default
         yield workers, default, executor
 
 
+@pytest.mark.parametrize("shop", [4.0], indirect=True)
 def test_what_a_worker_that_hangs_was_asked_goes_to_another(
     shop: tuple[Workers, Built, Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
