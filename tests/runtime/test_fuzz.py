@@ -151,8 +151,9 @@ NOT_DRAWN = {
     "make_closure": "made by `FunctionProgram`", "invoke_closure": "may have effects",
     "invoke_pure_closure": "made by `FunctionProgram`",
 }  # fmt: skip
-LOWERED = ("builtin.alloc", "memory.alloc", "memory.kill", "vm.", "inspect.")
-"""Operators that passes make, and those that ask for fields of a tensor's descriptor."""
+LOWERED = ("builtin.alloc", "memory.alloc", "memory.kill", "vm.", "inspect.", "adt.", "phase")
+"""Operators that passes make, those that ask for fields of a tensor's descriptor, and those of
+programs that run in batches."""
 
 
 def test_every_operator_is_drawn() -> None:
