@@ -14,7 +14,8 @@ from relaxlab.script.writer import Writer
 
 
 def leaves(cls: type) -> set[type]:
-    below = cls.__subclasses__()
+    """The classes of the module without subclasses in it."""
+    below = [c for c in cls.__subclasses__() if c.__module__ == expr.__name__]
     return set().union(*map(leaves, below)) if below else {cls}
 
 

@@ -114,7 +114,7 @@ def test_a_schedule_is_made_anew_with_other_decisions() -> None:
     kernel = next(iter(trace.find("schedule_kernels").after.loop_functions()))
     asked = {"tile_side": 32}
     sch = schedule_of(trace, kernel, Decided(asked))
-    assert {key: d.value for key, d in sch.decisions.items()} == asked
+    assert {key: d.value for key, d in sch.decisions.items()}.items() >= asked.items()
     options = {kernel: asked}
     passes = default_pipeline(Target.host()).with_options("schedule_kernels", decisions=options)
     assert_structural_equal(sch.func, schedule_of(rl.trace(module, pipeline=passes), kernel).func)
