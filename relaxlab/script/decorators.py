@@ -42,12 +42,13 @@ def _missing(name: str, filename: str) -> DiagnosticError:
 
 
 @brief
-def _read_function(f: Callable[..., Any], frame: FrameType) -> Any:
+def read_function(f: Callable[..., Any], frame: FrameType) -> Any:
+    """The function that a decorator in `frame` reads; `f` itself inside of a class."""
     if not isinstance(f, FunctionType):
         raise TypeError(f"the decorator takes a function, not {f!r}")
     outer = f.__qualname__.rpartition(".")[0]
     if outer and not outer.endswith("<locals>"):
-        return f  # inside a class: @I.ir_module reads the whole class
+        return f  # @I.ir_module reads the whole class
     captured = capture(frame, f.__name__, f)
     tree = syntax_tree(captured.source)
     node = find_definition(tree, ast.FunctionDef, f.__name__, f.__code__.co_firstlineno)
@@ -77,8 +78,8 @@ def function(
     """
     frame = _caller()
     if f is not None:
-        return _read_function(f, frame)
-    return partial(_read_function, frame=frame)
+        return read_function(f, frame)
+    return partial(read_function, frame=frame)
 
 
 C = TypeVar("C", bound=type)
@@ -110,8 +111,8 @@ def prim_func(
     """
     frame = _caller()
     if f is not None:
-        return _read_function(f, frame)
-    return partial(_read_function, frame=frame)
+        return read_function(f, frame)
+    return partial(read_function, frame=frame)
 
 
 @overload
@@ -130,8 +131,8 @@ def ir_module(
     """
     frame = _caller()
     if cls is not None:
-        return _read_class(cls, frame)
-    return partial(_read_class, frame=frame)
+        return read_class(cls, frame)
+    return partial(read_class, frame=frame)
 
 
 @brief
@@ -159,7 +160,8 @@ def macro(f: Callable[..., Any] | None = None, /, *, hygienic: bool = True) -> A
 
 
 @brief
-def _read_class(cls: type, frame: FrameType) -> Module:
+def read_class(cls: type, frame: FrameType) -> Module:
+    """The module that a decorator in `frame` reads."""
     functions = [f for f in vars(cls).values() if isinstance(f, FunctionType)]
     captured = capture(frame, cls.__name__, *functions)
     tree = syntax_tree(captured.source)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import graph
-from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
@@ -21,7 +20,6 @@ from relaxlab.passes.convert_layout import LayoutOptions
 from relaxlab.passes.convert_to_dataflow import DataflowOptions
 from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
-from relaxlab.passes.normalize import normalize
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
 from relaxlab.tvm.accessors import name_of, with_attr, without_attr
@@ -29,6 +27,7 @@ from relaxlab.tvm.relax import fuse_by_pattern
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
 from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
 from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext as PatternCheckContext
+from relaxlab.tvm.script.normal import normalized
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
 
 PASSES = {
@@ -57,14 +56,6 @@ PASSES = {
     "RewriteCUDAGraph": "mark_capture_regions",
 }
 """Passes without arguments, and the core's passes that each stands for."""
-
-
-def normalized(mod: Module) -> Module:
-    """A module in normal form, as TVM's parser gives it; itself where it has none."""
-    try:
-        return normalize(mod)
-    except DiagnosticError:
-        return mod
 
 
 def run_core(mod: Module, *names: str, options: Any = None) -> Module:

@@ -3,13 +3,11 @@
 from relaxlab.tvm.names import names
 
 _HOMES = {
-    "ir": "relaxlab.script.ir",
-    "relax": "relaxlab.script.relax",
     "tir": "relaxlab.script.tir",
     "tirx": "relaxlab.script.tir",
-    "ir_module": "relaxlab.script.ir:ir_module",
-    "from_source": "relaxlab.script:parse",
-    "parse": "relaxlab.script:parse",
+    "ir_module": "relaxlab.tvm.script.ir:ir_module",
+    "from_source": "relaxlab.tvm.script.normal:from_source",
+    "parse": "relaxlab.tvm.script.normal:from_source",
 }
 
 __getattr__, __dir__ = names(__name__, _HOMES)

@@ -3,8 +3,8 @@
 from relaxlab.tvm.names import names
 
 _HOMES = {
-    "ir": "relaxlab.script.ir",
-    "relax": "relaxlab.script.relax",
+    "ir": "relaxlab.tvm.script.ir",
+    "relax": "relaxlab.tvm.script.relax",
     "tir": "relaxlab.script.tir",
 }
 

@@ -1,0 +1,49 @@
+"""Programs in the form in which TVM's parser gives them: every value has a name and a type."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from relaxlab.ir import graph
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.module import BaseFunc, Module
+from relaxlab.passes.normalize import normalize
+from relaxlab.script import parse
+
+Reader = Callable[[Any, FrameType], Any]
+"""What a decorator of the core reads of a function or class in a frame."""
+
+
+def normalized(mod: Module) -> Module:
+    """A module in normal form; itself where it has none."""
+    try:
+        return normalize(mod)
+    except DiagnosticError:
+        return mod
+
+
+def decorated(reader: Reader, what: Any, frame: FrameType) -> Any:
+    """What a decorator reads, in normal form; without what it decorates, the decorator."""
+    return partial(_read, reader, frame) if what is None else _read(reader, frame, what)
+
+
+def _read(reader: Reader, frame: FrameType, what: Any) -> Any:
+    made = reader(what, frame)
+    if isinstance(made, Module):
+        return normalized(made)
+    if isinstance(made, graph.Function):
+        return normalized(Module.of({"main": made}))["main"]
+    return made
+
+
+def from_source(program: str, extra_vars: Any = None) -> BaseFunc | Module:
+    """The module of a text, or its function where it is one function without a class."""
+    if extra_vars:
+        raise NotImplementedError("from_source(extra_vars=...): a text sees its own names alone")
+    mod = normalized(parse(program))
+    has_class = any(isinstance(n, ast.ClassDef) for n in ast.parse(program).body)
+    return mod if has_class or len(mod.functions) != 1 else mod.functions[0][1]
