@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import relaxlab.tvm as tvm
 from relaxlab.tvm import arith, nd, te, tir, topi
+from relaxlab.tvm import meta_schedule as ms
 from relaxlab.tvm.script import tir as T
 from relaxlab.tvm.tir.schedule.testing import verify_trace_roundtrip
 
@@ -191,3 +194,20 @@ def test_a_parameter_of_int32_may_be_a_dimension() -> None:
     out = nd.empty((3, 4), "int32")
     tvm.build(fill)(out, 3, 5)
     np.testing.assert_array_equal(out.numpy(), np.full((3, 4), 8))
+
+
+def test_tuning_searches_the_space_of_a_user(tmp_path: Path) -> None:
+    """Functions have their names in the module, and the result is a schedule of that space."""
+
+    def space(sch: tir.Schedule) -> None:
+        block = sch.get_block("C", "product")
+        _, j, _ = sch.get_loops(block)
+        sch.split(j, factors=sch.sample_perfect_tile(j, n=2))
+
+    mod = tvm.IRModule({"product": _matmul_relu()})
+    database = ms.tune_tir(
+        mod, "llvm -num-cores=1", work_dir=str(tmp_path), max_trials_global=8,
+        space=ms.space_generator.ScheduleFn(space),
+    )  # fmt: skip
+    sch = ms.tir_integration.compile_tir(database, mod, "llvm -num-cores=1")
+    assert len(sch.get_loops(sch.get_block("C"))) == 4

@@ -15,11 +15,12 @@ class ScheduleFn:
 
     sch_fn: Callable[[Schedule], object]
 
-    def make(self, sch: core.Schedule) -> core.Schedule:
-        """Make the steps on a schedule of the core, which decides what is sampled."""
-        around = Schedule.around(sch)
+    def make(self, sch: core.Schedule, name: str) -> core.Schedule:
+        """Make the steps on a schedule of the core, which decides what is sampled, of the function
+        that has this name in the user's module."""
+        around = Schedule.around(sch, name)
         made = self.sch_fn(around)
-        return (made if isinstance(made, Schedule) else around).of(sch.name)
+        return (made if isinstance(made, Schedule) else around).of(name)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,15 @@ from relaxlab.ir.module import Module
 from relaxlab.runtime.programs import as_module
 from relaxlab.schedule.decisions import SPACE
 from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.schedule import Schedule as Core
 from relaxlab.tuning import database as core
 from relaxlab.tuning.tune import tune
 from relaxlab.tvm.meta_schedule.space_generator import ScheduleFn
 from relaxlab.tvm.target import Target, core_target
 from relaxlab.tvm.tir.schedule.schedule import Schedule
+
+OWN = "schedule_fn"
+"""The name of the user's space in records."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,10 @@ class Database:
 
     def keep(self, func: PrimFunc, key: str, space: str | None) -> None:
         """Keep the trace that the search for a kernel found best: of the given space, if any of its
-        schedules could be run."""
+        schedules could be run. One that was slow in its first samples has no interval."""
         records = [r for r in self.core.records() if r.kernel == key and r.trace]
-        within = [r for r in records if r.interval and r.point.get(SPACE) == space]
+        ran = ("measured", "accepted")
+        within = [r for r in records if r.outcome in ran and r.point.get(SPACE) == space]
         ended = [r for r in records if r.outcome in ("accepted", "default")]
         if within:
             self.traces[structural_key(func)] = max(within, key=lambda r: r.interval or ()).trace
@@ -92,16 +97,27 @@ def tune_tir(
     for name, func in functions.items():
         alone = Module.of({name: func})
         kernel = alone.fresh_name(f"{name}_kernel")
+        spaces = {kernel: _space(own, name)} if own else {}
         found = tune(
             alone, core_target(target), trials=max(1, trials // len(functions)),
             database=kept.core, threads=_threads(target),
-            spaces={kernel: own.make} if own else {},
+            spaces=spaces,
         )  # fmt: skip
         for one in found.kernels:
-            kept.keep(func, one.key, "make" if own else None)
+            kept.keep(func, one.key, OWN if own else None)
     if config is not None:
         return kept.query_schedule(program, target)
     return kept
+
+
+def _space(own: ScheduleFn, name: str) -> Callable[[Core], Core]:
+    """The user's space of a function, as one of the core's."""
+
+    def make(sch: Core) -> Core:
+        return own.make(sch, name)
+
+    make.__name__ = OWN
+    return make
 
 
 def _threads(target: Any) -> int | None:

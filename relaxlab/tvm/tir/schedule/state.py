@@ -53,10 +53,12 @@ class ModuleSchedule:
         self.func_working_on: GlobalVar | None = None
 
     @classmethod
-    def around(cls, sch: core.Schedule) -> Self:
-        """The schedule of a module whose steps are made on `sch`, one of the core's."""
-        made = cls(Module.of({sch.name: sch.func}))
-        made._schedules[sch.name] = sch
+    def around(cls, sch: core.Schedule, name: str | None = None) -> Self:
+        """The schedule of a module whose steps are made on `sch`, one of the core's; its function
+        has another name there if one is given."""
+        own = name or sch.name
+        made = cls(Module.of({own: sch.func}))
+        made._schedules[own] = sch
         return made
 
     @property
@@ -157,13 +159,17 @@ class ModuleSchedule:
             raise TypeError(f"expected a block or a loop of the schedule, got {rv!r}")
         return self.of(rv.func), rv.handle
 
+    def _name(self, sch: core.Schedule) -> str:
+        """The name in the module of the function that one of the core's schedules is of."""
+        return next(name for name, own in self._schedules.items() if own is sch)
+
     def given(self, sch: core.Schedule, value: Handles) -> Handles:
         """A result of the core with handles of this schedule."""
         match value:
             case state.BlockRV():
-                return BlockRV(sch.name, value)
+                return BlockRV(self._name(sch), value)
             case state.LoopRV():
-                return LoopRV(sch.name, value)
+                return LoopRV(self._name(sch), value)
             case list():
                 return [self.given(sch, v) for v in value]
             case _:
