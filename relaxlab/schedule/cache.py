@@ -25,6 +25,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.instances import require_all_written, require_body_unconditional
 from relaxlab.schedule.ranges import (
     ONE,
@@ -32,6 +33,8 @@ from relaxlab.schedule.ranges import (
     Span,
     analyzer_at,
     axis_env,
+    bind_stmt,
+    covers,
     relaxed_region,
     union,
 )
@@ -45,6 +48,7 @@ from relaxlab.schedule.tree import (
     find_block,
     fresh_block_name,
     fresh_buffer_name,
+    path_to,
     realizes_under,
     vars_in,
     with_child,
@@ -138,7 +142,7 @@ def cache_write(
             suggestion="cache_write before decompose_reduction", about=(buffer,),
         )  # fmt: skip
     region = next(w for w in block.writes if w.buffer is buffer)
-    _require_dense_write(block, region)
+    _require_dense_write(place, region)
     require_all_written("cache_write", place)
     require_body_unconditional("cache_write", place)
     if block.init is None and any(r.buffer is buffer for r in block.reads):
@@ -236,21 +240,48 @@ def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
     return Span(lo, hi)
 
 
-def _require_dense_write(block: Block, region: BufferRegion) -> None:
+def _require_dense_write(place: BlockPlace, region: BufferRegion) -> None:
     """Raise ScheduleError unless the block writes all of a region: the copy back does."""
-    seen: set[Var] = set()
+    block, seen = place.block, set[Var]()
     axes = {iv.var for iv in block.iter_vars}
     for r in region.region:
         used = vars_in(r.min) & axes
-        simple = not used or (r.extent == ONE and len(used) == 1 and not used & seen
-                              and _is_shifted_axis(r.min, axes))  # fmt: skip
+        alone = len(used) == 1 and not used & seen
+        single = alone and r.extent == ONE and _is_shifted_axis(r.min, axes)
         seen |= used
-        if not simple:
+        if used and not single and not (alone and _is_tile(r) and _is_filled(place, region)):
             raise ScheduleError(
                 "cache_write", describe_block(block),
                 f"the block writes a whole region of {region.buffer.name}, one axis per dimension; "
                 f"one dimension is at {r.min}",
             )  # fmt: skip
+
+
+def _is_tile(r: Range) -> bool:
+    """True if the places of a tile begin where those of the tile before end."""
+    match r.min:
+        case expr.Mul(Var(), expr.IntImm() as size):
+            return r.extent == size
+        case _:
+            return False
+
+
+def _is_filled(place: BlockPlace, region: BufferRegion) -> bool:
+    """True if a block in the block writes each element of its region."""
+    an = analyzer_at(place)
+    bind_stmt(an, place.realize)
+    bind_stmt(an, place.block)
+    wanted = [Span(r.min, r.min + r.extent - 1) for r in region.region]
+    for inner in realizes_under(place.block.body):
+        path = path_to(place.block.body, lambda s, inner=inner: s is inner)
+        made = (w for w in inner.block.writes if w.buffer is region.buffer)
+        for w in made if path else ():
+            spans = exact_region(
+                [Span(r.min, r.min + r.extent - 1) for r in w.region], path or (), an
+            )
+            if spans and all(covers(x, y, an) for x, y in zip(spans, wanted, strict=True)):
+                return True
+    return False
 
 
 def _is_shifted_axis(e: expr.PrimExpr, axes: set[Var]) -> bool:

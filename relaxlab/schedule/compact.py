@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
@@ -95,7 +96,31 @@ def _compact(func: PrimFunc, owner: str, buffer: Buffer, lets: Env) -> PrimFunc:
     path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
     assert path is not None
     site, spans, an = _innermost_site(func, found, len(path) - 1, buffer, lets)
+    spans, an = _of_iteration(func, found, buffer, lets) or (spans, an)
     return _placed(func, buffer, found[0].path[: site + 1], spans, an)
+
+
+def _of_iteration(
+    func: PrimFunc, found: list[Access], buffer: Buffer, lets: Env
+) -> tuple[list[tuple[Span, ...]], Analyzer] | None:
+    """Return what each access of a shared buffer spans in one iteration of a loop inside of the
+    threads of a block, the innermost whose iterations can use the same memory one after another,
+    and an analyzer there; None without such a loop."""
+    path = _common_path(found)
+    loops = [s for s in path if isinstance(s, For) and s.kind != "vectorized"]
+    threads = [loop for loop in loops if _at_once(loop, buffer)]
+    limit = min((_accumulation_depth(a) for a in found if a.write), default=len(path))
+    for site in range(min(len(path), limit) - 1, path.index(threads[0]) if threads else limit, -1):
+        if not isinstance(path[site], For) or _at_once(path[site], buffer):
+            continue
+        an = shape_analyzer(func)
+        for s in path[: site + 1]:
+            bind_stmt(an, s)
+        around = [s for s in path[: site + 1] if s in threads]
+        spans = [_spans(a, site, lets, buffer, an, around) for a in found]
+        if _filled_first(found, spans, site, buffer.shape, an):
+            return spans, an
+    return None
 
 
 def loops_around_uses(func: PrimFunc, buffer: Buffer) -> tuple[For, ...]:
@@ -182,15 +207,8 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
 
     Every access is below; an element that accumulates lives outside the loops it accumulates over.
     """
-    common = len(found[0].path)
-    for a in found:
-        same = 0
-        for x, y in zip(found[0].path[:common], a.path, strict=False):
-            if x is not y:
-                break
-            same += 1
-        common = same
-    path = found[0].path[:common]
+    path = _common_path(found)
+    common = len(path)
     limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
     # The lanes of a vectorized loop run at once, like threads: nothing can be allocated for one of
     # them, nor in the loops within.
@@ -199,6 +217,15 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
         if isinstance(path[depth], For):
             yield depth
     yield owner
+
+
+def _common_path(found: list[Access]) -> tuple[Stmt, ...]:
+    """Return the statements around all accesses, outermost first."""
+    common = len(found[0].path)
+    for a in found:
+        pairs = zip(found[0].path[:common], a.path, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+    return found[0].path[:common]
 
 
 def _at_once(loop: For, buffer: Buffer) -> bool:
@@ -225,11 +252,13 @@ def _accumulation_depth(a: Access) -> int:
     return len(a.path)
 
 
-def _spans(a: Access, site: int, lets: Env, buffer: Buffer, an: Analyzer) -> tuple[Span, ...]:
-    """Return the region of an access while everything inside the site runs, axes replaced by their
-    bindings."""
+def _spans(
+    a: Access, site: int, lets: Env, buffer: Buffer, an: Analyzer, around: Sequence[For] = ()
+) -> tuple[Span, ...]:
+    """Return the region of an access while everything inside the site runs, in all iterations of
+    the loops `around` it, axes replaced by their bindings."""
     below = a.path[site + 1 :]
-    env = loop_env([s for s in below if isinstance(s, For)], an, lets)
+    env = loop_env([*around, *(s for s in below if isinstance(s, For))], an, lets)
     result: list[Span] = []
     for bound, dim in zip(a.bounds, buffer.shape, strict=True):
         lo, hi = bound.lo, bound.hi

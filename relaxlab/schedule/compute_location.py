@@ -34,6 +34,7 @@ from relaxlab.schedule.preimage import Domain, preimage_of_region, size_over_axe
 from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
+    Env,
     Span,
     analyzer_at,
     bind_stmt,
@@ -231,16 +232,36 @@ def _inner_analyzer(target: LoopPlace) -> Analyzer:
 def _needed(
     buffer: Buffer, consumers: Iterable[BlockRealize], target: LoopPlace, an: Analyzer
 ) -> tuple[Span, ...] | None:
-    """Return the region of `buffer` that the consumers read in one iteration; None if they do
-    not."""
+    """Return the region of `buffer` that the consumers read in one iteration, in all threads that
+    share it; None if they do not."""
     total: tuple[Span, ...] | None = None
+    threads = loop_env((loop for loop in target.loops if _share(loop, buffer)), an)
     for c in consumers:
         for r in c.block.reads:
             if r.buffer is buffer:
-                spans = spans_under(r, c, target, an)
+                spans = [_over(s, threads, an) for s in spans_under(r, c, target, an)]
                 both = zip(total or spans, spans, strict=True)
                 total = tuple(union(a, b, an) for a, b in both)
     return total
+
+
+def _share(loop: For, buffer: Buffer) -> bool:
+    """True if the iterations of a loop are threads of a block that share the buffer."""
+    in_block = (loop.thread or "").startswith(("threadIdx", "vthread"))
+    return in_block and buffer.scope.startswith("shared")
+
+
+def _over(span: Span, threads: Env, an: Analyzer) -> Span:
+    """Return what a span is in all iterations of loops."""
+    if not threads:
+        return span
+    first, last = span_of(span.lo, threads, an), span_of(span.hi, threads, an)
+    if first is None or last is None:
+        raise ScheduleError(
+            "compute_at", f"what threads read from {span.lo} to {span.hi}",
+            "the region that all threads of a block read is known",
+        )  # fmt: skip
+    return Span(first.lo, last.hi)
 
 
 def _touching(
