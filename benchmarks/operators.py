@@ -339,6 +339,10 @@ def _products() -> Iterator[Call]:
     last = T(1024, dtype="int64", values=tuple(range(1024)))
     yield Call("nn.attention_within", (*(x(1, 1024, 8, 64),) * 3, first, last))
     yield Call("nn.key_ranges", (Shape(1024, 1024), starts))
+    yield Call("nn.segment_reduce", (x(1024, 512), starts), {"mode": "sum"},
+               "a.view(8, 128, 512).sum(1)")  # fmt: skip
+    yield Call("nn.segment_softmax", (x(1024, 512), starts), {},
+               "torch.softmax(a.view(8, 128, 512), 1).view(1024, 512)")  # fmt: skip
 
 
 def _created() -> Iterator[Call]:

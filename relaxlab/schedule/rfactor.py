@@ -236,15 +236,10 @@ def _partial_block(
         else:
             kept.append(c)
     at = _inserted(reduction.indices, axis, factor.var)
-    bound_loops = {v for e in place.realize.iter_values for v in vars_in(e)}
-    # Where each partial result has one term, it is that term. A loop of one iteration that no axis
-    # is bound to keeps the form of a reduction, as with more iterations.
-    single = not reduce and all(s.loop_var in bound_loops for s in place.loops)
-    term = value if single else reduction.combined(BufferLoad(partial, at), value)
-    body = BufferStore(partial, term, at)
+    body = BufferStore(partial, reduction.combined(BufferLoad(partial, at), value), at)
     bound = [(factor, loop.loop_var), *spatial, *reduce]
     name = fresh_block_name(place.func, f"{block.name}_rf")
-    init = None if single else BufferStore(partial, reduction.identity, at)
+    init = BufferStore(partial, reduction.identity, at)
     rf = Block(name, tuple(iv for iv, _ in bound), (), (), body, init, span=block.span)
     rf = refreshed(simplified(rf, _axes_analyzer(place, rf)))
     return BlockRealize(tuple(v for _, v in bound), expr.all_of(kept), rf)
@@ -323,14 +318,14 @@ def _final_nest(
     assert block.init is not None
     iter_vars = [replace(iv, var=axes[iv.var]) for iv, _ in bound]  # type: ignore[arg-type]
     final = replace(
-        block, iter_vars=(factor, *iter_vars), body=body, init=substitute(block.init, axes)
+        block, iter_vars=(*iter_vars, factor), body=body, init=substitute(block.init, axes)
     )
     final = refreshed(final)
     conditions = [
         substitute(c, fresh) for c in conjuncts(place.realize.predicate)
         if not vars_in(c) & reduced
     ]  # fmt: skip
-    values = (fresh[loop.loop_var], *(substitute(v, fresh) for _, v in bound))
+    values = (*(substitute(v, fresh) for _, v in bound), fresh[loop.loop_var])
     nest: Stmt = BlockRealize(values, expr.all_of(conditions), final)
     for s in reversed(kept):
         nest = For(

@@ -177,7 +177,7 @@ def _each(
 
 def _require_cpu(target: Target, scheduler: str | None) -> None:
     """Raise ValueError for a target that cannot be measured."""
-    if scheduler is not None and target.kind != "cpu":
+    if scheduler is not None and target.kind != Target.host().kind:
         raise ValueError(f"kernels are tuned for CPUs; the target is {target!r}")
     exact = replace(target, contract=True, reassociate=True)
     if scheduler is None and exact != Target.host():

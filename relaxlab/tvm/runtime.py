@@ -283,7 +283,7 @@ class Module:
 
     def get_source(self, fmt: str = "") -> str:
         """The program in the language of LLVM, in assembly ("asm"), or in that of the GPU."""
-        if self._device.kind == "cuda":
+        if hasattr(self.exe, "ptx"):
             return self.exe.ptx if fmt == "ptx" else self.exe.source()
         return self.exe.llvm() if fmt in ("", "ll", "llvm") else self.exe.assembly()
 
@@ -316,7 +316,12 @@ def build(mod: Any, target: Any = None, **options: Any) -> Module:
     funcs = {name: _as_written(func) for name, func in program.loop_functions().items()}
     chosen = core_target(target)
     exe = core_compile(program.with_functions(funcs), chosen)
-    return Module(exe, device("cuda" if chosen.kind == "cuda" else "cpu"))
+    return Module(exe, device_of(chosen.kind))
+
+
+def device_of(kind: str) -> Device:
+    """The device that programs for a kind of targets run on: a GPU, or else the CPU."""
+    return device(_KINDS.get(kind, "cpu"))
 
 
 def _as_written(func: PrimFunc) -> PrimFunc:

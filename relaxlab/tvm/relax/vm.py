@@ -54,8 +54,7 @@ def build(
     program = _calling_own_functions(program)
     program = run_before_building(program, relax_pipeline or pipeline)
     chosen = core_target(target)
-    device = runtime.device("cuda" if chosen.kind == "cuda" else "cpu")
-    return VMExecutable(compile_module(program, chosen), device)
+    return VMExecutable(compile_module(program, chosen), runtime.device_of(chosen.kind))
 
 
 def _calling_own_functions(mod: Module) -> Module:

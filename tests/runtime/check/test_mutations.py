@@ -154,8 +154,8 @@ def test_dropped_guard(monkeypatch):
     """`split` forgets the condition on the last, partial piece."""
     right = split_fuse_reorder.split
 
-    def split(func, loop, factors):
-        func, new = right(func, loop, factors)
+    def split(func, loop, factors, **options):
+        func, new = right(func, loop, factors, **options)
         true = expr.const(True)
         body = rewrite(
             func.body,
