@@ -28,30 +28,25 @@ from relaxlab.tvm.target import core_target
 class Device:
     """A device of a kind. Arrays live in the memory of the host, from where GPUs copy them."""
 
-    kind: str = "cpu"
+    type: str = "cpu"
     index: int = 0
 
     @property
     def exist(self) -> bool:
         """True if there is such a device."""
-        if self.kind != "cuda":
-            return self.kind == "cpu"
+        if self.type != "cuda":
+            return self.type == "cpu"
         try:
             ctypes.CDLL("libcuda.so.1")
         except OSError:
             return False
         return True
 
-    @property
-    def type(self) -> str:
-        """The kind."""
-        return self.kind
-
     def sync(self) -> None:
         """Return: a call has ended when it returns."""
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.index}"
+        return f"{self.type}:{self.index}"
 
     __repr__ = __str__
 
