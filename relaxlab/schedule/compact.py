@@ -111,12 +111,13 @@ def _of_iteration(
     threads = [loop for loop in loops if _at_once(loop, buffer)]
     limit = min((_accumulation_depth(a) for a in found if a.write), default=len(path))
     for site in range(min(len(path), limit) - 1, path.index(threads[0]) if threads else limit, -1):
-        if not isinstance(path[site], For) or _at_once(path[site], buffer):
+        loop = path[site]
+        if not isinstance(loop, For) or _at_once(loop, buffer):
             continue
         an = shape_analyzer(func)
         for s in path[: site + 1]:
             bind_stmt(an, s)
-        around = [s for s in path[: site + 1] if s in threads]
+        around = [thread for thread in threads if any(s is thread for s in path[: site + 1])]
         spans = [_spans(a, site, lets, buffer, an, around) for a in found]
         if _filled_first(found, spans, site, buffer.shape, an):
             return spans, an

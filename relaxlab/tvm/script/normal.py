@@ -15,7 +15,7 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.script import parse
 
 Reader = Callable[[Any, FrameType], Any]
-"""What a decorator of the core reads of a function or class in a frame."""
+"""A function of what is decorated and the frame of the decorator, which returns the program."""
 
 
 def normalized(mod: Module) -> Module:
@@ -27,7 +27,8 @@ def normalized(mod: Module) -> Module:
 
 
 def decorated(reader: Reader, what: Any, frame: FrameType) -> Any:
-    """What a decorator reads, in normal form; without what it decorates, the decorator."""
+    """Return the program that a decorator reads, in normal form, or the decorator itself where it
+    was only given options."""
     return partial(_read, reader, frame) if what is None else _read(reader, frame, what)
 
 
