@@ -146,7 +146,7 @@ class _Analysis:
             case graph.Op("adt.construct"):
                 for i, a in enumerate(e.args):
                     key = e.attrs["constructor"], i
-                    # What a block computes is no integer for the control flow.
+                    # A block computes tensors: the field is no integer that control flow may use.
                     if _leaf(a, self.kinds) is Kind.TENSOR and self.fields[key] is Kind.HOST:
                         self.fields[key] = Kind.TENSOR
                         self.changed = True

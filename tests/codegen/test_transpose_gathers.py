@@ -74,7 +74,7 @@ def test_what_is_left_alone(load: str) -> None:
 
 
 def test_transposes_and_products_have_no_gathers() -> None:
-    """Of whole squares, whatever extents are symbolic."""
+    """Kernels with whole squares shuffle vectors, with constant and with symbolic extents."""
     for text in (
         'x: R.Tensor(("n", "m"), "float32")):\n    return R.permute_dims(x)',
         'x: R.Tensor(("n", 64), "float32"), w: R.Tensor((128, 64), "float32")):\n'

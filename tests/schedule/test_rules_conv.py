@@ -95,7 +95,8 @@ class Module:
 
 @pytest.mark.parametrize("size, same", [(1, True), (3, False)])
 def test_few_symbolic_channels_store_neighbours(size: int, same: bool) -> None:
-    """Of 1 x 1 all places of an image are columns, for any number of channels."""
+    """A 1 x 1 convolution has one schedule for few and many channels: its columns are the places of
+    the image."""
 
     def tiles_of(channels: str) -> list[tuple[str, ...]]:
         """The shapes of the private buffers of all versions of the convolution."""

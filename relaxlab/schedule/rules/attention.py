@@ -263,7 +263,7 @@ def _combine(sch: Schedule, tile: BlockRV, lanes: int) -> None:
         if constant(extent_of(sch, own)) == 1:
             continue
         sch.reorder(*parts, own)
-        # What else is computed of the results, between them and the last block, has no parts.
+        # A block without a reduction, such as a quotient before an activation, has no parts.
         first = [sch.decompose_reduction(rv, parts[0])] if parts else []
         for one in (*first, rv):
             vectorize_inner(sch, sch.get_loops(one)[-1], lanes)

@@ -35,7 +35,8 @@ def found_match(
 ) -> Match | None:
     """The match of a pattern at an expression; `var2val` has the values of variables."""
     known = [graph.VarBinding(value, var) for var, value in (var2val or {}).items()]
-    # Of a variable, another one of the same name and type, bound to it.
+    # The matcher looks at bindings, so the expression is bound to a variable; a variable is bound
+    # to a copy of itself, because a binding may not define what it reads.
     is_var = isinstance(expr, graph.Var)
     root = replace(expr) if is_var else graph.Var("matched", leaf_type(expr))
     block = graph.BindingBlock((*known, graph.VarBinding(expr, root)))

@@ -79,16 +79,15 @@ def _without_arguments(name: str) -> Callable[[], Pass]:
     return make
 
 
-def _require_defaults(name: str, **given: Any) -> None:
-    """Raise NotImplementedError for an argument that the core's pass does not have."""
-    for argument, value in given.items():
-        if value not in (None, False):
-            raise NotImplementedError(f"{name}({argument}={value!r}): the pass has no such option")
+def _require_default(name: str, argument: str, value: Any, default: Any = None) -> None:
+    """Raise NotImplementedError for an option that the core's pass does not have."""
+    if value != default:
+        raise NotImplementedError(f"{name}({argument}={value!r}): the pass has no such option")
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
     """Compute each pure value once."""
-    _require_defaults("EliminateCommonSubexpr", call_only=call_only)
+    _require_default("EliminateCommonSubexpr", "call_only", call_only, default=False)
     return core_pass("EliminateCommonSubexpr", "eliminate_common_subexpr")
 
 
@@ -117,8 +116,9 @@ def FuseOpsByPattern(  # noqa: N802
     entry_functions: Sequence[str] | None = None,
 ) -> Pass:
     """Outline what patterns match; with `annotate_codegen`, for the compilers that the names of
-    the patterns begin with. Constants become constants of the outlined functions in any case."""
-    _require_defaults("FuseOpsByPattern", entry_functions=entry_functions)
+    the patterns begin with."""
+    _require_default("FuseOpsByPattern", "bind_constants", bind_constants, default=True)
+    _require_default("FuseOpsByPattern", "entry_functions", entry_functions)
 
     def run(mod: Module, _: PassContext) -> Module:
         return fuse_by_pattern.fuse(normalized(mod), patterns, annotate_codegen=annotate_codegen)
@@ -232,20 +232,20 @@ def ToMixedPrecision(  # noqa: N802
     out_dtype: str = "float32", fp16_input_names: Sequence[str] | None = None
 ) -> Pass:
     """Compute products in half precision."""
-    other = None if out_dtype == "float32" else out_dtype
-    _require_defaults("ToMixedPrecision", out_dtype=other, fp16_input_names=fp16_input_names)
+    _require_default("ToMixedPrecision", "out_dtype", out_dtype, default="float32")
+    _require_default("ToMixedPrecision", "fp16_input_names", fp16_input_names)
     return core_pass("ToMixedPrecision", "convert_to_mixed_precision")
 
 
 def CombineParallelMatmul(check: Any = None) -> Pass:  # noqa: N802
     """Compute products of one matrix with several as one."""
-    _require_defaults("CombineParallelMatmul", check=check)
+    _require_default("CombineParallelMatmul", "check", check)
     return core_pass("CombineParallelMatmul", "combine_parallel_matmul")
 
 
 def LiftTransformParams(shared_transform: bool | list[str] = False) -> Pass:  # noqa: N802
     """Move what depends on weights alone to a function of its own, which the caller calls."""
-    _require_defaults("LiftTransformParams", shared_transform=shared_transform)
+    _require_default("LiftTransformParams", "shared_transform", shared_transform, default=False)
 
     def run(mod: Module, _: PassContext) -> Module:
         after = run_core(mod, "lift_transform_params")

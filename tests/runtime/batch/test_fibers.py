@@ -82,7 +82,7 @@ def test_instances_wait_together(main, count):
         np.testing.assert_allclose(top, wanted, rtol=1e-3, atol=1e-4)
     # A flush for each decision of the longest chain, and one for what follows.
     assert main.last_batch.flushes <= max(height(tree) for tree, _ in results) + 1
-    # What follows runs once for all.
+    # The block after the recursion is launched once, for all instances.
     assert main.last_batch.launches[-1][1] == count
     chosen = main.batch(instances, choose=rl.batches_by("critical"))
     for (tree, top), (other, same) in zip(results, chosen, strict=True):
