@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, walk
+from relaxlab.ir.row_major import place
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, tir_call, with_bindings
 from relaxlab.tracing import may_apply
@@ -64,21 +67,6 @@ def is_reshape(fn: loops.PrimFunc) -> bool:
     analyzer = Analyzer.for_shapes(source.shape, target.shape)
     for iv in block.iter_vars:
         analyzer.bind_range(iv.var, iv.dom)
-    same_size = analyzer.prove_equal(_size(source.shape), _size(target.shape))
-    here, there = _place(value.indices, source.shape), _place(store.indices, target.shape)
-    return same_size is True and analyzer.prove_equal(here, there) is True
-
-
-def _size(shape: tuple[expr.PrimExpr, ...]) -> expr.PrimExpr:
-    size: expr.PrimExpr = expr.const(1)
-    for d in shape:
-        size = size * d
-    return size
-
-
-def _place(indices: tuple[expr.PrimExpr, ...], shape: tuple[expr.PrimExpr, ...]) -> expr.PrimExpr:
-    """The place of an element in the order of memory."""
-    place: expr.PrimExpr = expr.const(0)
-    for index, extent in zip(indices, shape, strict=True):
-        place = place * extent + index
-    return place
+    sizes = [math.prod(b.shape, start=expr.const(1)) for b in (source, target)]
+    places = place(value.indices, source.shape), place(store.indices, target.shape)
+    return analyzer.prove_equal(*sizes) is True and analyzer.prove_equal(*places) is True

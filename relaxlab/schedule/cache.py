@@ -244,12 +244,13 @@ def _require_dense_write(place: BlockPlace, region: BufferRegion) -> None:
     """Raise ScheduleError unless the block writes all of a region: the copy back does."""
     block, seen = place.block, set[Var]()
     axes = {iv.var for iv in block.iter_vars}
+    has_tiles = any(_is_tile(r) for r in region.region) and _is_filled(place, region)
     for r in region.region:
         used = vars_in(r.min) & axes
+        single = r.extent == ONE and _is_shifted_axis(r.min, axes)
         alone = len(used) == 1 and not used & seen
-        single = alone and r.extent == ONE and _is_shifted_axis(r.min, axes)
         seen |= used
-        if used and not single and not (alone and _is_tile(r) and _is_filled(place, region)):
+        if used and not (alone and (single or (has_tiles and _is_tile(r)))):
             raise ScheduleError(
                 "cache_write", describe_block(block),
                 f"the block writes a whole region of {region.buffer.name}, one axis per dimension; "
@@ -269,7 +270,6 @@ def _is_tile(r: Range) -> bool:
 def _is_filled(place: BlockPlace, region: BufferRegion) -> bool:
     """True if a block in the block writes each element of its region."""
     an = analyzer_at(place)
-    bind_stmt(an, place.realize)
     bind_stmt(an, place.block)
     wanted = [Span(r.min, r.min + r.extent - 1) for r in region.region]
     for inner in realizes_under(place.block.body):

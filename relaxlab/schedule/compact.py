@@ -53,6 +53,7 @@ from relaxlab.schedule.regions import (
     with_alloc,
     without_alloc,
 )
+from relaxlab.schedule.scope import shares
 from relaxlab.schedule.tree import (
     TRUE,
     Place,
@@ -233,8 +234,7 @@ def _at_once(loop: For, buffer: Buffer) -> bool:
     """True if the iterations of a loop share a buffer that is allocated inside of it."""
     if loop.kind == "vectorized":
         return True
-    # The threads of a block: a copy for each of them would be `local`.
-    return buffer.scope == "shared" and (loop.thread or "").startswith("threadIdx")
+    return shares(loop, buffer)  # a copy for each thread would be `local`
 
 
 def _accumulation_depth(a: Access) -> int:

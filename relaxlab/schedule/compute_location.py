@@ -54,6 +54,7 @@ from relaxlab.schedule.scope import (
     require_inputs_settled,
     require_output_unread,
     require_read_in_blocks,
+    shares,
     written,
 )
 from relaxlab.schedule.tree import (
@@ -235,7 +236,7 @@ def _needed(
     """Return the region of `buffer` that the consumers read in one iteration, in all threads that
     share it; None if they do not."""
     total: tuple[Span, ...] | None = None
-    threads = loop_env((loop for loop in target.loops if _share(loop, buffer)), an)
+    threads = loop_env((loop for loop in target.loops if shares(loop, buffer)), an)
     for c in consumers:
         for r in c.block.reads:
             if r.buffer is buffer:
@@ -243,12 +244,6 @@ def _needed(
                 both = zip(total or spans, spans, strict=True)
                 total = tuple(union(a, b, an) for a, b in both)
     return total
-
-
-def _share(loop: For, buffer: Buffer) -> bool:
-    """True if the iterations of a loop are threads of a block that share the buffer."""
-    in_block = (loop.thread or "").startswith(("threadIdx", "vthread"))
-    return in_block and buffer.scope.startswith("shared")
 
 
 def _over(span: Span, threads: Env, an: Analyzer) -> Span:

@@ -271,5 +271,3 @@ def _require_unread_inside(place: BlockPlace, top: Stmt, buffer: Buffer, primiti
                 f"{r.block.name!r} inside them reads it",
                 about=(r.block.name,),
             )  # fmt: skip
-
-

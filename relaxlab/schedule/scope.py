@@ -8,6 +8,7 @@ from relaxlab.ir.loops import (
     BlockRealize,
     Buffer,
     BufferLoad,
+    For,
     IterVar,
     PrimFunc,
     Stmt,
@@ -155,3 +156,8 @@ def axes_bound_to(var: Var, under: Stmt) -> list[tuple[BlockRealize, IterVar]]:
 def is_output(buffer: Buffer, func: PrimFunc) -> bool:
     """True if the buffer belongs to the caller (a parameter)."""
     return any(p is buffer for p in func.params)
+
+
+def shares(loop: For, buffer: Buffer) -> bool:
+    """True if the iterations of a loop are threads of a block that share the buffer."""
+    return buffer.scope == "shared" and (loop.thread or "").startswith("threadIdx")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir import expr, loops
+from relaxlab.ir import expr, loops, row_major
 from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
@@ -108,22 +108,11 @@ def implementation(
     body = relocate(with_fresh_binders(root.body), origin)
     strides: dict[Var, PrimExpr] = {}
     for param, m in zip(intrin.impl.buffers, matched, strict=True):
-        known = strides_of(m.source.buffer)
+        source = m.source.buffer
+        known = source.strides or row_major.strides(source.shape)
         pairs = zip(reversed(param.strides), reversed(known), strict=False)
         strides |= {s: value for s, value in pairs if isinstance(s, Var)}
     return substitute(substitute(body, buffers=views), strides), tuple(own.values())
-
-
-def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """The distances between neighbours along each dimension, in elements."""
-    if buffer.strides:
-        return buffer.strides
-    found: list[PrimExpr] = []
-    distance: PrimExpr = ONE
-    for extent in reversed(buffer.shape):
-        found.append(distance)
-        distance = distance * extent
-    return tuple(reversed(found))
 
 
 def _origin(block: Block) -> Span | None:

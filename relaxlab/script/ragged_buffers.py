@@ -15,6 +15,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import rewrite, walk
+from relaxlab.ir.row_major import place
 from relaxlab.script.annotations import dimension, expression_in_string
 from relaxlab.script.convert import cast, dtype_of, scalar_of
 from relaxlab.script.core import Arguments, Context
@@ -93,7 +94,4 @@ def place_of(ragged: RaggedBuffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimE
         return (start + inner[0], *inner[1:])
     start = start * _product([e for e, x in zip(extents, ragged.shape[1:], strict=True)
                               if not _is_ragged(x)])  # fmt: skip
-    number: PrimExpr = expr.const(0)
-    for index, extent in zip(inner, extents, strict=True):
-        number = number * extent + index
-    return (start + number,)
+    return (start + place(inner, extents),)

@@ -6,11 +6,10 @@ A view is read away: its elements are written as those of the buffer behind it.
 from __future__ import annotations
 
 import ast
-from math import prod
 from typing import Any, TypeAlias
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir import expr, loops
+from relaxlab.ir import expr, loops, row_major
 from relaxlab.ir.dtypes import lanes_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.annotations import dimension
@@ -41,7 +40,8 @@ def member(cx: Context, base: loops.Buffer | View, name: str, node: ast.AST) -> 
         case "data":
             return _address(cx, base, node)
         case "strides":
-            return buffer.strides if isinstance(base, loops.Buffer) else _strides(base.shape)
+            is_view = not isinstance(base, loops.Buffer)
+            return row_major.strides(base.shape) if is_view else buffer.strides
         case "elem_offset":
             offset = buffer.elem_offset if isinstance(base, loops.Buffer) else base.offset
             return literal(cx, 0, "int64", node) if offset is None else offset
@@ -131,26 +131,13 @@ def decl_buffer(cx: Context, c: Arguments, fields: dict[str, Any]) -> View | Non
     if buffer.strides or fields.get("strides"):
         cx.fail(c.node, "E0104", "a view of another shape has no strides of its own")
     offset = fields.get("elem_offset")
-    first = _number(buffer.shape, indices)
+    first = row_major.place(indices, buffer.shape)
     start = first if not isinstance(offset, PrimExpr) else first + offset
     return View(fields["shape"], buffer, start)
 
 
 def _behind(base: loops.Buffer | View, first: PrimExpr) -> tuple[loops.Buffer, PrimExpr]:
     return (base, first) if isinstance(base, loops.Buffer) else (base.buffer, base.offset + first)
-
-
-def _strides(shape: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-    one = expr.const(1)
-    return tuple(prod(shape[i + 1 :], start=one) for i in range(len(shape)))
-
-
-def _number(shape: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The number of an element in row-major order."""
-    total: PrimExpr = expr.const(0)
-    for index, stride in zip(indices, _strides(shape), strict=True):
-        total = total + index * stride
-    return total
 
 
 def element(
@@ -165,11 +152,11 @@ def element(
     analyzer = Analyzer()
     for var, values in cx.loops.items():
         analyzer.bind_range(var, values)
-    number = analyzer.simplify(base.offset + _number(base.shape, indices))
+    number = analyzer.simplify(base.offset + row_major.place(indices, base.shape))
     if len(shape) == 1:
         return loops.BufferLoad(base.buffer, (number,))
     places: list[PrimExpr] = []
-    for i, stride in enumerate(_strides(shape)):
+    for i, stride in enumerate(row_major.strides(shape)):
         place = number // stride
         places.append(analyzer.simplify(place if i == 0 else place % shape[i]))
     return loops.BufferLoad(base.buffer, tuple(places))

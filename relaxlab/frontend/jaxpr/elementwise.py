@@ -9,6 +9,7 @@ from relaxlab.frontend.jaxpr.rows import dtype_of_out, row, shape_of_out
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import bits_of, is_float, is_uint
+from relaxlab.ir.row_major import place
 from relaxlab.ops import scalar, te
 
 SAME = """abs acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh exp exp2 expm1 log log1p
@@ -236,10 +237,8 @@ def counters(b: Emitter, shape: tuple[Any, ...], **_: Any) -> Any:
 
     def flat(shift: int) -> Any:
         def element(*i: expr.PrimExpr) -> expr.PrimExpr:
-            place: expr.PrimExpr = te.ZERO
-            for at, extent in zip(i, dims, strict=True):
-                place = place * extent + at
-            part = place if not shift else expr.ShiftRight(place, expr.const(shift))
+            number = place(i, dims)
+            part = number if not shift else expr.ShiftRight(number, expr.const(shift))
             return expr.Cast("uint32", part)
 
         return lambda: te.compute(dims, element, "T_counter")
