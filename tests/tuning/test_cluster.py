@@ -142,9 +142,10 @@ def plant(ratio: float | None) -> None:
         message, blobs = child.ask(request)
         if not ratio:
             return TrialFailed("wrong: so it says")
-        message["ratios"] = [
-            [ratio * (1 + 1e-3 * i) for i in range(len(at))] for at in message["ratios"]
-        ]
+        # As many as were asked for: a true measurement may have stopped early, and from too few
+        # samples nothing is concluded, true or not.
+        rounds = range(request.message["rounds"])
+        message["ratios"] = [[ratio * (1 + 1e-3 * i) for i in rounds] for _ in message["ratios"]]
         return message, blobs
 
     cluster_module.reply_of = measured if ratio is None else planted
