@@ -333,6 +333,12 @@ class CmpOp(BinaryOp):
     def dtype(self) -> str:
         return with_lanes("bool", lanes_of(self.a.dtype))
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"`{self}` has no truth value in Python, where `if`, `and`, `min` and `sorted` ask for "
+            "one; write T.if_then_else, T.And or T.min"
+        )
+
 
 class EQ(CmpOp):
     """a equals b"""

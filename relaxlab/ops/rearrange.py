@@ -334,7 +334,7 @@ def _layout_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
 
     def element(*i: PrimExpr) -> PrimExpr:
         *places, empty = IndexMap(
-            back.initial_indices, (*back.final_indices, padding or te.ZERO)
+            back.initial_indices, (*back.final_indices, te.ZERO if padding is None else padding)
         ).apply(i)
         value = x[tuple(places)]
         if padding is None:

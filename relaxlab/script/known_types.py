@@ -6,10 +6,8 @@ deduced for good.
 
 from __future__ import annotations
 
-from functools import reduce
-
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.deduce import call_signature, deduce_call, field_type, lca, type_of
+from relaxlab.analysis.deduce import call_signature, deduce_call, field_type, lca, lca_of, type_of
 from relaxlab.ir import graph, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
@@ -52,8 +50,7 @@ class KnownTypes:
             case graph.Match(_, cases):
                 arms = [self._deduced(c.body, mod) for c in cases]
                 known = [t for t in arms if t is not None]
-                all_known = bool(arms) and len(known) == len(arms)
-                return reduce(lambda a, b: lca(a, b, Analyzer()), known) if all_known else None
+                return lca_of(known, Analyzer()) if len(known) == len(arms) else None
             case graph.Function(params, body, ret):
                 ret = ret or self._deduced(body, mod) or types.ObjectType()
                 return types.FuncType(tuple(p.ty or types.ObjectType() for p in params), ret)

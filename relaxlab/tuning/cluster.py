@@ -183,7 +183,7 @@ class Cluster:
         finally:
             for future, (_, worker) in running.items():
                 worker.running -= 1
-                with suppress(Exception):
+                with suppress(Exception):  # the scheduler or the worker may be gone
                     future.cancel()
 
     def _hand_out(

@@ -58,5 +58,5 @@ for number, call in enumerate(CALLS):
         # Dimensions as text: the two print types in different ways.
         dims = [str(d).replace("T.int64(", "").replace(")", "") for d in ty.shape or ()]
         print(number, dims, str(ty.dtype), int(ty.ndim))
-    except Exception:
+    except Exception:  # TVM and relaxlab have errors of their own for what has no type
         print(number, "has no type")
