@@ -6,6 +6,7 @@ with an example in `docs/errors-loops.md`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class _Checker:
     allowed: set[expr.Var] = field(default_factory=set[expr.Var])
     nest: list[loops.For] = field(default_factory=list[loops.For])
     ranges: dict[expr.Var, Bounds] = field(default_factory=dict[expr.Var, Bounds])
+    depends: dict[expr.Var, list[expr.Var]] = field(default_factory=dict)  # type: ignore
     guards: int = 0
     dead: bool = False
     block: str | None = None
@@ -188,6 +190,7 @@ class _Checker:
         with self.an.scope(), self.defining(s.loop_var, s):
             self.an.bind(s.loop_var, s.min, s.min + s.extent - 1)
             if lo is not None and hi is not None:
+                self.depend(s.loop_var, s.min, s.extent)
                 self.ranges = {**before, s.loop_var: (lo[0], hi[1])}
             self.nest.append(s)
             self.stmt(s.body)
@@ -242,7 +245,8 @@ class _Checker:
             self.define(iv.var, iv)
             self.an.bind_range(iv.var, iv.dom)
             last = self.an.simplify(iv.dom.min + iv.dom.extent - 1)
-            if not any(v in self.ranges for v in symbols_in((iv.dom.min, last))):
+            self.depend(iv.var, iv.dom.min, iv.dom.extent)
+            if not self.depends[iv.var]:
                 self.ranges[iv.var] = (iv.dom.min, last)
         views = [m.buffer for m in block.match_buffers]
         own = [*block.alloc_buffers, *views]
@@ -341,7 +345,7 @@ class _Checker:
         if prove(expr.LT(span[1], last)) or prove(expr.GT(span[0], first)):
             self.uncovered(s, iv, value, span)
             return True
-        exact = s.predicate == TRUE and not self.guards and _once_each(value)
+        exact = s.predicate == TRUE and not self.guards and self.is_attained(value)
         if exact and (prove(expr.GT(span[1], last)) or prove(expr.LT(span[0], first))):
             self.report(
                 "E0322",
@@ -551,7 +555,7 @@ class _Checker:
             index = expr.Cast(extent.dtype, index)
         prove = self.an.prove
         low, high = index, index
-        if not self.guards and _once_each(self.an.simplify(index)):
+        if not self.guards and self.is_attained(self.an.simplify(index)):
             low, high = relax_index(index, self.ranges, self.an) or (index, index)
         below = prove(expr.binary(expr.LT, low, 0))
         if below or prove(expr.GE(high, extent)):
@@ -564,6 +568,25 @@ class _Checker:
                 fix="guard the access with T.if_then_else, or change the sizes of buffer or loop",
             )
 
+    def is_attained(self, e: expr.PrimExpr) -> bool:
+        """True if some iteration gives `e` the bounds that interval arithmetic finds: each variable
+        occurs once, those that bound a loop's variable included."""
+        inexact = (expr.FloorMod, expr.Select, expr.Call, loops.BufferLoad)
+        if any(isinstance(n, inexact) for n in walk(e)):
+            return False
+        names = [n for n in walk(e) if isinstance(n, expr.Var)]
+        for v in names:  # which grows: the bounds of loops may have variables of further loops
+            names += self.depends.get(v, ())
+        return len(names) == len(set(names))
+
+    def depend(self, v: expr.Var, low: expr.PrimExpr, extent: expr.PrimExpr) -> None:
+        """Keep which variables of loops around bound `v`, as often as they occur."""
+        a, b = (
+            Counter(n for n in walk(e) if isinstance(n, expr.Var) and n in self.ranges)
+            for e in (low, self.an.simplify(extent))
+        )
+        self.depends[v] = list((a | b).elements())
+
 
 def _zero(like: expr.PrimExpr) -> expr.PrimExpr:
     return expr.const(0, like.dtype)
@@ -573,13 +596,6 @@ def _is_element(e: expr.PrimExpr) -> bool:
     """True for the element of an array at the position that a fact is about."""
     load = e.value if isinstance(e, expr.Cast) else e
     return isinstance(load, loops.BufferLoad) and isinstance(load.indices[0], loops.Position)
-
-
-def _once_each(e: expr.PrimExpr) -> bool:
-    """True if each variable occurs once, so that interval arithmetic finds attained bounds."""
-    names = [n for n in walk(e) if isinstance(n, expr.Var)]
-    inexact = (expr.FloorMod, expr.Select, expr.Call, loops.BufferLoad)
-    return len(names) == len(set(names)) and not any(isinstance(n, inexact) for n in walk(e))
 
 
 def _place(value: expr.PrimExpr, iv: loops.IterVar, otherwise: Node) -> Node:

