@@ -16,6 +16,8 @@ from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.node import Attrs, Node, replace
 from relaxlab.ops import te
 from relaxlab.ops.define import builder
+from relaxlab.script.printer import HEADER as CORE_HEADER
+from relaxlab.script.printer import print_module
 
 
 class Functions(tuple[tuple[str, BaseFunc], ...]):
@@ -160,6 +162,24 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (isinstance(a, graph.GlobalVar | graph.Op | graph.ExternFunc) and a == b)
 
 
+HEADER = """\
+# from tvm.script import ir as I
+# from tvm.script import relax as R
+# from tvm.script import tirx as T
+"""
+"""The first lines of a printed script. TVM's parser knows the namespaces, and takes no imports."""
+
+
+def script(
+    node: Module | graph.Function | loops.PrimFunc, *, show_meta: bool = True,
+    show_all_ty: bool = True, show_all_struct_info: bool = True,
+) -> str:  # fmt: skip
+    """The script of a module or function, as `tvm.script.from_source` reads it. Constants are part
+    of it, with `show_meta` or without."""
+    text = print_module(node, types=show_all_ty and show_all_struct_info)
+    return HEADER + text.removeprefix(f"{CORE_HEADER}\n\n")
+
+
 def show(node: Any, *_: Any, **__: Any) -> None:
     """Print the script of a node."""
     print(node.script() if hasattr(node, "script") else node)
@@ -187,12 +207,14 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     graph.If: {"cond": property(lambda e: e.condition)},
     graph.MatchCast: {"struct_info": property(lambda b: b.ty)},
     graph.Function: {
+        "script": script,
         "ret_struct_info": property(lambda f: f.ret_ty),
         "with_attr": with_attr,
         "with_attrs": with_attr,
         "without_attr": without_attr,
     },
     loops.PrimFunc: {
+        "script": script,
         "with_attr": with_attr,
         "with_attrs": with_attr,
         "without_attr": without_attr,
@@ -215,6 +237,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     types.FuncType: {"purity": property(lambda t: t.is_pure)},
     Attrs: {"__getattr__": _attribute},
     Module: {
+        "script": script,
         "functions": property(_read_functions, _write_functions),
         "__getitem__": lambda mod, key: _get_function(mod, name_of(key)),
         "__setitem__": update_func,

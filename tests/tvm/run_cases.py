@@ -1,5 +1,5 @@
-"""Run cases of schedules, read from stdin as JSON, and write the results: with the `tvm` that is
-installed, or with relaxlab's in its place."""
+"""Run cases, read from stdin as JSON, and write the results: with the `tvm` that is installed, or
+with relaxlab's in its place."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if sys.argv[1] == "relaxlab":
     relaxlab.tvm.install()
 
 import tvm
+from tvm import relax
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.script import from_source
 
 
-def run(program: str, steps: str) -> dict[str, str]:
+def schedule(program: str, steps: str) -> dict[str, str]:
     """The function after the steps, what they printed, or the error."""
     sch = Schedule(from_source(program))
     printed = io.StringIO()
@@ -32,4 +33,14 @@ def run(program: str, steps: str) -> dict[str, str]:
     return {"script": sch.mod["main"].script(), "printed": printed.getvalue()}
 
 
-json.dump([run(*case) for case in json.load(sys.stdin)], sys.stdout)
+def transform(program: str, expression: str) -> dict[str, str]:
+    """The module after the pass that an expression of `relax.transform` makes, or the error."""
+    try:
+        made = eval(f"relax.transform.{expression}", {"relax": relax, "tvm": tvm})
+        return {"script": made(from_source(program)).script(show_meta=False)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:600]}
+
+
+RUN = {"schedule": schedule, "transform": transform}[sys.argv[2]]
+json.dump([RUN(*case) for case in json.load(sys.stdin)], sys.stdout)

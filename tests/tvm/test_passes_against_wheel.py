@@ -1,0 +1,26 @@
+"""Each pass makes of a program what TVM's does."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxlab.ir.equal import structural_equal
+from relaxlab.tvm.script import from_source
+from tests.tvm.pass_cases import CASES, DIFFERENT, MISSING
+from tests.tvm.wheel import needs_wheel, results
+
+pytestmark = needs_wheel
+TEXTS = tuple((program, expression) for expression, program in CASES.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_passes_make_the_same_module(name: str) -> None:
+    number = list(CASES).index(name)
+    theirs, ours = (results(which, "transform", TEXTS)[number] for which in ("tvm", "relaxlab"))
+    assert "script" in theirs, theirs
+    if name in MISSING:
+        assert "script" not in ours
+        return
+    assert "script" in ours, f"TVM: {theirs['script']}\nrelaxlab: {ours}"
+    same = structural_equal(from_source(theirs["script"]), from_source(ours["script"]))
+    assert same == (name not in DIFFERENT), f"{theirs['script']}\n{ours['script']}"
