@@ -14,7 +14,7 @@ from relaxlab.lab.view import View
 from relaxlab.runtime.batch.executable import BatchedExecutable
 from relaxlab.runtime.batch.function import BatchFunction
 from relaxlab.runtime.batch.records import Records
-from relaxlab.runtime.batch.schedule import row_bytes
+from relaxlab.runtime.batch.rows import row_bytes
 from relaxlab.runtime.executable import Executable
 
 MOST_NODES = 1500

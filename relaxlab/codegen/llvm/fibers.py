@@ -13,9 +13,11 @@ from collections.abc import Callable
 from relaxlab.codegen.llvm.builder import Builder
 from relaxlab.codegen.llvm.recorder_words import (
     FAILED,
+    FAILURES,
     FIBER,
     FREE_FIBER,
     INSTANCE,
+    NO_ROOM,
     STACK_END,
 )
 
@@ -37,7 +39,8 @@ INSTANCE_BODY = "relaxlab_record_instance"
 the instance and of those of its results."""
 RESUME = "relaxlab_resume_fibers"
 """The function `(recorder, fibers, count)` that lets each fiber that is ready go on until it waits
-or ends, until none is ready, or one fails."""
+or ends, until none is ready, or room is lacking. Fibers of an instance that failed end where they
+are."""
 
 
 def wait(b: Builder, state: str | int, slot: str) -> str:
@@ -76,6 +79,28 @@ def join(b: Builder) -> None:
     fiber = _pointer(b, _load(b, "%recorder", FIBER))
     with b.when(b.emit(f"icmp ne i64 {_load(b, fiber, PENDING)}, 0")):
         wait(b, JOINING, "0")
+
+
+def failed_before(b: Builder, instance: str) -> str:
+    """Emit a test for instances that failed: a bit."""
+    failures = _pointer(b, _load(b, "%recorder", FAILURES))
+    place = b.emit(f"getelementptr inbounds i64, ptr {failures}, i64 {instance}")
+    return b.emit(f"icmp ne i64 {_load(b, place, 0)}, 0")
+
+
+def note_failure(b: Builder) -> str:
+    """Emit a note of what failed, if something did, at the instance that was recorded, so that the
+    others go on. Returns a bit that says that room is lacking: recording has to end."""
+    failed = _load(b, "%recorder", FAILED)
+    no_room = b.emit(f"icmp eq i64 {failed}, {NO_ROOM}")
+    with b.when(b.emit(f"icmp ne i64 {failed}, 0")):
+        failures = _pointer(b, _load(b, "%recorder", FAILURES))
+        instance = _load(b, "%recorder", INSTANCE)
+        place = b.emit(f"getelementptr inbounds i64, ptr {failures}, i64 {instance}")
+        _store(b, place, 0, failed)
+        kept = b.emit(f"select i1 {no_room}, i64 {NO_ROOM}, i64 0")
+        _store(b, "%recorder", FAILED, kept)
+    return no_room
 
 
 def fiber_body(declarations: dict[str, str]) -> str:
@@ -125,15 +150,22 @@ def resume_fibers(declarations: dict[str, str]) -> str:
     b.place("body")
     row = b.emit(f"mul i64 %i, {FIBER_WORDS}")
     fiber = b.emit(f"getelementptr inbounds i64, ptr %fibers, i64 {row}")
-    b.branch(b.emit(f"icmp eq i64 {_load(b, fiber, STATE)}, {READY}"), "resume", "after")
+    b.branch(b.emit(f"icmp eq i64 {_load(b, fiber, STATE)}, {READY}"), "ready", "after")
+    b.place("ready")
+    b.branch(failed_before(b, _load(b, fiber, NUMBER)), "end", "resume")
+    b.place("end")  # also what joins a fiber that failed
+    _store(b, fiber, STATE, str(DONE))
+    b.jump("after")
     b.place("resume")
     _store(b, "%recorder", FIBER, b.emit(f"ptrtoint ptr {fiber} to i64"))
     _store(b, "%recorder", INSTANCE, _load(b, fiber, NUMBER))
     _store(b, "%recorder", STACK_END, _load(b, fiber, FIBER_STACK_END))
     _switch(b, _load(b, fiber, CALLER), _load(b, fiber, CONTEXT))
-    b.branch(b.emit(f"icmp eq i64 {_load(b, '%recorder', FAILED)}, 0"), "after", "done")
+    b.branch(note_failure(b), "done", "ran")
+    b.place("ran")
+    b.jump("after")
     b.place("after")
-    b.raw("%any = phi i1 [ %resumed, %body ], [ true, %resume ]")
+    b.raw("%any = phi i1 [ %resumed, %body ], [ %resumed, %end ], [ true, %ran ]")
     b.raw("%next = add i64 %i, 1")
     b.jump("head")
     b.place("passed")  # what was resumed may have made others ready

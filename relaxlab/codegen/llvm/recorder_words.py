@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 (
-    NEXT_SLOT, FAILED, STACK_END, INSTANCE, HEAP_NEXT, HEAP_END, FIBER, FREE_FIBER, LOGS,
-) = range(9)  # fmt: skip
-"""Words of a recorder, among them the addresses of the fiber that runs and of one that is free; the
-logs begin at `LOGS`."""
+    NEXT_SLOT, FAILED, STACK_END, INSTANCE, HEAP_NEXT, HEAP_END, FIBER, FREE_FIBER, FAILURES, LOGS,
+) = range(10)  # fmt: skip
+"""Words of a recorder, among them the addresses of the fiber that runs, of one that is free, and of
+an array with the failure of each instance (0 for those that go on); the logs begin at `LOGS`."""
 LOG_ADDRESS, LOG_COUNT, LOG_ROOM, LOG_WORDS = 0, 1, 2, 3
 """Words of a log, and how many there are."""
 NOTE_DEPTH, NOTE_SLOT, NOTE_INSTANCE, NOTE_OPERANDS = 0, 1, 2, 3
@@ -17,6 +17,7 @@ ROW_SLOT, ROW_OF, ROW_INDEX, ROW_WORDS = 0, 1, 2, 3
 PHASE_BITS, ROUND_BITS = 32, 40
 """Bits of a depth below those that count phases, and below those by which notes of several rounds
 are told apart when they are put together."""
-TOO_DEEP, NO_ROOM, FIRST_MESSAGE = 1, 2, 3
+TOO_DEEP, NO_ROOM, REFUSED, FIRST_MESSAGE = 1, 2, 3, 4
 """Failures: a recursion that took more stack; values of data types that found no room, for which
-the caller makes some. Others are numbers from `FIRST_MESSAGE` on: see `messages`."""
+the caller makes some; arguments that do not fit, for which nothing is recorded. Others are numbers
+from `FIRST_MESSAGE` on: see `messages`."""

@@ -21,13 +21,16 @@ from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.fibers import (
     AT_PHASE,
     WAITING,
+    failed_before,
     fiber_body,
     fork,
     instance_body,
     join,
+    note_failure,
     resume_fibers,
     wait,
 )
+from relaxlab.codegen.llvm.flushing import flushing_texts
 from relaxlab.codegen.llvm.recorder_words import (
     FAILED,
     FIRST_MESSAGE,
@@ -52,12 +55,6 @@ from relaxlab.ir.target import Target
 
 ENTRY = "relaxlab_record"
 """The function `(recorder, inputs, instances, results)` that records a batch."""
-RUN = "relaxlab_run_batches"
-"""The function `(calls, count, threads)` that runs batches one after the other, until one fails: it
-returns 0, or what failed with the number of the call in the upper half."""
-CALL_ENTRY, CALL_CONTEXT, CALL_TARGET, CALL_SOURCE, CALL_BYTES, CALL_WORDS = range(6)
-"""Words of a call: the function's address and context, where it reads its arguments, where they are
-now, and how many bytes they take; and how many words there are."""
 STACK_BYTES = 4 << 20
 """Stack that recursion may take: half of what the main thread and those of Python have."""
 
@@ -74,7 +71,7 @@ def recording_code(program: rec.RecordingProgram, target: Target) -> tuple[bytes
     texts = [
         _Emitter(program, f, declarations, messages).function() for f in program.functions.values()
     ]
-    texts += [_batch_entry(program, declarations), _run_batches(declarations)]
+    texts += [_batch_entry(program, declarations), *flushing_texts(declarations)]
     if program.waits:
         texts += [fiber_body(declarations), instance_body(_record_one(program), declarations)]
         texts += [resume_fibers(declarations)]
@@ -439,7 +436,8 @@ def _record_one(program: rec.RecordingProgram) -> Callable[[Builder, str, str], 
 
 
 def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) -> str:
-    """The function that records one instance after the other, until one fails."""
+    """The function that records one instance after the other, those that failed before left out.
+    It ends early where room is lacking."""
     entry = program.functions[program.entry]
     b = Builder(declarations)
 
@@ -455,49 +453,19 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     b.raw("%i = phi i64 [ 0, %entry ], [ %next, %stored ]")
     b.branch(b.emit("icmp slt i64 %i, %instances"), "body", "done")
     b.place("body")
+    b.branch(failed_before(b, "%i"), "stored", "record")
+    b.place("record")
     b.raw(f"store i64 %i, ptr {at('%recorder', str(INSTANCE))}, align 8")
     given = at("%inputs", b.emit(f"mul i64 %i, {len(entry.params)}"))
     out = at("%results", b.emit(f"mul i64 %i, {len(entry.results)}"))
     _record_one(program)(b, given, out)
-    failed = b.emit(f"load i64, ptr {at('%recorder', str(FAILED))}, align 8")
-    b.branch(b.emit(f"icmp eq i64 {failed}, 0"), "stored", "done")
+    b.branch(note_failure(b), "done", "recorded")
+    b.place("recorded")
+    b.jump("stored")
     b.place("stored")
     b.raw("%next = add i64 %i, 1")
     b.jump("head")
     b.place("done")
     b.raw("ret void")
     head = f"define void @{ENTRY}(ptr %recorder, ptr %inputs, i64 %instances, ptr %results) #0"
-    return f"{head} {{\nentry:\n" + "\n".join([*b.allocas, *b.lines]) + "\n}"
-
-
-def _run_batches(declarations: dict[str, str]) -> str:
-    """The function `RUN`."""
-    b = Builder(declarations)
-    b.jump("head")
-    b.place("head")
-    b.raw("%i = phi i64 [ 0, %entry ], [ %next, %ran ]")
-    b.branch(b.emit("icmp slt i64 %i, %count"), "body", "done")
-    b.place("body")
-    row = b.emit(f"mul i64 %i, {CALL_WORDS}")
-    call = b.emit(f"getelementptr inbounds i64, ptr %calls, i64 {row}")
-
-    def word(number: int, ty: str = "ptr") -> str:
-        pointer = b.emit(f"getelementptr inbounds i64, ptr {call}, i64 {number}")
-        return b.emit(f"load {ty}, ptr {pointer}, align 8")
-
-    copied = [("ptr", word(CALL_TARGET)), ("ptr", word(CALL_SOURCE))]
-    size = word(CALL_BYTES, "i64")
-    b.call("llvm.memcpy.p0.p0.i64", "void", [*copied, ("i64", size), ("i1", "false")])
-    function, context = word(CALL_ENTRY), word(CALL_CONTEXT)
-    code = b.emit(f"call i64 {function}(ptr {context}, i64 %threads)")
-    b.branch(b.emit(f"icmp eq i64 {code}, 0"), "ran", "failed")
-    b.place("ran")
-    b.raw("%next = add i64 %i, 1")
-    b.jump("head")
-    b.place("failed")
-    place = b.emit("shl i64 %i, 32")
-    b.raw(f"ret i64 {b.emit(f'or i64 {place}, {code}')}")
-    b.place("done")
-    b.raw("ret i64 0")
-    head = f"define i64 @{RUN}(ptr %calls, i64 %count, i64 %threads) #0"
     return f"{head} {{\nentry:\n" + "\n".join([*b.allocas, *b.lines]) + "\n}"

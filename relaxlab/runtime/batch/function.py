@@ -2,94 +2,68 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relaxlab.codegen.llvm import recorder_words as words_of
-from relaxlab.codegen.llvm import recording as native
-from relaxlab.ir import expr
+from relaxlab.codegen.llvm.flushing import ALIGN
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.batch.data_values import read_values
+from relaxlab.runtime.batch.flush import Flusher, Places, Ran
 from relaxlab.runtime.batch.instances import Inputs, read_instances, readable_kinds
 from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Recorder
-from relaxlab.runtime.batch.records import Choice, Records, chosen_steps, joined, records_of
-from relaxlab.runtime.batch.schedule import (
-    ALIGN,
-    BlockBatches,
-    Places,
-    Schedule,
-    input_rows,
-    place_results,
-    row_bytes,
-    row_elements,
-)
+from relaxlab.runtime.batch.records import Choice, Records, chosen_order, joined, records_of
+from relaxlab.runtime.batch.rows import row_bytes, row_dims, row_elements
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.function import NativeFunction
 
 if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable
 
 
 class BatchReport:
-    """The cost of a batch: nodes that were noted, batches that ran, flushes. `launches` has, per
-    batch in their order, the name of the block and its number of rows."""
+    """The cost of a batch: nodes that were noted, batches that ran, flushes, and the bytes that
+    kernels read from rows which do not follow each other as those of a result do. `launches` has,
+    per batch in their order, the name of the block and its number of rows."""
 
-    def __init__(
-        self, instances: int, launches: tuple[tuple[str, int], ...], reads: Sequence[_Reads],
-        flushes: int = 0,
-    ) -> None:  # fmt: skip
-        self.instances, self.launches = instances, launches
-        self.nodes, self.batches = sum(rows for _, rows in launches), len(launches)
-        self.flushes = flushes
-        self._reads = reads
+    def __init__(self, instances: int, blocks: tuple[str, ...] = ()) -> None:
+        self.instances = instances
+        self.nodes = self.batches = self.flushes = self.bytes_gathered = 0
+        self._blocks = blocks
+        self._ran: list[Ran] = []
 
-    def followed_by(
-        self, launches: tuple[tuple[str, int], ...], reads: Sequence[_Reads]
-    ) -> BatchReport:
-        """The report on these batches, too, if there are any."""
-        if not launches:
-            return self
-        both = (*self.launches, *launches), (*self._reads, *reads)
-        return BatchReport(self.instances, *both, self.flushes + 1)
+    def add(self, ran: Ran) -> None:
+        """Count the batches of a flush, if there are any."""
+        if not len(ran.ends):
+            return
+        self._ran.append(ran)
+        self.flushes += 1
+        self.batches += len(ran.ends)
+        self.nodes += int(ran.ends[-1])
+        self.bytes_gathered += ran.gathered
 
     @property
-    def bytes_gathered(self) -> int:
-        """The bytes that kernels read from rows which do not follow each other as those of a
-        result do."""
-        return sum(r.bytes_gathered() for r in self._reads)
+    def launches(self) -> tuple[tuple[str, int], ...]:
+        """The blocks of all batches and their numbers of rows."""
+        return tuple(
+            (self._blocks[kind], rows)
+            for ran in self._ran
+            for kind, rows in zip(
+                ran.kinds.tolist(), np.diff(ran.ends, prepend=0).tolist(), strict=True
+            )
+        )
 
     def __repr__(self) -> str:
         return (
             f"BatchReport(instances={self.instances}, nodes={self.nodes}, batches={self.batches}, "
             f"flushes={self.flushes}, bytes_gathered={self.bytes_gathered})"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """The places, in elements, that the batches of one block read one of its tensors from."""
-
-    places: Words
-    first: Words
-    end: Words
-    elements: int
-    bytes: int
-
-    def bytes_gathered(self) -> int:
-        breaks = np.diff(self.places, prepend=self.places[:1]) != self.elements
-        breaks[self.first] = False
-        scattered = np.add.reduceat(breaks, self.first) > 0
-        return int(((self.end - self.first) * scattered).sum()) * self.bytes
 
 
 class BatchFunction:
@@ -102,8 +76,8 @@ class BatchFunction:
         self.program = recorder.program
         self.last_batch: BatchReport | None = None
         self._exe, self._recorder = exe, recorder
-        self._blocks = [_Block(exe, b) for b in self.program.blocks]
-        self._rows = [np.array([row_bytes(t) for t in b.outputs]) for b in self.program.blocks]
+        self._flusher = Flusher(exe, recorder)
+        self._names = tuple(b.name for b in self.program.blocks)
         self._readable = readable_kinds(self.program)
         self._arena = np.zeros(0, np.uint8)
         self._weights: tuple[Any, ...] | None = None if self._has_weights() else ()
@@ -128,7 +102,7 @@ class BatchFunction:
         """
         with self._lock:
             self._shared = [self._shared_value(s, weights) for s in self.program.shared]
-            for block in self._blocks:
+            for block in self._flusher.blocks:
                 block.bind([self._shared[i] for i in block.of.shared])
             self._weights = weights
         return self
@@ -179,11 +153,13 @@ class BatchFunction:
         """
         with self._lock:
             inputs, first = self._read(self._given(instances))
-            if not self.program.waits:
-                return records_of(self.program, self._recorder.record(inputs.words, first))[0]
             rounds: list[Recorded] = []
-            self._computed(inputs, first, None, rounds)
-            return records_of(self.program, joined(rounds))[0]
+            if self.program.waits:
+                self._computed(inputs, first, None, rounds)
+            else:
+                rounds.append(self._recorder.record(inputs.words, first, inputs.failures()))
+            self._require_success(inputs, rounds[-1].failures, ())
+            return records_of(self.program, joined(rounds))
 
     def _given(self, instances: Sequence[Any]) -> list[Sequence[Any]]:
         single = self.program.num_input == 1
@@ -194,26 +170,22 @@ class BatchFunction:
         return read_instances(program, instances, self._readable, len(program.shared))
 
     def _nothing(self) -> list[Any]:
-        self.last_batch = BatchReport(0, (), ())
+        self.last_batch = BatchReport(0)
         return []
 
     def _run(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
-        left, failed = list(range(len(instances))), dict[int, BatchError]()
-        found: list[Any] = []
-        while left:
-            try:
-                inputs, first = self._read([instances[i] for i in left])
-                found = self._results(*self._computed(inputs, first, choose))
-                break
-            except BatchError as error:  # without it the others are computed all the same
-                failed[left.pop(error.instance)] = error
-        if not failed:
-            return found
-        results: list[Any] = [None] * len(instances)
-        for i, result in zip(left, found, strict=True):
-            results[i] = result
-        at = min(failed)
-        raise BatchError(failed[at].reason, at, results, len(failed))
+        inputs, first = self._read(instances)
+        recorded, offsets = self._computed(inputs, first, choose)
+        results = self._results(recorded, offsets)
+        self._require_success(inputs, recorded.failures, results)
+        return results
+
+    def _require_success(self, inputs: Inputs, failures: Words, results: Sequence[Any]) -> None:
+        failed = np.flatnonzero(failures)
+        if len(failed):
+            at = int(failed[0])
+            reason = inputs.refused.get(at) or self._recorder.reason(int(failures[at]))
+            raise BatchError(reason, at, results, len(failed))
 
     def _computed(
         self, inputs: Inputs, first: int, choose: Choice | None,
@@ -233,20 +205,16 @@ class BatchFunction:
     ) -> tuple[Recorded, Words]:
         places = Places(np.zeros(first, np.int64), np.zeros(first, np.int64))
         self._place_inputs(inputs, places)
-        report = BatchReport(len(inputs.words), (), ())
+        report = BatchReport(len(inputs.words), self._names)
         recorded: Recorded | None = None
-        for recorded in self._recorder.rounds(inputs.words, first):
+        for recorded in self._recorder.rounds(inputs.words, first, inputs.failures()):
             rounds.append(recorded)
-            places.grow(recorded.slots)
-            input_rows(recorded, places.offsets, places.row_of)
-            steps = None if choose is None else chosen_steps(self.program, recorded, choose)
-            schedule = place_results(self._rows, recorded, places.offsets, places.used, steps)
-            self._reserve(schedule.size, places.used)
-            places.used = schedule.size
-            report = self._flush(schedule, report)
-            if len(recorded.waiting):
-                base = self._arena.ctypes.data
-                recorded.addresses[:] = base + places.offsets[recorded.waiting]
+            chosen = None if choose is None else chosen_order(self.program, recorded, choose)
+            end = self._flusher.begin(recorded, places, chosen)
+            self._reserve(end, places.used)
+            places.used = end
+            report.add(self._flusher.run(self._arena))
+            self._flusher.wake()
         assert recorded is not None
         self.last_batch = report
         return recorded, places.offsets
@@ -268,7 +236,7 @@ class BatchFunction:
         for param, (first, flat, lengths) in zip(self._arrays(), inputs.tensors, strict=True):
             dims = param.tensor.shape or ()
             row = row_elements(TensorType(dims[1:], param.tensor.dtype)) * flat.itemsize
-            places.row_of[first : first + len(lengths)] = row
+            places.row_bytes[first : first + len(lengths)] = row
         self._reserve(used, 0)
         for i in self.program.gathered:
             self._copy(self._shared[i], int(offsets[i]))
@@ -296,41 +264,14 @@ class BatchFunction:
         raw = array.reshape(-1).view(np.uint8)
         self._arena[offset : offset + len(raw)] = raw
 
-    # --- Batches ----------------------------------------------------------------------------------
-
-    def _flush(self, schedule: Schedule, before: BatchReport) -> BatchReport:
-        """Run all batches of a round. Returns the report on the rounds up to it."""
-        calls = np.empty((schedule.count, native.CALL_WORDS), np.int64)
-        launches = np.empty((schedule.count, 2), np.int64)
-        reads: list[_Reads] = []
-        keep: list[Any] = []
-        for number, (block, batches, outputs) in enumerate(
-            zip(self._blocks, schedule.blocks, schedule.outputs, strict=True)
-        ):
-            first, end = batches.first, batches.end
-            if not len(first):
-                continue
-            places, scalars = block.operands(batches, schedule.offsets)
-            words = block.words(self._arena, [*places, *scalars], first, end, outputs)
-            keep += [scalars, words]
-            calls[batches.place] = block.calls(words)
-            launches[batches.place, 0] = number
-            launches[batches.place, 1] = end - first
-            sizes = zip(places, block.elements, block.sizes, strict=True)
-            reads += [_Reads(at, first, end, n, n * size) for at, n, size in sizes]
-        code = self._recorder.run(calls, self._exe.threads)
-        if code:
-            self._blocks[launches[code >> 32, 0]].fail(code & 0xFFFFFFFF)
-        names = [b.name for b in self.program.blocks]
-        named = tuple((names[b], n) for b, n in launches.tolist())
-        return before.followed_by(named, reads)
-
     # --- Results ----------------------------------------------------------------------------------
 
     def _results(self, recorded: Recorded, offsets: Words) -> list[Any]:
+        """The results of all instances, None for those that failed."""
+        kept = np.flatnonzero(recorded.failures == 0)
         leaves: list[Sequence[Any]] = []
         for k, result in enumerate(self.program.results):
-            words = recorded.results[:, k]
+            words = recorded.results[kept, k]
             if isinstance(result.ty, DataType):
                 at = partial(self._tensor_in, offsets)
                 leaves.append(read_values(self.program, words.tolist(), result.ty, at))
@@ -340,8 +281,10 @@ class BatchFunction:
                 leaves.append(list(words.astype(numpy_dtype(str(result.ty.dtype)))))
             else:
                 leaves.append(list(self._tensors_at(offsets[words], result.ty)))
-        return [_nested(self.program.result, [c[i] for c in leaves])
-                for i in range(len(recorded.results))]  # fmt: skip
+        found: list[Any] = [None] * len(recorded.failures)
+        for i, number in enumerate(kept.tolist()):
+            found[number] = _nested(self.program.result, [c[i] for c in leaves])
+        return found
 
     def _tensor_in(self, offsets: Words, slot: int, ty: TensorType) -> np.ndarray[Any, Any]:
         return self._tensors_at(offsets[[slot]], ty)[0]
@@ -351,77 +294,10 @@ class BatchFunction:
         count, size = row_elements(ty), bytes_of(str(ty.dtype))
         flat = self._arena[: len(self._arena) // size * size].view(numpy_dtype(str(ty.dtype)))
         rows = flat[(places // size)[:, None] + np.arange(count)]
-        shape = tuple(d.value for d in ty.shape or () if isinstance(d, expr.IntImm))
-        return rows.reshape(len(places), *shape)
+        return rows.reshape(len(places), *row_dims(ty))
 
 
 def _nested(tree: object, leaves: list[Any]) -> Any:
     if isinstance(tree, tuple):
         return tuple(_nested(t, leaves) for t in tree)
     return leaves[tree]  # type: ignore[index]
-
-
-class _Block:
-    """The native function of a block, and where it reads its arguments."""
-
-    def __init__(self, exe: Executable, of: rec.BatchBlock) -> None:
-        self.of, self._exe = of, exe
-        self._function: NativeFunction = exe[of.function]
-        self._arena_size = [bytes_of(d) for d in of.arenas]
-        self.elements = [row_elements(t) for t in of.inputs]
-        self.sizes = [bytes_of(str(t.dtype)) for t in of.inputs]
-        self._scalars = [numpy_dtype(d) for d in of.scalars]
-        self._dims = [
-            [d.value for d in t.shape or () if isinstance(d, expr.IntImm) and d.value != 1]
-            for t in of.outputs
-        ]
-        entry = ctypes.cast(self._function._entry, ctypes.c_void_p).value or 0
-        self._call = [entry, self._function._address, ctypes.addressof(self._function._in)]
-
-    def bind(self, shared: list[np.ndarray[Any, Any]]) -> None:
-        """Pack the values that all instances share, and bind them."""
-        self._function.bind(*self._exe.packed_weights(self.of.function, shared))
-
-    def operands(self, batches: BlockBatches, offsets: Words) -> tuple[list[Words], list[Any]]:
-        """The arrays that the function reads, for all batches: where each of its tensors begins, in
-        elements of the arena; and its scalars."""
-        at = words_of.NOTE_OPERANDS
-        scalars_at = at + len(self.sizes)
-        slots = batches.notes[:, at:scalars_at].T
-        places = [offsets[s] // size for s, size in zip(slots, self.sizes, strict=True)]
-        values = batches.notes[:, scalars_at:].T
-        return places, [v.astype(d) for v, d in zip(values, self._scalars, strict=True)]
-
-    def words(
-        self,
-        arena: np.ndarray[Any, Any],
-        given: list[np.ndarray[Any, Any]],
-        first: Words,
-        end: Words,
-        outputs: Words,
-    ) -> Words:
-        """The argument words of each batch: per tensor its address and its dimensions."""
-        rows = end - first
-        columns: list[Any] = []
-        for size in self._arena_size:
-            columns += [arena.ctypes.data, len(arena) // size]
-        for column in given:
-            columns += [column.ctypes.data + first * column.itemsize, rows]
-        for k, dims in enumerate(self._dims):
-            columns += [arena.ctypes.data + outputs[:, k], rows, *dims]
-        words = np.empty((len(first), len(columns)), np.int64)
-        for i, column in enumerate(columns):
-            words[:, i] = column
-        return words
-
-    def calls(self, words: Words) -> Words:
-        """The calls of the batches that have these words."""
-        made = np.empty((len(words), native.CALL_WORDS), np.int64)
-        made[:, [native.CALL_ENTRY, native.CALL_CONTEXT, native.CALL_TARGET]] = self._call
-        made[:, native.CALL_SOURCE] = words.ctypes.data + np.arange(len(words)) * words.strides[0]
-        made[:, native.CALL_BYTES] = words.strides[0]
-        return made
-
-    def fail(self, code: int) -> None:
-        """Raise the error that the function reported."""
-        self._function._result(code, [])

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.codegen.llvm.recorder_words import REFUSED
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.types import DataType
 from relaxlab.runtime.batch.data_values import DataWriter
-from relaxlab.runtime.batch.recorder import BatchError
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 
@@ -25,12 +25,20 @@ class Inputs:
     """The inputs of a batch. `words` has a row per instance: its scalars, and the addresses of its
     input records. `tensors` are the arrays that blocks may read, each kind's of all instances one
     after the other, with the slot of the first and the lengths; `fields` those in values of data
-    types. `keep` holds the memory that words point to."""
+    types. `keep` holds the memory that words point to. `refused` has the reasons of the instances
+    whose arrays do not fit."""
 
     words: Words
     tensors: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
     fields: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
     keep: list[Any] = field(default_factory=lambda: [])
+    refused: dict[int, str] = field(default_factory=lambda: {})
+
+    def failures(self) -> Words:
+        """By instance, its failure as native code numbers them; 0 for those that fit."""
+        made = np.zeros(len(self.words), np.int64)
+        made[list(self.refused)] = REFUSED
+        return made
 
 
 def readable_kinds(program: rec.RecordingProgram) -> frozenset[tuple[str, int]]:
@@ -76,7 +84,7 @@ def read_instances(
             continue
         arrays = _arrays(param, values)
         shapes = np.array([a.shape for a in arrays], np.int64).reshape(count, param.tensor.ndim)
-        _check_shapes(param, shapes, symbols)
+        made.refused = _misfits(param, shapes, symbols) | made.refused
         flat = np.concatenate([a.reshape(-1) for a in arrays])
         lengths = np.prod(shapes, axis=1, dtype=np.int64)
         records = np.zeros((count, rec.RECORD_DIMS + param.tensor.ndim), np.int64)
@@ -141,8 +149,12 @@ def _arrays(param: rec.EntryParam, values: list[Any]) -> list[Array]:
     return arrays
 
 
-def _check_shapes(param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, Words]) -> None:
-    """Dimensions that are constants, or symbols that an earlier array has determined."""
+def _misfits(
+    param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, Words]
+) -> dict[int, str]:
+    """The instances with a dimension that is not the constant, or not the symbol that an earlier
+    array has determined, and how it differs."""
+    found: dict[int, str] = {}
     for axis, dim in enumerate(param.tensor.shape or ()):
         given = shapes[:, axis]
         if isinstance(dim, expr.Var):
@@ -154,11 +166,10 @@ def _check_shapes(param: rec.EntryParam, shapes: Words, symbols: dict[expr.Var, 
                 f"dimension {axis} of `{param.name}` is {dim}: instances give arrays whose "
                 "dimensions are constants or single symbols"
             )
-        wrong = np.flatnonzero(given != expected)
-        if len(wrong):
-            i = int(wrong[0])
+        for i in np.flatnonzero(given != expected).tolist():
             text = f"dimension {axis} of `{param.name}` is {given[i]}, expected {expected[i]}"
-            raise BatchError(text, i)
+            found.setdefault(i, text)
+    return found
 
 
 def _refuse(param: rec.EntryParam, values: list[Any], fits: Callable[[Any], Any]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.llvm import fibers, recording
 from relaxlab.codegen.llvm import recorder_words as native
+from relaxlab.codegen.llvm import recording
+from relaxlab.codegen.llvm.fibers import FIBER_WORDS
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.recording import RecordingProgram
@@ -20,6 +21,8 @@ from relaxlab.runtime.batch.words import Words
 
 FIRST_ROOM = 256
 """Notes for which a log has room at first, and words for values of data types."""
+
+NO_FIBERS = np.empty((0, FIBER_WORDS), np.int64)
 
 
 class BatchError(UserError, ValueError):
@@ -41,19 +44,27 @@ class MoreRoom(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The record of a batch, or of a round of one: per block its notes, a row of words each; the
-    notes on rows of input arrays; the number of slots; the words of each instance's results.
+    """The record of a batch, or of a round of one: the notes on each block, and last those on rows
+    of input arrays, are the rows of its log from `done` up to `counts`; the number of slots; the
+    words of each instance's results; and why instances failed (0 for those that did not)."""
 
-    Instances wait for the tensors in the slots `waiting`, whose addresses the caller puts into
-    `addresses` before it asks for the next round.
-    """
-
-    notes: tuple[Words, ...]
-    rows: Words
+    logs: tuple[Words, ...]
+    done: Words
+    counts: Words
     slots: int
     results: Words
-    waiting: Words = field(default_factory=lambda: np.empty(0, np.int64))
-    addresses: Words = field(default_factory=lambda: np.empty(0, np.int64))
+    failures: Words
+
+    @property
+    def count(self) -> int:
+        """The number of notes on blocks."""
+        return int((self.counts - self.done)[:-1].sum())
+
+    @property
+    def notes(self) -> list[Words]:
+        """The notes on each block, a row of words each."""
+        ends = zip(self.logs[:-1], self.done.tolist(), self.counts.tolist(), strict=False)
+        return [log[first:end] for log, first, end in ends]
 
 
 class Recorder:
@@ -63,119 +74,108 @@ class Recorder:
         self, program: RecordingProgram, code: bytes, messages: Sequence[str], target: Target
     ) -> None:
         self.program, self.messages = program, tuple(messages)
-        self._code = LoadedObject((code,), target)
+        self.code = LoadedObject((code,), target)
         types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-        self._record = ctypes.CFUNCTYPE(None, *types)(self._code.address(recording.ENTRY))
-        run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        self._run = run(self._code.address(recording.RUN))
-        widths = [*map(recording.note_words, program.blocks), native.ROW_WORDS]
-        self._logs = [np.empty((FIRST_ROOM, width), np.int64) for width in widths]
+        self._record = ctypes.CFUNCTYPE(None, *types)(self.code.address(recording.ENTRY))
+        self.widths = [*map(recording.note_words, program.blocks), native.ROW_WORDS]
+        """Words of a note, by log."""
+        self._logs = tuple(np.empty((FIRST_ROOM, width), np.int64) for width in self.widths)
         self._heap = np.empty(FIRST_ROOM, np.int64)
-        self._words = np.zeros(native.LOGS + native.LOG_WORDS * len(widths), np.int64)
-        waits = program.waits
-        self._fibers = Fibers(self._code, self._words) if waits else None
+        self.words = np.zeros(native.LOGS + native.LOG_WORDS * len(self.widths), np.int64)
+        self._heads = self.words[native.LOGS :].reshape(-1, native.LOG_WORDS)
+        self._fibers = Fibers(self.code, self.words) if program.waits else None
+        self.left = 0
+        """The fibers that were not done after the flush before."""
 
-    def rounds(self, inputs: Words, first_slot: int) -> Iterator[Recorded]:
+    @property
+    def fiber_words(self) -> Words:
+        """The words of all fibers, a row each; none where instances wait for nothing."""
+        return NO_FIBERS if self._fibers is None else self._fibers.words
+
+    def rounds(self, inputs: Words, first_slot: int, failures: Words) -> Iterator[Recorded]:
         """Record the instances whose words are the rows of `inputs`: integers, and addresses of
         input records. Slots are numbered from `first_slot` on. There is one round, unless instances
-        wait for tensors: then each has what was noted since the one before.
+        wait for tensors: then each has what was noted since the one before, and the caller wakes
+        them before it asks for the next.
 
-        Raises BatchError naming the instance that cannot be recorded, and MoreRoom.
+        Instances with a failure are left out; those that fail are given one.
+
+        Raises MoreRoom where the caller has to begin again.
         """
         if self._fibers is None:
-            yield self.record(inputs, first_slot)
+            yield self.record(inputs, first_slot, failures)
             return
         results = np.empty((len(inputs), len(self.program.results)), np.int64)
-        self._begin(first_slot)
+        self._begin(first_slot, failures)
         self._fibers.start(inputs, results)
-        finished = False
+        whole = False
         try:
-            yield from self._waiting_rounds(self._fibers, results)
-            finished = True
+            yield from self._waiting_rounds(self._fibers, results, failures)
+            whole = not failures.any()
         finally:
-            if not finished:
+            if not whole:
                 self._fibers.forget()
 
-    def _waiting_rounds(self, made: Fibers, results: Words) -> Iterator[Recorded]:
-        done = [0] * len(self._logs)
-        while True:
+    def _waiting_rounds(self, made: Fibers, results: Words, failures: Words) -> Iterator[Recorded]:
+        counts = np.zeros(len(self._logs), np.int64)
+        self.left = 1
+        while self.left:
             made.resume()
-            self._require_success()
-            counts = self._counts()
+            if self.words[native.FAILED]:
+                self._grow_heap()
+                raise MoreRoom
+            done, counts = counts, self._heads[:, native.LOG_COUNT].copy()
             if self._grow(counts):
                 raise MoreRoom
-            *notes, rows = (
-                log[first:n] for first, n, log in zip(done, counts, self._logs, strict=True)
-            )
-            done = counts
-            state = made.words[:, fibers.STATE]
-            waiting = np.flatnonzero(state == fibers.WAITING)
-            if not len(waiting) and np.any(state == fibers.AT_PHASE):
-                state[state == fibers.AT_PHASE] = fibers.READY
-            slots = made.words[waiting, fibers.SLOT]
-            addresses = np.zeros(len(waiting), np.int64)
-            count = int(self._words[native.NEXT_SLOT])
-            yield Recorded(tuple(notes), rows, count, results, slots, addresses)
-            made.words[waiting, fibers.VALUE] = addresses
-            state[waiting] = fibers.READY
-            if np.all(state == fibers.DONE):
-                return
+            slots = int(self.words[native.NEXT_SLOT])
+            yield Recorded(self._logs, done, counts, slots, results, failures)
 
-    def record(self, inputs: Words, first_slot: int) -> Recorded:
+    def record(self, inputs: Words, first_slot: int, failures: Words) -> Recorded:
         """Record instances that wait for nothing, as `rounds` does."""
         results = np.empty((len(inputs), len(self.program.results)), np.int64)
+        refused = failures.copy()
         while True:
-            self._begin(first_slot)
+            failures[:] = refused
+            self._begin(first_slot, failures)
             self._record(
-                self._words.ctypes.data, inputs.ctypes.data, len(inputs), results.ctypes.data
+                self.words.ctypes.data, inputs.ctypes.data, len(inputs), results.ctypes.data
             )
-            if self._words[native.FAILED] == native.NO_ROOM:
-                self._heap = np.empty(2 * len(self._heap), np.int64)
+            if self.words[native.FAILED]:
+                self._grow_heap()
                 continue
-            self._require_success()
-            counts = self._counts()
+            counts = self._heads[:, native.LOG_COUNT].copy()
             # Nothing else has changed: with room for all notes it is done once more.
             if not self._grow(counts):
                 break
-        *notes, rows = (log[:n] for n, log in zip(counts, self._logs, strict=True))
-        return Recorded(tuple(notes), rows, int(self._words[native.NEXT_SLOT]), results)
+        done, slots = np.zeros_like(counts), int(self.words[native.NEXT_SLOT])
+        return Recorded(self._logs, done, counts, slots, results, failures)
 
-    def _begin(self, first_slot: int) -> None:
-        self._words[: native.LOGS] = 0
-        self._words[native.NEXT_SLOT] = first_slot
+    def _begin(self, first_slot: int, failures: Words) -> None:
+        self.words[: native.LOGS] = 0
+        self.words[native.NEXT_SLOT] = first_slot
+        self.words[native.FAILURES] = failures.ctypes.data
         heap = self._heap.ctypes.data
-        self._words[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
-        for head, log in zip(self._heads(), self._logs, strict=True):
+        self.words[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
+        for head, log in zip(self._heads, self._logs, strict=True):
             head[:] = log.ctypes.data, 0, len(log)
 
-    def _heads(self) -> Words:
-        return self._words[native.LOGS :].reshape(-1, native.LOG_WORDS)
+    def _grow_heap(self) -> None:
+        """Make room for more values of data types."""
+        self._heap = np.empty(2 * len(self._heap), np.int64)
 
-    def _counts(self) -> list[int]:
-        return self._heads()[:, native.LOG_COUNT].tolist()
-
-    def _grow(self, counts: Sequence[int]) -> bool:
+    def _grow(self, counts: Words) -> bool:
         """Make room for the notes in logs that were full. True if there were such logs."""
-        full = [n > len(log) for n, log in zip(counts, self._logs, strict=True)]
-        self._logs = [
+        full = counts > self._heads[:, native.LOG_ROOM]
+        if not full.any():
+            return False
+        self._logs = tuple(
             np.empty((2 * n, log.shape[1]), np.int64) if is_full else log
-            for n, log, is_full in zip(counts, self._logs, full, strict=True)
-        ]
-        return any(full)
+            for n, log, is_full in zip(counts.tolist(), self._logs, full, strict=True)
+        )
+        return True
 
-    def run(self, calls: Words, threads: int) -> int:
-        """Run batches, whose calls are the rows of `calls`. Returns 0, or what the first that
-        failed returned, with its number in the upper half."""
-        return self._run(calls.ctypes.data, len(calls), threads)
-
-    def _require_success(self) -> None:
-        failure, instance = (int(self._words[w]) for w in (native.FAILED, native.INSTANCE))
-        if not failure:
-            return
-        if failure == native.NO_ROOM:
-            self._heap = np.empty(2 * len(self._heap), np.int64)
-            raise MoreRoom
-        reason = "its recursion does not end, or is too deep"
-        if failure != native.TOO_DEEP:
-            reason = self.messages[failure - native.FIRST_MESSAGE].format()
-        raise BatchError(reason, instance)
+    def reason(self, failure: int) -> str:
+        """The reason that a failure stands for."""
+        if failure == native.TOO_DEEP:
+            return "its recursion does not end, or is too deep"
+        return self.messages[failure - native.FIRST_MESSAGE].format()

@@ -149,6 +149,29 @@ def test_recursion_without_end_names_the_instance(steps):
     assert len(main.batch([instance(rng, 2)])) == 1
 
 
+def test_all_others_are_computed_beside_those_that_fail(steps, monkeypatch):
+    mod, main, weights = steps
+    rng, recordings = np.random.default_rng(4), []
+    record = type(main._recorder)._begin
+    monkeypatch.setattr(
+        type(main._recorder), "_begin", lambda *a: (recordings.append(1), record(*a))[1]
+    )
+    good = [instance(rng, int(n)) for n in rng.integers(0, 9, 12)]
+    narrow = (*good[0][:2], good[0][2][:, :4])
+    empty = instance(rng, 1, length=0)
+    main.batch(good)  # room for all notes
+    del recordings[:]
+    with pytest.raises(BatchError, match="instance 3 of the batch .and 3 more.: dim.* 4,") as error:
+        main.batch([*good[:3], narrow, empty, *good[3:9], empty, narrow, *good[9:]])
+    found = [r for r in error.value.results if r is not None]
+    assert [i for i, r in enumerate(error.value.results) if r is None] == [3, 4, 11, 12]
+    for (x, number), given in zip(found, good, strict=True):
+        expected, tripled = rl.interpret(mod, "main", *given, *weights)
+        np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
+        assert number == tripled
+    assert len(recordings) == 1
+
+
 def test_what_a_program_requires_is_checked_for_each_instance(steps):
     _, main, _ = steps
     rng = np.random.default_rng(0)

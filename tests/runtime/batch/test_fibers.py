@@ -134,9 +134,11 @@ def test_instances_beside_one_that_does_not_end_are_computed(monkeypatch):
     weight = np.eye(4, dtype=np.float32)
     main = rl.compile(rl.parse(ENDLESS), pipeline=rl.batched_pipeline())["main"].bind(weight)
     ones = np.ones((1, 4), np.float32)
-    with pytest.raises(BatchError, match="instance 1 of the batch: its recursion") as error:
-        main.batch([ones, -ones, 2 * ones])
-    assert error.value.instance == 1 and error.value.results[1] is None
+    message = "instance 1 of the batch .and 1 more.: its recursion"
+    with pytest.raises(BatchError, match=message) as error:
+        main.batch([ones, -ones, 2 * ones, -ones])
+    results = error.value.results
+    assert error.value.instance == 1 and results[1] is None and results[3] is None
     np.testing.assert_array_equal(error.value.results[0], ones)
     np.testing.assert_array_equal(error.value.results[2], 2 * ones)
     np.testing.assert_array_equal(main.batch([ones])[0], ones)  # and it is ready for the next

@@ -1,0 +1,201 @@
+"""The memory of a flush: what native code reads to run the batches of what was recorded."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxlab.codegen.llvm import flushing as native
+from relaxlab.codegen.llvm.lowlevel import Record, layout_of
+from relaxlab.ir import recording as rec
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.runtime.batch.recorder import Recorded, Recorder
+from relaxlab.runtime.batch.records import ChosenOrder
+from relaxlab.runtime.batch.rows import row_bytes, row_dims, row_elements
+from relaxlab.runtime.batch.words import Words
+
+if TYPE_CHECKING:
+    from relaxlab.runtime.executable import Executable
+    from relaxlab.runtime.native.function import NativeFunction
+
+
+_NOTHING = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Places:
+    """The places in the arena that are taken: its first `used` bytes, by slot the places of tensors
+    (`offsets`), and the bytes of a row of input arrays."""
+
+    offsets: Words
+    row_bytes: Words
+    used: int = 0
+
+    def grow(self, slots: int) -> None:
+        """Make room for more slots."""
+        if slots > len(self.offsets):
+            more = 2 * slots - len(self.offsets)  # as many again: flushes that follow find room
+            self.offsets = np.pad(self.offsets, (0, more))
+            self.row_bytes = np.pad(self.row_bytes, (0, more))
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The batches of a flush in the order in which they ran: the number of each one's block, and
+    how many notes there are up to its end. `gathered` are the bytes that they read from rows which
+    do not follow each other."""
+
+    kinds: Words
+    ends: Words
+    gathered: int
+
+
+class Fields:
+    """A native record: its words, and the arrays that they are addresses of."""
+
+    def __init__(self, record: type[Record]) -> None:
+        self._at = {name: at // 8 for name, (at, _) in layout_of(record).items()}
+        self.words = np.zeros(len(self._at), np.int64)
+        self.address: int = self.words.ctypes.data
+        self._arrays: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.words[self._at[name]])
+
+    def array(self, name: str) -> Any:
+        """The array whose address is there; an empty one before there is any."""
+        return self._arrays.get(name, _NOTHING)
+
+    def set(self, **numbers: int) -> None:
+        """Write numbers."""
+        for name, value in numbers.items():
+            self.words[self._at[name]] = value
+
+    def hold(self, **arrays: np.ndarray[Any, Any]) -> None:
+        """Write the addresses of arrays, and keep these."""
+        for name, array in arrays.items():
+            if self._arrays.get(name) is array:
+                continue
+            self._arrays[name] = array
+            self.words[self._at[name]] = array.ctypes.data
+
+
+class BlockRunner:
+    """The native function of a block, and the words by which a flush calls it."""
+
+    def __init__(self, exe: Executable, of: rec.BatchBlock, note_words: int) -> None:
+        self.of, self._exe = of, exe
+        self._function: NativeFunction = exe[of.function]
+        dims = [[d for d in row_dims(t) if d != 1] for t in of.outputs]
+        self.fields = Fields(native.BlockCode)
+        self.fields.set(
+            entry=ctypes.cast(self._function._entry, ctypes.c_void_p).value or 0,
+            context=self._function._address, target=ctypes.addressof(self._function._in),
+            note_words=note_words, arenas=len(of.arenas), inputs=len(of.inputs),
+            scalars=len(of.scalars), outputs=len(of.outputs),
+        )  # fmt: skip
+        self.fields.hold(
+            arena_bytes=_words(map(bytes_of, of.arenas)),
+            input_bytes=_words(bytes_of(str(t.dtype)) for t in of.inputs),
+            input_elements=_words(map(row_elements, of.inputs)),
+            scalar_bytes=_words(map(bytes_of, of.scalars)),
+            output_bytes=_words(map(row_bytes, of.outputs)),
+            output_dims=_words(word for of_output in dims for word in (len(of_output), *of_output)),
+        )
+
+    def bind(self, shared: list[np.ndarray[Any, Any]]) -> None:
+        """Pack the values that all instances share, and bind them."""
+        self._function.bind(*self._exe.packed_weights(self.of.function, shared))
+
+    def fail(self, code: int) -> None:
+        """Raise the error that the function reported."""
+        self._function._result(code, [])
+
+
+class Flusher:
+    """Runs what a recorder has noted, in batches."""
+
+    def __init__(self, exe: Executable, recorder: Recorder) -> None:
+        program = recorder.program
+        self._exe, self._recorder = exe, recorder
+        self.blocks = [
+            BlockRunner(exe, b, width)
+            for b, width in zip(program.blocks, recorder.widths, strict=False)
+        ]
+        phases = 1 + sum(
+            isinstance(s, rec.Phase) for s in rec.walk_steps(program.functions[program.entry].steps)
+        )
+        operands = (len(b.inputs) + len(b.scalars) for b in program.blocks)
+        self._most_operands = max(operands, default=0)
+        self._fields = Fields(native.Flush)
+        self._fields.set(kinds=len(self.blocks), phases=phases)
+        self._fields.hold(
+            blocks=np.concatenate([_words(()), *(b.fields.words for b in self.blocks)]),
+            recorder=recorder.words, phase_ends=np.zeros(phases, np.int64),
+        )  # fmt: skip
+
+        def function(of: Callable[..., Any], *more: Any) -> Callable[..., int]:
+            kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *more)
+            return kind(recorder.code.address(f"relaxlab_{of.__name__}"))
+
+        self._extent, self._place = function(native.flush_extent), function(native.flush_place)
+        self._order = function(native.flush_order, ctypes.c_int64)
+        self._run = function(native.flush_run)
+        self._wake = function(native.flush_wake, ctypes.c_void_p, ctypes.c_int64)
+
+    def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
+        """Choose the batches of what was recorded, unless they are given, and give their results
+        places. Returns the bytes of the arena that are used then."""
+        fields, notes = self._fields, recorded.count
+        places.grow(recorded.slots)
+        fields.set(used=places.used, gathered=0, threads=self._exe.threads)
+        fields.hold(
+            done=recorded.done, failures=recorded.failures, offsets=places.offsets,
+            row_bytes=places.row_bytes,
+        )  # fmt: skip
+        self._make_room(notes * self._most_operands, "places")
+        if chosen is None:
+            self._make_room(notes, "order", "order_kind", "batch_kind", "batch_end")
+            depths = self._extent(self._fields.address)
+            self._make_room(depths, "depths")
+            self._order(self._fields.address, depths)
+        else:
+            fields.set(batches=len(chosen.batch_end))
+            fields.hold(
+                order=chosen.order, order_kind=chosen.order_kind, batch_kind=chosen.batch_kind,
+                batch_end=chosen.batch_end,
+            )  # fmt: skip
+        return self._place(self._fields.address)
+
+    def _make_room(self, words: int, *names: str) -> None:
+        """Make arrays so long at least; they are kept between flushes."""
+        for name in names:
+            if len(self._fields.array(name)) < words:
+                self._fields.hold(**{name: np.empty(2 * words, np.int64)})
+
+    def run(self, arena: np.ndarray[Any, Any]) -> Ran:
+        """Run the batches that were begun.
+
+        Raises what a kernel reports.
+        """
+        fields = self._fields
+        fields.set(arena=arena.ctypes.data, arena_size=len(arena))
+        code, count = self._run(self._fields.address), fields["batches"]
+        kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
+        if code:
+            batch, failure = divmod(code, 1 << native.CALL_BITS)
+            self.blocks[int(kinds[batch])].fail(failure)
+        return Ran(kinds, ends, fields["gathered"])
+
+    def wake(self) -> None:
+        """Let instances that wait go on after a flush."""
+        fibers = self._recorder.fiber_words
+        self._recorder.left = self._wake(self._fields.address, fibers.ctypes.data, len(fibers))
+
+
+def _words(values: Iterable[int]) -> Words:
+    return np.array(list(values), np.int64)
