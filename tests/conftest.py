@@ -14,7 +14,8 @@ import random
 import numpy as np
 import pytest
 
-from relaxlab.ir import c_functions, c_libraries, op_table, target
+from relaxlab.codegen.llvm import parallel
+from relaxlab.ir import c_functions, c_libraries, op_table, processes, target
 from relaxlab.passes import blas_patterns, libraries  # noqa: F401  registers its patterns
 from relaxlab.runtime import packed
 from relaxlab.runtime.interpreter import intrinsics as interpreter_intrinsics
@@ -54,6 +55,16 @@ def teams():
     """Small programs, too, run in teams of threads, which is where mistakes would show."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("relaxlab.runtime.native.function.MIN_TEAM_WORK", 0)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_core_per_worker():
+    """Parallel workers compile on a core each: the others are taken, and forks cost a tenth."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            for module in (processes, parallel):
+                patch.setattr(module, "cores", lambda: 1)
         yield
 
 

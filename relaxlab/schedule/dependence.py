@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import combinations_with_replacement
 
 from relaxlab.analysis.arith import Analyzer
@@ -228,13 +228,22 @@ def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRea
     an = analyzer_at(place)
     bind_stmt(an, place.loop)
     made_here = {b for r in blocks for b in written(r.block)}
+
+    @cache
+    def made(writer: int) -> list[tuple[Buffer, tuple[Span, ...]]]:
+        """The buffers and regions that a block writes in full in one iteration."""
+        r = blocks[writer]
+        found = ((w.buffer, region_written(w, r, place, an)) for w in r.block.writes)
+        return [(buffer, spans) for buffer, spans in found if spans is not None]
+
     for i, reader in enumerate(blocks):
         for buffer in dict.fromkeys(read(reader.block)):
             others = [r for r in blocks if r is not reader and buffer in written(r.block)]
             if buffer not in made_here or not others:
                 continue
-            earlier = [r for r in blocks[:i] if buffer in written(r.block)]
-            if not _made_before(buffer, reader, earlier, place, an) and not all(
+            earlier = [k for k, r in enumerate(blocks[:i]) if buffer in written(r.block)]
+            regions = [spans for k in earlier for b, spans in made(k) if b is buffer]
+            if not _made_before(buffer, reader, regions, place, an) and not all(
                 _share_none(place, (r, w), (reader, x), an)
                 for r in others for w in r.block.writes if w.buffer is buffer
                 for x in reader.block.reads if x.buffer is buffer
@@ -251,19 +260,13 @@ def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRea
 def _made_before(
     buffer: Buffer,
     reader: BlockRealize,
-    writers: list[BlockRealize],
+    regions: list[tuple[Span, ...]],
     place: LoopPlace,
     an: Analyzer,
 ) -> bool:
-    """True if one of the writers makes all that the reader needs in one iteration."""
-    made = [
-        written
-        for r in writers
-        for w in r.block.writes
-        if w.buffer is buffer and (written := region_written(w, r, place, an)) is not None
-    ]
+    """True if one of the regions has all that the reader needs in one iteration."""
     needed = [spans_under(x, reader, place, an) for x in reader.block.reads if x.buffer is buffer]
-    return all(any(_covers_region(m, n, buffer, an) for m in made) for n in needed)
+    return all(any(_covers_region(m, n, buffer, an) for m in regions) for n in needed)
 
 
 def _covers_region(
