@@ -133,7 +133,7 @@ def _inlined(
     kind = graph.DataflowVar if dataflow else graph.Var
     new: list[graph.Binding] = []
     values: dict[graph.Var, graph.Expr] = {}
-    known = _symbols_at(call, fn)
+    known = symbols_at(call, fn)
     fn = substitute(fn, symbols=known)
     given: list[graph.Expr] = []
     for param, arg in zip(fn.params, call.args, strict=True):
@@ -151,7 +151,7 @@ def _inlined(
     return new
 
 
-def _symbols_at(call: graph.Call, fn: graph.Function) -> dict[expr.Var, expr.PrimExpr]:
+def symbols_at(call: graph.Call, fn: graph.Function) -> dict[expr.Var, expr.PrimExpr]:
     """The callee's symbols as far as the arguments' types give them."""
     tys = [leaf_type(a) or types.ObjectType() for a in call.args]
     pairs = [

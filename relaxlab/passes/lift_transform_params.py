@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.equal import structural_key
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import Node, children, replace
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import (
@@ -20,6 +20,7 @@ from relaxlab.passes.bindings import (
     with_bindings,
 )
 from relaxlab.passes.effects import is_pure, overwritten_vars
+from relaxlab.passes.inline_functions import symbols_at
 from relaxlab.tracing import may_apply
 
 
@@ -32,11 +33,13 @@ def lift_transform_params(mod: Module, _: NoOptions) -> Module:
     The new function is called `main_transform_params` for `main`. Functions with the same weights,
     up to the names of symbols in their shapes, share one, `transform_params`, so that both can use
     the transformed weights. The attribute `transform_params` of a function has its name. Functions
-    that are recorded (see `make_blocks`) compute nothing.
+    of the module that call a split function call the transformation first; a function that is used
+    as a value stays whole. Functions that are recorded (see `make_blocks`) compute nothing.
     """
+    values = _used_as_values(mod)
     groups: dict[object, dict[str, graph.Function]] = {}
     for name, fn in mod.graph_functions().items():
-        if "num_input" in fn.attrs and "recorded" not in fn.attrs:
+        if "num_input" in fn.attrs and "recorded" not in fn.attrs and name not in values:
             weights = fn.params[fn.attrs["num_input"] :]
             key = structural_key(tuple(w.ty for w in weights)), tuple(w.name for w in weights)
             group = groups.setdefault(key, {})
@@ -45,7 +48,78 @@ def lift_transform_params(mod: Module, _: NoOptions) -> Module:
     for fns in groups.values():
         hint = f"{next(iter(fns))}_transform_params" if len(fns) == 1 else "transform_params"
         updates |= _split(fns, mod, mod.with_functions(updates).fresh_name(hint))
-    return mod.with_functions(updates)
+    split = {name for name in updates if name in mod}
+    if not split:
+        return mod
+    made = mod.with_functions(updates)
+    callers = {
+        name: map_blocks(fn, lambda blk: _transformed_calls(blk, mod, made, split))
+        for name, fn in made.graph_functions().items()
+    }
+    return made.with_functions(callers)
+
+
+def _used_as_values(mod: Module) -> set[str]:
+    """The names of functions that stand elsewhere than where they are called."""
+    found: set[str] = set()
+
+    def visit(n: Node) -> None:
+        called = n.op if isinstance(n, graph.Call) and isinstance(n.op, graph.GlobalVar) else None
+        for child in children(n):
+            if child is called:
+                continue
+            if isinstance(child, graph.GlobalVar):
+                found.add(child.name)
+            visit(child)
+
+    for fn in mod.graph_functions().values():
+        visit(fn)
+    return found
+
+
+def _transformed_calls(
+    blk: graph.BindingBlock, before: Module, mod: Module, split: set[str]
+) -> graph.BindingBlock:
+    """Let calls of split functions give them transformed weights."""
+    kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
+    new: list[graph.Binding] = []
+    for b in blk.bindings:
+        if not (
+            isinstance(b, graph.VarBinding) and isinstance(b.value, graph.Call)
+            and isinstance(b.value.op, graph.GlobalVar) and b.value.op.name in split
+        ):  # fmt: skip
+            new.append(b)
+            continue
+        callee = before[b.value.op.name]
+        assert isinstance(callee, graph.Function)
+        count = callee.attrs["num_input"]
+        symbols = symbols_at(b.value, callee)
+        new += _with_transform(b, b.value, count, mod, kind, symbols)
+    return with_bindings(blk, new)
+
+
+def _with_transform(
+    b: graph.VarBinding,
+    call: graph.Call,
+    inputs: int,
+    mod: Module,
+    kind: type[graph.Var],
+    symbols: dict[Var, PrimExpr],
+) -> list[graph.Binding]:
+    """The bindings of a call whose weights, behind so many inputs, are transformed before."""
+    assert isinstance(call.op, graph.GlobalVar)
+    callee = mod[call.op.name]
+    assert isinstance(callee, graph.Function)
+    tys = [substitute(p.ty or types.ObjectType(), symbols) for p in callee.params[inputs:]]
+    whole = kind("params", types.TupleType(tuple(tys)))
+    given = [kind(p.name, ty) for p, ty in zip(callee.params[inputs:], tys, strict=True)]
+    transform = graph.GlobalVar(callee.attrs["transform_params"])
+    made = graph.Call(transform, (graph.Tuple(call.args[inputs:]),))
+    fields = [
+        graph.VarBinding(graph.TupleGetItem(whole, i), v, span=b.span) for i, v in enumerate(given)
+    ]
+    new = replace(call, args=(*call.args[:inputs], *given))
+    return [graph.VarBinding(made, whole, span=b.span), *fields, replace(b, value=new)]
 
 
 def _with_symbols_of(other: graph.Function, fn: graph.Function) -> graph.Function:

@@ -1,6 +1,8 @@
 import numpy as np
 
+from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir import graph
+from relaxlab.ir.node import walk
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.legalize_ops import legalize_ops
@@ -205,3 +207,61 @@ def test_values_of_a_shared_weight_are_computed_once():
     ]
     assert len(calls) == 1
     run_split(after, {"main": start})
+
+
+def test_callers_give_transformed_weights():
+    @I.ir_module
+    class Nested:
+        @R.function
+        def scale(
+            x: R.Tensor((1, "h"), "float32"), w: R.Tensor((8, "h"), "float32")
+        ) -> R.Tensor((1, 8), "float32"):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                t = R.permute_dims(w)
+                y = R.matmul(x, t)
+                R.output(y)
+            return y
+
+        @R.function
+        def main(
+            x: R.Tensor((1, "k"), "float32"), w: R.Tensor((8, "k"), "float32")
+        ) -> R.Tensor((1, 8), "float32"):
+            first = Nested.scale(x, w)
+            again = R.add(first, Nested.scale(x, w))
+            return again
+
+    after = lift_transform_params(normalize(Nested))
+    assert not check_well_formed(after)
+    calls = [n.op.name for n in walk(after["main"])
+             if isinstance(n, graph.Call) and isinstance(n.op, graph.GlobalVar)]  # fmt: skip
+    assert sorted(calls) == ["scale", "scale", *["scale_transform_params"] * 2]
+    rng = np.random.default_rng(0)
+    args = random_arguments(Nested["main"], rng)
+    assert_same(interpret(after, "main", *args), interpret(Nested, "main", *args), "seed 0")
+    assert lift_transform_params(after) is after
+
+
+def test_functions_that_are_values_stay_whole():
+    @I.ir_module
+    class Value:
+        @R.function
+        def scale(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")) -> R.Tensor(
+            (4,), "float32"
+        ):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                y = R.add(x, R.tanh(w))
+                R.output(y)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")) -> R.Tensor(
+            (4,), "float32"
+        ):
+            f = Value.scale
+            y = f(x, w)
+            return y
+
+    before = normalize(Value)
+    assert lift_transform_params(before) is before

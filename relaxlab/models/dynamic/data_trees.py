@@ -7,9 +7,9 @@ from relaxlab.ir.module import Module
 from relaxlab.models.dynamic.inputs import Tree
 from relaxlab.script import parse
 
-_TREE_GRU = """
+_TREES = """
 @I.ir_module
-class TreeGRU:
+class Trees:
     @R.data
     class Tree:
         Leaf: (R.Tensor((), "int64"),)
@@ -19,6 +19,9 @@ class TreeGRU:
     def cell(
         t: Tree,
         E: R.Tensor((words, H), "float32"),
+"""
+"""The beginning of both networks: trees, and the first parameters of a cell."""
+_TREE_GRU = """\
         Wl: R.Tensor((H, 2 * H), "float32"),
         bl: R.Tensor((2 * H,), "float32"),
         U: R.Tensor((2 * H, 3 * H), "float32"),
@@ -58,18 +61,7 @@ class TreeGRU:
         return logits
 
 """
-_TREE_FC = """
-@I.ir_module
-class TreeFC:
-    @R.data
-    class Tree:
-        Leaf: (R.Tensor((), "int64"),)
-        Node: ("Tree", "Tree")
-
-    @R.function(private=True)
-    def cell(
-        t: Tree,
-        E: R.Tensor((words, H), "float32"),
+_TREE_FC = """\
         W: R.Tensor((2 * H, H), "float32"),
         b: R.Tensor((H,), "float32"),
     ) -> R.Tensor((1, H), "float32"):
@@ -102,7 +94,7 @@ def tree_gru(hidden: int, words: int = 1000, classes: int = 5) -> Module:
 
     `main` takes a `Tree`, then the weights; it returns the logits, (1, classes).
     """
-    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _TREE_GRU)
+    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _TREES + _TREE_GRU)
 
 
 def tree_fc(hidden: int, words: int = 1000, classes: int = 5) -> Module:
@@ -111,7 +103,7 @@ def tree_fc(hidden: int, words: int = 1000, classes: int = 5) -> Module:
 
     `main` takes what that of `tree_gru` takes, then the weights.
     """
-    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _TREE_FC)
+    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _TREES + _TREE_FC)
 
 
 def tree_value(mod: Module, tree: Tree) -> DataValue:

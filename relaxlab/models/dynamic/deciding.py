@@ -177,16 +177,7 @@ class BERxiT:
         return logits
 
 """
-_STACK_RNN = """
-@I.ir_module
-class StackRNN:
-    @R.data
-    class Stack:
-        Empty: ()
-        Push: (R.Tensor((1, H), "float32"), "Stack")
-
-    @R.function(private=True)
-    def step(
+_PARSER_STATE = """
         at: R.Tensor((), "int64"),
         size: R.Tensor((), "int64"),
         stack: Stack,
@@ -196,7 +187,18 @@ class StackRNN:
         Wi: R.Tensor((H, H), "float32"),
         Wr: R.Tensor((2 * H, H), "float32"),
         Wd: R.Tensor((2 * H, 2), "float32"),
-    ) -> R.Tensor((1, H), "float32"):
+    """
+"""The parameters of each function of the parser: the state, and what stays the same."""
+_STACK_RNN = """
+@I.ir_module
+class StackRNN:
+    @R.data
+    class Stack:
+        Empty: ()
+        Push: (R.Tensor((1, H), "float32"), "Stack")
+
+    @R.function(private=True)
+    def step({state}) -> R.Tensor((1, H), "float32"):
         if R.less(at, length):
             if R.less(size, R.const(2, "int64")):
                 out = cls.shift(at, size, stack, length, tokens, nothing, Wi, Wr, Wd)
@@ -233,17 +235,7 @@ class StackRNN:
         return left
 
     @R.function(private=True)
-    def shift(
-        at: R.Tensor((), "int64"),
-        size: R.Tensor((), "int64"),
-        stack: Stack,
-        length: R.Tensor((), "int64"),
-        tokens: R.Tensor(("n", H), "float32"),
-        nothing: R.Tensor((1, H), "float32"),
-        Wi: R.Tensor((H, H), "float32"),
-        Wr: R.Tensor((2 * H, H), "float32"),
-        Wd: R.Tensor((2 * H, 2), "float32"),
-    ) -> R.Tensor((1, H), "float32"):
+    def shift({state}) -> R.Tensor((1, H), "float32"):
         x = R.reshape(R.take(tokens, at, axis=0), (1, H))
         more = cls.Push(R.tanh(x @ Wi), stack)
         one = R.const(1, "int64")
@@ -252,17 +244,7 @@ class StackRNN:
         return out
 
     @R.function(private=True)
-    def reduce(
-        at: R.Tensor((), "int64"),
-        size: R.Tensor((), "int64"),
-        stack: Stack,
-        length: R.Tensor((), "int64"),
-        tokens: R.Tensor(("n", H), "float32"),
-        nothing: R.Tensor((1, H), "float32"),
-        Wi: R.Tensor((H, H), "float32"),
-        Wr: R.Tensor((2 * H, H), "float32"),
-        Wd: R.Tensor((2 * H, 2), "float32"),
-    ) -> R.Tensor((1, H), "float32"):
+    def reduce({state}) -> R.Tensor((1, H), "float32"):
         right = cls.top(stack, nothing)
         under = cls.rest(stack)
         left = cls.top(under, nothing)
@@ -333,7 +315,8 @@ def stack_rnn(hidden: int, classes: int = 5) -> Module:
     `main` takes the length, int64, and the tokens' vectors, (length, hidden), then the weights; it
     returns the logits, (1, classes).
     """
-    return parse(f"H = {hidden}\nclasses = {classes}\n" + _STACK_RNN)
+    text = _STACK_RNN.replace("{state}", _PARSER_STATE)
+    return parse(f"H = {hidden}\nclasses = {classes}\n{text}")
 
 
 def nested_items(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab import dynamic
 from relaxlab.runtime.batch.recorder import BatchError
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.loaded import CheckFailed
@@ -203,3 +204,13 @@ def test_weights_are_needed_and_checked():
     with pytest.raises((ArgumentError, CheckFailed)):
         main.bind(np.zeros((1, 5), np.float32), np.zeros(5))
     assert list(exe)[0] == "main" and "batched main" in repr(main)
+
+
+def test_every_pass_keeps_what_one_instance_computes():
+    mod = dynamic.tree_lstm(8, words=9)
+
+    def inputs(rng):
+        return (*dynamic.parse_tree(rng, 3, words=9), *dynamic.random_weights(mod, rng))
+
+    report = rl.check(mod, pipeline=rl.batched_pipeline(), inputs=inputs, runs=1)
+    assert "forms agree" in str(report)
