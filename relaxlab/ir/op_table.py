@@ -6,9 +6,9 @@ and the passes read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -66,6 +66,9 @@ class OpRow(Brief):
                 the first of them, or None where the operator does not work in place.
     reference:  NumPy meaning: called with arrays (shapes as tuples of int, tuples as tuples) for
                 the value parameters and keywords for the attrs.
+    gradient:   (a `relaxlab.ops.gradients.Step`) -> for each entry of call.args, the adjoint that
+                the call adds to it, or None where there is none; None when the operator is not
+                differentiable.
     doc:        what the operator gives, in a sentence; relaxlab's own rows have theirs, and the
                 example, in relaxlab/ops/manual.md.
     example:    a call with the types of its names: `R.sum(x, axis=1)  # (2, 3) -> (2,)`.
@@ -92,6 +95,7 @@ class OpRow(Brief):
     doc: str = ""
     example: str = ""
     traits: frozenset[Trait] = frozenset[Trait]()
+    gradient: Callable[[Any], Sequence[Any]] | None = None
 
     def __repr__(self) -> str:
         return f"OpRow({self.name}{op_signature(self)})"
@@ -151,6 +155,13 @@ def register_op(row: OpRow, *, override: bool = False) -> OpRow:
             )
     _TABLE[row.name] = row
     return row
+
+
+def register_gradient(name: str, rule: Callable[[Any], Sequence[Any]]) -> None:
+    """Give the row of an operator its gradient. Raises ValueError where it has one."""
+    if _TABLE[name].gradient is not None:
+        raise ValueError(f"operator {name!r} has a gradient already")
+    _TABLE[name] = replace(_TABLE[name], gradient=rule)
 
 
 @cache

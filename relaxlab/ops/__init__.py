@@ -41,6 +41,10 @@ from relaxlab.ops import (  # noqa: F401
 )
 from relaxlab.ops.define import Builder, builder
 
+# isort: split
+# After all rows, which it adds to.
+from relaxlab.ops import gradients  # noqa: F401
+
 OPERATORS = frozenset(op_names())
 """The operators of this package: their rows are part of the compiler."""
 

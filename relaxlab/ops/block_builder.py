@@ -297,6 +297,21 @@ class BlockBuilder:
             self.emit(graph.TupleGetItem(whole, i), f"{whole.name}_{i}") for i in range(count)
         )
 
+    def flatten(self, value: graph.Expr) -> graph.Expr:
+        """`value` with what it nests bound before it; the value itself is not bound."""
+        match value:
+            case graph.Call(_, args):
+                changes: dict[str, Any] = {"args": tuple(self._atom(a) for a in args)}
+            case graph.Tuple(fields):
+                changes = {"fields": tuple(self._atom(f) for f in fields)}
+            case graph.TupleGetItem(inner, _):
+                changes = {"tuple_value": self._atom(inner)}
+            case _:
+                return value
+        if value.span is None:
+            changes["span"] = self._span
+        return replace(value, **changes)
+
     def match_cast(self, value: Any, ty: types.Type, name: str = "") -> graph.Var:
         """Claim that a value has a type, which is checked at run time; symbols of `ty` that are new
         are bound."""
@@ -367,7 +382,7 @@ class BlockBuilder:
         return (graph.DataflowVar if inside else graph.Var)(self._scope.names(hint), ty)
 
     def _bind(self, value: graph.Expr, name: str, *, output: bool) -> graph.Var:
-        value = self._flat(value)
+        value = self.flatten(value)
         sequence = self._sequence
         splits = sequence.dataflow and isinstance(value, graph.If)
         if splits:
@@ -379,25 +394,10 @@ class BlockBuilder:
             sequence.turn(dataflow=True)
         return var
 
-    def _flat(self, value: graph.Expr) -> graph.Expr:
-        """`value` with what it nests bound before it, at the present place."""
-        match value:
-            case graph.Call(_, args):
-                changes: dict[str, Any] = {"args": tuple(self._atom(a) for a in args)}
-            case graph.Tuple(fields):
-                changes = {"fields": tuple(self._atom(f) for f in fields)}
-            case graph.TupleGetItem(inner, _):
-                changes = {"tuple_value": self._atom(inner)}
-            case _:
-                return value
-        if value.span is None:
-            changes["span"] = self._span
-        return replace(value, **changes)
-
     def _atom(self, value: graph.Expr) -> graph.Expr:
         match value:
             case graph.Tuple():
-                return self._flat(value)
+                return self.flatten(value)
             case graph.Call() | graph.TupleGetItem() | graph.If():
                 return self.emit(value)
             case _:

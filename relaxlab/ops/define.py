@@ -58,6 +58,7 @@ def define(
     doc: str = "",
     example: str = "",
     traits: Iterable[Trait] = (),
+    gradient: Callable[[Any], Sequence[Any]] | None = None,
 ) -> None:
     """Register an operator.
 
@@ -69,7 +70,7 @@ def define(
     new elements, and a function from the indices of one to its place. `reference` is its meaning in
     NumPy. `override` replaces an operator that was registered under this name, as a cell of a
     notebook does that is run again. `doc` and `example` are what `help(R.name)` shows. `traits` are
-    properties for passes and analyses, as `OpRow` describes them.
+    properties for passes and analyses, as `OpRow` describes them, which describes `gradient`, too.
 
     Raises ValueError when the name is taken and `override` is not set, for the names of relaxlab's
     own operators, and for a trait that there is not.
@@ -90,7 +91,9 @@ def define(
     for unknown in held.difference(get_args(Trait)):
         known = ", ".join(get_args(Trait))
         raise ValueError(f"operator {name!r}: there is no trait {unknown!r}; there are {known}")
-    row = OpRow(name, parameters, deduce, reference, lower, in_place, pure, doc, example, held)
+    row = OpRow(
+        name, parameters, deduce, reference, lower, in_place, pure, doc, example, held, gradient
+    )
     register_op(row, override=override)
 
 

@@ -360,6 +360,7 @@ UNDECIDED = {
     "convert_to_dataflow": "each run of bindings without effects becomes a block",
     "to_non_dataflow": "no block stays one of dataflow",
     "force_purity": "each pure function says so",
+    "differentiate": "the gradient of one function is added",
     "kill_after_last_use": "each storage ends after its last use",
     "lower_alloc_tensor": "each tensor gets a storage",
 }

@@ -31,7 +31,7 @@ CASES: dict[str, tuple[str, str]] = dict(map(_case, _PARTS))
 """By name, the expression of a pass and the text of a module."""
 
 MISSING = {
-    "TopologicalSort", "TopoBreadth", "FastMath", "FuseTranspose", "FoldBN", "ToMixed", "Gradient",
+    "TopologicalSort", "TopoBreadth", "FastMath", "FuseTranspose", "FoldBN", "ToMixed",
     "MergeComposite", "InplaceCalls", "ComputePrim", "VMShapeLower",
 }  # fmt: skip
 """The cases whose pass, or an option of it, relaxlab does not have."""

@@ -151,7 +151,7 @@ class BlockBuilder(core.BlockBuilder):
                 for binding in block.bindings:
                     self.emit_normalized(binding)
             expr = expr.body
-        return self._flat(_value(expr))
+        return self.flatten(_value(expr))
 
     def as_operand(self, expr: Any) -> graph.Expr:
         """A variable or another expression without parts to compute."""

@@ -20,6 +20,7 @@ from relaxlab.passes.convert_layout import LayoutOptions
 from relaxlab.passes.convert_to_dataflow import DataflowOptions
 from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
+from relaxlab.passes.differentiate import DifferentiateOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
 from relaxlab.tvm.accessors import name_of, with_attr, without_attr
@@ -216,6 +217,16 @@ def BindSymbolicVars(  # noqa: N802
         return mod
 
     return Pass(run, PassInfo(0, "BindSymbolicVars"))
+
+
+def Gradient(  # noqa: N802
+    func_name: str, require_grads: Any = None, target_index: int = 0
+) -> Pass:
+    """Add the function `<func_name>_adjoint`, which returns the results and their derivatives."""
+    given = [require_grads] if isinstance(require_grads, graph.Var) else require_grads
+    by = None if given is None else tuple(v.name for v in given)
+    options = DifferentiateOptions(func_name, by, target_index)
+    return core_pass("Gradient", "differentiate", options=options)
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any = None) -> Pass:  # noqa: N802

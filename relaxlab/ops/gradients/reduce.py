@@ -1,0 +1,114 @@
+"""Gradients of reductions and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxlab.ir import graph
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ops.gradients.base import Adjoint, NotDifferentiable, Step, gradient, nothing, op
+
+
+def reduced_axes(step: Step) -> tuple[int, ...]:
+    """The axes that a reduction reduces, counted from the front."""
+    axis, ndim = step.attr("axis"), len(step.shape())
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+
+
+def _extents(step: Step) -> list[PrimExpr]:
+    shape = step.shape()
+    return [shape[a] for a in reduced_axes(step)]
+
+
+def _kept(step: Step, value: graph.Expr) -> graph.Expr:
+    """A value of the result's shape with the reduced axes as ones of length 1."""
+    if step.attr("keepdims") or step.attr("axis") is None:
+        return value
+    return op("expand_dims", value, axis=list(reduced_axes(step)))
+
+
+def _spread(step: Step, value: graph.Expr) -> graph.Call:
+    """A value of the result's shape repeated along the axes that were reduced."""
+    return op("broadcast_to", _kept(step, value), graph.ShapeExpr(step.shape()))
+
+
+@gradient("sum")
+def _sum(step: Step) -> Sequence[Adjoint]:
+    return (_spread(step, step.adjoint),)
+
+
+@gradient("mean")
+def _mean(step: Step) -> Sequence[Adjoint]:
+    return (_spread(step, op("divide", step.adjoint, step.count(_extents(step)))),)
+
+
+def _deviation(step: Step) -> graph.Expr:
+    """x minus its mean along the reduced axes."""
+    x = step.args[0]
+    mean = op("mean", x, axis=list(reduced_axes(step)), keepdims=True)
+    return op("subtract", x, mean)
+
+
+def _twice_by_count(step: Step, adjoint: graph.Expr) -> graph.Expr:
+    twice = op("multiply", step.number(2), adjoint)
+    return op("divide", twice, step.count(_extents(step)))
+
+
+@gradient("variance")
+def _variance(step: Step) -> Sequence[Adjoint]:
+    scaled = _kept(step, _twice_by_count(step, step.adjoint))
+    return (op("multiply", scaled, _deviation(step)),)
+
+
+@gradient("std")
+def _std(step: Step) -> Sequence[Adjoint]:
+    halved = op("divide", op("multiply", step.number(0.5), step.adjoint), step.out)
+    return (op("multiply", _kept(step, _twice_by_count(step, halved)), _deviation(step)),)
+
+
+@gradient("max", "min")
+def _extremum(step: Step) -> Sequence[Adjoint]:
+    """The adjoint in equal shares where the extremum is attained."""
+    chosen = op("equal", step.args[0], _spread(step, step.out))
+    chosen = step.bb.emit(op("astype", chosen, dtype=step.type_of(step.out).dtype))
+    ties = op("sum", chosen, axis=list(reduced_axes(step)), keepdims=True)
+    return (op("multiply", _kept(step, step.adjoint), op("divide", chosen, ties)),)
+
+
+@gradient("prod")
+def _prod(step: Step) -> Sequence[Adjoint]:
+    """The product of the others, by products before and after each: elements may be zero."""
+    axes = reduced_axes(step)
+    if len(axes) != 1:
+        raise NotDifferentiable("the gradient of R.prod is known along one axis")
+    others = _product_of_others(step.args[0], axes[0])
+    return (op("multiply", _kept(step, step.adjoint), others),)
+
+
+def _product_of_others(x: graph.Expr, axis: int) -> graph.Expr:
+    before = op("cumprod", x, axis=axis, exclusive=True)
+    after = op(
+        "flip", op("cumprod", op("flip", x, axis=axis), axis=axis, exclusive=True), axis=axis
+    )
+    return op("multiply", before, after)
+
+
+@gradient("cumsum")
+def _cumsum(step: Step) -> Sequence[Adjoint]:
+    """The sum of the adjoints at each place and after it."""
+    axis, adjoint = step.attr("axis"), step.adjoint
+    if step.attr("dtype") is not None:
+        adjoint = step.bb.emit(op("astype", adjoint, dtype=step.type_of(step.args[0]).dtype))
+    total = op("sum", adjoint, axis=None if axis is None else [axis], keepdims=True)
+    before = op("cumsum", adjoint, axis=axis)
+    result = op("subtract", total, before)
+    if axis is None:
+        if not step.attr("exclusive"):
+            result = op("add", result, op("flatten", adjoint))
+        return (op("reshape", result, graph.ShapeExpr(step.shape())),)
+    return (result if step.attr("exclusive") else op("add", result, adjoint),)
+
+
+gradient(*("argmax argmin argsort ").split())(nothing)
