@@ -6,7 +6,8 @@
 Each program is interpreted as it was made, operators by their NumPy references, and compiled, every
 third one as a debug build, every fifth one with random schedules of its kernels, most of them
 without LLVM's optimiser; one compilation is called with several sizes of its symbols. The schedules
-that every seventh one's kernels have on CPUs and on GPUs are replayed from their JSON. A program
+that every seventh one's kernels have on CPUs and on GPUs are replayed from their JSON. Every
+eleventh one is another kind: recursive functions over data types, run in batches. A program
 that fails is made smaller and printed with its seed. `--reference torch` draws calls for the NumPy
 references alone, and compares them with PyTorch.
 """

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from relaxlab.testing.batch_check import BatchFailure
 from relaxlab.testing.fuzz_program import Counts, Failure, run_programs
 from relaxlab.testing.table_programs import Attributes
 
@@ -24,7 +25,7 @@ def _work(
     """Run the programs `first`, `first + step`, … and put their results into `reports`; `now` is
     the seed of the program that runs."""
 
-    def report(failure: Failure) -> None:
+    def report(failure: Failure | BatchFailure) -> None:
         reports.put(("failure", str(failure)))
 
     seeds, parent = iter(range(first, end, step)), os.getppid()

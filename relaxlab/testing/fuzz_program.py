@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -16,14 +16,12 @@ import numpy as np
 from relaxlab.analysis.deduce import type_of
 from relaxlab.codegen import program
 from relaxlab.codegen.errors import CodegenError
-from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.separate_inits import OVER_NOTHING
 from relaxlab.ir import graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType, TupleType
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
 from relaxlab.runtime.arrays import ExecutionError
@@ -35,7 +33,9 @@ from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.runtime.packed import register_func
+from relaxlab.testing.batch_check import BatchFailure, run_batched_program
 from relaxlab.testing.function_programs import FunctionProgram
+from relaxlab.testing.quick_code import unoptimised
 from relaxlab.testing.random_schedules import COLLIDING, schedule_at_random
 from relaxlab.testing.replay import replay_for
 from relaxlab.testing.shrink import shrunk
@@ -47,6 +47,8 @@ SCHEDULED = 5
 """The kernels of one program in so many are scheduled at random, those of the others by rules."""
 REPLAYED = 7
 """The schedules of one program in so many are replayed, for as long as making them took."""
+BATCHED = 11
+"""One program in so many runs in batches: it has control flow of its own."""
 SETS = 3
 """Sets of arguments that a compiled program is called with."""
 TRIES = 5
@@ -106,7 +108,7 @@ class Build:
 
     def __call__(self, mod: Module) -> Executable | str:
         """The compiled program, or the error of the compiler in words."""
-        quick = patch.object(program, "compile_objects", _unoptimised)
+        quick = patch.object(program, "compile_objects", unoptimised)
         pipeline = None
         if self.schedules is not None:
             random_ones = schedule_at_random.with_options(seed=self.schedules)
@@ -123,15 +125,6 @@ class Build:
             return replace(self, schedules=None)(mod)
         except Exception as error:  # noqa: BLE001  whatever it is: the interpreter has a result
             return f"{type(error).__name__}: {error}"
-
-
-def _unoptimised(
-    functions: Sequence[str], declarations: Mapping[str, str], target: Target
-) -> tuple[tuple[bytes, ...], bytes]:
-    """Return what `compile_objects` does, unoptimised and without bitcode, which only exports
-    read."""
-    text = jit.module_text(functions, declarations, target)
-    return (jit.compile_quickly(text, target)[0],), b""
 
 
 def problem_of(mod: Module, args: Args, exe: Compiled | str) -> str | None:
@@ -336,14 +329,17 @@ class Counts:
 
 
 def run_programs(
-    seeds: Iterable[int], report: Callable[[Failure], None], counts: Counts,
+    seeds: Iterable[int], report: Callable[[Failure | BatchFailure], None], counts: Counts,
     drawn: Attributes, *, shrink: bool = True,
 ) -> None:  # fmt: skip
     """Run the programs of some seeds."""
     for seed in seeds:
         counts.run += 1
         try:
-            failure = run_program(seed, Build.of_seed(seed), shrink=shrink, drawn=drawn)
+            failure = (
+                run_batched_program(seed, shrink=shrink) if seed % BATCHED == 0
+                else run_program(seed, Build.of_seed(seed), shrink=shrink, drawn=drawn)
+            )  # fmt: skip
         except ExecutionError:
             counts.unusable += 1
             continue
