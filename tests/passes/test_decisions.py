@@ -28,6 +28,7 @@ from relaxlab.passes.decompose_norms import decompose_norms
 from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
 from relaxlab.passes.expand_tuple_arguments import expand_tuple_arguments
 from relaxlab.passes.fuse_ops_by_pattern import FusionPattern
+from relaxlab.passes.fuse_transpose_matmul import fuse_transpose_matmul
 from relaxlab.passes.inherit_bounds import inherit_bounds
 from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.lift_workspace import lift_workspace
@@ -303,6 +304,13 @@ MOVES = """
         d = R.nn.batch_norm(x, g, g, g, g, axis=1)
         return (c, t, e, d)
 """
+TURNED = """
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((4, 8), "float32")):
+        t = R.permute_dims(w, axes=[1, 0])
+        y = R.matmul(x, t)
+        return y
+"""
 COPY = """
     @T.prim_func
     def flat(A: T.Buffer((4, 8), "float32"), B: T.Buffer((32,), "float32")):
@@ -339,6 +347,9 @@ TABLE += [
     ("remove_redundant_reshape", alone(remove_redundant_reshape), MOVES, [
         "[+] main.r: matched: now x",
     ]),
+    ("fuse_transpose_matmul", alone(fuse_transpose_matmul), TURNED, [
+        "[+] main.y: matched with `t`: now linear",
+    ]),
     ("decompose_norms", alone(decompose_norms), MOVES, ["[+] main.d: matched: now "]),
     ("rewrite_dataflow_reshape", alone(rewrite_dataflow_reshape), COPY, [
         r"[+] main.y: ",
@@ -360,6 +371,7 @@ UNDECIDED = {
     "convert_to_dataflow": "each run of bindings without effects becomes a block",
     "to_non_dataflow": "no block stays one of dataflow",
     "force_purity": "each pure function says so",
+    "sort_bindings": "the order follows from the dependences",
     "differentiate": "the gradient of one function is added",
     "kill_after_last_use": "each storage ends after its last use",
     "lower_alloc_tensor": "each tensor gets a storage",

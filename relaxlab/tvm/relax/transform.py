@@ -21,6 +21,7 @@ from relaxlab.passes.convert_to_dataflow import DataflowOptions
 from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.differentiate import DifferentiateOptions
+from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
 from relaxlab.tvm.accessors import name_of, with_attr, without_attr
@@ -55,6 +56,7 @@ PASSES = {
     "KillAfterLastUse": "kill_after_last_use",
     "RewriteDataflowReshape": "rewrite_dataflow_reshape",
     "RewriteCUDAGraph": "mark_capture_regions",
+    "FuseTransposeMatmul": "fuse_transpose_matmul",
 }
 """Passes without arguments, and the core's passes that each stands for."""
 
@@ -219,6 +221,16 @@ def BindSymbolicVars(  # noqa: N802
     return Pass(run, PassInfo(0, "BindSymbolicVars"))
 
 
+def TopologicalSort(order: str = "depth-first", direction: str = "from-inputs") -> Pass:  # noqa: N802
+    """Sort the bindings of dataflow blocks by a search."""
+    if order not in ("depth-first", "breadth-first"):
+        raise ValueError(f"TopologicalSort(order={order!r}): depth-first or breadth-first")
+    if direction not in ("from-inputs", "from-outputs"):
+        raise ValueError(f"TopologicalSort(direction={direction!r}): from-inputs or from-outputs")
+    options = SortOptions(order == "depth-first", direction == "from-outputs")
+    return core_pass("TopologicalSort", "sort_bindings", options=options)
+
+
 def Gradient(  # noqa: N802
     func_name: str, require_grads: Any = None, target_index: int = 0
 ) -> Pass:
@@ -242,8 +254,10 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any =
 def ToMixedPrecision(  # noqa: N802
     out_dtype: str = "float32", fp16_input_names: Sequence[str] | None = None
 ) -> Pass:
-    """Compute products in half precision."""
-    _require_default("ToMixedPrecision", "out_dtype", out_dtype, default="float32")
+    """Compute products in half precision; sums are accumulated in float32 for both dtypes that
+    `out_dtype` may be."""
+    if out_dtype not in ("float32", "float16"):
+        raise ValueError(f"ToMixedPrecision(out_dtype={out_dtype!r}): float32 or float16")
     _require_default("ToMixedPrecision", "fp16_input_names", fp16_input_names)
     return core_pass("ToMixedPrecision", "convert_to_mixed_precision")
 
