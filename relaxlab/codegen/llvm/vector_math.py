@@ -170,26 +170,38 @@ _LOG_POLY = [7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-
              3.3333331174e-1]  # fmt: skip
 
 
+SMALLEST_NORMAL = 2.0**-126
+_SQRT_HALF_BITS = 0x3F3504F3
+
+
 def _log(m: _Math, x: Value) -> Value:
-    # Denormals have no leading one for the exponent to count from: scaled up by 2^25 they do.
-    tiny = m.op(expr.LT, x, 1.17549435e-38)
-    scaled = m.select(tiny, m.mul(x, 2.0**25), x)  # denormals
-    bits = m.bits(scaled)
-    exponent = m.iop(expr.Sub, m.iop(expr.ShiftRight, bits, 23), 126)
-    mantissa_bits = m.iop(expr.BitOr, m.iop(expr.BitAnd, bits, 0x007FFFFF), 0x3F000000)
-    f = m.from_bits(mantissa_bits)
+    is_normal = m.op(expr.GE, x, SMALLEST_NORMAL)
+    usual = m.op(expr.And, is_normal, m.op(expr.LT, x, math.inf))
+    return _unless(m, usual, _log_of_normal(m, x), lambda: _log_of_any(m, x))
+
+
+def _log_of_normal(m: _Math, x: Value, lost: Value | None = None) -> Value:
+    """The logarithm of a positive normal number; `lost` is subtracted from its exponent."""
+    bits = m.bits(x)
+    # The mantissa is between sqrt(1/2) and sqrt(2), around 1, where the polynomial is accurate.
+    exponent = m.iop(expr.ShiftRight, m.iop(expr.Sub, bits, _SQRT_HALF_BITS), 23)
+    mantissa = m.from_bits(m.iop(expr.Sub, bits, m.iop(expr.ShiftLeft, exponent, 23)))
     e = cast(m.b, exponent, m.dtype)
-    e = m.select(tiny, m.sub(e, 25.0), e)
-    # The mantissa moves to [sqrt(1/2), sqrt(2)), around 1, where the polynomial is accurate.
-    low = m.op(expr.LT, f, math.sqrt(0.5))
-    e = m.select(low, m.sub(e, 1.0), e)
-    f = m.sub(m.select(low, m.add(f, f), f), 1.0)
+    e = e if lost is None else m.sub(e, lost)
+    f = m.sub(mantissa, 1.0)
     z = m.mul(f, f)
     y = m.mul(m.mul(m.poly(f, _LOG_POLY), f), z)
     # Small terms first; e * ln 2 in two parts, of which the larger is added exactly at the end.
     y = m.fma(e, -2.12194440e-4, y)
     y = m.fma(z, -0.5, y)
-    result = m.fma(e, 0.693359375, m.add(f, y))
+    return m.fma(e, 0.693359375, m.add(f, y))
+
+
+def _log_of_any(m: _Math, x: Value) -> Value:
+    # Denormals have no leading one for the exponent to count from: scaled up by 2^25 they do.
+    tiny = m.op(expr.LT, x, SMALLEST_NORMAL)
+    scaled = m.select(tiny, m.mul(x, 2.0**25), x)
+    result = _log_of_normal(m, scaled, m.select(tiny, m.num(25.0), m.num(0.0)))
     result = m.select(m.op(expr.EQ, x, math.inf), m.num(math.inf), result)
     result = m.select(m.op(expr.EQ, x, 0.0), m.num(-math.inf), result)
     result = m.select(m.op(expr.LT, x, 0.0), m.num(math.nan), result)

@@ -151,7 +151,7 @@ def _in_two_steps(sch: Schedule, rv: BlockRV, context: Context) -> None:
     if goes_down_columns(found_block(sch, rv)):
         sch.reorder(*reduce, spatial[-1])
     else:
-        lanes = partial_lanes(sch, rv, reduce[-1], context)
+        lanes = partial_lanes(sch, rv, reduce, context)
     found = split_off_blocks(sch, rv, reduce, lanes)
     if found is not None:
         inner, _ = found
@@ -164,7 +164,7 @@ def _made_by_thread(sch: Schedule, rv: BlockRV, context: Context) -> list[LoopRV
     if not goes_down_columns(found_block(sch, rv)):
         spatial, reduce = block_loops(sch, rv)
         reduce = fuse_neighbours(sch, rv, reduce)
-        reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], context))
+        reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce, context))
         return spatial
     store = sch.cache_write(rv, 0, "local")
     (*outer, column), reduce = block_loops(sch, rv)

@@ -42,6 +42,8 @@ elements, which is when that costs nothing that can be measured."""
 ACCUMULATORS = 4
 """Vectors of sums, unless decided otherwise: an addition has a latency of three to four cycles, and
 two can begin in each."""
+MIN_LANES = 4
+"""Shortest rows whose elements become lanes, where several are added up together."""
 MANY_VECTORS = 8
 """Vectors of a row from which on steps of several vectors are worth a masked last step."""
 
@@ -55,9 +57,10 @@ def reduce_along_rows(
     block = found_block(sch, rv)
     if keeps_order(sch.func, block) or reduction_of(block) is None:
         return None
-    # Of a row that is known to be shorter than the lanes, most partial results would be identities.
+    # Of a row that is known to be shorter than the lanes, partial results would be identities. One
+    # of many rows that are added up together may leave some lanes empty, less than half of them.
     most = _upper_bound(sch, reduce[-1])
-    if most is not None and most < lanes:
+    if most is not None and most < lanes and (len(reduce) == 1 or 2 * most <= lanes):
         return None
     return _by_lanes(sch, rv, lanes)
 
@@ -268,12 +271,15 @@ def _are_neighbours(block: Block, a: Var, b: IterVar) -> bool:
     return True
 
 
-def partial_lanes(sch: Schedule, rv: BlockRV, loop: LoopRV, context: Context) -> int:
-    """Return the partial results of a reduction along rows: some vectors of them."""
+def partial_lanes(sch: Schedule, rv: BlockRV, reduce: list[LoopRV], context: Context) -> int:
+    """Return the number of partial results of a reduction along rows, those of its innermost loop:
+    some vectors, or part of one where rows are shorter than a vector."""
     lanes = min(
         context.target.lanes("float32"), context.target.lanes(output_dtype(found_block(sch, rv)))
     )
-    size, most = constant(extent_of(sch, loop)), _upper_bound(sch, loop)
+    size, most = constant(extent_of(sch, reduce[-1])), _upper_bound(sch, reduce[-1])
+    if most is not None and MIN_LANES <= most < lanes:
+        return 1 << (most - 1).bit_length()
     vectors = PARTIAL_VECTORS.of(sch, ACCUMULATORS)
     if size is not None and size >= MANY_VECTORS * lanes:
         return vectors * lanes

@@ -432,7 +432,7 @@ def _inside_row(sch: Schedule, name: str, rank: int, context: Context) -> None:
     if reduce:
         if not inner or not goes_down_columns(block):
             reduce = fuse_neighbours(sch, rv, reduce)
-            reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce[-1], context))
+            reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce, context))
         else:
             sch.reorder(*reduce, inner[-1])
             vectorize_inner(sch, inner[-1], lanes)
