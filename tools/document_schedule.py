@@ -134,6 +134,18 @@ def row_sum(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
                 B[vi] = T.float32(0)
             B[vi] = B[vi] + A[vi, vk]
 """,
+    "triangle": """
+@T.prim_func
+def triangle(A: T.Buffer((32, 32), "float32"), B: T.Buffer((32,), "float32")):
+    for i in range(32):
+        for k in range(i + 1):
+            with T.sblock("B"):
+                vi = T.axis.spatial(32, i)
+                vk = T.axis.reduce(vi + 1, k)
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+""",
     "log_sum": """
 @T.prim_func
 def log_sum(A: T.Buffer((16, 1000), "float32"), L: T.Buffer((16,), "float32")):
@@ -209,11 +221,16 @@ SECTIONS: dict[str, dict[str, Example]] = {
     },
     "Loops that are not equally long": {
         "pad_loop": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.pad_loop(j, 24)"),
+        "rectangularize": Example("triangle", "sch.rectangularize(k, ii)",
+                                  "i, k = sch.get_loops(sch.get_block('B'))\n"
+                                  "io, ii = sch.split(i, factors=[None, 8])"),
         "partition": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
                              "main, rest = sch.partition(j, 24)"),
         "horizontal_fuse": Example("two", "i, = sch.get_loops(sch.get_block('C'))\n"
                                    "j, = sch.get_loops(sch.get_block('D'))\n"
                                    "sch.horizontal_fuse(i, j)"),
+        "balance": Example("triangle", "i, k = sch.get_loops(sch.get_block('B'))\n"
+                           "sch.balance(i)"),
         "pad_dim": Example("chain", "sch.pad_dim(sch.get_block('B'), 0, 1, 24)"),
     },
     "Where blocks are computed": {
@@ -228,6 +245,10 @@ SECTIONS: dict[str, dict[str, Example]] = {
     "Copies of buffers": {
         "cache_read": Example("row_sum", "sch.cache_read(sch.get_block('B'), 0, 'global')"),
         "cache_write": Example("row_sum", "sch.cache_write(sch.get_block('B'), 0, 'local')"),
+        "privatize": Example("triangle", "b = sch.get_block('B')\n"
+                             "i, k = sch.get_loops(b)\n"
+                             "ko, ki = sch.split(k, factors=[None, 8])\n"
+                             "init, store = sch.privatize(b, i, ki)"),
         "reindex": Example("transposed", "sch.reindex(sch.get_block('B'), ('read', 0))"),
         "reindex_cache_read": Example("transposed", "sch.reindex_cache_read(sch.get_block('B'), 0, "
                                       "'shared', lambda i, j: (i, j))"),
@@ -357,12 +378,12 @@ key: the versions that a decision stands in, and its name (`n ≤ 16 / rows`).
 | use vector instructions | `split` by the number of lanes, `reorder` it innermost, `vectorize` |
 | use all cores | `parallel` on the outermost loop |
 | avoid writing an intermediate buffer | `compute_inline`, `reverse_compute_inline`, `compute_at` |
-| accumulate in registers | `cache_write`, `reverse_compute_at`, `decompose_reduction` |
+| accumulate in registers | `privatize`; `cache_write` and `reverse_compute_at` |
 | split a long reduction over threads or lanes | `rfactor` |
 | make one pass of reductions that depend on each other | `fuse_reductions` |
 | read a matrix in the order of its use | `cache_read`, `transform_layout` |
 | give loops of different lengths whole tiles | `pad_loop`, `partition`, `fuse` of two loops |
-| share uneven work out to threads | `remap`, `fuse`, `horizontal_fuse` |
+| share uneven work out to threads | `balance`, `remap`, `fuse`, `horizontal_fuse` |
 | leave a choice open | `sample_categorical`, `sample_perfect_tile`, `sample_compute_location` |
 | run on a GPU | `bind`, `cache_read` to `"shared"` |
 | use a matrix instruction | `blockize`, `tensorize` |

@@ -23,8 +23,8 @@ from relaxlab.codegen.llvm.marks import Marks, timed_barrier_text
 from relaxlab.codegen.llvm.parallel import compile_objects
 from relaxlab.codegen.llvm.support import support_functions
 from relaxlab.codegen.llvm.versions import emit_kernels
+from relaxlab.codegen.llvm.work import work_of
 from relaxlab.codegen.llvm.zones import zone_functions
-from relaxlab.codegen.work import work_of
 from relaxlab.ir import expr, host
 from relaxlab.ir.c_functions import c_function
 from relaxlab.ir.substitute import symbols_in

@@ -54,92 +54,81 @@ def _accumulator(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def _over(
-    data: te.Tensor, starts: te.Tensor, outputs: list[tuple[str, tuple[PrimExpr, ...], str]],
-    body: Callable[..., loops.Stmt], name: str,
-) -> tuple[te.Tensor, ...]:  # fmt: skip
-    """Tensors computed for each segment and column. `body` is given the point, the buffers, and a
-    function that makes a loop over the rows of the segment."""
-    count = starts.shape[0] - 1
+class _Segments:
+    """Segments of rows, and the columns of each: `dims` are of what there is once for each
+    segment, `facts` those that its loops count on."""
 
-    def row(point: tuple[expr.Var, ...], b: dict[te.Tensor, loops.Buffer]) -> loops.Stmt:
-        def at(place: PrimExpr) -> PrimExpr:
-            return scalar.cast(loops.BufferLoad(b[starts], (place,)), "int64")
+    def __init__(self, data: te.Tensor, starts: te.Tensor) -> None:
+        self.data, self.starts = data, starts
+        self.wide = _accumulator(data.dtype)
+        self.dims = (starts.shape[0] - 1, *data.shape[1:])
+        self.facts = {starts: (loops.Nondecreasing(te.ZERO, data.shape[0]),)}
 
-        first = at(point[0])
+    def first(self, segment: PrimExpr) -> PrimExpr:
+        """The first row of a segment."""
+        return scalar.cast(self.starts[segment], "int64")
 
-        def each(do: Callable[[tuple[PrimExpr, ...]], loops.Stmt]) -> loops.Stmt:
-            j = expr.Var("j")
-            inside = do((first + j, *point[1:]))
-            return loops.For(j, te.ZERO, at(point[0] + 1) - first, "serial", inside)
+    def count(self, segment: PrimExpr) -> PrimExpr:
+        """The number of its rows."""
+        return self.first(segment + 1) - self.first(segment)
 
-        return body(point, b, each, at(point[0] + 1) - first)
+    def row(self, segment: PrimExpr, row: PrimExpr) -> PrimExpr:
+        """The number of one of its rows, among those of all segments."""
+        return self.first(segment) + row
 
-    whole = loops.Nondecreasing(te.ZERO, data.shape[0])
-    dims = (count, *data.shape[1:])
-    return te.compute_rows(dims, outputs, [data, starts], row, name, {starts: (whole,)})
+    def reduced(
+        self, reduce: Callable[..., te.Reduce],
+        term: Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr], name: str,
+    ) -> te.Tensor:  # fmt: skip
+        """A reduction, over the rows of each segment, of the terms of an element and its segment
+        and column."""
+
+        def value(*at: PrimExpr) -> te.Reduce:
+            rows = te.reduce_axis(self.count(at[0]), "j")
+            x = scalar.cast(self.data[(self.row(at[0], rows.var), *at[1:])], self.wide)
+            return reduce(term(x, at), rows)
+
+        return te.compute(self.dims, value, name, self.facts)
 
 
 def _reduce_emit(
     call: graph.Call, out: TensorType, data: te.Tensor, starts: te.Tensor
 ) -> te.Tensor:
-    mode, wide = attr(call, "mode"), _accumulator(data.dtype)
-    dims = (starts.shape[0] - 1, *data.shape[1:])
-    start = expr.lowest(wide) if mode == "max" else expr.const(0, wide)
+    mode, segments = attr(call, "mode"), _Segments(data, starts)
+    combine = te.te_max if mode == "max" else te.te_sum
+    total = segments.reduced(combine, lambda x, _: x, "T_segment_reduce")
+    if mode != "mean" and segments.wide == data.dtype:
+        return total
 
-    def body(point: Any, b: Any, each: Any, count: PrimExpr) -> loops.Stmt:
-        state = loops.BufferLoad(b[total], point)
+    def value(*at: PrimExpr) -> PrimExpr:
+        rows = expr.Max(segments.count(at[0]), expr.const(1))
+        of_all = scalar.cast(rows, segments.wide)
+        return scalar.cast(total[at] / of_all if mode == "mean" else total[at], data.dtype)
 
-        def step(place: tuple[PrimExpr, ...]) -> loops.Stmt:
-            x = scalar.cast(loops.BufferLoad(b[data], place), wide)
-            value = expr.Max(state, x) if mode == "max" else expr.Add(state, x)
-            return loops.BufferStore(b[total], value, point)
-
-        value: PrimExpr = state
-        if mode == "mean":
-            value = expr.Div(state, scalar.cast(expr.Max(count, expr.const(1)), wide))
-        return loops.seq(
-            loops.BufferStore(b[total], start, point),
-            each(step),
-            loops.BufferStore(b[result], scalar.cast(value, data.dtype), point),
-        )
-
-    outputs = [("T_segment", dims, data.dtype), ("T_total", dims, wide)]
-    result, total = _over(data, starts, outputs, body, "T_segment_reduce")
-    return result
+    return te.compute(segments.dims, value, "T_segment", segments.facts)
 
 
 def _softmax_emit(
     call: graph.Call, out: TensorType, data: te.Tensor, starts: te.Tensor
 ) -> te.Tensor:
-    wide = _accumulator(data.dtype)
-    dims = (starts.shape[0] - 1, *data.shape[1:])
+    segments = _Segments(data, starts)
+    top = segments.reduced(te.te_max, lambda x, _: x, "T_segment_max")
 
-    def body(point: Any, b: Any, each: Any, _: PrimExpr) -> loops.Stmt:
-        high, sum_ = loops.BufferLoad(b[top], point), loops.BufferLoad(b[total], point)
+    def exp(x: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
+        return scalar.call("exp", x - top[at])
 
-        def load(place: tuple[PrimExpr, ...]) -> PrimExpr:
-            return scalar.cast(loops.BufferLoad(b[data], place), wide)
-
-        def exp(place: tuple[PrimExpr, ...]) -> PrimExpr:
-            return scalar.call("exp", expr.Sub(load(place), high))
-
-        def put(place: tuple[PrimExpr, ...]) -> loops.Stmt:
-            share = scalar.cast(expr.Div(exp(place), sum_), data.dtype)
-            return loops.BufferStore(b[result], share, place)
-
-        return loops.seq(
-            loops.BufferStore(b[top], expr.lowest(wide), point),
-            loops.BufferStore(b[total], expr.const(0, wide), point),
-            each(lambda p: loops.BufferStore(b[top], expr.Max(high, load(p)), point)),
-            each(lambda p: loops.BufferStore(b[total], expr.Add(sum_, exp(p)), point)),
-            each(put),
-        )
-
-    parts = [("T_top", dims, wide), ("T_total", dims, wide)]
-    outputs = [("T_segment", data.shape, data.dtype), *parts]
-    result, top, total = _over(data, starts, outputs, body, "T_segment_softmax")
-    return result
+    total = segments.reduced(te.te_sum, exp, "T_segment_sum")
+    segment = te.Axis.named("i", segments.dims[0])
+    row = te.Axis.named("j", segments.count(segment.var))
+    columns = [te.Axis.named(f"c{d}", size) for d, size in enumerate(data.shape[1:])]
+    at = tuple(c.var for c in columns)
+    place = (segments.row(segment.var, row.var), *at)
+    each = (segment.var, *at)
+    value = exp(scalar.cast(data[place], segments.wide), each) / total[each]
+    return te.compute_packed(
+        data.shape, (segment, row, *columns), place, scalar.cast(value, data.dtype),
+        "T_segment_softmax", segments.facts,
+    )  # fmt: skip
 
 
 def _parts(data: Array, starts: Array) -> list[Array]:

@@ -20,7 +20,7 @@ from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import ExprLike, PrimExpr
 from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Atom, Attrs, Node, node, replace, rewrite, walk
-from relaxlab.ir.substitute import free_symbols
+from relaxlab.ir.substitute import free_symbols, substitute
 
 ZERO = expr.const(0)
 TRUE = expr.const(True)
@@ -103,7 +103,8 @@ NO_FACTS: Facts = {}
 @dataclass(eq=False, slots=True)
 class Stage:
     """One block: its spatial axes and either a value per output, or hand-written statements.
-    `facts` are what it takes for granted about inputs of the loop function, which are checked."""
+    `facts` are what it takes for granted about inputs of the loop function, which are checked.
+    `place`: the element of the output for values of the axes, where these are not its indices."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -111,6 +112,7 @@ class Stage:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] = ()
     facts: Facts = field(default_factory=dict[Tensor, tuple[loops.Fact, ...]])
+    place: tuple[PrimExpr, ...] | None = None
 
 
 def placeholder(shape: Sequence[ExprLike], dtype: str = "float32", name: str = "A") -> Tensor:
@@ -161,13 +163,34 @@ def _stage(
     result = fn(*(a.var for a in axes))
     value = _value(result)
     sources = value.sources if isinstance(value, Reduce) else value
-    # In the order of first use, which a set would not keep: equal expressions give equal functions.
-    inputs = dict.fromkeys(n.tensor for s in sources for n in walk(s) if isinstance(n, TensorLoad))
-    stage = Stage(block, axes, value, tuple(inputs), facts=facts)
+    counts = [a.extent for a in value.axes] if isinstance(value, Reduce) else []
+    stage = Stage(block, axes, value, _inputs(*sources, *counts), facts=facts)
     stage.outputs = tuple(
         Tensor(n, dims, s.dtype, stage) for n, s in zip(names, sources, strict=True)
     )
     return stage.outputs
+
+
+def compute_packed(
+    shape: Sequence[ExprLike], axes: Sequence[Axis], place: Sequence[ExprLike], value: PrimExpr,
+    name: str, facts: Facts = NO_FACTS,
+) -> Tensor:  # fmt: skip
+    """A tensor in which rows of several arrays lie behind each other: its element at `place` is
+    `value`, for all values of the axes, whose extents may depend on axes before them. Each element
+    has one place. `facts` are those of inputs, which become index functions."""
+    at = tuple(expr.as_expr(i) for i in place)
+    inputs = _inputs(value, *at, *(a.extent for a in axes))
+    stage = Stage(name, tuple(axes), (value,), inputs, facts=facts, place=at)
+    dims = tuple(expr.as_expr(d) for d in shape)
+    stage.outputs = (Tensor(name, dims, value.dtype, stage),)
+    return stage.outputs[0]
+
+
+def _inputs(*values: PrimExpr) -> tuple[Tensor, ...]:
+    """The tensors that are loaded from, in the order of first use, which a set would not keep:
+    equal expressions give equal functions."""
+    found = (n.tensor for v in values for n in walk(v) if isinstance(n, TensorLoad))
+    return tuple(dict.fromkeys(found))
 
 
 def _value(result: ExprLike | Reduce | tuple[PrimExpr, ...]) -> Reduce | tuple[PrimExpr, ...]:
@@ -380,11 +403,10 @@ def _loop_nest(stage: Stage, buffers: dict[Tensor, loops.Buffer], name: str) -> 
     """The loops around the block of one stage."""
     axes = _all_axes(stage)
     loop_vars = [expr.Var(a.name) for a in axes]
+    extents = [_lower_loads(a.extent, buffers) for a in axes]
     iter_vars = tuple(
-        loops.IterVar(
-            a.var, loops.Range(ZERO, a.extent), "spatial" if d < len(stage.axes) else "reduce"
-        )
-        for d, a in enumerate(axes)
+        loops.IterVar(a.var, loops.Range(ZERO, n), "spatial" if d < len(stage.axes) else "reduce")
+        for d, (a, n) in enumerate(zip(axes, extents, strict=True))
     )
     values: tuple[PrimExpr, ...] = tuple(loop_vars)
     if not axes:  # a leaf block keeps one axis, which tells it from the root
@@ -392,8 +414,9 @@ def _loop_nest(stage: Stage, buffers: dict[Tensor, loops.Buffer], name: str) -> 
         values = (ZERO,)
     block = _block(stage, buffers, name, iter_vars)
     nest: loops.Stmt = loops.BlockRealize(values, TRUE, block)
-    for var, axis in reversed(list(zip(loop_vars, axes, strict=True))):
-        nest = loops.For(var, ZERO, axis.extent, "serial", nest)
+    of_loops = dict(zip((a.var for a in axes), loop_vars, strict=True))
+    for var, extent in reversed(list(zip(loop_vars, extents, strict=True))):
+        nest = loops.For(var, ZERO, substitute(extent, of_loops), "serial", nest)
     return nest
 
 
@@ -404,10 +427,12 @@ def _block(
     iter_vars: tuple[loops.IterVar, ...],
 ) -> loops.Block:
     outputs = tuple(buffers[t] for t in stage.outputs)
-    indices = tuple(a.var for a in stage.axes)
+    indices: tuple[PrimExpr, ...] = tuple(a.var for a in stage.axes)
+    if stage.place is not None:
+        indices = tuple(_lower_loads(i, buffers) for i in stage.place)
     init: loops.Stmt | None = None
     if callable(stage.value):
-        body = stage.value(indices, buffers)
+        body = stage.value(tuple(a.var for a in stage.axes), buffers)
         reads = tuple(_row_region(body, buffers[t], loops.BufferLoad) for t in stage.inputs)
         writes = tuple(_row_region(body, b, loops.BufferStore) for b in outputs)
         return loops.Block(name, iter_vars, reads, writes, body)
@@ -459,8 +484,8 @@ def _point_region(buffer: loops.Buffer, indices: tuple[PrimExpr, ...]) -> loops.
     """Return the region of one element; along a dimension indexed by data, all of it."""
     ranges: list[loops.Range] = []
     for index, extent in zip(indices, buffer.shape, strict=True):
-        # Analyses of regions know loop variables and symbols, not contents of arrays.
-        by_data = any(isinstance(n, loops.BufferLoad) for n in walk(index))
+        # Analyses of regions know loop variables and symbols, and of arrays what facts state.
+        by_data = any(isinstance(n, loops.BufferLoad) and not n.buffer.facts for n in walk(index))
         ranges.append(loops.Range(ZERO, extent) if by_data else loops.Range(index, expr.const(1)))
     return loops.BufferRegion(buffer, tuple(ranges))
 

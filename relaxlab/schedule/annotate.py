@@ -16,6 +16,11 @@ PIPELINE = "software_pipeline"
 """The annotation of a loop that copies slices into shared memory and computes with them: how many
 slices are there at a time (`codegen/gpu/software_pipeline.py`)."""
 
+BALANCED = "balanced"
+"""The annotation of a parallel loop whose threads get equal parts of the work rather than equal
+counts of iterations: of how many loops, this one and those directly inside, iterations are shared
+out."""
+
 DOUBLE_BUFFER = "double_buffer_scope"
 """The annotation of a loop inside of such a loop, which loads values of the slices into registers
 and computes with them: those of the next iteration are loaded while one is computed."""

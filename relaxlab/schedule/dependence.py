@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from itertools import combinations_with_replacement
 
@@ -32,6 +32,7 @@ from relaxlab.schedule.tree import (
     describe_loop,
     path_to,
     realizes_under,
+    vars_in,
     walk_stmts,
 )
 
@@ -143,6 +144,10 @@ def _share_none(
         bind_stmt(an, place.loop)
         loaded: dict[PrimExpr, Var] = {}
         (a, env), (b, other) = (_places(place, r, w, loaded, an) for r, w in (first, second))
+        if first == second:
+            # Axes keep to their domains, which the loops of tiles go beyond.
+            told = _axes_told_by(*first, an)
+            a = b = [*a, *(with_fixed_loads(an.simplify(v), env, (), loaded) for v in told)]
         spans: dict[Var, Span | None] = {**env, **other}
         common = [in_common(x, y, spans, an) for x, y in zip(a, b, strict=True)]
         return determines(common, place.loop.loop_var, spans, an)
@@ -208,13 +213,28 @@ def _overwriting_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) ->
 
 def _undetermined_axis(block: Block, region: BufferRegion, an: Analyzer) -> Var | None:
     """An axis of the block in which two instances that write the same element may differ."""
+    open_axes = [iv.var for iv in block.iter_vars if iv.dom.extent != ONE]
+    told = _determined_axes(block, region, open_axes, an)
+    return next((v for v in open_axes if v not in told), None)
+
+
+def _determined_axes(
+    block: Block, region: BufferRegion, axes: Iterable[Var], an: Analyzer
+) -> list[Var]:
+    """The axes in which no two instances of the block differ that touch the same element."""
     env = axis_env(block)
     with an.scope():
         bind_stmt(an, block)
         fixed = partial(with_fixed_loads, env=env, changing=written(block), loaded={})
         index = _index(region, fixed, env, an)
-        open_axes = (iv.var for iv in block.iter_vars if iv.dom.extent != ONE)
-        return next((v for v in open_axes if not determines(index, v, env, an)), None)
+        return [v for v in axes if determines(index, v, env, an)]
+
+
+def _axes_told_by(realize: BlockRealize, region: BufferRegion, an: Analyzer) -> list[PrimExpr]:
+    """The values of the axes that an element of the region determines."""
+    bound = binding_of(realize)
+    told = _determined_axes(realize.block, region, bound, an)
+    return [bound[v] for v in told if vars_in(bound[v])]
 
 
 def is_independent(block: Block) -> bool:

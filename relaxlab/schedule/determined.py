@@ -15,7 +15,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, Nondecreasing, Permutation, PrefixSums
-from relaxlab.ir.node import Node, rewrite
+from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.schedule.ranges import Env, Span, by_data, span_of, union
 from relaxlab.schedule.tree import vars_in
 
@@ -58,7 +58,7 @@ def _addends(e: PrimExpr, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
             if other is not x:
                 rest = rest + other * scale
         rest = an.simplify(rest)
-        span = None if by_data(rest) else span_of(rest, env, an)
+        span = span_of(rest, env, an) if _is_by_place(rest, env) else None
         if span is not None and _varies_less(span, factor, an):
             yield x
             yield rest
@@ -114,7 +114,16 @@ def _segments(e: PrimExpr, env: Env, an: Analyzer) -> Iterator[PrimExpr]:
 
 
 def _fixed(e: PrimExpr, env: Env) -> bool:
-    return not vars_in(e) & env.keys() and not by_data(e)
+    """True if the value is the same in both iterations: elements of index functions, which are only
+    read, are where their places are."""
+    return not vars_in(e) & env.keys() and _is_by_place(e, env)
+
+
+def _is_by_place(e: PrimExpr, env: Env) -> bool:
+    """True if all that the value loads are elements of index functions at places that do not
+    vary."""
+    loads = (n for n in walk(e) if isinstance(n, BufferLoad))
+    return all(n.buffer.facts and not vars_in(n) & env.keys() for n in loads)
 
 
 def _dividends(equal: EqualValues, env: Env, an: Analyzer) -> Iterator[PrimExpr]:

@@ -14,7 +14,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import BlockRealize, BufferRegion, For, Range, Stmt
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.ranges import ONE, ZERO, Span, bind_stmt, by_data
+from relaxlab.schedule.ranges import ONE, ZERO, Span, bind_stmt, binding_of, by_data
 from relaxlab.schedule.tree import LoopPlace, conjuncts, path_to, vars_in
 
 
@@ -62,9 +62,11 @@ def beyond_domain(realize: BlockRealize, an: Analyzer) -> list[PrimExpr]:
     if not given:
         return []
     clips: set[PrimExpr] = set()
+    values = binding_of(realize)
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        clips.add(an.simplify(expr.LT(value, iv.dom.min + iv.dom.extent)))
-        clips.add(an.simplify(expr.GE(value, iv.dom.min)))
+        first, extent = substitute(iv.dom.min, values), substitute(iv.dom.extent, values)
+        clips.add(an.simplify(expr.LT(value, first + extent)))
+        clips.add(an.simplify(expr.GE(value, first)))
     found = (an.simplify(c) for c in given)
     return [c for c in found if c not in clips and not an.prove(c)]
 

@@ -1,4 +1,4 @@
-"""Primitives that set the kind of a loop: parallel, vectorize, unroll, bind."""
+"""Primitives that set the kind of a loop: parallel, balance, vectorize, unroll, bind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import ForKind, PrimFunc
 from relaxlab.ir.node import replace
+from relaxlab.schedule.annotate import BALANCED, annotate
 from relaxlab.schedule.dependence import require_order_free, require_own_elements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import require_reassociable
@@ -18,6 +19,21 @@ _THREADS = {f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") fo
 def parallel(func: PrimFunc, var: Var) -> PrimFunc:
     """Run the iterations of a loop on several threads; they must not accumulate together."""
     return _concurrent(func, var, "parallel", "parallel")
+
+
+def balance(func: PrimFunc, var: Var, inner: Var | None) -> PrimFunc:
+    """Run the iterations of a loop on several threads, each with an equal part of the work; with
+    `inner`, the loop that is all of its body, shares end between iterations of that one."""
+    if inner is not None:
+        place, within = find_loop(func, var, "balance"), find_loop(func, inner, "balance")
+        if place.loop.body is not within.loop:
+            raise ScheduleError(
+                "balance", describe_loop(within.loop),
+                f"the loop is all that is in {describe_loop(place.loop)}", about=(inner,),
+            )  # fmt: skip
+        _require_concurrent(within, "balance")
+    func = _concurrent(func, var, "parallel", "balance")
+    return annotate(func, var, BALANCED, 1 if inner is None else 2)
 
 
 def vectorize(func: PrimFunc, var: Var) -> PrimFunc:
@@ -65,10 +81,15 @@ def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:
 
 def _concurrent(func: PrimFunc, var: Var, kind: ForKind, primitive: str) -> PrimFunc:
     place = find_loop(func, var, primitive)
+    _require_concurrent(place, primitive)
+    return place.replaced(replace(place.loop, kind=kind))
+
+
+def _require_concurrent(place: LoopPlace, primitive: str) -> None:
+    """Raise ScheduleError unless the iterations of the loop may run at once."""
     require_order_free(primitive, place)
     _require_no_reduction(place, primitive)
     require_own_elements(primitive, place)
-    return place.replaced(replace(place.loop, kind=kind))
 
 
 def _require_no_reduction(place: LoopPlace, primitive: str) -> None:

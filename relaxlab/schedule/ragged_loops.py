@@ -1,5 +1,5 @@
-"""Primitives for loops that are not equally long: pad_loop, partition, remap, horizontal_fuse,
-pad_dim (CoRa, MLSys 2022, section 4)."""
+"""Primitives for loops that are not equally long: pad_loop, rectangularize, partition, remap,
+horizontal_fuse, pad_dim (CoRa, MLSys 2022, section 4)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.fuse_ragged import element
-from relaxlab.schedule.ranges import ZERO, analyzer_at, binding_of
+from relaxlab.schedule.ranges import ZERO, analyzer_at, binding_of, loop_env, span_of
 from relaxlab.schedule.regions import opaque_buffers, refreshed
 from relaxlab.schedule.scope import axes_bound_to, is_output, read, written
 from relaxlab.schedule.tree import (
@@ -62,6 +62,29 @@ def pad_loop(func: PrimFunc, var: Var, multiple: int) -> PrimFunc:
     body = reading_within(loop.body, var, loop.min + loop.extent - 1)
     body = guard(body, expr.LT(var - loop.min, loop.extent))
     return place.replaced(replace(loop, extent=padded, body=body))
+
+
+def rectangularize(func: PrimFunc, var: Var, over: Var) -> PrimFunc:
+    """Give a loop in all iterations of the loop `over` around it the largest extent that it has in
+    any; what is added computes nothing, since the blocks get a predicate."""
+    place = _serial(func, var, "rectangularize")
+    loop, around = place.loop, find_loop(func, over, "rectangularize").loop
+    if not any(s is around for s in place.loops):
+        raise ScheduleError(
+            "rectangularize", describe_loop(loop), f"{describe_loop(around)} is around the loop",
+            about=(over,),
+        )  # fmt: skip
+    an = analyzer_at(place)
+    env = loop_env([around], an)
+    largest = None if over in vars_in(loop.min) else span_of(an.simplify(loop.extent), env, an)
+    if largest is None:
+        raise ScheduleError(
+            "rectangularize", describe_loop(loop),
+            f"the start does not depend on {over.name}, and the largest extent is known",
+            about=(var, over),
+        )  # fmt: skip
+    body = guard(loop.body, expr.LT(var - loop.min, loop.extent))
+    return place.replaced(replace(loop, extent=an.simplify(largest.hi), body=body))
 
 
 def pad_dim(func: PrimFunc, name: str, index: int, dim: int, multiple: int) -> PrimFunc:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from relaxlab.ir.expr import Var
+from relaxlab.ir.loops import Block
 from relaxlab.schedule import ragged_loops as _ragged
+from relaxlab.schedule.for_kind import balance as _balance
+from relaxlab.schedule.privatize import privatize as _privatize
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
+from relaxlab.schedule.tree import find_block
 
 
 class RaggedPrimitives(ScheduleState):
-    """Padding, partition and order of loops whose extents depend on other loops."""
+    """Tiles, padding, partition and order of loops whose extents depend on other loops, and their
+    shares of threads."""
 
     def pad_loop(self, loop: LoopRV, multiple: int) -> None:
         """Round the loop's number of iterations up to a multiple. The added iterations compute
         nothing: blocks get a predicate."""
         args = {"loop": loop, "multiple": multiple}
         self._edit("pad_loop", args, _ragged.pad_loop, self._var(loop), multiple)
+
+    def rectangularize(self, loop: LoopRV, over: LoopRV) -> None:
+        """Give the loop in all iterations of `over`, a loop around it, the largest extent that it
+        has in any, so that `reorder` may put it outside. What is added computes nothing."""
+        args = {"loop": loop, "over": over}
+        self._edit(
+            "rectangularize", args, _ragged.rectangularize, self._var(loop), self._var(over)
+        )
 
     def pad_dim(self, block: BlockRV, write_buffer_index: int, dim: int, multiple: int) -> None:
         """Round a dimension of an intermediate buffer that the block writes up to a multiple.
@@ -53,3 +66,27 @@ class RaggedPrimitives(ScheduleState):
             return loop
 
         return self._step("horizontal_fuse", {"first": first, "second": second}, run)
+
+    def balance(self, loop: LoopRV, inner: LoopRV | None = None) -> None:
+        """Run the loop's iterations on several threads, each of which gets consecutive ones with an
+        equal part of the work, as far as the extents of the loops inside tell. With `inner`, the
+        next loop inside, a share may begin and end between two iterations of that one."""
+        of_inner = None if inner is None else self._var(inner)
+        self._edit(
+            "balance", {"loop": loop, "inner": inner}, _balance, self._var(loop), of_inner
+        )
+
+    def privatize(
+        self, block: BlockRV, loop: LoopRV, lane: LoopRV | None = None
+    ) -> list[BlockRV]:
+        """Accumulate what the block makes in one iteration of a loop in a private buffer. With
+        `lane`, a loop over terms, there is a partial result for each of its iterations. Returns
+        the blocks that initialise and store; `block` is the one that accumulates."""
+
+        def run() -> list[Block]:
+            name, of_lane = self._name(block), None if lane is None else self._var(lane)
+            self.func, init, update, store = _privatize(self.func, name, self._var(loop), of_lane)
+            self._rename(name, update)
+            return [find_block(self.func, n).block for n in (init, store)]
+
+        return self._step("privatize", {"block": block, "loop": loop, "lane": lane}, run)

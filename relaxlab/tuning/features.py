@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
+from relaxlab.codegen.llvm.work import CALL
 from relaxlab.codegen.lower_blocks import lower_blocks
-from relaxlab.codegen.work import CALL
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr, Var

@@ -9,8 +9,8 @@ import relaxlab as rl
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.llvm.context import CONTEXT, symbol_of
 from relaxlab.codegen.llvm.entry import symbols_of_arguments
+from relaxlab.codegen.llvm.work import CALL, LANES, MIN_TEAM_WORK, WAIT, work_of
 from relaxlab.codegen.program import program_functions
-from relaxlab.codegen.work import CALL, LANES, MIN_TEAM_WORK, WAIT, work_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes

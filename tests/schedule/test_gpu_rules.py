@@ -128,9 +128,8 @@ def test_no_kernel_of_the_model_is_left_to_the_fallback() -> None:
     assert {r for name, r in found.items() if "linear" in name} == {"matmul"}
 
 
-ONE_THREAD = {"index_put", "segment_softmax"}
-"""Operators in which a later update may overwrite an earlier one, wherever it is; and the softmax
-of segments, of whose instances no analysis proves that they write different rows."""
+ONE_THREAD = {"index_put"}
+"""Operators in which a later update may overwrite an earlier one, wherever it is."""
 
 
 def test_every_kernel_of_the_operators_is_bound_to_threads() -> None:

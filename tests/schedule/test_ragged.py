@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
@@ -114,8 +115,8 @@ def check(sch: Schedule, *, native: bool = False) -> None:
 
 def random_step(sch: Schedule, rng: np.random.Generator) -> None:
     """A primitive on random loops; it may be refused."""
-    names = [n for n in ("y", "y_init", "y_update", "y_rest", "y_rest_1", "y_update_rest")
-             if f'"{n}"' in sch.func.script()]  # fmt: skip
+    made = "y y_init y_update y_store y_rest y_rest_1 y_update_rest".split()
+    names = [n for n in made if f'"{n}"' in sch.func.script()]
     block = sch.get_block(str(rng.choice(names)))
     around = sch.get_loops(block)
     if not around:
@@ -130,6 +131,9 @@ def random_step(sch: Schedule, rng: np.random.Generator) -> None:
         lambda: sch.reorder(*around[at : at + 2][::-1]),
         lambda: sch.remap(loop, "p"),
         lambda: sch.parallel(loop),
+        lambda: sch.balance(loop, *around[at + 1 : at + 1 + int(rng.integers(2))]),
+        lambda: sch.rectangularize(loop, around[int(rng.integers(len(around)))]),
+        lambda: sch.privatize(block, loop, around[-1] if rng.integers(2) else None),
         lambda: sch.vectorize(loop),
         lambda: sch.decompose_reduction(block, loop),
         lambda: sch.unroll(loop),
@@ -148,7 +152,7 @@ def test_primitives_in_random_orders_keep_the_result(func: PrimFunc, case: int) 
             random_step(sch, rng)
         except ScheduleError:
             continue
-    check(sch, native=case % 6 == 0)
+    check(sch, native=case % 6 == 0 and shared_private_buffer(sch.func.body) is None)
 
 
 def test_fuse_makes_one_loop_over_all_rows_and_reads_a_table_only_where_it_must() -> None:

@@ -248,7 +248,10 @@ def _cast(ctx: Context, e: expr.PrimExpr) -> Poly:
     value = e.value
     if dtypes.is_int(value.dtype) and dtypes.lanes_of(value.dtype) == 1 and _widens(value, e.to):
         inner = poly_of(ctx, value) if value.dtype in INTEGERS else _opaque(ctx, value)
-        return inner if is_exact(ctx, inner, value.dtype) else _opaque(ctx, e)
+        # The facts of an index function are about its elements as numbers, which do not wrap.
+        is_element = isinstance(value, BufferLoad) and bool(value.buffer.facts)
+        exact = is_element or is_exact(ctx, inner, value.dtype)
+        return inner if exact else _opaque(ctx, e)
     if value.dtype in INTEGERS:
         inner = poly_of(ctx, value)
         lo, hi = ctx.interval_of(inner)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.access import Memory, linear_index, store
 from relaxlab.codegen.llvm.arithmetic import binary, index_vector
+from relaxlab.codegen.llvm.balance import is_balanced, part_of_loop, work_of_loop
 from relaxlab.codegen.llvm.builder import Value, int_value, memory_type
 from relaxlab.codegen.llvm.expressions import (
     CodegenError,
@@ -197,6 +198,9 @@ def dense_strides(s: Scope, buffer: loops.Buffer) -> tuple[Value, ...]:
 
 def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     """This thread's contiguous share of the iterations."""
+    if is_balanced(loop):
+        _by_work(s, team, loop)
+        return
     b = s.builder
     # All threads must agree on the bounds, or some would wait at a barrier that others never reach.
     start, extent = _uniform(s, team, loop.min), _uniform(s, team, loop.extent)
@@ -243,6 +247,22 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     share()
     b.jump(done)
     b.place(done)
+
+
+def _by_work(s: Scope, team: Team, loop: loops.For) -> None:
+    """This thread's contiguous share of the work."""
+    b = s.builder
+    work = loops.Buffer("work", (expr.const(1),), "int64", scope="local")
+    s.memory[work] = declare_local(s, work)
+    emit_stmt(s, work_of_loop(loop, work))
+    total = emit_expr(s, loops.BufferLoad(work, (expr.const(0),)))
+    low, high = Var("low"), Var("high")
+    after = b.emit(f"add i64 {team.thread}, 1")
+    for bound, thread in ((low, team.thread), (high, after)):
+        part = b.emit(f"mul i64 {b.materialise(total)}, {thread}")
+        s.values[bound] = Value("int64", b.emit(f"udiv i64 {part}, {team.threads}"), nonneg=True)
+    with _inside(s, loop):
+        emit_stmt(s, part_of_loop(loop, work, low, high))
 
 
 def _may_stream(s: Scope, buffers: list[loops.Buffer]) -> str:

@@ -198,12 +198,19 @@ def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> BlockRV:
         _stream(sch, partial, inner, lanes, levels=1)
     else:  # there is one vector: nothing is summed before the lanes are
         sch.vectorize(spatial[-1])
+    fold_lanes(sch, rv, lanes)
+    return partial
+
+
+def fold_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> None:
+    """Combine the partial results of lanes by one intrinsic, if there is one: the innermost loop of
+    the block is over them."""
+    block = found_block(sch, rv)
     combine = _combiner(block)
     if combine is not None:
         *_, lane = sch.get_loops(rv)
         sch.decompose_reduction(rv, lane)
-        sch.tensorize(lane, f"reduce_{combine}_{buffer.dtype}_{lanes}")
-    return partial
+        sch.tensorize(lane, f"reduce_{combine}_{output_dtype(block)}_{lanes}")
 
 
 def _combiner(block: Block) -> str | None:

@@ -69,6 +69,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         fallback,
         matmul,
         nested,
+        ragged,
         rows,
         tiles,
         transpose,
@@ -79,6 +80,8 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         # Special before general: `transpose` before `elementwise`, which takes every kernel
         # without reductions; products of bfloat16 before `matmul`, which would widen each
         # operand to float32.
+        # Before all rules for loops of one length.
+        ("ragged", ragged.apply),
         ("transpose", transpose.apply),
         ("elementwise", elementwise.apply),
         ("dot_product", dot_product.apply),

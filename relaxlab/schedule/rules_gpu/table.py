@@ -13,12 +13,15 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         fallback,
         matmul,
         nested,
+        ragged,
         reductions,
         rows,
         tensor_matmul,
     )
 
     return (
+        # Before all rules for loops of one length.
+        ("ragged", ragged.apply),
         ("elementwise", elementwise.apply),
         ("attention", attention.apply),
         ("nested", nested.apply),

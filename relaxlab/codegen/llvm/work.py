@@ -55,13 +55,18 @@ def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr 
     return None if enough or any(map(_is_unknown, walk(total))) else total
 
 
+def work_inside(body: loops.Stmt) -> PrimExpr | None:
+    """The work of a block-free statement, over the variables of the loops around it; None where
+    that is not known."""
+    if any(isinstance(n, loops.While) for n in walk(body)):
+        return None
+    return _statement(body, _Nest(const(1), {}, {}))
+
+
 @lru_cache(maxsize=1024)
 def _kernel_work(func: loops.PrimFunc) -> PrimExpr | None:
     """Return the work of a kernel, whose loops end where their guards fail."""
-    if any(isinstance(n, loops.While) for n in walk(func.body)):
-        return None
-    body = tighten_bounds(lower_blocks(func.body)[0], short=1)
-    return _statement(body, _Nest(const(1), {}, {}))
+    return work_inside(tighten_bounds(lower_blocks(func.body)[0], short=1))
 
 
 def _is_unknown(e: Node) -> bool:

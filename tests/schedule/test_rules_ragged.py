@@ -1,0 +1,178 @@
+"""The rules for loops that are not equally long: their schedules, and results on random lengths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.target import Target
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.runtime.simt.simt import simt_prim_func
+from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.table import schedule_kernel
+from relaxlab.script import parse
+from relaxlab.testing.ragged_programs import SCORES, TRIANGULAR_ADD, TRMM, VGEMM
+from relaxlab.testing.replay import replay_remarks
+from relaxlab.tracing import recording
+from tests.schedule.programs import assert_well_formed
+
+Array = np.ndarray[Any, Any]
+Case = tuple[list[Array], Array]
+SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
+LENGTHS = [
+    [], [0], [1], [0, 0, 0], [1, 1, 1, 1], [9, 9, 9], [70], [1, 75, 2, 0], [8, 0, 33, 5, 17, 1],
+]  # fmt: skip
+
+TRIANGULAR_SUM = '''
+@T.prim_func
+def triangular_sum(a_: T.handle, c_: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a_, (n, n), "float32")
+    C = T.match_buffer(c_, (n,), "float32")
+    for i in range(n):
+        for j in range(i + 1):
+            with T.sblock("C"):
+                vi = T.axis.spatial(n, i)
+                vj = T.axis.reduce(vi + 1, j)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vj]
+'''
+"""The sum of each row of a lower triangular matrix."""
+
+ADDED = '''
+@T.prim_func
+def added(s_: T.handle, o_: T.handle, x_: T.handle, c_: T.handle, y_: T.handle):
+    b, t, d = T.int64(), T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    x = T.match_buffer(x_, (t, d), "float32")
+    c = T.match_buffer(c_, (b, d), "float32")
+    y = T.match_buffer(y_, (t, d), "float32")
+    for i in range(b):
+        for j in range(s[i]):
+            for k in range(d):
+                with T.sblock("y"):
+                    vi = T.axis.spatial(b, i)
+                    vj = T.axis.spatial(s[vi], j)
+                    vk = T.axis.spatial(d, k)
+                    y[o[vi] + vj, vk] = x[o[vi] + vj, vk] + c[vi, vk]
+'''
+"""A row for each sequence added to its rows."""
+
+
+def sums(*factors: Array) -> Array:
+    return np.concatenate([[0], np.cumsum(np.prod(factors, axis=0))]).astype(factors[0].dtype)
+
+
+def products(lengths: list[int], rng: np.random.Generator) -> Case:
+    m, n, k = (np.array(rng.permutation(lengths), "int64") for _ in range(3))
+    parts = [
+        (rng.random((r, d), dtype="float32"), rng.random((d, c), dtype="float32"))
+        for r, c, d in zip(m, n, k, strict=True)
+    ]
+    none = [np.zeros(0, "float32")]
+    a, b = (np.concatenate(none + [p[side].ravel() for p in parts]) for side in (0, 1))
+    want = np.concatenate(none + [(p @ q).ravel() for p, q in parts])
+    return [m, n, k, sums(m, k), sums(k, n), sums(m, n), a, b], want
+
+
+def scores(lengths: list[int], rng: np.random.Generator) -> Case:
+    s = np.array(lengths, "int64")
+    o = sums(s)
+    q, k = (rng.random((int(o[-1]), 2, 4), dtype="float32") for _ in range(2))
+    parts = [np.einsum("jhe,lhe->hjl", q[x:y], k[x:y]).ravel()
+             for x, y in zip(o[:-1], o[1:], strict=True)]  # fmt: skip
+    return [s, o, sums(s, s), q, k], np.concatenate([np.zeros(0, "float32"), *parts])
+
+
+def triangle(lengths: list[int], rng: np.random.Generator) -> tuple[Array, int]:
+    """A lower triangular matrix, and NaN that nobody may read above."""
+    n = sum(lengths)
+    a = rng.random((n, n), dtype="float32")
+    return np.where(np.tri(n, dtype=bool), a, np.float32(np.nan)), n
+
+
+def triangular_product(lengths: list[int], rng: np.random.Generator) -> Case:
+    a, n = triangle(lengths, rng)
+    b = rng.random((n, 1 + len(lengths) * 11), dtype="float32")
+    return [a, b], np.nan_to_num(a) @ b
+
+
+def triangular_sum(lengths: list[int], rng: np.random.Generator) -> Case:
+    a, _ = triangle(lengths, rng)
+    return [a], np.nan_to_num(a).sum(1)
+
+
+def triangular_add(lengths: list[int], rng: np.random.Generator) -> Case:
+    (a, n), (b, _) = triangle(lengths, rng), triangle(lengths, rng)
+    return [a, b], np.where(np.tri(n, dtype=bool), a + b, np.float32(7))
+
+
+def added(lengths: list[int], rng: np.random.Generator) -> Case:
+    s = np.array(lengths, "int64")
+    x = rng.random((sum(lengths), 19), dtype="float32")
+    c = rng.random((len(s), 19), dtype="float32")
+    return [s, sums(s), x, c], x + np.repeat(c, s, axis=0)
+
+
+PROGRAMS: dict[str, Callable[[list[int], np.random.Generator], Case]] = {
+    VGEMM: products, SCORES: scores, TRMM: triangular_product, TRIANGULAR_SUM: triangular_sum,
+    TRIANGULAR_ADD: triangular_add, ADDED: added,
+}  # fmt: skip
+NAMES = [text.split("def ")[1].split("(")[0] for text in PROGRAMS]
+
+
+def program(name: str) -> tuple[PrimFunc, Callable[[list[int], np.random.Generator], Case]]:
+    text, case = list(PROGRAMS.items())[NAMES.index(name)]
+    func = parse(text)[name]
+    assert isinstance(func, PrimFunc)
+    return func, case
+
+
+def scheduled(name: str, func: PrimFunc, target: Target) -> PrimFunc:
+    """The function as the rule makes it; its trace makes it again."""
+    with recording() as remarks:
+        made = schedule_kernel(name, func, Context(target))
+    reasons = [r.reason for r in remarks]
+    assert "scheduled by the rule ragged" in reasons, reasons
+    assert_well_formed(made)
+    replay_remarks(remarks, {name: made})
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_threads_agree_with_numpy_on_all_lengths(name: str) -> None:
+    print(f"RELAXLAB_SEED={SEED}")
+    func, case = program(name)
+    made = scheduled(name, func, Target.host())
+    exe = [rl.compile(func, threads=n)[name] for n in (1, 2, 5)]
+    for lengths in LENGTHS:
+        args, want = case(lengths, np.random.default_rng(SEED))
+        results = [np.full_like(want, 7) for _ in range(4)]
+        interpret_prim_func(made, [*args, results[0]])
+        for run, out in zip(exe, results[1:], strict=True):
+            run(*args, out)
+            np.testing.assert_array_equal(out, results[1], err_msg=f"{lengths}: threads matter")
+        for got in results[:2]:
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gpu_agrees_with_numpy(name: str) -> None:
+    print(f"RELAXLAB_SEED={SEED}")
+    func, case = program(name)
+    made = scheduled(name, func, Target.cuda())
+    for lengths in ([0], [3, 0, 37, 1]):
+        args, want = case(lengths, np.random.default_rng(SEED))
+        out = np.full_like(want, 7)
+        simt_prim_func(made, [*args, out], name=name).check()
+        np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))
