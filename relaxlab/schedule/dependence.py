@@ -144,13 +144,15 @@ def _share_none(
         bind_stmt(an, place.loop)
         loaded: dict[PrimExpr, Var] = {}
         (a, env), (b, other) = (_places(place, r, w, loaded, an) for r, w in (first, second))
-        if first == second:
-            # Axes keep to their domains, which the loops of tiles go beyond.
-            told = _axes_told_by(*first, an)
-            a = b = [*a, *(with_fixed_loads(an.simplify(v), env, (), loaded) for v in told)]
         spans: dict[Var, Span | None] = {**env, **other}
         common = [in_common(x, y, spans, an) for x, y in zip(a, b, strict=True)]
-        return determines(common, place.loop.loop_var, spans, an)
+        if determines(common, place.loop.loop_var, spans, an):
+            return True
+        # Axes keep to their domains, which the loops of tiles go beyond.
+        told = _axes_told_by(*first, an) if first == second else []
+        fixed = partial(with_fixed_loads, env=env, changing=_changing(place), loaded=loaded)
+        common += [fixed(an.simplify(v)) for v in told]
+        return bool(told) and determines(common, place.loop.loop_var, spans, an)
 
 
 def _places(
@@ -167,9 +169,13 @@ def _places(
         bind_stmt(an, s)
     bound = {s.var: None for s in path if isinstance(s, LetStmt)}
     env = loop_env([s for s in path if isinstance(s, For)], an, bound)
-    changing = {b for r in realizes_under(place.loop.body) for b in written(r.block)}
-    fixed = partial(with_fixed_loads, env=env, changing=changing, loaded=loaded)
+    fixed = partial(with_fixed_loads, env=env, changing=_changing(place), loaded=loaded)
     return _index(substitute(region, binding_of(realize)), fixed, env, an), env
+
+
+def _changing(place: LoopPlace) -> set[Buffer]:
+    """The buffers that the iterations of the loop write."""
+    return {b for r in realizes_under(place.loop.body) for b in written(r.block)}
 
 
 def _index(
