@@ -110,14 +110,14 @@ def _within_a_period(loop: For, index: PrimExpr, size: PrimExpr) -> tuple[PrimEx
     return expr.LT(first % divisor + span, size), rewrite(loop, undivided)
 
 
-def _conditions(loop: For) -> Iterator[PrimExpr]:
+def _conditions(loop: For) -> list[PrimExpr]:
     """The conditions in a loop that its lanes meet or not."""
     conditions = [
         n.condition if isinstance(n, IfThenElse) else n.args[0]
         for n in walk(loop.body)
         if isinstance(n, IfThenElse) or (isinstance(n, expr.Call) and n.op == "if_then_else")
     ]
-    return (c for c in conditions if _is_fixed(c, loop))
+    return [c for c in conditions if _is_fixed(c, loop)]
 
 
 def _is_fixed(e: PrimExpr, loop: For) -> bool:
@@ -211,7 +211,7 @@ def _without_masks(loop: For, target: Target) -> For:
     moves."""
     accesses = (n.buffer for n in walk(loop) if isinstance(n, BufferLoad | BufferStore))
     narrow = any(8 * bytes_of(buffer.dtype) < target.facts.masked_bits for buffer in accesses)
-    if not narrow or not any(_conditions(loop)):
+    if not narrow or not _conditions(loop):
         return loop
     # The conditions of few lanes are constants: the interleaving of two arrays has no branches.
     is_short = isinstance(loop.extent, IntImm) and loop.extent.value <= FEW
