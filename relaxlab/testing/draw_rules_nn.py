@@ -261,7 +261,7 @@ def _ragged(d: Draw, op: str) -> graph.Call:
 def _segments(d: Draw) -> list[graph.Expr]:
     lengths = [d.choice((0, 1, 2, 5, 17)) for _ in range(d.rng.randint(1, 4))]
     starts = tuple(sum(lengths[:i]) for i in range(len(lengths) + 1))
-    data = d.new((starts[-1], *d.choice(((), (3,), (2, 20)))), d.dtype())
+    data = d.new((starts[-1], *d.shape(d.rng.randint(0, 2), 300)), d.dtype())
     return [data, d.new((len(starts),), d.choice(("int32", "int64")), given=starts)]
 
 

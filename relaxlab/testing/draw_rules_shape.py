@@ -143,17 +143,28 @@ def _reverse(d: Draw, op: str) -> graph.Call:
 
 @rule("layout_transform")
 def _layout(d: Draw, op: str) -> graph.Call:
+    """Another order, tiles of either dimension whose last ones are filled up, one of three
+    dimensions split, all joined."""
     rows, columns = d.dim(), d.choice((4, 6, 8))
-    x = d.new((rows, columns), d.dtype(NARROW))
-    tiled = IndexMap.of(lambda i, j: (j // 4, i, j % 4))
+    dtype = d.dtype(NARROW)
+    x = d.new((rows, columns), dtype)
     separators = d.some(
         axis_separators=d.choice(((), (1,))), input_axis_separators=d.choice(((), (1,)))
     )
-    match d.rng.randrange(3):
+    pad = d.choice((2.0, -0.5) if dtype in FLOATS else (0, 2))
+    match d.rng.randrange(5):
         case 0:
             return builder(op)(x, index_map=IndexMap.of(lambda i, j: (j, i)), **separators)
         case 1:
-            pad = d.choice((2.0, -0.5) if dtype_of(x) in FLOATS else (0, 2))
+            tiled = IndexMap.of(lambda i, j: (j // 4, i, j % 4))
+            return builder(op)(x, index_map=tiled, pad_value=pad)
+        case 2:
+            size = d.choice((2, 3, 16))
+            tiled = IndexMap.of(lambda i, j: (i // size, j, i % size))
+            return builder(op)(x, index_map=tiled, pad_value=pad)
+        case 3:
+            x = d.new(d.shape(3, 4000), dtype)
+            tiled = IndexMap.of(lambda i, j, k: (k, j // 4, i, j % 4))
             return builder(op)(x, index_map=tiled, pad_value=pad)
         case _:
             joined = IndexMap.of(lambda i, j: (i * columns + j,))

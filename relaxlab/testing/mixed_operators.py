@@ -11,7 +11,7 @@ import numpy as np
 
 import relaxlab.ops  # noqa: F401  the rows of the operators
 from relaxlab.analysis.deduce import type_of
-from relaxlab.ir import expr, graph
+from relaxlab.ir import expr, graph, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.types import TensorType
@@ -82,7 +82,7 @@ class Operators:
 
     def add(self, value: graph.Expr, most: float = 1.0, exact: bool = False) -> bool:
         """Bind an expression and keep it, if it has a shape and dtype that can be used."""
-        ty = type_of(value)
+        ty = self.type_of(value)
         if not isinstance(ty, TensorType) or ty.shape is None or ty.dtype is None or ty.ndim > 5:
             return False
         new = Value(self.bind(value), most, exact)
@@ -93,9 +93,13 @@ class Operators:
 
     def bind(self, value: graph.Expr) -> graph.Var:
         self.count += 1
-        var = graph.Var(f"v{self.count}", type_of(value))
+        var = graph.Var(f"v{self.count}", self.type_of(value))
         self.bindings.append(graph.VarBinding(value, var))
         return var
+
+    def type_of(self, value: graph.Expr) -> types.Type:
+        """The type of an expression over the values in scope."""
+        return type_of(value)
 
     def pick(self, fits: Callable[[Value], bool] = lambda v: True) -> Value | None:
         """A value that fits, later ones more often."""

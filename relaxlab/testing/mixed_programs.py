@@ -25,7 +25,7 @@ from relaxlab.ir.types import TensorType
 from relaxlab.ops.define import builder
 from relaxlab.passes.bindings import vars_in
 from relaxlab.runtime.packed import register_func
-from relaxlab.testing.loop_kernels import KERNELS, kernel
+from relaxlab.testing.loop_kernels import KERNELS, kernel, overwriting
 from relaxlab.testing.mixed_operators import INTS, SMOOTH, Made, Operators, Value
 
 
@@ -49,6 +49,10 @@ class MixedProgram(Operators):
         """Return the makers of operator calls, and of calls of all other kinds."""
         others = [self.kernel, self.kernel, self.call, self.packed, self.update, self.field]
         return [*super().makers(), *others]
+
+    def type_of(self, value: graph.Expr) -> types.Type:
+        """The type of an expression, which may call functions that were made so far."""
+        return type_of(value, Module.of(self.functions))
 
     # --- The program --------------------------------------------------------------------------
 
@@ -164,12 +168,14 @@ class MixedProgram(Operators):
         func = kernel(name, a.dtype)
         label = f"{name}_{a.dtype}"
         self.functions[label] = func
-        out = TensorType(spec.out(a.shape), a.dtype)
+        outs = tuple(TensorType(shape, a.dtype) for shape in spec.outs(a.shape))
         args = graph.Tuple((a.var,) * spec.inputs)
         scalars = (graph.ShapeExpr(spec.scalars(a.shape)),) if spec.scalars else ()
-        call = graph.Call(
-            graph.Op("call_tir"), (graph.GlobalVar(label), args, *scalars), ty_args=(out,)
+        call: graph.Expr = graph.Call(
+            graph.Op("call_tir"), (graph.GlobalVar(label), args, *scalars), ty_args=outs
         )
+        if len(outs) > 1:
+            call = graph.TupleGetItem(self.bind(call), self.rng.randrange(len(outs)))
         exact = a.exact and (spec.exact or not is_float(a.dtype))
         return call, spec.grows * a.most + 2, exact
 
@@ -239,13 +245,16 @@ class MixedProgram(Operators):
         v = self.pick(lambda v: v.dtype != "bool" and len(v.shape) == 2)
         if v is None:
             return None
-        label = f"bump_{v.dtype}"
-        self.functions[label] = kernel("bump", v.dtype)
+        kind = self.rng.choice(("direct", "always", "perhaps", "accumulated"))
         fresh = self.bind(builder("negative")(v.var))
-        match self.rng.choice(("direct", "always", "perhaps")):
+        if kind == "accumulated":
+            return self.accumulated(v, fresh)
+        label = f"bump_{v.dtype}"
+        self.functions[label] = overwriting("bump", v.dtype)
+        match kind:
             case "direct":
                 call = _bumped(label, fresh)
-            case kind:
+            case _:
                 name = f"{kind}_{label}"
                 self.functions[name] = _bumping(label, v.dtype, kind == "perhaps")
                 call = graph.Call(graph.GlobalVar(name), (fresh, self.flag))
@@ -253,6 +262,20 @@ class MixedProgram(Operators):
         new = graph.Var(f"v{self.count}", v.ty)
         self.bindings.append(graph.VarBinding(call, new))
         return builder("negative")(new), v.most + 1, v.exact and not is_float(v.dtype)
+
+    def accumulated(self, v: Value, fresh: graph.Var) -> Made:
+        """The variable `fresh`, negated `v`, to which another value is added in place, or the sums
+        of its new rows, which are another result of that call."""
+        other = self.pick(lambda o: o.ty == v.ty) or v
+        label = f"accumulated_{v.dtype}"
+        self.functions[label] = overwriting("accumulated", v.dtype)
+        args = graph.GlobalVar(label), graph.Tuple((fresh, other.var))
+        outs = v.ty, TensorType(v.shape[:1], v.dtype)
+        inplace = Attrs(inplace_indices=(0, -1))
+        both = self.bind(graph.Call(graph.Op("call_tir_inplace"), args, inplace, outs))
+        at, most = self.rng.randrange(2), v.most + other.most
+        exact = v.exact and other.exact and not is_float(v.dtype)
+        return graph.TupleGetItem(both, at), most * 64 if at else most, exact
 
     def field(self) -> Made | None:
         first = graph.TupleGetItem(self.pair, 0)

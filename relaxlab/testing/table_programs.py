@@ -16,7 +16,7 @@ import relaxlab.testing.draw_rules_shape  # noqa: F401  each adds its rules
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import is_float, is_uint
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
@@ -24,7 +24,7 @@ from relaxlab.ops.define import builder
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.check.inputs import random_value
-from relaxlab.testing.draw import SYMBOL_SIZES, Draw, Refused
+from relaxlab.testing.draw import SYMBOL_SIZES, Draw, Range, Refused
 from relaxlab.testing.draw_rules import RULES
 from relaxlab.testing.mixed_operators import Made, Value
 from relaxlab.testing.mixed_programs import MixedProgram
@@ -47,6 +47,8 @@ FLAT = EXACT - {"nn.pad", "sign", "memory.view"}
 OFTEN = ("matmul", "linear", "einsum", "sum", "mean", "variance", "max", "nn.softmax",
          "nn.rms_norm", "nn.layer_norm", "nn.conv2d", "nn.attention", "cumsum")  # fmt: skip
 """Operators whose loops have the most schedules; they are drawn three times as often."""
+COMPUTED = 0.15
+"""The share of the parameters of a call that are computed, not given."""
 
 Attributes = Counter[tuple[str, str, str]]
 """Counts of an operator, an attribute of it and a value of that in drawn programs."""
@@ -216,7 +218,7 @@ class TableProgram(MixedProgram):
         call = self.drawn_call()
         if call is None:
             return None
-        call = self._with_constants(call)
+        call = self._with_computed(self._with_constants(call))
         return self._kept(self.bind(call), call)
 
     def _with_constants(self, call: graph.Call) -> graph.Call:
@@ -229,6 +231,17 @@ class TableProgram(MixedProgram):
                 dtype = v.ty.dtype  # type: ignore[union-attr]
                 values = self.draw.inputs[v].array(shape, dtype, self.draw.sizes, rng)
                 given[v] = graph.Constant(values)
+        return substitute(call, values=given)
+
+    def _with_computed(self, call: graph.Call) -> graph.Call:
+        """The call, at times with values that are computed of its parameters in their place: those
+        may be fused with it, and overwritten by it."""
+        given: dict[graph.Var, graph.Expr] = {}
+        for v in dict.fromkeys(_variables(call)):
+            if v in self.draw.inputs and self.rng.random() < COMPUTED:
+                ways = _rearrangements(v, self.draw.inputs[v])
+                if ways:
+                    given[v] = self.bind(self.rng.choice(ways))
         return substitute(call, values=given)
 
     def _kept(self, result: graph.Var, call: graph.Call) -> Made | None:
@@ -375,6 +388,18 @@ class TableProgram(MixedProgram):
             if max(counts, default=0) <= 4 * self.draw.most or not sizes[largest]:
                 return known
             sizes[largest] //= 2
+
+
+def _rearrangements(param: graph.Var, values: Range) -> list[graph.Expr]:
+    """Calls of exact operators on a parameter whose results are in its range, too."""
+    assert isinstance(param.ty, types.TensorType) and param.ty.dtype is not None
+    if values.given or values.rises:
+        return []
+    found: list[graph.Expr] = [builder("flip")(param, axis=0)] if _dims(param) else []
+    symmetric = values.low == -values.high and not values.values and not values.extents
+    if symmetric and param.ty.dtype != "bool" and not is_uint(param.ty.dtype):
+        found.append(builder("negative")(param))
+    return found
 
 
 def _determines(param: graph.Var, symbols: set[expr.Var]) -> bool:

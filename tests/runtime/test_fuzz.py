@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -82,8 +83,10 @@ def test_programs_are_well_formed(rng) -> None:
     assert ifs
 
 
-@pytest.mark.parametrize("kind", ["counted", "shrinking", "mutual", "applied", "claimed"])
-def test_programs_with_functions_and_claims_compute_what_the_interpreter_does(kind, rng) -> None:
+@pytest.mark.parametrize(
+    "kind", ["counted", "shrinking", "mutual", "applied", "claimed", "kernel", "update"]
+)
+def test_programs_with_one_kind_of_value_compute_what_the_interpreter_does(kind, rng) -> None:
     """Each kind by itself: it is in one program of twenty, or rarer."""
     compared = 0
     while compared < 3:
@@ -159,6 +162,41 @@ programs that run in batches."""
 def test_every_operator_is_drawn() -> None:
     left = [n for n in op_names() if n not in RULES and not n.startswith(LOWERED)]
     assert set(left) == set(NOT_DRAWN)
+
+
+def test_every_maker_makes_something(rng) -> None:
+    """Programs leave out what cannot be typed: a maker that never succeeded would not be missed."""
+    for kind in sorted({make.__name__ for make in FunctionProgram(0).makers()}):
+        for _ in range(DRAWS):
+            made = FunctionProgram(int(rng.integers(1 << 31)))
+            try:
+                with patch.object(made, "parts", lambda _, m=made, kind=kind: _block_of(m, kind)):
+                    mod = made.random_module()
+            except DiagnosticError:
+                continue
+            if mod.graph_functions()["main"].body.blocks:
+                break
+        else:
+            raise AssertionError(f"`{kind}` makes nothing")
+
+
+def test_operands_are_computed_at_times(rng) -> None:
+    """Those of a convolution, for example, which no value of the program fits: nothing could be
+    fused with it else."""
+    found: set[str] = set()
+    for _ in range(DRAWS):
+        made = TableProgram(int(rng.integers(1 << 31)))
+        with patch.object(made, "drawn_call", partial(made.drawn_call, "nn.conv2d")):
+            made.use()
+        values: dict[graph.Expr, graph.Expr] = {b.var: b.value for b in made.bindings}
+        for drawn in values.values():
+            if isinstance(drawn, graph.Call) and drawn.op == graph.Op("nn.conv2d"):
+                computed = (values[a] for a in drawn.args if a in values)
+                found |= {c.op.name for c in computed
+                          if isinstance(c, graph.Call) and isinstance(c.op, graph.Op)}  # fmt: skip
+        if found == {"flip", "negative"}:
+            return
+    raise AssertionError(f"only by {sorted(found)}")
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
