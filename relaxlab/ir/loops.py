@@ -307,6 +307,8 @@ class BlockRealize(Stmt):
 IS_SCHEDULED = "tir.is_scheduled"
 """The attribute of a loop function that the compiler takes as it is: it is not scheduled by rules,
 and not merged with others."""
+KEPT_APART = "kept_apart"
+"""The attribute of a loop function with indices from data that is to be a kernel of its own."""
 
 
 @node

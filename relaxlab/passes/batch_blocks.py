@@ -13,7 +13,7 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.batch_loops import (
     CannotBatch,
     batch_loops,
@@ -34,8 +34,18 @@ BATCHED = "batched"
 """The attribute of functions that run a batch of a block: the block's name."""
 
 
-@module_pass("batch_blocks", needs=("make_blocks", "legalize_ops"), ends=("legalize_ops",))
-def batch_blocks(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class BatchBlocks:
+    """`fuse_gathers`: kernels read the rows of their operands where they lie; without, these are
+    copied together first."""
+
+    fuse_gathers: bool = True
+
+
+@module_pass(
+    "batch_blocks", BatchBlocks, needs=("make_blocks", "legalize_ops"), ends=("legalize_ops",)
+)
+def batch_blocks(mod: Module, options: BatchBlocks) -> Module:
     """Give each block a function that runs a batch of it, with the attribute `batched`.
 
     Its parameters are an arena per dtype, which holds the tensors of all instances; for each tensor
@@ -55,7 +65,8 @@ def batch_blocks(mod: Module, _: NoOptions) -> Module:
             match b.value:
                 case graph.Call(graph.GlobalVar(block), args) if is_unbatched_block(mod, block):
                     signature = signature_of(mod, block, args, kinds, shared)
-                    made = _Maker(mod, block, signature, functions, kernels).function()
+                    maker = _Maker(mod, block, signature, options, functions, kernels)
+                    made = maker.function()
                     name = mod.with_functions(functions).fresh_name(f"{block}_batched")
                     functions[name] = made
                     functions[block] = batch_of_one(mod, block, signature, name)
@@ -155,6 +166,7 @@ class _Maker:
     mod: Module
     block: str
     signature: tuple[Operand, ...]
+    options: BatchBlocks
     made: dict[str, graph.Function | loops.PrimFunc]
     kernels: dict[tuple[str, object], str]
     size: expr.Var = field(default_factory=lambda: expr.Var("b"))
@@ -234,8 +246,14 @@ class _Maker:
     def gathered(self, o: Operand, arena: graph.Var, at: graph.Var) -> graph.Var:
         dims, dtype, out = known_constant(o.ty) or (), str(o.ty.dtype), self.rows_type(o.ty)
         shape = tuple(map(expr.const, dims))
-        kernel = self.kernel("gather", (dims, dtype), lambda: gather_rows(shape, dtype))
+        kernel = self.kernel("gather", (dims, dtype), lambda: self.gather(shape, dtype))
         return self.bind(TirCall(kernel, (arena, at), (), (out,)).build(), o.param.name, out, True)
+
+    def gather(self, shape: tuple[expr.PrimExpr, ...], dtype: str) -> loops.PrimFunc:
+        func = gather_rows(shape, dtype)
+        if self.options.fuse_gathers:
+            return func
+        return replace(func, attrs=func.attrs.with_(**{loops.KEPT_APART: 1}))
 
     def rows(self, e: graph.Expr, like: graph.Var) -> graph.Expr:
         """A result with a row per instance, also where all instances have the same."""

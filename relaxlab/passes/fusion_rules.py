@@ -57,8 +57,8 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
     kind = PatternKind(func.attrs["op_pattern"])
     # Indices from data make it opaque; for inlining it only matters that each element is made from
     # single elements. A schedule made by hand makes it opaque, too, and would be lost.
-    by_hand = func.attrs.get(loops.IS_SCHEDULED)
-    if kind is PatternKind.OPAQUE and not by_hand and _is_gather(blocks):
+    apart = func.attrs.get(loops.IS_SCHEDULED) or func.attrs.get(loops.KEPT_APART)
+    if kind is PatternKind.OPAQUE and not apart and _is_gather(blocks):
         kind = PatternKind.INJECTIVE
     stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
     return KernelSummary(

@@ -13,6 +13,7 @@ from relaxlab.ir.data import data_types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes.add_ghosts import add_ghosts
+from relaxlab.passes.annotate_recording import GHOSTS, SIDE_BY_SIDE
 from relaxlab.passes.batch_blocks import (
     BATCHED,
     Operand,
@@ -62,7 +63,7 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     """
     state = _Program(mod)
     lowered = {name: _Function(state, name).lower() for name in state.kinds.functions}
-    functions = add_ghosts(lowered)
+    functions = add_ghosts(lowered) if state.ghosts else lowered
     params, results, result = state.entry_signature()
     entry = state.function(state.entry)
     num_input = entry.attrs.get("num_input", len(entry.params))
@@ -86,6 +87,8 @@ class _Program:
         self.gathered: set[int] = set()
         self.depths: StaticDepths = static_depths(mod, self.entry)
         self.first_depth = 0
+        attrs = self.function(self.entry).attrs
+        self.ghosts, self._side_by_side = GHOSTS in attrs, SIDE_BY_SIDE in attrs
         self._sources: dict[Source, int] = {}
         self._runners = {
             f.attrs[BATCHED]: name for name, f in mod.graph_functions().items()
@@ -94,6 +97,10 @@ class _Program:
 
     def function(self, name: str) -> graph.Function:
         return block_function(self.mod, name)
+
+    def ordered(self, steps: Sequence[rec.Step]) -> tuple[rec.Step, ...]:
+        """The steps of a straight-line region in the order in which they are recorded."""
+        return order_steps(steps) if self._side_by_side else tuple(steps)
 
     def number(self, source: Source) -> int:
         """The number of a shared value, which is its slot."""
@@ -204,7 +211,8 @@ class _Function:
         kinds = self.program.kinds.of(fn.body.body)
         results = self.as_kinds(self.value(fn.body.body), kinds)
         return rec.RecordingFunction(
-            self.name, tuple(params), tuple(self.arrays), order_steps(self.steps), tuple(results)
+            self.name, tuple(params), tuple(self.arrays), self.program.ordered(self.steps),
+            tuple(results)
         )
 
     def parameter(self, p: graph.Var, params: list[expr.Var]) -> Value:
@@ -366,7 +374,7 @@ class _Function:
         outer, self.steps = self.steps, []
         self.sequence(seq)
         values = tuple(self.as_kinds(self.value(seq.body), kinds))
-        steps, self.steps = order_steps(self.steps), outer
+        steps, self.steps = self.program.ordered(self.steps), outer
         return steps, values
 
     def call(self, name: str, args: tuple[graph.Expr, ...], var: graph.Var) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.target import Target, target_kind
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
+from relaxlab.passes.annotate_recording import annotate_recording
 from relaxlab.passes.base import Pass, Pipeline
 from relaxlab.passes.batch_blocks import batch_blocks
 from relaxlab.passes.canonicalize import canonicalize
@@ -112,7 +113,7 @@ def batched_pipeline(target: Target | None = None) -> Pipeline:
     return (
         cpu_pipeline(target)
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
-        .before("legalize_ops", *HOISTING, make_blocks, split_phases)
+        .before("legalize_ops", *HOISTING, make_blocks, split_phases, annotate_recording)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
         .after("fuse_tir", write_results)
     )

@@ -23,10 +23,13 @@ from relaxlab.script import parse
 from relaxlab.testing.data_programs import random_data_program, random_instance
 from relaxlab.testing.quick_code import unoptimised
 
-LEFT_OUT = ("", "clone_by_weights", "split_concat_product", "split_phases")
+LEFT_OUT = ("clone_by_weights", "split_concat_product", "split_phases", "annotate_recording")
 """Passes that a program can do without."""
-OPTIONS: tuple[dict[str, bool], ...] = ({}, {"coarse": False}, {"hoist": False})
-"""Options of `make_blocks`."""
+OPTIONS = (
+    ("make_blocks", "coarse"), ("make_blocks", "hoist"), ("annotate_recording", "ghosts"),
+    ("annotate_recording", "side_by_side"), ("batch_blocks", "fuse_gathers"),
+)  # fmt: skip
+"""Options of passes that can be off."""
 POLICIES = ("depth", "agenda", "ratio", "critical")
 INSTANCES = 6
 """Different instances of a program: the interpreter takes long."""
@@ -50,9 +53,14 @@ class BatchFailure:
 
 def pipeline_of_seed(seed: int) -> Pipeline:
     """The passes that a program of this seed goes through: each option is off in some."""
-    pipeline = batched_pipeline().with_options("make_blocks", **OPTIONS[seed % len(OPTIONS)])
-    without = LEFT_OUT[seed // len(OPTIONS) % len(LEFT_OUT)]
-    return pipeline.without(without) if without else pipeline
+    rng, pipeline = np.random.default_rng(seed), batched_pipeline()
+    for name, option in OPTIONS:
+        if rng.random() < 0.25:
+            pipeline = pipeline.with_options(name, **{option: False})
+    for name in LEFT_OUT:
+        if rng.random() < 0.2:
+            pipeline = pipeline.without(name)
+    return pipeline
 
 
 def run_batched_program(seed: int, *, shrink: bool = True) -> BatchFailure | None:

@@ -3,7 +3,6 @@
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.passes import lower_recording
 
 STEPS = """
 @I.ir_module
@@ -44,26 +43,28 @@ class Steps:
 """
 
 
-def compiled():
-    return rl.compile(rl.parse(STEPS), pipeline=rl.batched_pipeline())
+RNG = np.random.default_rng(0)
+WEIGHTS = [RNG.standard_normal((4, 4)).astype(np.float32) for _ in range(2)]
+INSTANCES = [
+    (np.int64(5), RNG.integers(0, 2, 5), RNG.standard_normal((1, 4)).astype(np.float32))
+    for _ in range(12)
+]
 
 
-def test_branches_of_unequal_length_stay_aligned(monkeypatch):
-    rng = np.random.default_rng(0)
-    weights = [rng.standard_normal((4, 4)).astype(np.float32) for _ in range(2)]
-    instances = [
-        (np.int64(5), rng.integers(0, 2, 5), rng.standard_normal((1, 4)).astype(np.float32))
-        for _ in range(12)
-    ]
-    with_ghosts = compiled()["main"].bind(*weights)
-    results = with_ghosts.batch(instances)
+def batches(**options):
+    """How many batches the instances take; their results are compared with the interpreter."""
+    pipeline = rl.batched_pipeline()
+    for name, values in options.items():
+        pipeline = pipeline.with_options(name, **values)
+    main = rl.compile(rl.parse(STEPS), pipeline=pipeline)["main"].bind(*WEIGHTS)
+    results = main.batch(INSTANCES)
+    for given, found in list(zip(INSTANCES, results, strict=True))[:3]:
+        expected = rl.interpret(rl.parse(STEPS), "main", *given, *WEIGHTS)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    return main.last_batch.batches
+
+
+def test_branches_of_unequal_length_stay_aligned():
     # Three batches of the cell and one of what follows, in each of five steps.
-    assert with_ghosts.last_batch.batches == 20
-    for given, found in list(zip(instances, results, strict=True))[:3]:
-        expected = rl.interpret(rl.parse(STEPS), "main", *given, *weights)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr(lower_recording, "add_ghosts", lambda functions: functions)
-    without = compiled()["main"].bind(*weights)
-    for found, expected in zip(without.batch(instances), results, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert without.last_batch.batches > 20
+    assert batches() == 20
+    assert batches(annotate_recording={"ghosts": False}) > 20

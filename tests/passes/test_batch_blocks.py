@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from relaxlab.ir import graph
+from relaxlab.models.dynamic import tree_lstm
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.batch_blocks import BATCHED, batch_blocks
 from relaxlab.passes.bindings import all_bindings, tir_call
@@ -109,3 +110,12 @@ def test_the_recording_says_what_a_block_takes(passes):
     # The zeros became a constant, which `main` returns: it is copied to where results are.
     (zeros,) = program.gathered
     assert program.shared[zeros].constant is not None and len(program.shared) == 3
+
+
+def test_gathers_are_kernels_of_their_own_where_they_are_not_fused():
+    def gathers(pipeline):
+        after = pipeline.run(tree_lstm(4, words=9)).result
+        return [n for n in after.loop_functions() if n.startswith("gather")]
+
+    assert not gathers(batched_pipeline())
+    assert gathers(batched_pipeline().with_options("batch_blocks", fuse_gathers=False))

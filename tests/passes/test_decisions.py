@@ -360,6 +360,7 @@ RECURSIVE = {
     "split_concat_product": r"[+] cell.\w+: one part of the rows is known before the recursion",
     "make_blocks": r"[+] \w+.\w+: \d+ bindings that no call or branch keeps apart",
     "split_phases": r"[+] main_block: comes after the last recursion: it waits",
+    "annotate_recording": r"[+] main: branches of unequal length end at the same depth",
     "batch_blocks": r"[+] main_block.\w+: differs between instances: gathered",
     "write_results": r"[+] main_block_batched.out0: is written by its kernel",
 }

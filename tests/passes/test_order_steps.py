@@ -1,8 +1,15 @@
 """Steps of a recording that do not depend on each other are noted at one depth."""
 
+from typing import Any
+
+import numpy as np
+
+import relaxlab as rl
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
+from relaxlab.models.dynamic import parse_tree, random_weights, tree_fc, tree_value
 from relaxlab.passes.order_steps import order_steps, reads, results
+from relaxlab.passes.pipeline import batched_pipeline
 
 A, B, C, D, K, J = (expr.Var(n) for n in "ABCDKJ")
 
@@ -39,3 +46,18 @@ def test_a_branch_reads_what_its_arms_read():
     assert {A, B, C, K} <= set(reads(branch)) and results(branch) == (D,)
     first = note(A)
     assert order_steps([first, branch]) == (first, branch)
+
+
+def test_without_it_steps_are_noted_one_after_the_other():
+    mod, rng = tree_fc(4, words=9), np.random.default_rng(0)
+    weights = random_weights(mod, rng)
+    trees = [tree_value(mod, parse_tree(rng, 6, words=9)) for _ in range(3)]
+    counts: list[int] = []
+    for side_by_side in (True, False):
+        options = {"side_by_side": side_by_side}
+        pipeline = batched_pipeline().with_options("annotate_recording", **options)
+        main: Any = rl.compile(mod, pipeline=pipeline)["main"].bind(*weights)
+        found = main.batch(trees)
+        np.testing.assert_allclose(found[0], rl.interpret(mod, "main", trees[0], *weights), 1e-4)
+        counts.append(main.last_batch.batches)
+    assert counts[0] < counts[1]
