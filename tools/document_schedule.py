@@ -201,6 +201,8 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "split": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
                          "jo, ji = sch.split(j, factors=[None, 8])"),
         "fuse": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.fuse(i, j)"),
+        "merge": Example("chain", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                         "k, l = sch.get_loops(sch.get_block('C'))\nsch.merge(j, l)"),
         "reorder": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.reorder(j, i)"),
         "add_unit_loop": Example("row_sum", "sch.add_unit_loop(sch.get_block('B'))"),
         "parallel": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\nsch.parallel(i)"),
@@ -383,6 +385,7 @@ key: the versions that a decision stands in, and its name (`n ≤ 16 / rows`).
 | make one pass of reductions that depend on each other | `fuse_reductions` |
 | read a matrix in the order of its use | `cache_read`, `transform_layout` |
 | give loops of different lengths whole tiles | `pad_loop`, `partition`, `fuse` of two loops |
+| run passes over the same data together | `merge`, `compute_at`, `reverse_compute_at` |
 | share uneven work out to threads | `balance`, `remap`, `fuse`, `horizontal_fuse` |
 | leave a choice open | `sample_categorical`, `sample_perfect_tile`, `sample_compute_location` |
 | run on a GPU | `bind`, `cache_read` to `"shared"` |

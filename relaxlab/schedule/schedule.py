@@ -44,6 +44,7 @@ from relaxlab.schedule.form_blocks import form_blocks as _form_blocks
 from relaxlab.schedule.fuse_reductions import fuse_reductions as _fuse_reductions
 from relaxlab.schedule.join_axes import join_axes as _join_axes
 from relaxlab.schedule.layout import MapLike, as_index_map
+from relaxlab.schedule.merge import merge as _merge
 from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.ragged_primitives import RaggedPrimitives
@@ -226,6 +227,16 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
 
         options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
         return self._step("fuse", {"loops": loops, **options}, run)
+
+    def merge(self, *loops: LoopRV) -> LoopRV:
+        """Make one loop of loops of one extent that follow each other, and of the perfect nests
+        around them."""
+
+        def run() -> Var:
+            self.func, new = _merge(self.func, [self._var(v) for v in loops])
+            return new
+
+        return self._step("merge", {"loops": loops}, run)
 
     def reorder(self, *loops: LoopRV) -> None:
         """Permute the loops of a nest into the order given."""

@@ -50,7 +50,7 @@ def split(
     """
     place = find_loop(func, var, "split")
     loop = place.loop
-    _require_plain("split", loop)
+    require_plain("split", loop)
     extents = _factor_extents(place, factors)
     an = _analyzer(place, preserve_unit_iters)
     new_vars = tuple(Var(f"{var.name}_{i}") for i in range(len(extents)))
@@ -184,7 +184,7 @@ def fuse(
         raise ScheduleError("fuse", describe_loop(chain[0]), "loops are given outermost first")
     earlier: set[Var] = set()
     for loop in chain:
-        _require_plain("fuse", loop)
+        require_plain("fuse", loop)
         if vars_in(loop.extent) & earlier or vars_in(loop.min) & earlier:
             if len(chain) == 2:
                 return fuse_ragged(func, *variables)
@@ -339,7 +339,8 @@ def add_unit_loop(func: PrimFunc, target: Var | str) -> tuple[PrimFunc, Var]:
     return place.replaced(For(unit, ZERO, ONE, "serial", place.stmt)), unit
 
 
-def _require_plain(primitive: str, loop: For) -> None:
+def require_plain(primitive: str, loop: For) -> None:
+    """Raise ScheduleError for a loop that is marked: the marks would be lost."""
     if loop.kind != "serial" or loop.annotations:
         state = loop.kind if loop.kind != "serial" else f"annotated {dict(loop.annotations)}"
         raise ScheduleError(

@@ -99,8 +99,8 @@ def test_damaged_traces_never_do_anything_else() -> None:
 def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
     expected = (
         "get_block get_loops get_child_blocks get_producers get_consumers get_output_blocks "
-        "sample_categorical sample_perfect_tile sample_compute_location split fuse reorder "
-        "add_unit_loop reorder_block_iter_var transform_block_layout "
+        "sample_categorical sample_perfect_tile sample_compute_location split fuse merge "
+        "reorder add_unit_loop reorder_block_iter_var transform_block_layout "
         "parallel vectorize unroll bind compute_inline reverse_compute_inline "
         "compute_at reverse_compute_at cache_read cache_write reindex reindex_cache_read "
         "reindex_cache_write set_scope storage_align unsafe_set_dtype decompose_padding "

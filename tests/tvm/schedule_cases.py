@@ -194,6 +194,11 @@ CASES: tuple[tuple[str, str], ...] = (
     ("elementwise", 'print(len(sch.get_consumers("B")), len(sch.get_producers("B")), len(sch.get_child_blocks(sch.get_sblock("root"))))'),
     ("matmul", 'sch.pad_einsum("C", [32, 32, 32])'),
     ("odd", _LOOPS_B + 'sch.compute_inline("B")'),
+    ("elementwise", _LOOPS_B + 'k, l = sch.get_loops("C"); sch.merge(i, k)'),
+    ("elementwise", _LOOPS_B + 'k, l = sch.get_loops("C"); sch.merge(j, l)'),
+    ("elementwise", _LOOPS_B + 'k, l = sch.get_loops("C"); sch.merge(i, l)'),
+    ("matmul_relu", _LOOPS_C + 'a, b = sch.get_loops("D"); sch.merge(j, b)'),
+    ("padded", _LOOPS_C.replace("i, j, k", "c, d, e") + 'a, b = sch.get_loops("B"); sch.merge(a, c)'),
 )  # fmt: skip
 
 
@@ -322,6 +327,8 @@ def _all(block: str, count: int) -> str:
 
 CASES += (
     ("chain", 'sch.compute_inline("B")'),
+    ("chain", 'sch.merge(sch.get_loops("B")[1], sch.get_loops("C")[1], sch.get_loops("D")[1])'),
+    ("chain", 'sch.merge(sch.get_loops("D")[0], sch.get_loops("E")[0])'),
     ("chain", 'sch.compute_inline("C")'),
     ("chain", 'sch.compute_inline("C"); sch.compute_inline("B")'),
     ("chain", _all("D", 2) + 'sch.compute_at("C", l0)'),

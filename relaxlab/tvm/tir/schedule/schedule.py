@@ -106,6 +106,13 @@ class Schedule(ModuleSchedule):
         inner = [self.handle(v)[1] for v in loops]
         return self.given(sch, sch.fuse(*inner, preserve_unit_iters=preserve_unit_iters))
 
+    def merge(self, *loops: LoopRV) -> LoopRV:
+        """Make one loop of loops of one extent that follow each other."""
+        if len(loops) < 2:
+            raise TypeError("merge takes two loops of the schedule, or more")
+        sch, _ = self.handle(loops[0])
+        return self.given(sch, sch.merge(*(self.handle(v)[1] for v in loops)))
+
     def split(
         self, loop: LoopRV, factors: Sequence[Any], preserve_unit_iters: bool = True,
         disable_predication: bool = False,
