@@ -146,6 +146,23 @@ def triangle(A: T.Buffer((32, 32), "float32"), B: T.Buffer((32,), "float32")):
                     B[vi] = T.float32(0)
                 B[vi] = B[vi] + A[vi, vk]
 """,
+    "masked": """
+@T.prim_func
+def masked(S: T.Buffer((8, 16), "float32"), V: T.Buffer((16, 32), "float32"),
+           B: T.Buffer((8, 32), "float32")):
+    W = T.alloc_buffer((8, 16), "float32")
+    for i, k in T.grid(8, 16):
+        with T.sblock("W"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            W[vi, vk] = T.Select(S[vi, vk] == T.float32("-inf"), T.float32(0), T.exp(S[vi, vk]))
+    for i, j, k in T.grid(8, 32, 16):
+        with T.sblock("B"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                B[vi, vj] = T.float32(0)
+            B[vi, vj] = B[vi, vj] + T.Select(
+                S[vi, vk] == T.float32("-inf"), T.float32(0), W[vi, vk] * V[vk, vj])
+""",
     "log_sum": """
 @T.prim_func
 def log_sum(A: T.Buffer((16, 1000), "float32"), L: T.Buffer((16,), "float32")):
@@ -269,6 +286,7 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "decompose_reduction": Example("row_sum", "block = sch.get_block('B')\n"
                                        "i, k = sch.get_loops(block)\n"
                                        "sch.decompose_reduction(block, k)"),
+        "assume_finite": Example("masked", "sch.assume_finite(sch.get_block('B'))"),
         "rfactor": Example("row_sum", "sch.rfactor(ki, factor_axis=1)",
                            "i, k = sch.get_loops(sch.get_block('B'))\n"
                            "ko, ki = sch.split(k, factors=[None, 8])"),

@@ -189,8 +189,12 @@ def attend(
     j = te.reduce_axis(length, "j")
 
     def mix(b: PrimExpr, i: PrimExpr, h: PrimExpr, e: PrimExpr) -> te.Reduce:
-        value = scalar.wide(v[b, j.var, h // group, e])
-        return te.te_sum(expr.Mul(weights[b, h, i, j.var], value), j)
+        value, weight = scalar.wide(v[b, j.var, h // group, e]), weights[b, h, i, j.var]
+        term: PrimExpr = expr.Mul(weight, value)
+        if facts:
+            unseen = expr.EQ(scores[b, h, i, j.var], expr.lowest(accumulator))
+            term = expr.Select(unseen, expr.const(0, accumulator), term)
+        return te.te_sum(term, j)
 
     mixed = te.compute((batch, rows, heads, v.shape[3]), mix, "T_attention_mix")
 

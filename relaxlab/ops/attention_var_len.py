@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,14 @@ def _within(
     queries: Array, keys: Array, values: Array, before: Array, last: Array,
     scale: float | None = None,
 ) -> Array:  # fmt: skip
-    j = np.arange(keys.shape[1])
-    seen = (j <= last[:, None]) & (j > before[:, None])
-    bias = np.where(seen, 0, -np.inf).astype(queries.dtype)[None, None]
-    return attention_reference(queries, keys, values, bias, scale=scale)
+    result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
+    ranges, of_row = np.unique(np.stack([before, last], 1), axis=0, return_inverse=True)
+    for number, (low, high) in enumerate(ranges):
+        rows, seen = of_row.ravel() == number, slice(max(low + 1, 0), max(high + 1, 0))
+        result[:, rows] = attention_reference(
+            queries[:, rows], keys[:, seen], values[:, seen], scale=scale
+        )
+    return result
 
 
 define(
@@ -231,15 +236,35 @@ def _var_len(
     max_seqlen_q: Array,
     seqstart_k: Array | None = None,
     max_seqlen_k: Array | None = None,
-    **attrs: Any,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
 ) -> Array:
     starts = seqstart_q, seqstart_q if seqstart_k is None else seqstart_k
     result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
     bounds = [list(zip(s[:-1], s[1:], strict=True)) for s in starts]
     for (a, b), (c, d) in zip(*bounds, strict=True):
-        part = attention_reference(queries[:, a:b], keys[:, c:d], values[:, c:d], **attrs)
-        result[:, a:b] = part
+        # What a mask hides has no part, whatever it is: not even infinity times a weight of zero.
+        for rows, low, high in _visible(b - a, d - c, causal_mask, window_size):
+            seen = slice(c + low, c + high)
+            result[:, a:b][:, rows] = attention_reference(
+                queries[:, a:b][:, rows], keys[:, seen], values[:, seen], scale=scale
+            )
     return result
+
+
+def _visible(
+    rows: int, keys: int, causal_mask: str | None, window_size: int | None
+) -> Iterator[tuple[slice, int, int]]:
+    """Rows of a sequence with the first of its keys that they see and the one after the last."""
+    if causal_mask is None and window_size is None:
+        yield slice(0, rows), 0, keys
+        return
+    for i in range(rows):
+        at = i + (keys - rows if causal_mask == "BottomRight" else 0)
+        high = keys if causal_mask is None else min(max(at + 1, 0), keys)
+        low = 0 if window_size is None else min(max(at - window_size + 1, 0), high)
+        yield slice(i, i + 1), low, high
 
 
 # queries: (1, total length, heads, head_dim); sequence s has the positions from seqstart[s] to

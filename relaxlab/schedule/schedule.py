@@ -27,6 +27,7 @@ from relaxlab.schedule import round_up_tail as _round_up
 from relaxlab.schedule import scope, tree
 from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
+from relaxlab.schedule.assume_finite import assume_finite as _assume_finite
 from relaxlab.schedule.bounds import bound_storage as _bound_storage
 from relaxlab.schedule.bounds import with_upper_bound
 from relaxlab.schedule.compact import compact_buffers as _compact_buffers
@@ -349,6 +350,16 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
             return tree.find_block(self.func, fill).block
 
         return self._step("decompose_padding", {"block": block, "loop": loop}, run)
+
+    def assume_finite(self, block: BlockRV) -> list[BlockRV]:
+        """Sum masked products without asking the mask, and again with it where results are not
+        finite. Returns the blocks that ask, initialise and accumulate."""
+
+        def run() -> list[Block]:
+            self.func, *names = _assume_finite(self.func, self._name(block))
+            return [tree.find_block(self.func, n).block for n in names]
+
+        return self._step("assume_finite", {"block": block}, run)
 
     def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
         """Reduce per iteration of a reduce loop, then reduce the results; returns the first."""

@@ -1,5 +1,7 @@
 """Attention of sequences of different lengths on the rows of all of them."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,13 @@ import relaxlab as rl
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
+from relaxlab.ir.target import Target
+from relaxlab.passes.base import Pipeline
 from relaxlab.passes.flatten_ragged import flatten_ragged
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.pipeline import GRAPH_PASSES
+from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.runtime.simt.simt import simt
 from relaxlab.script.parser import parse
 from relaxlab.testing.op_cases import ragged
 from relaxlab.testing.op_check import CaseProgram, OpCase, compare, concrete_call
@@ -27,6 +34,21 @@ class Layers:
             R.output(d)
         return d
 """
+
+
+ONE_LAYER = """
+@I.ir_module
+class Layer:
+    @R.function
+    def main(q: R.Tensor(("n", 2, 16), "float32"), k: R.Tensor(("n", 2, 16), "float32"),
+             v: R.Tensor(("n", 2, 16), "float32"), s: R.Tensor(("b",), "int32")):
+        with R.dataflow():
+            a = R.nn.ragged_attention(q, k, v, sMASK)
+            R.output(a)
+        return a
+"""
+FOR_GPU = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
+SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +128,46 @@ def test_lengths_that_are_not_those_of_the_rows(
     q = np.zeros((11, 2, 16), "float32")
     with pytest.raises(rl.CheckFailed, match=message):
         layers["main"](q, q, np.array(lengths, "int32"))
+
+
+MASKS = ["", ", causal_mask='TopLeft'", ", causal_mask='BottomRight', window_size=3"]
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=["all", "causal", "window"])
+def test_what_is_no_number_stays_in_its_sequence(mask: str) -> None:
+    """NaN and infinities of one sequence reach no other one, tiles that hold rows of both
+    included, nor rows of its own that do not see them."""
+    mod = parse(ONE_LAYER.replace("MASK", mask))
+    print(f"RELAXLAB_SEED={SEED}")
+    exe = rl.compile(mod)
+    lengths = np.array([5, 3, 0, 40, 1, 9], "int32")
+    first = int(lengths[:3].sum())
+    rng = np.random.default_rng(SEED)
+    q, k, v = (rng.standard_normal((int(lengths.sum()), 2, 16), "float32") for _ in range(3))
+    want = exe["main"](q, k, v, lengths)
+    for bad in (np.nan, np.inf, -np.inf):
+        dirty = [x.copy() for x in (q, k, v)]
+        for x in dirty:
+            x[first + 20 : first + 40] = bad
+        clean = np.r_[0:first, first + 40 : len(q)]
+        if "causal" in mask:
+            clean = np.r_[clean, first : first + 20]
+        runs = {"native": exe["main"](*dirty, lengths)}
+        runs["NumPy"] = rl.interpret(mod, "main", *dirty, lengths)
+        for name, got in runs.items():
+            np.testing.assert_allclose(got[clean], want[clean], 1e-5, 1e-5, err_msg=name)
+            assert not np.isfinite(got[first + 30 : first + 40]).any()
+
+
+def test_what_is_no_number_stays_in_its_sequence_on_a_gpu() -> None:
+    mod = parse(ONE_LAYER.replace("MASK", ""))
+    lengths = np.array([5, 3, 9], "int32")
+    rng = np.random.default_rng(SEED)
+    q, k, v = (rng.standard_normal((17, 2, 16), "float32") for _ in range(3))
+    scheduled = FOR_GPU.run(mod).result
+    want = rl.interpret(mod, "main", q, k, v, lengths)
+    v[5:8] = np.nan
+    got = simt(scheduled, "main", q, k, v, lengths).check().result
+    clean = np.r_[0:5, 8:17]
+    np.testing.assert_allclose(got[clean], want[clean], 1e-4, 1e-4)
+    assert np.isnan(got[5:8]).all()

@@ -12,11 +12,13 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.assume_finite import masked_product
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
     constant,
     extent_of,
+    found_block,
     is_spatial,
     split_vector,
 )
@@ -60,6 +62,8 @@ def schedule_tiles(sch: Schedule, outer: Block, context: Context) -> None:
     lanes = context.target.lanes("float32")
     for block in _leaves_of(outer):
         rv = sch.get_block(block.name)
+        if masked_product(block) is not None:
+            block = _without_mask(sch, rv, lanes)
         if is_spatial(block):
             _elementwise(sch, rv, lanes)
         elif _is_product(block) and _is_along_rows(block):
@@ -71,6 +75,19 @@ def schedule_tiles(sch: Schedule, outer: Block, context: Context) -> None:
             reduce_along_rows(sch, rv, reduce, _vectors(sch, reduce[-1], lanes) * lanes)
     nest = sch.get_loops(sch.get_block(outer.name))
     sch.parallel(sch.fuse(*nest) if len(nest) > 1 else nest[0])
+
+
+def _without_mask(sch: Schedule, rv: BlockRV, lanes: int) -> Block:
+    """Let a sum of masked products be one of products, whose results are seldom not finite and then
+    computed again; returns its block."""
+    asked, *again = sch.assume_finite(rv)
+    _, loops = block_loops(sch, asked)
+    reduce_along_rows(sch, asked, loops, _vectors(sch, loops[-1], lanes) * lanes)
+    for one in again:
+        *_, column = sch.get_loops(one)
+        if _multiple(sch, column) % lanes == 0:
+            split_vector(sch, column, lanes, unroll=False)
+    return found_block(sch, rv)
 
 
 def _leaves_of(outer: Block) -> list[Block]:
