@@ -136,11 +136,18 @@ def _with_room_for_vectors(func: PrimFunc) -> PrimFunc:
         guarded = _guarded_vectors(realize, loops)
         if guarded is None or any(w.buffer.scope != "local" for w in realize.block.writes):
             continue
+        made = {w.buffer for w in realize.block.writes}
         for buffer, dim, at, an in _private_places(realize.block, *guarded):
-            room, last = constant(buffer.shape[dim]), an.upper_bound(at)
+            # What a load reads past the end has to be stored: values that memory happens to have
+            # could be denormal numbers, on which arithmetic takes a hundred times as long.
+            if buffer not in made:
+                continue
+            shape = rooms.get(buffer, list(buffer.shape))
+            room, last = constant(shape[dim]), an.upper_bound(at)
             # Widening is free: 15 columns end in a register of 16 lanes anyway.
             if room is not None and last is not None and room <= last:
-                rooms.setdefault(buffer, list(buffer.shape))[dim] = expr.const(last + 1)
+                shape[dim] = expr.const(last + 1)
+                rooms[buffer] = shape
     wider = {buffer: replace(buffer, shape=tuple(shape)) for buffer, shape in rooms.items()}
     return replace(func, body=substitute(func.body, buffers=wider)) if wider else func
 
@@ -212,6 +219,9 @@ def _private_places(
     an = Analyzer()
     for v, loop in inner.items():
         an.bind(v, loop.min, loop.min + loop.extent - 1)
+    for it in block.iter_vars:
+        if it.var != guarded.axis:
+            an.bind_range(it.var, it.dom)
     for buffer, indices in _accesses(block):
         for dim, index in enumerate(indices):
             if buffer.scope == "local" and guarded.axis in symbols_in(index):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -77,6 +77,35 @@ def test_convolutions(shape, kernel, attrs):
         got = exe["main"](x, *weights)
         np.testing.assert_allclose(got, np.maximum(want, 0), rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(exe["given"](x, w, *weights), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("checks", ["default", "all"])
+@pytest.mark.parametrize(
+    ("size", "kernel", "attrs"),
+    [(7, 7, {"padding": 3}), (14, 3, {"padding": 1}), (20, 5, {"padding": 2, "strides": 2}),
+     (19, 3, {"padding": 2, "dilation": 2}), (33, 3, {"padding": (0, 2, 1, 1)})],
+)  # fmt: skip
+def test_a_channel_pads_its_own_image(
+    size: int, kernel: int, attrs: Mapping[str, Any], checks: Literal["default", "all"]
+) -> None:
+    """Depthwise: no padded copy of all images is stored, and lanes past the end of a row read
+    what was stored."""
+    channels, rng = 9, np.random.default_rng(31)
+    layer = Convolution((channels, 1, kernel, kernel), {**attrs, "groups": channels})
+    spec = {"x": nn.spec.Tensor(("b", channels, size, size))}
+    module, _ = layer.export({"main": spec})
+    ((kernel_func,),) = (
+        rl.trace(module).find("schedule_kernels").after.loop_functions().values(),
+    )  # fmt: skip
+    buffers = [b for n in walk(kernel_func) if isinstance(n, Block) for b in n.alloc_buffers]
+    assert buffers and {b.scope for b in buffers} == {"local"}
+    x = rng.standard_normal((3, channels, size, size), "float32")
+    w = rng.standard_normal((channels, 1, kernel, kernel), "float32")
+    found = rl.compile(module, checks=checks)["main"](x, w)
+    reference = op_row("nn.conv2d").reference
+    assert reference is not None
+    want = np.maximum(reference(x, w, **layer.attrs), 0)
+    np.testing.assert_allclose(found, want, 1e-4, 1e-4)
 
 
 def channels_in(channels: str, size: int) -> Module:

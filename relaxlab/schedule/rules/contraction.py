@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from relaxlab.analysis.arith import simplify
+from relaxlab.analysis.arith import Analyzer, simplify
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
-from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc, Range
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.order import keeps_order
@@ -47,7 +47,7 @@ from relaxlab.schedule.rules.decisions import DOT_ROWS, REGISTER_ROWS, TERMS_COP
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
-from relaxlab.schedule.schedule import BlockRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 WASTE = 1.125
 """Most that an axis may grow when it is rounded up to whole vectors: the masked lanes take time
@@ -63,6 +63,8 @@ FEW_VECTORS = 4
 """Vectors of columns for which there are versions of a product by a transposed matrix."""
 ROWS = 8
 """Rows that an axis needs to fill a register tile."""
+MIN_IMAGES = 8
+"""Images that threads share out at least, each of which pads its own."""
 FEW_ROWS = 3
 """Rows that a constant axis needs to be preferred to a symbolic one."""
 
@@ -71,7 +73,8 @@ FEW_ROWS = 3
 class _Parts:
     """The reduction block; the axes that are the rows and the columns of its tiles; the operand
     that the columns index; the reduced axes in the order in which the other operand is read;
-    True if operands are read at axes, not in windows."""
+    True if operands are read at axes, not in windows; True if the last of the reduced axes is a
+    window's along the rows."""
 
     product: str
     row: int
@@ -79,6 +82,7 @@ class _Parts:
     vectors: Buffer
     reduce: tuple[int, ...]
     is_einsum: bool
+    unroll_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +183,15 @@ def _find(func: PrimFunc, context: Context, *, few_terms: bool = False) -> _Part
             # Terms in the order in which the operand without columns lies, so that its lines are
             # read through.
             reduce = _reading_order(block, left)
+            window = None
             if keeps_order(func, block):
                 reduce = tuple(sorted(reduce))
+            else:
+                window = _window_axis(block, block.iter_vars[row].var, right)
+            if window is not None:
+                reduce = (*(a for a in reduce if a != window), window)
             plain = all(map(_is_plain, loads))
-            return _Parts(block.name, row, col, right.buffer, reduce, plain)
+            return _Parts(block.name, row, col, right.buffer, reduce, plain, window is not None)
     return f"{block.name} has no axis that one operand alone depends on, or no rows beside it"
 
 
@@ -246,6 +255,19 @@ def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad
     return None
 
 
+def _window_axis(block: Block, row: Var, vectors: BufferLoad) -> int | None:
+    """Return the reduced axis that is added to the rows where vectors are read, as the rows of a
+    window are. With its loop unrolled, a vector is loaded once for all rows of a tile that see it:
+    7 rows of a window of 7 load 13 vectors instead of 49."""
+    for axis, it in enumerate(block.iter_vars):
+        extent = constant(it.dom.extent)
+        if it.kind == "spatial" or extent is None or not 1 < extent <= ROWS:
+            continue
+        if any({row, it.var} <= set(symbols_in(i)) for i in vectors.indices):
+            return axis
+    return None
+
+
 def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
     """The reduced axes, the one that moves fastest through the operand last."""
 
@@ -277,12 +299,15 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     most = TILE_VECTORS.of(sch, 2)
     width = constant(extent_of(sch, col)) or _few_columns(sch, product, parts.col, lanes)
     vectors = most if width is None or _fill_tiles(width, most, lanes) else 1
+    near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
     sch.reorder(*outer, panel, tile, *between, *reduce, row, col)
     sch.reverse_compute_at(store, (between or [tile])[0], preserve_unit_loops=True)
+    if parts.unroll_last:
+        sch.unroll(reduce[-1])
     init = sch.decompose_reduction(product, reduce[0])
     order = [parts.row, parts.col]
     for one in (init, product, store):
@@ -293,9 +318,15 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
             sch.reorder(*inner)
         split_vector(sch, inner[1], lanes, unroll=True)
         sch.unroll(inner[0])
-    # Without others around them, panels may be fewer than threads.
-    sch.parallel(sch.fuse(*outer, panel) if outer else sch.fuse(panel, tile))
-    for block in stored:
+    if near:
+        images = sch.fuse(*outer) if len(outer) > 1 else outer[0]
+        sch.parallel(images)
+        for block, width in near.items():
+            _compute_under(sch, block, images, -(-width // lanes) * lanes)
+    else:
+        # Without others around them, panels may be fewer than threads.
+        sch.parallel(sch.fuse(*outer, panel) if outer else sch.fuse(panel, tile))
+    for block in (b for b in stored if b not in near):
         _copy(sch, block, lanes)
     if spread is not None:
         schedule_block(sch, found_block(sch, spread), context)
@@ -305,6 +336,52 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     where_allowed(sch.round_up_tails)
     where_allowed(sch.round_up_vectors)
     return sch
+
+
+def _compute_under(sch: Schedule, rv: BlockRV, images: LoopRV, width: int) -> None:
+    """Compute an operand in each iteration of a loop, its rows as vectors of `width` elements, so
+    that lanes past their ends read zeros."""
+    sch.set_scope(rv, 0, "local")
+    sch.compute_at(rv, images, preserve_unit_loops=True)
+    _, lane = sch.split(sch.get_loops(rv)[-1], factors=[None, width])
+    sch.vectorize(lane)
+
+
+def _computed_per_image(
+    sch: Schedule, product: BlockRV, parts: _Parts, stored: list[BlockRV], columns: int,
+    context: Context,
+) -> dict[BlockRV, int]:  # fmt: skip
+    """Return the operands, out of those that are stored first, that are computed by each iteration
+    of the loops around the tiles: it needs a part of its own, as the padded image of a channel in a
+    depthwise convolution is, that fits half of a first-level cache. The value is how many elements
+    of a row tiles of so many columns read, whole ones at the end, too."""
+    block = found_block(sch, product)
+    sizes = {it.var: constant(it.dom.extent) for it in block.iter_vars}
+    inner = {parts.row, parts.col, *parts.reduce}
+    around = {
+        it.var: sizes[it.var]
+        for i, it in enumerate(block.iter_vars)
+        if i not in inner and sizes[it.var] != 1
+    }
+    if math.prod(n or 1 for n in around.values()) < MIN_IMAGES:
+        return {}
+    an = Analyzer()
+    for i, it in enumerate(block.iter_vars):
+        tiles = (it.dom.extent + (columns - 1)) // columns * columns
+        an.bind_range(it.var, Range(it.dom.min, tiles if i == parts.col else it.dom.extent))
+    found: dict[BlockRV, int] = {}
+    for rv in stored:
+        made = found_block(sch, rv).writes[0].buffer
+        (region,) = (r.region for r in block.reads if r.buffer is made)
+        own = [{v for v in symbols_in(r.min) if sizes[v] != 1} <= around.keys() for r in region]
+        size = [constant(dim) for dim, mine in zip(made.shape, own, strict=True) if not mine]
+        last = an.upper_bound(region[-1].min)
+        if sum(own) != len(around) or None in size or last is None or own[-1]:
+            continue
+        elements = math.prod(n or 0 for n in size)
+        if 2 * elements * bytes_of(made.dtype) <= context.target.facts.cache(1):
+            found[rv] = max(last + 1, size[-1] or 0)
+    return found
 
 
 def _fill_tiles(width: int, vectors: int, lanes: int) -> bool:
