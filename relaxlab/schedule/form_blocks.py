@@ -7,6 +7,9 @@ Architectures*, section 2.4), spatial loops in the order of the dimensions. A st
 reduction to the same place becomes its `init`. A buffer that each iteration fills before it reads
 it gets an element for each iteration first (scalar expansion, section 5.3).
 
+Where loops are not equally long, those that the place of the store determines are its axes, as they
+are: a row `starts[i] + j` determines the sequence i and j.
+
 Loops that cannot be distributed become one block: its axes are the outer ones whose iterations
 share no element that one of them writes, its body is the rest.
 """
@@ -20,6 +23,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeVar, cast
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
@@ -45,8 +49,9 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.compact import loops_around_uses
+from relaxlab.schedule.determined import determines
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO, by_data
+from relaxlab.schedule.ranges import ZERO, Env, Span, bind_stmt, by_data
 from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.tree import describe_block
@@ -198,6 +203,11 @@ def _are_fixed(loops: Sequence[For]) -> bool:
     )
 
 
+def _is_by_place(extent: PrimExpr) -> bool:
+    """True if all that an extent loads are elements of index functions, which nothing writes."""
+    return all(n.buffer.facts for n in walk(extent) if isinstance(n, BufferLoad))
+
+
 def _expanded(s: Stmt, buffer: Buffer, loops: Sequence[For]) -> tuple[Stmt, Buffer]:
     """Return the statement with a buffer for each iteration of the loops, as one of more
     dimensions, and that buffer. Dimensions that are always at zero are left out."""
@@ -216,7 +226,7 @@ def _expanded(s: Stmt, buffer: Buffer, loops: Sequence[For]) -> tuple[Stmt, Buff
 
 def _distributed(s: Stmt, loops: tuple[For, ...]) -> list[_Nest] | None:
     """Return the stores of a statement in the given loops, each in loops of its own. None where
-    there is anything but stores and loops whose extents depend on no memory and no other loop, or
+    there is anything but stores and loops whose extents depend on no memory but index functions, or
     where distributing the loops might change the order of dependent accesses."""
     match s:
         case BufferStore():
@@ -224,8 +234,7 @@ def _distributed(s: Stmt, loops: tuple[For, ...]) -> list[_Nest] | None:
         case LetStmt(var, value, body) if not _changes(body, value):
             return _distributed(substitute(body, {var: value}), loops)
         case For():
-            inside = (*loops, s)
-            return _distributed(s.body, inside) if _are_fixed(inside) else None
+            return _distributed(s.body, (*loops, s)) if _is_by_place(s.extent) else None
         case SeqStmt(stmts):
             parts = [_distributed(part, loops) for part in stmts]
             if not all(_are_apart(stmts, loop.loop_var) for loop in loops):
@@ -317,10 +326,20 @@ def _plain_block(nest: _Nest) -> Block:
 
 
 def _spatial(nest: _Nest) -> list[For]:
-    """The loops whose variables are indices of the store, in the order of its dimensions."""
+    """The loops whose variables are indices of the store, in the order of its dimensions; where
+    extents depend on other loops or places on index functions, those that the place determines, in
+    their own order."""
     loops = {loop.loop_var: loop for loop in nest.loops}
-    found = dict.fromkeys(map(_variable, nest.store.indices))
-    return [loops[v] for v in found if v is not None and v in loops]
+    if _are_fixed(nest.loops) and not any(map(by_data, nest.store.indices)):
+        found = dict.fromkeys(map(_variable, nest.store.indices))
+        return [loops[v] for v in found if v is not None and v in loops]
+    shapes = symbols_in((nest.store.buffer.shape, tuple(loop.extent for loop in nest.loops)))
+    an = Analyzer.for_shapes(*(v for v in shapes if v not in loops))
+    for loop in nest.loops:
+        bind_stmt(an, loop)
+    spans: Env = {v: Span(s.min, an.simplify(s.min + s.extent - 1)) for v, s in loops.items()}
+    place = [an.simplify(index) for index in nest.store.indices]
+    return [loop for v, loop in loops.items() if determines(place, v, spans, an)]
 
 
 def _is_block(nest: _Nest) -> bool:
@@ -328,7 +347,8 @@ def _is_block(nest: _Nest) -> bool:
     store = nest.store
     spatial = {loop.loop_var for loop in _spatial(nest)}
     others = {loop.loop_var for loop in nest.loops} - spatial
-    if others & set(symbols_in(store.indices)) or not store.indices:
+    around = {v for loop in nest.loops if loop.loop_var in spatial for v in symbols_in(loop.extent)}
+    if others & {*symbols_in(store.indices), *around} or not store.indices:
         return False
     own = [n for n in walk(store.value) if isinstance(n, BufferLoad) and n.buffer is store.buffer]
     if not others:
@@ -402,7 +422,7 @@ def _blocked(nest: _Part, names: dict[str, int]) -> Stmt:
         axis = Var(f"v{loop.loop_var.name}", loop.loop_var.dtype)
         axes[loop.loop_var] = axis
         kind = "spatial" if loop in spatial else "reduce"
-        iter_vars.append(IterVar(axis, Range(loop.min, loop.extent), kind))
+        iter_vars.append(IterVar(axis, substitute(Range(loop.min, loop.extent), axes), kind))
     block = Block(
         _name(inside, names), tuple(iter_vars), (), (), substitute(inside, axes),
         None if init is None else substitute(init, axes), local, span=inside.span,

@@ -2,14 +2,14 @@
 
 The variable of a loop or an axis over int32 is an int64; its name stands for the variable converted
 to int32, so that values calculated of it wrap as written. Indices, bounds and comparisons that are
-calculated of nothing but such variables and numbers are calculated in int64: that they do not
-overflow is the program's promise, as everywhere.
+calculated of nothing but such variables, elements of index functions and numbers are calculated in
+int64: that they do not overflow is the program's promise, as everywhere.
 """
 
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, TypeGuard
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, is_int, lanes_of
@@ -59,10 +59,16 @@ def variable_of(cx: Context, e: object) -> expr.Var | None:
 
 
 def index_of(cx: Context, e: PrimExpr) -> PrimExpr:
-    """An index in int64 if it is calculated of narrow variables and numbers alone, else `e`."""
-    if not cx.narrow or not any(isinstance(n, expr.Var) and n in cx.narrow for n in walk(e)):
+    """An index in int64 if it is calculated of narrow variables, elements of index functions and
+    numbers alone, else `e`."""
+    if not any(_is_element(n) or (isinstance(n, expr.Var) and n in cx.narrow) for n in walk(e)):
         return e
     return _wide(cx, e) or e
+
+
+def _is_element(n: object) -> TypeGuard[loops.BufferLoad]:
+    """True for an element of an index function, which is a number of rows or a place."""
+    return isinstance(n, loops.BufferLoad) and bool(n.buffer.facts)
 
 
 def range_of(cx: Context, r: loops.Range) -> loops.Range:
@@ -93,9 +99,14 @@ def _wide(cx: Context, e: PrimExpr) -> PrimExpr | None:
             return expr.IntImm(value, "int64", span=e.span)
         case expr.Var():
             return e if e.dtype == "int64" else None
+        case loops.BufferLoad() if _is_element(e):
+            return cast(e, "int64")
         case expr.Cast(to, value):
-            widens = is_int(value.dtype) and bits_of(to) > bits_of(value.dtype)
-            return _wide(cx, value) if widens else variable_of(cx, e)
+            if is_int(value.dtype) and bits_of(to) > bits_of(value.dtype):
+                return _wide(cx, value)
+            # As wide as the other operand, an element of an index function.
+            whole = value if isinstance(value, expr.Var) and value.dtype == "int64" else None
+            return variable_of(cx, e) or whole
         case expr.BinaryOp(a, b) if e.row.arithmetic and e.dtype in ("int32", "int64"):
             x, y = _wide(cx, a), _wide(cx, b)
             return None if x is None or y is None else type(e)(x, y, span=e.span)

@@ -102,7 +102,7 @@ TOGETHER = {
     "a triangle": (TWO, """
     for i in range(n):
         for j in range(i + 1):
-            C[i, T.min(j, m - 1)] = A[i, 0]""", "i"),
+            C[i, T.min(j, m - 1) // 2] = A[i, 0]""", "i"),
     "a sum of its own values": (ROWS, """
     for i, j in T.grid(n, m):
         C[i] = C[i] + C[i] * A[i, j]""", "i"),

@@ -69,6 +69,57 @@ def added(s_: T.handle, o_: T.handle, x_: T.handle, c_: T.handle, y_: T.handle):
 """A row for each sequence added to its rows."""
 
 
+PLAIN = """
+@T.prim_func
+def plain(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
+    b, t, d = T.int64(), T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int32",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    x = T.match_buffer(x_, (t, d), "float32")
+    y = T.match_buffer(y_, (t, d), "float32")
+    for i in range(b):
+        for j in range(s[i]):
+            for k in range(d):
+                y[o[i] + j, k] = x[o[i] + j, k] * T.float32(2)
+"""
+"""All rows doubled, without blocks and with lengths of int32."""
+
+PLAIN_MAX = """
+@T.prim_func
+def plain_max(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
+    b, t, d = T.int64(), T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int32",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    x = T.match_buffer(x_, (t, d), "float32")
+    y = T.match_buffer(y_, (b, d), "float32")
+    for i in range(b):
+        for k in range(d):
+            y[i, k] = T.float32(-1)
+            for j in range(s[i]):
+                y[i, k] = T.max(y[i, k], x[o[i] + j, k])
+"""
+"""The largest of the rows of each sequence, or -1."""
+
+PLAIN_PRODUCT = """
+@T.prim_func
+def plain_product(a_: T.handle, b_: T.handle, c_: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a_, (n, n), "float32")
+    B = T.match_buffer(b_, (n, m), "float32")
+    C = T.match_buffer(c_, (n, m), "float32")
+    for i in range(n):
+        for j in range(m):
+            C[i, j] = T.float32(0)
+            for k in range(i + 1):
+                C[i, j] = C[i, j] + A[i, k] * B[k, j]
+"""
+"""A triangular matrix times another one, without blocks."""
+
+
 def sums(*factors: Array) -> Array:
     return np.concatenate([[0], np.cumsum(np.prod(factors, axis=0))]).astype(factors[0].dtype)
 
@@ -124,9 +175,22 @@ def added(lengths: list[int], rng: np.random.Generator) -> Case:
     return [s, sums(s), x, c], x + np.repeat(c, s, axis=0)
 
 
+def plain(lengths: list[int], rng: np.random.Generator) -> Case:
+    s = np.array(lengths, "int32")
+    x = rng.random((sum(lengths), 19), dtype="float32")
+    return [s, sums(s), x], 2 * x
+
+
+def plain_max(lengths: list[int], rng: np.random.Generator) -> Case:
+    (s, o, x), _ = plain(lengths, rng)
+    parts = [x[a:b].max(0, initial=-1) for a, b in zip(o[:-1], o[1:], strict=True)]
+    return [s, o, x], np.array(parts, "float32").reshape(len(s), 19)
+
+
 PROGRAMS: dict[str, Callable[[list[int], np.random.Generator], Case]] = {
     VGEMM: products, SCORES: scores, TRMM: triangular_product, TRIANGULAR_SUM: triangular_sum,
-    TRIANGULAR_ADD: triangular_add, ADDED: added,
+    TRIANGULAR_ADD: triangular_add, ADDED: added, PLAIN: plain, PLAIN_MAX: plain_max,
+    PLAIN_PRODUCT: triangular_product,
 }  # fmt: skip
 NAMES = [text.split("def ")[1].split("(")[0] for text in PROGRAMS]
 

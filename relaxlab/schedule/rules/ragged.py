@@ -56,6 +56,8 @@ def not_ragged(func: PrimFunc) -> str | None:
     """The reason why no loop around a block depends on another, or a block is more than an element;
     None if one does, and none is."""
     blocks = blocks_of(func)
+    if not blocks:
+        return "it has no block"
     written = next((b for b in blocks if any(isinstance(n, For) for n in walk(b.body))), None)
     if written is not None:
         return f"{written.name} has loops written by hand"
