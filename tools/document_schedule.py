@@ -273,6 +273,10 @@ SECTIONS: dict[str, dict[str, Example]] = {
                                       "'shared', lambda i, j: (i, j))"),
         "reindex_cache_write": Example("add", "sch.reindex_cache_write(sch.get_block('B'), 0, "
                                        "'local', lambda i, j: (j, i))"),
+        "read_at": Example("row_sum", "i, k = sch.get_loops(sch.get_block('B'))\n"
+                           "sch.read_at(i, sch.get_block('B'), 0, 'shared')"),
+        "write_at": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                            "sch.write_at(i, sch.get_block('B'), 0, 'local')"),
         "set_scope": Example("chain", "sch.set_scope(sch.get_block('B'), 0, 'shared')"),
         "storage_align": Example("chain", "sch.storage_align(sch.get_block('B'), 0, axis=0, "
                                  "factor=32, offset=8)"),

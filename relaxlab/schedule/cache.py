@@ -91,7 +91,7 @@ def cache_read(
                 suggestion="cache_write", about=(buffer,),
             )  # fmt: skip
     spans = _touched_region(place, buffer, [r for b in readers for r in b.reads])
-    cache = _cache_buffer(func, buffer, scope)
+    cache = cache_buffer(func, buffer, scope)
     copy = _copy_nest(func, buffer, cache, spans, analyzer_at(place))
     names = {b.name for b in readers}
     _require_one_value(place, buffer, names)
@@ -151,7 +151,7 @@ def cache_write(
             f"the block does not update {buffer.name} in place", about=(buffer,),
         )  # fmt: skip
     spans = _touched_region(place, buffer, [region])
-    cache = _cache_buffer(func, buffer, scope)
+    cache = cache_buffer(func, buffer, scope)
     copy = _copy_nest(func, cache, buffer, spans, analyzer_at(place))
     names = {name, *consumers}
 
@@ -202,7 +202,8 @@ def copy_name(copy: Stmt) -> str:
     return realizes_under(copy)[0].block.name
 
 
-def _cache_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:
+def cache_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:
+    """A buffer of the given scope for a copy of another."""
     name = fresh_buffer_name(func, f"{buffer.name}_{scope.replace('.', '_')}")
     return Buffer(name, buffer.shape, buffer.dtype, scope=scope)
 

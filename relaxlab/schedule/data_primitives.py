@@ -14,9 +14,10 @@ from relaxlab.schedule import cache as _cache
 from relaxlab.schedule import layout as _layout
 from relaxlab.schedule import reindex as _reindex
 from relaxlab.schedule import scope, tree
+from relaxlab.schedule import stage_at as _stage_at
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.set_dtype import unsafe_set_dtype as _unsafe_set_dtype
-from relaxlab.schedule.state import BlockRV, ScheduleState
+from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 
 
 class DataPrimitives(ScheduleState):
@@ -50,6 +51,40 @@ class DataPrimitives(ScheduleState):
         def run() -> Block:
             names = [self._name(c) for c in consumers]
             self.func, copy = fn(self.func, self._name(block), index, scope, names)
+            return tree.find_block(self.func, copy).block
+
+        return self._step(name, args, run)
+
+    def read_at(
+        self, loop: LoopRV, block: BlockRV, read_buffer_index: int, storage_scope: str
+    ) -> BlockRV:
+        """Stage what one iteration of the loop reads of a buffer of the block, copied as a whole;
+        returns the copying block."""
+        return self._staged("read_at", _stage_at.read_at, loop, block, read_buffer_index,
+                            storage_scope)  # fmt: skip
+
+    def write_at(
+        self, loop: LoopRV, block: BlockRV, write_buffer_index: int, storage_scope: str
+    ) -> BlockRV:
+        """Stage what one iteration of the loop writes to a buffer of the block, copied as a whole;
+        returns the copying block."""
+        return self._staged("write_at", _stage_at.write_at, loop, block, write_buffer_index,
+                            storage_scope)  # fmt: skip
+
+    def _staged(
+        self, name: str, fn: Callable[..., Any], loop: LoopRV, block: BlockRV, index: int,
+        storage_scope: str,
+    ) -> BlockRV:  # fmt: skip
+        kind = name.removesuffix("_at")
+        args = {
+            "loop": loop, "block": block, f"{kind}_buffer_index": index,
+            "storage_scope": storage_scope,
+        }  # fmt: skip
+
+        def run() -> Block:
+            self.func, copy = fn(
+                self.func, self._var(loop), self._name(block), index, storage_scope
+            )
             return tree.find_block(self.func, copy).block
 
         return self._step(name, args, run)

@@ -182,6 +182,22 @@ class Schedule(ModuleSchedule):
         consumers = [self.block(b)[1] for b in consumer_blocks or ()]
         return self.given(sch, sch.cache_write(rv, index, storage_scope, consumers))
 
+    def read_at(
+        self, loop: LoopRV, block: BlockLike, read_buffer_index: int, storage_scope: str
+    ) -> BlockRV:
+        """Stage what one iteration of the loop reads of a buffer; returns the copying block."""
+        sch, rv = self.block(block)
+        made = sch.read_at(self.handle(loop)[1], rv, read_buffer_index, storage_scope)
+        return self.given(sch, made)
+
+    def write_at(
+        self, loop: LoopRV, block: BlockLike, write_buffer_index: int, storage_scope: str
+    ) -> BlockRV:
+        """Stage what one iteration of the loop writes to a buffer; returns the copying block."""
+        sch, rv = self.block(block)
+        made = sch.write_at(self.handle(loop)[1], rv, write_buffer_index, storage_scope)
+        return self.given(sch, made)
+
     def reindex_cache_read(
         self, block: BlockLike, read_buffer_index: int, storage_scope: str, index_map: MapLike
     ) -> BlockRV:

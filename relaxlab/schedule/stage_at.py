@@ -1,0 +1,175 @@
+"""read_at and write_at: the part of a buffer that one iteration of a loop touches, copied as a
+whole by one block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.ir import expr
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    IterVar,
+    PrimFunc,
+    Range,
+    Stmt,
+    seq,
+)
+from relaxlab.ir.node import Attrs, replace
+from relaxlab.schedule.cache import buffer_of, cache_buffer, insert, statements
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.exact_region import region_written
+from relaxlab.schedule.ranges import ZERO, Span, analyzer_at, bind_stmt, spans_under, union
+from relaxlab.schedule.regions import redirect, with_alloc
+from relaxlab.schedule.scope import axes_bound_to
+from relaxlab.schedule.tree import (
+    TRUE,
+    LoopPlace,
+    describe_block,
+    describe_loop,
+    find_block,
+    find_loop,
+    fresh_block_name,
+    realizes_under,
+)
+
+
+def read_at(
+    func: PrimFunc, var: Var, name: str, read_index: int, scope: str
+) -> tuple[PrimFunc, str]:
+    """Copy what one iteration of a loop reads of a buffer, when the iteration begins; the blocks
+    under the loop read the copy. Returns the function and the name of the copying block."""
+    place, target = find_block(func, name, "read_at"), find_loop(func, var, "read_at")
+    buffer = buffer_of(place.block, "read", read_index, "read_at")
+    an = _analyzer_in(target, place.realize, "read_at")
+    regions: list[tuple[Span, ...]] = []
+    for r in realizes_under(target.loop.body):
+        if any(w.buffer is buffer for w in r.block.writes):
+            raise ScheduleError(
+                "read_at", describe_loop(target.loop),
+                f"no block under the loop writes {buffer.name}; {r.block.name!r} does",
+                about=(r.block.name, buffer),
+            )  # fmt: skip
+        reads = [x for x in r.block.reads if x.buffer is buffer]
+        regions += [spans_under(x, r, target, an) for x in reads]
+    spans = reduce(lambda a, b: _hull(a, b, an), regions)
+    cache = cache_buffer(func, buffer, scope)
+    copy = _copy(func, target, buffer, cache, spans, an, "read_at")
+    first = next(
+        i for i, s in enumerate(statements(target.loop.body))
+        if any(x.buffer is buffer for r in realizes_under(s) for x in r.block.reads)
+    )  # fmt: skip
+    body = insert(redirect(target.loop.body, buffer, cache), first, copy)
+    return _with_copy(target, body, cache), copy.block.name
+
+
+def write_at(
+    func: PrimFunc, var: Var, name: str, write_index: int, scope: str
+) -> tuple[PrimFunc, str]:
+    """Let the block write to a new buffer, of which one iteration of a loop copies what it made
+    when it ends. Returns the function and the name of the copying block."""
+    place, target = find_block(func, name, "write_at"), find_loop(func, var, "write_at")
+    buffer = buffer_of(place.block, "write", write_index, "write_at")
+    an = _analyzer_in(target, place.realize, "write_at")
+    for r in realizes_under(target.loop.body):
+        touched = {x.buffer for x in (*r.block.reads, *r.block.writes)}
+        if r is not place.realize and buffer in touched:
+            raise ScheduleError(
+                "write_at", describe_loop(target.loop),
+                f"no other block under the loop touches {buffer.name}; {r.block.name!r} does",
+                about=(r.block.name, buffer),
+            )  # fmt: skip
+    for loop in (*target.loops, target.loop):
+        if any(r is place.realize and iv.kind != "spatial" for r, iv in axes_bound_to(
+            loop.loop_var, loop.body
+        )):  # fmt: skip
+            raise ScheduleError(
+                "write_at", describe_loop(loop), f"the sums of block {name!r} are complete inside",
+                suggestion="choose a loop further out", about=(name,),
+            )  # fmt: skip
+    region = next(w for w in place.block.writes if w.buffer is buffer)
+    spans = region_written(region, place.realize, target, an)
+    updates = place.block.init is None and any(x.buffer is buffer for x in place.block.reads)
+    if spans is None or updates:
+        raise ScheduleError(
+            "write_at", describe_block(place.block),
+            f"one iteration of {describe_loop(target.loop)} writes a whole part of {buffer.name}, "
+            "and reads none of it before",
+            about=(buffer,),
+        )  # fmt: skip
+    cache = cache_buffer(func, buffer, scope)
+    copy = _copy(func, target, cache, buffer, spans, an, "write_at")
+    body = seq(redirect(target.loop.body, buffer, cache), copy)
+    return _with_copy(target, body, cache), copy.block.name
+
+
+def _analyzer_in(target: LoopPlace, realize: BlockRealize, primitive: str) -> Analyzer:
+    """An analyzer that knows the loop, too. Raises ScheduleError unless it is around the block."""
+    if not any(r is realize for r in realizes_under(target.loop.body)):
+        raise ScheduleError(
+            primitive, describe_loop(target.loop),
+            f"the loop is around block {realize.block.name!r}", about=(realize.block.name,),
+        )  # fmt: skip
+    an = analyzer_at(target)
+    bind_stmt(an, target.loop)
+    return an
+
+
+def _hull(a: Sequence[Span], b: Sequence[Span], an: Analyzer) -> tuple[Span, ...]:
+    return tuple(union(x, y, an) for x, y in zip(a, b, strict=True))
+
+
+def _with_copy(target: LoopPlace, body: Stmt, cache: Buffer) -> PrimFunc:
+    func = target.replaced(replace(target.loop, body=body))
+    return with_alloc(func, target.scope.name, cache)
+
+
+def _copy(
+    func: PrimFunc, target: LoopPlace, source: Buffer, dest: Buffer, spans: Sequence[Span],
+    an: Analyzer, primitive: str,
+) -> BlockRealize:  # fmt: skip
+    """A block that copies a region of tiles: an axis counts the tiles of each dimension that is
+    not copied as a whole."""
+    axes: list[IterVar] = []
+    values: list[PrimExpr] = []
+    ranges: list[Range] = []
+    loop_vars = [Var(f"ax{d}") for d in range(len(spans))]
+    for span, dim in zip(spans, source.shape, strict=True):
+        extent, low = span.extent(an), an.simplify(span.lo)
+        if low == ZERO and an.prove_equal(extent, dim):
+            ranges.append(Range(ZERO, dim))
+            continue
+        number = an.simplify(low // extent)
+        inside = an.prove(expr.GE(low, ZERO)) and an.prove(expr.LE(low + extent, dim))
+        if not inside or not an.prove_equal(number * extent, low):
+            raise ScheduleError(
+                primitive, describe_loop(target.loop),
+                f"one iteration touches a tile of {source.name}; it touches {extent} elements "
+                f"from {low}", about=(target.loop.loop_var,),
+            )  # fmt: skip
+        count = an.simplify((dim + extent - 1) // extent)
+        axes.append(IterVar(Var(f"v{len(axes)}"), Range(ZERO, count), "spatial"))
+        values.append(number)
+        ranges.append(Range(an.simplify(axes[-1].var * extent), extent))
+    index = tuple(r.min + v for r, v in zip(ranges, loop_vars, strict=True))
+    body: Stmt = BufferStore(dest, BufferLoad(source, index), index)
+    for v, r in reversed(list(zip(loop_vars, ranges, strict=True))):
+        body = For(v, ZERO, r.extent, "serial", body)
+    cached = dest if dest.name.startswith(source.name) else source
+    block = Block(
+        fresh_block_name(func, cached.name),
+        tuple(axes),
+        (BufferRegion(source, tuple(ranges)),),
+        (BufferRegion(dest, tuple(ranges)),),
+        body,
+        annotations=Attrs(auto_copy=True),
+    )
+    return BlockRealize(tuple(values), TRUE, block)
