@@ -20,7 +20,7 @@ from relaxlab.ir.errors import UserError
 if TYPE_CHECKING:
     from relaxlab.ir import types
 
-MAGIC = b"relaxlab-artifact-4\n"
+MAGIC = b"relaxlab-artifact-5\n"
 
 
 class ArtifactError(UserError):
@@ -29,9 +29,10 @@ class ArtifactError(UserError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TypeTree(Brief):
-    """A type as the caller sees it. kind: tensor, shape, scalar or tuple; `text` is the script's
-    spelling, for messages; `ndim` counts the dimensions, `dims` has those that are constant (-1
-    for the others) and is empty where the callee checks them."""
+    """A type as the caller sees it. kind: tensor, shape, scalar, tuple, or data for a data type;
+    `text` is the script's spelling, for messages, and a data type's name; `ndim` counts the
+    dimensions, `dims` has those that are constant (-1 for the others) and is empty where the callee
+    checks them."""
 
     kind: str
     text: str
@@ -53,6 +54,8 @@ class TypeTree(Brief):
                 return TypeTree("shape", str(ty), "int64", ndim)
             case types.PrimType(dtype):
                 return TypeTree("scalar", str(ty), dtype)
+            case types.DataType(name):
+                return TypeTree("data", name)
             case types.TupleType(fields):
                 return TypeTree("tuple", str(ty), fields=tuple(TypeTree.of(f) for f in fields))
             case _:
@@ -106,6 +109,9 @@ class PackedInfo:
     place: str
 
 
+ConstructorTree: TypeAlias = tuple[str, tuple[TypeTree, ...]]
+"""A constructor of a data type, and the types of its fields."""
+
 Part: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
 """A function, the numbers of the weights it takes, and the numbers of the results it returns; the
 name is empty for weights that are returned as they are."""
@@ -119,7 +125,8 @@ class Artifact(Brief):
     keeps it, from which code for a shared library is made. externs: the C functions that the code
     calls. left_out: the functions that cannot be called natively, with the reasons. parts: the
     calls that do the work of a function that transforms weights, one weight after the other.
-    transforms: by the name of a function, that of the one which transforms its weights.
+    transforms: by the name of a function, that of the one which transforms its weights. data: the
+    constructors of data types, by their numbers.
     """
 
     code: tuple[bytes, ...]
@@ -134,6 +141,9 @@ class Artifact(Brief):
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict[str, tuple["Part", ...]])
     transforms: dict[str, str] = field(default_factory=dict[str, str])
+    data: dict[str, tuple[ConstructorTree, ...]] = field(
+        default_factory=dict[str, tuple["ConstructorTree", ...]]
+    )
 
     def describe(self) -> dict[str, Any]:
         """Return everything but code and constants, as JSON values."""
@@ -147,6 +157,10 @@ class Artifact(Brief):
             "planned_bytes": self.planned_bytes,
             "parts": self.parts,
             "transforms": self.transforms,
+            "data": {
+                name: [[c, [asdict(f) for f in fields]] for c, fields in of]
+                for name, of in self.data.items()
+            },
         }
 
     @staticmethod
@@ -173,6 +187,7 @@ class Artifact(Brief):
             head["left_out"],
             {name: tuple(map(_part, listed)) for name, listed in head["parts"].items()},
             head["transforms"],
+            {name: tuple(map(_constructor, listed)) for name, listed in head["data"].items()},
         )
 
     def to_bytes(self) -> bytes:
@@ -210,6 +225,11 @@ class Artifact(Brief):
             for raw, (dtype, shape) in zip(parts[count + 1 :], head["constants"], strict=True)
         )
         return Artifact.from_description(head, tuple(parts[:count]), parts[count], constants)
+
+
+def _constructor(data: Any) -> ConstructorTree:
+    name, fields = data
+    return name, tuple(map(TypeTree.from_json, fields))
 
 
 def _part(data: Any) -> Part:

@@ -83,6 +83,10 @@ def program_functions(
         "arenas": len(arenas),
         "constants": tuple(constants),
         "externs": jit.external_functions(texts, declarations),
+        "data": {
+            name: tuple((c.name, tuple(map(TypeTree.of, c.fields))) for c in of.constructors)
+            for name, of in program.data.items()
+        },
     }
     return texts, declarations, metadata
 

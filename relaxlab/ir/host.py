@@ -10,8 +10,8 @@ its shape and dtype from there. Registers are assigned once (once per branch of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from relaxlab.ir import expr, loops, types
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.data import DataDef
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 
@@ -341,10 +342,11 @@ class HostFunction(Brief):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HostProgram(Brief):
-    """Host functions and the loop functions they call, by name."""
+    """Host functions, the loop functions they call, and the data types of their values, by name."""
 
     functions: dict[str, HostFunction]
     kernels: dict[str, loops.PrimFunc]
+    data: Mapping[str, DataDef] = field(default_factory=dict[str, DataDef])
 
 
 def walk_instrs(instrs: tuple[Instr, ...]) -> Iterator[Instr]:

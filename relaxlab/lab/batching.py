@@ -14,8 +14,8 @@ from relaxlab.lab.view import View
 from relaxlab.runtime.batch.executable import BatchedExecutable
 from relaxlab.runtime.batch.function import BatchFunction
 from relaxlab.runtime.batch.records import Records
-from relaxlab.runtime.batch.rows import row_bytes
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.rows import row_bytes
 
 MOST_NODES = 1500
 """Nodes of all instances that are drawn."""

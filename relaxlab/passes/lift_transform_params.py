@@ -199,7 +199,7 @@ def _lift(
             # A transform runs once, and an overwritten value differs from call to call.
             if not isinstance(b, graph.VarBinding) or b.var in written:
                 continue
-            if not _movable(b.value, mod):
+            if not _movable(b.value, mod) or _has_data(b.var.ty):
                 continue
             read = list(vars_in(b.value))
             if not (
@@ -217,6 +217,13 @@ def _movable(value: graph.Expr, mod: Module) -> bool:
     if isinstance(value, graph.Call) and value.op == graph.Op("builtin.stop_lift_params"):
         return False
     return isinstance(value, graph.Call | graph.Tuple | graph.TupleGetItem) and is_pure(value, mod)
+
+
+def _has_data(ty: types.Type | None) -> bool:
+    """True for a value of a data type, or a tuple with one: weights are arrays."""
+    if isinstance(ty, types.TupleType):
+        return any(map(_has_data, ty.fields))
+    return isinstance(ty, types.DataType)
 
 
 def _strip(fn: graph.Function, gone: set[graph.Var]) -> graph.Function:

@@ -16,6 +16,7 @@ import numpy as np
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.fit_operator_call import claimed_condition
 from relaxlab.ir import expr, graph, host, loops, types
+from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
@@ -45,7 +46,7 @@ def lower_shapes(mod: Module) -> host.HostProgram:
     functions = {n: _Lowerer(n, f, mod, Checked(checks)).lower() for n, f in graphs}
     mod = mod.with_functions(checks.functions)
     mark_written(functions, mod)
-    return host.HostProgram(functions, mod.loop_functions())
+    return host.HostProgram(functions, mod.loop_functions(), data_types(mod))
 
 
 @dataclass(slots=True)
@@ -477,7 +478,9 @@ class _Lowerer:
         if isinstance(ty, types.TupleType) and not ty.fields:
             self.emit(host.CallPacked(name, args, None, regs))
             return ()
-        dst = self.nest(var.name, _ranks(ty))
+        # A value has had its fields checked when it was made.
+        on_data = name == "relaxlab.operator" and str(args[0]).startswith("adt.")
+        dst = self.nest(var.name, ty if on_data else _ranks(ty))
         self.emit(host.CallPacked(name, args, dst, regs))
         return self.claimed(dst, ty, f"the result `{var.name}` of `{name}` in `{self.name}`")
 

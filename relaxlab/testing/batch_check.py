@@ -64,8 +64,8 @@ def pipeline_of_seed(seed: int) -> Pipeline:
 
 
 def run_batched_program(seed: int, *, shrink: bool = True) -> BatchFailure | None:
-    """Make the program of a seed, and compare its batches: of 1 instance, of several and of 64, by
-    counted depths and by each policy."""
+    """Make the program of a seed, and compare calls of it, and its batches: of 1 instance, of
+    several and of 64, by counted depths and by each policy."""
     text = random_data_program(np.random.default_rng(seed))
     problem = batch_problem(text, seed)
     if problem is None:
@@ -95,6 +95,12 @@ def batch_problem(text: str, seed: int) -> str | None:
     try:
         with patch.object(program, "compile_objects", unoptimised):
             exe = build(mod, pipeline=pipeline_of_seed(seed), threads=1, checks=_checks(seed))
+            alone = build(mod, use_cache=False, threads=1, checks=_checks(seed))
+        for given, wanted in zip(instances[:2], expected, strict=False):
+            found = alone["main"](*given, *alone.packed_weights("main", weights))
+            place = differs(found, wanted, "the result of one by itself")
+            if place is not None:
+                return f"differs: {place}"
         return _difference(exe["main"].bind(*weights), instances, expected, rng)
     except (UserError, AssertionError, ValueError, LookupError, TypeError) as error:
         return f"{type(error).__name__}: {error}"

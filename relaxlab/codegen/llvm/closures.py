@@ -50,6 +50,8 @@ def leaf_code(register: host.Register) -> int:
             return 2 << 48 | ndim
         case types.PrimType(dtype):
             return 3 << 48 | _dtype_code(dtype) << 8
+        case types.DataType(name):
+            return 5 << 48 | _dtype_code(name)
         case types.FuncType() | types.ObjectType():  # what is of no known type is a function
             return 4 << 48
         case _:
@@ -67,21 +69,18 @@ def leaf_codes(function: host.HostFunction, values: Iterable[host.Value]) -> lis
 
 def has_functions(function: host.HostFunction) -> str | None:
     """The reason why no caller outside the program can give a parameter, or take the result: it is
-    a function, or a value of a data type. None where there is no such reason."""
+    a function. None where there is no such reason."""
     named = [(f"parameter `{p.name}`", p.value) for p in function.params]
     for what, value in (*named, ("the result", function.result)):
         for r in host.leaves(value):
             ty = function.registers[r].ty
-            reason = f"{what} of `{function.name}` has type {ty}"
-            if isinstance(ty, types.DataType):
+            if isinstance(ty, types.FuncType | types.ObjectType) and not isinstance(
+                ty, types.DataType
+            ):
                 return (
-                    f"{reason}, a data type: run it in batches, pipeline=rl.batched_pipeline(), or "
-                    'in the virtual machine, target="interpreter"'
-                )
-            if isinstance(ty, types.FuncType | types.ObjectType):
-                return (
-                    f"{reason}: natively functions are passed between functions of a program "
-                    "alone; call it from another one, or run it in the virtual machine"
+                    f"{what} of `{function.name}` has type {ty}: natively functions are passed "
+                    "between functions of a program alone; call it from another one, or run it in "
+                    "the virtual machine"
                 )
     return None
 

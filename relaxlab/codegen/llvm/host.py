@@ -24,6 +24,7 @@ from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.c_functions import call_c_function
 from relaxlab.codegen.llvm.closures import call_closure, function_value, leaf_codes, make_closure
 from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT, TOO_MUCH, symbol_of
+from relaxlab.codegen.llvm.data_values import emit_on_data, is_on_data
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host_frame import TEAM_ARGS, HostFrame, Reg, UnsupportedHost, words_of
 from relaxlab.codegen.llvm.marks import Marks
@@ -277,6 +278,9 @@ class HostEmitter(HostFrame):
         are called directly."""
         if i.function in FUNCTIONS:
             call_blas(self, i)
+            return
+        if is_on_data(i):
+            emit_on_data(self, i)
             return
         row = c_function(i.function)
         if row is not None:

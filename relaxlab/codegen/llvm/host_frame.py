@@ -46,11 +46,6 @@ def words_of(register: host.Register) -> int:
             return 1 + ndim
         case types.ShapeType(ndim=ndim) if ndim >= 0:
             return ndim
-        case types.DataType():
-            raise UnsupportedHost(
-                f"`{register.name}` is of the data type {register.ty}: run it in batches, "
-                'pipeline=rl.batched_pipeline(), or in the virtual machine, target="interpreter"'
-            )
         case types.PrimType() | types.FuncType() | types.ObjectType():
             return 1
         case _:

@@ -15,8 +15,8 @@ from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.runtime.batch.recorder import Recorded, Recorder
 from relaxlab.runtime.batch.records import ChosenOrder
-from relaxlab.runtime.batch.rows import row_bytes, row_dims, row_elements
 from relaxlab.runtime.batch.words import Words
+from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
 
 if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable

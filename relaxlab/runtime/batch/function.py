@@ -14,14 +14,14 @@ from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.types import DataType, TensorType
-from relaxlab.runtime.batch.data_values import read_values
 from relaxlab.runtime.batch.flush import Flusher, Places, Ran
 from relaxlab.runtime.batch.instances import Inputs, read_instances, readable_kinds
 from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Recorder
 from relaxlab.runtime.batch.records import Choice, Records, chosen_order, joined, records_of
-from relaxlab.runtime.batch.rows import row_bytes, row_dims, row_elements
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
+from relaxlab.runtime.native.data_values import read_values
+from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
 
 if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable
@@ -274,7 +274,7 @@ class BatchFunction:
             words = recorded.results[kept, k]
             if isinstance(result.ty, DataType):
                 at = partial(self._tensor_in, offsets)
-                leaves.append(read_values(self.program, words.tolist(), result.ty, at))
+                leaves.append(read_values(self.program.data, words.tolist(), result.ty, at))
                 continue
             assert isinstance(result.ty, TensorType)
             if result.kind == "scalar":

@@ -13,9 +13,9 @@ from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.types import DataType
-from relaxlab.runtime.batch.data_values import DataWriter
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
+from relaxlab.runtime.native.data_values import DataWriter
 
 Array = np.ndarray[Any, Any]
 
@@ -110,7 +110,7 @@ def _read_data(
     params = [(c, p) for c, p in enumerate(program.params) if p.kind == "data"]
     if not params:
         return first_slot
-    writer = DataWriter(program)
+    writer = DataWriter(program.data)
     for column, p in params:
         assert isinstance(p.ty, DataType)
         for i, instance in enumerate(instances):

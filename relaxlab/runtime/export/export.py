@@ -188,6 +188,11 @@ def _check_names(artifact: Artifact, prefix: str) -> None:
             )
         for what, tree in (*info.params, ("the result", info.result)):
             for leaf, ty in leaves_of(what, tree):
+                if ty.kind == "data":
+                    raise ExportError(
+                        f"`{leaf}` of `{info.name}` is of the data type {ty.text}, which has no "
+                        "form in C; pass arrays instead"
+                    )
                 if ty.kind == "tensor" and ty.ndim > MAX_NDIM:
                     raise ExportError(
                         f"`{leaf}` of `{info.name}` has {ty.ndim} dimensions, tensors in C have "

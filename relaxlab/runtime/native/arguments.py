@@ -21,6 +21,9 @@ from relaxlab.ir.errors import UserError, kind_of
 
 Words = Any  # a ctypes array of int64
 ArgumentConverter = Callable[[Any, Words, list[Any]], None]
+DataConverter = Callable[[TypeTree, str, int], ArgumentConverter]
+"""Makes the converter of a value of a data type: its type, its name, and the position of its
+word."""
 
 
 class ArgumentError(UserError, TypeError, ValueError):
@@ -66,13 +69,14 @@ def _is_signed(dtype: str) -> bool:
 
 def argument_converter(
     name: str, describe: Callable[[str], str], tree: TypeTree, at: int, leaf: int,
-    written: tuple[int, ...],
+    written: tuple[int, ...], of_data: DataConverter | None = None,
 ) -> ArgumentConverter:  # fmt: skip
     """Return a function that checks one value and writes its words from position `at` on. Messages
     name it by `describe(name)`, its field number 1 by `describe("name[1]")`.
 
     It appends the arrays it took to its third argument, which keeps them alive. `leaf` is the
-    number of the value's first leaf, `written` those that must be writable.
+    number of the value's first leaf, `written` those that must be writable. `of_data` converts
+    values of data types.
     """
     where = describe(name)
     if tree.kind == "tensor":
@@ -81,9 +85,14 @@ def argument_converter(
         return _shape_converter(where, tree, at)
     if tree.kind == "scalar":
         return _scalar_converter(where, tree, at)
+    if tree.kind == "data":
+        assert of_data is not None
+        return of_data(tree, where, at)
     converters: list[ArgumentConverter] = []
     for i, field in enumerate(tree.fields):
-        converters.append(argument_converter(f"{name}[{i}]", describe, field, at, leaf, written))
+        converters.append(argument_converter(
+            f"{name}[{i}]", describe, field, at, leaf, written, of_data
+        ))  # fmt: skip
         at += count_words(field)
         leaf += count_leaves(field)
 
@@ -102,7 +111,7 @@ def count_words(tree: TypeTree) -> int:
     """Words that a value of this type takes."""
     if tree.kind == "tuple":
         return sum(count_words(f) for f in tree.fields)
-    return {"tensor": 1 + tree.ndim, "shape": tree.ndim, "scalar": 1}[tree.kind]
+    return {"tensor": 1 + tree.ndim, "shape": tree.ndim, "scalar": 1, "data": 1}[tree.kind]
 
 
 def leaves_of(name: str, tree: TypeTree) -> Iterator[tuple[str, TypeTree]]:

@@ -29,6 +29,7 @@ from relaxlab.runtime.native.results import Sources, result_converter, span_of
 
 if TYPE_CHECKING:
     from relaxlab.ir.module import Module
+    from relaxlab.runtime.native.data_values import DataTypes
 
 Adapt: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
@@ -64,10 +65,13 @@ class NativeFunction:
         callback = ctypes.cast(exe._callback, ctypes.c_void_p).value or 0
         self._context[CONTEXT.index("callback")] = callback
         self._converters = list[Any]()
+        data = _data_types(exe)
         at = leaf = 0
         for name, tree in info.params:
             describe = f"argument `{{}}` of `{info.name}`".format
-            convert = argument_converter(name, describe, tree, at, leaf, info.written)
+            convert = argument_converter(
+                name, describe, tree, at, leaf, info.written, data and data.argument
+            )
             self._converters.append(convert)
             at += count_words(tree)
             leaf += count_leaves(tree)
@@ -78,7 +82,7 @@ class NativeFunction:
         self._bound_spans: list[tuple[int, int]] = []
         self._bound_at: dict[int, np.ndarray[Any, Any]] = {}
         self._tensors, self._written = _tensor_leaves(info)
-        self._convert_result = result_converter(info.result, 0)
+        self._convert_result = result_converter(info.result, 0, data and data.result)
         self.__call__, self._direct = self._run, None
         # What packed functions return is kept in `_live`, which only `_run` clears.
         if is_supported() and exe.runs_here and not exe.artifact.packed:
@@ -286,6 +290,15 @@ class NativeFunction:
         self._context[_OWNED] = 0
         self._exe._spare.expect(total)
         return blocks
+
+
+def _data_types(exe: LoadedProgram) -> DataTypes | None:
+    """The data types of a program, if it has any: others need none of what describes them."""
+    if not exe.artifact.data:
+        return None
+    from relaxlab.runtime.native.data_values import DataTypes
+
+    return DataTypes(exe.artifact.data)
 
 
 def _tensor_leaves(info: FunctionInfo) -> tuple[list[str], frozenset[int]]:

@@ -39,17 +39,23 @@ def span_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     return start, start + array.nbytes
 
 
-def result_converter(tree: TypeTree, at: int) -> ResultConverter:
-    """A function that makes a result of this type from its words, those from position `at` on."""
+def result_converter(
+    tree: TypeTree, at: int, of_data: Callable[[TypeTree, int], Any] | None = None
+) -> ResultConverter:
+    """A function that makes a result of this type from its words, those from position `at` on.
+    `of_data` reads the value of a data type at an address."""
     if tree.kind == "tensor":
         kind, sizes = numpy_dtype(tree.dtype), slice(at + 1, at + 1 + tree.ndim)
         return lambda words, sources: sources.array(words[at], tuple(words[sizes]), kind)
     if tree.kind == "tuple":
         converters: list[ResultConverter] = []
         for field in tree.fields:
-            converters.append(result_converter(field, at))
+            converters.append(result_converter(field, at, of_data))
             at += count_words(field)
         return lambda words, sources: tuple([convert(words, sources) for convert in converters])
+    if tree.kind == "data":
+        assert of_data is not None
+        return lambda words, _: of_data(tree, words[at])
     return lambda words, _: read_value(tree, words, at)
 
 

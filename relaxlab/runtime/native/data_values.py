@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.codegen.artifact import ConstructorTree, TypeTree
+from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.types import DataType, TensorType
-from relaxlab.runtime.batch.words import Words
-from relaxlab.runtime.native.arguments import ArgumentError
+from relaxlab.runtime.native.arguments import ArgumentConverter, ArgumentError, view_memory
+from relaxlab.runtime.rows import row_dims
 
 Array = np.ndarray[Any, Any]
+Words: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Layouts: TypeAlias = Mapping[str, tuple[rec.DataLayout, ...]]
+"""The constructors of data types, by their numbers."""
 
 
 @dataclass(slots=True)
@@ -25,7 +30,7 @@ class DataWriter:
     """Writes values that instances give as words: each value once, however often it is met. Their
     tensors are collected by dtype; `placed` numbers them once all are known."""
 
-    program: rec.RecordingProgram
+    layouts: Layouts
     words: list[int] = field(default_factory=lambda: [])
     addresses: list[int] = field(default_factory=lambda: [])
     """The words that are places of values, to which the address of the first word is added."""
@@ -66,7 +71,7 @@ class DataWriter:
             raise ArgumentError(f"{what} is {kind_of(value)}, expected a value of `{data}`")
 
     def _layout(self, value: DataValue, what: str) -> rec.DataLayout:
-        layouts = self.program.data[value.data]
+        layouts = self.layouts[value.data]
         known = 0 <= value.tag < len(layouts)
         if not known or layouts[value.tag].constructor != value.constructor:
             raise ArgumentError(f"{what} has `{value.constructor}`, which is no constructor of "
@@ -105,9 +110,19 @@ class DataWriter:
             first_slot += len(members)
         return words, made, first_slot
 
+    def addressed(self) -> tuple[Words, list[Array]]:
+        """The words, with the addresses of values and of tensors; and the arrays that hold the
+        tensors."""
+        words, kept, _ = self.placed(0)
+        for _, flat, lengths in kept:
+            of_dtype = self.tensors[flat.dtype]
+            starts = flat.ctypes.data + (np.cumsum(lengths) - lengths) * flat.itemsize
+            words[[at for at, _ in of_dtype]] = starts
+        return words, [flat for _, flat, _ in kept]
+
 
 def read_values(
-    program: rec.RecordingProgram,
+    layouts: Layouts,
     roots: list[int],
     ty: DataType,
     tensor: Callable[[int, TensorType], Array],
@@ -123,7 +138,7 @@ def read_values(
                 pending.pop()
                 continue
             tag = ctypes.c_int64.from_address(address).value
-            layout = program.data[data][tag]
+            layout = layouts[data][tag]
             words = (ctypes.c_int64 * len(layout.fields)).from_address(address + 8)
             inner = [
                 (w, f.ty.name) for w, f in zip(words, layout.fields, strict=True)
@@ -152,3 +167,46 @@ def _field(
     if of.kind == "scalar":
         return np.asarray(word, numpy_dtype(str(of.ty.dtype)))
     return tensor(word, of.ty)
+
+
+class DataTypes:
+    """The data types of a compiled program, whose values have addresses where recorded ones have
+    slots: of tensors, too."""
+
+    def __init__(self, data: Mapping[str, tuple[ConstructorTree, ...]]) -> None:
+        self._layouts: Layouts = {
+            name: tuple(
+                rec.DataLayout(constructor, tuple(map(_field_of, fields)))
+                for constructor, fields in constructors
+            )
+            for name, constructors in data.items()
+        }
+
+    def argument(self, tree: TypeTree, where: str, at: int) -> ArgumentConverter:
+        """The converter of an argument. It keeps the memory of the last two values: one may be
+        bound while another is refused."""
+        kept: list[Any] = []
+
+        def convert(value: Any, words: Any, _: list[Any]) -> None:
+            writer = DataWriter(self._layouts)
+            first = writer.write(value, DataType(tree.text), where)
+            memory, arrays = writer.addressed()
+            kept.append((memory, arrays))
+            del kept[:-2]
+            words[at] = memory.ctypes.data + 8 * first
+
+        return convert
+
+    def result(self, tree: TypeTree, address: int) -> DataValue:
+        """The value at an address; its arrays are copies."""
+        return read_values(self._layouts, [address], DataType(tree.text), _copied)[0]
+
+
+def _field_of(tree: TypeTree) -> rec.Field:
+    if tree.kind == "data":
+        return rec.Field("data", DataType(tree.text))
+    return rec.Field("slot", TensorType(tuple(map(expr.const, tree.dims)), tree.dtype))
+
+
+def _copied(address: int, ty: TensorType) -> Array:
+    return view_memory(address, row_dims(ty), numpy_dtype(str(ty.dtype))).copy()
