@@ -108,7 +108,7 @@ def _sites(s: loops.Stmt, axes: tuple[IterVar, ...], where: str = "the body") ->
             yield from _sites(body, axes if known else (*axes, axis), where)
         case BufferStore():
             yield _Site(where, axes, (s,))
-        case loops.SeqStmt(stmts) if all(isinstance(x, BufferStore) for x in stmts):
+        case loops.SeqStmt(stmts) if stmts and all(isinstance(x, BufferStore) for x in stmts):
             yield _Site(where, axes, stmts)  # type: ignore[arg-type]
         case loops.SeqStmt(stmts):
             for one in stmts:

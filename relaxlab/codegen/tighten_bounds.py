@@ -109,7 +109,7 @@ def end_of(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | No
         case SeqStmt(stmts):
             ends = [end_of(s, var, inner) for s in stmts]
             known = [e for e in ends if e is not None]
-            return _largest(known) if len(known) == len(ends) else None
+            return _largest(known) if known and len(known) == len(ends) else None
         case BufferStore(buffer, expr.BinaryOp() as value, indices):
             sides = (value.a, value.b)
             # Only an update of the element itself leaves memory as it is when it adds the identity.

@@ -94,3 +94,16 @@ def main(x: R.Tensor({tuple(shape)}, "float32")):
     with np.errstate(all="ignore"):
         want = rl.interpret(mod, "main", x)
     np.testing.assert_array_equal(rl.compile(mod)(x), want)
+
+
+@pytest.mark.parametrize("call", ["sort(x, axis=-1)", "renormalize_top_p_top_k(x, p, k)"])
+def test_rows_that_are_known_to_be_empty(call: str) -> None:
+    """Loops over their elements have nothing in them."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor((3, 0), "float32"), p: R.Tensor((3, 1), "float32"),
+         k: R.Tensor((3, 1), "int64")):
+    return R.{call}
+""")
+    x, ones = np.zeros((3, 0), "float32"), np.ones((3, 1))
+    assert rl.compile(mod)(x, ones.astype("float32"), ones.astype("int64")).shape == (3, 0)
