@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from relaxlab.analysis.regions import Bounds, relax_index
 from relaxlab.ir import expr
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Range
-from relaxlab.ir.node import Node, binder, node, span_field
+from relaxlab.ir.node import Node, binder, node, span_field, walk
 from relaxlab.ir.span import Span
 from relaxlab.ir.substitute import substitute, symbols_in
 
@@ -424,13 +425,18 @@ class IndexMap(Node):
     def map_shape(
         self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None
     ) -> tuple[expr.PrimExpr, ...]:
-        """The smallest shape that holds all new indices of an array of `shape`.
+        """The smallest shape that holds all new indices of an array of `shape`, in which no tile is
+        smaller than the map makes them.
 
         Raises NotInvertible when a new index cannot be bounded or starts below 0.
         """
-        dims = tuple(shape)
-        an = analyzer if analyzer is not None else Analyzer.for_shapes(*dims)
+        given = tuple(shape)
+        an = analyzer if analyzer is not None else Analyzer.for_shapes(*given)
+        none = expr.Var("none")  # there are no tiles of no elements, but each would be whole
+        dims = tuple(none if d == ZERO else w
+                     for d, w in zip(given, self._whole_tiles(given), strict=True))  # fmt: skip
         with an.scope():
+            an.bind_shape(none)
             ranges: dict[expr.Var, Bounds] = {}
             for v, d in zip(self.initial_indices, dims, strict=True):
                 an.bind(v, 0, d - 1)
@@ -440,8 +446,27 @@ class IndexMap(Node):
                 bounds = relax_index(e, ranges, an)
                 if bounds is None or an.prove(expr.binary(expr.GE, bounds[0], 0)) is not True:
                     raise NotInvertible(f"{e} in {self} cannot be bounded from 0")
-                out.append(an.simplify(bounds[1] + 1))
+                out.append(an.simplify(substitute(bounds[1] + 1, {none: ZERO})))
             return tuple(out)
+
+    def _whole_tiles(self, dims: tuple[expr.PrimExpr, ...]) -> tuple[expr.PrimExpr, ...]:
+        """The extents; constants that are less than a tile, as large as one: a shape depends on
+        whether an extent is a constant as little as on its value."""
+        tiles = dict.fromkeys(self.initial_indices, 1)
+        for n in (n for e in self.final_indices for n in walk(e)):
+            match n:
+                case (
+                    expr.FloorDiv(expr.Var() as v, expr.IntImm(by))
+                    | expr.FloorMod(expr.Var() as v, expr.IntImm(by))
+                ) if v in tiles and by > 0:
+                    tiles[v] = math.lcm(tiles[v], by)
+                case _:
+                    pass
+        return tuple(
+            expr.const(tiles[v], d.dtype)
+            if isinstance(d, expr.IntImm) and d.value < tiles[v] > 1 else d
+            for v, d in zip(self.initial_indices, dims, strict=True)
+        )  # fmt: skip
 
     def inverse(self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None) -> IndexMap:
         """The map back, for arrays of `shape`.
@@ -462,9 +487,10 @@ class IndexMap(Node):
         Raises NotInvertible when two old indices share a new one, or that is not excluded.
         """
         dims = tuple(shape)
+        whole = self._whole_tiles(dims)
         an = analyzer if analyzer is not None else Analyzer.for_shapes(*dims)
         zero = expr.IntImm(0)
-        ranges = {v: Range(zero, d) for v, d in zip(self.initial_indices, dims, strict=True)}
+        ranges = {v: Range(zero, d) for v, d in zip(self.initial_indices, whole, strict=True)}
         try:
             found = detect_iter_map(self.final_indices, ranges, None, an)
         except NotAnIterMap as e:
@@ -478,13 +504,14 @@ class IndexMap(Node):
             for v, e in zip(new, found.extents, strict=True):
                 an.bind(v, 0, e - 1)
             exprs = tuple(an.simplify(values.get(v, ZERO)) for v in self.initial_indices)
-            for v, e, d in zip(self.initial_indices, exprs, dims, strict=True):
-                if v in found.padded:
+            for v, e, d, w in zip(self.initial_indices, exprs, dims, whole, strict=True):
+                if v in found.padded or w != d:
                     beyond = an.simplify(expr.GE(e, d))
                     padding = beyond if padding is None else expr.Or(padding, beyond)
         if any(b != expr.const(0, b.dtype) for b in found.bases):
             raise NotInvertible(f"{self} does not start at 0")
-        return IndexMap(new, exprs), found.extents, padding
+        shape = self.map_shape(dims, an) if ZERO in dims else found.extents
+        return IndexMap(new, exprs), shape, padding
 
 
 def _solve(found: IterMap, new: tuple[expr.Var, ...]) -> dict[expr.PrimExpr, expr.PrimExpr]:

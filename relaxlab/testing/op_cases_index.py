@@ -45,6 +45,8 @@ def _layouts() -> list[OpCase]:
         OpCase("layout_transform", (T("n", 8, dtype="int8"),), tiled),
         OpCase("layout_transform", (T("n", 6),), {**tiled, "pad_value": 2.0}),
         OpCase("layout_transform", (T("n", 3),), of(lambda i, j: (i * 3 + j,)), SOME),
+        OpCase("layout_transform", (T("n", 3),),
+               {**of(lambda i, j: (i // 16, j, i % 16)), "pad_value": 2.0}),
     ]
 
 

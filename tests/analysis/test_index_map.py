@@ -54,6 +54,8 @@ PADDED = [
     (lambda i: (i // 16, i % 16), (n,), "(n + 15) // 16, 16", "n <= i0 * 16 + i1"),
     (lambda i, j: (i // 4, j // 4, i % 4, j % 4), (6, 7), "2, 2, 4, 4",
      "i0 * 4 + i2 >= 6 or i1 * 4 + i3 >= 7"),
+    (lambda i: (i // 16, i % 16), (5,), "1, 16", "i1 >= 5"),
+    (lambda i, j: (j // 4, i, j % 4), (n, 0), "0, n, 4", "True"),
 ]  # fmt: skip
 
 
@@ -64,6 +66,22 @@ def test_padding(fn: Any, shape: Any, new_shape: str, padding: str) -> None:
     assert (TEXT(found_shape), str(condition)) == (new_shape, padding)
     with pytest.raises(NotInvertible, match="unused"):
         IndexMap.of(fn).inverse(dims)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda i, j: (i // 16, j, i % 16), lambda i, j: (j // 4, i, j % 4), lambda i, j: (i * 6 + j,),
+    lambda i, j: (i // 32, j, i // 4 % 8, i % 4),
+])  # fmt: skip
+def test_shapes_depend_on_no_extent_being_a_constant(fn: Any) -> None:
+    """Layouts of programs with symbolic shapes are those of the same programs for constants."""
+    index_map = IndexMap.of(fn)
+    _, symbolic, _ = index_map.inverse_with_padding((n, expr.const(6)))
+    assert symbolic == index_map.map_shape((n, expr.const(6)))
+    for size in (0, 1, 3, 4, 5, 16, 17, 33):
+        dims = (expr.const(size), expr.const(6))
+        want = [evaluate(d, {n: size}) for d in symbolic]
+        for found in (index_map.map_shape(dims), index_map.inverse_with_padding(dims)[1]):
+            assert [evaluate(d, {}) for d in found] == want
 
 
 REFUSED = [
