@@ -10,7 +10,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-from relaxlab.ir.loops import Block, Buffer, PrimFunc
+from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import op_row
@@ -106,6 +106,18 @@ def test_a_channel_pads_its_own_image(
     assert reference is not None
     want = np.maximum(reference(x, w, **layer.attrs), 0)
     np.testing.assert_allclose(found, want, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("channels, first", [(64, "i_k_j_0"), (512, "j_0_i_k")])
+def test_panels_of_large_weights_are_read_once(channels: int, first: str) -> None:
+    """The loop over panels of output channels (`j`) is around those over images and their rows
+    where all panels together do not fit the second-level cache."""
+    layer = Convolution((channels, channels, 3, 3), {"padding": 1})
+    spec = {"x": nn.spec.Tensor(("b", channels, 7, 7))}
+    module, _ = layer.export({"main": spec})
+    functions = rl.trace(module).find("schedule_kernels").after.loop_functions()
+    loops = [n for f in functions.values() for n in walk(f) if isinstance(n, For)]
+    assert f"{first}_fused" in {loop.loop_var.name for loop in loops}
 
 
 def channels_in(channels: str, size: int) -> Module:
