@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from itertools import combinations_with_replacement
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferRegion, For, LetStmt, Range
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    For,
+    LetStmt,
+    Range,
+)
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.determined import determines, in_common, with_fixed_loads
 from relaxlab.schedule.error import ScheduleError
@@ -173,6 +183,14 @@ def _places(
     return _index(substitute(region, binding_of(realize)), fixed, env, an), env
 
 
+def _last_of(last: PrimExpr, env: Mapping[Var, Span | None], an: Analyzer) -> Span | None:
+    """The span of the last place within a region: of a segment, the one that it has itself."""
+    loads = [n for n in walk(last) if isinstance(n, BufferLoad)]
+    if loads and all(n.buffer.facts for n in loads):
+        return Span(last, last)
+    return span_of(last, env, an)
+
+
 def _changing(place: LoopPlace) -> set[Buffer]:
     """The buffers that the iterations of the loop write."""
     return {b for r in realizes_under(place.loop.body) for b in written(r.block)}
@@ -191,7 +209,7 @@ def _index(
         index = fixed(an.simplify(r.min))
         if r.extent != ONE:
             within = Var("t", index.dtype)
-            last = span_of(an.simplify(r.extent - 1), env, an)
+            last = _last_of(an.simplify(r.extent - 1), env, an)
             env[within] = None if last is None else Span(expr.const(0, index.dtype), last.hi)
             if last is not None:
                 an.bind_range(within, Range(expr.const(0, index.dtype), last.hi + 1))

@@ -40,6 +40,8 @@ from relaxlab.ir.loops import (
     IfThenElse,
     IterVar,
     LetStmt,
+    Nondecreasing,
+    PrefixSums,
     PrimFunc,
     Range,
     SeqStmt,
@@ -237,7 +239,7 @@ def _distributed(s: Stmt, loops: tuple[For, ...]) -> list[_Nest] | None:
             return _distributed(s.body, (*loops, s)) if _is_by_place(s.extent) else None
         case SeqStmt(stmts):
             parts = [_distributed(part, loops) for part in stmts]
-            if not all(_are_apart(stmts, loop.loop_var) for loop in loops):
+            if not all(_are_apart(stmts, loop) for loop in loops):
                 return None
             nests = [nest for part in parts if part is not None for nest in part]
             return None if None in parts else _with_inits(nests, len(loops))
@@ -251,13 +253,13 @@ def _changes(body: Stmt, value: PrimExpr) -> bool:
     return any(isinstance(n, BufferStore) and n.buffer in loaded for n in walk(body))
 
 
-def _are_apart(stmts: Sequence[Stmt], var: Var) -> bool:
+def _are_apart(stmts: Sequence[Stmt], loop: For) -> bool:
     """True if no two of the statements share, in different iterations of a loop, an element that
-    one of them writes: all accesses to a buffer that is written are in one statement, or the loop's
-    variable is the same index in all of them."""
+    one of them writes: all accesses to a buffer that is written are in one statement, or each
+    iteration has elements of its own."""
     used = [_buffers_in(s) for s in stmts]
     return all(
-        sum(buffer in found for found in used) == 1 or _has_own_elements(stmts, buffer, var)
+        sum(buffer in found for found in used) == 1 or _has_own_elements(stmts, buffer, loop)
         for buffer in _written(stmts)
     )
 
@@ -266,15 +268,40 @@ def _written(stmts: Sequence[Stmt]) -> set[Buffer]:
     return {n.buffer for s in stmts for n in walk(s) if isinstance(n, BufferStore)}
 
 
-def _has_own_elements(stmts: Sequence[Stmt], buffer: Buffer, var: Var) -> bool:
+def _has_own_elements(stmts: Sequence[Stmt], buffer: Buffer, loop: For) -> bool:
     """True if iterations of a loop over the statements share no element of the buffer: the loop's
-    variable, plus the same constant, is the same index in all accesses."""
+    variable, plus the same constant, is the same index in all accesses, or all are in the segment
+    that an index function has for the iteration."""
     accesses = (n for s in stmts for n in walk(s) if isinstance(n, BufferLoad | BufferStore))
-    first, *others = (n.indices for n in accesses if n.buffer is buffer)
+    places = [n.indices for n in accesses if n.buffer is buffer]
+    first, *others = places
     return any(
-        _variable(index) == var and all(i[d] == index for i in others)
+        _variable(index) == loop.loop_var and all(i[d] == index for i in others)
         for d, index in enumerate(first)
-    )
+    ) or any(
+        any(_is_in_segment(places, d, load, stmts, loop) for load in walk(index)
+            if isinstance(load, BufferLoad) and load.indices == (loop.loop_var,))
+        for d, index in enumerate(first)
+    )  # fmt: skip
+
+
+def _is_in_segment(
+    places: Sequence[tuple[PrimExpr, ...]], dim: int, start: BufferLoad, stmts: Sequence[Stmt],
+    loop: For,
+) -> bool:  # fmt: skip
+    """True if a dimension of all places is from an element of an index function, that of the loop's
+    iteration, to before the next one."""
+    if not any(isinstance(f, Nondecreasing | PrefixSums) for f in start.buffer.facts):
+        return False
+    inside = [n for s in stmts for n in walk(s) if isinstance(n, For)]
+    an = Analyzer.for_shapes(*symbols_in((start.buffer.shape, loop.extent)))
+    for around in dict.fromkeys((loop, *inside)):
+        bind_stmt(an, around)
+    first = expr.Cast("int64", start) if start.dtype != "int64" else start
+    past = substitute(first, {loop.loop_var: loop.loop_var + 1})
+    rests = [an.simplify(i[dim] - first) for i in places]
+    room = an.simplify(past - first)
+    return all(an.prove(expr.GE(r, ZERO)) and an.prove(expr.LT(r, room)) for r in rests)
 
 
 def _variable(index: PrimExpr) -> Var | None:
@@ -396,7 +423,7 @@ def _is_independent(loop: For, part: Stmt, private: Private) -> bool:
     if by_data(loop.extent) or not bound.isdisjoint(symbols_in(loop.extent)):
         return False
     return all(
-        loop in private.get(buffer, ()) or _has_own_elements([part], buffer, loop.loop_var)
+        loop in private.get(buffer, ()) or _has_own_elements([part], buffer, loop)
         for buffer in _written([part])
     )
 

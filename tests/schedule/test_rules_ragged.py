@@ -104,6 +104,48 @@ def plain_max(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
 """
 """The largest of the rows of each sequence, or -1."""
 
+PLAIN_SOFTMAX = """
+@T.prim_func
+def plain_softmax(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
+    b, t = T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int32",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    x = T.match_buffer(x_, (t,), "float32")
+    y = T.match_buffer(y_, (t,), "float32")
+    m = T.alloc_buffer((1,), "float32")
+    z = T.alloc_buffer((1,), "float32")
+    for i in range(b):
+        m[0] = T.float32("-inf")
+        for j in range(s[i]):
+            m[0] = T.max(m[0], x[o[i] + j])
+        z[0] = T.float32(0)
+        for j in range(s[i]):
+            z[0] = z[0] + T.exp(x[o[i] + j] - m[0])
+        for j in range(s[i]):
+            y[o[i] + j] = T.exp(x[o[i] + j] - m[0]) / z[0]
+"""
+"""The softmax of each sequence."""
+
+PLAIN_SCAN = """
+@T.prim_func
+def plain_scan(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
+    b, t = T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int32",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    x = T.match_buffer(x_, (t,), "float32")
+    y = T.match_buffer(y_, (t,), "float32")
+    for i in range(b):
+        for j in range(s[i]):
+            y[o[i] + j] = x[o[i] + j]
+        for j in range(1, s[i]):
+            y[o[i] + j] = y[o[i] + j] + y[o[i] + j - 1]
+"""
+"""Running sums along each sequence, which depend on each other within it alone."""
+
 PLAIN_PRODUCT = """
 @T.prim_func
 def plain_product(a_: T.handle, b_: T.handle, c_: T.handle):
@@ -187,10 +229,23 @@ def plain_max(lengths: list[int], rng: np.random.Generator) -> Case:
     return [s, o, x], np.array(parts, "float32").reshape(len(s), 19)
 
 
+def plain_softmax(lengths: list[int], rng: np.random.Generator) -> Case:
+    s = np.array(lengths, "int32")
+    x = rng.random(sum(lengths), dtype="float32")
+    parts = [np.exp(p) / np.exp(p).sum() for p in np.split(x, np.cumsum(s)[:-1])] if lengths else []
+    return [s, sums(s), x], np.concatenate([np.zeros(0, "float32"), *parts])
+
+
+def plain_scan(lengths: list[int], rng: np.random.Generator) -> Case:
+    (s, o, x), _ = plain_softmax(lengths, rng)
+    parts = [np.cumsum(p) for p in np.split(x, np.cumsum(s)[:-1])] if lengths else []
+    return [s, o, x], np.concatenate([np.zeros(0, "float32"), *parts])
+
+
 PROGRAMS: dict[str, Callable[[list[int], np.random.Generator], Case]] = {
     VGEMM: products, SCORES: scores, TRMM: triangular_product, TRIANGULAR_SUM: triangular_sum,
     TRIANGULAR_ADD: triangular_add, ADDED: added, PLAIN: plain, PLAIN_MAX: plain_max,
-    PLAIN_PRODUCT: triangular_product,
+    PLAIN_PRODUCT: triangular_product, PLAIN_SOFTMAX: plain_softmax,
 }  # fmt: skip
 NAMES = [text.split("def ")[1].split("(")[0] for text in PROGRAMS]
 
@@ -240,3 +295,18 @@ def test_a_gpu_agrees_with_numpy(name: str) -> None:
         out = np.full_like(want, 7)
         simt_prim_func(made, [*args, out], name=name).check()
         np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))
+
+
+def test_a_scan_of_each_sequence_is_shared_out_by_sequences() -> None:
+    func = parse(PLAIN_SCAN)["plain_scan"]
+    assert isinstance(func, PrimFunc)
+    made = schedule_kernel("plain_scan", func, Context(Target.host()))
+    assert 'for i in T.parallel(b, annotations={"balanced": 1})' in made.script()
+    exe = rl.compile(func, threads=3)["plain_scan"]
+    for lengths in LENGTHS:
+        args, want = plain_scan(lengths, np.random.default_rng(SEED))
+        got = [np.full_like(want, 7) for _ in range(2)]
+        interpret_prim_func(made, [*args, got[0]])
+        exe(*args, got[1])
+        for x in got:
+            np.testing.assert_allclose(x, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))

@@ -56,6 +56,12 @@ def _loops_in(block: Block) -> list[For]:
     return [n for n in walk(block.body) if isinstance(n, For)]
 
 
+def _has_uneven_loops(block: Block) -> bool:
+    """True if how long loops in the block are depends on where it is: work on a sequence."""
+    axes = {it.var for it in block.iter_vars}
+    return any(axes & set(symbols_in(n.extent)) for n in _loops_in(block))
+
+
 def not_spatial(sch: Schedule) -> str | None:
     """Return which block is a reduction, or that there is none of any kind; None if all are
     spatial."""
@@ -113,7 +119,8 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
     fused = sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer
     # An unknown extent counts as `SMALL`: the kernel's caller decides by its work when it runs.
     if SHARE_OUT.of(sch, work >= SMALL, block.name):
-        sch.parallel(fused)
+        share = sch.balance if _has_uneven_loops(block) else sch.parallel
+        share(fused)
         # Of an array that is read by some iterations only, the others would ask for memory outside
         # of it: a concatenation of 6 MB took 1.5 times as long.
         streams = straight and not keeps_state and not _choosing(block)
