@@ -25,6 +25,7 @@ from relaxlab.passes.batch_blocks import (
     type_at,
 )
 from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.fork_branches import fork_branches
 from relaxlab.passes.host_values import (
     HostValues,
     Kind,
@@ -63,7 +64,7 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     """
     state = _Program(mod)
     lowered = {name: _Function(state, name).lower() for name in state.kinds.functions}
-    functions = add_ghosts(lowered) if state.ghosts else lowered
+    functions = fork_branches(add_ghosts(lowered) if state.ghosts else lowered)
     params, results, result = state.entry_signature()
     entry = state.function(state.entry)
     num_input = entry.attrs.get("num_input", len(entry.params))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.passes import lower_recording
 from relaxlab.runtime.batch import fibers
 from relaxlab.runtime.batch.recorder import BatchError
 
@@ -103,6 +104,58 @@ def test_notes_of_all_rounds_are_one_record(main):
     instances = random_instances(4)
     main.batch(instances)
     assert len(main.record(instances).type_of) == main.last_batch.nodes
+
+
+BRANCHES = """
+@I.ir_module
+class Branches:
+    @R.function(private=True)
+    def grow(
+        h: R.Tensor((1, 4), "float32"), depth: R.Tensor((), "int64"),
+        rows: R.Tensor(("n", 4), "float32"), A: R.Tensor((4, 4), "float32"),
+        B: R.Tensor((4, 4), "float32"),
+    ) -> R.Tensor((1, 4), "float32"):
+        new = R.tanh(h @ A + R.take(rows, depth, axis=0))
+        other = R.tanh(h @ B)
+        if R.less(depth, R.const(3, "int64")):
+            deeper = R.add(depth, R.const(1, "int64"))
+            if R.less(R.const(-0.4), R.sum(new)):
+                left = cls.grow(new, deeper, rows, A, B)
+            else:
+                left = new
+            if R.less(R.const(-0.4), R.sum(other)):
+                right = cls.grow(other, R.minimum(deeper, R.const(3, "int64")), rows, A, B)
+            else:
+                right = R.cos(R.add(other, R.take(rows, deeper, axis=0)))
+            out = R.add(left, R.sin(right))
+        else:
+            out = new
+        return out
+
+    @R.function
+    def main(
+        h: R.Tensor((1, 4), "float32"), rows: R.Tensor(("n", 4), "float32"),
+        A: R.Tensor((4, 4), "float32"), B: R.Tensor((4, 4), "float32"),
+    ) -> R.Tensor((1, 4), "float32"):
+        R.func_attr({"num_input": 2})
+        y = cls.grow(h, R.const(0, "int64"), rows, A, B)
+        return y
+"""
+
+
+def test_conditionals_wait_side_by_side(monkeypatch):
+    mod, flushes = rl.parse(BRANCHES), list[int]()
+    instances = [(h, RNG.standard_normal((4, 4)).astype(np.float32)) for h in random_instances(12)]
+    for side_by_side in (True, False):
+        if not side_by_side:
+            monkeypatch.setattr(lower_recording, "fork_branches", lambda functions: functions)
+        main = rl.compile(mod, pipeline=rl.batched_pipeline())["main"].bind(*WEIGHTS[:2])
+        for given, found in zip(instances, main.batch(instances), strict=True):
+            expected = rl.interpret(mod, "main", *given, *WEIGHTS[:2])
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+        flushes.append(main.last_batch.flushes)
+    # One for each decision of a path, against one for each decision there is.
+    assert flushes[0] <= 4 < flushes[1]
 
 
 ENDLESS = """
