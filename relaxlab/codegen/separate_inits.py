@@ -72,6 +72,7 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
         return realize
     bindings = _bindings((*path, realize))
     carried = {v for _, value in pairs for v in symbols_in(substitute(value, bindings))}
+    carried |= _loops_of_one_value(realize, path, bindings)
     loops_ = [s for s in path if isinstance(s, For) and s.loop_var in carried]
     if not loops_:
         return realize
@@ -88,6 +89,20 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
         )
         before.setdefault(loops_[0], []).append(loops.AssertStmt(claim, message))
     return realize
+
+
+def _loops_of_one_value(
+    realize: BlockRealize, path: Path, bindings: dict[Var, PrimExpr]
+) -> set[Var]:
+    """The variables of loops over reduce axes that have one value or none, and are bound to that
+    value instead of the loop's variable."""
+    values = [substitute(v, bindings) for v in realize.iter_values]
+    named = set(symbols_in(values))
+    extents = [substitute(it.dom.extent, bindings)
+               for it, v in zip(realize.block.iter_vars, values, strict=True)
+               if it.kind == "reduce" and not symbols_in(v)]  # fmt: skip
+    return {s.loop_var for s in path if isinstance(s, For) and s.loop_var not in named
+            and substitute(s.extent, bindings) in extents}  # fmt: skip
 
 
 def _bindings(path: Sequence[Stmt]) -> dict[Var, PrimExpr]:

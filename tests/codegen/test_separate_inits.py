@@ -202,6 +202,25 @@ def test_lets_and_outer_blocks() -> None:
         np.testing.assert_array_equal(c, a.sum(1))
 
 
+def test_axes_of_one_value_or_none() -> None:
+    """Simplified, an axis of one value is that value, and mentions no loop."""
+    text = """
+    def once(A: T.Buffer(("n", "k"), "float32"), C: T.Buffer(("n",), "float32")):
+        for i, j, u in T.grid(n, k, 1):
+            with T.block("C"):
+                vi = T.axis.spatial(n, i)
+                vj = T.axis.reduce(k, 0)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vj]
+    """
+    kernels = Kernels(parse_kernels(text))
+    for n, k in ((4, 0), (4, 1), (0, 1)):
+        a = np.random.default_rng(k).integers(-4, 4, (n, k)).astype("float32")
+        _, c = kernels.agree("once", [a, np.full(n, 7, "float32")], n=n, k=k)
+        np.testing.assert_array_equal(c, a.sum(1))
+
+
 def test_several_reductions_share_a_loop() -> None:
     text = """
     def both(A: T.Buffer(("n", "k"), "int32"), S: T.Buffer((), "int32"),
