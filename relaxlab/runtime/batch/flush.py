@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxlab.codegen.llvm import flushing as native
+from relaxlab.codegen.llvm.context import CONTEXT
 from relaxlab.codegen.llvm.lowlevel import Record, layout_of
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of
@@ -113,6 +114,7 @@ class BlockRunner:
 
     def fail(self, code: int) -> None:
         """Raise the error that the function reported."""
+        self._function._context[CONTEXT.index("kernel_failed")] = 0  # or the next call fails, too
         self._function._result(code, [])
 
 

@@ -21,6 +21,7 @@ from relaxlab.runtime.batch.records import Choice, Records, chosen_order, joined
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.data_values import read_values
+from relaxlab.runtime.native.loaded import CheckFailed
 from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class BatchFunction:
         counted while recording.
 
         Raises ArgumentError for an argument that does not fit, BatchError for an instance that
-        cannot be recorded, when all others are computed; both name the instance. Raises
+        cannot be recorded or computed, when all others are; both name the instance. Raises
         ScheduleError for batches that leave notes out.
         """
         if self._weights is None:
@@ -175,9 +176,29 @@ class BatchFunction:
 
     def _run(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
         inputs, first = self._read(instances)
-        recorded, offsets = self._computed(inputs, first, choose)
+        try:
+            recorded, offsets = self._computed(inputs, first, choose)
+        except (CheckFailed, MemoryError) as error:
+            if len(instances) == 1:
+                raise BatchError(str(error), 0, (None,)) from error
+            return self._one_by_one(instances, choose)
         results = self._results(recorded, offsets)
         self._require_success(inputs, recorded.failures, results)
+        return results
+
+    def _one_by_one(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
+        """Run each instance by itself, to tell which ones a kernel fails for."""
+        results: list[Any] = []
+        failed: dict[int, str] = {}
+        for i, instance in enumerate(instances):
+            try:
+                results += self._run([instance], choose)
+            except BatchError as error:
+                failed[i] = error.reason
+                results.append(None)
+        if failed:
+            at = min(failed)
+            raise BatchError(failed[at], at, results, len(failed))
         return results
 
     def _require_success(self, inputs: Inputs, failures: Words, results: Sequence[Any]) -> None:

@@ -206,6 +206,42 @@ def test_weights_are_needed_and_checked():
     assert list(exe)[0] == "main" and "batched main" in repr(main)
 
 
+DIVISION = """
+@I.ir_module
+class Division:
+    @T.prim_func(private=True)
+    def divide(
+        x: T.Buffer((1, 4), "int64"), y: T.Buffer((1, 4), "int64"), z: T.Buffer((1, 4), "int64")
+    ):
+        for i, j in T.grid(1, 4):
+            with T.sblock("divide"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                z[vi, vj] = x[vi, vj] // y[vi, vj]
+
+    @R.function
+    def main(
+        x: R.Tensor((1, 4), "int64"), y: R.Tensor((1, 4), "int64"), w: R.Tensor((4,), "int64")
+    ) -> R.Tensor((1, 4), "int64"):
+        R.func_attr({"num_input": 2})
+        z = R.call_tir(cls.divide, (R.add(x, w), y), R.Tensor((1, 4), "int64"))
+        return z
+"""
+
+
+def test_an_instance_for_which_a_kernel_fails_is_named():
+    main = rl.compile(rl.parse(DIVISION), pipeline=rl.batched_pipeline())["main"]
+    main.bind(np.arange(4))
+    good = (np.full((1, 4), 8), np.array([[1, 2, 3, 4]]))
+    bad = (good[0], np.array([[1, 0, 3, 4]]))
+    expected = [[8, 4, 3, 2]]
+    with pytest.raises(BatchError, match="instance 2 of the batch .and 1 more.*zero") as error:
+        main.batch([good, good, bad, good, bad])
+    results = error.value.results
+    assert [r is None for r in results] == [False, False, True, False, True]
+    for result in (results[0], results[3], *main.batch([good, good])):
+        np.testing.assert_array_equal(result, expected)
+
+
 def test_every_pass_keeps_what_one_instance_computes():
     mod = dynamic.tree_lstm(8, words=9)
 
