@@ -165,6 +165,21 @@ def _exp2(m: _Math, x: Value) -> Value:
     return m.keep_nan(x, result)
 
 
+def _expm1(m: _Math, x: Value) -> Value:
+    """2**n * (exp(r) - 1) + (2**n - 1) with n rounded to nearest: what is small is never the
+    difference of two numbers that are not."""
+    # Half of the power, as 2**128 is infinite where the result may still be finite.
+    c = m.bound(x, -30.0, 88.9)
+    sum_ = m.fma(c, math.log2(math.e), ROUNDING + 126.0)
+    n = m.sub(sum_, ROUNDING + 126.0)
+    r = m.fma(n, -0.693359375, c)
+    r = m.fma(n, 2.12194440e-4, r)
+    less_one = m.fma(m.mul(r, r), m.poly(r, _EXP_POLY), r)
+    half = m.from_bits(m.iop(expr.ShiftLeft, m.bits(sum_), 23))
+    result = m.fma(half, less_one, m.sub(half, 0.5))
+    return m.select(m.op(expr.EQ, x, 0.0), x, m.add(result, result))  # keeps the sign of zero
+
+
 _LOG_POLY = [7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
              1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1,
              3.3333331174e-1]  # fmt: skip
@@ -469,6 +484,25 @@ def _erf(m: _Math, x: Value) -> Value:
     return m.bound(m.mul(c, m.div(m.poly(z, _ERF_P), m.poly(z, _ERF_Q))), -1.0, 1.0)
 
 
+_ERFC_POLY = [-0.000400583202, -0.00122993556, 0.00131352863, 0.00863168947, -0.00805987697,
+               -0.0542043, 0.164055347, -0.16603142, -0.0927639827, 1.27697837]  # fmt: skip
+"""exp(x**2) * erfc(x) * (1 + 2 * x) of (x - 2) / (x + 2), for x in [0, 10.1]: by least squares with
+weights that level the relative error, 1.3e-8 at most. The form is that of Shepherd and Laframboise
+(Chebyshev approximation of (1 + 2x) exp(x^2) erfc x, 1981)."""
+
+
+def _erfc(m: _Math, x: Value) -> Value:
+    a = m.bound(m.call("fabs", x), 0.0, 10.1)  # beyond it the result is less than all numbers
+    square = m.mul(a, a)
+    # What rounding the square lost would be a hundred times as much of its exponential.
+    lost = m.fma(a, a, m.sub(m.num(-0.0), square))
+    decay = _exp(m, m.sub(m.num(-0.0), square))
+    decay = m.fma(m.sub(m.num(-0.0), decay), lost, decay)
+    scaled = m.div(m.poly(m.div(m.sub(a, 2.0), m.add(a, 2.0)), _ERFC_POLY), m.fma(a, 2.0, 1.0))
+    result = m.mul(scaled, decay)
+    return m.select(m.op(expr.LT, x, 0.0), m.sub(m.num(2.0), result), result)
+
+
 _SIN_POLY = [-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1]
 _COS_POLY = [2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2]
 
@@ -551,6 +585,7 @@ def _rsqrt(m: _Math, x: Value) -> Value:
 FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": _exp,
     "exp2": _exp2,
+    "expm1": _expm1,
     "log": _log,
     "log2": _log2,
     "log10": _log10,
@@ -563,6 +598,7 @@ FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "acosh": _acosh,
     "atanh": _atanh,
     "erf": _erf,
+    "erfc": _erfc,
     "sin": _sin,
     "cos": _cos,
     "tan": _tan,
