@@ -9,33 +9,43 @@ from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, map_children, replace
 from relaxlab.ir.substitute import substitute
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import expr_key, replace_body, with_bindings
 from relaxlab.passes.effects import is_pure, overwritten_vars
 from relaxlab.tracing import may_apply
 
 
-@module_pass("eliminate_common_subexpr", needs=("normalize",))
-def eliminate_common_subexpr(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class SharingOptions:
+    """`calls_only`: fields that are taken of tuples twice stay so."""
+
+    calls_only: bool = False
+
+
+@module_pass("eliminate_common_subexpr", SharingOptions, needs=("normalize",))
+def eliminate_common_subexpr(mod: Module, options: SharingOptions) -> Module:
     """Bind a second evaluation of the same pure call to the first one's variable.
 
     It leaves copies (`y = x`) for `canonicalize` to remove. A value computed in a branch is known
     only there. Calls of other functions are taken for impure unless they are known to be pure.
     """
+    shared = (graph.Call,) if options.calls_only else (graph.Call, graph.TupleGetItem)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        state = _Eliminator(name, mod, overwritten_vars(fn, mod))
+        state = _Eliminator(name, mod, overwritten_vars(fn, mod), shared)
         updates[name] = replace_body(fn, state.sequence(fn.body, {}))
     return mod.with_functions(updates)
 
 
 @dataclass(frozen=True, slots=True)
 class _Eliminator:
-    """`overwritten`: values that must stay of their own, because a call overwrites them."""
+    """`overwritten`: values that must stay of their own, because a call overwrites them.
+    `shared`: the kinds of values that are computed once."""
 
     name: str
     mod: Module
     overwritten: set[graph.Var]
+    shared: tuple[type[graph.Expr], ...]
 
     def sequence(self, seq: graph.SeqExpr, known: dict[Any, graph.Var]) -> graph.SeqExpr:
         """Return the sequence without repeated evaluations; `known` maps what was computed before
@@ -74,7 +84,7 @@ class _Eliminator:
 
             value = map_children(b.value, branch)
             return None, b if value is b.value else replace(b, value=value)
-        shared = isinstance(b.value, graph.Call | graph.TupleGetItem)
+        shared = isinstance(b.value, self.shared)
         if not shared or b.var in self.overwritten or not is_pure(b.value, self.mod):
             return None, b
         key = expr_key(b.value)

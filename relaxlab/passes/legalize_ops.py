@@ -15,7 +15,7 @@ from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
 from relaxlab.passes.inplace_updates import inplace_updates
 from relaxlab.tracing import may_apply, remark
@@ -31,8 +31,15 @@ OPERATOR_LEVEL = (
 """Passes on calls of operators; they find none after this one."""
 
 
-@module_pass("legalize_ops", needs=("normalize",), ends=OPERATOR_LEVEL)
-def legalize_ops(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class LegalizeOptions:
+    """`skip`: the names of the operators that stay as they are."""
+
+    skip: tuple[str, ...] = ()
+
+
+@module_pass("legalize_ops", LegalizeOptions, needs=("normalize",), ends=OPERATOR_LEVEL)
+def legalize_ops(mod: Module, options: LegalizeOptions) -> Module:
     """Replace each call of an operator that has a loop lowering by a `call_tir`.
 
     Calls that lower to the same loops share one loop function, under the operator's name. Scalar
@@ -42,7 +49,7 @@ def legalize_ops(mod: Module, _: NoOptions) -> Module:
     stays as it is, and the trace says so. Functions that are recorded (see `make_blocks`) keep
     their operators.
     """
-    state = _Legalizer(mod)
+    state = _Legalizer(mod, options.skip)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         if "recorded" in fn.attrs:
@@ -64,8 +71,8 @@ class _Lowered:
 
 
 class _Legalizer:
-    def __init__(self, mod: Module) -> None:
-        self.mod = mod
+    def __init__(self, mod: Module, skip: tuple[str, ...]) -> None:
+        self.mod, self.skip = mod, skip
         self.functions: dict[str, loops.PrimFunc] = {}
         self.by_call: dict[str, _Lowered] = {}
         self.by_loops: dict[str, str] = {}
@@ -84,7 +91,7 @@ class _Legalizer:
         if not isinstance(b.value.op, graph.Op):
             return b
         row = find_op(b.value.op.name)
-        if row is None:
+        if row is None or row.name in self.skip:
             return b
         subject = f"{name}.{b.var.name}: {row.name}"
         value = _SPELLED[row.name](b.value) if row.name in _SPELLED else None

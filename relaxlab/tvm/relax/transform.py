@@ -21,6 +21,8 @@ from relaxlab.passes.convert_to_dataflow import DataflowOptions
 from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.differentiate import DifferentiateOptions
+from relaxlab.passes.eliminate_common_subexpr import SharingOptions
+from relaxlab.passes.legalize_ops import LegalizeOptions
 from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
@@ -89,9 +91,9 @@ def _require_default(name: str, argument: str, value: Any, default: Any = None) 
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
-    """Compute each pure value once."""
-    _require_default("EliminateCommonSubexpr", "call_only", call_only, default=False)
-    return core_pass("EliminateCommonSubexpr", "eliminate_common_subexpr")
+    """Compute each pure value once, or each call alone."""
+    options = SharingOptions(call_only)
+    return core_pass("EliminateCommonSubexpr", "eliminate_common_subexpr", options=options)
 
 
 def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:  # noqa: N802
@@ -310,16 +312,15 @@ def LegalizeOps(  # noqa: N802
     enable_warning: bool = False,
 ) -> Pass:
     """Make calls of loop functions of calls of operators, by the given functions where there are
-    some."""
-    if skip_ops:
-        raise NotImplementedError("LegalizeOps(skip_ops=...): operators are lowered together")
+    some, but of those to skip."""
+    options = LegalizeOptions(tuple(n.removeprefix("relax.") for n in skip_ops or ()))
     given = {k.removeprefix("relax."): f for k, f in (customize_legalize_map or {}).items()}
 
     def run(mod: Module, _: PassContext) -> Module:
         mod = normalized(mod)
         if given:
             mod = _Lowering(mod, given).module(mod)
-        return run_core(mod, "legalize_ops")
+        return run_core(mod, "legalize_ops", options=options)
 
     return Pass(run, PassInfo(0, "LegalizeOps"))
 
