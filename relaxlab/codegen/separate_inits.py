@@ -13,7 +13,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, IfThenElse, LetStmt, Stmt
-from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.tree import conjuncts
 
@@ -71,7 +71,7 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
     if not unsure:
         return realize
     bindings = _bindings((*path, realize))
-    carried = {v for _, value in pairs for v in symbols_in(substitute(value, bindings))}
+    carried = {v for _, value in pairs for v in _counting(substitute(value, bindings))}
     carried |= _loops_of_one_value(realize, path, bindings)
     loops_ = [s for s in path if isinstance(s, For) and s.loop_var in carried]
     if not loops_:
@@ -103,6 +103,16 @@ def _loops_of_one_value(
                if it.kind == "reduce" and not symbols_in(v)]  # fmt: skip
     return {s.loop_var for s in path if isinstance(s, For) and s.loop_var not in named
             and substitute(s.extent, bindings) in extents}  # fmt: skip
+
+
+def _counting(e: Node) -> set[Var]:
+    """The variables of an expression that are not only in places of what it loads: the length of a
+    sequence takes part in the numbers of its terms, which sequence it is does not."""
+    if isinstance(e, loops.BufferLoad):
+        return set()
+    if isinstance(e, Var):
+        return {e}
+    return {v for c in children(e) for v in _counting(c)}
 
 
 def _bindings(path: Sequence[Stmt]) -> dict[Var, PrimExpr]:

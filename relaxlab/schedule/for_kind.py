@@ -46,6 +46,8 @@ def vectorize(func: PrimFunc, var: Var) -> PrimFunc:
             suggestion=f"split({var.name}, factors=[None, 16]) and vectorize the inner loop",
             about=(var,),
         )  # fmt: skip
+    # Unlike threads, lanes share the memory of their thread.
+    require_own_elements("vectorize", place, ("local",))
     return _concurrent(func, var, "vectorized", "vectorize")
 
 

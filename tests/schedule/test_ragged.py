@@ -211,6 +211,18 @@ def test_a_partition_of_a_sum_needs_its_initialisation_before() -> None:
     check(sch, native=True)
 
 
+def test_sums_of_no_terms_are_zero_where_a_remainder_by_lengths_numbers_the_terms() -> None:
+    sch = Schedule(summed)
+    _, k, j = sch.get_loops(sch.get_block("y"))
+    sch.pad_loop(j, 2)
+    outer, inner = sch.split(k, factors=[None, 5])
+    sch.reorder(j, inner)
+    _, part = sch.split(outer, factors=[None, 8])
+    sch.fuse(part, j)
+    assert "% ((s[i] + 1) // 2 * 2)" in sch.func.script()
+    check(sch, native=True)
+
+
 @pytest.mark.parametrize("func", [scaled, summed], ids=["scaled", "summed"])
 def test_longest_first_and_dealt_out_to_threads(func: PrimFunc) -> None:
     sch = Schedule(func)
