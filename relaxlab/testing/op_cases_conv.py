@@ -50,6 +50,8 @@ def _blocked(n: tuple[dict[str, int], ...], hw: tuple[dict[str, int], ...]) -> l
     return [
         OpCase("nn.conv2d", (T(1, 2, "h", "w", 4), T(3, 2, 3, 2, 4, 2)), {**both, **out}, hw),
         OpCase("nn.conv2d", (T("n", 4, 3, 5), T(4, 2, 2, 2)), grouped, n),
+        OpCase("nn.conv2d", (T("n", 2, 5, 7, 4), T(4, 8, 1, 1)),
+               {"data_layout": "NCHW4c", "strides": (2, 3), "padding": 1}, n),
         OpCase("nn.conv2d", (T("n", "c", 3, 3, 4), T(4, 4, 1, 1)), {"data_layout": "NCHW4c"},
                ({"n": 2, "c": 1},)),
         OpCase("nn.conv1d", (T("n", 2, 7, 3), T(2, 6, 2, 2)),
