@@ -8,8 +8,8 @@
 # test-all the same, then the rest
 # test-pythons  the quickest tests, with each other supported Python on this machine
 # fuzz     run random programs with fresh seeds against NumPy for SECONDS=180; ARGS="--seed 7"
-# bench    compare with the peers, which live in .venv-bench and .venv-reference; BENCH="gemm chains"
-#          runs only these
+# bench    compare with the peers, which live in .venv-bench, .venv-dynet and .venv-reference;
+#          BENCH="gemm chains" runs only these
 # gpu      on a machine with a GPU, CuPy and PyTorch: what needs them is tested and measured, nothing
 #          installed; GPU_PYTHON=python3 has them; ARGS="tests --seconds 300" for a part
 # lint     ruff and pyright
@@ -40,7 +40,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loads
 KERNELS := gemm chains attention shapes symbols memory ablation policies dynamic ragged
 
 .DELETE_ON_ERROR:
-.PHONY: demo lab site test test-all test-pythons fuzz bench gpu bench-env reference-env tvm-env wgpu-env python-envs dev-env lint hooks system clean
+.PHONY: demo lab site test test-all test-pythons fuzz bench gpu bench-env reference-env tvm-env wgpu-env dynet-env python-envs dev-env lint hooks system clean
 
 demo: .venv/.core .venv/.weights
 	.venv/bin/relaxlab generate --model smollm2-135m --prompt "$(PROMPT)" --max-new-tokens 128
@@ -68,7 +68,7 @@ test-pythons: python-envs
 fuzz: dev-env
 	.venv/bin/python -m relaxlab.testing.fuzz --seconds $(SECONDS) --jobs 2 $(ARGS)
 
-bench: .venv/.chart .venv/.weights reference-env $(if $(filter-out $(KERNELS),$(or $(BENCH),llm)),bench-env)
+bench: .venv/.chart .venv/.weights reference-env $(if $(filter dynamic,$(BENCH)),dynet-env) $(if $(filter-out $(KERNELS),$(or $(BENCH),llm)),bench-env)
 	.venv/bin/python -m benchmarks $(BENCH) $(ARGS)
 
 gpu:
@@ -87,6 +87,7 @@ wgpu-env: .venv-wgpu/.done
 python-envs: $(OTHER_VERSIONS:%=.venv-%/.done)
 bench-env: .venv-bench/.done
 reference-env: .venv-reference/.done
+dynet-env: .venv-dynet/.done
 
 system:
 	@command -v $(PYTHON) >/dev/null || { \
@@ -94,7 +95,7 @@ system:
 	echo '    sudo apt-get update && sudo apt-get install -y python3 python3-venv' >&2; exit 1; }
 	@$(PYTHON) tools/check_system.py
 
-.venv/bin/python .venv-tvm/bin/python .venv-wgpu/bin/python .venv-reference/bin/python .venv-bench/bin/python: | system
+.venv/bin/python .venv-tvm/bin/python .venv-wgpu/bin/python .venv-reference/bin/python .venv-bench/bin/python .venv-dynet/bin/python: | system
 	$(PYTHON) -m venv $(dir $(@D))
 
 .venv/.core: pyproject.toml | .venv/bin/python
@@ -140,6 +141,11 @@ system:
 	.venv-reference/$(PIP_INSTALL) -e '.[reference]'
 	touch $@
 
+# Beside the package itself: DyNet, a peer of `make bench BENCH=dynamic`.
+.venv-dynet/.done: pyproject.toml | .venv-dynet/bin/python
+	.venv-dynet/$(PIP_INSTALL) -e . 'dyNET38==2.2'
+	touch $@
+
 # llama.cpp is compiled for this very CPU, as relaxlab's kernels are; hence no cached wheel. The
 # flags are for GCC 12, which drops the stores of a matrix tile configuration as dead: it crashes.
 .venv-bench/.done: pyproject.toml | .venv-bench/bin/python
@@ -151,4 +157,4 @@ system:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tvm .venv-wgpu .venv-reference .venv-bench $(wildcard .venv-3.*) .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-tvm .venv-wgpu .venv-reference .venv-bench .venv-dynet $(wildcard .venv-3.*) .pytest_cache .ruff_cache build dist

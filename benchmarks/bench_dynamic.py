@@ -1,5 +1,6 @@
 """Networks whose control flow depends on the input: relaxlab in batches, and one instance at a
-time; PyTorch one at a time, and batched by tree level by hand; taking turns.
+time; DyNet by both of its ways to batch; PyTorch one at a time, and batched by tree level by hand;
+taking turns.
 
     .venv/bin/python -m benchmarks.bench_dynamic            some minutes
     .venv/bin/python -m benchmarks.bench_dynamic --quick    one short round, to see that it works
@@ -27,13 +28,16 @@ from benchmarks.rows import CORE
 
 LATEST = Path(__file__).with_name("results") / "latest-dynamic.json"
 REFERENCE = ROOT / ".venv-reference" / "bin" / "python"
-PEERS: dict[str, tuple[Path, str, bool]] = {
-    "relaxlab": (CORE, "RelaxlabDynamic", True),
-    "relaxlab, one by one": (CORE, "RelaxlabDynamic", False),
-    "PyTorch, by level": (REFERENCE, "PyTorchDynamic", True),
-    "PyTorch, one by one": (REFERENCE, "PyTorchDynamic", False),
+DYNET = ROOT / ".venv-dynet" / "bin" / "python"
+PEERS: dict[str, tuple[Path, str, int]] = {
+    "relaxlab": (CORE, "RelaxlabDynamic", 1),
+    "relaxlab, one by one": (CORE, "RelaxlabDynamic", 0),
+    "DyNet, by agenda": (DYNET, "DyNetDynamic", 1),
+    "DyNet, by depth": (DYNET, "DyNetDynamic", 2),
+    "PyTorch, by level": (REFERENCE, "PyTorchDynamic", 1),
+    "PyTorch, one by one": (REFERENCE, "PyTorchDynamic", 0),
 }
-"""The peers: interpreter, worker, and if it runs batches."""
+"""The peers: interpreter, worker, and 0 where it runs no batches, else which way to."""
 TOLERANCE = 1e-3
 
 
@@ -96,6 +100,9 @@ def _network(model: str, hidden: int, settings: Settings, names: Sequence[str]) 
         for name in names:
             python, worker, batched = PEERS[name]
             if worker == "PyTorchDynamic" and model != "tree_lstm":
+                continue
+            if not python.exists():
+                say(f"{name} is left out: there is no {python.relative_to(ROOT)}")
                 continue
             say(f"{where}: {name}: start")
             given = {

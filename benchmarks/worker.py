@@ -25,6 +25,7 @@ MODULES = {
     "LlamaCppBatches": "peers.batches",
     "RelaxlabDynamic": "peers.dynamic",
     "PyTorchDynamic": "peers.dynamic",
+    "DyNetDynamic": "peers.dynamic_dynet",
     "Limits": "limits",
     "RelaxlabKernels": "peers.kernels.relaxlab",
     "NumPyKernels": "peers.kernels.numpy",

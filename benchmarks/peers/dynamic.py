@@ -65,7 +65,7 @@ def _seconds(run: Callable[[], object]) -> float:
 class RelaxlabDynamic(Dynamic):
     """relaxlab: in batches, or the same program compiled for one instance at a time."""
 
-    def __init__(self, model: str, hidden: int, threads: int, batched: bool) -> None:
+    def __init__(self, model: str, hidden: int, threads: int, batched: int) -> None:
         import relaxlab as rl
 
         self.model, self.hidden = model, hidden
@@ -95,7 +95,7 @@ class RelaxlabDynamic(Dynamic):
 class PyTorchDynamic(Dynamic):
     """The TreeLSTM in PyTorch: node by node, or all nodes of a height at once, by hand."""
 
-    def __init__(self, model: str, hidden: int, threads: int, batched: bool) -> None:
+    def __init__(self, model: str, hidden: int, threads: int, batched: int) -> None:
         import torch
 
         if model != "tree_lstm":
