@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.dtypes import bytes_of, is_float
 from relaxlab.ir.expr import Call, FloorDiv, IntImm, PrimExpr, Var, const
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, LetStmt, While
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.compact import loops_around_uses
+from relaxlab.schedule.ranges import by_data
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -36,6 +37,9 @@ MAX_STATE = 3 << 12
 thirds of which are counts of the values of four bytes. Eight integers are in registers."""
 MAX_VECTORS = 8
 """Vectors of a step at most whose quotients are constants: each takes registers and code."""
+ROWS_AT_ONCE = 4
+"""Rows whose elements are loaded and stored one by one, to be lanes: as many as leave their lines
+in a first-level cache of eight ways or more where rows are whole pages."""
 SMALL = 4096
 """Elements below which one thread is faster than a team: some microseconds' work, which is what
 waking threads takes."""
@@ -113,7 +117,10 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
             # 3.6 ms with one vector, 1.5 with four on a busy machine; on a quieter one four, eight
             # and sixteen took 0.7 to 0.9 alike, and four leave most tiles to threads. A version of
             # one vector for as many symbolic columns gained 6 % at three.
-            lanes *= 1 if _goes_across(block) else COLUMN_VECTORS.of(sch, 4)
+            if not _goes_across(block):
+                lanes *= COLUMN_VECTORS.of(sch, 4)
+            elif not _is_costly(block):
+                lanes = ROWS_AT_ONCE
         else:
             lanes = _lanes_of_quotients(block, lanes)
         outer = vectorize_inner(sch, nest[-1], lanes)
@@ -205,8 +212,8 @@ def _reads_rows(
 
 def _keeps_state(block: Block) -> bool:
     """True if the last axis cannot become lanes, or does not pay as lanes: the block has buffers of
-    its own, loops that differ between its iterations, or loops (a scan) with cheap arithmetic on
-    elements that are not neighbours along the last axis."""
+    its own, loops that differ between its iterations, or loops (an update of rows) over elements
+    that are not neighbours along the last axis."""
     nodes = list(walk(block.body))
     inner = _loops_in(block)
     if block.alloc_buffers or any(isinstance(n, While) for n in nodes):
@@ -214,10 +221,27 @@ def _keeps_state(block: Block) -> bool:
     axes = {it.var for it in block.iter_vars}
     if any(axes & set(symbols_in((n.min, n.extent))) for n in inner):
         return True
-    # A gather and a scatter take as long as some additions, an exponential of one number longer:
-    # running logarithms of sums along 128 rows of 1024 took 11.8 ms row by row, 0.5 as lanes.
-    rows = (INTRINSICS.get(n.op) for n in nodes if isinstance(n, Call))
-    return _goes_across(block) and not any(row is not None and row.costly for row in rows)
+    return _goes_across(block) and not (_is_costly(block) or _waits_for_floats(block))
+
+
+def _is_costly(block: Block) -> bool:
+    """True if the block has functions that take longer than gathering and scattering their operands
+    and results: running logarithms of sums along 128 rows of 1024 took 11.8 ms row by row, 0.5 with
+    rows as lanes."""
+    rows = (INTRINSICS.get(n.op) for n in walk(block.body) if isinstance(n, Call))
+    return any(row is not None and row.costly for row in rows)
+
+
+def _waits_for_floats(block: Block) -> bool:
+    """True if the block makes a float of each element and the one before, at places that no data
+    decides: an addition or a maximum has a latency of some cycles, in which other rows advance.
+    Running maxima along rows took 254 us one by one, 89 by fours; updates of places that data
+    decides, sorts and scans of bytes took 1.5 to 2.5 times as long by fours."""
+    nodes = list(walk(block.body))
+    named = {n.var for n in nodes if isinstance(n, LetStmt)}
+    places = [i for n in nodes if isinstance(n, BufferLoad | BufferStore) for i in n.indices]
+    chosen = any(by_data(i) or named & set(symbols_in(i)) for i in places)
+    return is_float(output_dtype(block)) and not chosen
 
 
 def _goes_across(block: Block) -> bool:
