@@ -102,7 +102,8 @@ def test_programs_with_one_kind_of_value_compute_what_the_interpreter_does(kind,
         try:
             assert problem_of(mod, args, Build.of_seed(seed)(mod)) is None
         except ExecutionError:  # a claim that does not hold
-            assert kind == "claimed"
+            parts = (n for fn in mod.graph_functions().values() for n in walk(fn))
+            assert any(isinstance(n, graph.MatchCast) for n in parts)
         compared += 1
 
 
