@@ -351,7 +351,8 @@ class _Cutter:
     def static_parts(
         self, region: _Region, of: dict[graph.Var, graph.Binding], mine: list[graph.VarBinding]
     ) -> list[graph.VarBinding]:
-        """The members of a block, with those on weights alone that they read in front."""
+        """The members of a block, with all values of weights alone that it reads or has in
+        front."""
         needed: dict[graph.Var, None] = {}
         work = [v for b in mine for v in vars_in(b.value)]
         own = {b.var for b in mine}
@@ -360,8 +361,11 @@ class _Cutter:
             if v in region.static and v not in needed and v not in own:
                 needed[v] = None
                 work += vars_in(of[v].value)
-        first = [b for b in region.bindings if b.var in needed]
-        return [*(b for b in first if isinstance(b, graph.VarBinding)), *mine]
+        # In the order of the program: a result of the block may be read by a value that is none.
+        front = needed.keys() | own & region.static
+        first = [b for b in region.bindings if b.var in front]
+        rest = [b for b in mine if b.var not in front]
+        return [*(b for b in first if isinstance(b, graph.VarBinding)), *rest]
 
     def read_outside(
         self, region: _Region, mine: list[graph.VarBinding], wanted: set[graph.Var]

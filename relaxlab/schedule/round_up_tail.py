@@ -138,8 +138,8 @@ def _with_room_for_vectors(func: PrimFunc) -> PrimFunc:
             continue
         made = {w.buffer for w in realize.block.writes}
         for buffer, dim, at, an in _private_places(realize.block, *guarded):
-            # What a load reads past the end has to be stored: values that memory happens to have
-            # could be denormal numbers, on which arithmetic takes a hundred times as long.
+            # Loads past the end must find stored elements: memory that nobody wrote may hold
+            # denormal numbers, on which arithmetic takes a hundred times as long.
             if buffer not in made:
                 continue
             shape = rooms.get(buffer, list(buffer.shape))

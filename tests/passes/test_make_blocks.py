@@ -69,6 +69,24 @@ def test_what_nothing_keeps_apart_is_one_block():
     assert {n for n, f in mod.graph_functions().items() if RECORDED in f.attrs} == {"main", "twice"}
 
 
+def test_values_of_weights_alone_keep_their_order():
+    """`a` is a result, and read by another value of weights that is none."""
+    start = lambda_lifting(normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((1, 4), "float32"), w: R.Tensor((1, 4), "float32")):
+        R.func_attr({"num_input": 1})
+        a = R.exp(w)
+        b = R.add(a, a)
+        c = R.tanh(R.add(b, x))
+        return (a, c)
+""")))  # fmt: skip
+    after = make_blocks(start)
+    check_module(make_blocks, start, after)
+    compare_runs(start, after, sizes=(1,))
+
+
 def test_operators_on_integers_stay():
     assert "less" in names_of(cut()["main"])
 

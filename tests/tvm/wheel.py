@@ -20,7 +20,7 @@ needs_wheel = pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-tvm wi
 
 @cache
 def results(which: str, kind: str, cases: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """What `run_cases.py` answers for cases of a kind, with `tvm` or with `relaxlab`."""
+    """Return the answers of `run_cases.py` to cases of a kind, with `tvm` or `relaxlab`."""
     python = sys.executable if which == "relaxlab" else str(PYTHON)
     env = {**os.environ, "PYTHONPATH": str(ROOT) if which == "relaxlab" else ""}
     run = subprocess.run(

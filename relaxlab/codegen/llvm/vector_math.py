@@ -494,7 +494,7 @@ weights that level the relative error, 1.3e-8 at most. The form is that of Sheph
 def _erfc(m: _Math, x: Value) -> Value:
     a = m.bound(m.call("fabs", x), 0.0, 10.1)  # beyond it the result is less than all numbers
     square = m.mul(a, a)
-    # What rounding the square lost would be a hundred times as much of its exponential.
+    # The rounding error of the square, up to a hundred times as large in its exponential.
     lost = m.fma(a, a, m.sub(m.num(-0.0), square))
     decay = _exp(m, m.sub(m.num(-0.0), square))
     decay = m.fma(m.sub(m.num(-0.0), decay), lost, decay)

@@ -39,7 +39,7 @@ class Places:
     def grow(self, slots: int) -> None:
         """Make room for more slots."""
         if slots > len(self.offsets):
-            # As many again: flushes that follow find room. `np.pad` takes 15 µs.
+            # Twice as many slots as needed, for the flushes that follow. `np.pad` takes 15 µs.
             self.offsets, self.row_bytes = (
                 np.concatenate([a, np.zeros(2 * slots - len(a), np.int64)])
                 for a in (self.offsets, self.row_bytes)

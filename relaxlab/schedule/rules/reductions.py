@@ -57,8 +57,8 @@ def reduce_along_rows(
     block = found_block(sch, rv)
     if keeps_order(sch.func, block) or reduction_of(block) is None:
         return None
-    # Of a row that is known to be shorter than the lanes, partial results would be identities. One
-    # of many rows that are added up together may leave some lanes empty, less than half of them.
+    # Most partial results of a row that is known to be shorter than the lanes would be identities.
+    # Rows that are added up together may leave less than half of the lanes empty.
     most = _upper_bound(sch, reduce[-1])
     if most is not None and most < lanes and (len(reduce) == 1 or 2 * most <= lanes):
         return None
