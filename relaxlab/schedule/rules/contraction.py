@@ -375,7 +375,9 @@ def _computed_per_image(
     found: dict[BlockRV, int] = {}
     for rv in stored:
         made = found_block(sch, rv).writes[0].buffer
-        (region,) = (r.region for r in block.reads if r.buffer is made)
+        region, *others = (r.region for r in block.reads if r.buffer is made)
+        if others:  # both operands are read of it, in parts of their own
+            continue
         own = [{v for v in symbols_in(r.min) if sizes[v] != 1} <= around.keys() for r in region]
         size = [constant(dim) for dim, mine in zip(made.shape, own, strict=True) if not mine]
         last = an.upper_bound(region[-1].min)
@@ -392,7 +394,7 @@ def _panels_of_large(block: Block, parts: _Parts, context: Context) -> set[int] 
     not to fit the second-level cache beside others: a panel of it is then used for all images
     before the next one is read. 512 channels by 3 x 3 over four images of 7 x 7 took 3.4 times as
     long when all panels were read for each row of each image."""
-    (region,) = (r.region for r in block.reads if r.buffer is parts.vectors)
+    region = next(r.region for r in block.reads if r.buffer is parts.vectors)
     inner = {parts.col, *parts.reduce}
     outer = {it.var: i for i, it in enumerate(block.iter_vars) if i not in inner}
     size, own = bytes_of(parts.vectors.dtype), set[int]()
