@@ -244,7 +244,7 @@ def _var_len(
     result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
     bounds = [list(zip(s[:-1], s[1:], strict=True)) for s in starts]
     for (a, b), (c, d) in zip(*bounds, strict=True):
-        # What a mask hides has no part, whatever it is: not even infinity times a weight of zero.
+        # Masked keys are left out: infinity times a weight of zero would be no number.
         for rows, low, high in _visible(b - a, d - c, causal_mask, window_size):
             seen = slice(c + low, c + high)
             result[:, a:b][:, rows] = attention_reference(
