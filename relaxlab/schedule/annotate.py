@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.ir.expr import Var
@@ -16,6 +17,11 @@ PIPELINE = "software_pipeline"
 """The annotation of a loop that copies slices into shared memory and computes with them: how many
 slices are there at a time (`codegen/gpu/software_pipeline.py`)."""
 
+WARP_SPECIALIZE = "warp_specialize"
+"""The annotation of such a loop whose copies are made by a warp of their own, as boxes, and whose
+products by warpgroups: the most blocks of the grid, each of which takes tile after tile
+(`codegen/gpu/warp_specialize.py`)."""
+
 BALANCED = "balanced"
 """The annotation of a parallel loop whose threads get equal parts of the work rather than equal
 counts of iterations: of how many loops, this one and those directly inside, iterations are shared
@@ -24,6 +30,30 @@ out."""
 DOUBLE_BUFFER = "double_buffer_scope"
 """The annotation of a loop inside of such a loop, which loads values of the slices into registers
 and computes with them: those of the next iteration are loaded while one is computed."""
+
+SWIZZLE = "buffer_swizzle"
+"""The annotation of a block with the swizzles of buffers that it writes: tuples (buffer, bits,
+base, shift)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swizzle:
+    """A bit-linear storage layout: in the offset of an element, the `bits` bits from number `base`
+    on are xored with those `shift` above them."""
+
+    bits: int
+    base: int
+    shift: int
+
+    @property
+    def is_bijective(self) -> bool:
+        """True if no two offsets become one: the bits that are xored in stay as they are."""
+        return self.bits > 0 and self.base >= 0 and self.shift >= self.bits
+
+    def __call__(self, offset: int) -> int:
+        """The offset at which an element is stored."""
+        mask = (1 << self.bits) - 1
+        return offset ^ (offset >> self.base + self.shift & mask) << self.base
 
 
 def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFunc:
@@ -77,3 +107,25 @@ def storage_align(
     old = block.annotations.get("buffer_dim_align", ())
     kept = tuple(e for e in old if e[:2] != entry[:2])
     return annotate(func, name, "buffer_dim_align", (*kept, entry))
+
+
+def swizzle(func: PrimFunc, name: str, write_index: int, layout: Swizzle) -> PrimFunc:
+    """Store an intermediate buffer that the block writes by a swizzle."""
+    place = find_block(func, name, "swizzle")
+    block = place.block
+    buffer = buffer_of(block, "write", write_index, "swizzle")
+    if is_output(buffer, func):
+        raise ScheduleError(
+            "swizzle", describe_block(block),
+            f"{buffer.name} is an intermediate buffer; it is a parameter", about=(buffer,),
+        )  # fmt: skip
+    if not layout.is_bijective:
+        raise ScheduleError(
+            "swizzle", describe_block(block),
+            f"every element of {buffer.name} has a place of its own: {layout.bits} bits, at least "
+            f"one, are xored with bits that stay, at least as many above; {layout.shift} are given",
+        )  # fmt: skip
+    entry = (write_index, layout.bits, layout.base, layout.shift)
+    old = block.annotations.get(SWIZZLE, ())
+    kept = tuple(e for e in old if e[0] != write_index)
+    return annotate(func, name, SWIZZLE, (*kept, entry))

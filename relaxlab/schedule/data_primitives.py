@@ -109,6 +109,16 @@ class DataPrimitives(ScheduleState):
             factor, offset,
         )  # fmt: skip
 
+    def swizzle(self, block: BlockRV, buffer_index: int, bits: int, base: int, shift: int) -> None:
+        """Store a shared or private buffer that the block writes by an XOR swizzle: `bits` bits of
+        the offset of an element, from number `base` on, are xored with those `shift` above."""
+        args = {
+            "block": block, "buffer_index": buffer_index, "bits": bits, "base": base,
+            "shift": shift,
+        }  # fmt: skip
+        layout = _annotate.Swizzle(bits, base, shift)
+        self._edit("swizzle", args, _annotate.swizzle, self._name(block), buffer_index, layout)
+
     def reindex(self, block: BlockRV, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
         """Let the block read or write a copy of a buffer whose indices are the block's axes;
         returns the copying block. `buffer` is as for `transform_layout`."""

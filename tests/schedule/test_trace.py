@@ -103,7 +103,7 @@ def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
         "reorder add_unit_loop reorder_block_iter_var transform_block_layout "
         "parallel vectorize unroll bind compute_inline reverse_compute_inline "
         "compute_at reverse_compute_at cache_read cache_write reindex reindex_cache_read "
-        "reindex_cache_write read_at write_at set_scope storage_align unsafe_set_dtype "
+        "reindex_cache_write read_at write_at set_scope storage_align swizzle unsafe_set_dtype "
         "decompose_padding decompose_reduction assume_finite rfactor blockize tensorize "
         "transform_layout pad_einsum annotate unannotate "
         "form_blocks fuse_reductions compact_buffers round_up_tails round_up_vectors "

@@ -411,6 +411,11 @@ def _limits(ctx: Context, e: expr.PrimExpr) -> Interval:
         case expr.BitAnd(a, b):
             tops = [hi for lo, hi in (_value_limits(ctx, a), _value_limits(ctx, b)) if lo >= 0]
             return interval.intersect(limits, (0, min(tops))) if tops else limits
+        case expr.BitXor(a, b) | expr.BitOr(a, b):
+            (low, high), (lo, hi) = _value_limits(ctx, a), _value_limits(ctx, b)
+            if min(low, lo) < 0 or max(high, hi) == inf:
+                return limits
+            return interval.intersect(limits, (0, (1 << int(max(high, hi)).bit_length()) - 1))
         case expr.ShiftRight(a, expr.IntImm(count)) if 0 <= count < 64:
             return interval.floordiv(_value_limits(ctx, a), (1 << count, 1 << count))
         case expr.Call(_, "abs", (a,)):

@@ -163,7 +163,10 @@ def is_nonneg(s: Scope, e: PrimExpr) -> bool:
             return is_nonneg(s, a) or is_nonneg(s, b)
         case expr.FloorMod(_, b):
             return is_nonneg(s, b)
-        case expr.Add(a, b) | expr.Mul(a, b) | expr.FloorDiv(a, b) | expr.Min(a, b):
+        case (
+            expr.Add(a, b) | expr.Mul(a, b) | expr.FloorDiv(a, b) | expr.Min(a, b)
+            | expr.BitXor(a, b)
+        ):  # fmt: skip
             return is_nonneg(s, a) and is_nonneg(s, b)
         case expr.Cast(_, value):
             return is_uint(value.dtype)

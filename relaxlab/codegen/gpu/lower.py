@@ -13,6 +13,7 @@ from relaxlab.codegen.gpu.align_storage import align_storage
 from relaxlab.codegen.gpu.bind_threads import bind_threads
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.codegen.gpu.software_pipeline import software_pipeline
+from relaxlab.codegen.gpu.swizzle_storage import swizzle_storage, swizzles_of
 from relaxlab.codegen.gpu.synchronise import synchronise
 from relaxlab.codegen.gpu.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.gpu.thread_reduction import lower_thread_reductions
@@ -139,6 +140,7 @@ def _launch(
         nest = synchronise(nest)
     nest, agreed = lower_thread_reductions(nest, name, facts)
     body, allocated = lower_blocks(_commented(nest))
+    body, allocated = swizzle_storage(body, allocated, swizzles_of(nest))
     body = simplify_indices(body, sizes_of(func))
     wrong = next((b for b in allocated if b.scope == "global"), None)
     if wrong is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
@@ -12,11 +13,12 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    found_block,
     is_spatial,
     sum_of_products,
 )
 from relaxlab.schedule.rules.decisions import RESULTS_PER_THREAD, THREADS_PER_BLOCK
-from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 THREADS = 256
 """Threads of a block, where there is enough to do: 8 warps, of which an SM holds several blocks.
@@ -67,6 +69,20 @@ def unroll_all(sch: Schedule, *loops: LoopRV) -> None:
     """Unroll loops of constant extent."""
     for loop in loops:
         sch.unroll(loop)
+
+
+def swizzle_rows(sch: Schedule, copy: BlockRV, row: int, facts: Facts) -> None:
+    """Swizzle what a block copies into shared memory in rows of `row` elements: the number of an
+    access in its row is xored with the row's, so that down a column eight are in different banks.
+    """
+    size = bytes_of(found_block(sch, copy).writes[0].buffer.dtype)
+    width = facts.vector_bits // 8 // size
+    accesses, all_banks = row // width, facts.banks * facts.bank_bytes // (facts.vector_bits // 8)
+    # Short rows lie side by side in the banks.
+    bits, shift = min(accesses, all_banks), max(accesses, all_banks)
+    if bits > 1:
+        base = width.bit_length() - 1
+        sch.swizzle(copy, 0, bits.bit_length() - 1, base, shift.bit_length() - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from relaxlab.schedule.rules.decisions import (
     WARP_ROWS,
 )
 from relaxlab.schedule.rules_gpu import matmul
-from relaxlab.schedule.rules_gpu.base import find_product, fused, unroll_all
+from relaxlab.schedule.rules_gpu.base import find_product, fused, swizzle_rows, unroll_all
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 ROWS, COLS, WARP_SIDE = 256, 128, 64
@@ -64,9 +64,10 @@ operand and 17 of the other. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """The block, its dtype, the numbers of its row, column and reduce axes, and of its reads of the
-    left and the right operand with the axes that these are indexed by, as letters."""
+class HalfProduct:
+    """A product of matrices of 16-bit floats: the block, its dtype, the numbers of its row, column
+    and reduce axes, and of its reads of the left and the right operand with the axes that these are
+    indexed by, as letters."""
 
     name: str
     dtype: str
@@ -100,8 +101,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     facts = context.target.facts
     if not facts.tensor_cores:
         return "the GPU has no tensor cores"
-    _inline_permutations(sch)
-    found = _find(sch.func)
+    inline_permutations(sch)
+    found = find_half_product(sch.func)
     if isinstance(found, str):
         return found
     block = next(b for b in blocks_of(sch.func) if b.name == found.name)
@@ -122,7 +123,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     return sch
 
 
-def _inline_permutations(sch: Schedule) -> None:
+def inline_permutations(sch: Schedule) -> None:
     """Read an operand where it is stored, not through a transposed copy."""
     for block in blocks_of(sch.func)[:-1]:
         axes = {it.var for it in block.iter_vars}
@@ -133,7 +134,7 @@ def _inline_permutations(sch: Schedule) -> None:
                 pass
 
 
-def _find(func: PrimFunc) -> _Product | str:
+def find_half_product(func: PrimFunc) -> HalfProduct | str:
     """The product, or why the kernel is none that the rule is for."""
     found = find_product(func)
     if isinstance(found, str):
@@ -154,12 +155,12 @@ def _find(func: PrimFunc) -> _Product | str:
             return f"{block.name}: {load.buffer.name} is not indexed by its axes alone"
     if set(places) != {"ik", "jk"}:
         return f"{block.name}: its operands are not indexed by row and term, and column and term"
-    return _Product(
+    return HalfProduct(
         block.name, dtype, found.row, found.col, found.reduce, places["ik"], places["jk"]
     )
 
 
-def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) -> Schedule:
+def _by_tiles(sch: Schedule, found: HalfProduct, facts: Facts, most: int | None) -> Schedule:
     """`most`: an upper bound of the rows, if there is one."""
     product = sch.get_block(found.name)
     block = found_block(sch, product)
@@ -205,8 +206,10 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) ->
     pairs = [(y, "threadIdx.z"), (x, "threadIdx.y"), *zip(warps, axes, strict=True)]
     for loop, axis in pairs:
         sch.bind(loop, axis)
-    for part in slices:
+    operands = ((tile.rows, found.left), (tile.cols, found.right))
+    for part, (side, (_, axes)) in zip(slices, operands, strict=True):
         _copy_together(sch, part, k0, tile, facts)
+        swizzle_rows(sch, part, tile.terms if axes[1] == "k" else side, facts)
     _store(sch, store, tile)
     if tile.stages > 1:
         sch.annotate(k0, PIPELINE, tile.stages)
@@ -217,7 +220,7 @@ def _by_tiles(sch: Schedule, found: _Product, facts: Facts, most: int | None) ->
     return sch
 
 
-def _load_fragments(sch: Schedule, fragments: list[BlockRV], found: _Product) -> None:
+def _load_fragments(sch: Schedule, fragments: list[BlockRV], found: HalfProduct) -> None:
     """Load tiles of the operands from shared memory by tensor instructions."""
     operands = zip(fragments, (found.left, found.right), ("rows", "columns"), strict=True)
     for copy, (_, axes), side in operands:
@@ -230,18 +233,14 @@ def _load_fragments(sch: Schedule, fragments: list[BlockRV], found: _Product) ->
         sch.tensorize(inner, f"mma_{side}_{found.dtype}{trans}")
 
 
-def _tile(sch: Schedule, found: _Product, known: list[int | None], facts: Facts) -> _Tile:
+def _tile(sch: Schedule, found: HalfProduct, known: list[int | None], facts: Facts) -> _Tile:
     """Decide on the tile: no side is twice as long as the product's."""
     rows, cols = known[found.row], known[found.col]
     size, access = bytes_of(found.dtype), facts.vector_bits // 8
 
     def slice_bytes(high: int, wide: int, terms: int) -> int:
-        """Bytes of the slices of both operands; each row is padded by an access."""
-        left, right = (
-            side * (terms * size + access) if axes[1] == "k" else terms * (side * size + access)
-            for side, (_, axes) in ((high, found.left), (wide, found.right))
-        )
-        return left + right
+        """Bytes of the slices of both operands."""
+        return (high + wide) * terms * size
 
     room = facts.most_shared // STAGES
     high, wide, warp = _sides(rows, cols)
@@ -281,7 +280,7 @@ def _sides(rows: int | None, cols: int | None) -> tuple[int, int, int]:
     return 64, 64, 32
 
 
-def _lay_out(sch: Schedule, product: BlockRV, fragments: list[BlockRV], found: _Product) -> None:
+def _lay_out(sch: Schedule, product: BlockRV, fragments: list[BlockRV], found: HalfProduct) -> None:
     """Store tiles of the operands and of the sums as they lie in the lanes' registers."""
     layouts = (
         (fragments[0], found.left[1], rows_fragment),
@@ -300,11 +299,8 @@ def _lay_out(sch: Schedule, product: BlockRV, fragments: list[BlockRV], found: _
 def _copy_together(
     sch: Schedule, part: BlockRV, outside: LoopRV, tile: _Tile, facts: Facts
 ) -> None:
-    """Copy a slice by all threads of the block, 16 bytes each. Its rows are an odd number of
-    accesses long, so that eight of them are in different banks."""
-    size = bytes_of(found_block(sch, part).writes[0].buffer.dtype)
-    width = facts.vector_bits // 8 // size
-    sch.storage_align(part, 0, -2, 2 * width, width)
+    """Copy a slice by all threads of the block, 16 bytes each."""
+    width = facts.vector_bits // 8 // bytes_of(found_block(sch, part).writes[0].buffer.dtype)
     factors = [None, tile.warp_rows, tile.warp_cols, facts.warp, width]
     _, z, y, x, lane = sch.split(fused(sch, loops_inside(sch, part, outside)), factors=factors)
     sch.vectorize(lane)
