@@ -81,23 +81,91 @@ def test_what_is_refused() -> None:
             differentiate.with_options(**options)(network)
 
     @I.ir_module
-    class Calls:
+    class Middle:
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((), "float32"):
+            s = R.sum(R.median(x))
+            return s
+
+    with pytest.raises(NotDifferentiable, match=r"R\.median, .* has no gradient"):
+        differentiate(normalize(Middle))
+
+
+@I.ir_module
+class Branches:
+    @R.function(private=True)
+    def scaled(
+        x: R.Tensor(("n",), "float32"),
+        pair: R.Tuple(R.Tensor(("n",), "float32"), R.Tensor((), "int64")),
+    ) -> R.Tensor(("n",), "float32"):
+        y = R.multiply(x, pair[0])
+        return y
+
+    @R.function
+    def main(
+        x: R.Tensor(("n",), "float32"), w: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")
+    ) -> R.Tensor((), "float32"):
+        h = R.sin(x)
+        if c:
+            a = Branches.scaled(h, (w, R.const(1, "int64")))
+            y = R.exp(Branches.scaled(a, (x, R.const(2, "int64"))))
+        else:
+            y = R.multiply(h, R.const(3.0))
+        s = R.sum(R.multiply(y, w))
+        return s
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_the_branch_that_was_taken_and_the_functions_it_calls(taken: bool) -> None:
+    mod = differentiate(normalize(Branches))
+    assert not check_well_formed(mod)
+    assert sorted(mod) == ["main", "main_adjoint", "scaled", "scaled_pullback"]
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 3)).astype("float32")
+    _, (by_x, by_w, _) = rl.compile(mod)["main_adjoint"](x, w, np.array(taken))
+    sin, cos = np.sin(x), np.cos(x)
+    y = np.exp(sin * w * x) if taken else 3 * sin
+    slope = y * w * (cos * x + sin) if taken else 3 * cos
+    np.testing.assert_allclose(by_x, slope * w, rtol=1e-4)
+    np.testing.assert_allclose(by_w, y + w * (y * sin * x if taken else 0), rtol=1e-4)
+
+
+def test_a_function_that_calls_itself() -> None:
+    @I.ir_module
+    class Powers:
         @R.function(private=True)
-        def square(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            y = R.multiply(x, x)
+        def power(x: R.Tensor((), "float32"), k: R.Tensor((), "int64")) -> R.Tensor((), "float32"):
+            if R.equal(k, R.const(0, "int64")):
+                y = R.const(1.0)
+            else:
+                y = R.multiply(x, Powers.power(x, R.subtract(k, R.const(1, "int64"))))
             return y
 
         @R.function
-        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((), "float32"):
-            s = R.sum(Calls.square(x))
-            return s
+        def main(x: R.Tensor((), "float32"), k: R.Tensor((), "int64")):
+            y = Powers.power(x, k)
+            return y
 
+    exe = rl.compile(differentiate(normalize(Powers)))
+    for k in (0, 1, 5):
+        value, (by_x, _) = exe["main_adjoint"](np.float32(1.5), np.array(k))
+        np.testing.assert_allclose((value, by_x), (1.5**k, k * 1.5 ** (k - 1)), rtol=1e-6)
+
+
+def test_a_local_function_is_to_be_lifted_first() -> None:
+    @I.ir_module
+    class Local:
         @R.function
-        def sorted(x: R.Tensor((2,), "float32")) -> R.Tensor((), "float32"):
-            s = R.sum(R.sort(x))
-            return s
+        def main(x: R.Tensor((), "float32")) -> R.Tensor((), "float32"):
+            @R.function
+            def twice(a: R.Tensor((), "float32")) -> R.Tensor((), "float32"):
+                b = R.add(a, x)
+                return b
 
-    with pytest.raises(NotDifferentiable, match="a call of `square`: inline it first"):
-        differentiate(normalize(Calls))
-    with pytest.raises(NotDifferentiable, match=r"R\.sort, .* has no gradient"):
-        differentiate.with_options(function="sorted")(normalize(Calls))
+            y = twice(x)
+            return y
+
+    with pytest.raises(NotDifferentiable, match="local function `twice`: make it a function of"):
+        differentiate(normalize(Local))
+    lifted = differentiate(rl.passes.lambda_lifting.lambda_lifting(normalize(Local)))
+    assert float(rl.interpret(lifted, "main_adjoint", np.float32(3))[1][0]) == 2

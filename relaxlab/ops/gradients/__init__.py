@@ -6,9 +6,11 @@ argument's adjoint.
 """
 
 from relaxlab.ops.gradients import (  # noqa: F401
+    attention,
     elementwise,
     linalg,
     networks,
+    norms,
     rearrange,
     reduce,
 )

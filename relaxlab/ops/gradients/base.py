@@ -63,20 +63,26 @@ class Step:
         """The shape of an argument."""
         return self.shape_of(self.args[index])
 
+    @property
+    def dtype(self) -> str:
+        """The dtype of the result, of the first where there are several. Raises NotDifferentiable
+        where it is not known."""
+        ty = self.bb.type_of(self.out)
+        first = ty.fields[0] if isinstance(ty, types.TupleType) else ty
+        if not isinstance(first, types.TensorType) or first.dtype is None:
+            raise NotDifferentiable(f"the gradient of {self.call.op} needs the dtype of its result")
+        return first.dtype
+
     def number(self, value: float) -> graph.Constant:
         """A constant of the result's dtype."""
-        dtype = self.type_of(self.out).dtype
-        assert dtype is not None
-        return graph.Constant(np.asarray(value, numpy_dtype(dtype)))
+        return graph.Constant(np.asarray(value, numpy_dtype(self.dtype)))
 
     def count(self, extents: Sequence[PrimExpr]) -> graph.Expr:
         """The product of extents as a number of the result's dtype."""
         count = Analyzer().simplify(product(extents))
         if isinstance(count, expr.IntImm):
             return self.number(count.value)
-        dtype = self.type_of(self.out).dtype
-        assert dtype is not None
-        return graph.PrimValue(expr.Cast(dtype, count))
+        return graph.PrimValue(expr.Cast(self.dtype, count))
 
     def fit(self, value: graph.Expr, index: int) -> Adjoint:
         """The sum of a value over the dimensions along which an argument was broadcast; None for

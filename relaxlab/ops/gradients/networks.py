@@ -107,36 +107,6 @@ def _extents(step: Step, value: graph.Expr) -> tuple[int, int]:
     return found  # type: ignore[return-value]
 
 
-@gradient("nn.layer_norm", "nn.rms_norm")
-def _norm(step: Step) -> Sequence[Adjoint]:
-    """With h the normalised data and g the adjoint times gamma, both over `axes`: the adjoint of
-    the data is (g - mean(g * h) * h - mean(g)) / deviation; `rms_norm` subtracts no mean."""
-    assert isinstance(step.call.op, graph.Op)
-    centred = step.call.op.name == "nn.layer_norm"
-    data, gamma, *beta = step.args
-    ndim, axes = len(step.shape()), step.attr("axes")
-    axes = [a % ndim for a in (axes if isinstance(axes, tuple) else (axes,))]
-    if axes != list(range(ndim - len(axes), ndim)):
-        raise NotDifferentiable(f"the gradient of {step.call.op} is known for trailing axes")
-    emit = step.bb.emit
-
-    def mean(value: graph.Expr) -> graph.Call:
-        return op("mean", value, axis=axes, keepdims=True)
-
-    x = emit(op("subtract", data, mean(data))) if centred else data
-    square = op("add", mean(op("multiply", x, x)), step.number(step.attr("epsilon")))
-    scale = emit(op("rsqrt", square))
-    h = emit(op("multiply", x, scale))
-    scaled = not centred or step.attr("scale")
-    g = emit(op("multiply", step.adjoint, gamma)) if scaled else step.adjoint
-    inner: graph.Expr = op("subtract", g, op("multiply", mean(op("multiply", g, h)), h))
-    if centred:
-        inner = op("subtract", inner, mean(g))
-    of_gamma = step.fit(op("multiply", step.adjoint, h), 1) if scaled else None
-    centre = [step.fit(step.adjoint, 2) if step.attr("center") else None for _ in beta]
-    return op("multiply", inner, scale), of_gamma, *centre
-
-
 @gradient("grad.no_grad")
 def _no_grad(step: Step) -> Sequence[Adjoint]:
     return (None,)

@@ -15,6 +15,7 @@ from relaxlab.ops.gradients.base import (
     nothing,
     op,
 )
+from relaxlab.ops.gradients.reduce import scattered
 from relaxlab.ops.shapes import product
 
 
@@ -155,12 +156,7 @@ def _take(step: Step) -> Sequence[Adjoint]:
 
 @gradient("gather_elements")
 def _gather_elements(step: Step) -> Sequence[Adjoint]:
-    """The adjoints added up where the elements came from."""
-    data, indices = step.args
-    zeros = op("zeros", _as_shape(step), step.type_of(data).dtype)
-    axis = step.attr("axis")
-    added = op("scatter_elements", zeros, indices, step.adjoint, axis=axis, reduction="add")
-    return added, None
+    return scattered(step, step.adjoint, step.args[1], step.attr("axis")), None
 
 
 @gradient("strided_slice")

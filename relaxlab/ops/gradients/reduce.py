@@ -111,4 +111,64 @@ def _cumsum(step: Step) -> Sequence[Adjoint]:
     return (result if step.attr("exclusive") else op("add", result, adjoint),)
 
 
+@gradient("cumprod")
+def _cumprod(step: Step) -> Sequence[Adjoint]:
+    """The adjoint of each result, times the product of the other elements that it has, summed over
+    the results that have the element. Elements may be zero, so that nothing is divided by them:
+    the products are those of all pairs of an element and a result."""
+    x, adjoint, axis = step.args[0], step.adjoint, step.attr("axis")
+    exclusive, shape, emit = step.attr("exclusive"), step.shape(), step.bb.emit
+    dtype = step.type_of(x).dtype
+    if step.attr("dtype") is not None:
+        adjoint = emit(op("astype", adjoint, dtype=dtype))
+    if axis is None:
+        x, order = emit(op("flatten", x)), [0]
+    else:
+        order = [*(a for a in range(len(shape)) if a != axis % len(shape)), axis % len(shape)]
+    last = order != sorted(order)
+    if last:  # the scanned axis becomes the last
+        x, adjoint = (emit(op("permute_dims", v, axes=order)) for v in (x, adjoint))
+    extent = step.shape_of(x)[-1]
+    ones = op("ones", graph.ShapeExpr((extent, extent)), dtype)
+    before = op("greater", op("tril", ones), op("zeros", graph.ShapeExpr(()), dtype))
+    one = op("ones", graph.ShapeExpr(()), dtype)
+    after = op("where", before, one, op("expand_dims", x, axis=[-2]))
+    others = op("cumprod", after, axis=-1, exclusive=exclusive)
+    others = op("triu", others, 1 if exclusive else 0)
+    weighted = op("multiply", others, op("expand_dims", adjoint, axis=[-2]))
+    summed = op("sum", weighted, axis=[-1])
+    result = op("multiply", op("cumprod", x, axis=-1, exclusive=True), summed)
+    if axis is None:
+        return (op("reshape", result, graph.ShapeExpr(shape)),)
+    places = [order.index(a) for a in range(len(shape))]
+    return (op("permute_dims", result, axes=places) if last else result,)
+
+
+def scattered(step: Step, adjoint: graph.Expr, indices: graph.Expr, axis: int) -> graph.Call:
+    """The adjoints added up at the places along an axis of the first argument that their elements
+    came from."""
+    zeros = op("zeros", graph.ShapeExpr(step.shape()), step.type_of(step.args[0]).dtype)
+    return op("scatter_elements", zeros, indices, adjoint, axis=axis, reduction="add")
+
+
+@gradient("sort")
+def _sort(step: Step) -> Sequence[Adjoint]:
+    axis, descending = step.attr("axis"), step.attr("descending")
+    places = op("argsort", step.args[0], axis=axis, descending=descending, dtype="int64")
+    return (scattered(step, step.adjoint, places, axis),)
+
+
+@gradient("topk")
+def _topk(step: Step) -> Sequence[Adjoint]:
+    given = {name: step.attr(name) for name in ("k", "axis", "largest")}
+    kind = step.attr("ret_type")
+    if kind == "indices":
+        return (None,)
+    if kind == "values":
+        places: graph.Expr = op("topk", step.args[0], **given, ret_type="indices", dtype="int64")
+        return (scattered(step, step.adjoint, places, given["axis"]),)
+    adjoint, places = graph.TupleGetItem(step.adjoint, 0), graph.TupleGetItem(step.out, 1)
+    return (scattered(step, adjoint, places, given["axis"]),)
+
+
 gradient(*("argmax argmin argsort ").split())(nothing)
