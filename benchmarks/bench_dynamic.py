@@ -1,9 +1,11 @@
-"""Networks whose control flow depends on the input: relaxlab in batches, and one instance at a
-time; DyNet by both of its ways to batch; PyTorch one at a time, and batched by tree level by hand;
-taking turns.
+"""Networks whose control flow depends on the input: relaxlab in batches, one instance at a time,
+and with its kernels called by hand for each level; DyNet by both of its ways to batch; PyTorch one
+at a time, and batched by tree level by hand; taking turns.
 
-    .venv/bin/python -m benchmarks.bench_dynamic            some minutes
-    .venv/bin/python -m benchmarks.bench_dynamic --quick    one short round, to see that it works
+    .venv/bin/python -m benchmarks.bench_dynamic               some minutes
+    .venv/bin/python -m benchmarks.bench_dynamic --others      the other networks of the papers
+    .venv/bin/python -m benchmarks.bench_dynamic --ablations   relaxlab with each pass left out
+    .venv/bin/python -m benchmarks.bench_dynamic --quick       one short round, to see that it works
 
 Instances per second, medians and quartiles over the rounds. Each round has other instances.
 """
@@ -13,16 +15,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 from benchmarks import machine
 from benchmarks.bench_llm import PAUSE_S, say
+from benchmarks.limits import CLimits
+from benchmarks.peers.networks import NETWORKS
 from benchmarks.process import ROOT, Worker, WorkerFailed
 from benchmarks.rows import CORE
 
@@ -32,12 +37,26 @@ DYNET = ROOT / ".venv-dynet" / "bin" / "python"
 PEERS: dict[str, tuple[Path, str, int]] = {
     "relaxlab": (CORE, "RelaxlabDynamic", 1),
     "relaxlab, one by one": (CORE, "RelaxlabDynamic", 0),
+    "relaxlab, by level": (CORE, "RelaxlabLevels", 1),
     "DyNet, by agenda": (DYNET, "DyNetDynamic", 1),
     "DyNet, by depth": (DYNET, "DyNetDynamic", 2),
     "PyTorch, by level": (REFERENCE, "PyTorchDynamic", 1),
     "PyTorch, one by one": (REFERENCE, "PyTorchDynamic", 0),
 }
 """The peers: interpreter, worker, and 0 where it runs no batches, else which way to."""
+MAIN = ("tree_lstm", "mv_rnn", "bi_rnn")
+OTHERS = (
+    "tree_gru", "tree_fc", "bi_lstm_tagger", "lattice_lstm", "drnn", "nested_rnn", "stack_rnn",
+    "berxit",
+)  # fmt: skip
+BY_LEVEL = {"RelaxlabLevels": MAIN, "PyTorchDynamic": ("tree_lstm",)}
+"""The networks that there are by level, by worker."""
+ABLATIONS = (
+    "clone_by_weights", "split_concat_product", "make_blocks.coarse", "make_blocks.hoist",
+    "split_phases", "annotate_recording.side_by_side", "annotate_recording.ghosts",
+    "batch_blocks.fuse_gathers", "fuse_ops",
+)  # fmt: skip
+"""The passes of `batched_pipeline`, and options of passes, that are left out in turn."""
 TOLERANCE = 1e-3
 
 
@@ -50,25 +69,37 @@ class Settings:
     batches: tuple[int, ...] = (1, 8, 64)
     rounds: int = 5
     repeats: int = 5
+    ablations: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 1 if a peer failed or results differ."""
     parser = argparse.ArgumentParser(prog="benchmarks.bench_dynamic")
-    parser.add_argument("--models", nargs="+", default=["tree_lstm", "mv_rnn", "bi_rnn"])
-    parser.add_argument("--hidden", nargs="+", type=int, default=[128, 256, 512])
+    parser.add_argument("--models", nargs="+", choices=[*MAIN, *OTHERS], default=list(MAIN))
+    parser.add_argument("--others", action="store_true", help="the other networks, at 128 and 256")
+    parser.add_argument("--ablations", action="store_true", help="with each pass left out")
+    parser.add_argument("--hidden", nargs="+", type=int, help="default: 128 256 512")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5, help="runs in a round: the median counts")
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--only", nargs="+", choices=list(PEERS), help="only these")
     parser.add_argument("--output", type=Path, default=LATEST, help="where the JSON goes")
     options = parser.parse_args(arguments)
+    sizes = options.hidden or ([128, 256] if options.others else [128, 256, 512])
+    models = OTHERS if options.others else options.models
     # A node of the matrix-vector network is a matrix: sizes as in the paper are smaller.
-    pairs = [(m, h // 4 if m == "mv_rnn" else h) for m in options.models for h in options.hidden]
-    settings = Settings(tuple(pairs), options.threads, rounds=options.rounds)
+    pairs = tuple((m, h // 4 if m == "mv_rnn" else h) for m in models for h in sizes)
+    ablations = ABLATIONS if options.ablations else ()
+    settings = Settings(
+        pairs, options.threads, tuple(options.batches), options.rounds, options.repeats, ablations
+    )
     if options.quick:
-        settings = Settings(tuple(pairs[:1]), options.threads, (1, 3), 1, 1)
-    result = run(settings, options.only or list(PEERS))
+        settings = Settings(pairs[:1], options.threads, (1, 3), 1, 1, ablations[:1])
+    names = ["relaxlab"] if options.ablations else list(PEERS)
+    most = 0.0 if options.quick else _multiply_adds_per_s(settings.threads)
+    result = run(settings, options.only or names, most)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(render(result))
@@ -76,8 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(result["problems"]))
 
 
-def run(settings: Settings, names: Sequence[str]) -> dict[str, Any]:
-    """Everything, as one JSON object."""
+def run(settings: Settings, names: Sequence[str], most: float) -> dict[str, Any]:
+    """Everything, as one JSON object; `most` are the multiply-adds a second of the machine."""
     networks: list[dict[str, Any]] = []
     problems: list[str] = []
     for model, hidden in settings.models:
@@ -86,8 +117,14 @@ def run(settings: Settings, names: Sequence[str]) -> dict[str, Any]:
         problems += found["problems"]
     return {
         "machine": machine.describe(), "settings": asdict(settings), "networks": networks,
-        "problems": problems,
+        "multiply_adds_per_s": most, "problems": problems,
     }  # fmt: skip
+
+
+def _multiply_adds_per_s(threads: int) -> float:
+    """The most float32 multiply-adds a second; 0 where there is no C compiler to measure it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return max(CLimits(threads, Path(folder)).measure(("fma",)).values(), default=0.0)
 
 
 def _network(model: str, hidden: int, settings: Settings, names: Sequence[str]) -> dict[str, Any]:
@@ -97,17 +134,11 @@ def _network(model: str, hidden: int, settings: Settings, names: Sequence[str]) 
     workers: dict[str, Worker] = {}
     busy: list[float] = []
     with ExitStack() as stack:
-        for name in names:
-            python, worker, batched = PEERS[name]
-            if worker == "PyTorchDynamic" and model != "tree_lstm":
-                continue
+        for name, python, worker, given in _contestants(model, hidden, settings, names):
             if not python.exists():
                 say(f"{name} is left out: there is no {python.relative_to(ROOT)}")
                 continue
             say(f"{where}: {name}: start")
-            given = {
-                "model": model, "hidden": hidden, "threads": settings.threads, "batched": batched,
-            }  # fmt: skip
             try:
                 workers[name] = Worker(python, worker, given)
                 stack.callback(workers[name].close)
@@ -131,6 +162,25 @@ def _network(model: str, hidden: int, settings: Settings, names: Sequence[str]) 
     }  # fmt: skip
 
 
+def _contestants(
+    model: str, hidden: int, settings: Settings, names: Sequence[str]
+) -> Iterator[tuple[str, Path, str, dict[str, Any]]]:
+    """The peers that have the network: name, interpreter, worker and its options."""
+    for name in names:
+        python, worker, batched = PEERS[name]
+        if worker == "DyNetDynamic" and model not in NETWORKS:
+            continue
+        if batched and model not in BY_LEVEL.get(worker, (model,)):
+            continue
+        given = {
+            "model": model, "hidden": hidden, "threads": settings.threads, "batched": batched,
+        }  # fmt: skip
+        yield name, python, worker, given
+        if name == "relaxlab":
+            for left_out in settings.ablations:
+                yield f"without {left_out}", python, worker, given | {"leave_out": left_out}
+
+
 def _differences(where: str, answers: dict[str, Any]) -> list[str]:
     """The peers whose results are not those of the first."""
     (first, expected), *others = [(n, a.pop("sums")) for n, a in answers.items()]
@@ -146,13 +196,40 @@ def render(result: dict[str, Any]) -> str:
     batches = [str(b) for b in result["settings"]["batches"]]
     cpu, threads = result["machine"]["cpu"], result["settings"]["threads"]
     lines = [f"{cpu}, {threads} threads; instances per second"]
+    most = result["multiply_adds_per_s"]
     for network in result["networks"]:
         title = f"{network['model']} {network['hidden']}"
-        lines += ["", f"{title:24}" + "".join(f"{'batch ' + b:>22}" for b in batches)]
+        lines += ["", f"{title:38}" + "".join(f"{'batch ' + b:>22}" for b in batches)]
         for name, found in network["turns"].items():
             cells = [_cell([int(b) / t["seconds"] for t in found[b]]) for b in batches]
-            lines.append(f"{name:24}" + "".join(f"{c:>22}" for c in cells))
+            lines.append(f"{name:38}" + "".join(f"{c:>22}" for c in cells))
+        lines += _compared(network["turns"], batches, most)
     return "\n".join([*lines, *result["problems"]])
+
+
+def _compared(turns: dict[str, Any], batches: Sequence[str], most: float) -> Iterator[str]:
+    """Rows with ratios of relaxlab in batches to each peer, and its share of the multiply-adds that
+    the machine can do."""
+    ours = turns.get("relaxlab")
+    if ours is None:
+        return
+    dynet = [n for n in turns if n.startswith("DyNet")]
+    pairs = {f"relaxlab / {n}": [n] for n in turns if n != "relaxlab" and n not in dynet}
+    if dynet:
+        pairs["relaxlab / the better DyNet"] = dynet
+    for title, names in pairs.items():
+        ratios = [
+            median(
+                min(turns[n][b][i]["seconds"] for n in names) / ours[b][i]["seconds"]
+                for i in range(len(ours[b]))
+            )
+            for b in batches
+        ]
+        yield f"{title:38}" + "".join(f"{r:>22.2f}" for r in ratios)
+    if most and all(t["multiply_adds"] for b in batches for t in ours[b]):
+        rates = (median(t["multiply_adds"] / t["seconds"] for t in ours[b]) for b in batches)
+        shares = "".join(f"{r / most:>22.2f}" for r in rates)
+        yield f"{'share of the multiply-add limit':38}{shares}"
 
 
 def _cell(values: list[float]) -> str:

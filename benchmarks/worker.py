@@ -24,6 +24,7 @@ MODULES = {
     "RelaxlabOneByOne": "peers.batches",
     "LlamaCppBatches": "peers.batches",
     "RelaxlabDynamic": "peers.dynamic",
+    "RelaxlabLevels": "peers.dynamic_levels",
     "PyTorchDynamic": "peers.dynamic",
     "DyNetDynamic": "peers.dynamic_dynet",
     "Limits": "limits",

@@ -4,32 +4,92 @@ instance at a time, and PyTorch, one at a time and batched by tree level by hand
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from relaxlab.models.dynamic.inputs import (
-    parse_tree,
-    random_weights,
-    sentence_leaves,
-    sentence_length,
-    token_vectors,
-)
-from relaxlab.models.dynamic.sequences import bi_rnn
-from relaxlab.models.dynamic.trees import mv_rnn, tree_lstm
+from benchmarks.peers.networks import NETWORKS, Framework, run_together
+from relaxlab import dynamic
+from relaxlab.ir.data import DataValue
+from relaxlab.ir.module import Module
+from relaxlab.models.dynamic.inputs import random_weights
 
-MODELS = {"tree_lstm": tree_lstm, "mv_rnn": mv_rnn, "bi_rnn": bi_rnn}
 WORDS = 100
 
 
-def instances_of(model: str, hidden: int, count: int, seed: int) -> list[Any]:
-    """The same instances in every process."""
-    rng = np.random.default_rng(seed)
-    if model == "bi_rnn":
-        return [token_vectors(rng, sentence_length(rng), hidden) for _ in range(count)]
-    return [parse_tree(rng, sentence_leaves(rng), WORDS) for _ in range(count)]
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A network: `make(hidden)` is its program, `instance(rng, hidden)` draws the arrays of an
+    input, `given` makes of these what the program takes, and `multiply_adds(hidden, instance)`
+    counts those that an instance needs at least, of the products alone."""
+
+    make: Callable[[int], Module]
+    instance: Callable[[np.random.Generator, int], Any]
+    given: Callable[[Module, Any], Any] = lambda _, instance: instance
+    multiply_adds: Callable[[int, Any], int] | None = None
+
+
+def _tree(rng: np.random.Generator, _: int) -> Any:
+    return dynamic.parse_tree(rng, dynamic.sentence_leaves(rng), WORDS)
+
+
+def _of_tree(leaf: Callable[[int], int], inner: Callable[[int], int]) -> Callable[[int, Any], int]:
+    def count(hidden: int, tree: Any) -> int:
+        leaves = int((tree[1] < 0).sum())
+        return leaves * leaf(hidden) + (leaves - 1) * inner(hidden)
+
+    return count
+
+
+def _tokens(rng: np.random.Generator, hidden: int) -> Any:
+    return dynamic.token_vectors(rng, dynamic.sentence_length(rng), hidden)
+
+
+def _rows(count: int) -> Callable[[np.random.Generator, int], Any]:
+    def rows(rng: np.random.Generator, hidden: int) -> Any:
+        return (rng.standard_normal((count, hidden)).astype(np.float32),)
+
+    return rows
+
+
+MODELS: dict[str, Model] = {
+    "tree_lstm": Model(
+        dynamic.tree_lstm, _tree,
+        multiply_adds=_of_tree(lambda h: 3 * h * h, lambda h: 10 * h * h),
+    ),
+    "mv_rnn": Model(
+        dynamic.mv_rnn, _tree,
+        multiply_adds=_of_tree(lambda _: 0, lambda h: 2 * h**3 + 4 * h * h),
+    ),
+    "bi_rnn": Model(dynamic.bi_rnn, _tokens, multiply_adds=lambda h, s: 2 * int(s[0]) * 2 * h * h),
+    "tree_gru": Model(dynamic.tree_gru, _tree, dynamic.tree_value),
+    "tree_fc": Model(dynamic.tree_fc, _tree, dynamic.tree_value),
+    "bi_lstm_tagger": Model(
+        dynamic.bi_lstm_tagger,
+        lambda rng, _: dynamic.tagged_sentence(rng, dynamic.tagger_length(rng)),
+    ),
+    "lattice_lstm": Model(
+        dynamic.lattice_lstm, lambda rng, _: dynamic.lattice(rng, dynamic.lattice_length(rng))
+    ),
+    "drnn": Model(dynamic.drnn, _rows(1)),
+    "nested_rnn": Model(dynamic.nested_rnn, dynamic.nested_items),
+    "stack_rnn": Model(dynamic.stack_rnn, _tokens),
+    "berxit": Model(dynamic.berxit, _rows(16)),
+}  # fmt: skip
+
+
+def numbers_of(result: Any) -> Iterator[np.ndarray[Any, Any]]:
+    """All tensors of a result."""
+    if isinstance(result, DataValue):
+        result = result.fields
+    if isinstance(result, list | tuple):
+        for part in result:
+            yield from numbers_of(part)
+    else:
+        yield np.asarray(result, np.float64)
 
 
 class Dynamic:
@@ -43,13 +103,22 @@ class Dynamic:
         """The results of all instances."""
         raise NotImplementedError
 
+    def given(self, instances: Sequence[Any]) -> Sequence[Any]:
+        """Instances as `run` takes them."""
+        return instances
+
     def time_instances(self, batch: int, seed: int, repeats: int) -> dict[str, Any]:
-        """The median time for a batch, and the sum of each instance's result."""
-        instances = instances_of(self.model, self.hidden, batch, seed)
+        """The median time for a batch, the sum of each instance's result, and the multiply-adds of
+        all."""
+        rng, model = np.random.default_rng(seed), MODELS[self.model]
+        arrays = [model.instance(rng, self.hidden) for _ in range(batch)]
+        instances = self.given(arrays)
         results = self.run(instances)
         seconds = [_seconds(lambda: self.run(instances)) for _ in range(repeats)]
-        sums = [float(np.abs(np.asarray(r, np.float64)).sum()) for r in results]
-        return {"seconds": median(seconds), "sums": sums, **self.counts()}
+        sums = [float(sum(np.abs(x).sum() for x in numbers_of(r))) for r in results]
+        count = model.multiply_adds
+        work = sum(count(self.hidden, a) for a in arrays) if count else 0
+        return {"seconds": median(seconds), "sums": sums, "multiply_adds": work, **self.counts()}
 
     def counts(self) -> dict[str, Any]:
         """More about the last batch."""
@@ -63,17 +132,22 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 class RelaxlabDynamic(Dynamic):
-    """relaxlab: in batches, or the same program compiled for one instance at a time."""
+    """relaxlab: in batches, or the same program compiled for one instance at a time.
 
-    def __init__(self, model: str, hidden: int, threads: int, batched: int) -> None:
+    leave_out: the pass and the option that is to be off, where one is.
+    """
+
+    def __init__(
+        self, model: str, hidden: int, threads: int, batched: int, leave_out: str = ""
+    ) -> None:
         import relaxlab as rl
 
         self.model, self.hidden = model, hidden
-        mod = MODELS[model](hidden)
-        weights = random_weights(mod, np.random.default_rng(0))
+        self._mod = MODELS[model].make(hidden)
+        weights = random_weights(self._mod, np.random.default_rng(0))
         start = time.perf_counter()
-        pipeline = rl.batched_pipeline() if batched else None
-        exe = rl.compile(mod, threads=threads, pipeline=pipeline)
+        pipeline = without(rl.batched_pipeline(), leave_out) if batched else None
+        exe = rl.compile(self._mod, threads=threads, pipeline=pipeline)
         self.about = {"version": rl.__version__, "compile_s": time.perf_counter() - start}
         self._batched: Any = None
         if batched:
@@ -82,6 +156,10 @@ class RelaxlabDynamic(Dynamic):
         else:
             main = exe.load(weights)["main"]
             self.run = lambda instances: [main(*i) for i in instances]
+
+    def given(self, instances: Sequence[Any]) -> Sequence[Any]:
+        made = [MODELS[self.model].given(self._mod, i) for i in instances]
+        return [i if isinstance(i, tuple) else (i,) for i in made]
 
     def counts(self) -> dict[str, Any]:
         if self._batched is None:
@@ -92,21 +170,56 @@ class RelaxlabDynamic(Dynamic):
         }  # fmt: skip
 
 
+def without(pipeline: Any, left_out: str) -> Any:
+    """A pipeline without a pass, or with an option of one off (`pass.option`)."""
+    if not left_out:
+        return pipeline
+    name, _, option = left_out.partition(".")
+    if option:
+        return pipeline.with_options(name, **{option: False})
+    return pipeline.without(name)
+
+
+def levels_of(trees: Sequence[Any]) -> tuple[Any, Any, Any, Any, list[Any]]:
+    """The nodes of all trees behind each other: left and right children, words, the roots, and the
+    nodes of each height."""
+    starts = np.cumsum([0] + [len(t[1]) for t in trees])
+    left, right, word = (np.concatenate([t[k] for t in trees]) for k in (1, 2, 3))
+    shift = np.repeat(starts[:-1], np.diff(starts))
+    is_inner = left >= 0
+    left, right = np.where(is_inner, left + shift, -1), np.where(is_inner, right + shift, -1)
+    height = [0] * len(left)
+    for i, (a, b) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
+        if a >= 0:
+            height[i] = 1 + max(height[a], height[b])
+    order = np.argsort(height, kind="stable")
+    levels = np.split(order, np.flatnonzero(np.diff(np.array(height)[order])) + 1)
+    roots = starts[:-1] + np.array([int(t[0]) for t in trees])
+    return left, right, word, roots, levels
+
+
 class PyTorchDynamic(Dynamic):
-    """The TreeLSTM in PyTorch: node by node, or all nodes of a height at once, by hand."""
+    """PyTorch, instance by instance; or the TreeLSTM with all nodes of a height at once."""
 
     def __init__(self, model: str, hidden: int, threads: int, batched: int) -> None:
         import torch
 
-        if model != "tree_lstm":
-            raise ValueError(f"there is no {model} of PyTorch here")
+        if batched and model != "tree_lstm":
+            raise ValueError(f"there is no {model} by level of PyTorch here")
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
         self.model, self.hidden, self._torch = model, hidden, torch
-        weights = random_weights(MODELS[model](hidden), np.random.default_rng(0))
+        weights = random_weights(MODELS[model].make(hidden), np.random.default_rng(0))
         self._weights = [torch.from_numpy(w) for w in weights]
         self.about = {"version": torch.__version__}
-        self.run = self._by_level if batched else lambda trees: [self._one(*t) for t in trees]
+        if batched:
+            self.run = self._by_level
+        elif model == "berxit":
+            self.run = lambda instances: [self._berxit(*i) for i in instances]
+        else:
+            framework = PyTorchFramework(torch)
+            network = NETWORKS[model](framework, weights)
+            self.run = lambda instances: run_together(framework, network, instances)
 
     def _leaf(self, words: Any) -> tuple[Any, Any]:
         torch, (table, wl, bl, *_) = self._torch, self._weights
@@ -123,31 +236,74 @@ class PyTorchDynamic(Dynamic):
     def _classify(self, h: Any) -> Any:
         return self._torch.addmm(self._weights[6], h, self._weights[5])
 
-    def _one(self, root: int, left: Any, right: Any, word: Any) -> Any:
-        states: list[Any] = []
-        for a, b, w in zip(left.tolist(), right.tolist(), word.tolist(), strict=True):
-            states.append(self._leaf([w]) if a < 0 else self._inner(*states[a], *states[b]))
-        return self._classify(states[root][0])
+    def _berxit(self, tokens: Any, heads: int = 2, depth: int = 6) -> Any:
+        torch, (wqkv, wo, w1, w2, g1, b1, g2, b2, leave, classify) = self._torch, self._weights
+        f, x = torch.nn.functional, torch.from_numpy(tokens)
+        shape = (self.hidden,)
+        for layer in range(depth):
+            q, k, v = (x @ wqkv).view(len(x), 3 * heads, -1).chunk(3, dim=1)
+            mixed = f.scaled_dot_product_attention(*(t.transpose(0, 1) for t in (q, k, v)))
+            a = f.layer_norm(x + mixed.transpose(0, 1).reshape(len(x), -1) @ wo, shape, g1, b1)
+            x = f.layer_norm(a + f.gelu(a @ w1) @ w2, shape, g2, b2)
+            if layer + 1 == depth or not (x[:1] @ leave).item() < 0:
+                break
+        return x.mean(0, keepdim=True) @ classify
 
-    def _by_level(self, trees: Sequence[Any]) -> list[Any]:
+    def _by_level(self, instances: Sequence[Any]) -> list[Any]:
         """Nodes of all trees by their height; a level is one call."""
         torch = self._torch
-        starts = np.cumsum([0] + [len(t[1]) for t in trees])
-        left, right, word = (np.concatenate([t[k] for t in trees]) for k in (1, 2, 3))
-        shift = np.repeat(starts[:-1], np.diff(starts))
-        inner = left >= 0
-        left, right = np.where(inner, left + shift, -1), np.where(inner, right + shift, -1)
-        height = np.zeros(len(left), np.int64)
-        for i in np.flatnonzero(inner).tolist():
-            height[i] = 1 + max(height[left[i]], height[right[i]])
+        left, right, word, roots, levels = levels_of(instances)
         h, c = (torch.empty(len(left), self.hidden) for _ in range(2))
-        order = np.argsort(height, kind="stable")
-        for nodes in np.split(order, np.flatnonzero(np.diff(height[order])) + 1):
+        for height, nodes in enumerate(levels):
             at = torch.from_numpy(nodes)
-            if height[nodes[0]] == 0:
+            if height == 0:
                 h[at], c[at] = self._leaf(torch.from_numpy(word[nodes]))
                 continue
             a, b = torch.from_numpy(left[nodes]), torch.from_numpy(right[nodes])
             h[at], c[at] = self._inner(h[a], c[a], h[b], c[b])
-        roots = torch.from_numpy(starts[:-1] + np.array([int(t[0]) for t in trees]))
-        return list(self._classify(h[roots])[:, None])
+        return list(self._classify(h[torch.from_numpy(roots)])[:, None])
+
+
+class PyTorchFramework(Framework):
+    """PyTorch's vectors are matrices of one row."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self.sigmoid, self.tanh, self.exp = torch.sigmoid, torch.tanh, torch.exp
+        self.relu, self.times, self.over = torch.relu, torch.mul, torch.div
+
+    def weight(self, array: Any) -> Any:
+        return self._torch.from_numpy(array)
+
+    def table(self, array: Any) -> Any:
+        return self._torch.from_numpy(array)
+
+    def vector(self, array: Any) -> Any:
+        return self._torch.from_numpy(array)[None]
+
+    def row(self, table: Any, index: int) -> Any:
+        return table[index : index + 1] if table.ndim == 2 else table[index]
+
+    def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
+        return x @ weight if bias is None else self._torch.addmm(bias, x, weight)
+
+    def through(self, x: Any, matrix: Any) -> Any:
+        return x @ matrix
+
+    def stacked(self, weight: Any, a: Any, b: Any) -> Any:
+        return weight @ self._torch.cat((a, b), 0)
+
+    def concat(self, *xs: Any) -> Any:
+        return self._torch.cat(xs, 1)
+
+    def parts(self, x: Any, count: int) -> Sequence[Any]:
+        return x.chunk(count, dim=1)
+
+    def log_softmax(self, x: Any) -> Any:
+        return self._torch.log_softmax(x, 1)
+
+    def total(self, xs: Sequence[Any]) -> Any:
+        return sum(xs[1:], xs[0])
+
+    def values(self, xs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        return [x.numpy() for x in xs]

@@ -3,13 +3,14 @@ instances together when results are asked for (Neubig, Goldberg and Dyer, 2017).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from benchmarks.peers.dynamic import MODELS, Dynamic
+from benchmarks.peers.networks import NETWORKS, Framework, run_together
 from relaxlab.models.dynamic.inputs import random_weights
 
 MEGABYTES = 2048
@@ -28,98 +29,57 @@ class DyNetDynamic(Dynamic):
         dynet_config.set(mem=MEGABYTES, autobatch=batched, random_seed=1)
         import dynet
 
-        self.model, self.hidden, self._dy = model, hidden, dynet
+        self.model, self.hidden = model, hidden
         self.about = {"version": version("dyNET38")}
-        self._weights = random_weights(MODELS[model](hidden), np.random.default_rng(0))
-        self._collection = dynet.ParameterCollection()
-        networks: dict[str, Callable[[], Callable[..., Any]]] = {
-            "tree_lstm": self._tree_lstm, "mv_rnn": self._mv_rnn, "bi_rnn": self._bi_rnn,
-        }  # fmt: skip
-        self._network = networks[model]()
+        weights = random_weights(MODELS[model].make(hidden), np.random.default_rng(0))
+        framework = DyNetFramework(dynet)
+        network = NETWORKS[model](framework, weights)
+        self.run = lambda instances: run_together(framework, network, instances)
 
-    def run(self, instances: Sequence[Any]) -> Sequence[Any]:
-        """Build the graphs of all instances, and compute their results together."""
+
+class DyNetFramework(Framework):
+    """DyNet's vectors are columns, its weights transposed: a row times a matrix becomes a matrix
+    times a column. The numbers of a table of matrices are taken row by row and stored column by
+    column, which transposes them."""
+
+    def __init__(self, dynet: Any) -> None:
+        self._dy, self._collection = dynet, dynet.ParameterCollection()
+        self.sigmoid, self.tanh, self.exp = dynet.logistic, dynet.tanh, dynet.exp
+        self.relu, self.log_softmax, self.total = dynet.rectify, dynet.log_softmax, dynet.esum
+        self.times, self.over = dynet.cmult, dynet.cdiv
+
+    def begin(self) -> None:
         self._dy.renew_cg()
-        results = [self._network(*instance) for instance in instances]
-        self._dy.forward(results)
-        return [r.npvalue() for r in results]
 
-    def _matrix(self, weight: Any) -> Any:
-        """A parameter of columns, as DyNet's vectors are."""
-        return self._collection.parameters_from_numpy(np.ascontiguousarray(weight.T))
+    def weight(self, array: Any) -> Any:
+        return self._collection.parameters_from_numpy(np.ascontiguousarray(array.T))
 
-    def _table(self, weight: Any) -> Any:
-        return self._collection.lookup_parameters_from_numpy(weight)
+    def table(self, array: Any) -> Any:
+        return self._collection.lookup_parameters_from_numpy(array)
 
-    def _over_trees(
-        self, leaf: Callable[[int], Any], inner: Callable[[Any, Any], Any],
-        classify: Callable[[Any], Any],
-    ) -> Callable[..., Any]:  # fmt: skip
-        def network(root: Any, left: Any, right: Any, word: Any) -> Any:
-            nodes: list[Any] = []
-            for a, b, w in zip(left.tolist(), right.tolist(), word.tolist(), strict=True):
-                nodes.append(leaf(w) if a < 0 else inner(nodes[a], nodes[b]))
-            return classify(nodes[int(root)])
+    def vector(self, array: Any) -> Any:
+        return self._dy.inputTensor(array)
 
-        return network
+    def row(self, table: Any, index: int) -> Any:
+        return table[index]
 
-    def _tree_lstm(self) -> Callable[..., Any]:
-        dy, hidden = self._dy, self.hidden
-        table, wl, bl, u, bu, wc, bc = self._weights
-        words = self._table(table)
-        wl, bl, u, bu, wc, bc = map(self._matrix, (wl, bl, u, bu, wc, bc))
+    def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
+        return weight * x if bias is None else self._dy.affine_transform([bias, weight, x])
 
-        def gates(sums: Any, count: int) -> list[Any]:
-            return [dy.pick_range(sums, n * hidden, (n + 1) * hidden) for n in range(count)]
+    def through(self, x: Any, matrix: Any) -> Any:
+        return matrix * x
 
-        def leaf(word: int) -> Any:
-            i, o, update = gates(dy.affine_transform([bl, wl, words[word]]), 3)
-            c = dy.cmult(dy.logistic(i), dy.tanh(update))
-            return dy.cmult(dy.logistic(o), dy.tanh(c)), c
+    def stacked(self, weight: Any, a: Any, b: Any) -> Any:
+        return self._dy.concatenate_cols([a, b]) * weight
 
-        def inner(a: Any, b: Any) -> Any:
-            sums = dy.affine_transform([bu, u, dy.concatenate([a[0], b[0]])])
-            i, f, g, o, update = gates(sums, 5)
-            kept = dy.cmult(dy.logistic(f), a[1]) + dy.cmult(dy.logistic(g), b[1])
-            c = dy.cmult(dy.logistic(i), dy.tanh(update)) + kept
-            return dy.cmult(dy.logistic(o), dy.tanh(c)), c
+    def concat(self, *xs: Any) -> Any:
+        return self._dy.concatenate(list(xs))
 
-        return self._over_trees(leaf, inner, lambda s: dy.affine_transform([bc, wc, s[0]]))
+    def parts(self, x: Any, count: int) -> Sequence[Any]:
+        size = x.dim()[0][0] // count
+        return [self._dy.pick_range(x, n * size, (n + 1) * size) for n in range(count)]
 
-    def _mv_rnn(self) -> Callable[..., Any]:
-        dy = self._dy
-        vectors, matrices, v, bv, m, wc, bc = self._weights
-        # The matrices of nodes are transposed, like the weights: a row times a matrix becomes a
-        # matrix times a column. A table's numbers are taken row by row and stored column by column.
-        of_words, at = self._table(vectors), self._table(matrices)
-        v, bv, m, wc, bc = map(self._matrix, (v, bv, m, wc, bc))
-
-        def inner(a: Any, b: Any) -> Any:
-            crossed = dy.concatenate([b[1] * a[0], a[1] * b[0]])
-            made = dy.concatenate_cols([a[1], b[1]]) * m
-            return dy.tanh(dy.affine_transform([bv, v, crossed])), made
-
-        return self._over_trees(
-            lambda w: (of_words[w], at[w]), inner, lambda s: dy.affine_transform([bc, wc, s[0]])
-        )
-
-    def _bi_rnn(self) -> Callable[..., Any]:
-        dy = self._dy
-        start, *weights = self._weights
-        wf, bf, wb, bb, wc, bc = map(self._matrix, weights)
-        first = start.ravel()
-
-        def walk(tokens: list[Any], w: Any, b: Any) -> list[Any]:
-            states = [dy.inputTensor(first)]
-            for x in tokens:
-                both = dy.concatenate([x, states[-1]])
-                states.append(dy.logistic(dy.affine_transform([b, w, both])))
-            return states[1:]
-
-        def network(length: Any, tokens: Any) -> Any:
-            xs = [dy.inputTensor(x) for x in tokens[: int(length)]]
-            forth, back = walk(xs, wf, bf), walk(xs[::-1], wb, bb)[::-1]
-            pairs = (dy.concatenate([*pair]) for pair in zip(forth, back, strict=True))
-            return dy.esum([dy.log_softmax(dy.affine_transform([bc, wc, p])) for p in pairs])
-
-        return network
+    def values(self, xs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        if xs:
+            self._dy.forward(list(xs))
+        return [x.npvalue() for x in xs]

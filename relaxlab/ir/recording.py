@@ -73,6 +73,16 @@ class InputRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedRow:
+    """slot = a new one, for row `index` of a value that all instances share, which is in slot
+    `shared`"""
+
+    slot: expr.Var
+    shared: int
+    index: expr.PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
 class Construct:
     """var = a new value of a data type, of the constructor with this tag and these fields"""
 
@@ -154,8 +164,8 @@ class Phase:
 
 
 Step: TypeAlias = (
-    Compute | Require | WholeInput | InputRow | Construct | ReadWord | ReadTensor | Record | Call
-    | Branch | Together | Skip | Phase
+    Compute | Require | WholeInput | InputRow | SharedRow | Construct | ReadWord | ReadTensor
+    | Record | Call | Branch | Together | Skip | Phase
 )  # fmt: skip
 
 
@@ -175,7 +185,8 @@ class RecordingFunction:
 class BatchBlock:
     """A block: the function of the module that runs a batch of it. The function takes an arena per
     dtype in `arenas`, one array of places per tensor in `inputs`, one array per scalar in
-    `scalars`, one array per output in `outputs`, and the `shared` values."""
+    `scalars`, one array per output in `outputs`, and the `shared` values. It is called with
+    `most_rows` at most."""
 
     name: str
     function: str
@@ -184,6 +195,7 @@ class BatchBlock:
     scalars: tuple[str, ...]
     outputs: tuple[TensorType, ...]
     shared: tuple[int, ...]
+    most_rows: int
 
 
 @dataclass(frozen=True, slots=True)

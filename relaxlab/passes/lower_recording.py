@@ -36,6 +36,7 @@ from relaxlab.passes.host_values import (
     row_index,
     scalar_value,
 )
+from relaxlab.passes.limit_rows import MOST_ROWS
 from relaxlab.passes.make_blocks import ends_phase, entry_of, is_view, leaf_paths, refuse
 from relaxlab.passes.order_steps import order_steps
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
@@ -52,6 +53,8 @@ class Slot:
 
 Leaf: TypeAlias = "expr.PrimExpr | rec.InputArray | Slot"
 """A host scalar or a value of a data type, an input array, or a tensor."""
+ANY_ROWS = 1 << 40
+"""More rows than a batch has."""
 FIELD_KINDS = {Kind.HOST: "scalar", Kind.TENSOR: "slot", Kind.DATA: "data"}
 """The kind of a field in the recording program."""
 Value: TypeAlias = "Leaf | tuple[Value, ...]"
@@ -142,6 +145,7 @@ class _Program:
                 scalars,
                 tuple(flat_types(self.function(name).ret_ty)),
                 tuple(self.number(o.source) for o in of["shared"] if o.source is not None),
+                self.function(self._runners[name]).attrs.get(MOST_ROWS, ANY_ROWS),
             )
         return list(self.blocks).index(name)
 
@@ -431,10 +435,15 @@ class _Function:
         if row is None:
             refuse(f"in `{self.name}`: `{var.name}` is not part of a block", call)
         index, source, given = row
-        array = self.value(source)
-        assert isinstance(array, rec.InputArray)
-        slot = expr.Var(var.name)
-        self.steps.append(rec.InputRow(slot, array, self.scalar(index, given)))
+        array, slot = self.value(source), expr.Var(var.name)
+        place = self.scalar(index, given)
+        if isinstance(array, rec.InputArray):
+            self.steps.append(rec.InputRow(slot, array, place))
+        else:
+            assert isinstance(array, Slot)
+            shared = self.slot(array)
+            assert isinstance(shared, expr.IntImm)
+            self.steps.append(rec.SharedRow(slot, shared.value, place))
         return Slot(slot)
 
     def on_data(self, call: graph.Call, var: graph.Var) -> Value:

@@ -41,10 +41,11 @@ def make_blocks(mod: Module, options: MakeBlocks) -> Module:
     functions with the attribute `block`.
 
     What stays in the functions, which get the attribute `recorded`, is decided and computed while
-    an instance is recorded: integers from its inputs, conditionals on them, rows of its inputs, and
-    calls. A block has all operators that no call and no conditional keeps apart: an operator moves
-    in front of what it does not depend on. What depends on weights alone is computed in each block
-    that reads it (`lift_transform_params` then moves it out of the batch).
+    an instance is recorded: integers from its inputs, conditionals on them, rows of its inputs,
+    rows of weights that others than a block read, and calls. A block has all operators that no call
+    and no conditional keeps apart: an operator moves in front of what it does not depend on. What
+    depends on weights alone is computed in each block that reads it (`lift_transform_params` then
+    moves it out of the batch).
 
     A block that reads inputs and weights alone, or results of such blocks, is *hoisted*: it runs
     before all recursion. Where the products among such operators could be a block, they are one,
@@ -94,14 +95,16 @@ def refuse(message: str, at: object) -> NoReturn:
 class _Region:
     """The bindings of one sequence and what they are: `works` become parts of blocks, `barriers`
     keep blocks apart, the others stay where they are. `static` works depend on weights alone,
-    `hoisted` ones are a block apart, before the recursion. `level` numbers the block that a binding
-    is part of, or before or behind which it stands."""
+    `hoisted` ones are a block apart, before the recursion. `leaving` is what others than operators
+    read: results, arguments of calls, fields of values of data types. `level` numbers the block
+    that a binding is part of, or before or behind which it stands."""
 
     bindings: list[graph.Binding]
     works: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
     barriers: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
     static: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
     hoisted: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
+    leaving: set[graph.Var] = field(default_factory=lambda: set[graph.Var]())
     level: dict[graph.Var, int] = field(default_factory=lambda: dict[graph.Var, int]())
 
 
@@ -118,12 +121,15 @@ class _Cutter:
         self.depths = depths
         self.blocks: dict[str, graph.Function] = {}
         self.name = ""
+        self.weights: set[graph.Var] = set()
+        """The parameters of the function that are weights."""
         self.fixed: set[graph.Var] = set()
         """The variables of the function that are weights, or computed from weights alone."""
 
     def function(self, name: str, fn: graph.Function) -> graph.Function:
         self.name = name
         self.fixed = {p for p in fn.params if self.is_shared(p)}
+        self.weights = {p for p in self.fixed if isinstance(p.ty, types.TensorType)}
         flows: dict[graph.Var, graph.Expr] = {
             b.var: graph.Var(b.var.name, b.var.ty, span=b.var.span)
             for b in all_bindings(fn)
@@ -144,6 +150,7 @@ class _Cutter:
         region = _Region([b for block in seq.blocks for b in block.bindings])
         self.require_outermost(seq, region)
         region.bindings = [self.branches(b) for b in region.bindings]
+        self.find_leaving(region, seq.body)
         for b in region.bindings:
             self.classify(b, region)
         if self.options.coarse and self.options.hoist:
@@ -193,7 +200,7 @@ class _Cutter:
                 if (
                     is_on_data(value)
                     or self.kinds.of(var) is Kind.HOST
-                    or self.reads_row(value, var)
+                    or self.reads_row(value, var, region)
                 ):
                     return
                 if is_view(value) and self.is_row(value.args[0], region):
@@ -212,12 +219,33 @@ class _Cutter:
             case _:
                 pass
 
-    def reads_row(self, call: graph.Call, var: graph.Var) -> bool:
-        """True if the value is a row of an instance's array, which needs no computing."""
+    def find_leaving(self, region: _Region, body: graph.Expr) -> None:
+        """Note what is read by others than operators, views and tuples of it passed through."""
+        found = set(vars_in(body))
+        for b in reversed(region.bindings):
+            computed = isinstance(b.value, graph.Call) and isinstance(b.value.op, graph.Op)
+            if not computed or is_on_data(b.value):  # type: ignore[arg-type]
+                passed_on = isinstance(b.value, graph.Var | graph.Tuple | graph.TupleGetItem)
+                if b.var in found or not passed_on:
+                    found |= set(vars_in(b.value))
+            elif is_view(b.value) and b.var in found:  # type: ignore[arg-type]
+                found |= set(vars_in(b.value))
+        region.leaving = found
+
+    def reads_row(self, call: graph.Call, var: graph.Var, region: _Region) -> bool:
+        """True if the value is a row of an instance's array, or of a weight, that is to be read
+        where it lies: it needs no computing."""
         found = row_index(call, var, self.mod)
-        if found is None or self.kinds.of(found[1]) is not Kind.INPUT:
+        if found is None:
             return False
-        return all(self.kinds.of(a) is Kind.HOST for a in found[2].values() if a is not found[1])
+        _, array, given = found
+        if any(self.kinds.of(a) is not Kind.HOST for a in given.values() if a is not array):
+            return False
+        if array in self.weights and var in region.leaving and constant_shape(var.ty):
+            # An operand of this block alone is gathered by its kernels without a slot of its own.
+            reason = "is a row of a weight, which is not copied"
+            return may_apply("make_blocks", f"{self.name}.{var.name}", reason)
+        return self.kinds.of(array) is Kind.INPUT
 
     def is_row(self, e: graph.Expr, region: _Region) -> bool:
         """True for a tensor that the recording knows by its place: a view of it is the same."""

@@ -54,7 +54,7 @@ def results(step: rec.Step) -> tuple[expr.Var, ...]:
     match step:
         case rec.Compute(var) | rec.Construct(var) | rec.ReadWord(var) | rec.ReadTensor(var):
             return (var,)
-        case rec.WholeInput(slot) | rec.InputRow(slot):
+        case rec.WholeInput(slot) | rec.InputRow(slot) | rec.SharedRow(slot):
             return (slot,)
         case rec.Record():
             return step.outputs
@@ -91,7 +91,7 @@ def _expressions(step: rec.Step) -> tuple[expr.PrimExpr, ...]:
             return (value,)
         case rec.Require(condition):
             return (condition,)
-        case rec.InputRow(_, _, index):
+        case rec.InputRow(_, _, index) | rec.SharedRow(_, _, index):
             return (index,)
         case rec.Construct(_, _, fields):
             return fields

@@ -24,6 +24,7 @@ from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lift_transform_params import lift_transform_params
 from relaxlab.passes.lift_workspace import lift_workspace
+from relaxlab.passes.limit_rows import limit_rows
 from relaxlab.passes.lower_match import lower_match
 from relaxlab.passes.lower_to_libraries import lower_to_libraries
 from relaxlab.passes.make_blocks import make_blocks
@@ -115,7 +116,7 @@ def batched_pipeline(target: Target | None = None) -> Pipeline:
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
         .before("legalize_ops", *HOISTING, make_blocks, split_phases, annotate_recording)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
-        .after("fuse_tir", write_results)
+        .after("fuse_tir", write_results, limit_rows.with_options(target=target))
     )
 
 

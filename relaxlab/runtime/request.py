@@ -11,6 +11,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pipeline
+from relaxlab.passes.batch_blocks import batch_blocks
 from relaxlab.schedule.compiled import decisions_of, steps_of
 from relaxlab.schedule.decisions import DecisionError, Made, Value, versions_in
 
@@ -50,8 +51,20 @@ class Request(Brief):
                     raise DecisionError(f"{kernel} has no decision `{key}`; it has: {listed}")
         return made.result
 
+    @property
+    def is_batched(self) -> bool:
+        """True if the passes make a program that runs in batches."""
+        return any(p.name == batch_blocks.name for p in self.passes.passes)
+
     def refuse_options_of_cpus(self) -> None:
-        """Raises ValueError for threads or a debug build, which are for CPUs alone."""
+        """Raises ValueError for threads, a debug build, or passes for batches, which are for CPUs
+        alone."""
+        if self.is_batched:
+            raise ValueError(
+                f"the pipeline is for batches, which are recorded and run on CPUs alone, not on "
+                f"{self.target.kind!r}; without a pipeline that target runs the program one "
+                "instance at a time"
+            )
         if self.threads is not None:
             raise ValueError(
                 "threads are of CPUs; a GPU's are chosen by the kernels' schedules, and the "

@@ -42,10 +42,11 @@ def _pipeline(target: Target) -> Any:
 
 
 def _compile(request: Any) -> Any:
-    from relaxlab.runtime.batch.compile_batched import compile_batched, is_batched
     from relaxlab.runtime.compile_native import compile_native
 
-    if is_batched(request.passes):
+    if request.is_batched:
+        from relaxlab.runtime.batch.compile_batched import compile_batched
+
         return compile_batched(request)
     return compile_native(request)
 

@@ -12,7 +12,7 @@ from relaxlab.lab.view import View
 
 @pytest.fixture(scope="module")
 def trees() -> tuple:
-    mod = dynamic.tree_fc(4, 20)
+    mod = dynamic.tree_gru(4, 20)
     exe = rl.compile(mod, pipeline=rl.batched_pipeline())
     rng = np.random.default_rng(0)
     given = [dynamic.tree_value(mod, dynamic.parse_tree(rng, n, 20)) for n in (3, 6, 2)]

@@ -87,6 +87,29 @@ class M:
     compare_runs(start, after, sizes=(1,))
 
 
+def test_rows_of_weights_that_leave_are_no_blocks():
+    """`row` is a result, `other` an operand of one block."""
+    start = lambda_lifting(normalize(parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(k: R.Tensor((), "int64"), x: R.Tensor((3,), "float32"),
+             E: R.Tensor((7, 3), "float32")):
+        R.func_attr({"num_input": 2})
+        row = R.take(E, k, axis=0)
+        other = R.take(E, R.add(k, R.const(1, "int64")), axis=0)
+        sum = R.add(R.add(row, other), x)
+        return (R.reshape(row, (1, 3)), sum)
+""")))  # fmt: skip
+    after = make_blocks(start)
+    check_module(make_blocks, start, after)
+    compare_runs(start, after, sizes=(1,))
+    assert [names_of(f) for f in blocks(after).values()] == [["take", "add", "add"]]
+    with first_rewrites(0):
+        made = [names_of(f) for f in blocks(make_blocks(start)).values()]
+    assert sum(names.count("take") for names in made) == 2
+
+
 def test_operators_on_integers_stay():
     assert "less" in names_of(cut()["main"])
 

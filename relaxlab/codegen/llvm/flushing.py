@@ -24,6 +24,8 @@ from relaxlab.codegen.llvm.lowlevel import (
     Record,
     Table,
     Word,
+    address_of,
+    external,
     invoke,
     low_level,
 )
@@ -43,6 +45,7 @@ from relaxlab.codegen.llvm.recorder_words import (
     ROW_SLOT,
     ROW_WORDS,
 )
+from relaxlab.ir.recording import RECORD_DATA, RECORD_DIMS, RECORD_SLOT
 
 ALIGN = 64
 """Alignment of the first row of each batch of results, in bytes."""
@@ -51,9 +54,14 @@ CALL_BITS = 32
 """Bits of a failure's number; those above it are the number of the batch."""
 
 
+@external("memcpy")
+def copy_memory(to: Address, given: Address, size: Word) -> Address: ...
+
+
 class BlockCode(Record):
-    """The function that runs batches of a block (its entry, its context, and the words from which
-    it reads its arguments), the words of a note, and the operands of the block. Arrays have an
+    """The function that runs batches of a block (its entry, its context, the words from which it
+    reads its arguments, and the most rows that it is given at once), the words of a note, and the
+    operands of the block. Arrays have an
     element per operand: the bytes of an element (of arenas, inputs and scalars), the elements of an
     input, the bytes of an output; output_dims has for each output the number of dimensions behind
     that of the rows, then these."""
@@ -61,6 +69,7 @@ class BlockCode(Record):
     entry: Word
     context: Word
     target: Array[Word]
+    most_rows: Word
     note_words: Word
     arenas: Word
     inputs: Word
@@ -207,6 +216,28 @@ def flush_place(flush: Flush) -> Word:
 
 
 @low_level
+def place_arrays(
+    flush: Flush, records: Array[Word], count: Word, ndim: Word, element: Word, at: Word
+) -> Word:
+    """Copy the arrays of input records into the arena, from byte `at` on, one after the other, and
+    write where they and their rows are. Return where they end."""
+    for i in range(count):
+        record = Array[Word](address_of(records[i * (RECORD_DIMS + ndim)]))
+        row = element
+        for axis in range(ndim - 1):
+            row *= record[RECORD_DIMS + 1 + axis]
+        size = row
+        if ndim > 0:
+            size = row * record[RECORD_DIMS]
+        slot = record[RECORD_SLOT]
+        flush.offsets[slot] = at
+        flush.row_bytes[slot] = row
+        copy_memory(Address(flush.arena + at), Address(record[RECORD_DATA]), size)
+        at += size
+    return at
+
+
+@low_level
 def flush_places(flush: Flush, first: Word, end: Word, k: Word, made: Array[Word]) -> None:
     """Write the places of one tensor of a batch, in elements of the arena, and count the bytes
     read from rows that do not follow each other."""
@@ -260,35 +291,45 @@ def flush_outputs(flush: Flush, first: Word, rows: Word, word: Word) -> None:
 
 
 @low_level
+def flush_rows(flush: Flush, first: Word, end: Word) -> Word:
+    """Run some rows of a batch. Return 0, or what failed."""
+    block = flush.blocks[flush.order_kind[first]]
+    rows = end - first
+    target = block.target
+    word = 0
+    for k in range(block.arenas):
+        target[word] = flush.arena
+        target[word + 1] = flush.arena_size // block.arena_bytes[k]
+        word += 2
+    made = flush.places
+    for k in range(block.inputs + block.scalars):
+        if k < block.inputs:
+            flush_places(flush, first, end, k, made)
+        else:
+            flush_scalars(flush, first, end, k - block.inputs, made)
+        target[word] = Word(made)
+        target[word + 1] = rows
+        word += 2
+        made = Array[Word](Word(made) + 8 * rows)
+    flush_outputs(flush, first, rows, word)
+    return invoke(Address(block.entry), block.context, flush.threads)
+
+
+@low_level
 def flush_run(flush: Flush) -> Word:
     """Run all batches, until one fails. Return 0, or what failed with the number of the batch in
     the upper half."""
     first = 0
     for batch in range(flush.batches):
-        block = flush.blocks[flush.batch_kind[batch]]
-        end = flush.batch_end[batch]
-        rows = end - first
-        target = block.target
-        word = 0
-        for k in range(block.arenas):
-            target[word] = flush.arena
-            target[word + 1] = flush.arena_size // block.arena_bytes[k]
-            word += 2
-        made = flush.places
-        for k in range(block.inputs + block.scalars):
-            if k < block.inputs:
-                flush_places(flush, first, end, k, made)
-            else:
-                flush_scalars(flush, first, end, k - block.inputs, made)
-            target[word] = Word(made)
-            target[word + 1] = rows
-            word += 2
-            made = Array[Word](Word(made) + 8 * rows)
-        flush_outputs(flush, first, rows, word)
-        code = invoke(Address(block.entry), block.context, flush.threads)
-        if code != 0:
-            return (batch << CALL_BITS) + code
-        first = end
+        most = flush.blocks[flush.batch_kind[batch]].most_rows
+        while first < flush.batch_end[batch]:
+            end = flush.batch_end[batch]
+            if end - first > most:
+                end = first + most
+            code = flush_rows(flush, first, end)
+            if code != 0:
+                return (batch << CALL_BITS) + code
+            first = end
     return 0
 
 
@@ -316,8 +357,8 @@ def flush_wake(flush: Flush, fibers: Array[Word], count: Word) -> Word:
 
 
 FUNCTIONS = (
-    flush_extent, flush_order, flush_place, flush_places, flush_scalars, flush_outputs, flush_run,
-    flush_wake,
+    place_arrays, flush_extent, flush_order, flush_place, flush_places, flush_scalars,
+    flush_outputs, flush_rows, flush_run, flush_wake,
 )  # fmt: skip
 
 

@@ -202,8 +202,10 @@ class _Emitter:
                 self.require(condition, message)
             case rec.WholeInput(slot, array):
                 values[slot] = Value("int64", self.word(rec.RECORD_SLOT, self.record(array)))
-            case rec.InputRow():
-                self.row(step)
+            case rec.InputRow(slot, array, index):
+                values[slot] = self.row(self.word(rec.RECORD_SLOT, self.record(array)), index)
+            case rec.SharedRow(slot, shared, index):
+                values[slot] = self.row(str(shared), index)
             case rec.Construct():
                 self.construct(step)
             case rec.ReadWord(var, value, word):
@@ -263,11 +265,11 @@ class _Emitter:
         self.set_word(NEXT_SLOT, self.b.emit(f"add i64 {first}, {count}"))
         return first
 
-    def row(self, step: rec.InputRow) -> None:
+    def row(self, array: str, index: expr.PrimExpr) -> Value:
+        """A new slot for a row of the array in a slot."""
         slot = self.take_slots(1)
-        of = self.word(rec.RECORD_SLOT, self.record(step.array))
-        self.logged(len(self.program.blocks), [slot, of, self.wide(step.index)])
-        self.scope.values[step.slot] = Value("int64", slot)
+        self.logged(len(self.program.blocks), [slot, array, self.wide(index)])
+        return Value("int64", slot)
 
     def loaded(self, address: str, dtype: str) -> Value:
         """The element at an address."""

@@ -67,7 +67,7 @@ _TREE_FC = """\
     ) -> R.Tensor((1, H), "float32"):
         match t:
             case cls.Leaf(word):
-                h = R.take(E, R.reshape(word, (1,)), axis=0)
+                h = R.reshape(R.take(E, word, axis=0), (1, H))
             case cls.Node(left, right):
                 both = R.concat((cls.cell(left, E, W, b), cls.cell(right, E, W, b)), axis=1)
                 h = R.nn.relu(both @ W + b)

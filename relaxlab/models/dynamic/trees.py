@@ -86,7 +86,7 @@ class MVRNN:
         child = R.take(left, i, axis=0)
         if R.less(child, R.const(0, "int64")):
             w = R.take(word, i, axis=0)
-            v = R.take(vectors, R.reshape(w, (1,)), axis=0)
+            v = R.reshape(R.take(vectors, w, axis=0), (1, H))
             out = (v, R.take(matrices, w, axis=0))
         else:
             a = cls.cell(child, left, right, word, vectors, matrices, V, bv, M)

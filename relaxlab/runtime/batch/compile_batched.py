@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from relaxlab.codegen.llvm.recording import recording_code
-from relaxlab.passes.base import Pipeline
-from relaxlab.passes.batch_blocks import batch_blocks
 from relaxlab.passes.lower_recording import lower_recording
 from relaxlab.passes.make_blocks import RECORDED
 from relaxlab.passes.pipeline import marking_dead_memory
@@ -13,11 +11,6 @@ from relaxlab.runtime.batch.recorder import Recorder
 from relaxlab.runtime.collection import collection_paused
 from relaxlab.runtime.compile_native import native_artifact
 from relaxlab.runtime.request import Request
-
-
-def is_batched(pipeline: Pipeline) -> bool:
-    """True for a pipeline whose result runs in batches."""
-    return any(p.name == batch_blocks.name for p in pipeline.passes)
 
 
 def compile_batched(request: Request) -> BatchedExecutable:

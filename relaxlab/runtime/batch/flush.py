@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from relaxlab.codegen.llvm import flushing as native
 from relaxlab.codegen.llvm.context import CONTEXT
-from relaxlab.codegen.llvm.lowlevel import Record, layout_of
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.runtime.batch.instances import Arrays
 from relaxlab.runtime.batch.recorder import Recorded, Recorder
 from relaxlab.runtime.batch.records import ChosenOrder
 from relaxlab.runtime.batch.words import Words
+from relaxlab.runtime.native.fields import Fields
 from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
+
+Array = np.ndarray[Any, Any]
 
 if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable
     from relaxlab.runtime.native.function import NativeFunction
 
 
-_NOTHING = np.empty(0, np.int64)
-
-
 @dataclass(slots=True)
 class Places:
     """The places in the arena that are taken: its first `used` bytes, by slot the places of tensors
-    (`offsets`), and the bytes of a row of input arrays."""
+    (`offsets`), and the bytes of a row of input arrays. The arrays are kept between batches."""
 
-    offsets: Words
-    row_bytes: Words
+    offsets: Words = field(default_factory=lambda: np.zeros(0, np.int64))
+    row_bytes: Words = field(default_factory=lambda: np.zeros(0, np.int64))
     used: int = 0
 
     def grow(self, slots: int) -> None:
@@ -57,36 +57,6 @@ class Ran:
     gathered: int
 
 
-class Fields:
-    """A native record: its words, and the arrays that they are addresses of."""
-
-    def __init__(self, record: type[Record]) -> None:
-        self._at = {name: at // 8 for name, (at, _) in layout_of(record).items()}
-        self.words = np.zeros(len(self._at), np.int64)
-        self.address: int = self.words.ctypes.data
-        self._arrays: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> int:
-        return int(self.words[self._at[name]])
-
-    def array(self, name: str) -> Any:
-        """The array whose address is there; an empty one before there is any."""
-        return self._arrays.get(name, _NOTHING)
-
-    def set(self, **numbers: int) -> None:
-        """Write numbers."""
-        for name, value in numbers.items():
-            self.words[self._at[name]] = value
-
-    def hold(self, **arrays: np.ndarray[Any, Any]) -> None:
-        """Write the addresses of arrays, and keep these."""
-        for name, array in arrays.items():
-            if self._arrays.get(name) is array:
-                continue
-            self._arrays[name] = array
-            self.words[self._at[name]] = array.ctypes.data
-
-
 class BlockRunner:
     """The native function of a block, and the words by which a flush calls it."""
 
@@ -98,8 +68,8 @@ class BlockRunner:
         self.fields.set(
             entry=ctypes.cast(self._function._entry, ctypes.c_void_p).value or 0,
             context=self._function._address, target=ctypes.addressof(self._function._in),
-            note_words=note_words, arenas=len(of.arenas), inputs=len(of.inputs),
-            scalars=len(of.scalars), outputs=len(of.outputs),
+            most_rows=of.most_rows, note_words=note_words, arenas=len(of.arenas),
+            inputs=len(of.inputs), scalars=len(of.scalars), outputs=len(of.outputs),
         )  # fmt: skip
         self.fields.hold(
             arena_bytes=_words(map(bytes_of, of.arenas)),
@@ -146,10 +116,23 @@ class Flusher:
             kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *more)
             return kind(recorder.code.address(f"relaxlab_{of.__name__}"))
 
+        word, memory = ctypes.c_int64, ctypes.c_void_p
+        self._place_arrays = function(native.place_arrays, memory, word, word, word, word)
         self._extent, self._place = function(native.flush_extent), function(native.flush_place)
         self._order = function(native.flush_order, ctypes.c_int64)
         self._run = function(native.flush_run)
         self._wake = function(native.flush_wake, ctypes.c_void_p, ctypes.c_int64)
+
+    def place_arrays(self, arrays: Arrays, places: Places, arena: Array, at: int) -> None:
+        """Copy the arrays of instances into the arena, from byte `at` on, and write down their
+        places."""
+        self._fields.set(arena=arena.ctypes.data)
+        self._fields.hold(offsets=places.offsets, row_bytes=places.row_bytes)
+        records, ty = arrays.records, arrays.param.tensor
+        self._place_arrays(
+            self._fields.address, records.ctypes.data, len(records), ty.ndim,
+            bytes_of(str(ty.dtype)), at,
+        )  # fmt: skip
 
     def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
         """Choose the batches of what was recorded, unless they are given, and give their results
@@ -196,9 +179,10 @@ class Flusher:
         return Ran(kinds, ends, fields["gathered"])
 
     def wake(self) -> None:
-        """Let instances that wait go on after a flush."""
-        fibers = self._recorder.fiber_words
-        self._recorder.left = self._wake(self._fields.address, fibers.ctypes.data, len(fibers))
+        """Let instances that wait go on after a flush, where there are such."""
+        if self._recorder.program.waits:
+            fibers = self._recorder.fiber_words
+            self._recorder.left = self._wake(self._fields.address, fibers.ctypes.data, len(fibers))
 
 
 def _words(values: Iterable[int]) -> Words:

@@ -13,9 +13,10 @@ from relaxlab.codegen.llvm.flushing import ALIGN
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import brief, counted
+from relaxlab.ir.expr import IntImm
 from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.batch.flush import Flusher, Places, Ran
-from relaxlab.runtime.batch.instances import Inputs, read_instances, readable_kinds
+from relaxlab.runtime.batch.instances import Inputs, InstanceReader
 from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Recorder
 from relaxlab.runtime.batch.records import Choice, Records, chosen_order, joined, records_of
 from relaxlab.runtime.batch.words import Words
@@ -79,8 +80,11 @@ class BatchFunction:
         self._exe, self._recorder = exe, recorder
         self._flusher = Flusher(exe, recorder)
         self._names = tuple(b.name for b in self.program.blocks)
-        self._readable = readable_kinds(self.program)
+        self._reader = InstanceReader(self.program)
         self._arena = np.zeros(0, np.uint8)
+        self._places = Places()
+        self._has_shared = False
+        """True if the values that all instances share lie at the beginning of the arena."""
         self._weights: tuple[Any, ...] | None = None if self._has_weights() else ()
         self._shared: list[np.ndarray[Any, Any]] = []
         self._lock = threading.Lock()
@@ -103,6 +107,7 @@ class BatchFunction:
         """
         with self._lock:
             self._shared = [self._shared_value(s, weights) for s in self.program.shared]
+            self._has_shared = False
             for block in self._flusher.blocks:
                 block.bind([self._shared[i] for i in block.of.shared])
             self._weights = weights
@@ -121,7 +126,15 @@ class BatchFunction:
         value = weights[number]
         for index in shared.path:
             value = value[index]
-        return np.ascontiguousarray(value)
+        array, ty = np.asarray(value, order="C"), shared.ty
+        dims = zip(ty.shape or (), array.shape, strict=False)
+        fits = all(not isinstance(d, IntImm) or d.value == n for d, n in dims)
+        if array.dtype != numpy_dtype(str(ty.dtype)) or array.ndim != ty.ndim or not fits:
+            raise ArgumentError(
+                f"weight {number} of `{self.program.entry}` is an array of {array.dtype} of shape "
+                f"{array.shape}, expected {ty}"
+            )
+        return array
 
     @brief
     def __call__(self, *args: Any) -> Any:
@@ -153,7 +166,7 @@ class BatchFunction:
         Raises what `batch` raises.
         """
         with self._lock:
-            inputs, first = self._read(self._given(instances))
+            inputs, first = self._reader.read(self._given(instances))
             rounds: list[Recorded] = []
             if self.program.waits:
                 self._computed(inputs, first, None, rounds)
@@ -166,16 +179,12 @@ class BatchFunction:
         single = self.program.num_input == 1
         return [(i,) if single and not isinstance(i, tuple) else i for i in instances]
 
-    def _read(self, instances: Sequence[Sequence[Any]]) -> tuple[Inputs, int]:
-        program = self.program
-        return read_instances(program, instances, self._readable, len(program.shared))
-
     def _nothing(self) -> list[Any]:
         self.last_batch = BatchReport(0)
         return []
 
-    def _run(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
-        inputs, first = self._read(instances)
+    def _run(self, instances: list[Sequence[Any]], choose: Choice | None) -> list[Any]:
+        inputs, first = self._reader.read(instances)
         try:
             recorded, offsets = self._computed(inputs, first, choose)
         except (CheckFailed, MemoryError) as error:
@@ -202,8 +211,8 @@ class BatchFunction:
         return results
 
     def _require_success(self, inputs: Inputs, failures: Words, results: Sequence[Any]) -> None:
-        failed = np.flatnonzero(failures)
-        if len(failed):
+        if failures.any():
+            failed = np.flatnonzero(failures)
             at = int(failed[0])
             reason = inputs.refused.get(at) or self._recorder.reason(int(failures[at]))
             raise BatchError(reason, at, results, len(failed))
@@ -224,7 +233,8 @@ class BatchFunction:
     def _attempt(
         self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded]
     ) -> tuple[Recorded, Words]:
-        places = Places(np.zeros(first, np.int64), np.zeros(first, np.int64))
+        places = self._places
+        places.grow(first)
         self._place_inputs(inputs, places)
         report = BatchReport(len(inputs.words), self._names)
         recorded: Recorded | None = None
@@ -245,32 +255,37 @@ class BatchFunction:
     def _place_inputs(self, inputs: Inputs, places: Places) -> None:
         """Give shared values that are read by their slots, and inputs, places in the arena, and
         copy them there."""
-        offsets, used = places.offsets, 0
-        for i in self.program.gathered:
-            offsets[i] = used
-            used += -(-row_bytes(self.program.shared[i].ty) // ALIGN) * ALIGN
-        tensors = (*inputs.tensors, *inputs.fields)
-        for first, flat, lengths in tensors:
-            last = first + len(lengths)
-            offsets[first:last] = used + (np.cumsum(lengths) - lengths) * flat.itemsize
-            used += -(-flat.nbytes // ALIGN) * ALIGN
-        for param, (first, flat, lengths) in zip(self._arrays(), inputs.tensors, strict=True):
-            dims = param.tensor.shape or ()
-            row = row_elements(TensorType(dims[1:], param.tensor.dtype)) * flat.itemsize
-            places.row_bytes[first : first + len(lengths)] = row
-        self._reserve(used, 0)
-        for i in self.program.gathered:
-            self._copy(self._shared[i], int(offsets[i]))
-        for first, flat, _ in tensors:
-            self._copy(flat, int(offsets[first]))
+        used = shared = self._place_shared(places)
+        starts: list[int] = []
+        for size in (*(a.nbytes for a in inputs.arrays), *(f.nbytes for _, f, _ in inputs.fields)):
+            starts.append(used)
+            used += -(-size // ALIGN) * ALIGN
+        self._reserve(used, shared)
+        given = iter(starts)
+        for arrays, start in zip(inputs.arrays, given, strict=False):
+            self._flusher.place_arrays(arrays, places, self._arena, start)
+        for (first, flat, lengths), start in zip(inputs.fields, given, strict=True):
+            ends = start + np.cumsum(lengths) * flat.itemsize
+            places.offsets[first : first + len(lengths)] = ends - lengths * flat.itemsize
+            self._copy(flat, start)
         places.used = used
 
-    def _arrays(self) -> list[rec.EntryParam]:
-        """The parameters whose arrays have slots."""
-        return [
-            p for p in self.program.params
-            if p.kind == "array" and (str(p.tensor.dtype), p.tensor.ndim) in self._readable
-        ]  # fmt: skip
+    def _place_shared(self, places: Places) -> int:
+        """Give shared values that are read by their slots places at the beginning of the arena,
+        where they stay for the batches that follow. Returns the end of what they take."""
+        offsets, used = places.offsets, 0
+        for i in self.program.gathered:
+            ty = self.program.shared[i].ty
+            offsets[i] = used
+            places.row_bytes[i] = _bytes_of_rows(ty)
+            used += -(-row_bytes(ty) // ALIGN) * ALIGN
+        self._has_shared = self._has_shared and len(self._arena) >= used
+        self._reserve(used, 0)
+        if not self._has_shared:
+            for i in self.program.gathered:
+                self._copy(self._shared[i], int(offsets[i]))
+            self._has_shared = True
+        return used
 
     def _reserve(self, size: int, used: int) -> None:
         """Make the arena large enough, and keep what is in its first `used` bytes."""
@@ -316,6 +331,11 @@ class BatchFunction:
         flat = self._arena[: len(self._arena) // size * size].view(numpy_dtype(str(ty.dtype)))
         rows = flat[(places // size)[:, None] + np.arange(count)]
         return rows.reshape(len(places), *row_dims(ty))
+
+
+def _bytes_of_rows(ty: TensorType) -> int:
+    """The bytes from one row of an array to the next, along its first dimension."""
+    return row_bytes(TensorType((ty.shape or ())[1:], ty.dtype))
 
 
 def _nested(tree: object, leaves: list[Any]) -> Any:

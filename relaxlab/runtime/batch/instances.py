@@ -13,23 +13,35 @@ from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.types import DataType
+from relaxlab.runtime.batch.native_instances import NativeInstances, inputs_are_known
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.data_values import DataWriter
+from relaxlab.runtime.native.data_values import ValuesAsWords
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """The arrays that instances give for a parameter: their input records, a row each, and the
+    bytes of all. Their slots, where blocks read them, are numbered from `first_slot` on."""
+
+    param: rec.EntryParam
+    first_slot: int
+    records: Words
+    nbytes: int
 
 
 @dataclass(slots=True)
 class Inputs:
     """The inputs of a batch. `words` has a row per instance: its scalars, and the addresses of its
-    input records. `tensors` are the arrays that blocks may read, each kind's of all instances one
-    after the other, with the slot of the first and the lengths; `fields` those in values of data
-    types. `keep` holds the memory that words point to. `refused` has the reasons of the instances
-    whose arrays do not fit."""
+    input records. `arrays` are those that blocks may read; `fields` those in values of data types:
+    of each dtype one after the other, with the slot of the first and the lengths. `keep` holds the
+    memory that words point to. `refused` has the reasons of the instances whose arrays do not
+    fit."""
 
     words: Words
-    tensors: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
+    arrays: list[Arrays] = field(default_factory=lambda: [])
     fields: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
     keep: list[Any] = field(default_factory=lambda: [])
     refused: dict[int, str] = field(default_factory=lambda: {})
@@ -37,7 +49,8 @@ class Inputs:
     def failures(self) -> Words:
         """By instance, its failure as native code numbers them; 0 for those that fit."""
         made = np.zeros(len(self.words), np.int64)
-        made[list(self.refused)] = REFUSED
+        if self.refused:
+            made[list(self.refused)] = REFUSED
         return made
 
 
@@ -52,75 +65,100 @@ def readable_kinds(program: rec.RecordingProgram) -> frozenset[tuple[str, int]]:
     return frozenset((b.dtype, b.ndim) for b in arrays)
 
 
-def read_instances(
-    program: rec.RecordingProgram,
-    instances: Sequence[Sequence[Any]],
-    readable: frozenset[tuple[str, int]],
-    first_slot: int,
-) -> tuple[Inputs, int]:
-    """The inputs of instances, and the first slot after theirs.
+class InstanceReader:
+    """Reads the inputs of a program's batches: in machine code where they are as it expects."""
 
-    Raises ArgumentError naming the instance and the argument that does not fit.
-    """
-    count = len(instances)
-    for i, instance in enumerate(instances):
-        if len(instance) != program.num_input:
-            raise ArgumentError(
-                f"instance {i} has {len(instance)} arguments; `{program.entry}` takes "
-                f"{program.num_input} besides its weights"
-            )
-    made = Inputs(np.empty((count, len(program.params)), np.int64))
-    symbols: dict[expr.Var, Words] = {}
-    first_slot = _read_data(program, instances, made, first_slot)
-    for column, param in enumerate(program.params):
-        number, path = param.parameter, param.path
-        values = [instance[number] for instance in instances]
-        if path:
-            values = [_leaf(v, path) for v in values]
-        if param.kind == "data":
-            continue
-        if param.kind == "scalar":
-            made.words[:, column] = _scalars(param, values)
-            continue
-        arrays = _arrays(param, values)
-        shapes = np.array([a.shape for a in arrays], np.int64).reshape(count, param.tensor.ndim)
-        made.refused = _misfits(param, shapes, symbols) | made.refused
-        flat = np.concatenate([a.reshape(-1) for a in arrays])
-        lengths = np.prod(shapes, axis=1, dtype=np.int64)
-        records = np.zeros((count, rec.RECORD_DIMS + param.tensor.ndim), np.int64)
-        starts = np.cumsum(lengths) - lengths
-        records[:, rec.RECORD_DATA] = flat.ctypes.data + starts * flat.itemsize
-        if (str(param.tensor.dtype), param.tensor.ndim) in readable:
-            records[:, rec.RECORD_SLOT] = np.arange(first_slot, first_slot + count)
-            made.tensors.append((first_slot, flat, lengths))
-            first_slot += count
-        records[:, rec.RECORD_DIMS :] = shapes
-        made.words[:, column] = records.ctypes.data + np.arange(count) * records.strides[0]
-        made.keep += [flat, records]
-    return made, first_slot
+    def __init__(self, program: rec.RecordingProgram) -> None:
+        self.program = program
+        self._values = ValuesAsWords(program.data)
+        readable = readable_kinds(program)
+        self._columns = [
+            (column, p, (str(p.tensor.dtype), p.tensor.ndim) in readable)
+            for column, p in enumerate(program.params) if p.kind == "array"
+        ]  # fmt: skip
+        self._data = [(c, p) for c, p in enumerate(program.params) if p.kind == "data"]
+        self._native = NativeInstances(program) if inputs_are_known(program) else None
 
+    def read(self, instances: list[Sequence[Any]]) -> tuple[Inputs, int]:
+        """The inputs of instances, and the first slot after theirs.
 
-def _read_data(
-    program: rec.RecordingProgram,
-    instances: Sequence[Sequence[Any]],
-    made: Inputs,
-    first_slot: int,
-) -> int:
-    """Write the values of data types that instances give. Returns the next slot."""
-    params = [(c, p) for c, p in enumerate(program.params) if p.kind == "data"]
-    if not params:
-        return first_slot
-    writer = DataWriter(program.data)
-    for column, p in params:
-        assert isinstance(p.ty, DataType)
+        Raises ArgumentError naming the instance and the argument that does not fit.
+        """
+        count, first_slot = len(instances), len(self.program.shared)
+        made = Inputs(np.empty((count, len(self.program.params)), np.int64))
+        firsts: list[int] = []
+        for _, _, is_read in self._columns:
+            firsts.append(first_slot)
+            first_slot += count if is_read else 0
+        records = None
+        if self._native is not None:
+            records = self._native.read(instances, made.words, firsts)
+            made.keep.append(instances)  # whose arrays are read where they lie
+        if records is None:
+            self._require_arguments(instances)
+            records = self._slowly(instances, made, firsts)
+        columns = zip(self._columns, firsts, records, strict=True)
+        for (_, p, is_read), first, (rows, size) in columns:
+            made.keep.append(rows)
+            if is_read:
+                made.arrays.append(Arrays(p, first, rows, size))
+        return made, self._read_data(instances, made, first_slot)
+
+    def _require_arguments(self, instances: Sequence[Sequence[Any]]) -> None:
         for i, instance in enumerate(instances):
-            value = _leaf(instance[p.parameter], p.path)
-            what = f"`{p.name}` of instance {i}"
-            made.words[i, column] = 8 * writer.write(value, p.ty, what)
-    words, made.fields, first_slot = writer.placed(first_slot)
-    made.words[:, [c for c, _ in params]] += words.ctypes.data
-    made.keep.append(words)
-    return first_slot
+            if len(instance) != self.program.num_input:
+                raise ArgumentError(
+                    f"instance {i} has {len(instance)} arguments; `{self.program.entry}` takes "
+                    f"{self.program.num_input} besides its weights"
+                )
+
+    def _slowly(
+        self, instances: Sequence[Sequence[Any]], made: Inputs, firsts: Sequence[int]
+    ) -> list[tuple[Words, int]]:
+        """Read all but values of data types. Returns the records of all arrays, and their bytes."""
+        given = iter(firsts)
+        symbols: dict[expr.Var, Words] = {}
+        found: list[tuple[Words, int]] = []
+        for column, param in enumerate(self.program.params):
+            if param.kind == "data":
+                continue
+            values = [_leaf(instance[param.parameter], param.path) for instance in instances]
+            if param.kind == "scalar":
+                made.words[:, column] = _scalars(param, values)
+                continue
+            arrays = _arrays(param, values)
+            count = len(arrays)
+            shapes = np.array([a.shape for a in arrays], np.int64).reshape(count, param.tensor.ndim)
+            made.refused = _misfits(param, shapes, symbols) | made.refused
+            flat = np.concatenate([a.reshape(-1) for a in arrays])
+            lengths = np.prod(shapes, axis=1, dtype=np.int64)
+            records = np.empty((count, rec.RECORD_DIMS + param.tensor.ndim), np.int64)
+            starts = np.cumsum(lengths) - lengths
+            records[:, rec.RECORD_DATA] = flat.ctypes.data + starts * flat.itemsize
+            records[:, rec.RECORD_SLOT] = next(given) + np.arange(count)
+            records[:, rec.RECORD_DIMS :] = shapes
+            made.words[:, column] = records.ctypes.data + np.arange(count) * records.strides[0]
+            made.keep.append(flat)
+            found.append((records, flat.nbytes))
+        return found
+
+    def _read_data(
+        self, instances: Sequence[Sequence[Any]], made: Inputs, first_slot: int
+    ) -> int:
+        """Write the values of data types that instances give. Returns the next slot."""
+        if not self._data:
+            return first_slot
+        columns: list[tuple[list[Any], DataType]] = []
+        for _, p in self._data:
+            assert isinstance(p.ty, DataType)
+            columns.append(([_leaf(i[p.parameter], p.path) for i in instances], p.ty))
+        names = [p.name for _, p in self._data]
+        given = self._values.read(columns, lambda c, i: f"`{names[c]}` of instance {i}")
+        for (column, _), places in zip(self._data, given.places, strict=True):
+            made.words[:, column] = places
+        made.fields, first_slot = given.numbered(first_slot)
+        made.keep.append(given)
+        return first_slot
 
 
 def _leaf(value: Any, path: tuple[int, ...]) -> Any:

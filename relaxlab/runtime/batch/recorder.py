@@ -83,6 +83,7 @@ class Recorder:
         self._heap = np.empty(FIRST_ROOM, np.int64)
         self.words = np.zeros(native.LOGS + native.LOG_WORDS * len(self.widths), np.int64)
         self._heads = self.words[native.LOGS :].reshape(-1, native.LOG_WORDS)
+        self._empty = self._empty_heads()
         self._fibers = Fibers(self.code, self.words) if program.waits else None
         self.left = 0
         """The fibers that were not done after the flush before."""
@@ -156,8 +157,11 @@ class Recorder:
         self.words[native.FAILURES] = failures.ctypes.data
         heap = self._heap.ctypes.data
         self.words[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
-        for head, log in zip(self._heads, self._logs, strict=True):
-            head[:] = log.ctypes.data, 0, len(log)
+        self._heads[:] = self._empty
+
+    def _empty_heads(self) -> Words:
+        """The words of all logs, without notes."""
+        return np.array([(log.ctypes.data, 0, len(log)) for log in self._logs], np.int64)
 
     def _grow_heap(self) -> None:
         """Make room for more values of data types."""
@@ -172,6 +176,7 @@ class Recorder:
             np.empty((2 * n, log.shape[1]), np.int64) if is_full else log
             for n, log, is_full in zip(counts.tolist(), self._logs, full, strict=True)
         )
+        self._empty = self._empty_heads()
         return True
 
     def reason(self, failure: int) -> str:

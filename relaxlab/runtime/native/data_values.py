@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -17,18 +17,17 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.native.arguments import ArgumentConverter, ArgumentError, view_memory
+from relaxlab.runtime.native.value_reader import Given, Layouts, Words, value_reader
 from relaxlab.runtime.rows import row_dims
 
 Array = np.ndarray[Any, Any]
-Words: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-Layouts: TypeAlias = Mapping[str, tuple[rec.DataLayout, ...]]
-"""The constructors of data types, by their numbers."""
 
 
 @dataclass(slots=True)
 class DataWriter:
     """Writes values that instances give as words: each value once, however often it is met. Their
-    tensors are collected by dtype; `placed` numbers them once all are known."""
+    tensors are collected by dtype. This is what machine code does, for values that it does not
+    know."""
 
     layouts: Layouts
     words: list[int] = field(default_factory=lambda: [])
@@ -38,7 +37,7 @@ class DataWriter:
     """The first word of each value, by its identity; -1 while its fields are written."""
     keep: list[DataValue] = field(default_factory=lambda: [])
     tensors: dict[np.dtype[Any], list[tuple[int, Array]]] = field(default_factory=lambda: {})
-    """Per dtype, the words that are to be slots, with their tensors."""
+    """Per dtype, the words that are to stand for tensors, with these."""
 
     def write(self, value: Any, ty: DataType, what: str) -> int:
         """Write a value, and return its first word.
@@ -97,28 +96,40 @@ class DataWriter:
                 self.words.append(0)
         self.places[id(value)] = first
 
-    def placed(self, first_slot: int) -> tuple[Words, list[tuple[int, Array, Words]], int]:
-        """The words, with addresses and slots from `first_slot` on; per dtype, the first slot, the
-        elements of all tensors, and their lengths; and the next slot."""
+    def given(self, places: Sequence[Words]) -> Given:
+        """All that was written; `places` are first words."""
         words = np.array(self.words, np.int64)
         words[self.addresses] += words.ctypes.data
-        made: list[tuple[int, Array, Words]] = []
+        arrays: list[tuple[Words, Array, Words]] = []
         for members in self.tensors.values():
-            words[[at for at, _ in members]] = np.arange(first_slot, first_slot + len(members))
+            at = np.array([at for at, _ in members], np.int64)
             flat = np.concatenate([a.reshape(-1) for _, a in members])
-            made.append((first_slot, flat, np.array([a.size for _, a in members], np.int64)))
-            first_slot += len(members)
-        return words, made, first_slot
+            arrays.append((at, flat, np.array([a.size for _, a in members], np.int64)))
+        return Given(words, tuple(8 * p + words.ctypes.data for p in places), tuple(arrays))
 
-    def addressed(self) -> tuple[Words, list[Array]]:
-        """The words, with the addresses of values and of tensors; and the arrays that hold the
-        tensors."""
-        words, kept, _ = self.placed(0)
-        for _, flat, lengths in kept:
-            of_dtype = self.tensors[flat.dtype]
-            starts = flat.ctypes.data + (np.cumsum(lengths) - lengths) * flat.itemsize
-            words[[at for at, _ in of_dtype]] = starts
-        return words, [flat for _, flat, _ in kept]
+
+class ValuesAsWords:
+    """Turns values of the data types of a program into words: in machine code where it can."""
+
+    def __init__(self, layouts: Layouts) -> None:
+        self._layouts, self._reader = layouts, value_reader(layouts)
+
+    def read(
+        self, columns: Sequence[tuple[list[Any], DataType]], name: Callable[[int, int], str]
+    ) -> Given:
+        """Read lists of values; `name` says which one is in a column and a row.
+
+        Raises ArgumentError naming one that is no value of its type, or contains itself.
+        """
+        given = None if self._reader is None else self._reader.read(columns)
+        if given is not None:
+            return given
+        writer = DataWriter(self._layouts)
+        places = [
+            np.array([writer.write(v, ty, name(c, i)) for i, v in enumerate(values)], np.int64)
+            for c, (values, ty) in enumerate(columns)
+        ]
+        return writer.given(places)
 
 
 def read_values(
@@ -181,6 +192,7 @@ class DataTypes:
             )
             for name, constructors in data.items()
         }
+        self._values = ValuesAsWords(self._layouts)
 
     def argument(self, tree: TypeTree, where: str, at: int) -> ArgumentConverter:
         """The converter of an argument. It keeps the memory of the last two values: one may be
@@ -188,12 +200,10 @@ class DataTypes:
         kept: list[Any] = []
 
         def convert(value: Any, words: Any, _: list[Any]) -> None:
-            writer = DataWriter(self._layouts)
-            first = writer.write(value, DataType(tree.text), where)
-            memory, arrays = writer.addressed()
-            kept.append((memory, arrays))
+            given = self._values.read([([value], DataType(tree.text))], lambda *_: where)
+            kept.append((given, given.addressed()))
             del kept[:-2]
-            words[at] = memory.ctypes.data + 8 * first
+            words[at] = int(given.places[0][0])
 
         return convert
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.program import launches_of, sources_of
@@ -84,3 +85,9 @@ def test_nvrtc_compiles_them(scheduled: Module) -> None:
     functions, source = sources_of(launches_of(called), CUDA_C)
     result = nvrtc.compile_cuda(source, "sm_90")
     assert set(result.resources) == {k.name for ks in functions.values() for k in ks}
+
+
+@pytest.mark.parametrize("target", ["cuda", "wgsl", "interpreter"])
+def test_recording_is_for_cpus(target: str) -> None:
+    with pytest.raises(ValueError, match=f"batches, .* on CPUs alone, not on '{target}'"):
+        rl.compile(tree_lstm(HIDDEN, words=20), target, pipeline=batched_pipeline())

@@ -62,6 +62,9 @@ def test_inputs_of_extreme_shapes(model):
         expected = rl.interpret(mod, "main", *given, *weights)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     launches = [block for block, _ in main.last_batch.launches]
+    if name == "mv_rnn":  # a leaf is two rows of weights: nothing is computed, or copied
+        assert launches == ["cell_block"] * steps + ["main_block"]
+        return
     # The first block of a cell reads inputs alone: it runs once, for all steps.
     assert launches.count("cell_block") == 1 and launches.count("cell_block1") == steps
 

@@ -1,0 +1,41 @@
+"""Native records that Python fills: numbers, and addresses of arrays that it keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.llvm.lowlevel import Record, layout_of
+
+NOTHING = np.empty(0, np.int64)
+
+
+class Fields:
+    """A native record: its words, and the arrays that they are addresses of."""
+
+    def __init__(self, record: type[Record]) -> None:
+        self._at = {name: at // 8 for name, (at, _) in layout_of(record).items()}
+        self.words = np.zeros(len(self._at), np.int64)
+        self.address: int = self.words.ctypes.data
+        self._arrays: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.words[self._at[name]])
+
+    def array(self, name: str) -> Any:
+        """The array whose address is there; an empty one before there is any."""
+        return self._arrays.get(name, NOTHING)
+
+    def set(self, **numbers: int) -> None:
+        """Write numbers."""
+        for name, value in numbers.items():
+            self.words[self._at[name]] = value
+
+    def hold(self, **arrays: np.ndarray[Any, Any]) -> None:
+        """Write the addresses of arrays, and keep these."""
+        for name, array in arrays.items():
+            if self._arrays.get(name) is array:
+                continue
+            self._arrays[name] = array
+            self.words[self._at[name]] = array.ctypes.data

@@ -1,0 +1,79 @@
+"""Inputs of batches are read in machine code, and what that does not know is read by Python."""
+
+import cProfile
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab import dynamic
+from relaxlab.runtime.batch.instances import InstanceReader
+
+RNG = np.random.default_rng(0)
+H, WORDS = 4, 20
+
+
+@pytest.fixture(scope="module")
+def trees():
+    mod = dynamic.tree_fc(H, WORDS)
+    main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
+    return mod, main.bind(*dynamic.random_weights(mod, np.random.default_rng(1)))
+
+
+def tree(mod, leaves):
+    return dynamic.tree_value(mod, dynamic.parse_tree(RNG, leaves, WORDS))
+
+
+def calls_of(run):
+    profile = cProfile.Profile()
+    profile.enable()
+    run()
+    profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def test_no_call_of_python_for_a_node(trees):
+    mod, main = trees
+    small, large = tree(mod, 3), tree(mod, 600)
+    main.batch([large])  # room for all of it
+    assert calls_of(lambda: main.batch([small])) == calls_of(lambda: main.batch([large]))
+
+
+def test_trees_share_what_they_have_in_common(trees):
+    mod, main = trees
+    node = rl.constructors(mod)["Node"]
+    part = tree(mod, 5)
+    whole = node(node(part, part), part)
+    one, other = main.batch([whole, part])
+    np.testing.assert_array_equal(one, main.batch([whole])[0])
+    np.testing.assert_array_equal(other, main.batch([part])[0])
+
+
+def words_without_addresses(reader, instances):
+    """All integers and shapes that are read, and the elements of all arrays."""
+    inputs, slots = reader.read(instances)
+    scalars = [c for c, p in enumerate(reader.program.params) if p.kind == "scalar"]
+    arrays = [a.records[:, 1:].tolist() for a in inputs.arrays]
+    return inputs.words[:, scalars].tolist(), arrays, slots, [a.nbytes for a in inputs.arrays]
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    mod = dynamic.bi_rnn(H)
+    main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
+    return main.bind(*dynamic.random_weights(mod, np.random.default_rng(1)))
+
+
+def test_integers_and_arrays_of_other_forms_are_read_alike(sentences):
+    instances = [dynamic.token_vectors(RNG, n, H) for n in (3, 1, 6)]
+    strided = [(n, np.repeat(x, 2, axis=0)[::2]) for n, x in instances]
+    numbers = [(int(n), x) for n, x in instances]
+    arrays = [(np.array(n), x) for n, x in instances]
+    expected = sentences.batch(instances)
+    for given in (strided, numbers, arrays, [list(i) for i in instances]):
+        np.testing.assert_array_equal(sentences.batch(given), expected)
+    reader = InstanceReader(sentences.program)
+    fast = words_without_addresses(reader, instances)
+    assert fast == words_without_addresses(reader, numbers)
+    reader._native = None
+    assert fast == words_without_addresses(reader, instances)
