@@ -129,7 +129,18 @@ def test_a_missing_wait_is_found() -> None:
     (launch,) = kernel.launches
     args = arguments(64, 64, 128, "bfloat16", "kj")
     out = np.zeros((64, 64), ml_dtypes.bfloat16)
-    simt_device_kernel(func, kernel, [*args[:2], out]).check()
+    report = simt_device_kernel(func, kernel, [*args[:2], out], record=(0, 0, 0)).check()
+    counters = report.launches[0].counters
+    assert counters and report.launches[0].geometry.blocks == 4
+    assert counters.products == 2 * 64 * 16 * 128
+    moved = {name: cost for (name, write), cost in counters.by_buffer().items() if not write}
+    assert {n: (c.count, c.excess) for n, c in moved.items() if c.unit == "sectors"} == {
+        "A": (64 * 128 * 2 / 32, 1), "B": (16 * 128 * 2 / 32, 1),
+    }  # fmt: skip
+    # Each warp loads the 16 x 16 tiles of its rows, and those of the columns that all warps need.
+    assert {n: (c.count, c.excess) for n, c in moved.items() if c.unit != "sectors"} == {
+        "A_shared": (4 * 8 * 4, 1), "B_shared": (4 * 8 * 4, 1),
+    }  # fmt: skip
 
     def without_waits(s: Any) -> Any:
         if isinstance(s, SeqStmt):

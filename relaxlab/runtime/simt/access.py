@@ -1,16 +1,16 @@
 """Memory accesses of the threads of one block, and their cost on a GPU.
 
-A warp's access to main memory moves whole sectors of 32 bytes; the fewer, the better coalesced.
-Shared memory has 32 banks of 4-byte words; a bank delivers one word at a time, so different words
-of one bank are fetched one after the other (CUDA C++ Programming Guide, compute capability 5 and
-later).
+A warp's access to main memory moves whole sectors of 32 bytes, four of which are a line of the
+caches; the fewer, the better coalesced. Shared memory has 32 banks of 4-byte words; a bank delivers
+one word at a time, so different words of one bank are fetched one after the other (CUDA C++
+Programming Guide, compute capability 5 and later).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from relaxlab.ir import loops
 from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.span import Span
 from relaxlab.runtime.arrays import Array
+
+SECTORS_OF_LINE = 4
+"""Sectors of a line of a GPU's caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One execution of a load or store by the recorded block.
+    """One execution of a load or store by a block.
 
     `threads` are the numbers of the threads in the block, ascending, `offsets` the bytes from the
     start of the buffer; both have one entry per element of `itemsize` bytes. A thread of a
-    vectorized loop touches several elements.
+    vectorized loop touches several elements, and so does one that copies or loads 16 bytes by an
+    instruction for them (`cp_async`, `ldmatrix`).
     """
 
     site: Site
@@ -53,17 +57,18 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
-    """A memory instruction of one warp: a byte offset for each of `lanes`, the threads of the warp
-    that take part, and the bytes that each of them moves."""
+class _Instructions:
+    """The instructions of the warps of a block for an access: the number of its instruction, the
+    lane and the byte offset of each `width` bytes that a thread moves at once."""
 
+    numbers: Array
     lanes: Array
     offsets: Array
     width: int
 
 
-def instructions(access: Access, facts: Facts) -> Iterator[Instruction]:
-    """Yield the instructions of an access.
+def _instructions(access: Access, facts: Facts) -> _Instructions:
+    """The instructions of an access.
 
     A thread's elements are moved by up to 16 bytes at once if they are contiguous and aligned in
     every thread; else there is one instruction per element.
@@ -83,85 +88,93 @@ def instructions(access: Access, facts: Facts) -> Iterator[Instruction]:
     )
     if not wide:
         width = size
-    for n in range(0, int(counts.max()), width // size):
-        here = nth == n
-        for warp in np.unique(threads[here] // facts.warp):
-            mine = here & (threads // facts.warp == warp)
-            yield Instruction(threads[mine] % facts.warp, offsets[mine], width)
+    begins = nth % (width // size) == 0
+    numbers = threads // facts.warp * int(counts.max()) + nth
+    return _Instructions(numbers[begins], threads[begins] % facts.warp, offsets[begins], width)
 
 
-def sectors(access: Access, facts: Facts = CUDA) -> tuple[int, int]:
-    """Return the number of 32-byte sectors of main memory that the warps of a block move for one
-    access, and the fewest that could hold the bytes they use.
-
-    Each instruction of each warp counts by itself, as if nothing were cached.
-    """
-    moved = least = 0
-    for one in instructions(access, facts):
-        ends = np.concatenate([one.offsets, one.offsets + one.width - 1])
-        moved += len(np.unique(ends // facts.sector))
-        least += -(-len(np.unique(one.offsets)) * one.width // facts.sector)
-    return moved, least
-
-
-def bank_conflicts(access: Access, facts: Facts = CUDA) -> tuple[int, int]:
-    """Return how many times shared memory is read or written for one access of a block, and how
-    often it would be without conflicts. Their ratio is the degree of conflict: 1 is none, 32 the
-    worst.
-
-    A warp is served at once when each bank is asked for one word at most; several threads that want
-    the same word count once. Accesses of 8 and 16 bytes are served per half and quarter warp.
-    """
-    served = least = 0
-    for one in instructions(access, facts):
-        together = facts.warp // max(1, one.width // facts.bank_bytes)
-        for group in np.unique(one.lanes // together):
-            offsets = one.offsets[one.lanes // together == group]
-            places = offsets[:, None] + np.arange(0, one.width, facts.bank_bytes)
-            words = np.unique(places // facts.bank_bytes)
-            served += int(np.bincount(words % facts.banks).max())
-            least += 1
-    return served, least
+Unit: TypeAlias = Literal["sectors", "rounds of banks"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of a load or store over a whole block: `count` of `unit`; `least` would suffice if
-    it were perfectly coalesced or free of bank conflicts."""
+    """The cost of a load or store over a whole block: `instructions` of warps take `count` of
+    `unit`; `least` would suffice if they were perfectly coalesced or free of bank conflicts.
+    `lines` of main memory's caches are touched, each instruction counted by itself, as if nothing
+    were cached. Rounds are how many times shared memory is read or written."""
 
-    unit: Literal["sectors", "rounds of banks"]
-    count: int
-    least: int
+    unit: Unit
+    count: float
+    least: float
+    instructions: float = 0
+    lines: float = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.unit,
+            self.count + other.count,
+            self.least + other.least,
+            self.instructions + other.instructions,
+            self.lines + other.lines,
+        )
+
+    def __mul__(self, times: float) -> Cost:
+        count, least = self.count * times, self.least * times
+        return Cost(self.unit, count, least, self.instructions * times, self.lines * times)
+
+    @property
+    def excess(self) -> float:
+        """The count as a multiple of the least: 1 is perfect."""
+        return self.count / self.least
+
+
+def cost_of(access: Access, facts: Facts = CUDA) -> Cost:
+    """Return the cost of one access of a block."""
+    made = _instructions(access, facts)
+    many = len(np.unique(made.numbers))
+    buffer = access.site.buffer
+    if buffer is None or buffer.scope == "global":
+        return _of_main_memory(made, many, facts)
+    return _of_shared_memory(made, many, facts)
+
+
+def _of_main_memory(made: _Instructions, many: int, facts: Facts) -> Cost:
+    both = np.concatenate([made.numbers, made.numbers])
+    ends = np.concatenate([made.offsets, made.offsets + made.width - 1])
+    moved = len(_pairs(both, ends // facts.sector)[0])
+    lines = len(_pairs(both, ends // (SECTORS_OF_LINE * facts.sector))[0])
+    used = np.bincount(_pairs(made.numbers, made.offsets)[0])
+    least = int(-(-used * made.width // facts.sector).sum())
+    return Cost("sectors", moved, least, many, lines)
+
+
+def _of_shared_memory(made: _Instructions, many: int, facts: Facts) -> Cost:
+    """A warp is served at once when each bank is asked for one word at most; several threads that
+    want the same word count once. Accesses of 8 and 16 bytes are served per half and quarter
+    warp."""
+    together = facts.warp // max(1, made.width // facts.bank_bytes)
+    served = made.numbers * facts.warp + made.lanes // together
+    places = made.offsets[:, None] + np.arange(0, made.width, facts.bank_bytes)
+    words = places.reshape(-1) // facts.bank_bytes
+    turn, word = _pairs(np.repeat(served, places.shape[1]), words)
+    turns, which = np.unique(turn, return_inverse=True)
+    asked = np.bincount(which * facts.banks + word % facts.banks, minlength=1)
+    asked = np.pad(asked, (0, -len(asked) % facts.banks)).reshape(-1, facts.banks)
+    return Cost("rounds of banks", int(asked.max(1).sum()), len(turns), many)
+
+
+def _pairs(a: Array, b: Array) -> tuple[Array, Array]:
+    """The distinct pairs of two arrays of numbers; no number is negative."""
+    span = int(b.max()) + 1
+    keys = np.unique(a * span + b)
+    return keys // span, keys % span
 
 
 def costs(accesses: Sequence[Access]) -> dict[Site, Cost]:
     """Return the cost of each load and store of a program, in the order in which they came."""
     found: dict[Site, Cost] = {}
     for access in accesses:
-        if _scope(access.site) == "global":
-            unit, (count, least) = "sectors", sectors(access)
-        else:
-            unit, (count, least) = "rounds of banks", bank_conflicts(access)
-        before = found.get(access.site, Cost(unit, 0, 0))
-        found[access.site] = Cost(unit, before.count + count, before.least + least)
+        one = cost_of(access)
+        before = found.get(access.site)
+        found[access.site] = one if before is None else before + one
     return found
-
-
-def summarise(accesses: Sequence[Access]) -> list[str]:
-    """Return one line per load and store of the program, with its transactions of main or shared
-    memory."""
-    found = costs(accesses)
-    width = max((len(site.buffer.name) for site in found if site.buffer), default=0)
-    return [_line(site, cost, width) for site, cost in found.items()]
-
-
-def _line(site: Site, cost: Cost, width: int) -> str:
-    name = site.buffer.name if site.buffer else ""
-    return (
-        f"{'store' if site.write else 'load':5} {name:{width}} {cost.count:7} {cost.unit:15} "
-        f"{cost.count / cost.least:6.2f} x the least  {site.block or site.text}"
-    )
-
-
-def _scope(site: Site) -> str:
-    return site.buffer.scope if site.buffer else "global"

@@ -16,7 +16,7 @@ from relaxlab.ir.expr import Var, format_expr
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Evaluate, IfThenElse, SeqStmt
 from relaxlab.ir.node import Node, walk
 from relaxlab.runtime.interpreter.independence import is_independent
-from relaxlab.runtime.simt.access import Access, Site
+from relaxlab.runtime.simt.access import Site
 from relaxlab.runtime.simt.memory import Memory
 from relaxlab.runtime.simt.report import Geometry, Problem, ProblemKind, Problems, Triple
 
@@ -24,8 +24,8 @@ from relaxlab.runtime.simt.report import Geometry, Problem, ProblemKind, Problem
 @dataclass(slots=True)
 class Kernel:
     """A launch that is running. `scalars` are the values of its parameters and symbols, `memory`
-    its buffers in main memory, `record` the number of the block whose accesses are recorded, if
-    any. `block` names the block of the loop function that the statement at hand came from."""
+    its buffers in main memory. `block` names the block of the loop function that the statement at
+    hand came from."""
 
     launch: Launch
     scalars: Mapping[Var, Any]
@@ -33,9 +33,7 @@ class Kernel:
     shapes: Mapping[Buffer, tuple[int, ...]]
     geometry: Geometry
     problems: Problems
-    record: int | None
     block: str = ""
-    accesses: list[Access] = field(default_factory=list[Access])
     sites: list[Site] = field(default_factory=list[Site])
     numbers: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     needs: dict[int, frozenset[Var] | None] = field(
@@ -59,7 +57,7 @@ class Kernel:
         """Return the place of a statement, and of one access in it, for messages."""
         buffer = None if access is None else access.buffer
         span = getattr(access, "span", None) or stmt.span
-        write = isinstance(access, BufferStore)
+        write = isinstance(access, BufferStore) or _is_stored(stmt, access)
         return Site(buffer, write, statement_text(stmt), self.block, span)
 
     def needs_of(self, e: expr.PrimExpr) -> frozenset[Var] | None:
@@ -125,6 +123,15 @@ class Kernel:
             return Problem(kind, self.launch.name, message, who, name, index, site, other)
 
         self.problems.add((self.launch.name, kind, site, other, buffer), count, make)
+
+
+def _is_stored(stmt: loops.Stmt, access: BufferLoad | None) -> bool:
+    """True if a call stores at the address of an element: its first argument, as in `cp_async`."""
+    match stmt:
+        case Evaluate(expr.Call(args=(expr.Call(op="address_of", args=(stored,)), *_))):
+            return stored is access
+        case _:
+            return False
 
 
 def geometry_of(launch: Launch, scalars: Mapping[Var, Any]) -> Geometry:

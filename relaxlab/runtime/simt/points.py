@@ -66,6 +66,11 @@ class Points:
         bound = {var: np.tile(values, len(self))}
         return Points(self.lanes[pick], bound, self, pick, spread=True)
 
+    def repeat(self, count: int) -> Points:
+        """Every point so many times: once for each element that an instruction moves for it."""
+        pick = np.repeat(np.arange(len(self)), count)
+        return Points(self.lanes[pick], {}, self, pick, spread=True)
+
     def value(self, key: Hashable, needs: frozenset[Var], compute: Callable[[Points], Any]) -> Any:
         """Return a value that depends on the variables `needs` and on nothing else.
 

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.display import Displayed
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.simt.access import Access, Site, summarise
+from relaxlab.runtime.simt.access import Access, Site
+from relaxlab.runtime.simt.counters import Counters
 
 Triple: TypeAlias = tuple[int, int, int]
 
@@ -124,18 +125,19 @@ class Problems:
 @dataclass(frozen=True, slots=True)
 class LaunchReport:
     """A launch that ran. `barriers` is the number of barriers of the busiest block; `accesses` are
-    those of the recorded block, in order."""
+    those of the recorded block, in order, and `counters` its work."""
 
     kernel: str
     geometry: Geometry
     barriers: int
     accesses: tuple[Access, ...] = ()
+    counters: Counters | None = None
 
     def __str__(self) -> str:
         g = self.geometry
         met = f", {self.barriers} barrier{'s' * (self.barriers != 1)}" if self.barriers else ""
         head = f"{self.kernel}: {g.blocks} block{'s' * (g.blocks != 1)} of {g.threads} threads"
-        lines = [f"  {line}" for line in summarise(self.accesses)]
+        lines = [f"  {line}" for line in self.counters.lines()] if self.counters else []
         return "\n".join([f"{head} (grid {g.grid}, block {g.block}){met}", *lines])
 
 

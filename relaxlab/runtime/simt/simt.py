@@ -7,8 +7,9 @@ and warp shuffles included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,11 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.interpreter import bind_parameters
+from relaxlab.runtime.simt.counting import CountingTeam
 from relaxlab.runtime.simt.kernel import Kernel, broken_limits, geometry_of, stored_buffers
 from relaxlab.runtime.simt.memory import Memory
 from relaxlab.runtime.simt.report import (
+    Geometry,
     LaunchReport,
     Problem,
     Problems,
@@ -62,7 +65,8 @@ def simt(
     buffer is dropped.
 
     `record` is a block index (x, y, z): what the threads of that block touch in each launch is
-    kept in the report, with the sectors and bank conflicts that it costs. `target` is the GPU whose
+    kept in the report, and its work is counted: sectors and lines of main memory, rounds of
+    shared-memory banks, products of tensor cores, arithmetic. `target` is the GPU whose
     limits hold, such as "cuda:sm_90". Raises ValueError for a target that is no GPU, ExecutionError
     for arguments that do not fit and for what has no meaning on a GPU, CodegenError for a loop
     function that cannot become launches.
@@ -154,19 +158,31 @@ class _Run:
         }
         scalars = {v: np.asarray(n).astype(numpy_dtype(v.dtype))[()] for v, n in sizes.items()}
         record = None if self.record is None else geometry.block_number(self.record)
-        kernel = Kernel(launch, scalars, memory, shapes, geometry, self.problems, record)
-        # Whole blocks, as barriers are within them.
-        together = max(1, TOGETHER // geometry.threads)
+        kernel = Kernel(launch, scalars, memory, shapes, geometry, self.problems)
+        counting = None if record is None else CountingTeam(kernel, record)
         barriers = 0
         with np.errstate(all="ignore"):
-            for first in range(0, geometry.blocks, together):
-                team = Team(kernel, first, min(together, geometry.blocks - first))
+            for first, count in _teams(geometry, record):
+                team = counting if counting and first == record else Team(kernel, first, count)
                 team.run()
                 barriers = max(barriers, int(team.barriers.max()))
         for m in memory.values():
             m.histories = None
-        accesses = tuple(kernel.accesses)
-        self.launches.append(LaunchReport(launch.name, geometry, barriers, accesses))
+        report = LaunchReport(launch.name, geometry, barriers)
+        if counting is not None:
+            accesses, counters = tuple(counting.accesses), counting.counters()
+            report = replace(report, accesses=accesses, counters=counters)
+        self.launches.append(report)
+
+
+def _teams(geometry: Geometry, alone: int | None) -> Iterator[tuple[int, int]]:
+    """The first block and the number of the blocks that run together, whole ones, as barriers are
+    within them. The block `alone` is by itself."""
+    together = max(1, TOGETHER // geometry.threads)
+    cuts = [0, geometry.blocks] if alone is None else [0, alone, alone + 1, geometry.blocks]
+    for low, high in pairwise(cuts):
+        for first in range(low, high, together):
+            yield first, min(together, high - first)
 
 
 def _main_memory(arrays: Mapping[Buffer, Array]) -> dict[Buffer, Memory]:

@@ -8,7 +8,7 @@ threads is a NumPy array, conditions and loops keep the threads for which they h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter.helpers import NAMES, division
 from relaxlab.runtime.interpreter.intrinsics import meaning_of
-from relaxlab.runtime.simt.access import Access
 from relaxlab.runtime.simt.kernel import Kernel, statement_text
 from relaxlab.runtime.simt.memory import Clock, LocalMemory, Memory, Race
 from relaxlab.runtime.simt.points import Points
@@ -61,7 +60,7 @@ class Team:
     def run(self) -> None:
         """Run the kernel's body. Raises ExecutionError for a statement without a meaning on a
         GPU."""
-        lanes = np.arange(self.count * self.threads)
+        lanes = self._lanes()
         g = self.kernel.geometry
         block, thread = np.divmod(lanes + self.first * self.threads, self.threads)
         numbers = {
@@ -76,7 +75,12 @@ class Team:
         for axis in self.kernel.launch.axes:
             value = numbers[axis.name].astype(numpy_dtype(axis.var.dtype))
             bound[axis.var] = value[0] if (value == value[0]).all() else value
-        self.execute(self.kernel.launch.body, Points(lanes, bound, whole=True))
+        whole = len(lanes) == self.count * self.threads
+        self.execute(self.kernel.launch.body, Points(lanes, bound, whole=whole))
+
+    def _lanes(self) -> Array:
+        """The threads that run."""
+        return np.arange(self.count * self.threads)
 
     def execute(self, s: Stmt, p: Points) -> None:
         match s:
@@ -120,14 +124,18 @@ class Team:
         elif s.kind == "thread_binding":
             raise ExecutionError(f"a loop over {s.thread} inside of a launch")
         elif not isinstance(extent, np.ndarray):
-            for n in range(int(extent)):
+            for n in self._iterations(s, int(extent)):
                 self.execute(s.body, p.bind({s.loop_var: low + kind(n)}))
         else:
-            for n in range(int(extent.max(initial=0))):
+            for n in self._iterations(s, int(extent.max(initial=0))):
                 at = np.flatnonzero(n < extent)
                 inner = p.narrow(at, s)
                 start = low[at] if isinstance(low, np.ndarray) else low
                 self.execute(s.body, inner.bind({s.loop_var: start + kind(n)}))
+
+    def _iterations(self, s: loops.For, extent: int) -> Iterable[int]:
+        """The iterations of a loop that are run, one after the other."""
+        return range(extent)
 
     def _if(self, s: loops.IfThenElse, p: Points) -> None:
         self.stmt = s
@@ -177,7 +185,7 @@ class Team:
             local.written[where] = True
             return
         memory, at = self._memory(s.buffer, flat, p)
-        self._record(s, at, p)
+        self._touched(s, at, p)
         numbers, watcher = self._numbers(p), _Watcher(self, s, at, p)
         memory.store(at, value, numbers, self.clock, watcher.site, watcher)
 
@@ -324,7 +332,7 @@ class Team:
                 _Watcher(self, e, at, p).uninitialised(np.flatnonzero(~there))
             return local.data[where].copy()
         memory, at = self._memory(e.buffer, flat, p)
-        self._record(e, at, p)
+        self._touched(e, at, p)
         if memory.histories is None and memory.written is None:
             return memory.data[flat]  # only ever read
         numbers, watcher = self._numbers(p), _Watcher(self, e, at, p)
@@ -351,19 +359,11 @@ class Team:
         offset = self.first * self.threads
         return p.value("numbers", frozenset(), lambda q: q.lanes + offset)
 
-    def _record(self, access: BufferLoad | BufferStore, at: Array, p: Points) -> None:
-        record = self.kernel.record
-        if record is None or not 0 <= record - self.first < self.count:
-            return
-        mine = np.flatnonzero(self._blocks(p) == record - self.first)
-        if not len(mine):
-            return
-        site = self.kernel.sites[self.kernel.site(self.stmt, access)]
-        size = numpy_dtype(access.buffer.dtype).itemsize
-        shared = self.shared.get(access.buffer)
-        base = 0 if shared is None else shared.data.size // self.count * (record - self.first)
-        threads = p.lanes[mine] % self.threads
-        self.kernel.accesses.append(Access(site, threads, (at[mine] - base) * size, size))
+    def _touched(self, access: BufferLoad | BufferStore, at: Array, p: Points) -> None:
+        """Called for every access of main or shared memory, at its elements."""
+
+    def _multiplied(self, operations: int) -> None:
+        """Called for every product of tiles, of so many floating-point operations."""
 
     def _barrier(self, e: expr.Call, p: Points) -> None:
         scope = e.args[0].value if isinstance(e.args[0], expr.StringImm) else str(e.args[0])
@@ -444,17 +444,17 @@ class Team:
         else:
             to, source = (_element_at(a) for a in e.args[:2])
             count = int(self.value(e.args[2], p)) // bytes_of(to.dtype)
-            values = [self._read_at(source, n, p) for n in range(count)]
-            flat = self._place(to.buffer, to, to.indices, p)
+            values = self._read_row(source, count, p)
+            flat, wide = self._row(to, count, p)
             stmt = self.stmt
 
             def copy() -> None:
                 now, self.stmt = self.stmt, stmt
-                for n, value in enumerate(values):
-                    memory, at = self._memory(to.buffer, flat + n, p)
-                    self._record(to, at, p)
-                    watcher = _Watcher(self, to, at, p)
-                    memory.store(at, value, self._numbers(p), self.clock, watcher.site, watcher)
+                memory, at = self._memory(to.buffer, flat, wide)
+                self._touched(to, at, wide)
+                watcher = _Watcher(self, to, at, wide)
+                numbers = self._numbers(wide)
+                memory.store(at, values.reshape(-1), numbers, self.clock, watcher.site, watcher)
                 self.stmt = now
 
             self.copies[-1].append(copy)
@@ -462,8 +462,7 @@ class Team:
     def _ldmatrix(self, e: expr.Call, p: Points) -> None:
         """Four 8 x 8 matrices, a row of which each lane reads."""
         to, source = (_element_at(a) for a in e.args)
-        rows = np.stack([self._read_at(source, n, p) for n in range(8)], 1)
-        matrices = self._warps(e, rows, p).reshape(-1, 4, 8, 8)
+        matrices = self._warps(e, self._read_row(source, 8, p), p).reshape(-1, 4, 8, 8)
         if e.op == "ldmatrix_trans":
             matrices = matrices.swapaxes(2, 3)
         # Lane l has elements 2 * (l % 4) and the next one of row l // 4.
@@ -477,7 +476,7 @@ class Team:
         group, pair = lane[:, None] // 4, lane[:, None] % 4 * 2
 
         def tile(load: BufferLoad, count: int, rows: Any, columns: Any, shape: Any) -> Array:
-            values = np.stack([self._read_at(load, n, p) for n in range(count)], 1)
+            values = self._read_row(load, count, p)
             whole = np.zeros((len(p) // self.warp, *shape), np.float32)
             whole[:, rows, columns] = self._warps(e, values, p).astype(np.float32)
             return whole
@@ -488,6 +487,7 @@ class Team:
         at = group + n[:4] // 2 * 8, pair + n[:4] % 2
         sums = tile(c, 4, *at, (16, 8)) + left @ right
         self._write_at(c, sums[:, at[0], at[1]].reshape(-1, 4), p)
+        self._multiplied(2 * 16 * 8 * 16 * len(sums))
 
     def _warps(self, e: expr.Call, values: Array, p: Points) -> Array:
         """The values of the lanes, by warp. All lanes of a warp take part."""
@@ -497,10 +497,16 @@ class Team:
             raise ExecutionError(f"{e.op} needs whole warps")
         return values.reshape(len(p) // self.warp, self.warp, -1)
 
-    def _read_at(self, load: BufferLoad, offset: int, p: Points) -> Array:
-        """The element so many behind the one that a load names."""
-        flat = self._place(load.buffer, load, load.indices, p)
-        return np.broadcast_to(self._read(load, flat + offset, p), len(p))
+    def _row(self, load: BufferLoad, count: int, p: Points) -> tuple[Array, Points]:
+        """The places of the next `count` elements from the one that a load names, and a point for
+        each."""
+        first = np.broadcast_to(self._place(load.buffer, load, load.indices, p), len(p))
+        return (first[:, None] + np.arange(count)).reshape(-1), p.repeat(count)
+
+    def _read_row(self, load: BufferLoad, count: int, p: Points) -> Array:
+        """The next `count` elements from the one that a load names, a row for each point."""
+        flat, wide = self._row(load, count, p)
+        return self._read(load, flat, wide).reshape(len(p), count)
 
     def _write_at(self, load: BufferLoad, values: Array, p: Points) -> None:
         """Store a row of values for each point from the element that a load names on."""
@@ -552,7 +558,7 @@ class _Watcher:
         position = int(found.at[0])
         numbers = [int(self.team._numbers(self.points)[position]), int(found.other[0])]
         me, other = (kernel.geometry.thread(n) for n in numbers)
-        mine = "writes" if isinstance(self.access, BufferStore) else "reads"
+        mine = "writes" if kernel.sites[self.site].write else "reads"
         index = self.element(position)
         between = (
             "with no barrier in between" if me.block == other.block

@@ -8,7 +8,7 @@ import pytest
 from relaxlab.ir.expr import const
 from relaxlab.ir.loops import Buffer
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.simt.access import Access, Cost, Site, bank_conflicts, costs, sectors
+from relaxlab.runtime.simt.access import Access, Cost, Site, cost_of, costs
 from relaxlab.runtime.simt.simt import simt_prim_func
 from relaxlab.script import tir as T
 from tests.runtime.simt import programs
@@ -20,6 +20,18 @@ def access(offsets: object, itemsize: int = 4, per_thread: int = 1, scope: str =
     threads = np.arange(len(where)) // per_thread
     site = Site(Buffer("X", (const(1),), scope=scope), False, "")
     return Access(site, threads, where, itemsize)
+
+
+def sectors(a: Access) -> tuple[float, float]:
+    cost = cost_of(a)
+    assert cost.unit == "sectors"
+    return cost.count, cost.least
+
+
+def bank_conflicts(a: Access) -> tuple[float, float]:
+    cost = cost_of(a)
+    assert cost.unit == "rounds of banks"
+    return cost.count, cost.least
 
 
 LANES = np.arange(32)
@@ -65,6 +77,26 @@ def test_bank_conflicts(offsets: np.ndarray, itemsize: int, expected: tuple[int,
     assert bank_conflicts(access(offsets, itemsize)) == expected
 
 
+@pytest.mark.parametrize(
+    ("offsets", "lines"), [(4 * LANES, 1), (4 * LANES + 4, 2), (8 * LANES, 2), (128 * LANES, 32)]
+)
+def test_lines(offsets: np.ndarray, lines: int):
+    cost = cost_of(access(offsets, 4, scope="global"))
+    assert (cost.lines, cost.instructions) == (lines, 1)
+
+
+@pytest.mark.parametrize(
+    ("stride", "swizzled", "rounds"), [(128, False, 32), (144, False, 4), (128, True, 4)]
+)
+def test_rows_of_tiles(stride: int, swizzled: bool, rounds: int):
+    """`ldmatrix` of 16 x 16 halves: each lane reads a row of 16 bytes, eight of which are served at
+    once. Rows of 128 bytes conflict unless they are padded or their pieces are swizzled."""
+    row, piece = LANES % 16, LANES // 16
+    at = row * stride + (piece ^ row % 8 if swizzled else piece) * 16
+    one = access((at[:, None] + 2 * np.arange(8)).reshape(-1), 2, 8)
+    assert cost_of(one) == Cost("rounds of banks", rounds, 4, 1)
+
+
 def test_elements_side_by_side_are_one_instruction():
     four = 4 * np.arange(128)  # thread t: 4t, 4t+1, 4t+2, 4t+3
     assert sectors(access(four, 4, 4, "global")) == (16, 16)
@@ -90,12 +122,13 @@ def test_padding_a_tile_ends_its_conflicts(name: str, load: int):
     found = costs(report.launches[0].accesses)
     tile = {x.write: c for x, c in found.items() if x.buffer and x.buffer.name == "S"}
     assert tile == {
-        True: Cost("rounds of banks", 32, 32),
-        False: Cost("rounds of banks", 32 * load, 32),
+        True: Cost("rounds of banks", 32, 32, 32),
+        False: Cost("rounds of banks", 32 * load, 32, 32),
     }
     for one in report.launches[0].accesses:
         if one.site.buffer and one.site.buffer.scope == "global":
             assert sectors(one) == (32, 32)  # 256 threads move 1024 bytes
+    assert report.launches[0].counters and report.launches[0].counters.costs == found
     assert f"{load:6.2f} x the least" in str(report)
 
 
