@@ -6,21 +6,24 @@ Peers live in environments of their own, so this module needs NumPy alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.kernels.lengths import BATCHES, QUANTILES, lengths_of
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Sizes: TypeAlias = Mapping[str, int]
+from benchmarks.kernels import matrices, sequences
+from benchmarks.kernels.kind import (
+    Array,
+    Kind,
+    Sizes,
+    gelu,
+    layer_norm,
+    rms_norm,
+    softmax,
+)
 
 HEADS, HEAD_DIM = 9, 64
-WIDTH, ENCODER_HEADS, INNER = 512, 8, 2048
-"""The encoder layer's features of a row, heads (of 64) and features of its inner layer."""
-EPS = 1e-5
 BLOCK = 1 << 20
 """Random numbers made; longer arrays repeat them."""
 SAMPLE = 200
@@ -61,26 +64,6 @@ class Case:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of computation.
-
-    shapes: of the arguments. reference: the result in float64. flops, bytes: the work that cannot
-    be avoided: additions and multiplications of products, each argument read once and the result
-    written once. matrices: the standard deviation of two-dimensional arguments after the first.
-    """
-
-    shapes: Callable[[Sizes], list[tuple[int, ...]]]
-    reference: Callable[..., Array]
-    flops: Callable[[Sizes], float] = lambda s: math.nan
-    result: Callable[[Sizes], tuple[int, ...]] = lambda s: ()
-    matrices: float = 1.0
-
-    def bytes(self, sizes: Sizes) -> float:
-        shapes = [*self.shapes(sizes), self.result(sizes)]
-        return 4.0 * sum(math.prod(shape) for shape in shapes)
-
-
 def inputs(case: Case) -> list[Array]:
     """The float32 arguments, the same in every process."""
     found: list[Array] = []
@@ -96,41 +79,24 @@ def inputs(case: Case) -> list[Array]:
 def error_of(case: Case, got: Array) -> float:
     """The largest difference from the reference, relative to its largest value. Of many independent
     rows some are compared."""
-    arrays = inputs(case)
+    arrays, kind = inputs(case), KINDS[case.kind]
+    if kind.sample is not None:
+        return _difference(case, kind.sample(got), kind.reference(*arrays))
     rows = case.sizes.get("n", 0) if case.limit != "fma" else 0
     if rows > SAMPLE:
         chosen = np.linspace(0, rows - 1, SAMPLE).astype(int)
         arrays = [x[chosen] if len(x) == rows else x for x in arrays]
         got = got[chosen]
-    want = KINDS[case.kind].reference(*(x.astype(np.float64) for x in arrays))
+    return _difference(case, got, kind.reference(*(x.astype(np.float64) for x in arrays)))
+
+
+def _difference(case: Case, got: Array, want: Array) -> float:
     if got.shape != want.shape:
         raise ValueError(f"{case.name}: shape {got.shape} instead of {want.shape}")
     return float(np.abs(got - want).max() / np.abs(want).max())
 
 
 # --- What is computed, in NumPy -----------------------------------------------------------------
-
-
-def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
-
-
-def gelu(x: Array) -> Array:
-    return x * 0.5 * (1 + _erf(x / math.sqrt(2)))
-
-
-def softmax(x: Array) -> Array:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def layer_norm(x: Array, weight: Array, bias: Array) -> Array:
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPS) * weight + bias
-
-
-def rms_norm(x: Array, weight: Array) -> Array:
-    return x / np.sqrt((x**2).mean(-1, keepdims=True) + EPS) * weight
 
 
 def attention(q: Array, k: Array, v: Array) -> Array:
@@ -152,53 +118,6 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     return result.swapaxes(0, 1)[None]
 
 
-def attention_of_sequences(lengths: Array, q: Array, k: Array, v: Array) -> Array:
-    """Attention of each sequence on its own; rows (n, heads, features) of all behind each other."""
-    result, start = np.empty_like(q), 0
-    for n in lengths:
-        a, b, c = (x[start : start + n].swapaxes(0, 1) for x in (q, k, v))
-        weights = softmax(a @ b.swapaxes(1, 2) / math.sqrt(HEAD_DIM))
-        result[start : start + n] = (weights @ c).swapaxes(0, 1)
-        start += n
-    return result
-
-
-def encoder(lengths: Array, x: Array, *weights: Array) -> Array:
-    """An encoder layer on the rows of all sequences, with norms behind its residuals."""
-    wi, bi, wo, bo, g1, c1, w1, b1, w2, b2, g2, c2 = weights
-    q, k, v = (t.reshape(len(x), -1, HEAD_DIM) for t in np.split(x @ wi.T + bi, 3, axis=1))
-    mixed = attention_of_sequences(lengths, q, k, v).reshape(x.shape)
-    h = layer_norm(x + mixed @ wo.T + bo, g1, c1)
-    return layer_norm(h + np.maximum(h @ w1.T + b1, 0) @ w2.T + b2, g2, c2)
-
-
-def _encoder_shapes(s: Sizes) -> list[tuple[int, ...]]:
-    """x, then weights (outputs, inputs) and vectors in the order of their use."""
-    products = ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (INNER, WIDTH), (WIDTH, INNER))
-    qkv, out, first, second = ([shape, shape[:1]] for shape in products)
-    norm = [(WIDTH,)] * 2
-    return [(s["n"], WIDTH), *qkv, *out, *norm, *first, *second, *norm]
-
-
-def _ragged_kinds(data: str, batch: int) -> dict[str, Kind]:
-    lengths = lengths_of(data, batch)
-    flops = 4.0 * WIDTH * float((lengths.astype(float) ** 2).sum())
-    on_rows = 2.0 * WIDTH * (4 * WIDTH + 2 * INNER)
-    return {
-        f"attention, {data} x {batch}": Kind(
-            lambda s: [(s["n"], ENCODER_HEADS, HEAD_DIM)] * 3,
-            lambda q, k, v: attention_of_sequences(lengths, q, k, v),
-            flops=lambda s: flops,
-        ),
-        f"encoder, {data} x {batch}": Kind(
-            _encoder_shapes,
-            lambda x, *weights: encoder(lengths, x, *weights),
-            flops=lambda s: flops + s["n"] * on_rows,
-            matrices=1 / math.sqrt(WIDTH),
-        ),
-    }
-
-
 def _rows(s: Sizes) -> tuple[int, ...]:
     return s["n"], s["d"]
 
@@ -209,7 +128,8 @@ def _attention_shapes(s: Sizes) -> list[tuple[int, ...]]:
 
 
 KINDS: Mapping[str, Kind] = {
-    **{k: kind for d in QUANTILES for b in BATCHES for k, kind in _ragged_kinds(d, b).items()},
+    **sequences.KINDS,
+    **matrices.KINDS,
     "gemm": Kind(
         lambda s: [(s["m"], s["k"]), (s["k"], s["n"])],
         lambda a, b: a @ b,

@@ -24,7 +24,8 @@ REFERENCE = ROOT / ".venv-reference" / "bin" / "python"
 PAUSE_S = 0.3
 """Between turns: idle threads of the last peer stop spinning."""
 CHECKED = 32 << 20
-"""Bytes: results of larger cases are not compared, they come from the same programs."""
+"""Bytes: results of larger cases are compared in samples if the kind has some; else they are not,
+and come from the same programs as those of smaller ones."""
 PEAKS = 200
 """Measurements of what takes some milliseconds or less: what disturbs one does not all."""
 LEAST = 1 << 16
@@ -35,19 +36,21 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A peer: the class of its worker and what that is given."""
+    """A peer: the class of its worker and what that is given. rival: True for another way to use
+    relaxlab, with which the one that is measured is compared."""
 
     name: str
     worker: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    rival: bool = False
 
     @property
     def ours(self) -> bool:
-        return self.worker.startswith("Relaxlab")
+        return self.worker.startswith("Relaxlab") and not self.rival
 
     @property
     def python(self) -> Path:
-        return CORE if self.ours else REFERENCE
+        return CORE if self.worker.startswith("Relaxlab") else REFERENCE
 
 
 RELAXLAB = Row("relaxlab", "RelaxlabKernels")
@@ -173,7 +176,8 @@ class Race:
     ) -> None:
         say(f"{name}: prepare {', '.join(dict.fromkeys(case.kind for case in group))}")
         for case in group:
-            file = self._folder / "result.npy" if _largest(case) <= CHECKED else None
+            checked = KINDS[case.kind].sample is not None or _largest(case) <= CHECKED
+            file = self._folder / "result.npy" if checked else None
             path = None if file is None else str(file)
             found = self._ask(name, "prepare", case=case.request(), file=path)
             if found is None:

@@ -25,13 +25,17 @@ def others_of(result: Result, case: Result) -> list[str]:
     return [n for n in case["peers"] if n not in result["ours"] and speeds(case, n)]
 
 
-def ratio(result: Result, case: Result, name: str) -> Spread | None:
-    """Return the ratio to the best peer of the same round; None without peers."""
-    mine, peers = speeds(case, name), [speeds(case, p) for p in others_of(result, case)]
+def ratio(
+    result: Result, case: Result, name: str, peer: str | None = None
+) -> Spread | None:
+    """Return the ratio to the best peer of the same round, or to the one that is named; None
+    without peers."""
+    others = [p for p in others_of(result, case) if peer in (None, p)]
+    mine, peers = speeds(case, name), [speeds(case, p) for p in others]
     rounds = list(zip(mine, *peers, strict=False))
     if not peers or not rounds:
         return None
-    return Spread.of([own / max(others) for own, *others in rounds])
+    return Spread.of([own / max(of_peers) for own, *of_peers in rounds])
 
 
 def best_peer(result: Result, case: Result) -> str:
@@ -114,15 +118,16 @@ def failures(result: Result) -> str:
 
 
 def aim_of_ratio(
-    result: Result, text: str, at_least: float, wanted: Callable[[Result], bool]
-) -> Iterable[Aim]:
-    """Yield the aim that the median ratio of every case of `wanted` is at least `at_least`; it
-    names the worst."""
+    result: Result, text: str, at_least: float, wanted: Callable[[Result], bool],
+    peer: str | None = None,
+) -> Iterable[Aim]:  # fmt: skip
+    """Yield the aim that the median ratio of every case of `wanted`, to the best peer or to the one
+    that is named, is at least `at_least`; it names the worst."""
     for name in result["ours"]:
         found = [
             (spread.median, case["name"])
             for case in result["cases"]
-            if wanted(case) and (spread := ratio(result, case, name)) is not None
+            if wanted(case) and (spread := ratio(result, case, name, peer)) is not None
         ]
         if found:
             worst, case = min(found)

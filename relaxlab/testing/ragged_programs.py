@@ -1,9 +1,12 @@
 """Loop functions over sequences and matrices of different sizes, as programs to test, schedule and
-measure: the workloads of CoRa (MLSys 2022), section 7."""
+measure: the workloads of CoRa (MLSys 2022), section 7. Those of attention are templates, too, for
+other numbers of heads and of features of a head."""
 
 from __future__ import annotations
 
-SCORES = '''
+from string import Template
+
+SCORES_OF = Template('''
 @T.prim_func
 def scores(s_: T.handle, o_: T.handle, a_: T.handle, q_: T.handle, k_: T.handle, out_: T.handle):
     b, t, u = T.int64(), T.int64(), T.int64()
@@ -14,21 +17,77 @@ def scores(s_: T.handle, o_: T.handle, a_: T.handle, q_: T.handle, k_: T.handle,
     a = T.index_function(
         a_, (b + 1,), "int64",
         facts=[T.nondecreasing(first=0, last=u), T.prefix_sums(lambda i: s[i] * s[i])])
-    Q = T.ragged_buffer(q_, {"i": b, "j": "s[i]", "h": 2, "e": 4}, "float32", starts=o)
-    K = T.ragged_buffer(k_, {"i": b, "j": "s[i]", "h": 2, "e": 4}, "float32", starts=o)
-    S = T.ragged_buffer(out_, {"i": b, "h": 2, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
-    for i, h in T.grid(b, 2):
-        for j, l, e in T.grid(s[i], s[i], 4):
+    Q = T.ragged_buffer(q_, {"i": b, "j": "s[i]", "h": $heads, "e": $features}, "float32", starts=o)
+    K = T.ragged_buffer(k_, {"i": b, "j": "s[i]", "h": $heads, "e": $features}, "float32", starts=o)
+    S = T.ragged_buffer(out_, {"i": b, "h": $heads, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
+    for i, h in T.grid(b, $heads):
+        for j, l, e in T.grid(s[i], s[i], $features):
             with T.sblock("S"):
                 vi, vh = T.axis.remap("SS", [i, h])
                 vj = T.axis.spatial(s[vi], j)
                 vl = T.axis.spatial(s[vi], l)
-                ve = T.axis.reduce(4, e)
+                ve = T.axis.reduce($features, e)
                 with T.init():
                     S[vi, vh, vj, vl] = T.float32(0)
                 S[vi, vh, vj, vl] += Q[vi, vj, vh, ve] * K[vi, vl, vh, ve]
-'''
-"""Products of queries and keys of each sequence, for two heads."""
+''')
+"""Products of queries and keys of each sequence."""
+SCORES = SCORES_OF.substitute(heads=2, features=4)
+
+SOFTMAX_OF = Template('''
+@T.prim_func
+def softmax(s_: T.handle, a_: T.handle, x_: T.handle, y_: T.handle):
+    b, u = T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    a = T.index_function(
+        a_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=u), T.prefix_sums(lambda i: s[i] * s[i])])
+    X = T.ragged_buffer(x_, {"i": b, "h": $heads, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
+    Y = T.ragged_buffer(y_, {"i": b, "h": $heads, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
+    m = T.alloc_buffer((1,), "float32")
+    z = T.alloc_buffer((1,), "float32")
+    for i, h in T.grid(b, $heads):
+        for j in range(s[i]):
+            m[0] = T.float32("-inf")
+            for l in range(s[i]):
+                m[0] = T.max(m[0], X[i, h, j, l])
+            z[0] = T.float32(0)
+            for l in range(s[i]):
+                z[0] = z[0] + T.exp(X[i, h, j, l] - m[0])
+            for l in range(s[i]):
+                Y[i, h, j, l] = T.exp(X[i, h, j, l] - m[0]) / z[0]
+''')
+"""The softmax of each row of the scores, written without blocks."""
+SOFTMAX = SOFTMAX_OF.substitute(heads=2, features=4)
+
+MIX_OF = Template('''
+@T.prim_func
+def mix(s_: T.handle, o_: T.handle, a_: T.handle, w_: T.handle, v_: T.handle, out_: T.handle):
+    b, t, u = T.int64(), T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    a = T.index_function(
+        a_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=u), T.prefix_sums(lambda i: s[i] * s[i])])
+    W = T.ragged_buffer(w_, {"i": b, "h": $heads, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
+    V = T.ragged_buffer(v_, {"i": b, "j": "s[i]", "h": $heads, "e": $features}, "float32", starts=o)
+    O = T.ragged_buffer(
+        out_, {"i": b, "j": "s[i]", "h": $heads, "e": $features}, "float32", starts=o)
+    for i, h in T.grid(b, $heads):
+        for j, e, l in T.grid(s[i], $features, s[i]):
+            with T.sblock("O"):
+                vi, vh = T.axis.remap("SS", [i, h])
+                vj = T.axis.spatial(s[vi], j)
+                ve = T.axis.spatial($features, e)
+                vl = T.axis.reduce(s[vi], l)
+                with T.init():
+                    O[vi, vj, vh, ve] = T.float32(0)
+                O[vi, vj, vh, ve] += W[vi, vh, vj, vl] * V[vi, vl, vh, ve]
+''')
+"""Sums of the values of each sequence, weighted by the scores."""
+MIX = MIX_OF.substitute(heads=2, features=4)
 
 VGEMM = '''
 @T.prim_func

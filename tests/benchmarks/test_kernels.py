@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from benchmarks import bench_attention, bench_chains, bench_gemm, bench_ragged
-from benchmarks.kernels import chart, program, race, table
+from benchmarks.kernels import chart, matrices, program, race, table
 from benchmarks.kernels.cases import KINDS, Case, error_of, inputs
+from benchmarks.kernels.lengths import lengths_of
 from benchmarks.limits import CLimits
 from benchmarks.peers.kernels.relaxlab import FUNCTIONS
 
@@ -21,7 +22,8 @@ TINY: list[tuple[Any, dict[str, Any]]] = [
     (bench_gemm, {"LENGTHS": (1, 3), "WIDTH": 16}),
     (bench_chains, {"IN_CACHE": 5, "BEYOND": 7, "WIDTH": 24}),
     (bench_attention, {"LENGTHS": (1, 17), "LONG": (33,)}),
-    (bench_ragged, {"DATA": ("CoLA",), "BATCHES": (32,)}),
+    (bench_ragged, {"DATA": ("CoLA",), "PARTS_DATA": (), "BATCHES": (32,), "WHOLE": ("encoder",)}
+     | {"PRODUCTS": (), "TRIANGLES": (17,)}),
 ]
 
 
@@ -36,6 +38,7 @@ def test_a_run_without_peers(
     for name, value in sizes.items():
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(race, "PAUSE_S", 0.01)
+    monkeypatch.setattr(race, "PEAKS", 2)
     quick = race.Settings(1, 2, 0.001, fresh=False)
     monkeypatch.setattr(program, "Settings", lambda threads: quick)
     output = tmp_path / "new" / "result.json"
@@ -63,6 +66,50 @@ def test_every_kind_agrees_with_its_reference(kind: str) -> None:
     assert error_of(case, got) < 1e-5
     got.flat[-1] += 1
     assert error_of(case, got) > 1e-3
+
+
+@pytest.mark.parametrize("what", ["scores", "softmax", "mix", "layer norm"])
+def test_parts_of_a_layer_agree_with_their_references(what: str) -> None:
+    from benchmarks.peers.kernels.ragged import RelaxlabRagged
+
+    case = bench_ragged._case(what, "CoLA", 32)
+    run, fetch = RelaxlabRagged(1).make(case, inputs(case))
+    run()
+    got = fetch()
+    assert error_of(case, got) < 1e-5
+    got.flat[0] += 9  # the first sequence is among those that are compared
+    assert error_of(case, got) > 1e-3
+
+
+def test_products_of_different_sizes_agree_with_their_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from benchmarks.peers.kernels.ragged import RelaxlabMatrices
+
+    for name, value in {"STEP": 8, "LEAST": 8, "MOST": 40}.items():
+        monkeypatch.setattr(matrices, name, value)
+    sizes, kind = matrices.sizes_of(3), matrices._products(3)
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(shape, dtype="float32") for shape in kind.shapes({})]
+    run, fetch = RelaxlabMatrices(1)._products(sizes, arrays)
+    run()
+    assert kind.sample is not None
+    np.testing.assert_allclose(kind.sample(fetch()), kind.reference(*arrays), rtol=1e-5)
+
+
+def test_the_prelude_and_the_memory_of_a_layer_are_compared_with_what_is_needed() -> None:
+    seconds = {"encoder": 2.0, "key ranges": 0.01}
+    cases: list[dict[str, Any]] = [
+        {"kind": f"{what}, CoLA x 32", "name": what, "threads": 2,
+         "peers": {"relaxlab": {"seconds": [s], "arena_bytes": 10240 * 500}}}
+        for what, s in seconds.items()
+    ]  # fmt: skip
+    result = {"cases": cases, "ours": ["relaxlab"]}
+    assert list(bench_ragged.prelude_shares(result)) == [("CoLA x 32, 2 threads", 0.005)]
+    ((name, used, needed, padded),) = bench_ragged.memory(result)
+    rows = lengths_of("CoLA", 32)
+    assert (name, used) == ("encoder", 5120000)
+    assert needed == 10240 * rows.sum() and padded == 10240 * 32 * rows.max()
 
 
 def test_a_constant_argument_is_packed_once() -> None:

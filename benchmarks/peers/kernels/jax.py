@@ -12,7 +12,8 @@ from jax import Array, lax
 from jax import numpy as jnp
 
 from benchmarks.kernels import cases
-from benchmarks.kernels.cases import EPS, Case
+from benchmarks.kernels.cases import Case
+from benchmarks.kernels.kind import EPS
 from benchmarks.peers.kernels.base import Fetch, Kernels
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.kernels.cases import EPS, Array, Case
+from benchmarks.kernels.cases import Array, Case
+from benchmarks.kernels.kind import EPS
 from benchmarks.peers.kernels.base import Fetch, Kernels
 
 

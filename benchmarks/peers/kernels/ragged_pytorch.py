@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.kernels.cases import ENCODER_HEADS, EPS, HEAD_DIM, WIDTH, Array, Case
-from benchmarks.kernels.lengths import lengths_of
+from benchmarks.kernels.cases import Array, Case
+from benchmarks.kernels.kind import EPS
+from benchmarks.kernels.sequences import HEAD_DIM, HEADS, WIDTH, parsed
 from benchmarks.peers.kernels.base import Fetch, Kernels
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
@@ -38,9 +39,8 @@ class PyTorchRagged(Kernels):
         return super().time(names, seconds)
 
     def make(self, case: Case, arrays: Sequence[Array]) -> tuple[Callable[[], Any], Fetch]:
-        kind, _, batch = case.kind.partition(", ")
-        data, _, count = batch.partition(" x ")
-        lengths = [int(n) for n in lengths_of(data, int(count))]
+        kind, drawn = parsed(case.kind)
+        lengths = [int(n) for n in drawn]
         held = [torch.from_numpy(a) for a in arrays]
         rows, weights = (held[:1], held[1:]) if kind == "encoder" else (held, [])
         match self._way:
@@ -91,7 +91,7 @@ def _packed(
 ) -> Tensor:
     if kind == "encoder":
         x = rows[0]
-        qkv = functional.linear(x, *weights[:2]).view(len(x), 3, ENCODER_HEADS, HEAD_DIM)
+        qkv = functional.linear(x, *weights[:2]).view(len(x), 3, HEADS, HEAD_DIM)
         rows = qkv.unbind(1)
     mixed = torch.empty(rows[0].shape)
     parts = zip(*(t.split(lengths) for t in (*rows, mixed)), strict=True)
@@ -111,7 +111,7 @@ def _whole(
         parts = qkv.chunk(3, -1)
         if mask is None:  # attention of jagged tensors has no kernel for parts of one
             parts = [t.contiguous() for t in parts]
-        rows = [t.unflatten(-1, (ENCODER_HEADS, HEAD_DIM)) for t in parts]
+        rows = [t.unflatten(-1, (HEADS, HEAD_DIM)) for t in parts]
     q, k, v = (t.transpose(1, 2) for t in rows)
     mixed = functional.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
     return _layer(x, mixed.flatten(2), weights) if kind == "encoder" else mixed

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import relaxlab
-from benchmarks.kernels.cases import EPS, HEAD_DIM, HEADS, KINDS, Array, Case
+from benchmarks.kernels.cases import HEAD_DIM, HEADS, KINDS, Array, Case
+from benchmarks.kernels.kind import EPS
 from benchmarks.peers.kernels.base import Fetch, Kernels
 from relaxlab.runtime.large_pages import in_large_pages
 
