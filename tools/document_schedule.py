@@ -268,6 +268,10 @@ SECTIONS: dict[str, dict[str, Example]] = {
                              "i, k = sch.get_loops(b)\n"
                              "ko, ki = sch.split(k, factors=[None, 8])\n"
                              "init, store = sch.privatize(b, i, ki)"),
+        "pack": Example("matmul", "b = sch.get_block('C')\n"
+                        "i, j, k = sch.get_loops(b)\n"
+                        "sch.reorder(j, i, k)\n"
+                        "sch.pack(b, 1, j)"),
         "reindex": Example("transposed", "sch.reindex(sch.get_block('B'), ('read', 0))"),
         "reindex_cache_read": Example("transposed", "sch.reindex_cache_read(sch.get_block('B'), 0, "
                                       "'shared', lambda i, j: (i, j))"),

@@ -50,13 +50,15 @@ from relaxlab.schedule.tree import (
 
 def privatize(
     func: PrimFunc, name: str, var: Var, lane: Var | None
-) -> tuple[PrimFunc, str, str, str]:
+) -> tuple[PrimFunc, str, tuple[str, ...]]:
     """Accumulate what a block makes in one iteration of a loop in a private buffer.
 
-    The loops inside that are over results have constant extents, and all loops over terms are
-    inside. `lane`: one of the latter, each of whose iterations gets a partial result. Returns the
-    function and the names of the blocks that initialise (`X_init`), accumulate (`X_update`) and
-    store (`X_store`).
+    The loops inside that are over results have constant extents. Where loops over terms are around
+    `var`, the results are initialised before these, and each iteration goes on from what they are.
+    `lane`: a loop over terms inside, each of whose iterations gets a partial result; all loops over
+    terms are inside then. Returns the function and the names of the block that accumulates
+    (`X_update`) and of the others: those that initialise (`X_init`), load where that is needed
+    (`X_load`), and store (`X_store`).
     """
     place = find_block(func, name, "privatize")
     tile = _tile(place, find_loop(func, var, "privatize").loop, lane)
@@ -65,14 +67,19 @@ def privatize(
         fresh_buffer_name(func, f"{buffer.name}_private"),
         tuple(loop.extent for loop in tile.kept) or (ONE,), buffer.dtype, scope="local",
     )  # fmt: skip
-    names = [fresh_block_name(func, f"{name}_{what}") for what in ("init", "update", "store")]
-    parts = (
-        _initialised(tile, private, names[0]),
-        _accumulated(tile, private, names[1]),
-        _stored(tile, private, names[2]),
+    init, load, update, store = (
+        fresh_block_name(func, f"{name}_{what}") for what in ("init", "load", "update", "store")
     )
+    first = (_initialised if tile.terms is None else _loaded)(
+        tile, private, init if tile.terms is None else load
+    )
+    parts = (first, _accumulated(tile, private, update), _stored(tile, private, store))
     changed = place.replaced(loops.seq(*parts), place.path.index(tile.around) + 1)
-    return with_alloc(changed, place.scope.name, private), names[0], names[1], names[2]
+    if tile.terms is not None:
+        terms = find_loop(changed, tile.terms.loop_var)
+        changed = terms.replaced(loops.seq(_before_terms(tile, tile.terms, init), terms.loop))
+    names = (init, store) if tile.terms is None else (init, load, store)
+    return with_alloc(changed, place.scope.name, private), update, names
 
 
 Bound: TypeAlias = tuple[IterVar, PrimExpr]
@@ -82,7 +89,8 @@ Bound: TypeAlias = tuple[IterVar, PrimExpr]
 @dataclass(frozen=True, slots=True)
 class _Tile:
     """The loops inside `around`, and the block in them. kept: those with an element of the private
-    buffer for each iteration; results: those of them that are not `lane`."""
+    buffer for each iteration; results: those of them that are not `lane`. terms: the outermost loop
+    over terms around, if there is one."""
 
     place: BlockPlace
     around: For
@@ -91,6 +99,7 @@ class _Tile:
     results: tuple[For, ...]
     lane: For | None
     reduction: Reduction
+    terms: For | None
 
     def nest(self, loops_: tuple[For, ...], body: Stmt) -> Stmt:
         """The body in copies of some of the loops."""
@@ -136,12 +145,14 @@ def _tile(place: BlockPlace, around: For, lane: Var | None) -> _Tile:
         )  # fmt: skip
     kinds = {loop.loop_var: _kinds(place, loop.loop_var) for loop in place.loops}
     outside = [s for s in place.loops if s not in inner and "reduce" in kinds[s.loop_var]]
-    mixed = [s for s in inner if len(kinds[s.loop_var]) != 1 and s.extent != ONE]
-    for loop in (*outside, *mixed):
+    terms = outside[0] if outside else None
+    tiled = inner if terms is None else place.loops[place.loops.index(terms) :]
+    mixed = [s for s in tiled if len(kinds[s.loop_var]) != 1 and s.extent != ONE]
+    for loop in (*(outside if lane is not None else ()), *mixed):
         raise ScheduleError(
             "privatize", describe_loop(loop),
-            f"all loops over terms are inside {describe_loop(around)}, and each loop there is over "
-            "results or over terms",
+            f"each loop from the outermost one over terms is over results or over terms, and with "
+            f"a lane all of them are inside {describe_loop(around)}",
             about=(loop.loop_var,),
         )  # fmt: skip
     results = tuple(s for s in inner if kinds[s.loop_var] == {"spatial"})
@@ -155,7 +166,28 @@ def _tile(place: BlockPlace, around: For, lane: Var | None) -> _Tile:
             )  # fmt: skip
     kept = tuple(s for s in inner if s in results or s is partial)
     _require_tile(place, kept, results)
-    return _Tile(place, around, inner, kept, results, partial, found)
+    if terms is not None:
+        _require_begun(place, terms, tuple(s for s in tiled if kinds[s.loop_var] == {"spatial"}))
+    return _Tile(place, around, inner, kept, results, partial, found, terms)
+
+
+def _require_begun(place: BlockPlace, terms: For, results: tuple[For, ...]) -> None:
+    """Raise ScheduleError unless all results of the loops inside of `terms` can be initialised
+    before it, each once."""
+    path = place.path[place.path.index(terms) :]
+    if not all(isinstance(s, For) for s in path[:-1]):
+        raise ScheduleError(
+            "privatize", describe_loop(terms), "nothing but loops is between it and the block",
+            about=(terms.loop_var,),
+        )  # fmt: skip
+    inside = {s.loop_var for s in path[:-1] if isinstance(s, For)} - {s.loop_var for s in results}
+    for loop in results:
+        require_own_elements("privatize", find_loop(place.func, loop.loop_var))
+        if (vars_in(loop.min) | vars_in(loop.extent)) & inside:
+            raise ScheduleError(
+                "privatize", describe_loop(loop), "no loop over results is as long as one over "
+                "terms says", about=(loop.loop_var,),
+            )  # fmt: skip
 
 
 def _kinds(place: BlockPlace, var: Var) -> set[str]:
@@ -201,6 +233,44 @@ def _initialised(tile: _Tile, private: Buffer, name: str) -> Stmt:
     store = BufferStore(private, value, at)
     made = refreshed(Block(name, axes, (), (), store, span=block.span))
     return tile.nest(tile.kept, BlockRealize(tuple(v for _, v in pairs), expr.const(True), made))
+
+
+def _before_terms(tile: _Tile, terms: For, name: str) -> Stmt:
+    """The nest that initialises the results, for the loops over results from `terms` on."""
+    place, block = tile.place, tile.place.block
+    assert isinstance(block.init, BufferStore)
+    around = tuple(
+        s for s in place.loops[place.loops.index(terms) :]
+        if _kinds(place, s.loop_var) == {"spatial"}
+    )  # fmt: skip
+    pairs, conditions = _of_results(tile)
+    axes, values = tuple(iv for iv, _ in pairs), tuple(v for _, v in pairs)
+    made = refreshed(Block(name, axes, (), (), block.init, span=block.span))
+    return tile.nest(around, BlockRealize(values, expr.all_of(conditions), made))
+
+
+def _of_results(tile: _Tile) -> tuple[list[Bound], list[PrimExpr]]:
+    """The axes that are over results with their values, and the conditions on them alone."""
+    place = tile.place
+    pairs = [
+        (iv, value)
+        for iv, value in zip(place.block.iter_vars, place.realize.iter_values, strict=True)
+        if iv.kind == "spatial"
+    ]
+    terms = {s.loop_var for s in place.loops if "reduce" in _kinds(place, s.loop_var)}
+    conditions = [c for c in conjuncts(place.realize.predicate) if not vars_in(c) & terms]
+    return pairs, conditions
+
+
+def _loaded(tile: _Tile, private: Buffer, name: str) -> Stmt:
+    """The block that goes on from the results of earlier terms."""
+    pairs, conditions = _of_results(tile)
+    pairs, at = tile.with_axes(pairs)
+    value = BufferLoad(tile.reduction.buffer, tile.reduction.indices)
+    axes, values = tuple(iv for iv, _ in pairs), tuple(v for _, v in pairs)
+    store = BufferStore(private, value, at)
+    made = refreshed(Block(name, axes, (), (), store, span=tile.place.block.span))
+    return tile.nest(tile.kept, BlockRealize(values, expr.all_of(conditions), made))
 
 
 def _accumulated(tile: _Tile, private: Buffer, name: str) -> Stmt:
@@ -257,18 +327,12 @@ def _without_lane(pairs: list[Bound], tile: _Tile) -> tuple[list[Bound], dict[Va
 def _stored(tile: _Tile, private: Buffer, name: str) -> Stmt:
     """The block that stores the results, or combines their partial results."""
     place, reduction = tile.place, tile.reduction
-    pairs: list[Bound] = [
-        (iv, value)
-        for iv, value in zip(place.block.iter_vars, place.realize.iter_values, strict=True)
-        if iv.kind == "spatial"
-    ]
+    pairs, conditions = _of_results(tile)
     pairs, at = tile.with_axes(pairs)
     pairs = [
         (replace(iv, kind="reduce") if tile.lane and v is tile.lane.loop_var else iv, v)
         for iv, v in pairs
     ]
-    terms = {s.loop_var for s in tile.inner if s not in tile.results}
-    conditions = [c for c in conjuncts(place.realize.predicate) if not vars_in(c) & terms]
     target = BufferLoad(reduction.buffer, reduction.indices)
     value: PrimExpr = BufferLoad(private, at)
     init: Stmt | None = None

@@ -6,6 +6,7 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block
 from relaxlab.schedule import ragged_loops as _ragged
 from relaxlab.schedule.for_kind import balance as _balance
+from relaxlab.schedule.pack import pack as _pack
 from relaxlab.schedule.privatize import privatize as _privatize
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 from relaxlab.schedule.tree import find_block
@@ -81,12 +82,27 @@ class RaggedPrimitives(ScheduleState):
     ) -> list[BlockRV]:
         """Accumulate what the block makes in one iteration of a loop in a private buffer. With
         `lane`, a loop over terms, there is a partial result for each of its iterations. Returns
-        the blocks that initialise and store; `block` is the one that accumulates."""
+        the blocks that initialise and store; `block` is the one that accumulates. Where loops over
+        terms are around `loop`, each iteration goes on from the results of earlier ones, which a
+        block between those two loads."""
 
         def run() -> list[Block]:
             name, of_lane = self._name(block), None if lane is None else self._var(lane)
-            self.func, init, update, store = _privatize(self.func, name, self._var(loop), of_lane)
+            self.func, update, others = _privatize(self.func, name, self._var(loop), of_lane)
             self._rename(name, update)
-            return [find_block(self.func, n).block for n in (init, store)]
+            return [find_block(self.func, n).block for n in others]
 
         return self._step("privatize", {"block": block, "loop": loop, "lane": lane}, run)
+
+    def pack(self, block: BlockRV, read_buffer_index: int, loop: LoopRV) -> BlockRV:
+        """Copy what the block reads of a buffer in one iteration of a loop to a private one, a
+        panel, in the order of the loops inside that choose an element. Their extents are constant.
+        Returns the block that copies."""
+
+        def run() -> Block:
+            name, at = self._name(block), self._var(loop)
+            self.func, copy = _pack(self.func, name, read_buffer_index, at)
+            return find_block(self.func, copy).block
+
+        about = {"block": block, "read_buffer_index": read_buffer_index, "loop": loop}
+        return self._step("pack", about, run)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir.expr import PrimExpr, Var, const
-from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, PrimFunc
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
@@ -20,6 +20,7 @@ from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
+    attempted,
     axis_loops,
     blocks_of,
     constant,
@@ -32,6 +33,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import COLUMN_VECTORS, PARTIAL_VECTORS, REGISTER_ROWS
+from relaxlab.schedule.rules.ragged_product import schedule_product, tile_width
 from relaxlab.schedule.rules.reductions import fold_lanes
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.tree import realizes_under, vars_in, walk_stmts
@@ -45,7 +47,11 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return reason
     inline_producers(sch)
     for block in blocks_of(sch.func):
-        _schedule_block(sch, sch.get_block(block.name), context)
+        packed = attempted(lambda s, c, n=block.name: _packed_product(s, n, c), sch, context)
+        if packed is not None:
+            sch = packed
+        else:
+            _schedule_block(sch, sch.get_block(block.name), context)
     for loop in outermost_loops(sch):
         share_out(sch, loop)
     sch.compact_buffers()
@@ -75,7 +81,8 @@ class Axes:
     outer: loops around other blocks, too; results and terms: those of results, and of terms.
     column: over results that are neighbours in memory, and neighbours or the same in all that is
     read. row: over results that share what they read with all others of a column, or the other way
-    round. lane: over terms that are neighbours in memory.
+    round. lane: over terms that are neighbours in memory. product: rows and columns of a product,
+    and the operand that the columns index, wherever its elements are.
     """
 
     outer: list[LoopRV]
@@ -84,6 +91,7 @@ class Axes:
     column: LoopRV | None
     row: LoopRV | None
     lane: LoopRV | None
+    product: tuple[LoopRV, LoopRV, Buffer] | None = None
 
 
 def axes_of(sch: Schedule, rv: BlockRV) -> Axes:
@@ -111,17 +119,47 @@ def axes_of(sch: Schedule, rv: BlockRV) -> Axes:
     return Axes(
         [x for x in nest if x not in alone], [x for x in results if x in alone],
         [x for x in terms if x in alone], column, rows[-1] if rows else None,
-        lanes[-1] if lanes else None,
+        lanes[-1] if lanes else None, _product_of(steps, results),
     )  # fmt: skip
+
+
+def _product_of(
+    steps: list[tuple[LoopRV, _Steps]], results: list[LoopRV]
+) -> tuple[LoopRV, LoopRV, Buffer] | None:
+    """Rows and columns of a product of two loads, each of which one of the loads does not depend
+    on, and the operand that the columns index; the columns are neighbours in memory."""
+    found = [(x, s) for x, s in steps if x in results and len(s.reads) == 2]
+    for column, c in reversed(found):
+        for row, r in reversed(found):
+            for packed, other in ((0, 1), (1, 0)):
+                of_columns = c.reads[packed] != 0 == c.reads[other]
+                of_rows = r.reads[packed] == 0 != r.reads[other]
+                if c.write == 1 and of_columns and of_rows:
+                    return row, column, c.buffers[packed]
+    return None
+
+
+def _packed_product(sch: Schedule, name: str, context: Context) -> Schedule | str:
+    """The schedule of a product in register tiles with a packed operand."""
+    rv = sch.get_block(name)
+    axes = axes_of(sch, rv)
+    if axes.product is None or len(axes.terms) != 1:
+        return "it is no product over one axis of terms"
+    row, column, packed = axes.product
+    outside = [x for x in axes.results if x not in (row, column)]
+    schedule_product(sch, rv, (row, column, axes.terms[0]), packed, outside, context)
+    return sch
 
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
     """By how many elements accesses move from one value of an axis to the next: None where that is
-    another row, or is not known. reads: those of loads, index functions and the result left out."""
+    another row, or is not known. reads: those of loads, index functions and the result left out, of
+    `buffers`."""
 
     write: int | None
     reads: tuple[int | None, ...]
+    buffers: tuple[Buffer, ...]
 
 
 def _steps(func: PrimFunc, block: Block, axis: Var) -> _Steps:
@@ -134,7 +172,8 @@ def _steps(func: PrimFunc, block: Block, axis: Var) -> _Steps:
     )  # fmt: skip
     moves = {_step(n.indices, axis, an) for n in stores}
     return _Steps(moves.pop() if len(moves) == 1 else None,
-                  tuple(_step(n.indices, axis, an) for n in loads))  # fmt: skip
+                  tuple(_step(n.indices, axis, an) for n in loads),
+                  tuple(n.buffer for n in loads))  # fmt: skip
 
 
 def _step(indices: tuple[PrimExpr, ...], axis: Var, an: Analyzer) -> int | None:
@@ -150,7 +189,7 @@ def _schedule_block(sch: Schedule, rv: BlockRV, context: Context) -> None:
     lanes = context.target.lanes(output_dtype(block))
     if is_spatial(block):
         if axes.column is not None:
-            _, inner = sch.split(axes.column, factors=[None, _width(sch, axes.column, lanes)])
+            _, inner = sch.split(axes.column, factors=[None, tile_width(sch, axes.column, lanes)])
             sch.vectorize(inner)
     elif reduction_of(block) is None:
         return
@@ -165,12 +204,6 @@ def _is_narrow(sch: Schedule, loop: LoopRV, lanes: int) -> bool:
     return size is not None and 2 * size < lanes
 
 
-def _width(sch: Schedule, loop: LoopRV, most: int) -> int:
-    """The elements of a step along a loop: a power of two where all of them are fewer."""
-    size = constant(extent_of(sch, loop))
-    return most if size is None or size >= most else 1 << (max(1, size) - 1).bit_length()
-
-
 def _tile(sch: Schedule, rv: BlockRV, axes: Axes, context: Context) -> None:
     """Rows by vectors of results in registers, past which the terms stream."""
     assert axes.column is not None
@@ -181,11 +214,11 @@ def _tile(sch: Schedule, rv: BlockRV, axes: Axes, context: Context) -> None:
     row = None
     outside = [x for x in axes.results if x not in (axes.row, axes.column)]
     if axes.row is not None:
-        tiles, row = sch.split(axes.row, factors=[None, _width(sch, axes.row, rows)])
+        tiles, row = sch.split(axes.row, factors=[None, tile_width(sch, axes.row, rows)])
         outside.append(tiles)
         for loop in axes.terms:
             where_allowed(lambda loop=loop: sch.rectangularize(loop, row))
-    width = _width(sch, axes.column, vectors * lanes)
+    width = tile_width(sch, axes.column, vectors * lanes)
     tiles, column = sch.split(axes.column, factors=[None, width])
     inside = [x for x in (row, column) if x is not None]
     sch.reorder(*outside, tiles, *axes.terms, *inside)
@@ -201,7 +234,7 @@ def _partial_results(sch: Schedule, rv: BlockRV, axes: Axes, lanes: int) -> None
     assert axes.lane is not None
     around = [*axes.outer, *axes.results]
     loop = around[-1] if around else sch.add_unit_loop(axes.terms[0])
-    width = _width(sch, axes.lane, PARTIAL_VECTORS.of(sch, 2) * lanes)
+    width = tile_width(sch, axes.lane, PARTIAL_VECTORS.of(sch, 2) * lanes)
     _, lane = sch.split(axes.lane, factors=[None, width])
     init, store = sch.privatize(rv, loop, lane)
     for block in (init, rv):
