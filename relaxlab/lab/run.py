@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from relaxlab.analysis.prelude import is_prelude
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.ir import host
@@ -107,7 +108,7 @@ def run(
     if record.cut:
         notes.append(f"The first {MOST_STEPS:,} instructions are shown; the run goes on.")
     made = _profiled(program, target, name, args, threads, record, notes) if timed else None
-    measured = None if made is None else _profile_state(made, record, _tuned(trace))
+    measured = None if made is None else _profile_state(made, record, _tuned(trace), program)
     state = {
         "title": f"Run of {name}", "run": record.state, "error": record.error,
         "profile": measured, "notes": notes,
@@ -197,7 +198,9 @@ def _tuned(trace: Trace) -> list[str]:
     ]  # fmt: skip
 
 
-def _profile_state(made: Profile, record: RunRecord, tuned: Sequence[str]) -> dict[str, Any]:
+def _profile_state(
+    made: Profile, record: RunRecord, tuned: Sequence[str], program: host.HostProgram
+) -> dict[str, Any]:
     """The timeline with what each call computes, and the machine's limits. Times in seconds.
 
     The virtual machine makes the same calls in the same order, so that its sizes are known."""
@@ -206,10 +209,12 @@ def _profile_state(made: Profile, record: RunRecord, tuned: Sequence[str]) -> di
     if [n for n, _, _ in known] != [c.name for c in made.calls[: len(known)]]:
         known = []
     names = list(dict.fromkeys(c.name for c in made.calls))
+    prelude = [n for n in names if n in program.kernels and is_prelude(program.kernels[n])]
     lanes = made.lanes if any(made.lanes[1:]) else ()
     return {
         "function": made.name, "seconds": made.seconds, "runs": list(made.runs),
         "threads": made.threads, "names": names, "tuned": [n for n in names if n in tuned],
+        "prelude": prelude,
         "calls": [
             {
                 "name": names.index(c.name), "kind": c.kind, "in": c.call.function,
@@ -250,5 +255,16 @@ def _text(state: Mapping[str, Any]) -> str:
         for call in made["calls"]:
             name = made["names"][call["name"]]
             mark = " (tuned)" if name in made["tuned"] else ""
+            mark += " (prelude)" if name in made["prelude"] else ""
             lines.append(f"    {call['seconds'] * 1e6:10.1f} us  {name}{mark}")
+        lines += _prelude_text(made)
     return "\n".join(lines)
+
+
+def _prelude_text(made: Mapping[str, Any]) -> list[str]:
+    """The time of what is computed of lengths and positions alone, if there is any."""
+    known, names = made["prelude"], made["names"]
+    seconds = sum(call["seconds"] for call in made["calls"] if names[call["name"]] in known)
+    share = seconds / made["seconds"] if made["seconds"] else 0
+    text = f"prelude, index arrays alone: {seconds * 1e6:.1f} us, {share:.1%}"
+    return [text] if known else []

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.prelude import given_buffers
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Buffer, PrimFunc
@@ -100,13 +101,16 @@ def _check_callee(
         raise fail(call, f"{name} is a graph function", f"call it directly: cls.{name}(…)")
     given = (*inputs, *outputs)
     expected = func.buffers
+    if len(given) < len(expected):  # `build_prelude` computes what follows from the others
+        required = given_buffers(func)
+        expected = required if len(given) == len(required) else expected
     if len(given) != len(expected):
         raise fail(
             call,
             f"{name} takes {counted(len(expected), 'buffer')}, given {len(inputs)} inputs and "
             f"{len(outputs)} outputs",
         )
-    symbols = len(func.params) - len(expected)
+    symbols = len(func.params) - len(func.buffers)
     passed = call.args[2].values if len(call.args) > 2 and _is_shape(call.args[2]) else ()  # type: ignore
     if len(passed) != symbols:
         raise fail(

@@ -8,6 +8,7 @@ from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.annotate_recording import annotate_recording
 from relaxlab.passes.base import Pass, Pipeline
 from relaxlab.passes.batch_blocks import batch_blocks
+from relaxlab.passes.build_prelude import build_prelude
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
 from relaxlab.passes.clone_by_weights import clone_by_weights
@@ -51,7 +52,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     canonicalize,
     # Before any pass that moves or shares calls: they rely on it.
     check_inplace_calls,
-    # The next passes merge key ranges that several layers compute from the same lengths.
+    # The next passes merge what several layers and kernels compute from the same lengths.
+    build_prelude,
     flatten_ragged,
     # Before `fold_constant`, which then evaluates equal calls on constants once.
     eliminate_common_subexpr,

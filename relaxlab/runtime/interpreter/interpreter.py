@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.analysis.facts_check import checked_buffers, facts_check
+from relaxlab.analysis.prelude import prelude_of, without_prelude
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
@@ -18,7 +20,7 @@ from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.runtime.arrays import Array, ExecutionError
+from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.intrinsics import register_intrinsic_meaning
 from relaxlab.runtime.interpreter.loops import compile_loops
@@ -49,7 +51,8 @@ def interpret_prim_func(
     func: loops.PrimFunc, args: Sequence[Any], *, name: str = "", vectorise: bool = True
 ) -> None:
     """Run a loop function on `args`: one array per buffer parameter (outputs are stored into)
-    and a number per scalar parameter, in order.
+    and a number per scalar parameter, in order. Index functions that follow from others may be left
+    out.
 
     Independent iterations run at once unless `vectorise` is false or arrays overlap. Raises
     ExecutionError naming the buffer, index and block of an access that leaves its buffer, the
@@ -63,6 +66,8 @@ def interpret_prim_func(
 
 
 def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> None:
+    if len(args) < len(func.params):
+        args = _with_prelude(func, args, vectorise)
     if len(args) != len(func.params):
         raise ExecutionError(f"takes {counted(len(func.params), 'argument')}, got {len(args)}")
     env = bind_parameters(func, args)
@@ -79,6 +84,22 @@ def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> None:
     kernel = compile_loops(func, symbols, vectorise and not _overlap(func, args))
     with np.errstate(all="ignore"):
         kernel(*values)
+
+
+def _with_prelude(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> Sequence[Any]:
+    """The arguments with the index functions that they leave out and that follow from others; as
+    they are if something else is missing."""
+    given = without_prelude(func)
+    if len(args) != len(given.params):
+        return args
+    env = bind_parameters(given, args)
+    values = dict(zip(given.params, args, strict=True))
+    for derived in prelude_of(func):
+        b = derived.buffer
+        made = uninitialised([int(evaluate(d, env)) for d in b.shape], b.dtype)
+        _run(derived.func, [*(values[x] for x in derived.inputs), made], vectorise)
+        values[b] = made
+    return [values[p] for p in func.params]
 
 
 def _scalar(value: Any, dtype: str) -> Any:

@@ -1,0 +1,105 @@
+"""Let programs compute the index functions that calls of loop functions leave out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.prelude import Derived, given_buffers, prelude_of, without_prelude
+from relaxlab.ir import graph, loops
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.equal import structural_key
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
+from relaxlab.ir.substitute import substitute
+from relaxlab.ir.types import TensorType
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
+from relaxlab.passes.kernel_calls import argument_symbols
+from relaxlab.tracing import remark
+
+
+@module_pass("build_prelude", needs=("normalize",))
+def build_prelude(mod: Module, _: NoOptions) -> Module:
+    """Compute the prefix sums, segments of rows and inverse permutations that follow from the
+    arguments of a call of a loop function, before the call (CoRa, MLSys 2022, section 5.1).
+
+    Each is a call of a loop function of its own, so that kernels and layers that need the same
+    share it (`eliminate_common_subexpr`), and the memory plan and the profile know it.
+    """
+    state = _Builder(mod)
+    updates: dict[str, graph.Function | loops.PrimFunc] = {
+        name: map_blocks(fn, lambda b, n=name: state.block(n, b))
+        for name, fn in mod.graph_functions().items()
+    }
+    return mod.with_functions({**updates, **state.functions})
+
+
+class _Builder:
+    """The loop functions that were made, by name, and their names by structure."""
+
+    def __init__(self, mod: Module) -> None:
+        self.mod = mod
+        self.functions: dict[str, loops.PrimFunc] = {}
+        self.names: dict[str, str] = {}
+
+    def block(self, function: str, block: graph.BindingBlock) -> graph.BindingBlock:
+        var = graph.DataflowVar if isinstance(block, graph.DataflowBlock) else graph.Var
+        new: list[graph.Binding] = []
+        for b in block.bindings:
+            call = tir_call(b.value) if isinstance(b, graph.VarBinding) else None
+            func = None if call is None else self.mod.get(call.callee)
+            if call is not None and isinstance(func, loops.PrimFunc) and _leaves_out(call, func):
+                before, made = self.completed(f"{function}.{b.var.name}", call, func, var)
+                new += [*before, replace(b, value=made)]
+            else:
+                new.append(b)
+        return with_bindings(block, new)
+
+    def completed(
+        self, subject: str, call: TirCall, func: loops.PrimFunc, var: type[graph.Var]
+    ) -> tuple[list[graph.Binding], graph.Call]:
+        """The bindings of what the call leaves out, and the call with all arguments."""
+        types = [*map(leaf_type, call.args), *_new_outputs(call)]
+        symbols = argument_symbols(without_prelude(func), types, call.symbols, call.callee)
+        values = dict(zip(given_buffers(func), call.args, strict=False))
+        bindings: list[graph.Binding] = []
+        for d in prelude_of(func):
+            sizes = (substitute(size, symbols=symbols) for size in d.buffer.shape)
+            shape = tuple(Analyzer.for_shapes((size,)).simplify(size) for size in sizes)
+            out = TensorType(shape, d.buffer.dtype)
+            name = self.name(d)
+            read = tuple(values[b] for b in d.inputs)
+            bound = var(d.buffer.name, out)
+            bindings.append(graph.VarBinding(TirCall(name, read, (), (out,)).build(), bound))
+            values[d.buffer] = bound
+            size = f"{shape[0] * bytes_of(d.buffer.dtype)} bytes"
+            remark("build_prelude", subject, f"{d.buffer.name} is made by {name}: {size}")
+        outputs = func.buffers[len(func.buffers) - len(_new_outputs(call)) :]
+        inputs = [b for b in func.buffers if b not in outputs]
+        given = given_buffers(func)
+        inplace = tuple(i if i < 0 else inputs.index(given[i]) for i in call.inplace)
+        args = tuple(values[b] for b in inputs)
+        return bindings, dataclasses.replace(call, args=args, inplace=inplace).build()
+
+    def name(self, derived: Derived) -> str:
+        """The name of the loop function that computes an index function; equal ones have one."""
+        key = structural_key(derived.func)
+        if key not in self.names:
+            taken = Module.of({**dict(self.mod.functions), **self.functions})
+            self.names[key] = taken.fresh_name(derived.name)
+            self.functions[self.names[key]] = derived.func
+        return self.names[key]
+
+
+def _new_outputs(call: TirCall) -> list[TensorType]:
+    """The types of the outputs that are buffers of their own."""
+    kept = call.inplace or (-1,) * len(call.outs)
+    return [t for t, at in zip(call.outs, kept, strict=True)
+            if at < 0 and isinstance(t, TensorType)]  # fmt: skip
+
+
+def _leaves_out(call: TirCall, func: loops.PrimFunc) -> bool:
+    """True if the call passes just the buffers that do not follow from others."""
+    passed = len(call.args) + len(_new_outputs(call))
+    return passed < len(func.buffers) and passed == len(given_buffers(func))
