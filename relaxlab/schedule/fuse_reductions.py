@@ -78,7 +78,7 @@ from relaxlab.schedule.visible_terms import (
 
 def fuse_reductions(
     func: PrimFunc, name: str, axis: int, rows: int, chunk: int, multiple: int, width: int,
-    parts: int, workers: int,
+    parts: int, workers: int, whole: bool,
 ) -> tuple[PrimFunc, str]:  # fmt: skip
     """Return `func` with the cascade of the reduction `name` in one pass, in tiles of `rows` of its
     spatial axis number `axis`, and the name of the block of the tiles. Raises ScheduleError where
@@ -89,6 +89,9 @@ def fuse_reductions(
     with private buffers of constant sizes; inside, the chunks are a block with one axis of kind
     scan. The last further axis of results is rounded up to a multiple of `width`. Results differ
     from those of `func` by rounding: sums have another order.
+
+    A reduction that reads other arrays takes the points of a chunk that exist, or if `whole` all,
+    the last point of these arrays in place of those beyond.
 
     With several `workers`, each step is a chunk for each of them, side by side, and `multiple`
     divides these together; their results are combined behind the last step. With several `parts`,
@@ -111,7 +114,7 @@ def fuse_reductions(
     spatial = axes_of(next(b for b in cascade.reductions if b.name == name))
     common = axis in range(len(spatial)) and spatial[axis] in cascade.outer
     require(common, last, f"the reductions have axis {axis} of {name} in common")
-    sizes = Sizes(rows, chunk, multiple, width, parts, workers)
+    sizes = Sizes(rows, chunk, multiple, width, parts, workers, whole)
     tile, outer, chunks = tiles_of(func, cascade, spatial[axis], sizes)
     run = _Run(tile, {b.name: correction_of(cascade, b) for b in cascade.reductions})
     body = loops.seq(*(s for b in cascade.blocks if b not in cascade.results for s in run.step(b)))
@@ -215,8 +218,7 @@ class _Run:
             return [tile.step(guarded(tile.cascade, block), private)]
         new = self.buffer(tile.private[made], "new_{}")
         exact, terms = not changes_nothing(tile.cascade, block, reads=False), block
-        if exact and tile.workers:
-            # One worker may be at the end before the others, and all do as many steps.
+        if exact and tile.whole:
             exact, terms = False, within(tile.cascade, block)
         does = tile.step(terms, {**private, made: new}, new.name, exact=exact)
         return [does, tile.stores(block.name, made, lambda load: self.grown(block, new, load))]

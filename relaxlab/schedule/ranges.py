@@ -78,6 +78,24 @@ def bind_stmt(an: Analyzer, s: Stmt) -> None:
             pass
 
 
+def assume_iterations(an: Analyzer, place: Place) -> None:
+    """Tell `an` that no loop and no block axis around `place` is empty."""
+    for s in place.path[:-1]:
+        match s:
+            case For(_, _, extent):
+                extents = [extent]
+            case Block(_, iter_vars):
+                extents = [iv.dom.extent for iv in iter_vars]
+            case _:
+                continue
+        for extent in extents:
+            match extent:
+                case expr.FloorDiv(total, expr.IntImm() as part):
+                    an.assume(expr.GE(total, part))
+                case _:
+                    an.assume(expr.GE(extent, ONE))
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """The integers from `lo` to `hi`, both included."""

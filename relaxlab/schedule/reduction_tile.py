@@ -48,6 +48,7 @@ class Sizes:
     width: int
     parts: int
     workers: int
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Tile:
     `exact` exist and are seen by some row, after `seen` of chunks before; `private`: the tile's
     buffers, by those of the function that they replace; `analyzer` knows the ranges of all axes
     outside. Where there are workers, the axis `worker` is the first of all blocks and buffers: each
-    has a chunk and running results of its own."""
+    has a chunk and running results of its own. `whole`: reductions take all points of a chunk."""
 
     cascade: Cascade
     row: Var
@@ -68,6 +69,7 @@ class Tile:
     exact: PrimExpr
     private: Mapping[Buffer, Buffer]
     analyzer: Analyzer
+    whole: bool
     worker: Var | None = None
 
     @property
@@ -225,7 +227,9 @@ def tiles_of(
         an.bind_range(axis.var, axis.dom)
     exact = expr.Min(expr.const(chunk), stop - start)
     private: dict[Buffer, Buffer] = {}
-    tile = Tile(cascade, row, place, extents, start, seen, exact, private, an, worker)
+    # One worker may be at the end before the others, and all do as many steps.
+    whole = sizes.whole or worker is not None
+    tile = Tile(cascade, row, place, extents, start, seen, exact, private, an, whole, worker)
     for b in cascade.dims:
         if not tile.is_stored(b):
             shape = tuple(room[a] for a in tile.inner(b))

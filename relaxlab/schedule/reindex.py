@@ -30,7 +30,7 @@ from relaxlab.schedule.instances import (
     require_body_unconditional,
     require_unrestricted,
 )
-from relaxlab.schedule.ranges import ZERO, analyzer_at
+from relaxlab.schedule.ranges import ZERO, analyzer_at, assume_iterations
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.scope import is_sole_writer
 from relaxlab.schedule.tree import (
@@ -160,6 +160,7 @@ def _require_inside(place: BlockPlace, buffer: Buffer, primitive: str) -> None:
     """Raise ScheduleError unless all that the block reads of the buffer is inside of it, where no
     condition is asked first: the copy reads it for every instance."""
     an = analyzer_at(place)
+    assume_iterations(an, place)
     for iv in place.block.iter_vars:
         an.bind_range(iv.var, iv.dom)
     loads = (n for n in walk(place.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer)

@@ -385,7 +385,7 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
 
     def fuse_reductions(
         self, block: BlockRV, axis: int, rows: int, chunk: int, multiple: int = 1, width: int = 1,
-        parts: int = 1, workers: int = 1,
+        parts: int = 1, workers: int = 1, *, whole: bool = False,
     ) -> BlockRV:  # fmt: skip
         """Compute reductions over one axis, whose terms depend on the results before them, in one
         pass over it with running results, such as a maximum and the sum of `exp(x - maximum)`.
@@ -394,7 +394,8 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
 
         A tile takes the reduced axis in chunks of `chunk`, the last of them rounded up to a
         multiple of `multiple`, which divides `chunk`; the last further axis of results is rounded
-        up to a multiple of `width`. Results differ by rounding: sums have another order.
+        up to a multiple of `width`. If `whole`, all reductions take all points of the last chunk.
+        Results differ by rounding: sums have another order.
 
         Several `workers` each have a chunk of their own at a time, along one more axis of the
         blocks inside a tile, and combine their results behind the last one. Several `parts`, one
@@ -407,10 +408,10 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
         }  # fmt: skip
 
         def run() -> Block:
-            self.func, tile = _fuse_reductions(self.func, self._name(block), **sizes)
+            self.func, tile = _fuse_reductions(self.func, self._name(block), **sizes, whole=whole)
             return tree.find_block(self.func, tile).block
 
-        return self._step("fuse_reductions", {"block": block, **sizes}, run)
+        return self._step("fuse_reductions", {"block": block, **sizes, "whole": whole}, run)
 
     def compact_buffers(self) -> None:
         """Allocate private buffers (of any scope but `global`) inside the loops in each iteration

@@ -1,11 +1,11 @@
 """Software pipelining: copies of later iterations under way while one is computed.
 
 A loop annotated with `software_pipeline` = n copies slices of main memory into shared memory and
-computes with them. Shared buffers get n slots, used in turns: the first n - 1 slices are asked for
-before the loop, and each iteration waits for its own, asks for the one n - 1 iterations ahead, and
-computes. Copies of up to 16 neighbouring bytes are asynchronous (`cp.async`); the others, at edges,
-are made at once. One barrier per iteration suffices: the slot that is written was read in the
-iteration before.
+computes with them. What is the same in all iterations is copied once. The other shared buffers get
+n slots, used in turns: the first n - 1 slices are asked for before the loop, and each iteration
+waits for its own, asks for the one n - 1 iterations ahead, and computes. Copies of up to 16
+neighbouring bytes are asynchronous (`cp.async`); the others, at edges, are made at once. One
+barrier per iteration suffices: the slot that is written was read in the iteration before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from relaxlab.ir.loops import (
     seq,
 )
 from relaxlab.ir.node import Node, map_children, replace, walk
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.annotate import DOUBLE_BUFFER, PIPELINE
 
 ASYNC_BYTES = (4, 8, 16)
@@ -55,7 +55,7 @@ def software_pipeline(
     """Return the program of a thread with its annotated loops pipelined, and the allocations.
 
     Raises CodegenError for fewer than two stages, and for a loop that is not copies into shared
-    memory followed by a computation.
+    memory and a computation.
     """
     if not any(isinstance(n, For) and PIPELINE in n.annotations for n in walk(body)):
         return body, tuple(allocated)
@@ -107,14 +107,16 @@ class _Pipeline:
                 f"the pipelined loop {s.loop_var.name} of {self.name!r} has "
                 f"{counted(count, 'stage')}; to copy ahead of what is computed takes 2 or more"
             )
-        copies, compute = self.parts(s)
+        copies, compute = copies_of(s, self.name)
         if s.min != const(0):
             raise CodegenError(f"the pipelined loop {s.loop_var.name} of {self.name!r} starts at 0")
-        for buffer in {n.buffer for c in copies for n in walk(c) if isinstance(n, BufferStore)}:
+        same = [c for c in copies if s.loop_var not in symbols_in(c)]
+        moving = [c for c in copies if c not in same]
+        for buffer in {n.buffer for c in moving for n in walk(c) if isinstance(n, BufferStore)}:
             self.staged[buffer] = replace(buffer, shape=(const(count), *buffer.shape), strides=())
-        asked = seq(*(self.asynchronous(c) for c in copies))
+        asked = seq(*(self.asynchronous(c) for c in moving))
         ahead = count - 1
-        before: list[Stmt] = []
+        before: list[Stmt] = [self.asynchronous(c) for c in same]
         for n in range(ahead):
             before += [self.ask(asked, s, const(n)), COMMIT]
         wait = Evaluate(Call("void", "cp_async_wait", (const(ahead - 1),)))
@@ -174,20 +176,6 @@ class _Pipeline:
         last = max((i for i, stmt in enumerate(stmts) if reads(stmt)), default=-1)
         return stmts[: last + 1], stmts[last + 1 :]
 
-    def parts(self, s: For) -> tuple[list[Stmt], Stmt]:
-        """The copies at the beginning of an iteration, and the rest."""
-        stmts = s.body.stmts if isinstance(s.body, SeqStmt) else (s.body,)
-        stmts = [part for part in stmts if not is_sync(part)]
-        first = next((i for i, part in enumerate(stmts) if not _copies(part)), len(stmts))
-        copies, compute = stmts[:first], stmts[first:]
-        shared = [n for c in compute for n in walk(c) if isinstance(n, BufferStore)]
-        if not copies or not compute or any(n.buffer.scope == "shared" for n in shared):
-            raise CodegenError(
-                f"the pipelined loop {s.loop_var.name} of {self.name!r} is not copies into shared "
-                "memory followed by a computation"
-            )
-        return copies, seq(*compute)
-
     def ask(self, asked: Stmt, s: For, number: PrimExpr) -> Stmt:
         """The copies of iteration `number`, where there is one."""
         count = int(s.annotations[PIPELINE])
@@ -200,16 +188,7 @@ class _Pipeline:
         self, s: Stmt, slot: PrimExpr, buffers: Mapping[Buffer, Buffer] | None = None
     ) -> Stmt:
         """The statement on one of the slots of `buffers`, by default of the staged ones."""
-        table = self.staged if buffers is None else buffers
-
-        def visit(n: Node) -> Node:
-            new = map_children(n, visit)
-            if isinstance(new, BufferLoad | BufferStore) and new.buffer in table:
-                indices = (slot, *new.indices)
-                return replace(new, buffer=table[new.buffer], indices=indices)
-            return new
-
-        return visit(s)  # type: ignore[return-value]
+        return in_slot(s, slot, self.staged if buffers is None else buffers)
 
     def asynchronous(self, s: Stmt) -> Stmt:
         """The statement with its vectorized loops as asynchronous copies, where they are such."""
@@ -246,6 +225,41 @@ class _Pipeline:
         return copy if found.full == IntImm(1, "bool") else IfThenElse(found.full, copy, s)
 
 
+def copies_of(s: For, name: str) -> tuple[list[Stmt], Stmt]:
+    """The copies of an iteration of a pipelined loop, and the rest. Raises CodegenError for a loop
+    that is not both."""
+    stmts = s.body.stmts if isinstance(s.body, SeqStmt) else (s.body,)
+    copies: list[Stmt] = []
+    compute: list[Stmt] = []
+    comments: list[Stmt] = []
+    for part in stmts:
+        if isinstance(part, Evaluate) and isinstance(part.value, StringImm):
+            comments.append(part)
+        elif not is_sync(part):
+            (copies if _copies(part) else compute).extend([*comments, part])
+            comments = []
+    stored = {n.buffer for c in compute for n in walk(c) if isinstance(n, BufferStore)}
+    copied = {n.buffer for c in copies for n in walk(c) if isinstance(n, BufferLoad)}
+    if not copies or not compute or stored & copied or any(b.scope == "shared" for b in stored):
+        raise CodegenError(
+            f"the pipelined loop {s.loop_var.name} of {name!r} is not copies into shared "
+            "memory and a computation that stores to no shared memory and to nothing copied"
+        )
+    return copies, seq(*compute)
+
+
+def in_slot(s: Stmt, slot: PrimExpr, buffers: Mapping[Buffer, Buffer]) -> Stmt:
+    """The statement on a slot of the buffers that have several."""
+
+    def visit(n: Node) -> Node:
+        new = map_children(n, visit)
+        if isinstance(new, BufferLoad | BufferStore) and new.buffer in buffers:
+            return replace(new, buffer=buffers[new.buffer], indices=(slot, *new.indices))
+        return new
+
+    return visit(s)  # type: ignore[return-value]
+
+
 def _double_buffered(s: Stmt) -> For | None:
     """The loop that a computation consists of, if its values are to be loaded ahead."""
     stmts = s.stmts if isinstance(s, SeqStmt) else (s,)
@@ -258,9 +272,7 @@ def _double_buffered(s: Stmt) -> For | None:
 
 
 def _copies(s: Stmt) -> bool:
-    """True if a statement stores to shared memory, from main memory; comments count."""
-    if isinstance(s, Evaluate):
-        return isinstance(s.value, StringImm)
+    """True if a statement stores to shared memory, from main memory."""
     stores = [n for n in walk(s) if isinstance(n, BufferStore)]
     loads = [n for n in walk(s) if isinstance(n, BufferLoad)]
     return (

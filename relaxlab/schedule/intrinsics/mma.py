@@ -10,6 +10,9 @@ right operand, whose columns lie where the left one's rows do.
   column; `_trans`: where they are neighbours in memory
 - `mma_T`: C += A * B
 
+Their lanes are the 32 threads along x, with `_quads` behind the name 8 along y of 4 along x: of an
+operand of rows and of the sums, those along y have a row each, which those along x share.
+
 The lanes add products in another order and with one rounding more or less than the descriptions do.
 """
 
@@ -18,9 +21,13 @@ The lanes add products in another order and with one rounding more or less than 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import PrimExpr, Var, const
+from relaxlab.ir.loops import For
+from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.tensor_intrin import Functions, declare
 from relaxlab.script import tir as T
 
@@ -144,10 +151,30 @@ def _product(dtype: str) -> Functions:
     return desc, impl
 
 
-declare("mma_fill", _fill)
+def _by_quads(define: Callable[[], Functions]) -> Functions:
+    """The functions with lanes along y and x."""
+    desc, impl = define()
+
+    def visit(n: Node) -> Node | None:
+        if not (isinstance(n, For) and n.thread):
+            return None
+        y, x = Var("y"), Var("x")
+        body = substitute(n.body, {n.loop_var: y * 4 + x})
+        quad = replace(n, loop_var=x, extent=const(4), body=body)
+        return replace(n, loop_var=y, extent=const(8), thread="threadIdx.y", body=quad)
+
+    return desc, replace(impl, body=rewrite(impl.body, visit))
+
+
+def _declare(name: str, define: Callable[[], Functions]) -> None:
+    declare(name, define)
+    declare(f"{name}_quads", partial(_by_quads, define))
+
+
+_declare("mma_fill", _fill)
 for _dtype in DTYPES:
     for _trans in (False, True):
         _end = f"{_dtype}_trans" if _trans else _dtype
-        declare(f"mma_rows_{_end}", partial(_load_rows, _dtype, _trans))
-        declare(f"mma_columns_{_end}", partial(_load_columns, _dtype, _trans))
-    declare(f"mma_{_dtype}", partial(_product, _dtype))
+        _declare(f"mma_rows_{_end}", partial(_load_rows, _dtype, _trans))
+        _declare(f"mma_columns_{_end}", partial(_load_columns, _dtype, _trans))
+    _declare(f"mma_{_dtype}", partial(_product, _dtype))

@@ -115,13 +115,14 @@ class Attention:
 
     def fused(
         self, sch: Schedule, rows: int, chunk: int, multiple: int, width: int,
-        parts: int = 1, workers: int = 1,
+        parts: int = 1, workers: int = 1, *, whole: bool = False,
     ) -> BlockRV:  # fmt: skip
         """Compute it in one pass over the positions; returns the block of the tiles."""
         first = self.cascade.reductions[0]
         at = axes_of(first).index(self.row)
         block = sch.get_block(first.name)
-        return sch.fuse_reductions(block, at, rows, chunk, multiple, width, parts, workers)
+        sizes = rows, chunk, multiple, width, parts, workers
+        return sch.fuse_reductions(block, at, *sizes, whole=whole)
 
 
 def _sharing(cascade: Cascade, axis: Var) -> int | None:

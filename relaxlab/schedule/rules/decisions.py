@@ -223,6 +223,10 @@ ONLINE_SOFTMAX = Choice(
     "True: positions come in chunks, with a running maximum; False: a row has all its scores",
 )  # fmt: skip
 QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention")
+QUERY_STAGES = Choice(
+    "query_stages", (2, 3, 4),
+    "chunks of keys and values in shared memory, all but one of which are copied while one is used",
+)  # fmt: skip
 POSITION_PARTS = Choice(
     "position_parts", (1, 2, 4, 8, 16, 32, 64),
     "parts of the positions of one query, a thread's or, on a GPU, those of a block of threads",

@@ -27,9 +27,12 @@ from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.decode_attention import schedule_query
 from relaxlab.schedule.rules_gpu.prompt_attention import SIDE, schedule_tiles
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
+from relaxlab.schedule.rules_gpu.tensor_attention import operands_of, schedule_tensor_tiles
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.tracing import remark
 
+FEW_ROWS = 8
+"""Queries up to which most of a tile of tensor cores would be empty."""
 ROWS = 8
 """Query rows per tile: with `CHUNK` positions, the scores take 2 KB of shared memory."""
 SQUARE_ROWS = 64
@@ -52,6 +55,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     # Products, scores and weights of a row, in float32.
     room = context.target.facts.shared
     fits = (constant(found.extent(cascade.axis)) or room) * 3 * 4 <= room
+    fits = fits and not _by_tensor_cores(found, context)
     if sch.func.attrs.get(KEEP_ORDER) or (fits and not ONLINE_SOFTMAX.of(sch, False)):
         return _by_rows(sch, context, outer)
     with_versions(
@@ -62,6 +66,13 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         lambda one, most: _query(one, context, outer) if most else _by_tiles(one, context),
     )
     return sch
+
+
+def _by_tensor_cores(found: Attention, context: Context) -> bool:
+    """True if tensor cores multiply many queries."""
+    rows = constant(found.extent(found.row))
+    many = rows is None or rows > FEW_ROWS
+    return many and not isinstance(operands_of(found, context.target.facts), str)
 
 
 def _query(sch: Schedule, context: Context, outer: int) -> Schedule:
@@ -85,6 +96,13 @@ def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
 
 
 def _by_tiles(sch: Schedule, context: Context) -> Schedule:
+    try:
+        tiles = sch.copy()
+        schedule_tensor_tiles(tiles, context.target.facts)
+        return tiles
+    except ScheduleError as error:
+        text = f"queries are not multiplied by tensor cores: {error}"
+        remark("schedule_kernels", sch.name, text, applied=False)
     try:
         return _by_squares(sch.copy(), context)
     except ScheduleError as error:

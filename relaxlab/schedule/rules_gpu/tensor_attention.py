@@ -1,0 +1,294 @@
+"""Attention of many queries of 16-bit floats by tensor cores, with scores in registers.
+
+A warp works on 16 queries, a block of warps on as many neighbouring ones. Chunks of keys and values
+are copied into shared memory ahead of their use (`software_pipeline`). The products of queries and
+keys stay in the accumulators of tensor instructions, where scores and weights are made of them, by
+the running maximum of `fuse_reductions`. Rounded to 16 bits, weights lie in the very registers that
+the second product wants its left operand in: nothing goes back to shared memory (FlashAttention-2,
+Dao, 2023). The weights that are summed up are not rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.expr import Var
+from relaxlab.ir.facts import Facts
+from relaxlab.ir.loops import Block, Buffer
+from relaxlab.schedule.annotate import PIPELINE
+from relaxlab.schedule.cascade import axes_of, written
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.intrinsics.mma import DTYPES, SIZE, columns_fragment, rows_fragment
+from relaxlab.schedule.rules.attention import Attention, find_attention
+from relaxlab.schedule.rules.base import (
+    block_loops,
+    blocks_of,
+    constant,
+    found_block,
+    inline_producers,
+    loops_inside,
+    sum_of_products,
+)
+from relaxlab.schedule.rules.decisions import POSITIONS, QUERY_ROWS, QUERY_STAGES
+from relaxlab.schedule.rules.nested import outer_block
+from relaxlab.schedule.rules_gpu.base import fused, swizzle_rows, unroll_all
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
+
+ROWS, CHUNK, STAGES = 128, 64, 2
+"""Queries of a tile, 16 for each of 8 warps; positions of a chunk; chunks in shared memory, one of
+which is under way. Not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """The queries, keys and values, their dtype, and how many features queries and values have."""
+
+    query: Buffer
+    key: Buffer
+    value: Buffer
+    dtype: str
+    depth: int
+    features: int
+
+
+def operands_of(found: Attention, facts: Facts) -> _Operands | str:
+    """Return the operands for tensor cores, or why these cannot multiply them."""
+    mixes = [b for b in found.cascade.reductions if found.feature in axes_of(b)]
+    if not facts.tensor_cores:
+        return "the GPU has no tensor cores"
+    if len(mixes) != 1 or len(found.cascade.further) != 1:
+        return "there is more than one mix of values"
+    pairs = sum_of_products(found.dot), sum_of_products(mixes[0])
+    if pairs[0] is None or pairs[1] is None:
+        return f"{found.dot.name} and {mixes[0].name} are not sums of products of two loads"
+    (query, key), (weight, value) = ([n.buffer for n in pair] for pair in (pairs[0], pairs[1]))
+    dtype = query.dtype
+    if dtype not in DTYPES or {key.dtype, value.dtype} != {dtype}:
+        return f"its operands are not all {' or all '.join(DTYPES)}"
+    if {written(found.dot).dtype, weight.dtype, written(mixes[0]).dtype} != {"float32"}:
+        return "it is not computed in float32"
+    depth, features = (constant(found.extent(a)) for a in (found.depth, found.feature))
+    if depth is None or features is None or depth % SIZE or features % SIZE:
+        return f"its features are no multiples of {SIZE}"
+    return _Operands(query, key, value, dtype, depth, features)
+
+
+def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
+    """Schedule attention by tensor cores. Raises ScheduleError where it does not fit."""
+    attention = find_attention(sch.func)
+    inline_producers(sch, [] if attention is None else [b.name for b in attention.cascade.blocks])
+    found = find_attention(sch.func)
+    operands = "it is none" if found is None else operands_of(found, facts)
+    if found is None or isinstance(operands, str):
+        raise ScheduleError("schedule", "attention", f"tensor cores compute it; {operands}")
+    size = bytes_of(operands.dtype)
+
+    def room(rows: int, chunk: int, stages: int) -> int:
+        """Bytes of queries, keys and values in shared memory."""
+        both = operands.depth + operands.features
+        return (rows * operands.depth + stages * chunk * both) * size
+
+    most, least = facts.most_shared, min(POSITIONS.candidates)
+    rows = QUERY_ROWS.where(
+        lambda n: n % SIZE == 0 and n // SIZE * facts.warp <= facts.block_threads
+        and room(n, least, 2) <= most
+    ).at_most(sch, ROWS)  # fmt: skip
+    chunk = POSITIONS.where(lambda n: room(rows, n, 2) <= most).at_most(sch, CHUNK)
+    stages = QUERY_STAGES.where(lambda n: room(rows, chunk, n) <= most).at_most(sch, STAGES)
+    found.fused(sch, rows, chunk, chunk, 1, whole=True)
+    _Tile(sch, found, operands, facts, rows // SIZE, stages).schedule()
+    sch.compact_buffers()
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """The blocks of a tile of `warps` warps, whose threads are along z; those of a warp are 8 along
+    y, with a row each and the one 8 below it, of 4 along x."""
+
+    sch: Schedule
+    found: Attention
+    operands: _Operands
+    facts: Facts
+    warps: int
+    stages: int
+
+    def schedule(self) -> None:
+        sch, found = self.sch, self.found
+        outer = outer_block(sch.func)
+        (mix,) = (b for b in found.cascade.reductions if found.feature in axes_of(b))
+        if outer is None:
+            raise ScheduleError("schedule", "attention", "tiles are all there is")
+        tile = sch.get_block(outer.name)
+        chunk = next(b for b in sch.get_child_blocks(tile) if sch.get_child_blocks(b))
+        dot, mixed = sch.get_block(found.dot.name), sch.get_block(f"new_{written(mix).name}")
+        names = [b.name for b in blocks_of(sch.func)]
+        products = {found_block(sch, b).name for b in (dot, mixed)}
+        self.scores(dot)
+        self.mix(mixed, sch.get_block(mix.name))
+        for name in names:
+            if name not in {*products, mix.name}:
+                self.bind(name)
+        sch.annotate(sch.get_loops(chunk)[-1], PIPELINE, self.stages)
+        sch.bind(fused(sch, sch.get_loops(tile)), "blockIdx.x")
+
+    def shared(self, product: BlockRV, buffer: Buffer, axes: tuple[int, int]) -> BlockRV:
+        """Copy what a product reads into shared memory, indexed by two of its axes, and from there
+        into registers; returns the block that fills these."""
+        sch = self.sch
+        block = found_block(sch, product)
+        at = tuple(it.var for it in block.iter_vars)
+        place = IndexMap(at, tuple(at[a] for a in axes))
+        copy = sch.reindex_cache_read(product, _read(block, buffer), "shared", place)
+        tile = found_block(sch, copy).writes[0].buffer
+        fragment = sch.cache_read(product, _read(found_block(sch, product), tile), "local")
+        width = self.facts.vector_bits // 8 // bytes_of(buffer.dtype)
+        row = constant(tile.shape[-1]) or 0
+        swizzle_rows(sch, copy, row, self.facts)
+        *_, first, second = sch.get_loops(copy)
+        if axes[0] > axes[1]:
+            sch.reorder(second, first)
+        loop = fused(sch, sch.get_loops(copy))
+        _, z, y, x, lane = sch.split(loop, factors=[None, self.warps, 8, 4, width])
+        self.threads(z, y, x)
+        sch.vectorize(lane)
+        return fragment
+
+    def threads(self, z: LoopRV, y: LoopRV, x: LoopRV) -> None:
+        for loop, axis in ((z, "z"), (y, "y"), (x, "x")):
+            self.sch.bind(loop, f"threadIdx.{axis}")
+
+    def lay_out(self, block: BlockRV, rows: bool, swapped: bool = False) -> None:
+        """Store a tile as it lies in the registers of a warp."""
+        at = Var("i"), Var("j")
+        place = rows_fragment if rows else columns_fragment
+        lane, register = place(*(reversed(at) if swapped else at))
+        finals = (at[0] // SIZE, at[1] // SIZE, lane, register)
+        self.sch.transform_layout(block, ("write", 0), IndexMap(at, finals))
+
+    def load(self, fragment: BlockRV, side: str, trans: str = "") -> None:
+        """Load tiles from shared memory by a tensor instruction."""
+        sch = self.sch
+        *_, first, second = sch.get_loops(fragment)
+        first, inner = sch.split(first, factors=[None, SIZE])
+        second, last = sch.split(second, factors=[None, SIZE])
+        sch.reorder(first, second, inner, last)
+        unroll_all(sch, first, second)
+        sch.tensorize(inner, f"mma_{side}_{self.operands.dtype}{trans}_quads")
+
+    def scores(self, dot: BlockRV) -> None:
+        """Products of queries and keys: a row of tiles of 16 x 16 for each warp."""
+        sch = self.sch
+        queries = self.shared(dot, self.operands.query, (0, 2))
+        keys = self.shared(dot, self.operands.key, (1, 2))
+        self.lay_out(queries, rows=True)
+        self.lay_out(keys, rows=False)
+        self.lay_out(dot, rows=True)
+        (row, position), (depth,) = block_loops(sch, dot)
+        z, i = sch.split(row, factors=[None, SIZE])
+        j, j1 = sch.split(position, factors=[None, SIZE])
+        k, k1 = sch.split(depth, factors=[None, SIZE])
+        sch.reorder(z, k, j, i, j1, k1)
+        for fragment in (queries, keys):
+            sch.compute_at(fragment, k, preserve_unit_loops=True)
+        self.multiply(dot, z, k, i)
+        unroll_all(sch, j)
+        self.load(queries, "rows")
+        self.load(keys, "columns")
+        sch.bind(z, "threadIdx.z")
+
+    def multiply(self, product: BlockRV, outside: LoopRV, terms: LoopRV, tile: LoopRV) -> None:
+        """Make the tile of a product a tensor instruction, from zeros in front of its terms inside
+        of a loop."""
+        sch = self.sch
+        init = sch.decompose_reduction(product, terms)
+        *tiles, first, _ = loops_inside(sch, init, outside)
+        sch.tensorize(first, "mma_fill_quads")
+        unroll_all(sch, *tiles, terms)
+        sch.tensorize(tile, f"mma_{self.operands.dtype}_quads")
+
+    def mix(self, mixed: BlockRV, grown: BlockRV) -> None:
+        """The chunk's part of 16 features is made right where the running sums take it."""
+        sch = self.sch
+        values = self.shared(mixed, self.operands.value, (2, 1))
+        block = found_block(sch, mixed)
+        weights = next(n for n, r in enumerate(block.reads)
+                       if r.buffer.scope == "local" and r.buffer.dtype == "float32"
+                       and r.buffer not in {w.buffer for w in block.writes})  # fmt: skip
+        rounded = sch.cache_read(mixed, weights, "local", consumer_blocks=[mixed])
+        sch.unsafe_set_dtype(rounded, 0, self.operands.dtype)
+        self.lay_out(values, rows=False, swapped=True)
+        self.lay_out(rounded, rows=True)
+        self.lay_out(mixed, rows=True)
+        self.bind(found_block(sch, rounded).name)
+        _, e, pair = self.elements(sch.get_loops(grown))
+        sch.unroll(pair)
+        sch.compute_at(mixed, e, preserve_unit_loops=True)
+        spatial, (position,) = block_loops(sch, mixed)
+        j, j1 = sch.split(position, factors=[None, SIZE])
+        sch.reorder(j, *spatial[-2:], j1)
+        sch.compute_at(values, j, preserve_unit_loops=True)
+        self.multiply(mixed, e, j, spatial[-2])
+        self.load(values, "columns", "_trans")
+
+    def bind(self, name: str) -> None:
+        """Spread a block over the threads."""
+        sch = self.sch
+        rv = sch.get_block(name)
+        spatial, reduce = block_loops(sch, rv)
+        if len(spatial) == 2 and not reduce:
+            *_, pair = self.elements(spatial)
+            stored = found_block(sch, rv).writes[0].buffer
+            (sch.vectorize if stored.scope == "global" else sch.unroll)(pair)
+        elif len(spatial) == 1:
+            self.rows(rv, spatial[0], reduce)
+        else:
+            raise ScheduleError("schedule", f"block {name}", "it is over rows, or rows and columns")
+
+    def elements(self, spatial: list[LoopRV]) -> list[LoopRV]:
+        """Give threads what they have of the tiles of products: of two rows 8 apart pairs of
+        columns. Returns the loops of the warps, of tiles and of pairs."""
+        sch = self.sch
+        z, half, y = self.own_rows(spatial[0])
+        tile, part, x, pair = self.own_columns(spatial[1])
+        sch.reorder(z, tile, half, part, y, x, pair)
+        self.threads(z, y, x)
+        unroll_all(sch, tile, half, part)
+        return [z, tile, pair]
+
+    def own_rows(self, row: LoopRV) -> list[LoopRV]:
+        return self.sch.split(row, factors=[None, 2, 8])
+
+    def own_columns(self, column: LoopRV) -> list[LoopRV]:
+        return self.sch.split(column, factors=[None, 2, 4, 2])
+
+    def rows(self, rv: BlockRV, row: LoopRV, reduce: list[LoopRV]) -> None:
+        """All four threads of a row have its values in registers; each adds up its own terms, which
+        are then exchanged."""
+        sch = self.sch
+        if not reduce:
+            z, half, y = self.own_rows(row)
+            sch.bind(z, "threadIdx.z")
+            sch.bind(y, "threadIdx.y")
+            sch.unroll(half)
+            return
+        _, _, x, _ = self.own_columns(reduce[0])
+        partial = sch.rfactor(x, found_block(sch, rv).writes[0].buffer.ndim)
+        sch.set_scope(partial, 0, "local")
+        # A loop of one iteration binds no axis, and counts as spatial.
+        (row, *single, x), own = block_loops(sch, partial)
+        z, half, y = self.own_rows(row)
+        sch.reorder(z, y, x, half, *single, *own)
+        self.threads(z, y, x)
+        unroll_all(sch, half, *own)
+        (row, *single), (x,) = block_loops(sch, rv)
+        z, half, y = self.own_rows(row)
+        sch.reorder(z, y, half, *single, x)
+        self.threads(z, y, x)
+        sch.unroll(half)
+
+
+def _read(block: Block, buffer: Buffer) -> int:
+    """The number of the region that a block reads of a buffer."""
+    return next(n for n, r in enumerate(block.reads) if r.buffer is buffer)
