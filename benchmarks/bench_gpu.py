@@ -67,6 +67,7 @@ def measured(case: Any, limits: Mapping[str, float], compiled: bool) -> dict[str
     import torch
 
     import relaxlab as rl
+    from benchmarks.gpu.predictions import recorded
     from benchmarks.gpu.timing import COLD_BYTES, Captured, race
 
     begin = time.monotonic()
@@ -91,6 +92,7 @@ def measured(case: Any, limits: Mapping[str, float], compiled: bool) -> dict[str
         "us": {n: [t.median, t.low, t.high] for n, t in times.items()},
         "ratios": ratios,
         "share_of_limit": floor / ours,
+        "predicted_us": recorded(case.name, _device()),
         "gb_s": case.bytes / ours / 1e3,
         "tflop_s": case.operations / ours / 1e6,
         "error": error,
@@ -119,6 +121,8 @@ def _text(row: Mapping[str, Any]) -> str:
     spread = "; ".join(
         f"{n} {m:.1f} ({low:.1f}-{high:.1f})" for n, (m, low, high) in row["us"].items()
     )
+    if row["predicted_us"]:
+        spread += f"; predicted {row['predicted_us']:.1f}"
     rate = f", {row['tflop_s']:.0f} TFLOP/s" if row["tflop_s"] else f", {row['gb_s']:.0f} GB/s"
     return f"{row['case']:44} {' '.join(ratios)} {row['share_of_limit']:6.2f}   {spread}{rate}"
 

@@ -28,10 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     # Here, so that the arguments of a machine without PyTorch or a GPU are still checked.
     from benchmarks.gpu import llama, timing
+    from benchmarks.gpu.decoder import configuration
 
     begin, failed = time.monotonic(), False
     options.out.mkdir(parents=True, exist_ok=True)
-    config = llama.configuration(options.layers)
+    config = configuration(options.layers)
     copy = timing.copy_bandwidth()
     peer = llama.Peer(config)
     with open(options.out / "models.jsonl", "w", encoding="utf-8") as file:

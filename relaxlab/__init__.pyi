@@ -92,6 +92,7 @@ from relaxlab.runtime.load import load as load
 from relaxlab.runtime.native.arguments import ArgumentError as ArgumentError
 from relaxlab.runtime.native.loaded import CheckFailed as CheckFailed
 from relaxlab.runtime.packed import register_func as register_func
+from relaxlab.runtime.predict.predict import predict as predict
 from relaxlab.runtime.ragged import Ragged as Ragged
 from relaxlab.runtime.ragged import RaggedError as RaggedError
 from relaxlab.runtime.ragged import ragged as ragged

@@ -11,22 +11,11 @@ import torch
 import transformers
 
 import relaxlab as rl
+from benchmarks.gpu.decoder import POSITIONS, program
 from relaxlab import nn
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.models.config import DecoderConfig, Rope
+from relaxlab.models.config import DecoderConfig
 from relaxlab.models.decoder import Decoder
-
-POSITIONS = 2048
-"""Room of the caches."""
-
-
-def configuration(layers: int) -> DecoderConfig:
-    """Llama-3-8B, with so many layers instead of 32."""
-    return DecoderConfig(
-        hidden_size=4096, num_layers=layers, num_heads=32, num_kv_heads=8, head_dim=128,
-        ffn_size=14336, vocab_size=128256, context_length=8192, norm_eps=1e-5,
-        rope=Rope(500000.0, 128),
-    )  # fmt: skip
 
 
 class Peer:
@@ -113,12 +102,7 @@ class Ours:
         format: str = "BF16",
         target: str = "cuda",
     ) -> None:
-        formats = {n: format if len(s) > 1 else "F32" for n, s in config.tensor_shapes().items()}
-        precision = nn.Precision(several="bfloat16", plain="bfloat16")
-        decoder = Decoder(
-            config, formats, max_context=POSITIONS, precision=precision, kv_dtype="float16"
-        )
-        module, _ = decoder.build(batch=batch)
+        decoder, module = program(config, batch, format)
         begin = time.monotonic()
         self.executable = rl.compile(module, target=target)
         self.seconds_to_compile = time.monotonic() - begin

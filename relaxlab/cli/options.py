@@ -117,6 +117,15 @@ def _show(parser: argparse.ArgumentParser) -> None:
         "--schedule", metavar="KERNEL",
         help="print the steps of a kernel's schedule instead, as a Python program",
     )  # fmt: skip
+    instead.add_argument(
+        "--gpu", metavar="GPU",
+        help="print how long its kernels are expected to take on a GPU instead: a100, h100, h200, "
+        "b200",
+    )  # fmt: skip
+    parser.add_argument(
+        "--size", metavar="NAME=VALUE", type=_size, action="append", default=[],
+        help="the value of a symbol, for --gpu; can be repeated",
+    )  # fmt: skip
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
@@ -246,6 +255,14 @@ def _path(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("names no file or folder: it is empty")
     return text
+
+
+def _size(text: str) -> tuple[str, int]:
+    """A symbol and its value."""
+    name, _, value = text.partition("=")
+    if not name.isidentifier() or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, such as n=1024, is {text!r}")
+    return name, int(value)
 
 
 def _positive(text: str) -> int:

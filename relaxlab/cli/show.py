@@ -11,6 +11,8 @@ from relaxlab.ir.module import Module
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.predict.predict import predict
 from relaxlab.schedule.compiled import schedule_of
 from relaxlab.tracing import Trace
 
@@ -18,7 +20,10 @@ from relaxlab.tracing import Trace
 def run(options: argparse.Namespace) -> int:
     """Print what `FILE.py[:NAME]` defines."""
     try:
-        return _show(*read_script(options.file), options.after, options.schedule)
+        module, name = read_script(options.file)
+        if options.gpu:
+            return _predict(module, name, options.gpu, dict(options.size))
+        return _show(module, name, options.after, options.schedule)
     except RecursionError:
         raise UsageError(
             f"{options.file}: this program is nested too deeply to be compiled"
@@ -43,6 +48,16 @@ def _show(module: Module, name: str | None, after: str | None, kernel: str | Non
         ("passes", str(trace)),
     ):
         print(f"# {'-' * 4} {title} {'-' * (90 - len(title))}\n\n{body}\n")
+    return 0
+
+
+def _predict(module: Module, name: str | None, gpu: str, sizes: dict[str, int]) -> int:
+    """Print the expected times of a function's kernels: of the one that is named, or `main`."""
+    try:
+        found = predict(module, gpu, name if name in module else "main", **sizes)
+    except (KeyError, ExecutionError) as error:
+        raise UsageError(error.args[0]) from None
+    print(found)
     return 0
 
 

@@ -1,0 +1,1 @@
+"""Seconds of GPU kernels, predicted from the work of single blocks."""

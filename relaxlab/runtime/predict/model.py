@@ -1,0 +1,172 @@
+"""Seconds of a launch from the work of its blocks and the figures of a GPU.
+
+Every part of the GPU that a launch uses would take so long if nothing else did: main memory, the
+second-level cache, and on the multiprocessor with the most blocks tensor cores, shared memory, the
+pipes of arithmetic and the issue of instructions. They overlap the better, the more warps there are
+to choose from. Beside them stands the time that threads wait for one load after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from relaxlab.ir.gpus import Gpu
+from relaxlab.ir.loops import Buffer
+from relaxlab.runtime.predict.occupancy import Occupancy
+from relaxlab.runtime.predict.sampled import BlockWork
+from relaxlab.runtime.simt.access import SECTORS_OF_LINE, Cost
+from relaxlab.runtime.simt.counters import Pipe
+
+COPY = 0.9
+"""The share of main memory's bandwidth that copies reach: 3.01 TB/s of an H100's 3.35, 4.25 of an
+H200's 4.8 (benchmarks/NOTES.md, *Kernels on an H100 and an H200*)."""
+LAUNCH = 2e-6
+"""Seconds of a launch that does nothing, in a CUDA graph."""
+MEMORY_CLOCKS, BARRIER_CLOCKS = 700, 40
+"""Clocks until a load from main memory has its value, and of a barrier of a block."""
+FILL = 64
+"""Bytes per clock that a multiprocessor gets from the second-level cache."""
+SECTOR = 32
+SCHEDULERS = 4
+"""Schedulers of a multiprocessor; each issues an instruction per clock."""
+PIPES: Mapping[Pipe, float] = {"alu": 2.0, "xu": 0.5, "lsu": 1.0}
+"""Warp instructions per clock of the pipes in which these GPUs are alike."""
+PRODUCT = 4096
+"""Floating-point operations of a tensor instruction of a warp, as far as its issue matters."""
+KEPT = 0.7
+"""The part of the second-level cache that keeps what is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The blocks of a launch as a few of them: each of `works` counts for so many blocks. `sizes`
+    are the bytes of the buffers; `shares` says of how many blocks of a wave, as a part of all, a
+    buffer is read at places of their own."""
+
+    blocks: int
+    works: Sequence[tuple[BlockWork, float]]
+    sizes: Mapping[Buffer, float]
+    shares: Mapping[Buffer, float]
+
+    def mean(self, of: Callable[[BlockWork], float]) -> float:
+        """The mean of a figure over the blocks."""
+        total = sum(times for _, times in self.works)
+        return sum(of(work) * times for work, times in self.works) / total
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The seconds of a launch by what takes them, the bytes that main memory moves, and the
+    floating-point operations of tensor cores. `overlap` is the exponent of the norm by which the
+    parts add up: the larger, the better they overlap."""
+
+    parts: Mapping[str, float]
+    overlap: float
+    bytes: float
+    products: float
+
+    @property
+    def seconds(self) -> float:
+        """Those of the whole launch."""
+        most = max(self.parts.values())
+        if most == 0:
+            return LAUNCH
+        norm = sum((t / most) ** self.overlap for t in self.parts.values()) ** (1 / self.overlap)
+        return LAUNCH + most * norm
+
+    @property
+    def bound(self) -> str:
+        """The part that takes longest."""
+        part = max(self.parts, key=lambda name: self.parts[name])
+        return part if self.parts[part] > LAUNCH else "launch"
+
+
+def times_of(grid: Grid, fits: Occupancy, gpu: Gpu) -> Times:
+    """Return the times of a launch."""
+    # The multiprocessor with the most blocks is the last to end.
+    turns = math.ceil(grid.blocks / gpu.multiprocessors)
+    resident = min(fits.blocks, turns)
+    near = (gpu.near - resident * fits.shared) / resident
+    cached = grid.mean(lambda work: _from_cache(work, near))
+    moved = _main_memory(grid, resident * gpu.multiprocessors, gpu.cache * KEPT)
+    products = grid.mean(lambda work: work.counters.products)
+    waves = max(1.0, grid.blocks / (gpu.multiprocessors * fits.blocks))
+    parts = {
+        name: grid.mean(clocks) * turns / gpu.clock
+        for name, clocks in (
+            ("tensor cores", lambda w: _tensor_clocks(w, gpu)),
+            ("shared memory", lambda w: sum(map(_path_clocks, w.counters.costs.values()))),
+            ("arithmetic", lambda w: _arithmetic_clocks(w, gpu)),
+            ("cache", lambda w: _from_cache(w, near) / FILL),
+        )
+    }
+    parts["cache"] = max(parts["cache"], cached * grid.blocks / gpu.cache_bandwidth)
+    parts["main memory"] = moved / (gpu.bandwidth * COPY)
+    parts["latency"] = grid.mean(_waiting_clocks) * waves / gpu.clock
+    overlap = 1 + resident * fits.warps / SCHEDULERS / 2
+    return Times(parts, overlap, moved, products * grid.blocks)
+
+
+def _tensor_clocks(work: BlockWork, gpu: Gpu) -> float:
+    return work.counters.products / (gpu.products * gpu.mma / gpu.multiprocessors / gpu.clock)
+
+
+def _arithmetic_clocks(work: BlockWork, gpu: Gpu) -> float:
+    """Those of the busiest pipe, or of the schedulers."""
+    pipes = work.counters.pipes
+    rates: dict[Pipe, float] = {**PIPES, "fma": gpu.lanes / 32, "fp64": gpu.doubles / 32}
+    issued = sum(pipes.values()) + work.counters.products / PRODUCT
+    return max(issued / SCHEDULERS, *(n / rates[pipe] for pipe, n in pipes.items()))
+
+
+def _path_clocks(cost: Cost) -> float:
+    """Clocks that an access has the path to shared memory and the first-level cache, which is one:
+    128 bytes, or a line, per clock."""
+    if cost.unit == "sectors":
+        return max(cost.lines, cost.count / SECTORS_OF_LINE)
+    return cost.count
+
+
+def _from_cache(work: BlockWork, near: float) -> float:
+    """The bytes that a block exchanges with the second-level cache. What it reads again comes from
+    the first level, as far as it fits there (`near` bytes)."""
+    moved = {True: 0.0, False: 0.0}
+    for site, cost in work.counters.costs.items():
+        if cost.unit == "sectors":
+            moved[site.write] += cost.count * SECTOR
+    once = sum(work.read.values())
+    return moved[True] + (min(moved[False], once) if once <= near else moved[False])
+
+
+def _waiting_clocks(work: BlockWork) -> float:
+    return work.trips * MEMORY_CLOCKS + work.counters.barriers * BARRIER_CLOCKS
+
+
+def _main_memory(grid: Grid, wave: int, room: float) -> float:
+    """The bytes that main memory moves: those of a buffer once where it stays in the second-level
+    cache, smaller ones first, else once for each wave of blocks that reads them."""
+    read, written = _totals(grid, "read"), _totals(grid, "written")
+    moved = sum(min(count, grid.sizes[b]) for b, count in written.items())
+    once = {b: min(count, grid.sizes[b]) for b, count in read.items()}
+    for buffer, count in sorted(once.items(), key=lambda item: item[1]):
+        if count <= room:
+            room -= count
+            moved += count
+            continue
+        blocks = min(wave, grid.blocks)
+        together = read[buffer] / grid.blocks * blocks * grid.shares.get(buffer, 1.0)
+        again = min(together, count) * math.ceil(grid.blocks / wave)
+        moved += min(max(count, again), read[buffer])
+    return moved
+
+
+def _totals(grid: Grid, field: str) -> dict[Buffer, float]:
+    """The bytes of each buffer that all blocks touch, each block by itself."""
+    found: dict[Buffer, float] = {}
+    for work, times in grid.works:
+        touched: Mapping[Buffer, float] = getattr(work, field)
+        for buffer, count in touched.items():
+            found[buffer] = found.get(buffer, 0) + count * times
+    return found
