@@ -51,12 +51,12 @@ MEASURED = (
     Measured(
         STATIC, "h100", _product(322),
         {"block_rows": 128, "block_terms": 32, "warp_rows": 2, "warp_cols": 2,
-         "pipeline_stages": 4, "fragments_ahead": 0},
+         "pipeline_stages": 4, "fragments_ahead": False},
     ),
     Measured(
         STATIC, "h100", _product(294),
         {"block_rows": 128, "block_terms": 32, "warp_rows": 2, "warp_cols": 4,
-         "pipeline_stages": 4, "fragments_ahead": 0},
+         "pipeline_stages": 4, "fragments_ahead": False},
     ),
     Measured("decoder, 8 layers, batch 1, BF16: a step", "h200", 1400),
     Measured("decoder, 8 layers, batch 4, BF16: a step", "h200", 2060),

@@ -79,9 +79,7 @@ def _open(options: argparse.Namespace, prompts: Sequence[str], progress: Progres
     return checkpoint
 
 
-def _answer_all(
-    options: argparse.Namespace, model: TextGenerator, prompts: Sequence[str]
-) -> int:
+def _answer_all(options: argparse.Namespace, model: TextGenerator, prompts: Sequence[str]) -> int:
     """Answer all prompts together; each answer stands below its prompt."""
     start = time.perf_counter()
     answers = model.generate_all(

@@ -54,7 +54,7 @@ def _show(module: Module, name: str | None, after: str | None, kernel: str | Non
 def _predict(module: Module, name: str | None, gpu: str, sizes: dict[str, int]) -> int:
     """Print the expected times of a function's kernels: of the one that is named, or `main`."""
     try:
-        found = predict(module, gpu, name if name in module else "main", **sizes)
+        found = predict(module, gpu, name if name and name in module else "main", **sizes)
     except (KeyError, ExecutionError) as error:
         raise UsageError(error.args[0]) from None
     print(found)

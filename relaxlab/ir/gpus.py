@@ -20,8 +20,8 @@ class Gpu:
     clock:       in Hz, at which its figures hold.
     bandwidth:   of main memory.
     cache:       second-level cache, with `cache_bandwidth` between it and the multiprocessors.
-    shared:      memory of a multiprocessor for the blocks on it together, and the part of it and the
-                 first-level cache, `near`.
+    shared:      memory of a multiprocessor for the blocks on it together; `near` is that with the
+                 first-level cache.
     lanes:       fused multiply-adds of float32 per clock; `doubles` of float64.
     products:    floating-point operations of tensor cores on 16-bit floats, without sparsity.
     mma:         the share of these that `mma.sync` reaches; other instructions reach the rest.
@@ -56,18 +56,18 @@ GPUS: Mapping[str, Gpu] = {
     for row in (
         Gpu("a100", "sm_80", 108, 1.41 * GIGA, 2.04 * TERA, 40 * MB, 7.2 * TERA, 164 * KB,
             192 * KB, lanes=64, doubles=32, products=312 * TERA, mma=1.0),
-        Gpu("h100", "sm_90", 132, 1.83 * GIGA, 3.35 * TERA, 50 * MB, 5.7 * TERA, 228 * KB,
+        Gpu("h100", "sm_90", 132, 1.83 * GIGA, 3.35 * TERA, 50 * MB, 9.4 * TERA, 228 * KB,
             256 * KB, lanes=128, doubles=64, products=989 * TERA, mma=0.63),
-        Gpu("h200", "sm_90", 132, 1.83 * GIGA, 4.8 * TERA, 50 * MB, 5.7 * TERA, 228 * KB,
+        Gpu("h200", "sm_90", 132, 1.83 * GIGA, 4.8 * TERA, 50 * MB, 9.4 * TERA, 228 * KB,
             256 * KB, lanes=128, doubles=64, products=989 * TERA, mma=0.63),
-        Gpu("b200", "sm_100", 148, 1.85 * GIGA, 8.0 * TERA, 126 * MB, 10 * TERA, 228 * KB,
+        Gpu("b200", "sm_100", 148, 1.85 * GIGA, 8.0 * TERA, 126 * MB, 10.5 * TERA, 228 * KB,
             256 * KB, lanes=128, doubles=64, products=2250 * TERA, mma=0.31),
     )
 }  # fmt: skip
-"""SXM modules, the A100 with 80 GB: NVIDIA's white papers and data sheets. Not from there: the
-second-level caches' bandwidths of the H100, which was measured (chipsandcheese.com, *H100: Funny L2*),
-and the B200, taken as a half more per multiprocessor; the shares of `mma.sync`, on Hopper measured
-(arXiv 2501.12084), on Blackwell taken to be as fast per multiprocessor as on Hopper."""
+"""SXM modules, the A100 with 80 GB: NVIDIA's white papers and data sheets. Three are not from
+there. Second-level caches after the A100's are taken to move as much per clock, 5120 bytes, the
+B200's per multiprocessor, too. The share of `mma.sync` was measured on Hopper (arXiv 2501.12084);
+on Blackwell it is taken to be as fast per multiprocessor."""
 
 
 def gpu_named(name: str) -> Gpu:

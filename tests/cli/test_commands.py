@@ -525,3 +525,22 @@ def test_empty_names_of_files_are_refused(command, tmp_path, capsys, monkeypatch
     assert ended.value.code == 2
     assert "names no file or folder: it is empty" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_show_predicts_times_on_a_gpu(capsys, tmp_path):
+    path = tmp_path / "rows.py"
+    path.write_text("""\
+from relaxlab.script import ir as I, relax as R
+
+@R.function
+def scaled(x: R.Tensor(("n", 64), "float32")):
+    with R.dataflow():
+        y = R.multiply(x, R.const(2.0, "float32"))
+        R.output(y)
+    return y
+""")
+    assert main(["show", f"{path}:scaled", "--gpu", "h100", "--size", "n=4096"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("scaled on h100: ") and "us predicted" in out
+    assert "needs a value of n: n=1024" in fails(capsys, "show", f"{path}:scaled", "--gpu", "h100")
+    assert "no figures of a GPU named 'x'" in fails(capsys, "show", str(path), "--gpu", "x")

@@ -2,14 +2,15 @@
 
 Every part of the GPU that a launch uses would take so long if nothing else did: main memory, the
 second-level cache, and on the multiprocessor with the most blocks tensor cores, shared memory, the
-pipes of arithmetic and the issue of instructions. They overlap the better, the more warps there are
-to choose from. Beside them stands the time that threads wait for one load after the other.
+pipes of arithmetic and the issue of instructions. The latter overlap the better, the more warps
+there are to choose from: they add up by a norm with that as the exponent. Beside them stands the
+time that threads wait for one load after the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxlab.ir.gpus import Gpu
@@ -29,6 +30,9 @@ MEMORY_CLOCKS, BARRIER_CLOCKS = 700, 40
 FILL = 64
 """Bytes per clock that a multiprocessor gets from the second-level cache."""
 SECTOR = 32
+FAR_OVERLAP = 4
+"""The least exponent by which what a multiprocessor does and what memory moves add up: copies ahead
+of their use need no warps to hide behind."""
 SCHEDULERS = 4
 """Schedulers of a multiprocessor; each issues an instruction per clock."""
 PIPES: Mapping[Pipe, float] = {"alu": 2.0, "xu": 0.5, "lsu": 1.0}
@@ -58,29 +62,40 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The seconds of a launch by what takes them, the bytes that main memory moves, and the
-    floating-point operations of tensor cores. `overlap` is the exponent of the norm by which the
-    parts add up: the larger, the better they overlap."""
+    """The seconds of a launch by what takes them: parts of a multiprocessor, and of the memory that
+    all share. `overlap` is the exponent of the norm by which the former add up: the larger, the
+    better they overlap. `bytes` are what main memory moves, `products` the floating-point
+    operations of tensor cores."""
 
-    parts: Mapping[str, float]
+    near: Mapping[str, float]
+    far: Mapping[str, float]
     overlap: float
     bytes: float
     products: float
 
     @property
+    def parts(self) -> dict[str, float]:
+        """All parts."""
+        return {**self.near, **self.far}
+
+    @property
     def seconds(self) -> float:
         """Those of the whole launch."""
-        most = max(self.parts.values())
-        if most == 0:
-            return LAUNCH
-        norm = sum((t / most) ** self.overlap for t in self.parts.values()) ** (1 / self.overlap)
-        return LAUNCH + most * norm
+        busy = _norm(self.near.values(), self.overlap)
+        return LAUNCH + _norm([busy, *self.far.values()], max(self.overlap, FAR_OVERLAP))
 
     @property
     def bound(self) -> str:
         """The part that takes longest."""
-        part = max(self.parts, key=lambda name: self.parts[name])
-        return part if self.parts[part] > LAUNCH else "launch"
+        parts = self.parts
+        part = max(parts, key=lambda name: parts[name])
+        return part if parts[part] > LAUNCH else "launch"
+
+
+def _norm(times: Iterable[float], exponent: float) -> float:
+    times = [t for t in times if t > 0]
+    most = max(times, default=1.0)
+    return most * sum((t / most) ** exponent for t in times) ** (1 / exponent)
 
 
 def times_of(grid: Grid, fits: Occupancy, gpu: Gpu) -> Times:
@@ -93,20 +108,22 @@ def times_of(grid: Grid, fits: Occupancy, gpu: Gpu) -> Times:
     moved = _main_memory(grid, resident * gpu.multiprocessors, gpu.cache * KEPT)
     products = grid.mean(lambda work: work.counters.products)
     waves = max(1.0, grid.blocks / (gpu.multiprocessors * fits.blocks))
-    parts = {
+    busy = {
         name: grid.mean(clocks) * turns / gpu.clock
         for name, clocks in (
             ("tensor cores", lambda w: _tensor_clocks(w, gpu)),
             ("shared memory", lambda w: sum(map(_path_clocks, w.counters.costs.values()))),
             ("arithmetic", lambda w: _arithmetic_clocks(w, gpu)),
-            ("cache", lambda w: _from_cache(w, near) / FILL),
         )
     }
-    parts["cache"] = max(parts["cache"], cached * grid.blocks / gpu.cache_bandwidth)
-    parts["main memory"] = moved / (gpu.bandwidth * COPY)
-    parts["latency"] = grid.mean(_waiting_clocks) * waves / gpu.clock
+    filled = cached * turns / FILL / gpu.clock
+    far = {
+        "cache": max(filled, cached * grid.blocks / gpu.cache_bandwidth),
+        "main memory": moved / (gpu.bandwidth * COPY),
+        "latency": grid.mean(_waiting_clocks) * waves / gpu.clock,
+    }
     overlap = 1 + resident * fits.warps / SCHEDULERS / 2
-    return Times(parts, overlap, moved, products * grid.blocks)
+    return Times(busy, far, overlap, moved, products * grid.blocks)
 
 
 def _tensor_clocks(work: BlockWork, gpu: Gpu) -> float:
@@ -131,13 +148,20 @@ def _path_clocks(cost: Cost) -> float:
 
 def _from_cache(work: BlockWork, near: float) -> float:
     """The bytes that a block exchanges with the second-level cache. What it reads again comes from
-    the first level, as far as it fits there (`near` bytes)."""
-    moved = {True: 0.0, False: 0.0}
+    the first level, whose `near` bytes the buffers of which it reads least share."""
+    written = 0.0
+    read: dict[Buffer, float] = {}
     for site, cost in work.counters.costs.items():
-        if cost.unit == "sectors":
-            moved[site.write] += cost.count * SECTOR
-    once = sum(work.read.values())
-    return moved[True] + (min(moved[False], once) if once <= near else moved[False])
+        if cost.unit == "sectors" and site.buffer is not None:
+            if site.write:
+                written += cost.count * SECTOR
+            else:
+                read[site.buffer] = read.get(site.buffer, 0) + cost.count * SECTOR
+    moved = written
+    for buffer, once in sorted(work.read.items(), key=lambda item: item[1]):
+        near -= once
+        moved += min(once, read[buffer]) if near >= 0 else read[buffer]
+    return moved
 
 
 def _waiting_clocks(work: BlockWork) -> float:

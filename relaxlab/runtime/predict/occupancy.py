@@ -1,4 +1,4 @@
-"""How many blocks of a launch a multiprocessor runs at a time."""
+"""The number of blocks of a launch that a multiprocessor runs at a time."""
 
 from __future__ import annotations
 

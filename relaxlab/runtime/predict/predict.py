@@ -108,16 +108,18 @@ def predict(
     that are no tensors, shapes or scalars.
     """
     figures = gpu_named(gpu)
+    exe: Any = program
     if not isinstance(program, CudaExecutable):
-        program = build(program, target=figures.target)
-    if name not in program.program.functions:
-        known = ", ".join(program.program.functions)
+        exe = build(program, target=figures.target)
+    assert isinstance(exe, CudaExecutable)
+    if name not in exe.program.functions:
+        known = ", ".join(exe.program.functions)
         raise KeyError(f"no function named {name!r} in the program; it has: {known}")
-    resources = program.compiled(figures.arch).resources if nvrtc.is_available() else {}
+    resources = exe.compiled(figures.arch).resources if nvrtc.is_available() else {}
     run = _Run(figures, resources, {})
-    kernels = {n: run.kernel(k) for n, k in program.gpu.kernels.items()}
-    machine = VirtualMachine(program.program, kernels, _Untouched())
-    machine.run(name, *_arguments(program, name, sizes))
+    kernels = {n: run.kernel(k) for n, k in exe.gpu.kernels.items()}
+    machine = VirtualMachine(exe.program, kernels, _Untouched())
+    machine.run(name, *_arguments(exe, name, sizes))
     return Prediction(name, figures, tuple(run.found.values()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from relaxlab.runtime.simt.access import Access
 from relaxlab.runtime.simt.counters import Counters
 from relaxlab.runtime.simt.counting import CountingTeam
 from relaxlab.runtime.simt.kernel import Kernel
-from relaxlab.runtime.simt.memory import Memory
+from relaxlab.runtime.simt.memory import Clock, Memory, Watcher
 from relaxlab.runtime.simt.points import Points
 from relaxlab.runtime.simt.team import Team
 
@@ -27,7 +28,10 @@ UNROLLED = 4
 class ReadOnly(Memory):
     """Memory that stores do not change: nobody looks at the results."""
 
-    def store(self, *_: object) -> None: ...
+    def store(
+        self, at: Array, value: Any, numbers: Array, clock: Clock, site: int, watcher: Watcher
+    ) -> None:
+        """Do nothing."""
 
 
 def _zeros(buffer: Buffer, count: int) -> ReadOnly:

@@ -71,9 +71,12 @@ def _instructions(access: Access, facts: Facts) -> _Instructions:
     """The instructions of an access.
 
     A thread's elements are moved by up to 16 bytes at once if they are contiguous and aligned in
-    every thread; else there is one instruction per element.
+    every thread; else there is one instruction per element. One element for all lanes of a vector
+    is moved once.
     """
     threads, offsets, size = access.threads, access.offsets, access.itemsize
+    other = (np.diff(threads, prepend=-1) != 0) | (np.diff(offsets, prepend=-1) != 0)
+    threads, offsets = threads[other], offsets[other]
     first = np.flatnonzero(np.diff(threads, prepend=-1))
     counts = np.diff(first, append=len(threads))
     nth = np.arange(len(threads)) - np.repeat(first, counts)

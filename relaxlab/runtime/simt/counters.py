@@ -27,7 +27,8 @@ class Counters:
 
     costs:    of its loads and stores of main and shared memory, in the order in which they came.
     pipes:    warp instructions by pipe. Those that all threads agree on are left out, as are
-              addresses: a GPU has a unit for the former, compilers simplify the latter.
+              addresses but for their quotients: a GPU has a unit for the former, compilers simplify
+              the latter.
     products: floating-point operations of tensor cores.
     barriers: of the whole block.
     """
@@ -92,7 +93,7 @@ BY_CONSTANT: Work = {"alu": 4}
 BY_VARIABLE: Work = {"alu": 16, "xu": 1}
 CALLS: Mapping[str, Work] = {"likely": {}, "reinterpret": {}, "warp_shuffle_xor": {"lsu": 1}}
 """Calls that are no arithmetic."""
-_QUOTIENTS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
+QUOTIENTS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
 
 
 def work_of(e: PrimExpr, fused: bool = False) -> Work:
@@ -123,7 +124,7 @@ def _of_binary(e: expr.BinaryOp, a: PrimExpr, b: PrimExpr) -> Work:
             return {"fp64": sum(work.values())}
         # Half precision is computed in float32 and rounded.
         return work if a.dtype == "float32" else {**work, "alu": 1}
-    if isinstance(e, _QUOTIENTS):
+    if isinstance(e, QUOTIENTS):
         if not isinstance(b, expr.IntImm):
             return BY_VARIABLE
         return {"alu": 1} if b.value & (b.value - 1) == 0 else BY_CONSTANT

@@ -13,7 +13,14 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore
 from relaxlab.runtime.arrays import Array
 from relaxlab.runtime.simt.access import Access, Cost, Site, cost_of
-from relaxlab.runtime.simt.counters import Counters, Pipe, Work, fused_products, work_of
+from relaxlab.runtime.simt.counters import (
+    QUOTIENTS,
+    Counters,
+    Pipe,
+    Work,
+    fused_products,
+    work_of,
+)
 from relaxlab.runtime.simt.kernel import Kernel
 from relaxlab.runtime.simt.points import Points
 from relaxlab.runtime.simt.team import Team
@@ -38,6 +45,7 @@ class CountingTeam(Team):
         self._products = self._barriers = 0.0
         self._fused = fused_products(kernel.launch.body)
         self._work: dict[int, Work] = {}
+        self._addressing = False
         self._loaded: dict[Buffer, set[bytes]] = {}
 
     def counters(self) -> Counters:
@@ -59,11 +67,19 @@ class CountingTeam(Team):
         """Count an operation; those on what all threads agree on have a unit of their own."""
         if not isinstance(found, np.ndarray):
             return
+        if self._addressing and not isinstance(e, QUOTIENTS):
+            return
         work = self._work.get(id(e))
         if work is None:
             work = self._work[id(e)] = work_of(e, id(e) in self._fused)
         for pipe, times in work.items():
             self._add(pipe, times * self._instructions(p))
+
+    def _flat(self, buffer: Buffer, indices: tuple[PrimExpr, ...], p: Points) -> Any:
+        outside, self._addressing = self._addressing, True
+        found = super()._flat(buffer, indices, p)
+        self._addressing = outside
+        return found
 
     def _add(self, pipe: Pipe, instructions: float) -> None:
         self._pipes[pipe] = self._pipes.get(pipe, 0) + instructions * self.weight

@@ -109,6 +109,11 @@ def test_elements_side_by_side_are_one_instruction():
     assert sectors(access(three, 4, 3, "global")) == (36, 12)
 
 
+def test_an_element_for_all_lanes_of_a_vector_is_read_once():
+    same = np.repeat(4 * LANES, 4)
+    assert cost_of(access(same, 4, 4)) == Cost("rounds of banks", 1, 1, 1)
+
+
 def test_masked_vectors_go_element_by_element():
     threads = np.array([0, 0, 1, 2, 2, 2])
     one = Access(access([0]).site, threads, 4 * np.arange(6), 4)
