@@ -173,6 +173,10 @@ class _Maker:
     bindings: list[graph.VarBinding] = field(default_factory=lambda: [])
     env: dict[graph.Var, Value] = field(default_factory=lambda: {})
     batched: set[graph.Expr] = field(default_factory=lambda: set[graph.Expr]())
+    matrices: dict[graph.Expr, tuple[Operand, graph.Var, graph.Var]] = field(
+        default_factory=lambda: {}
+    )
+    """The gathered matrices that a kernel reads, with their arenas and places."""
 
     def function(self) -> graph.Function:
         fn = block_function(self.mod, self.block)
@@ -247,7 +251,11 @@ class _Maker:
         dims, dtype, out = known_constant(o.ty) or (), str(o.ty.dtype), self.rows_type(o.ty)
         shape = tuple(map(expr.const, dims))
         kernel = self.kernel("gather", (dims, dtype), lambda: self.gather(shape, dtype))
-        return self.bind(TirCall(kernel, (arena, at), (), (out,)).build(), o.param.name, out, True)
+        call = TirCall(kernel, (arena, at), (), (out,)).build()
+        made = self.bind(call, o.param.name, out, True)
+        if len(kept_dims(shape)) > 1:
+            self.matrices[made] = o, arena, at
+        return made
 
     def gather(self, shape: tuple[expr.PrimExpr, ...], dtype: str) -> loops.PrimFunc:
         func = gather_rows(shape, dtype)
@@ -327,8 +335,12 @@ class _Maker:
         )
 
     def leaf(self, e: graph.Expr) -> graph.Expr:
+        """The argument of a kernel. Each kernel gathers matrices for itself: one that several read
+        would be copied for them, which for matrices is no small thing."""
         found = self.value(e)
         assert isinstance(found, graph.Expr)
+        if found in self.matrices and self.options.fuse_gathers:
+            return self.gathered(*self.matrices[found])
         return found
 
     def batched_kernel(self, call: TirCall, differs: tuple[bool, ...], b: graph.Binding) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relaxlab.ir import graph
-from relaxlab.models.dynamic import tree_lstm
+from relaxlab.models.dynamic import mv_rnn, tree_lstm
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.batch_blocks import BATCHED, batch_blocks
 from relaxlab.passes.bindings import all_bindings, tir_call
@@ -119,3 +119,15 @@ def test_gathers_are_kernels_of_their_own_where_they_are_not_fused():
 
     assert not gathers(batched_pipeline())
     assert gathers(batched_pipeline().with_options("batch_blocks", fuse_gathers=False))
+
+
+def test_matrices_of_instances_are_read_where_they_lie():
+    trace = batched_pipeline().run(mv_rnn(32, words=9))
+    before = trace.find("schedule_kernels").before
+    calls = [tir_call(b.value) for b in all_bindings(before["cell_block_batched"])]
+    ranks = [t.ndim for call in calls if call is not None for t in call.outs]
+    assert sorted(ranks) == [2, 2, 2, 2, 3]  # of matrices the result alone
+    rules = {r.subject: r.reason for r in trace.find("schedule_kernels").remarks if r.applied}
+    # A row of its own times a matrix of its own: columns are lanes.
+    assert rules["fused_gather_rows_gather_rows_matmul1_rows"] == "scheduled by the rule columns"
+    assert rules["fused_gather_rows_gather_rows_concat1_rows_matmul3_rows"].endswith("rule matmul")

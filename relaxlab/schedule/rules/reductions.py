@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar
 from relaxlab.ir.node import walk
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics.reduce import FOLDED
 from relaxlab.schedule.order import depends_on_order, keeps_order
@@ -233,7 +234,8 @@ def _combiner(block: Block) -> str | None:
 
 def goes_down_columns(block: Block) -> bool:
     """True if neighbours along the last spatial axis are neighbours in what a reduction reads:
-    each load has the axis as its last index or not at all."""
+    each load has the axis as its last index or not at all, or reads rows that begin where an array
+    of places says."""
     axes = [it for it in block.iter_vars if it.kind == "spatial"]
     # An axis of one element has no neighbours to put into lanes, whatever it indexes.
     if not axes or constant(axes[-1].dom.extent) == 1 or reduction_of(block) is None:
@@ -242,8 +244,17 @@ def goes_down_columns(block: Block) -> bool:
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
     moving = [load.indices for load in loads if column in symbols_in(load.indices)]
     return bool(moving) and all(
-        i[-1] == column and column not in symbols_in(i[:-1]) for i in moving
+        column not in symbols_in(i[:-1]) and (i[-1] == column or _is_in_gathered_row(i[-1], column))
+        for i in moving
     )
+
+
+def _is_in_gathered_row(index: expr.PrimExpr, column: Var) -> bool:
+    """True if an index moves with the column from a place that is read."""
+    if not any(isinstance(n, BufferLoad) for n in walk(index)):
+        return False
+    step = Analyzer().simplify(substitute(index, {column: column + 1}) - index)
+    return constant(step) == 1
 
 
 def fuse_neighbours(sch: Schedule, rv: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
