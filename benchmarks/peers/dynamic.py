@@ -287,6 +287,9 @@ class PyTorchFramework(Framework):
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
         return x @ weight if bias is None else self._torch.addmm(bias, x, weight)
 
+    def rest(self, x: Any) -> Any:
+        return 1 - x
+
     def through(self, x: Any, matrix: Any) -> Any:
         return x @ matrix
 

@@ -66,6 +66,9 @@ class DyNetFramework(Framework):
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
         return weight * x if bias is None else self._dy.affine_transform([bias, weight, x])
 
+    def rest(self, x: Any) -> Any:
+        return -x + 1.0
+
     def through(self, x: Any, matrix: Any) -> Any:
         return matrix * x
 

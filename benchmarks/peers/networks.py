@@ -55,6 +55,10 @@ class Framework:
     def times(self, x: Vector, y: Vector) -> Vector:
         raise NotImplementedError
 
+    def rest(self, x: Vector) -> Vector:
+        """1 - x"""
+        raise NotImplementedError
+
     def over(self, x: Vector, y: Vector) -> Vector:
         raise NotImplementedError
 
@@ -174,7 +178,7 @@ def tree_gru(f: Framework, weights: Sequence[Any]) -> Callable[..., Any]:
     def inner(a: Any, b: Any) -> Any:
         g = f.parts(f.sigmoid(f.linear(f.concat(a, b), u, bu)), 3)
         new = f.tanh(f.linear(f.concat(f.times(g[0], a), f.times(g[1], b)), c, bc))
-        return f.times(g[2], a + b) + f.times(1 - g[2], new)
+        return f.times(g[2], a + b) + f.times(f.rest(g[2]), new)
 
     return _over_trees(leaf, inner, lambda h: f.linear(h, wc))
 
@@ -304,7 +308,7 @@ def nested_rnn(f: Framework, weights: Sequence[Any]) -> Callable[..., Any]:
                 x = f.tanh(f.linear(x, w, b))
             reset, keep = f.parts(f.sigmoid(f.linear(f.concat(x, h), g)), 2)
             new = f.tanh(f.linear(f.concat(x, f.times(reset, h)), c))
-            h = f.times(keep, h) + f.times(1 - keep, new)
+            h = f.times(keep, h) + f.times(f.rest(keep), new)
             if t + 1 < int(length):
                 (chance,) = yield [f.sigmoid(f.linear(h, v))]
                 if not draws[t, 0] < chance.sum() + np.float32(0.4):

@@ -31,6 +31,7 @@ def order_steps(steps: Sequence[rec.Step]) -> tuple[rec.Step, ...]:
         place = place + 1 - place % 2 if notes_blocks(step) else place + place % 2
         level.update(dict.fromkeys(results(step), place))
         levels.setdefault(place, []).append(step)
+    _join_calls(levels)
     ordered: list[rec.Step] = []
     for number in sorted(levels):
         waits = [m for m in levels[number] if isinstance(m, rec.ReadTensor)]
@@ -39,6 +40,32 @@ def order_steps(steps: Sequence[rec.Step]) -> tuple[rec.Step, ...]:
         ordered += [rec.Together(tuple(members))] if together else members
         ordered += waits  # when all is noted that needs no waiting
     return tuple(ordered)
+
+
+def _join_calls(levels: dict[int, list[rec.Step]]) -> None:
+    """Let a call that stands alone at its level wait for one at a later level, if nothing reads its
+    result before.
+
+    One of two independent calls may have an operand that takes a block of its own. At the first
+    level that it can, the other would begin, and end, before that one: in a recursion, the same at
+    every step of it.
+    """
+    for number in sorted(levels, reverse=True):
+        calls = [m for m in levels[number] if isinstance(m, rec.Call)]
+        if len(calls) != 1:
+            continue
+        (call,) = calls
+        made = set(results(call))
+        for later in sorted(n for n in levels if n >= number):
+            members = [m for m in levels[later] if m is not call]
+            if any(not made.isdisjoint(reads(m)) for m in members):
+                break
+            if any(isinstance(m, rec.Call) for m in members):
+                levels[number].remove(call)
+                levels[later].append(call)
+                break
+            if any(isinstance(m, rec.ReadTensor) for m in members):
+                break  # what the call notes would miss the flush
 
 
 def notes_blocks(step: rec.Step) -> bool:

@@ -28,6 +28,17 @@ def test_independent_calls_are_together_wherever_they_stand():
     assert order_steps(steps) == (index, rec.Together((steps[0], steps[2])), steps[3])
 
 
+def test_a_call_waits_for_one_whose_operand_takes_a_block():
+    first, one, other, last = note(D), call(A, D), call(B, K), note(C, A, B)
+    together = rec.Together((one, other))
+    assert order_steps([first, one, other, last]) == (first, together, last)
+    # Unless something reads its result before, or waits for a flush.
+    reader = note(J, B)
+    assert order_steps([first, one, other, reader, last])[0] == rec.Together((first, other))
+    waits = rec.ReadTensor(J, D)
+    assert order_steps([first, one, other, waits, last])[1:3] == (together, waits)
+
+
 def test_what_reads_a_result_comes_behind_it():
     steps = [note(A), note(B, A), note(C, B), note(D, A)]
     ordered = order_steps(steps)
