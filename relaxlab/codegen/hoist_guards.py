@@ -6,6 +6,8 @@ body becomes `if i*8 + 7 < n: unguarded copy, else: guarded copy`, so full tiles
 branches and full vectors without masks (TVM's loop partitioning, kept within the loop so that
 parallel loops stay one loop). Long loops without guards beside guarded statements are not copied.
 Of a long serial loop only the last step can fail: it follows the loop, whose steps are not tested.
+Below a diagonal (`k < i*8 + j + 1`) the steps that fail are a loop of their own. A bound may be an
+element of an index function, which nothing writes: `i*8 + j < lengths[s]`.
 An unrolled loop whose iterations are still guarded becomes one that ends where the guard fails: the
 last part of a sum then takes time for its own terms only, and is short machine code.
 """
@@ -16,7 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.codegen.positive import is_nondecreasing
-from relaxlab.codegen.tighten_bounds import end_of, step_of
+from relaxlab.codegen.tighten_bounds import (
+    as_less,
+    end_of,
+    reads_are_fixed,
+    soonest,
+    step_of,
+)
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -73,7 +81,7 @@ def _partition(loop: For, tested: set[PrimExpr]) -> Stmt:
             # the code around it (NOTES, *Symbolic columns and depth*).
             if whole is not None and part not in tested and fixed(whole):
                 guards[part] = whole
-                firsts[part] = substitute(part, {v: f.min for v, f in inner.items()})
+                firsts[part] = soonest(part, inner)
     if not guards:
         return loop
     tested.update(guards)
@@ -126,6 +134,8 @@ def _peeled(loop: For, tiles: IfThenElse, first: PrimExpr) -> Stmt | None:
     assert isinstance(test, expr.LT) and isinstance(first, expr.LT)
     step = step_of(test.a, var)
     size = Analyzer().simplify(test.a - first.a)
+    if test.b != first.b:  # inner loops raise the bound: below a diagonal, more than a tile is left
+        return _in_two(loop, tiles, step) if step else None
     if not step or not isinstance(size, IntImm) or size.value > step:
         return None
     # The first iteration that is not whole, and the first that is empty: one later at most.
@@ -138,6 +148,18 @@ def _peeled(loop: For, tiles: IfThenElse, first: PrimExpr) -> Stmt | None:
     part = _shortened(substitute(tiles.else_case, {var: last}))
     left = IfThenElse(expr.LT(count, extent), LetStmt(last, count, part), None)
     return SeqStmt((replace(loop, extent=count, body=tiles.then_case), left))
+
+
+def _in_two(loop: For, tiles: IfThenElse, step: int) -> Stmt:
+    """`for i: if step*i + last < n: whole, else: part` as a loop over the iterations that are
+    whole, and one over the others."""
+    assert isinstance(tiles.condition, expr.LT) and tiles.else_case is not None
+    count = _iterations_below(tiles.condition, loop.loop_var, step)
+    count = expr.Max(expr.Min(count, loop.extent), expr.const(0))
+    rest = Var(f"{loop.loop_var.name}_rest", loop.loop_var.dtype)
+    part = substitute(tiles.else_case, {loop.loop_var: rest})
+    others = replace(loop, loop_var=rest, min=count, extent=loop.extent - count, body=part)
+    return SeqStmt((replace(loop, extent=count, body=tiles.then_case), others))
 
 
 def _shortened(stmt: Stmt) -> Stmt:
@@ -262,13 +284,13 @@ class _Fixed:
     """True if an expression means the same before the body of a loop as anywhere inside."""
 
     def __init__(self, body: Stmt) -> None:
+        self.body = body
         nodes = list(walk(body))
         self.defined = {n.var for n in nodes if isinstance(n, LetStmt | expr.Let)}
         self.defined |= {n.loop_var for n in nodes if isinstance(n, For)}
 
     def __call__(self, e: PrimExpr) -> bool:
-        reads = any(isinstance(n, BufferLoad | expr.Call) for n in walk(e))
-        return not reads and not self.defined & set(symbols_in(e))
+        return not self.defined & set(symbols_in(e)) and reads_are_fixed(e, self.body)
 
 
 def _conditions(
@@ -291,18 +313,22 @@ def _conditions(
 
 def _largest(cond: PrimExpr, var: Var, inner: dict[Var, For]) -> PrimExpr | None:
     """`cond` with inner variables at the values that make it hardest to meet; None if it is not
-    `rising(var, inner…) < bound` or no inner variable is involved."""
-    if not isinstance(cond, expr.LT) or any(v in inner for v in symbols_in(cond.b)):
+    `rising(var, inner…) < rising(inner…)` or no inner variable is involved."""
+    cond = as_less(cond)
+    if not isinstance(cond, expr.LT):
         return None
-    names = symbols_in(cond.a)
+    names, bounding = symbols_in(cond.a), [v for v in symbols_in(cond.b) if v in inner]
     mine = [v for v in names if v in inner]
-    if var not in names or not mine or wraps(cond.a):
+    if var not in names or not (mine or bounding) or wraps(cond.a) or set(mine) & set(bounding):
         return None
     last: dict[Var, PrimExpr] = {}
-    for v in mine:
+    for v in (*mine, *bounding):
         extent = inner[v].extent
-        # Only then is the last value of the inner loop the one that fails first.
-        if not isinstance(extent, IntImm) or not is_nondecreasing(cond.a, v):
+        rising = cond.b if v in bounding else cond.a
+        # Only then is the last value of the inner loop the one that fails first, or the first one
+        # where it raises the bound.
+        if not isinstance(extent, IntImm) or not is_nondecreasing(rising, v):
             return None
         last[v] = inner[v].min + (extent - 1)
-    return expr.LT(substitute(cond.a, last), cond.b)
+    first = {v: inner[v].min for v in bounding}
+    return expr.LT(substitute(cond.a, last), substitute(cond.b, first))

@@ -45,8 +45,10 @@ def _tightened(loop: For, short: int) -> For:
     if loop.min != expr.const(0) or loop.loop_var.dtype != "int64" or is_short:
         return loop
     end = end_of(loop.body, loop.loop_var, {})
+    if end is None or not reads_are_fixed(end, loop.body):
+        return loop
     # A bound that never ends the loop earlier would only make its extent a minimum.
-    if end is None or Analyzer.for_shapes(extent, end).prove(expr.LE(extent, end)):
+    if Analyzer.for_shapes(extent, end).prove(expr.LE(extent, end)):
         return loop
     # The loop does not run below 0.
     return replace(loop, extent=expr.Min(extent, end), body=_without(loop, end))
@@ -93,9 +95,42 @@ def _iterations(s: Stmt) -> int:
             return 1
 
 
-def end_of(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | None:
+def reads_are_fixed(e: PrimExpr, body: Stmt) -> bool:
+    """True if an expression reads elements of index functions alone, which nothing writes, and no
+    condition in the body decides whether these elements are there."""
+    loads = [n for n in walk(e) if isinstance(n, BufferLoad)]
+    if any(isinstance(n, expr.Call | expr.Let) for n in walk(e)):
+        return False
+    if not loads:
+        return True
+    deciding = set(symbols_in(tuple(n.indices for n in loads)))
+    return all(n.buffer.facts for n in loads) and not any(
+        deciding & _outside_of_loads(part) for c in _tested(body) for part in conjuncts(c)
+    )
+
+
+def _tested(body: Stmt) -> list[PrimExpr]:
+    """The conditions in a statement."""
+    found = [n.condition for n in walk(body) if isinstance(n, IfThenElse)]
+    calls = (n for n in walk(body) if isinstance(n, expr.Call) and n.op == "if_then_else")
+    return [*found, *(n.args[0] for n in calls)]
+
+
+def _outside_of_loads(e: PrimExpr) -> set[Var]:
+    plain = rewrite(e, lambda n: expr.const(0, n.dtype) if isinstance(n, BufferLoad) else None)
+    return set(symbols_in(plain))
+
+
+def as_less(condition: PrimExpr) -> PrimExpr:
+    """`a <= b` of integers as `a < b + 1`, any other condition as it is."""
+    if isinstance(condition, expr.LE) and condition.a.dtype == "int64":
+        return expr.LT(condition.a, condition.b + 1)
+    return condition
+
+
+def end_of(stmt: Stmt, var: Var, inner: Mapping[Var, For]) -> PrimExpr | None:
     """The value of `var` from which on the statement does nothing, None if it is not known.
-    `inner`: the loops' variables between, at the values with which conditions pass soonest."""
+    `inner`: the loops between, at whose first or last values conditions pass soonest."""
     match stmt:
         case IfThenElse(condition, then, None):
             end = _end_of_condition(condition, var, inner)
@@ -104,8 +139,8 @@ def end_of(stmt: Stmt, var: Var, inner: Mapping[Var, PrimExpr]) -> PrimExpr | No
             first = _end_of_condition(condition, var, inner) or end_of(then, var, inner)
             last = end_of(other, var, inner)
             return None if first is None or last is None else _largest([first, last])
-        case For(v, start, _, _, body):
-            return end_of(body, var, {**inner, v: start})
+        case For(v, _, _, _, body):
+            return end_of(body, var, {**inner, v: stmt})
         case SeqStmt(stmts):
             ends = [end_of(s, var, inner) for s in stmts]
             known = [e for e in ends if e is not None]
@@ -147,32 +182,53 @@ def _is_identity(op: type[expr.BinaryOp], value: PrimExpr) -> bool:
 
 
 def _end_of_condition(
-    condition: PrimExpr, var: Var, inner: Mapping[Var, PrimExpr]
+    condition: PrimExpr, var: Var, inner: Mapping[Var, For]
 ) -> PrimExpr | None:
     """The value of `var` from which on the condition fails, by the first of its conjuncts that is
     `step*var + rest < bound` with a positive step."""
     if isinstance(condition, expr.And):
         end = _end_of_condition(condition.a, var, inner)
         return _end_of_condition(condition.b, var, inner) if end is None else end
+    condition = as_less(condition)
     if not isinstance(condition, expr.LT) or var in symbols_in(condition.b):
         return None
     if wraps(condition.a):
         return None
     step = step_of(condition.a, var)
-    soonest = substitute(condition.a, {var: expr.const(0), **inner})
     # A loop variable between that may lower the index could pass the condition again later.
     if not step or any(step_of(condition.a, v) is None for v in inner):
         return None
+    first = soonest(condition, inner)
+    assert isinstance(first, expr.LT)
+    start = substitute(first.a, {var: expr.const(0)})
     # Variables of the body, and elements that it stores, have no value yet where the loop's extent
     # is computed.
-    if set(symbols_in((soonest, condition.b))) & inner.keys() or _reads((soonest, condition.b)):
+    if set(symbols_in((start, first.b))) & inner.keys() or _reads((start, first.b)):
         return None
-    remaining = Analyzer().simplify(condition.b - soonest)
+    remaining = Analyzer().simplify(first.b - start)
     return remaining if step == 1 else Analyzer().simplify((remaining + (step - 1)) // step)
 
 
+def soonest(condition: PrimExpr, inner: Mapping[Var, For]) -> PrimExpr:
+    """The condition for the iteration of inner loops that passes it first: their first values in
+    what is compared, and their last ones where they raise the bound."""
+    condition = as_less(condition)
+    first = {v: s.min for v, s in inner.items()}
+    if not isinstance(condition, expr.LT):
+        return substitute(condition, first)
+    last = {
+        v: s.min + (s.extent - 1)
+        for v, s in inner.items()
+        if v in symbols_in(condition.b) and isinstance(s.extent, IntImm) and step_of(condition.b, v)
+    }
+    return expr.LT(substitute(condition.a, first), substitute(condition.b, last))
+
+
 def _reads(values: tuple[PrimExpr, ...]) -> bool:
-    return any(isinstance(n, BufferLoad | expr.Call | expr.Let) for e in values for n in walk(e))
+    return any(
+        isinstance(n, expr.Call | expr.Let) or (isinstance(n, BufferLoad) and not n.buffer.facts)
+        for e in values for n in walk(e)
+    )  # fmt: skip
 
 
 def step_of(e: PrimExpr, v: Var) -> int | None:

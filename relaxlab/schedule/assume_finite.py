@@ -81,12 +81,14 @@ def assume_finite(func: PrimFunc, name: str) -> tuple[PrimFunc, str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _MaskedSum:
-    """A block that adds up masked products. results, terms: the loops around it, by what they are
-    over."""
+    """A block that adds up masked products. weight: the factor that is zero where the mask holds.
+    results, terms: the loops around it, by what they are over."""
 
     place: BlockPlace
     reduction: Reduction
+    mask: PrimExpr
     product: expr.Mul
+    weight: PrimExpr
     results: tuple[For, ...]
     terms: tuple[For, ...]
 
@@ -108,7 +110,8 @@ def _masked_sum(place: BlockPlace) -> _MaskedSum:
             "the block sums products under a mask, X[…] = X[…] + select(mask, 0, a * b)",
         )  # fmt: skip
     reduction, mask, product = found
-    if not any(_is_zero_where(place, side, mask) for side in (product.a, product.b)):
+    weights = [side for side in (product.a, product.b) if _is_zero_where(place, side, mask)]
+    if not weights:
         raise ScheduleError(
             PRIMITIVE, what, "a factor is what another block makes, and zero where the mask holds"
         )
@@ -124,7 +127,7 @@ def _masked_sum(place: BlockPlace) -> _MaskedSum:
     if mixed or any((vars_in(s.min) | vars_in(s.extent)) & of_terms for s in results):
         raise ScheduleError(PRIMITIVE, what, "each loop is over results or over terms")
     terms = tuple(loop for loop in place.loops if loop not in results)
-    return _MaskedSum(place, reduction, product, results, terms)
+    return _MaskedSum(place, reduction, mask, product, weights[0], results, terms)
 
 
 def _top(place: BlockPlace) -> int:
@@ -190,6 +193,15 @@ def _initialised(s: _MaskedSum, name: str) -> Stmt:
 
 
 def _accumulated(s: _MaskedSum, name: str) -> Stmt:
-    block = refreshed(replace(s.place.block, name=name, init=None))
+    """The sum of the terms that the mask leaves. The mask chooses the factor, not the product, so
+    that products are added with one rounding as in the sum of all terms: finite results are the
+    same to the last bit."""
+    reduction, zero = s.reduction, expr.FloatImm(0.0, s.reduction.buffer.dtype)
+    sides = (s.product.a, s.product.b)
+    a, b = (x if x is s.weight else expr.Select(s.mask, zero, x) for x in sides)
+    total = BufferLoad(reduction.buffer, reduction.indices)
+    value = reduction.combined(total, replace(s.product, a=a, b=b))
+    store = BufferStore(reduction.buffer, value, reduction.indices)
+    block = refreshed(replace(s.place.block, name=name, init=None, body=store))
     realize = replace(s.place.realize, block=block)
     return with_fresh_binders(_around((*s.terms, *s.results), realize))

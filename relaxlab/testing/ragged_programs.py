@@ -36,28 +36,49 @@ SCORES = SCORES_OF.substitute(heads=2, features=4)
 
 SOFTMAX_OF = Template('''
 @T.prim_func
-def softmax(s_: T.handle, a_: T.handle, x_: T.handle, y_: T.handle):
+def softmax(
+    s_: T.handle, o_: T.handle, a_: T.handle, x_: T.handle, y_: T.handle, t: T.int64,
+):
     b, u = T.int64(), T.int64()
     s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
     a = T.index_function(
         a_, (b + 1,), "int64",
         facts=[T.nondecreasing(first=0, last=u), T.prefix_sums(lambda i: s[i] * s[i])])
     X = T.ragged_buffer(x_, {"i": b, "h": $heads, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
     Y = T.ragged_buffer(y_, {"i": b, "h": $heads, "j": "s[i]", "l": "s[i]"}, "float32", starts=a)
-    m = T.alloc_buffer((1,), "float32")
-    z = T.alloc_buffer((1,), "float32")
+    M = T.alloc_buffer((t, $heads), "float32")
+    Z = T.alloc_buffer((t, $heads), "float32")
     for i, h in T.grid(b, $heads):
-        for j in range(s[i]):
-            m[0] = T.float32("-inf")
-            for l in range(s[i]):
-                m[0] = T.max(m[0], X[i, h, j, l])
-            z[0] = T.float32(0)
-            for l in range(s[i]):
-                z[0] = z[0] + T.exp(X[i, h, j, l] - m[0])
-            for l in range(s[i]):
-                Y[i, h, j, l] = T.exp(X[i, h, j, l] - m[0]) / z[0]
+        for j, l in T.grid(s[i], s[i]):
+            with T.sblock("M"):
+                vi, vh = T.axis.remap("SS", [i, h])
+                vj = T.axis.spatial(s[vi], j)
+                vl = T.axis.reduce(s[vi], l)
+                with T.init():
+                    M[o[vi] + vj, vh] = T.float32("-inf")
+                M[o[vi] + vj, vh] = T.max(M[o[vi] + vj, vh], X[vi, vh, vj, vl])
+    for i, h in T.grid(b, $heads):
+        for j, l in T.grid(s[i], s[i]):
+            with T.sblock("Z"):
+                vi, vh = T.axis.remap("SS", [i, h])
+                vj = T.axis.spatial(s[vi], j)
+                vl = T.axis.reduce(s[vi], l)
+                with T.init():
+                    Z[o[vi] + vj, vh] = T.float32(0)
+                Z[o[vi] + vj, vh] += T.exp(X[vi, vh, vj, vl] - M[o[vi] + vj, vh])
+    for i, h in T.grid(b, $heads):
+        for j, l in T.grid(s[i], s[i]):
+            with T.sblock("Y"):
+                vi, vh = T.axis.remap("SS", [i, h])
+                vj = T.axis.spatial(s[vi], j)
+                vl = T.axis.spatial(s[vi], l)
+                Y[vi, vh, vj, vl] = (
+                    T.exp(X[vi, vh, vj, vl] - M[o[vi] + vj, vh]) / Z[o[vi] + vj, vh])
 ''')
-"""The softmax of each row of the scores, written without blocks."""
+"""The softmax of each row of the scores."""
 SOFTMAX = SOFTMAX_OF.substitute(heads=2, features=4)
 
 MIX_OF = Template('''

@@ -46,6 +46,8 @@ LAST = "min(256, n - b * 256)"
         ("C[0] = T.max(C[0], T.if_then_else(b * 256 + v < n, A[v], T.float32('-inf')))", LAST),
         ("for l in range(4):\n                if b * 1024 + v * 4 + l < n: C[v * 4 + l] = A[0]",
          "min(256, (n + 3) // 4 - b * 256)"),
+        ("for l in range(4):\n                if v <= b + l: C[v] = A[0]", "min(256, b + 4)"),
+        ("for l in range(4):\n                if v < b - l: C[v] = A[0]", "256"),
         ("C[0] = C[0] + T.if_then_else(b * 256 + v < n, A[v], T.float32(1))", "256"),
         ("if b * 256 + v < n: C[0] = A[0]\n            C[1] = A[1]", "256"),
         ("if v // 2 < n: C[0] = A[0]", "256"),
@@ -84,3 +86,26 @@ def test_tests_of_whole_tiles_end_with_their_last_part() -> None:
                 for l in range(4):
                     if b * 1024 + v * 4 + l < n: C[v] = A[0]"""
     assert extent(body) == "min(256, (n + 3) // 4 - b * 256)"
+
+
+@pytest.mark.parametrize(
+    ("decides", "expected"),
+    [("", "min(256, s[b])"), (" and b < n", "256")],
+    ids=["there", "or not"],
+)
+def test_elements_of_index_functions_end_loops_if_they_are_there(
+    decides: str, expected: str
+) -> None:
+    func = parse_kernels(f"""
+def kernel(s_: T.handle, c: T.handle):
+    n, m = T.int64(), T.int64()
+    s = T.index_function(s_, (n,), "int64", facts=[T.range(0, m + 1)])
+    C = T.match_buffer(c, (n, m), "float32")
+    for b in range((n + 1) // 2 * 2):
+        for v in range(256):
+            if v < s[b]{decides}: C[b, v] = T.float32(1)
+""")["kernel"]
+    assert isinstance(func, PrimFunc)
+    lowered = tighten_bounds(lower_blocks(func.body)[0])
+    (found,) = (n for n in walk(lowered) if isinstance(n, For) and n.loop_var.name == "v")
+    assert str(found.extent) == expected

@@ -45,6 +45,36 @@ def test_weighted_means_of_sequences(lengths: list[int]) -> None:
         np.testing.assert_allclose(got, pooled(parts), rtol=1e-5, atol=1e-6)
 
 
+EACH = """
+@R.function
+def main(x: R.Tensor(("n", 6), "float32"), o: R.Tensor(("b",), "int64")):
+    with R.dataflow():
+        s = R.nn.segment_softmax(x, o)
+        a = R.nn.segment_reduce(x, o, mode="sum")
+        m = R.nn.segment_reduce(x, o, mode="mean")
+        t = R.nn.segment_reduce(x, o, mode="max")
+        R.output(s, a, m, t)
+    return s, a, m, t
+"""
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_stays_in_its_segment(bad: float) -> None:
+    """Results of the other segments are the same to the last bit."""
+    starts, run = np.array([0, 3, 3, 24, 25, 34]), rl.compile(parse(EACH))["main"]
+    x = np.random.default_rng(3).standard_normal((34, 6), "float32")
+    want = [np.asarray(y) for y in run(x, starts)]
+    for at in (0, 2, 3):
+        dirty = x.copy()
+        dirty[starts[at] : starts[at + 1]] = bad
+        got = [np.asarray(y) for y in run(dirty, starts)]
+        rows = np.delete(np.arange(34), np.s_[starts[at] : starts[at + 1]])
+        np.testing.assert_array_equal(got[0][rows], want[0][rows])
+        for y, clean in zip(got[1:], want[1:], strict=True):
+            np.testing.assert_array_equal(np.delete(y, at, 0), np.delete(clean, at, 0))
+            assert not np.isfinite(y[at]).any()
+
+
 def test_starts_that_do_not_fit_their_rows_are_refused() -> None:
     module = parse("""
 @R.function

@@ -10,14 +10,27 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.codegen.hoist_guards import hoist_guards
+from relaxlab.codegen.lower_blocks import lower_blocks
+from relaxlab.codegen.tighten_bounds import tighten_bounds
+from relaxlab.ir.expr import Add, Var
+from relaxlab.ir.loops import BufferStore, For, IfThenElse, PrimFunc
+from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.simt.simt import simt_prim_func
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.table import schedule_kernel
 from relaxlab.script import parse
-from relaxlab.testing.ragged_programs import SCORES, TRIANGULAR_ADD, TRMM, VGEMM
+from relaxlab.testing.ragged_programs import (
+    MIX,
+    SCORES,
+    SCORES_OF,
+    SOFTMAX,
+    TRIANGULAR_ADD,
+    TRMM,
+    VGEMM,
+)
 from relaxlab.testing.replay import replay_remarks
 from relaxlab.tracing import recording
 from tests.schedule.programs import assert_well_formed
@@ -187,6 +200,29 @@ def scores(lengths: list[int], rng: np.random.Generator) -> Case:
     return [s, o, sums(s, s), q, k], np.concatenate([np.zeros(0, "float32"), *parts])
 
 
+def mix(lengths: list[int], rng: np.random.Generator) -> Case:
+    s = np.array(lengths, "int64")
+    o, a = sums(s), sums(s, s)
+    w = rng.random(int(a[-1]) * 2, dtype="float32")
+    v = rng.random((int(o[-1]), 2, 4), dtype="float32")
+    want = np.zeros_like(v)
+    for i, n in enumerate(lengths):
+        part = w[2 * a[i] : 2 * a[i + 1]].reshape(2, n, n)
+        want[o[i] : o[i + 1]] = np.einsum("hjl,lhe->jhe", part, v[o[i] : o[i + 1]])
+    return [s, o, a, w, v], want
+
+
+def weights(lengths: list[int], rng: np.random.Generator) -> Case:
+    s = np.array(lengths, "int64")
+    a = sums(s, s)
+    x = rng.random(int(a[-1]) * 2, dtype="float32")
+    parts = [np.zeros(0, "float32")]
+    for i, n in enumerate(lengths):
+        e = np.exp(x[2 * a[i] : 2 * a[i + 1]].reshape(2 * n, n))
+        parts.append((e / e.sum(1, keepdims=True)).ravel())
+    return [s, sums(s), a, x], np.concatenate(parts)
+
+
 def triangle(lengths: list[int], rng: np.random.Generator) -> tuple[Array, int]:
     """A lower triangular matrix, and NaN that nobody may read above."""
     n = sum(lengths)
@@ -243,7 +279,8 @@ def plain_scan(lengths: list[int], rng: np.random.Generator) -> Case:
 
 
 PROGRAMS: dict[str, Callable[[list[int], np.random.Generator], Case]] = {
-    VGEMM: products, SCORES: scores, TRMM: triangular_product, TRIANGULAR_SUM: triangular_sum,
+    VGEMM: products, SCORES: scores, SOFTMAX: weights, MIX: mix, TRMM: triangular_product,
+    TRIANGULAR_SUM: triangular_sum,
     TRIANGULAR_ADD: triangular_add, ADDED: added, PLAIN: plain, PLAIN_MAX: plain_max,
     PLAIN_PRODUCT: triangular_product, PLAIN_SOFTMAX: plain_softmax,
 }  # fmt: skip
@@ -273,13 +310,14 @@ def test_threads_agree_with_numpy_on_all_lengths(name: str) -> None:
     print(f"RELAXLAB_SEED={SEED}")
     func, case = program(name)
     made = scheduled(name, func, Target.host())
-    exe = [rl.compile(func, threads=n)[name] for n in (1, 2, 5)]
+    exe = rl.compile(func)
     for lengths in LENGTHS:
         args, want = case(lengths, np.random.default_rng(SEED))
         results = [np.full_like(want, 7) for _ in range(4)]
-        interpret_prim_func(made, [*args, results[0]])
-        for run, out in zip(exe, results[1:], strict=True):
-            run(*args, out)
+        scalars = [sum(lengths) for p in func.params if isinstance(p, Var)]
+        interpret_prim_func(made, [*args, results[0], *scalars])
+        for exe.threads, out in zip((1, 2, 5), results[1:], strict=True):
+            exe[name](*args, out, *scalars)
             np.testing.assert_array_equal(out, results[1], err_msg=f"{lengths}: threads matter")
         for got in results[:2]:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))
@@ -293,7 +331,8 @@ def test_a_gpu_agrees_with_numpy(name: str) -> None:
     for lengths in ([0], [3, 0, 37, 1]):
         args, want = case(lengths, np.random.default_rng(SEED))
         out = np.full_like(want, 7)
-        simt_prim_func(made, [*args, out], name=name).check()
+        scalars = [sum(lengths) for p in func.params if isinstance(p, Var)]
+        simt_prim_func(made, [*args, out, *scalars], name=name).check()
         np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))
 
 
@@ -310,3 +349,28 @@ def test_a_scan_of_each_sequence_is_shared_out_by_sequences() -> None:
         exe(*args, got[1])
         for x in got:
             np.testing.assert_allclose(x, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))
+
+
+PRODUCTS = {"vgemm": VGEMM, "scores": SCORES_OF.substitute(heads=2, features=64), "mix": MIX,
+            "trmm": TRMM}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_whole_tiles_of_products_are_tested_once(name: str) -> None:
+    """Their terms are a loop of rows by vectors in registers without a condition; a triangle's loop
+    ends before its diagonal, whose tiles are a loop of their own."""
+    func = parse(PRODUCTS[name])[name]
+    assert isinstance(func, PrimFunc)
+    made = schedule_kernel(name, func, Context(Target.host()))
+    lowered = hoist_guards(tighten_bounds(lower_blocks(made.body)[0]))
+    terms = [
+        n for n in walk(lowered) if isinstance(n, For) and n.kind == "serial"
+        and isinstance(n.body, For) and n.body.kind == "unrolled"
+        and any(isinstance(m, BufferStore) and m.buffer.name.endswith("_private")
+                and isinstance(m.value, Add) for m in walk(n.body))
+    ]  # fmt: skip
+    whole = [n for n in terms if not any(isinstance(m, IfThenElse) for m in walk(n))]
+    assert whole and len(whole) < len(terms)
+    if name == "trmm":
+        assert all("i_0 * 8" in str(n.extent) for n in whole)
+        assert any(n.loop_var.name.endswith("_rest") for n in terms)

@@ -143,9 +143,9 @@ class RelaxlabRagged(Kernels):
         n, scores = case.sizes["n"], HEADS * case.sizes["u"]
         shape = (n, HEADS, HEAD_DIM) if what == "mix" else (scores,)
         (*held, out) = in_large_pages([*arrays, np.empty(shape, "float32")])
-        rows = [] if what == "softmax" else [matrices.starts(lengths)]
-        offsets = [lengths, *rows, matrices.starts(lengths, lengths)]
-        return lambda: program[what](*offsets, *held, out), lambda: out
+        offsets = [lengths, matrices.starts(lengths), matrices.starts(lengths, lengths)]
+        scalars = [n] if what == "softmax" else []
+        return lambda: program[what](*offsets, *held, out, *scalars), lambda: out
 
 
 RAGGED = {"vgemm": VGEMM, "trmm": TRMM, "triangular_add": TRIANGULAR_ADD}
