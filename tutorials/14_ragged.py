@@ -24,7 +24,7 @@
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.script import tir as T
+from relaxlab.script import ir as I, relax as R, tir as T
 
 from exercises import lesson14
 from figures import lesson14 as figure
@@ -178,6 +178,26 @@ print(check(sch))
 
 # %% tags=["explorer"]
 rl.explore.ragged(batch, multiple=4, threads=2, row_bytes=32, quadratic=True)
+
+# %% [markdown]
+# ## Without writing loops
+#
+# Operators take **ragged tensors**, whose second dimension is as long as `s` says for each
+# sequence. What works on rows becomes a dense kernel on all of them; the softmax and the sum over
+# the rows of each sequence become loops like those above.
+
+
+# %%
+@I.ir_module
+class Pool:
+    @R.function
+    def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
+        weights = R.nn.softmax(R.sum(x, axis=2, keepdims=True), axis=1)
+        return R.sum(x * weights, axis=1)
+
+
+pooled = rl.compile(Pool)["main"](lengths.astype("int32"), batch)
+print(pooled.shape)
 
 # %% [markdown]
 # ## Exercises

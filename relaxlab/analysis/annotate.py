@@ -24,6 +24,7 @@ from relaxlab.analysis.deduce import (
 )
 from relaxlab.analysis.fit_loop_call import fit_loop_call
 from relaxlab.analysis.fit_operator_call import as_claim, unproved_conditions
+from relaxlab.analysis.ragged import mentions_ragged, stored
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
@@ -31,7 +32,17 @@ from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import replace
-from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
+from relaxlab.ir.types import (
+    Length,
+    LengthsType,
+    ObjectType,
+    PrimType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    lengths_in,
+)
 from relaxlab.tracing import remark
 from relaxlab.tracing.deduction import Checked, Deduced, emit
 
@@ -151,6 +162,7 @@ class _Scope:
         default_factory=set[tuple[expr.PrimExpr, expr.PrimExpr]]
     )  # dimensions that a match_cast compares: what is checked need not be checked again
     block: list[graph.Binding] = field(default_factory=list[graph.Binding])
+    totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
     in_dataflow: bool = False
 
     def inner(self, name: str = "") -> _Scope:
@@ -158,7 +170,7 @@ class _Scope:
         there."""
         return _Scope(
             self.owner, name or self.name, self.analyzer, set(self.symbols), dict(self.renamed),
-            self.taken, self.bounds, set(self.checked_equal),
+            self.taken, self.bounds, set(self.checked_equal), totals=dict(self.totals),
         )  # fmt: skip
 
     def define(self, ty: Type | None) -> None:
@@ -167,6 +179,8 @@ class _Scope:
             if s not in self.symbols:
                 self.symbols.add(s)
                 self.analyzer.bind_shape(s, self.bounds.get(s.name))
+        if isinstance(ty, LengthsType) and ty.each is not None and ty.total is not None:
+            self.totals[ty.each] = ty.total
 
     def function(self, fn: graph.Function) -> graph.Function:
         """`fn` with its body annotated and its result type proved, checked or deduced."""
@@ -344,7 +358,10 @@ class _Scope:
         value = self.leaf(b.value, b.var.name)
         actual = self.type_of(value)
         claim = _with_dtype(b.ty, actual)
-        if actual is not _FAILED and self.verdict(actual, claim) >= Verdict.STATIC_MISMATCH:
+        rows, wanted = (actual, claim) if mentions_ragged(actual) == mentions_ragged(claim) else (
+            stored(actual, self.totals), stored(claim, self.totals)
+        )  # fmt: skip
+        if actual is not _FAILED and self.verdict(rows, wanted) >= Verdict.STATIC_MISMATCH:
             self.owner.report(
                 "E0208",
                 f"match_cast to {claim} can never succeed: the value is {actual}",
@@ -352,7 +369,7 @@ class _Scope:
             )
             actual = _FAILED
         self.define(claim)
-        for pair in dim_pairs(claim, actual, ""):  # true from here on
+        for pair in dim_pairs(wanted, rows, ""):  # true from here on
             if pair.actual is not None:
                 self.checked_equal.add((pair.actual, pair.declared))
                 self.analyzer.assume(expr.EQ(pair.declared, pair.actual))
@@ -468,7 +485,8 @@ class _Scope:
             assert claim.values is not None
             if (value.values[0], claim.values[0]) in self.checked_equal:
                 continue
-            if self.analyzer.prove(condition) is False:
+            of_each = bool(lengths_in(condition))  # no check is made for each sequence
+            if of_each or self.analyzer.prove(condition) is False:
                 self.owner.report("E0203", message, call)
                 continue
             remark("deduce", f"{self.name}: {message}", "not proved: checked at run time")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.ragged import check_ragged_result, mentions_ragged
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, dims_of, lca
 from relaxlab.analysis.unify import DimPair, unify
 from relaxlab.ir import expr, graph, loops, types
@@ -224,6 +225,8 @@ def _operator(
         )  # fmt: skip
     try:
         result = row.infer(call, arg_types, mod)
+        if mentions_ragged(*arg_types, result):
+            check_ragged_result(call, arg_types, result)
     except TypeDeductionError as error:
         notes = tuple(
             f"argument {describe(a, i)} is {t}"

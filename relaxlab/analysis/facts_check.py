@@ -14,6 +14,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.types import LengthsType
 
 ZERO = expr.const(0)
 
@@ -38,6 +39,34 @@ def facts_check(func: loops.PrimFunc) -> loops.PrimFunc | None:
     inner = [n.loop_var for n in walk(body) if isinstance(n, loops.For)]
     scalars = [v for v in symbols_in(body) if v not in sizes and v not in inner]
     return loops.PrimFunc((*plain.values(), *scalars), body)
+
+
+def lengths_check(name: str, ty: LengthsType) -> loops.PrimFunc:
+    """Return a loop function that stops where a parameter of that name, which has lengths of
+    sequences, has a negative one or one above the most, or where they do not add up to the number
+    of rows."""
+    assert ty.shape is not None and ty.dtype is not None and ty.total is not None
+    most = LARGEST_FACTOR if ty.most is None else ty.most
+    inside = loops.Within(ZERO, expr.const(most + 1))
+    lengths = loops.Buffer(name, ty.shape, ty.dtype, facts=(inside,))
+    small = facts_check(loops.PrimFunc((lengths,), loops.Evaluate(ZERO)))
+    assert small is not None
+    (plain,), i = small.buffers, expr.Var("i")
+    total = loops.Buffer("total", (expr.const(1),), "int64", scope="local")
+    sum_ = loops.BufferLoad(total, (ZERO,))
+    text = "{}" if isinstance(ty.total, expr.IntImm) else f"{ty.total} = {{}}"
+    message = f"the lengths in {name} add up to {{}}, not {text}"
+    added = loops.seq(
+        loops.BufferStore(total, ZERO, (ZERO,)),
+        _loop(i, plain.shape[0], loops.BufferStore(total, sum_ + _element(plain, i), (ZERO,))),
+        loops.AssertStmt(expr.EQ(sum_, ty.total), message, (sum_, ty.total)),
+    )
+    # One loop: a thread adds up and compares, where separate statements are steps of a team.
+    body = loops.seq(small.body, _loop(expr.Var("once"), expr.const(1), added))
+    root = loops.Block("root", (), (), (), body, alloc_buffers=(total,))
+    sizes = symbols_in(plain)
+    scalars = tuple(v for v in symbols_in(ty.total) if v not in sizes)
+    return loops.PrimFunc((plain, *scalars), loops.BlockRealize((), expr.const(True), root))
 
 
 def checked_buffers(func: loops.PrimFunc) -> tuple[loops.Buffer, ...]:

@@ -13,12 +13,14 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.types import (
     DataType,
     FuncType,
+    LengthsType,
     ObjectType,
     PrimType,
     ShapeType,
     TensorType,
     TupleType,
     Type,
+    lengths_in,
 )
 
 
@@ -36,10 +38,11 @@ class Verdict(IntEnum):
 
 def equal_dims(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool | None:
     """Return True for dimensions that are equal, False for those that never are; None where that
-    depends on symbols."""
+    depends on symbols. Lengths of sequences are equal to themselves alone."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a.value == b.value
-    return True if a == b else analyzer.prove_equal(a, b)
+    equal = True if a == b else analyzer.prove_equal(a, b)
+    return False if equal is None and lengths_in((a, b)) else equal
 
 
 def check_subtype(actual: Type, expected: Type, analyzer: Analyzer) -> Verdict:
@@ -202,6 +205,9 @@ def dims_of(ty: Type, where: str) -> Iterable[tuple[PrimExpr, str]]:
     match ty:
         case TensorType(shape) if shape is not None:
             yield from ((d, f"dimension {i} of {where}") for i, d in enumerate(shape))
+            if isinstance(ty, LengthsType) and ty.each is not None and ty.total is not None:
+                yield ty.total, f"the number of rows of {where}"
+                yield ty.each, where
         case ShapeType(values) if values is not None:
             yield from ((d, f"value {i} of {where}") for i, d in enumerate(values))
         case PrimType(_, value) if value is not None:

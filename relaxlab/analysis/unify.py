@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, unknowns
+from relaxlab.analysis.subtype import equal_dims
 from relaxlab.ir import expr
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.ir.types import Length
 from relaxlab.tracing.deduction import Matched, Unified, emit, is_recording
 
 
@@ -181,11 +183,15 @@ def _compare(pair: DimPair, result: Unification, analyzer: Analyzer) -> None:
         result.unproved.append((pair, None))
         return
     expected = substitute(pair.declared, result.bindings)
+    if isinstance(pair.declared, Length) and not isinstance(expected, Length):
+        text = f"{pair.place} is {expected}, expected the lengths of sequences"
+        result.conflicts.append(text)
+        return
     if pair.actual is None:
         emit(Matched(pair.declared, expected, None, pair.place, None))
         result.unproved.append((pair, expected))
         return
-    equal = True if expected == pair.actual else analyzer.prove_equal(expected, pair.actual)
+    equal = equal_dims(expected, pair.actual, analyzer)
     if is_recording():
         emit(Matched(pair.declared, expected, pair.actual, pair.place, equal))
     if equal:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from relaxlab.analysis.annotate import annotate
 from relaxlab.analysis.deduce import missing_function
 from relaxlab.analysis.loops_check import check_loops
+from relaxlab.analysis.ragged import stored
 from relaxlab.analysis.subtype import defined_symbols, dims_of
 from relaxlab.analysis.unify import determined_symbols
 from relaxlab.ir import expr, graph, types
@@ -70,6 +71,9 @@ class _Checker:
     visible: set[graph.Var] = field(default_factory=set[graph.Var])
     symbols: set[expr.Var] = field(default_factory=set[expr.Var])
     ever: set[graph.Var] = field(default_factory=set[graph.Var])
+    totals: dict[types.Length, expr.PrimExpr] = field(
+        default_factory=dict[types.Length, expr.PrimExpr]
+    )
     reported: set[object] = field(default_factory=set[object])
     pure: bool = True
     in_dataflow: bool = False
@@ -87,7 +91,7 @@ class _Checker:
         stay there."""
         return _Checker(
             self.name, self.mod, self.found, set(self.visible), set(self.symbols), self.ever,
-            self.reported, self.pure,
+            dict(self.totals), self.reported, self.pure,
         )  # fmt: skip
 
     def function(self, fn: graph.Function) -> None:
@@ -103,8 +107,14 @@ class _Checker:
 
     def determine(self, claims: list[types.Type], what: str, at: object) -> None:
         """Define the symbols of types that values are checked against at run time."""
+        lengths = [ty for ty in claims if isinstance(ty, types.LengthsType)]
+        self.totals |= {ty.each: ty.total for ty in lengths if ty.each and ty.total}
         dims = [d for ty in claims for d, _ in dims_of(ty, "")]
-        known = determined_symbols(dims, self.symbols)
+        # No lengths determine their sum, which tensors with the rows do.
+        sizes = [stored(ty, self.totals) for ty in claims if ty not in lengths]
+        given = [d for ty in sizes for d, _ in dims_of(ty, "")]
+        given += [d for ty in lengths for d in (*(ty.shape or ()), ty.each) if d is not None]
+        known = determined_symbols(given, self.symbols)
         mentioned = dict.fromkeys(s for d in dims for s in symbols_in(d))
         missing = [s.name for s in mentioned if s not in known]
         if missing:

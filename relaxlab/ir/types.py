@@ -6,9 +6,11 @@ rank -1 that nothing is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relaxlab.ir.brief import cut
-from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.node import Node, binder, hint_field, node, span_field
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.node import Node, binder, hint_field, node, span_field, walk
 from relaxlab.ir.span import Span
 
 
@@ -84,12 +86,20 @@ class TensorType(Type):
 
 
 @node
+class Length(Var):
+    """The length of each sequence, an extent that differs from sequence to sequence: the tensors
+    whose shapes mention it are ragged. The first of their dimensions counts the sequences."""
+
+
+@node
 class LengthsType(TensorType):
     """The lengths of sequences that lie behind each other: int32 (sequences,). `total` is the
-    number of their rows, a symbol that the shapes of rows have; no length is more than `most`."""
+    number of their rows, and no length is more than `most`. `each` is the extent of ragged tensors
+    with these lengths."""
 
     total: PrimExpr | None = None
     most: int | None = None
+    each: Length | None = None
     span: Span | None = span_field(default=None)
 
 
@@ -111,6 +121,22 @@ class FuncType(Type):
     span: Span | None = span_field(default=None)
 
 
+def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Length, ...]:
+    """The lengths of sequences that dimensions mention, in order; empty for regular ones."""
+    given = (dims,) if isinstance(dims, PrimExpr) else dims or ()
+    found = (n for d in given for n in walk(d) if isinstance(n, Length))
+    return tuple(dict.fromkeys(found))
+
+
+def is_ragged(ty: Type | None) -> bool:
+    """True for a tensor with an extent that differs from sequence to sequence."""
+    return isinstance(ty, TensorType) and bool(lengths_in(ty.shape))
+
+
+DIMENSIONS = "ijklmnopqrst"
+"""The names that the dimensions of ragged tensors are printed with."""
+
+
 def format_type(ty: Type) -> str:
     """Plain text of a type for messages, in the script's spelling."""
     match ty:
@@ -123,6 +149,9 @@ def format_type(ty: Type) -> str:
         case LengthsType(shape=shape, total=total, most=most) if shape is not None:
             limit = "" if most is None else f", at_most={most}"
             return f"R.Lengths({shape[0]}, {total}{limit})"
+        case TensorType(shape, dtype) if shape is not None and lengths_in(shape):
+            dims = ", ".join(f'"{n}": {d}' for n, d in zip(DIMENSIONS, shape, strict=False))
+            return f"R.Ragged({{{dims}}}, {dtype!r})"
         case TensorType(shape, dtype, ndim):
             args: list[str] = []
             if shape is not None:

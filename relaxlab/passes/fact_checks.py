@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from relaxlab.analysis.arith.exact import LARGEST_FACTOR
-from relaxlab.analysis.facts_check import checked_buffers, facts_check
+from relaxlab.analysis.facts_check import checked_buffers, facts_check, lengths_check
 from relaxlab.ir import expr, host, loops, types
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
-from relaxlab.ir.substitute import symbols_in
 
 Check = tuple[str, tuple[int, ...], tuple[expr.PrimExpr, ...]]
 """A checking loop function, its registers and its scalars."""
@@ -72,16 +70,11 @@ class Checked:
         return host.CallKernel(made[0], mine, scalars)
 
     def of_lengths(self, name: str, register: int, ty: types.LengthsType) -> host.CallKernel:
-        """The check of a parameter that has lengths: none is negative, or above the most."""
-        assert ty.shape is not None and ty.dtype is not None
-        most = LARGEST_FACTOR if ty.most is None else ty.most
-        inside = loops.Within(expr.const(0), expr.const(most + 1))
-        lengths = loops.Buffer(name, ty.shape, ty.dtype, facts=(inside,))
-        func = loops.PrimFunc((lengths,), loops.Evaluate(expr.const(0)))
-        sizes = {s: s for s in symbols_in(ty.shape)}
-        check = self.before(name, func, (register,), sizes)
-        assert check is not None
-        return check
+        """The check of a parameter that has lengths: none is negative, or above the most, and they
+        add up to the number of rows."""
+        check = lengths_check(name, ty)
+        scalars = host.kernel_symbols(check)
+        return host.CallKernel(self.checks.name(name, check), (register,), scalars)
 
     def forget(self, registers: Iterable[int]) -> None:
         """Take the elements of the registers to be others."""

@@ -1,10 +1,9 @@
-"""Attention of sequences behind each other, as attention of rows that see a range of keys."""
+"""Sequences of different lengths as rows behind each other, and attention of such rows as attention
+that sees a range of keys."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.ir import expr, graph
@@ -12,6 +11,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import known_shape, leaf_type, map_blocks, with_bindings
+from relaxlab.passes.flatten_sequences import first_rows, flatten_sequences
 from relaxlab.tracing import may_apply
 
 VAR_LEN, RAGGED = "nn.attention_var_len", "nn.ragged_attention"
@@ -19,13 +19,15 @@ VAR_LEN, RAGGED = "nn.attention_var_len", "nn.ragged_attention"
 
 @module_pass("flatten_ragged", needs=("normalize",))
 def flatten_ragged(mod: Module, _: NoOptions) -> Module:
-    """Replace attention of sequences of different lengths by `nn.attention_within` on the rows of
-    all sequences, and by what computes the range of keys of each row.
+    """Replace ragged tensors by dense ones that have their elements (`flatten_sequences`), and
+    attention of sequences of different lengths by `nn.attention_within` on the rows of all
+    sequences and what computes the range of keys of each row.
 
-    All other operators work on the rows already. The ranges depend on the lengths alone: layers
+    The ranges depend on the lengths alone: layers
     that compute the same share them (`eliminate_common_subexpr`). A call with operands of unknown
     shape stays as it is.
     """
+    mod = flatten_sequences(mod)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         updates[name] = map_blocks(fn, lambda b, n=name: _block(n, b))
@@ -80,10 +82,7 @@ class _Flattener:
             self.bind(_reshaped(x, (one, *shape)), "rows")
             for x, shape in zip(rows, shapes, strict=True) if shape is not None
         )  # fmt: skip
-        sums = graph.Call(graph.Op("cumsum"), (lengths,), Attrs(axis=0, dtype="int64"))
-        zero = graph.Constant(np.zeros(1, "int64"))
-        both = graph.Tuple((zero, self.bind(sums, "ends")))
-        starts = self.bind(graph.Call(graph.Op("concat"), (both,), Attrs(axis=0)), "starts")
+        starts = first_rows(lengths, self.bind)
         value = self.within(call, batched, (starts,), whole=True)
         assert value is not None
         result = self.bind(value, "batched")

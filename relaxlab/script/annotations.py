@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Callable
 
@@ -44,10 +45,13 @@ def expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = error.msg if isinstance(error, SyntaxError) else str(error)
         cx.fail(node, "E0101", f"{text!r} is not an expression: {why}")
+    own: set[ast.expr] = set()
     for part in ast.walk(tree):
         if isinstance(part, ast.expr):
             ast.copy_location(part, node)
-        if isinstance(part, ast.Name):
+        if isinstance(part, ast.Subscript) and length_of_each(cx, part) is not None:
+            own |= {part.value, part.slice}
+        if isinstance(part, ast.Name) and part not in own:
             _introduce(cx, part)
     return cx.read(cx, tree)
 
@@ -181,26 +185,45 @@ def _lengths(cx: Context, c: Arguments) -> types.Type:
     assert sequences is not None and rows is not None
     limit = None if most is None else constant_int(cx, most, "at_most")
     shape, total = (dimension(cx, sequences),), dimension(cx, rows)
-    return types.LengthsType(shape, "int32", 1, total, limit, span=cx.span(c.node))
+    each = types.Length(f"lengths[{types.DIMENSIONS[0]}]", span=cx.span(c.node))
+    return types.LengthsType(shape, "int32", 1, total, limit, each, span=cx.span(c.node))
+
+
+def length_of_each(cx: Context, node: ast.Subscript) -> types.Length | None:
+    """The extent that `s[i]` is, where `s` is a parameter with the lengths of sequences; i is the
+    name of the dimension that counts them, which means nothing outside of the shape."""
+    if not isinstance(node.value, ast.Name) or not isinstance(node.slice, ast.Name):
+        return None
+    found = cx.lengths.get(node.value.id)
+    return None if found is None else found.each
 
 
 def _ragged(cx: Context, c: Arguments) -> types.Type:
-    """The type of a tensor of all rows: the number of rows, and the other dimensions."""
+    """The type of a tensor with named dimensions, some of which are as long as lengths say."""
     a = c.bind()
     dims, dtype = a["dims"], a["dtype"]
     assert dims is not None and dtype is not None
     help = 'write {"i": "b", "j": "s[i]", "d": 512}, with s: R.Lengths("b", "n") before it'
-    if not is_dict(dims.value) or len(dims.value) < 2:
+    if not is_dict(dims.value) or not 2 <= len(dims.value) <= len(types.DIMENSIONS):
         c.wrong("needs named dimensions, two or more", dims.node, help)
-    (outer, count), (_, inner), *others = dims.value.items()
-    text = str(inner).replace(" ", "")
-    found = cx.lengths.get(text.removesuffix(f"[{outer}]")) if "[" in text else None
-    if found is None or not text.endswith(f"[{outer}]"):
-        c.wrong(f"has no lengths of sequences in its second dimension, {inner!r}", dims.node, help)
-    if dimension(cx, Arg(count, dims.node)) != found.shape[0]:
-        c.wrong(f"has {count} sequences, and their lengths are {found}", dims.node)
-    fixed = (dimension(cx, Arg(d, dims.node)) for _, d in others)
-    return types.TensorType((found.total, *fixed), dtype_of(cx, dtype), span=cx.span(c.node))
+    outer = next(iter(dims.value))
+    for text in dims.value.values():
+        _check_indices(c, text, outer, dims.node, help)
+    shape = tuple(dimension(cx, Arg(d, dims.node)) for d in dims.value.values())
+    found = types.lengths_in(shape)
+    if not found:
+        c.wrong("has no dimension with the lengths of sequences", dims.node, help)
+    for ty in cx.lengths.values():
+        if ty.each in found and shape[0] != ty.shape[0]:
+            c.wrong(f"has {shape[0]} sequences, and their lengths are {ty}", dims.node)
+    return types.TensorType(shape, dtype_of(cx, dtype), span=cx.span(c.node))
+
+
+def _check_indices(c: Arguments, text: object, outer: str, node: ast.expr, help: str) -> None:
+    """Check that lengths in an extent are those at the position in the outermost dimension."""
+    for at in re.findall(r"\[\s*(\w+)\s*\]", text if isinstance(text, str) else ""):
+        if at != outer:
+            c.wrong(f"has lengths at {at}, and sequences are counted by {outer}", node, help)
 
 
 def _prim(cx: Context, c: Arguments) -> types.Type:

@@ -15,7 +15,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.script import graph_calls, loop_calls
 from relaxlab.script.advice import as_dimensions, as_number, as_operator, as_slice, unsupported
-from relaxlab.script.annotations import vdevice
+from relaxlab.script.annotations import length_of_each, vdevice
 from relaxlab.script.convert import (
     constant_int,
     is_number,
@@ -158,6 +158,9 @@ def global_var(cx: Context, name: str, node: ast.AST) -> graph.GlobalVar:
 
 
 def _subscript(cx: Context, node: ast.Subscript) -> Value:
+    each = length_of_each(cx, node)
+    if each is not None:
+        return each
     base = evaluate(cx, node.value)
     match base:
         case loops.Buffer() | View() | RaggedBuffer():

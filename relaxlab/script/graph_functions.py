@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from relaxlab.ir import graph, types
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.node import Attrs
+from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.advice import unsupported
 from relaxlab.script.annotations import own_symbol, type_of
 from relaxlab.script.convert import attribute_value, is_number, scalar_of
@@ -515,6 +515,7 @@ def read_function(
     reader = GraphReader(cx)
     with cx.function("R"):
         outer, cx.string_symbols = cx.string_symbols, True
+        lengths, cx.lengths = cx.lengths, dict(cx.lengths)
         for p in getattr(node, "type_params", ()):  # def f[n](...) of newer Python
             cx.symbol(p.name, node)
         params = _params(cx, node)
@@ -523,7 +524,7 @@ def read_function(
             with cx.recover(node.returns):
                 ret = type_of(cx, Arg(evaluate(cx, node.returns), node.returns))
         body = reader.body(node.body, node)
-        cx.string_symbols = outer
+        cx.string_symbols, cx.lengths = outer, lengths
     span = cx.span(node)
     return graph.Function(tuple(params), body, ret, pure, private, Attrs(reader.attrs), span=span)
 
@@ -533,13 +534,14 @@ def _params(cx: Context, node: ast.FunctionDef) -> list[graph.Var]:
     if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults:
         cx.fail(node, "E0104", "parameters are positional and have no defaults")
     params: list[graph.Var] = []
-    cx.lengths = {}
     for arg in args.args:
         params.append(graph.Var(arg.arg, None, span=cx.span(arg)))
         with cx.recover(arg):
             params[-1] = _param(cx, arg)
         if isinstance(params[-1].ty, types.LengthsType):
             cx.lengths[arg.arg] = params[-1].ty
+        else:
+            cx.lengths.pop(arg.arg, None)  # of a function around this one
     for arg, p in zip(args.args, params, strict=True):
         cx.define(arg.arg, p)
     return params
@@ -559,4 +561,7 @@ def _param(cx: Context, arg: ast.arg) -> graph.Var:
     ty = type_of(cx, Arg(value, arg.annotation))
     if isinstance(value, Ref) and is_dtype(value.path):
         ty = own_symbol(cx, ty, arg.arg, arg)
+    if isinstance(ty, types.LengthsType):
+        named = types.Length(f"{arg.arg}[{types.DIMENSIONS[0]}]", span=cx.span(arg))
+        ty = replace(ty, each=named)
     return graph.Var(arg.arg, ty, span=cx.span(arg))

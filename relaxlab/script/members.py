@@ -72,11 +72,11 @@ _TYPES = (
            'k: R.Prim("int64")'),
     Member("R.Lengths", "sequences, rows, at_most=None", "type",
            "The type of the lengths of sequences that lie behind each other: int32, how many there "
-           "are, and the number of rows that they have in all.",
+           "are, and the number of rows that they have in all. In shapes, `s[i]` is each length.",
            's: R.Lengths("b", "n", at_most=512)'),
     Member("R.Ragged", "dims, dtype", "type",
-           "The type of the rows of sequences of different lengths, by named dimensions: of the "
-           "second an earlier parameter has the lengths. It is a tensor of all rows.",
+           "The type of a ragged tensor by named dimensions. The first counts sequences, another "
+           "is as long as an earlier parameter with `R.Lengths` says for each.",
            'x: R.Ragged({"i": "b", "j": "s[i]", "d": 512}, "float32")'),
     Member("R.Tuple", "*fields", "type", "The type of a tuple.",
            'p: R.Tuple(R.Tensor((4,)), R.Tensor((4,)))'),

@@ -26,6 +26,9 @@ def function(w: Writer, name: str, f: graph.Function, path: str, *, local: bool 
             w.names.declare(p, p.name)
             if own is not None:
                 w.names.declare(own, own.name, same_as=w.names.of(p, p.name))
+            if isinstance(p.ty, types.LengthsType) and p.ty.each is not None:
+                at = types.DIMENSIONS[0]  # the name of the dimension that counts the sequences
+                w.names.declare(p.ty.each, at, same_as=f"{w.names.of(p, p.name)}[{at}]")
         params = [_param(w, p, f"{path}.params[{i}]") for i, p in enumerate(f.params)]
         ret = ""
         if f.ret_ty is not None:
@@ -44,7 +47,8 @@ def function(w: Writer, name: str, f: graph.Function, path: str, *, local: bool 
 
 def _new_symbols(w: Writer, f: graph.Function, *, local: bool) -> list[expr.Var]:
     """The symbols to declare in `f`: those of an enclosing function are visible already."""
-    return [s for s in symbols_in(f) if not local or s not in w.names]
+    named = (s for s in symbols_in(f) if not isinstance(s, types.Length))
+    return [s for s in named if not local or s not in w.names]
 
 
 def _header(w: Writer, name: str, params: list[str], ret: str) -> None:

@@ -67,6 +67,10 @@ def _quote(text: str) -> str:
 
 def _tensor(w: Writer, ty: types.TensorType, path: str, quoted: bool) -> str:
     args: list[str] = []
+    if ty.shape is not None and types.lengths_in(ty.shape):
+        texts = dims(w, ty.shape, path + ".shape", True)
+        named = zip(types.DIMENSIONS, texts, strict=False)
+        return f'R.Ragged({{{", ".join(f"{string(n)}: {t}" for n, t in named)}}}, "{ty.dtype}")'
     if ty.shape is not None:
         args.append(f"({sequence(dims(w, ty.shape, path + '.shape', quoted))})")
         if ty.dtype is not None:

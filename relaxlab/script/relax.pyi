@@ -940,7 +940,7 @@ def ExternFunc(name: _Any) -> _Value:
     """
 
 class Lengths(_Any):
-    """The type of the lengths of sequences that lie behind each other: int32, how many there are, and the number of rows that they have in all.
+    """The type of the lengths of sequences that lie behind each other: int32, how many there are, and the number of rows that they have in all. In shapes, `s[i]` is each length.
 
         s: R.Lengths("b", "n", at_most=512)
     """
@@ -964,7 +964,7 @@ class Prim(_Any):
     def __init__(self, dtype: _Any = None, value: _Any = None) -> None: ...
 
 class Ragged(_Any):
-    """The type of the rows of sequences of different lengths, by named dimensions: of the second an earlier parameter has the lengths. It is a tensor of all rows.
+    """The type of a ragged tensor by named dimensions. The first counts sequences, another is as long as an earlier parameter with `R.Lengths` says for each.
 
         x: R.Ragged({"i": "b", "j": "s[i]", "d": 512}, "float32")
     """

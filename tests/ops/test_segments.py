@@ -13,7 +13,7 @@ POOL = """
 @R.function
 def main(
     s: R.Lengths("b", "n", at_most=512),
-    x: R.Ragged({"i": "b", "j": "s[i]", "d": 6}, "float32"),
+    x: R.Tensor(("n", 6), "float32"),
 ):
     with R.dataflow():
         ends = R.cumsum(s, axis=0, dtype="int64")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
+from relaxlab.analysis.ragged import stored
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.data import Constructor, DataDef, DataValue
 from relaxlab.ir.dtypes import is_float, numpy_dtype
@@ -41,7 +42,28 @@ def random_arguments(
     env = {
         s: min(int(rng.choice(sizes)), bounds.get(s.name, 1 << 30)) for s in symbols_in(fn.params)
     }
-    return tuple(random_value(p.ty, env, rng, f"`{p.name}`", data) for p in fn.params)
+    given = {p: p.ty for p in fn.params if isinstance(p.ty, types.LengthsType)}
+    lengths = {p: _random_lengths(ty, env, rng) for p, ty in given.items()}
+    totals = {ty.each: ty.total for ty in given.values() if ty.each is not None and ty.total}
+    return tuple(
+        lengths[p] if p in lengths
+        else random_value(p.ty and stored(p.ty, totals), env, rng, f"`{p.name}`", data)
+        for p in fn.params
+    )  # fmt: skip
+
+
+def _random_lengths(
+    ty: types.LengthsType, env: dict[expr.Var, int], rng: np.random.Generator
+) -> Any:
+    """Random lengths of sequences, whose rows `env` has the number of from here on."""
+    assert ty.shape is not None and ty.total is not None and ty.dtype is not None
+    count = evaluate(ty.shape[0], env)
+    shares = np.full(count, 1 / max(1, count))
+    found = rng.multinomial(evaluate(ty.total, env), shares) if count else np.zeros(0, int)
+    found = found if ty.most is None else np.minimum(found, ty.most)
+    if isinstance(ty.total, expr.Var):
+        env[ty.total] = int(found.sum())
+    return found.astype(numpy_dtype(ty.dtype))
 
 
 def random_value(

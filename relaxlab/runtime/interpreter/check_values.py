@@ -17,6 +17,8 @@ from relaxlab.ir.graph import Function
 from relaxlab.ir.types import (
     DataType,
     FuncType,
+    Length,
+    LengthsType,
     ObjectType,
     PrimType,
     ShapeType,
@@ -24,7 +26,7 @@ from relaxlab.ir.types import (
     TupleType,
     Type,
 )
-from relaxlab.runtime.arrays import ExecutionError, as_array, dtype_name
+from relaxlab.runtime.arrays import Array, ExecutionError, as_array, dtype_name
 from relaxlab.runtime.interpreter.outside_functions import outside
 
 Dim = tuple[expr.PrimExpr, int, str]
@@ -33,14 +35,30 @@ Dim = tuple[expr.PrimExpr, int, str]
 
 @dataclass(slots=True)
 class Symbols:
-    """The symbols of one call of a function: their values and where each was bound."""
+    """The symbols of one call of a function: their values and where each was bound; the lengths of
+    sequences, and the symbols of how many rows they have."""
 
     values: dict[expr.Var, int] = field(default_factory=dict[expr.Var, int])
     origins: dict[expr.Var, str] = field(default_factory=dict[expr.Var, str])
+    lengths: dict[Length, Array] = field(default_factory=dict[Length, Array])
+    totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
 
     def copy(self) -> Symbols:
         """Return a copy of the symbols, to be added to independently."""
-        return Symbols(dict(self.values), dict(self.origins))
+        return Symbols(
+            dict(self.values), dict(self.origins), dict(self.lengths), dict(self.totals)
+        )
+
+    def define_lengths(self, value: Any, ty: Type | None, where: str) -> list[Dim]:
+        """Take the lengths of a parameter, and return the number of rows beside the declared one.
+        Raises ExecutionError for lengths that there are not."""
+        if not isinstance(ty, LengthsType) or ty.each is None or ty.total is None:
+            return []
+        most = max(value, default=0) if ty.most is None else ty.most
+        for at in np.flatnonzero((value < 0) | (value > most))[:1]:
+            raise ExecutionError(f"{where}: length {at} is {value[at]}, not in 0 to {most}")
+        self.lengths[ty.each], self.totals[ty.each] = value, ty.total
+        return [(ty.total, int(value.sum(dtype="int64")), f"the number of rows of {where}")]
 
     def bind(self, dims: Sequence[Dim]) -> None:
         """Bind the symbols of declared dimensions and check all of them.

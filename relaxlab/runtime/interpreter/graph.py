@@ -15,13 +15,16 @@ import numpy as np
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
+from relaxlab.analysis.ragged import mentions_ragged, stored
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import OpRow, find_op
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from relaxlab.runtime.arrays import (
     Array,
@@ -33,6 +36,7 @@ from relaxlab.runtime.arrays import (
 )
 from relaxlab.runtime.interpreter.check_values import Symbols, arguments, match_value
 from relaxlab.runtime.interpreter.deep_calls import call_nested
+from relaxlab.runtime.interpreter.ragged import batch_of, joined, sizes_of_each
 from relaxlab.runtime.packed import get_func
 
 LoopRunner = Callable[..., None]
@@ -131,13 +135,16 @@ class _Frame:
 
     def enter(self, fn: graph.Function, args: tuple[Any, ...]) -> None:
         """Bind the parameters; check their types and the declared upper bounds."""
+        both = list(zip(fn.params, args, strict=True))
+        of_lengths = [self.symbols.define_lengths(a, p.ty, f"parameter `{p.name}`")
+                      for p, a in both]  # fmt: skip
         dims = [
             d
-            for p, a in zip(fn.params, args, strict=True)
+            for p, a in both
             if p.ty is not None
-            for d in match_value(a, p.ty, f"parameter `{p.name}`")
+            for d in match_value(a, self.stored(p.ty), f"parameter `{p.name}`")
         ]
-        self.symbols.bind(dims)
+        self.symbols.bind([*dims, *(d for found in of_lengths for d in found)])
         bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {})
         for symbol, value in self.symbols.values.items():
             if value > bounds.get(symbol.name, value):
@@ -151,11 +158,15 @@ class _Frame:
 
     def bind(self, value: Any, ty: Type, what: str) -> None:
         """Check `value` against `ty`, binding the symbols it defines."""
-        self.symbols.bind(match_value(value, ty, what))
+        self.symbols.bind(match_value(value, self.stored(ty), what))
+
+    def stored(self, ty: Type) -> Type:
+        """The type of the arrays that values of type `ty` are."""
+        return stored(ty, self.symbols.totals) if self.symbols.totals else ty
 
     def verify(self, value: Any, ty: Type, what: str) -> None:
         """Check `value` against a deduced type, which defines no symbols."""
-        self.symbols.bind_known(match_value(value, ty, what))
+        self.symbols.bind_known(match_value(value, self.stored(ty), what))
 
     def sequence(self, seq: graph.SeqExpr) -> Any:
         for block in seq.blocks:
@@ -312,6 +323,10 @@ class _Frame:
         row = find_op(name)
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
+        if self.symbols.lengths:
+            out = type_of(e, self.machine.mod)
+            if mentions_ragged(out, *(type_of(a, self.machine.mod) for a in e.args)):
+                return self.of_each_sequence(e, name, out)
         args, reference = [self.eval(a) for a in e.args], row.reference
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
         if name == "reshape" and 0 in args[0].shape:
@@ -325,6 +340,20 @@ class _Frame:
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"R.{name}: {error}") from error
         return result if "view" in row.traits or name in PARTS else apart(result, args)
+
+    def of_each_sequence(self, e: graph.Call, name: str, out: Type) -> Any:
+        """The result of an operator on ragged tensors, one sequence after the other."""
+        outer, results = self.symbols, list[Any]()
+        ragged = {v for v in walk(e) if isinstance(v, graph.Var) and mentions_ragged(v.ty)}
+        used = {s for t in (out, *(v.ty for v in ragged)) for s in symbols_in(t)}
+        lengths = {s: values for s, values in outer.lengths.items() if s in used}
+        each = sizes_of_each(outer.values, lengths)
+        for i, sizes in enumerate(each):
+            batch = {v: batch_of(self.values[v], v.ty, each, i) for v in ragged}
+            alone = Symbols(sizes, outer.origins)  # in which all sequences are alike
+            frame = _Frame(self.machine, self.name, {**self.values, **batch}, alone)
+            results.append(frame.operator(e, name))
+        return joined(results, out, self.stored(out), self.scalar)
 
     def deduced_shape(self, e: graph.Call) -> tuple[int, ...] | None:
         """The shape that is deduced for a call's result; None where none is. The numbers alone do

@@ -1,0 +1,347 @@
+"""Functions on ragged tensors, as functions on dense tensors that have their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from relaxlab.analysis.deduce import type_of
+from relaxlab.analysis.ragged import (
+    is_rows,
+    mentions_ragged,
+    stored,
+    tensors_in,
+)
+from relaxlab.ir import expr, graph, loops
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.op_table import OpRow, find_op
+from relaxlab.ir.types import Length, LengthsType, TensorType, TupleType, Type, lengths_in
+from relaxlab.ops.define import builder
+from relaxlab.passes.bindings import TirCall, all_bindings, leaf_type
+from relaxlab.passes.legalize_ops import specialize_scalars
+from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops
+from relaxlab.tracing import remark
+
+ONE = expr.const(1)
+ATTENTION = "nn.attention"
+
+
+def flatten_sequences(mod: Module) -> Module:
+    """`mod` with dense tensors in the place of ragged ones.
+
+    Operators that compute each row of the same rows of their operands work on the rows of all
+    sequences, as those of one; attention becomes attention of sequences behind each other; all
+    others become loops over the sequences. Raises DiagnosticError (E0510) naming the operator for
+    what mixes sequences.
+    """
+    loop_functions: dict[str, loops.PrimFunc] = {}
+    ragged = {n: f for n, f in mod.graph_functions().items() if _has_ragged(f)}
+    for name, fn in ragged.items():
+        new = _Flattener(mod, name, fn, loop_functions).function()
+        mod = mod.with_functions({name: new, **loop_functions})
+    return mod
+
+
+def first_rows(lengths: graph.Expr, bind: Callable[[graph.Expr, str], graph.Var]) -> graph.Var:
+    """A new variable with the first row of each sequence and the number of all rows; `bind` gives
+    a value a variable."""
+    ends = bind(builder("cumsum")(lengths, axis=0, dtype="int64"), "ends")
+    return bind(builder("concat")((np.zeros(1, "int64"), ends), axis=0), "starts")
+
+
+def _has_ragged(fn: graph.Function) -> bool:
+    """True for a function with a ragged tensor among its values."""
+    bound = [b.var for b in all_bindings(fn) if isinstance(b, graph.VarBinding | graph.MatchCast)]
+    return mentions_ragged(fn.ret_ty, *(v.ty for v in (*fn.params, *bound)))
+
+
+@dataclass(slots=True)
+class _Flattener:
+    """A function while its bindings are rewritten."""
+
+    mod: Module
+    name: str
+    fn: graph.Function
+    loop_functions: dict[str, loops.PrimFunc]
+    lengths: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
+    totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
+    new: dict[graph.Var, graph.Var] = field(default_factory=dict[graph.Var, graph.Var])
+    """The variables with dense tensors, by those with ragged ones."""
+    batch: dict[graph.Var, graph.Expr] = field(default_factory=dict[graph.Var, graph.Expr])
+    """Variables with the rows of all sequences as those of one: (1, rows, ...)."""
+    first: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
+    """Variables with the first row of each sequence, and the end."""
+    bindings: list[graph.Binding] = field(default_factory=list[graph.Binding])
+    kind: type[graph.Var] = graph.Var
+
+    def function(self) -> graph.Function:
+        fn = self.fn
+        for p in fn.params:
+            if isinstance(p.ty, LengthsType) and p.ty.each is not None and p.ty.total is not None:
+                self.lengths[p.ty.each], self.totals[p.ty.each] = p, p.ty.total
+        params = tuple(map(self.variable, fn.params))
+        ret = None if fn.ret_ty is None else stored(fn.ret_ty, self.totals)
+        made = replace(fn, params=params, body=self.sequence(fn.body), ret_ty=ret)
+        left = next((n for n in walk(made.body) if isinstance(n, Length)), None)
+        if left is not None:
+            raise self.error(f"{left} is used outside of the shape of a tensor", made)
+        return made
+
+    def variable(self, v: graph.Var) -> graph.Var:
+        """The variable with the dense tensors of `v`; `v` where it has no ragged ones."""
+        ty = None if v.ty is None else stored(v.ty, self.totals)
+        if ty is not v.ty:
+            self.new[v] = replace(v, ty=ty)
+        return self.new.get(v, v)
+
+    def sequence(self, seq: graph.SeqExpr) -> graph.SeqExpr:
+        blocks: list[graph.BindingBlock] = []
+        for block in seq.blocks:
+            dataflow = isinstance(block, graph.DataflowBlock)
+            outer = self.bindings, self.kind, dict(self.batch), dict(self.first)
+            self.bindings, self.kind = [], graph.DataflowVar if dataflow else graph.Var
+            for b in block.bindings:
+                self.binding(b)
+            blocks.append(replace(block, bindings=tuple(self.bindings)))
+            self.bindings, self.kind, self.batch, self.first = outer
+        return replace(seq, blocks=tuple(blocks), body=self.moved(seq.body))
+
+    def moved(self, e: Node) -> graph.Expr:
+        """An expression with dense tensors, and its branches rewritten."""
+
+        def visit(n: Node) -> Node:
+            match n:
+                case graph.Var():
+                    return self.new.get(n, n)
+                case graph.SeqExpr():
+                    return self.sequence(n)
+                case Type():
+                    return stored(n, self.totals)
+                case _:
+                    return map_children(n, visit)
+
+        return visit(e)  # type: ignore[return-value]
+
+    def binding(self, b: graph.Binding) -> None:
+        assert isinstance(b, graph.VarBinding | graph.MatchCast)
+        value, var = b.value, b.var
+        match value:
+            case graph.Call(graph.Op(name)) if not value.ty_args and mentions_ragged(
+                var.ty, *map(leaf_type, value.args)
+            ):
+                row = find_op(name)
+                assert row is not None
+                self.operator(row, value, var)
+            case graph.TupleGetItem(graph.Var() as source, index) if source in self.batch:
+                fields = self.batch[source]
+                assert isinstance(fields, graph.Tuple)
+                self.batch[var] = fields.fields[index]
+                self.bindings.append(replace(b, value=self.moved(value), var=self.variable(var)))
+            case _:
+                changes: dict[str, object] = {"value": self.moved(value), "var": self.variable(var)}
+                if isinstance(b, graph.MatchCast):
+                    changes["ty"] = stored(b.ty, self.totals)
+                self.bindings.append(replace(b, **changes))
+
+    def bind(self, value: graph.Expr, hint: str) -> graph.Var:
+        made = self.kind(hint, type_of(value, self.mod))
+        self.bindings.append(graph.VarBinding(value, made))
+        return made
+
+    def error(self, message: str, at: object, suggestion: str | None = None) -> DiagnosticError:
+        span = getattr(at, "span", None)
+        text = f"in `{self.name}`: {message}"
+        return DiagnosticError([Diagnostic("E0510", text, span, (), suggestion)])
+
+    # --- Operators ----------------------------------------------------------------------------
+
+    def operator(self, row: OpRow, call: graph.Call, var: graph.Var) -> None:
+        """The bindings that take the place of the call of an operator."""
+        subject = f"{self.name}.{var.name}: {row.name}"
+        if row.name == ATTENTION and (value := self.attention(call)) is not None:
+            remark("flatten_ragged", subject, "attention of sequences behind each other")
+            self.bindings.append(graph.VarBinding(value, self.variable(var)))
+            return
+        try:
+            ragged = self.loops_of(row, call, var)
+            result = self.on_rows(call, var, ragged.count) if ragged.works_on_rows() else None
+            func = ragged.build() if result is None else ragged.func
+        except NotPerSequence as why:
+            raise self.error(
+                f"R.{row.name} cannot work on sequences of different lengths: {why}",
+                call,
+                'work on the rows of all sequences: R.match_cast(x, R.Tensor(("n", …)))',
+            ) from None
+        if result is not None:
+            remark("flatten_ragged", subject, "works on the rows of all sequences")
+            self.rows_result(result, var)
+        else:
+            remark("flatten_ragged", subject, "loops over the sequences")
+            self.loops_result(func, row, call, ragged, var)
+
+    def lengths_of(self, call: graph.Call, var: graph.Var) -> list[Length]:
+        """The lengths that the tensors of a call have."""
+        tensors = tensors_in(var.ty, *map(leaf_type, call.args))
+        return list(dict.fromkeys(s for t in tensors for s in lengths_in(t.shape)))
+
+    def loops_of(self, row: OpRow, call: graph.Call, var: graph.Var) -> RaggedLoops:
+        """The loops of an operator on sequences of equal lengths."""
+        tys = tuple(leaf_type(a) for a in call.args)
+        if row.lower is None or var.ty is None or None in tys:
+            raise NotPerSequence("it is not lowered to loops")
+        func = row.lower(call, tys, var.ty)  # type: ignore[arg-type]
+        given = [t for a in call.args for t in _tensors(a)]
+        constants = {i: t.data for i, t in enumerate(given)
+                     if isinstance(t, graph.Constant) and t.data.ndim == 0}  # fmt: skip
+        func = specialize_scalars(func, constants)
+        starts: dict[Length, loops.Buffer] = {}
+        for s in self.lengths_of(call, var):
+            count = self.count(s)
+            facts = (loops.Nondecreasing(expr.const(0), self.totals[s]),)
+            name = f"{self.lengths[s].name}_starts"
+            starts[s] = loops.Buffer(name, (count + 1,), "int64", facts=facts)
+        count = self.count(next(iter(starts)))
+        return RaggedLoops(func, len(given) - len(constants), count, starts, self.totals)
+
+    def count(self, s: Length) -> expr.PrimExpr:
+        """The number of the sequences that have these lengths."""
+        ty = self.lengths[s].ty
+        assert isinstance(ty, LengthsType) and ty.shape is not None
+        return ty.shape[0]
+
+    def on_rows(self, call: graph.Call, var: graph.Var, count: expr.PrimExpr) -> graph.Expr | None:
+        """The operator on the rows of all sequences, `count` of them, as those of one; None where
+        it does not take them so."""
+        args = tuple(self.as_batch(a, count) for a in call.args)
+        if None in args:
+            return None
+        made = replace(call, args=args)
+        wanted = [self.batch_type(t) for t in tensors_in(var.ty)]
+        try:
+            found = tensors_in(type_of(made, self.mod))
+        except DiagnosticError:
+            return None
+        same = len(found) == len(wanted) and all(
+            w is not None and f.shape == w.shape and f.dtype == w.dtype
+            for f, w in zip(found, wanted, strict=True)
+        )
+        return made if same else None
+
+    def batch_type(self, ty: TensorType) -> TensorType | None:
+        """The type of the rows of all sequences as those of one; None for other elements."""
+        if ty.shape is None or not lengths_in(ty.shape) or not is_rows(ty.shape):
+            return None
+        kept = stored(ty, self.totals)
+        assert isinstance(kept, TensorType) and kept.shape is not None
+        return replace(kept, shape=(ONE, *kept.shape), ndim=-1)
+
+    def as_batch(self, arg: graph.Expr, count: expr.PrimExpr) -> graph.Expr | None:
+        """An argument with the rows of all sequences as those of one."""
+        ty = leaf_type(arg)
+        match arg:
+            case graph.Tuple(fields):
+                new = [self.as_batch(f, count) for f in fields]
+                known = tuple(f for f in new if f is not None)
+                return replace(arg, fields=known) if len(known) == len(new) else None
+            case graph.ShapeExpr((first, extent, *rest)) if first == count:
+                rows = self.totals.get(extent, extent) if isinstance(extent, Length) else extent
+                if lengths_in((rows, *rest)):
+                    return None
+                return replace(arg, values=(ONE, rows, *rest))
+            case graph.Var() if arg in self.batch:
+                return self.batch[arg]
+            case graph.Var() if isinstance(ty, TensorType) and lengths_in(ty.shape):
+                wanted = self.batch_type(ty)
+                if wanted is None or wanted.shape is None:
+                    return None
+                self.batch[arg] = made = self.bind(_reshaped(self.moved(arg), wanted.shape),
+                                                   f"{arg.name}_rows")  # fmt: skip
+                return made
+            case _:
+                return None if mentions_ragged(ty) else arg
+
+    def rows_result(self, value: graph.Expr, var: graph.Var) -> None:
+        """Bind `var` to the rows of a result that has them as those of one sequence."""
+        made = self.bind(value, f"{var.name}_rows")
+        if not isinstance(var.ty, TupleType):
+            self.batch[var] = made
+            self.bindings.append(graph.VarBinding(self.dense(made, var.ty), self.variable(var)))
+            return
+        parts = [self.bind(graph.TupleGetItem(made, i), f"{var.name}_{i}_rows")
+                 for i in range(len(var.ty.fields))]  # fmt: skip
+        self.batch[var] = graph.Tuple(tuple(parts))
+        fields = tuple(self.bind(self.dense(p, t), f"{var.name}_{i}")
+                       for i, (p, t) in enumerate(zip(parts, var.ty.fields, strict=True))
+                       )  # fmt: skip
+        self.bindings.append(graph.VarBinding(graph.Tuple(fields), self.variable(var)))
+
+    def dense(self, rows: graph.Expr, ty: Type | None) -> graph.Expr:
+        """Rows as those of one sequence, as the dense tensor of a ragged type."""
+        assert ty is not None
+        kept = stored(ty, self.totals)
+        assert isinstance(kept, TensorType) and kept.shape is not None
+        return _reshaped(rows, kept.shape)
+
+    def loops_result(
+        self, func: loops.PrimFunc, row: OpRow, call: graph.Call, ragged: RaggedLoops,
+        var: graph.Var,
+    ) -> None:  # fmt: skip
+        """Bind `var` to the results of loops over the sequences."""
+        taken = Module.of({**dict(self.mod.functions), **self.loop_functions})
+        name = taken.fresh_name(f"ragged_{row.name.rpartition('.')[2]}")
+        self.loop_functions[name] = func
+        given = [t for a in call.args for t in _tensors(a)]
+        tensors = [self.moved(t) for t in given
+                   if not isinstance(t, graph.Constant) or t.data.ndim]  # fmt: skip
+        symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
+        outs = tuple(stored(t, self.totals) for t in tensors_in(var.ty))
+        args = (*(self.starts(s) for s in ragged.starts), *tensors)
+        value = TirCall(name, args, symbols, outs).build()
+        if isinstance(var.ty, TupleType) and len(outs) == 1:
+            only = self.kind(f"{var.name}_0", outs[0])
+            self.bindings.append(graph.VarBinding(value, only))
+            value = graph.Tuple((only,))
+        self.bindings.append(graph.VarBinding(value, self.variable(var)))
+
+    def starts(self, s: Length) -> graph.Var:
+        """The first row of each sequence, and the number of all rows: int64 (sequences + 1,)."""
+        if s not in self.first:
+            self.first[s] = first_rows(self.lengths[s], self.bind)
+        return self.first[s]
+
+    def attention(self, call: graph.Call) -> graph.Expr | None:
+        """Attention over the rows of each sequence; None where keys or queries are not ragged, or
+        there is a bias."""
+        tys = [leaf_type(a) for a in call.args]
+        extents = [t.shape[1] for t in tys if isinstance(t, TensorType) and t.shape is not None]
+        lengths = [e for e in extents if isinstance(e, Length)]
+        if len(tys) != 3 or len(lengths) != 3:
+            return None
+        queries, keys, _ = lengths
+        if queries is keys:
+            rows = tuple(self.moved(a) for a in call.args)
+            args = (*rows, self.lengths[queries])
+            return graph.Call(graph.Op("nn.ragged_attention"), args, call.attrs, span=call.span)
+        batch = tuple(self.as_batch(a, self.count(queries)) for a in call.args)
+        longest = graph.Constant(np.array(0, "int32"))  # which nothing needs
+        args = (*batch, self.starts(queries), longest, self.starts(keys), longest)
+        value = graph.Call(graph.Op("nn.attention_var_len"), args, call.attrs, span=call.span)  # type: ignore[arg-type]
+        made = self.bind(value, "attended")
+        assert isinstance(made.ty, TensorType) and made.ty.shape is not None
+        return _reshaped(made, made.ty.shape[1:])
+
+
+def _tensors(arg: graph.Expr) -> Iterable[graph.Expr]:
+    """The tensors in an argument, in the order in which loop functions take them."""
+    ty = leaf_type(arg)
+    if isinstance(arg, graph.Tuple):
+        return [t for f in arg.fields for t in _tensors(f)]
+    return [arg] if isinstance(ty, TensorType) else []
+
+
+def _reshaped(x: graph.Expr, shape: tuple[expr.PrimExpr, ...]) -> graph.Call:
+    return graph.Call(graph.Op("reshape"), (x, graph.ShapeExpr(shape)))
