@@ -185,6 +185,51 @@ def log_sum(A: T.Buffer((16, 1000), "float32"), L: T.Buffer((16,), "float32")):
             vi = T.axis.spatial(16, i)
             L[vi] = M[vi] + T.log(S[vi])
 """,
+    "bias": """
+@T.prim_func
+def bias(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32"),
+         D: T.Buffer((16,), "float32")):
+    C = T.alloc_buffer((16,), "float32")
+    for i, k in T.grid(16, 32):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for i in range(16):
+        with T.sblock("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = C[vi] + B[vi]
+""",
+    "window": """
+@T.prim_func
+def window(A: T.Buffer((18, 32), "float32"), C: T.Buffer((16, 32), "float32")):
+    B = T.alloc_buffer((18, 32), "float32")
+    for i, j in T.grid(18, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.exp(A[vi, vj])
+    for i, j in T.grid(16, 32):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + B[vi + 2, vj]
+""",
+    "resized": """
+@T.prim_func
+def resized(A: T.Buffer((16, 16), "float32"), B: T.Buffer((32, 32), "float32")):
+    for i, j in T.grid(32, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi // 2, vj // 4 + vi // 4]
+""",
+    "updated": """
+@T.prim_func
+def updated(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16, 32), "float32")):
+    for i, j in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = B[vi, vj] + A[vi, vj]
+""",
     "matmul": """
 @T.prim_func
 def matmul(
@@ -245,6 +290,8 @@ SECTIONS: dict[str, dict[str, Example]] = {
                                   "io, ii = sch.split(i, factors=[None, 8])"),
         "partition": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
                              "main, rest = sch.partition(j, 24)"),
+        "loop_partition": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
+                                  "sch.loop_partition(i, [2, None, 3])"),
         "horizontal_fuse": Example("two", "i, = sch.get_loops(sch.get_block('C'))\n"
                                    "j, = sch.get_loops(sch.get_block('D'))\n"
                                    "sch.horizontal_fuse(i, j)"),
@@ -260,10 +307,15 @@ SECTIONS: dict[str, dict[str, Example]] = {
                               "sch.compute_at(sch.get_block('B'), i)"),
         "reverse_compute_at": Example("chain", "i, j = sch.get_loops(sch.get_block('B'))\n"
                                       "sch.reverse_compute_at(sch.get_block('C'), i)"),
+        "rolling_buffer": Example("window", "sch.rolling_buffer(sch.get_block('B'), 0)",
+                                  "i, j = sch.get_loops(sch.get_block('C'))\n"
+                                  "sch.compute_at(sch.get_block('B'), i)"),
     },
     "Copies of buffers": {
         "cache_read": Example("row_sum", "sch.cache_read(sch.get_block('B'), 0, 'global')"),
         "cache_write": Example("row_sum", "sch.cache_write(sch.get_block('B'), 0, 'local')"),
+        "cache_inplace": Example("updated", "sch.cache_inplace(sch.get_block('B'), 0, 'local')"),
+        "cache_index": Example("resized", "sch.cache_index(sch.get_block('B'), 'global')"),
         "privatize": Example("triangle", "b = sch.get_block('B')\n"
                              "i, k = sch.get_loops(b)\n"
                              "ko, ki = sch.split(k, factors=[None, 8])\n"
@@ -300,6 +352,8 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "rfactor": Example("row_sum", "sch.rfactor(ki, factor_axis=1)",
                            "i, k = sch.get_loops(sch.get_block('B'))\n"
                            "ko, ki = sch.split(k, factors=[None, 8])"),
+        "fuse_reduction_epilogue": Example("bias", "sch.fuse_reduction_epilogue("
+                                           "sch.get_block('C'), sch.get_block('D'))"),
         "fuse_reductions": Example("log_sum", "sch.fuse_reductions(sch.get_block('M'), 0, "
                                    "rows=4, chunk=250)"),
     },
@@ -353,12 +407,17 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "unannotate": Example("add", "sch.unannotate(i, 'prefetch')",
                               "i, j = sch.get_loops(sch.get_block('B'))\n"
                               "sch.annotate(i, 'prefetch', (4, ('A',)))"),
+        "annotate_buffer_access": Example("add", "sch.annotate_buffer_access(sch.get_block('B'), "
+                                          "('read', 0),\n                           "
+                                          "lambda i, j: (i, 0), lambda i, j: (i + 1, 32))"),
     },
 }  # fmt: skip
 WITHOUT_EXAMPLE = {
     "Decisions": {
         "sample_categorical": "`rows = sch.sample_categorical('rows', [2, 4, 8], 4)`",
         "sample_perfect_tile": "`columns = sch.sample_perfect_tile('columns', j, 2, 16, [4, 8])`",
+        "sample_partitioned_tile": "`rows = sch.sample_partitioned_tile('rows', i, 3, 1, 16, "
+        "[8, 1, 16])`",
         "sample_compute_location": "`at = sch.sample_compute_location('place', block)`",
     },
     "Loops that are not equally long": {
@@ -368,6 +427,9 @@ WITHOUT_EXAMPLE = {
     "Hardware instructions": {
         "tensorize": "[architecture.md](architecture.md#schedules) has "
         "intrinsics and what they replace.",
+    },
+    "Annotations": {
+        "unsafe_hide_buffer_access": "`sch.unsafe_hide_buffer_access(block, 'read', [2])`",
     },
     "Whole functions": {
         "declare_upper_bound": "It changes only what later steps can prove, such as "
@@ -414,6 +476,7 @@ key: the versions that a decision stands in, and its name (`n ≤ 16 / rows`).
 | read a matrix in the order of its use | `cache_read`, `transform_layout` |
 | give loops of different lengths whole tiles | `pad_loop`, `partition`, `fuse` of two loops |
 | run passes over the same data together | `merge`, `compute_at`, `reverse_compute_at` |
+| keep the rows of a window that the next step needs | `compute_at` and `rolling_buffer` |
 | share uneven work out to threads | `balance`, `remap`, `fuse`, `horizontal_fuse` |
 | leave a choice open | `sample_categorical`, `sample_perfect_tile`, `sample_compute_location` |
 | run on a GPU | `bind`, `cache_read` to `"shared"` |

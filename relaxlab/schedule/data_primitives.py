@@ -15,7 +15,11 @@ from relaxlab.schedule import layout as _layout
 from relaxlab.schedule import reindex as _reindex
 from relaxlab.schedule import scope, tree
 from relaxlab.schedule import stage_at as _stage_at
+from relaxlab.schedule import stated_regions as _stated
+from relaxlab.schedule.cache_index import cache_index as _cache_index
+from relaxlab.schedule.cache_inplace import cache_inplace as _cache_inplace
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.rolling_buffer import rolling_buffer as _rolling_buffer
 from relaxlab.schedule.set_dtype import unsafe_set_dtype as _unsafe_set_dtype
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 
@@ -54,6 +58,39 @@ class DataPrimitives(ScheduleState):
             return tree.find_block(self.func, copy).block
 
         return self._step(name, args, run)
+
+    def cache_inplace(
+        self, block: BlockRV, read_buffer_index: int, storage_scope: str
+    ) -> list[BlockRV]:
+        """Stage a buffer that the block updates: each of its instances reads and writes a copy.
+        Returns the block that makes the copy and the one that copies back."""
+        args = {
+            "block": block, "read_buffer_index": read_buffer_index,
+            "storage_scope": storage_scope,
+        }  # fmt: skip
+
+        def run() -> list[Block]:
+            self.func, *names = _cache_inplace(
+                self.func, self._name(block), read_buffer_index, storage_scope
+            )
+            return [tree.find_block(self.func, n).block for n in names]
+
+        return self._step("cache_inplace", args, run)
+
+    def cache_index(
+        self, block: BlockRV, storage_scope: str, cse_thresh: int = 0
+    ) -> list[BlockRV]:
+        """Keep indices that the block computes for its loads in tables, those that occur at least
+        `cse_thresh` times. Returns the blocks that fill them."""
+        args = {"block": block, "storage_scope": storage_scope, "cse_thresh": cse_thresh}
+
+        def run() -> list[Block]:
+            self.func, names = _cache_index(
+                self.func, self._name(block), storage_scope, cse_thresh
+            )
+            return [tree.find_block(self.func, n).block for n in names]
+
+        return self._step("cache_index", args, run)
 
     def read_at(
         self, loop: LoopRV, block: BlockRV, read_buffer_index: int, storage_scope: str
@@ -162,6 +199,43 @@ class DataPrimitives(ScheduleState):
             return tree.find_block(self.func, copy).block
 
         return self._step(f"reindex_cache_{kind}", args, run)
+
+    def rolling_buffer(self, block: BlockRV, write_buffer_index: int) -> None:
+        """Keep of a buffer that the block writes what one iteration of the loops around it and its
+        readers touches, in a circle, and compute only what the iteration before did not."""
+        args = {"block": block, "write_buffer_index": write_buffer_index}
+        self._edit(
+            "rolling_buffer", args, _rolling_buffer, self._name(block), write_buffer_index
+        )
+
+    def annotate_buffer_access(
+        self, block: BlockRV, buffer: tuple[str, int], begin: _layout.MapLike, end: _layout.MapLike
+    ) -> None:
+        """State the region that the block accesses of a buffer, given as ("read" or "write",
+        number): from the indices that `begin` makes of its axes to those before `end`.
+
+        Indices that come from data, or from arithmetic of floats, are taken to be inside, as where
+        a resized image is read; all others have to be.
+        """
+        count = len(self._place(block).block.iter_vars)
+        first, after = (_layout.as_index_map(m, count) for m in (begin, end))
+        args = {"block": block, "buffer": tuple(buffer), "begin": first, "end": after}
+        self._edit(
+            "annotate_buffer_access", args, _stated.annotate_buffer_access, self._name(block),
+            *buffer, first, after,
+        )  # fmt: skip
+
+    def unsafe_hide_buffer_access(
+        self, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]
+    ) -> None:
+        """Leave regions, by number, out of those that the block declares to "read" or to "write",
+        so that a pattern without them matches. Later steps do not see these accesses."""
+        numbers = tuple(buf_index_array)
+        args = {"block": block, "buf_type": buf_type, "buf_index_array": numbers}
+        self._edit(
+            "unsafe_hide_buffer_access", args, _stated.unsafe_hide_buffer_access,
+            self._name(block), buf_type, numbers,
+        )  # fmt: skip
 
     def unsafe_set_dtype(self, block: BlockRV, buffer_index: int, dtype: str) -> None:
         """Store an intermediate buffer that the block writes as another dtype, by conversions: a

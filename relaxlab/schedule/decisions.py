@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from math import prod
 from typing import TypeAlias, TypeVar
 
 from relaxlab.ir.errors import UserError
@@ -186,3 +187,12 @@ def perfect_tiles(extent: int, n: int, most_inside: int) -> tuple[tuple[int, ...
     divisors = [d for d in range(1, min(extent, most_inside) + 1) if extent % d == 0]
     found = ((rest, d) for d in divisors for rest in perfect_tiles(extent // d, n - 1, extent))
     return tuple(sorted((*rest, inside) for rest, inside in found))
+
+
+def partitioned_tiles(
+    extent: int, n: int, position: int, inner: int
+) -> tuple[tuple[int, ...], ...]:
+    """All ways to write an extent as a product of `n` factors, those from `position` on a multiple
+    of `inner` together."""
+    tiles = perfect_tiles(extent, n, extent)
+    return tuple(t for t in tiles if prod(t[position:]) % inner == 0)

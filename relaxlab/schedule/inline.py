@@ -39,7 +39,7 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     place = find_block(func, name, "compute_inline")
     store = _single_store("compute_inline", place)
     buffer = store.buffer
-    _require_intermediate("compute_inline", place, buffer)
+    require_intermediate("compute_inline", place, buffer)
     axes = _axes_by_dimension(place.block, store.indices, "compute_inline")
     require_only_loops("compute_inline", place)
     require_inputs_settled("compute_inline", place)
@@ -108,7 +108,7 @@ def _single_store(primitive: str, place: BlockPlace) -> BufferStore:
     return block.body
 
 
-def _require_intermediate(primitive: str, place: BlockPlace, buffer: Buffer) -> None:
+def require_intermediate(primitive: str, place: BlockPlace, buffer: Buffer) -> None:
     if is_output(buffer, place.func):
         raise ScheduleError(
             primitive, describe_block(place.block),
@@ -161,16 +161,32 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     """Apply the block to each value where its producer computes it; drop the block."""
     place = find_block(func, name, "reverse_compute_inline")
     store = _single_store("reverse_compute_inline", place)
-    producer = _only_producer(place)
+    producer = only_producer("reverse_compute_inline", place)
     made = _single_store("reverse_compute_inline", producer)
     buffer = made.buffer
-    _require_intermediate("reverse_compute_inline", producer, buffer)
+    require_intermediate("reverse_compute_inline", producer, buffer)
     require_unrestricted("reverse_compute_inline", place)
     require_unrestricted("reverse_compute_inline", producer)
-    _require_every_element(producer, made)
+    require_every_element("reverse_compute_inline", producer, made)
     require_output_unread("reverse_compute_inline", place)
-    read_at = _only_index(place, buffer)
-    axes = _axes_by_dimension(place.block, read_at, "reverse_compute_inline")
+    values = axes_of_reader("reverse_compute_inline", place, producer, made)
+    inner = made.value if made.value.dtype == buffer.dtype else expr.Cast(buffer.dtype, made.value)
+    consumer = substitute(store, values)
+    body = replace_loads(consumer, buffer, lambda _: inner)
+    fused = refreshed(replace(producer.block, body=body))
+    func = producer.replaced(replace(producer.realize, block=fused))
+    func = find_block(func, name).replaced(None)
+    return without_alloc(func, buffer)
+
+
+def axes_of_reader(
+    primitive: str, place: BlockPlace, producer: BlockPlace, made: BufferStore
+) -> dict[Var, PrimExpr]:
+    """The value of each axis of the block at `place` where it reads what the store of its producer
+    makes. Raises ScheduleError unless each element is read in one instance."""
+    buffer = made.buffer
+    read_at = _only_index(primitive, place, buffer)
+    axes = _axes_by_dimension(place.block, read_at, primitive)
     values: dict[Var, PrimExpr] = {
         iv.var: iv.dom.min for iv in place.block.iter_vars if iv.var not in axes
     }
@@ -182,27 +198,21 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
             whole = iv.dom.min == expr.const(0) and an.prove_equal(iv.dom.extent, buffer.shape[d])
             if not whole:
                 raise ScheduleError(
-                    "reverse_compute_inline", describe_block(place.block),
+                    primitive, describe_block(place.block),
                     f"the block reads all of {buffer.name}; axis {iv.var.name} runs over "
                     f"{iv.dom.extent} of {buffer.shape[d]}",
                 )  # fmt: skip
     for d, dim in enumerate(buffer.shape):
         if d not in axes.values() and not an.prove_equal(dim, 1):
             raise ScheduleError(
-                "reverse_compute_inline", describe_block(place.block),
+                primitive, describe_block(place.block),
                 f"the block reads all of {buffer.name}; it reads one of {dim} elements of "
                 f"dimension {d}",
             )  # fmt: skip
-    inner = made.value if made.value.dtype == buffer.dtype else expr.Cast(buffer.dtype, made.value)
-    consumer = substitute(store, values)
-    body = replace_loads(consumer, buffer, lambda _: inner)
-    fused = refreshed(replace(producer.block, body=body))
-    func = producer.replaced(replace(producer.realize, block=fused))
-    func = find_block(func, name).replaced(None)
-    return without_alloc(func, buffer)
+    return values
 
 
-def _require_every_element(producer: BlockPlace, made: BufferStore) -> None:
+def require_every_element(primitive: str, producer: BlockPlace, made: BufferStore) -> None:
     """The producer writes its whole buffer: the block stores something for each element of it."""
     an = analyzer_at(producer)
     path = (*producer.loops, producer.realize)
@@ -210,15 +220,15 @@ def _require_every_element(producer: BlockPlace, made: BufferStore) -> None:
     whole = [Span(ZERO, an.simplify(dim - 1)) for dim in made.buffer.shape]
     if written is None or not all(covers(b, w, an) for b, w in zip(written, whole, strict=True)):
         raise ScheduleError(
-            "reverse_compute_inline", describe_block(producer.block),
+            primitive, describe_block(producer.block),
             f"block {producer.block.name!r} provably writes all of {made.buffer.name}",
             suggestion="compute_inline the producer instead", about=(producer.block.name,),
         )  # fmt: skip
 
 
-def _only_producer(place: BlockPlace) -> BlockPlace:
+def only_producer(primitive: str, place: BlockPlace) -> BlockPlace:
     """The producer whose buffer only this block reads. Raises ScheduleError."""
-    primitive, block, scope = "reverse_compute_inline", place.block, place.scope
+    block, scope = place.block, place.scope
     inner = [p for p in producers_of(block, scope)]
     if not inner:
         raise ScheduleError(
@@ -237,11 +247,11 @@ def _only_producer(place: BlockPlace) -> BlockPlace:
     return find_block(place.func, last.block.name)
 
 
-def _only_index(place: BlockPlace, buffer: Buffer) -> tuple[PrimExpr, ...]:
+def _only_index(primitive: str, place: BlockPlace, buffer: Buffer) -> tuple[PrimExpr, ...]:
     loads = [n for n in walk(place.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
     if len({load.indices for load in loads}) != 1:
         raise ScheduleError(
-            "reverse_compute_inline", describe_block(place.block),
+            primitive, describe_block(place.block),
             f"{buffer.name} is read at one place; it is read at "
             f"{'several' if loads else 'no'} indices",
         )  # fmt: skip

@@ -143,7 +143,7 @@ def partition(func: PrimFunc, var: Var, multiple: int) -> tuple[PrimFunc, tuple[
 def _part(r: BlockRealize, loop: For, multiple: int, an: Analyzer, rest: bool) -> BlockRealize:
     """A block in one of the parts of a loop: the axis that is the loop has the values that occur
     there."""
-    iv = _axis_of(r, loop, "partition")
+    iv = axis_of(r, loop, "partition")
     if not an.prove_equal(substitute(iv.dom.extent, binding_of(r)), loop.extent):
         raise ScheduleError(
             "partition", describe_block(r.block), f"axis {iv.var.name} is as long as the loop",
@@ -156,7 +156,7 @@ def _part(r: BlockRealize, loop: For, multiple: int, an: Analyzer, rest: bool) -
     return replace(r, block=replace(r.block, iter_vars=axes))
 
 
-def _axis_of(r: BlockRealize, loop: For, primitive: str) -> IterVar:
+def axis_of(r: BlockRealize, loop: For, primitive: str) -> IterVar:
     """The axis of a block that is a loop and nothing else."""
     pairs = zip(r.block.iter_vars, r.iter_values, strict=True)
     bound = [(iv, value) for iv, value in pairs if loop.loop_var in vars_in(value)]
@@ -209,7 +209,7 @@ def remap(func: PrimFunc, var: Var, order: str) -> PrimFunc:
 
 def _remapped(r: BlockRealize, loop: For, order: Buffer, at: Var) -> BlockRealize:
     """The block whose axis over a loop is where the loop is, and not which work it does."""
-    mine = _axis_of(r, loop, "remap")
+    mine = axis_of(r, loop, "remap")
     if mine.kind != "spatial":
         raise ScheduleError(
             "remap", describe_block(r.block), f"axis {mine.var.name} is spatial",

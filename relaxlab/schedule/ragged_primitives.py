@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from relaxlab.ir.expr import Var
+from collections.abc import Sequence
+
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block
 from relaxlab.schedule import ragged_loops as _ragged
 from relaxlab.schedule.for_kind import balance as _balance
+from relaxlab.schedule.loop_partition import loop_partition as _loop_partition
 from relaxlab.schedule.pack import pack as _pack
 from relaxlab.schedule.privatize import privatize as _privatize
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
@@ -51,6 +54,20 @@ class RaggedPrimitives(ScheduleState):
             return list(loops)
 
         return self._step("partition", {"loop": loop, "multiple": multiple}, run)
+
+    def loop_partition(
+        self, loop: LoopRV, factors: Sequence[PrimExpr | int | None]
+    ) -> list[LoopRV]:
+        """Split a loop into loops of these numbers of iterations after each other, of which one may
+        be None, and one more over the rest. Returns them. Each is in a block of its own; blocks
+        inside have names that end with those of the loops."""
+        listed = tuple(factors)
+
+        def run() -> list[Var]:
+            self.func, loops = _loop_partition(self.func, self._var(loop), listed)
+            return list(loops)
+
+        return self._step("loop_partition", {"loop": loop, "factors": listed}, run)
 
     def remap(self, loop: LoopRV, order: str) -> None:
         """Let iteration v of the loop do the work of iteration `order[v]`. `order` names an index

@@ -26,13 +26,33 @@ IndexFn = Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]]
 RegionFn = Callable[[tuple[Range, ...]], tuple[Range, ...]]
 
 
+STATED = {"read": "explicit_read_region", "write": "explicit_write_region"}
+"""The annotations of a block with the numbers of the regions that its author states
+(`stated_regions.py`), by kind."""
+
+
 def refreshed(block: Block) -> Block:
-    """Return `block` with its regions computed anew from its body.
+    """Return `block` with its regions computed anew from its body, except for those that its author
+    stated.
 
     A reduction reads the buffer it accumulates into only when its initialisation is elsewhere.
     """
     reads, writes = access_regions(block)
-    return replace(block, reads=reads, writes=writes)
+    new = replace(block, reads=reads, writes=writes)
+    return _with_stated(_with_stated(new, block, "read"), block, "write")
+
+
+def _with_stated(new: Block, old: Block, kind: str) -> Block:
+    """`new` with the regions of a kind that `old` states."""
+    numbers: tuple[int, ...] = old.annotations.get(STATED[kind], ())
+    if not numbers:
+        return new
+    before, after = (b.reads if kind == "read" else b.writes for b in (old, new))
+    stated = {before[i].buffer: before[i] for i in numbers}
+    regions = tuple(stated.get(r.buffer, r) for r in after)
+    kept = tuple(i for i, r in enumerate(regions) if r.buffer in stated)
+    annotations = new.annotations.with_(**{STATED[kind]: kept or None})
+    return replace(new, annotations=annotations, **{f"{kind}s": regions})
 
 
 def mentions(block: Block, buffer: Buffer) -> bool:

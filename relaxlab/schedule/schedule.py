@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import block_axes as _axes
@@ -32,14 +32,10 @@ from relaxlab.schedule.bounds import bound_storage as _bound_storage
 from relaxlab.schedule.bounds import with_upper_bound
 from relaxlab.schedule.compact import compact_buffers as _compact_buffers
 from relaxlab.schedule.data_primitives import DataPrimitives
-from relaxlab.schedule.decisions import (
-    JOINED,
-    Chosen,
-    DecisionError,
-    perfect_tiles,
-    version_name,
-)
+from relaxlab.schedule.decision_primitives import DecisionPrimitives
+from relaxlab.schedule.decisions import JOINED, version_name
 from relaxlab.schedule.decompose_padding import decompose_padding as _decompose_padding
+from relaxlab.schedule.epilogue import fuse_reduction_epilogue as _fuse_reduction_epilogue
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.form_blocks import form_blocks as _form_blocks
 from relaxlab.schedule.fuse_reductions import fuse_reductions as _fuse_reductions
@@ -56,7 +52,7 @@ from relaxlab.tracing.limit import Stopped
 Factor = PrimExpr | int | None
 
 
-class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
+class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.
 
@@ -117,77 +113,6 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
             return [r.block for r in inside if mine & set(scope.written(r.block))]
 
         return self._step("get_output_blocks", {"block": block}, run)
-
-    def sample_categorical(
-        self, name: str, candidates: Sequence[Chosen], default: Chosen,
-        decision: Chosen | None = None,
-    ) -> Chosen:  # fmt: skip
-        """Decide on one of the candidates: numbers, True and False, or strings. Returns it.
-
-        The schedule's decider is asked, unless there is a `decision` as in a program printed from a
-        trace; without a decider it is the default. Asked for again, in a version of the function
-        as well, a decision of that name stays as it is.
-        """
-        given = {"name": name, "candidates": tuple(candidates), "default": default}
-        return self._decided("sample_categorical", given, tuple(candidates), decision)
-
-    def sample_perfect_tile(
-        self, name: str, loop: LoopRV, n: int, max_innermost_factor: int, default: Sequence[int],
-        decision: Sequence[int] | None = None,
-    ) -> list[int]:  # fmt: skip
-        """Decide on `n` factors whose product is the loop's extent, a constant, the last of them at
-        most `max_innermost_factor`. Returns them: the factors of `split`.
-
-        See `sample_categorical` for who decides.
-        """
-        found = tree.find_loop(self.func, self._var(loop)).loop
-        if not isinstance(found.extent, IntImm):
-            raise ScheduleError(
-                "sample_perfect_tile", f"loop {found.loop_var}", "its extent is a constant",
-                suggestion="sample_categorical one factor and split by it with None",
-                about=(found.loop_var,),
-            )  # fmt: skip
-        given = {
-            "name": name, "loop": loop, "n": n, "max_innermost_factor": max_innermost_factor,
-            "default": tuple(default),
-        }  # fmt: skip
-        tiles = perfect_tiles(found.extent.value, n, max_innermost_factor)
-        value = None if decision is None else tuple(decision)
-        return list(self._decided("sample_perfect_tile", given, tiles, value))
-
-    def sample_compute_location(
-        self, name: str, block: BlockRV, default: int = 0, decision: int | None = None
-    ) -> LoopRV | None:
-        """Decide under how many loops of its first consumer a block is computed: 0, or as many as
-        `compute_at` allows. Returns the innermost of these loops, to be given to `compute_at`; None
-        for 0.
-
-        See `sample_categorical` for who decides.
-        """
-        consumers = scope.consumers_of(self._place(block).block, self._place(block).scope)
-        around: list[Var] = []
-        if consumers:
-            place = tree.find_block(self.func, consumers[0].block.name)
-            around = [s.loop_var for s in place.loops]
-        allowed = [depth for depth, v in enumerate(around, 1) if self._may_move(block, v)]
-        given = {"name": name, "block": block, "default": default}
-        step = "sample_compute_location"
-
-        def loop_of(depth: int) -> Var | None:
-            return around[depth - 1] if depth else None
-
-        self._decided(step, given, (0, *allowed), decision, loop_of)
-        made = [s.outputs for s in self.trace if s.name == step and dict(s.args)["name"] == name]
-        if not made:
-            raise DecisionError(f"the decision `{name}` is about a loop outside of this version")
-        return LoopRV(made[-1][0]) if made[-1] else None
-
-    def _may_move(self, block: BlockRV, loop: Var) -> bool:
-        try:
-            _location.compute_at(self.func, self._name(block), loop)
-        except ScheduleError:
-            return False
-        return True
 
     def split(
         self, loop: LoopRV, factors: Sequence[Factor] | None = None, *, factor: Factor = None,
@@ -372,6 +297,15 @@ class Schedule(DataPrimitives, RaggedPrimitives, Displayed):
         if depends_on_order(self._place(partial).block):
             self.trace[-1] = replace(self.trace[-1], remark="accumulates in another order")
         return partial
+
+    def fuse_reduction_epilogue(self, reduction_block: BlockRV, epilogue_block: BlockRV) -> None:
+        """Start a reduction at the value that the block behind it combines with each result by the
+        same operation, as a bias that is added to sums, and drop that block."""
+        args = {"reduction_block": reduction_block, "epilogue_block": epilogue_block}
+        self._edit(
+            "fuse_reduction_epilogue", args, _fuse_reduction_epilogue,
+            self._name(reduction_block), self._name(epilogue_block),
+        )  # fmt: skip
 
     def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> None:
         """Round the extents of the block's axes up to multiples of `padding`, one per axis."""
@@ -590,6 +524,7 @@ def _made(schedule: Callable[[Schedule], Schedule | None], sch: Schedule) -> Sch
 
 
 PRIMITIVES = frozenset(
-    name for cls in (DataPrimitives, RaggedPrimitives, Schedule) for name, fn in vars(cls).items()
+    name for cls in (DataPrimitives, DecisionPrimitives, RaggedPrimitives, Schedule)
+    for name, fn in vars(cls).items()
     if callable(fn) and not name.startswith("_")
 )  # fmt: skip

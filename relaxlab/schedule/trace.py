@@ -31,7 +31,7 @@ LOOKING = ("get_", "sample_")
 
 _LISTING = (
     "get_loops", "get_child_blocks", "get_producers", "get_consumers", "get_output_blocks", "split",
-    "partition",
+    "partition", "loop_partition", "cache_inplace", "cache_index",
 )  # fmt: skip
 """The primitives that return a list."""
 

@@ -125,6 +125,12 @@ def random_step(sch: Schedule, rng: random.Random) -> str:
             _loop_step(sch, choice, block, loop, rng)
         case "blockize" if loop:
             sch.blockize(loop)
+        case "cache_index":
+            sch.cache_index(block, rng.choice(["global", "local"]), rng.choice([0, 2]))
+        case "cache_inplace" if found.reads:
+            sch.cache_inplace(block, rng.randrange(len(found.reads)), "global")
+        case "loop_partition" if loop:
+            sch.loop_partition(loop, rng.choice([[2, None], [None, 1], [1]]))
         case "pad_einsum":
             sch.pad_einsum(block, [rng.choice([1, 2, 4]) for _ in found.iter_vars])
         case "add_unit_loop":
@@ -170,5 +176,5 @@ STEP_NAMES = (
     *("reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline"),
     *("cache_read", "cache_write", "set_scope", "parallel", "vectorize", "unroll"),
     *("decompose_reduction", "rfactor", "blockize", "transform_layout", "add_unit_loop"),
-    "pad_einsum",
+    *("pad_einsum", "cache_index", "cache_inplace", "loop_partition"),
 )

@@ -99,12 +99,15 @@ def test_damaged_traces_never_do_anything_else() -> None:
 def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
     expected = (
         "get_block get_loops get_child_blocks get_producers get_consumers get_output_blocks "
-        "sample_categorical sample_perfect_tile sample_compute_location split fuse merge "
+        "sample_categorical sample_perfect_tile sample_partitioned_tile "
+        "sample_compute_location split fuse merge "
         "reorder add_unit_loop reorder_block_iter_var transform_block_layout "
         "parallel vectorize unroll bind compute_inline reverse_compute_inline "
         "compute_at reverse_compute_at cache_read cache_write reindex reindex_cache_read "
         "reindex_cache_write read_at write_at set_scope storage_align swizzle unsafe_set_dtype "
-        "decompose_padding decompose_reduction assume_finite rfactor blockize tensorize "
+        "cache_inplace cache_index rolling_buffer annotate_buffer_access unsafe_hide_buffer_access "
+        "decompose_padding decompose_reduction assume_finite rfactor fuse_reduction_epilogue "
+        "blockize tensorize loop_partition "
         "transform_layout pad_einsum annotate unannotate "
         "form_blocks fuse_reductions compact_buffers round_up_tails round_up_vectors "
         "join_axes guarded_versions declare_upper_bound bound_storage "

@@ -8,10 +8,10 @@ from typing import Any
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.expr import IntImm
-from relaxlab.ir.loops import Buffer, For
+from relaxlab.ir.loops import Block, Buffer, For
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.tvm.tir.schedule.handles import BlockRV, LoopRV
-from relaxlab.tvm.tir.schedule.state import BlockLike, ModuleSchedule, numbers
+from relaxlab.tvm.tir.schedule.state import BlockLike, ModuleSchedule, expression, numbers
 
 BufferLike = tuple[str, int] | str | Buffer
 MapLike = IndexMap | Callable[..., Any]
@@ -77,15 +77,25 @@ class Schedule(ModuleSchedule):
     ) -> list[int]:  # fmt: skip
         """`n` factors whose product is the loop's extent."""
         sch, rv = self.handle(loop)
-        found = sch.get(rv)
-        assert isinstance(found, For)
-        if not isinstance(found.extent, IntImm):
-            raise ValueError(f"the extent of the loop is no constant: {found.extent}")
-        extent = found.extent.value
+        extent = _extent(sch.get(rv))
         most = extent if max_innermost_factor < 1 else max_innermost_factor
         default = [extent, *[1] * (n - 1)] if n > 1 or extent <= most else [extent]
         given = None if decision is None else numbers(decision)
         return sch.sample_perfect_tile(_name(sch, "tile"), rv, n, most, default, given)
+
+    def sample_partitioned_tile(
+        self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1,
+        decision: Sequence[int] | None = None,
+    ) -> list[int]:  # fmt: skip
+        """`n` factors whose product is the loop's extent, the last of them, from `partition_pos`
+        on, a multiple of `innerpart_factor`."""
+        sch, rv = self.handle(loop)
+        extent = _extent(sch.get(rv))
+        default = [extent if i == partition_pos else 1 for i in range(n)]
+        given = None if decision is None else numbers(decision)
+        return sch.sample_partitioned_tile(
+            _name(sch, "tile"), rv, n, partition_pos, innerpart_factor, default, given
+        )
 
     def sample_compute_location(
         self, block: BlockLike, decision: int | None = None
@@ -123,6 +133,13 @@ class Schedule(ModuleSchedule):
             rv, factors=numbers(factors), preserve_unit_iters=preserve_unit_iters
         )
         return self.given(sch, made)
+
+    def loop_partition(
+        self, loop: LoopRV, factors: Sequence[Any], preserve_unit_iters: bool = True
+    ) -> list[LoopRV]:
+        """Split a loop into consecutive loops of these numbers of iterations."""
+        sch, rv = self.handle(loop)
+        return self.given(sch, sch.loop_partition(rv, numbers(factors)))
 
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Permute the loops of a nest into the order given."""
@@ -182,6 +199,21 @@ class Schedule(ModuleSchedule):
         consumers = [self.block(b)[1] for b in consumer_blocks or ()]
         return self.given(sch, sch.cache_write(rv, index, storage_scope, consumers))
 
+    def cache_inplace(
+        self, block: BlockLike, read_buffer_index: int | str | Buffer, storage_scope: str
+    ) -> list[BlockRV]:
+        """Stage a buffer that the block updates; returns the blocks that copy it and back."""
+        sch, rv = self.block(block)
+        index = self.region(sch, rv, "read", read_buffer_index)
+        return self.given(sch, sch.cache_inplace(rv, index, storage_scope))
+
+    def cache_index(
+        self, block: BlockLike, storage_scope: str, cse_thresh: int = 0
+    ) -> list[BlockRV]:
+        """Keep computed indices of the block in tables; returns the blocks that fill them."""
+        sch, rv = self.block(block)
+        return self.given(sch, sch.cache_index(rv, storage_scope, cse_thresh))
+
     def read_at(
         self, loop: LoopRV, block: BlockLike, read_buffer_index: int, storage_scope: str
     ) -> BlockRV:
@@ -232,6 +264,34 @@ class Schedule(ModuleSchedule):
         """Ask for an aligned stride of a buffer that the block writes."""
         sch, rv = self.block(block)
         sch.storage_align(rv, buffer_index, axis, factor, offset)
+
+    def rolling_buffer(self, block: BlockLike, write_buffer_index: int) -> None:
+        """Keep of a buffer that the block writes what one iteration touches."""
+        sch, rv = self.block(block)
+        sch.rolling_buffer(rv, write_buffer_index)
+
+    def annotate_buffer_access(
+        self, block: BlockLike, buffer_index: int, buf_type: str,
+        gen_new_ranges: Callable[..., Sequence[Any]],
+    ) -> None:  # fmt: skip
+        """State the region that the block accesses: an index, or a pair (begin, end), for each
+        dimension."""
+        sch, rv = self.block(block)
+        block_now = sch.get(rv)
+        assert isinstance(block_now, Block)
+        axes = tuple(iv.var for iv in block_now.iter_vars)
+        ranges = [r if isinstance(r, tuple | list) else (r, r + 1) for r in gen_new_ranges(*axes)]
+        begin, end = (
+            IndexMap(axes, tuple(expression(r[side]) for r in ranges)) for side in (0, 1)
+        )
+        sch.annotate_buffer_access(rv, (buf_type, buffer_index), begin, end)
+
+    def unsafe_hide_buffer_access(
+        self, block: BlockLike, buf_type: str, buf_index_array: Sequence[int]
+    ) -> None:
+        """Leave regions out of those that the block declares."""
+        sch, rv = self.block(block)
+        sch.unsafe_hide_buffer_access(rv, buf_type, numbers(buf_index_array))
 
     def unsafe_set_dtype(self, block: BlockLike, buffer_index: int, dtype: str) -> None:
         """Give an intermediate buffer that the block writes another dtype."""
@@ -284,6 +344,13 @@ class Schedule(ModuleSchedule):
         except ScheduleError:
             return False
         return True
+
+    def fuse_reduction_epilogue(
+        self, reduction_block: BlockLike, epilogue_block: BlockLike
+    ) -> None:
+        """Start a reduction at the value that the block behind it combines with each result."""
+        sch, rv = self.block(reduction_block)
+        sch.fuse_reduction_epilogue(rv, self.block(epilogue_block)[1])
 
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
         """Reduce per iteration of a reduce loop, then reduce the results; returns the first."""
@@ -344,3 +411,11 @@ class Schedule(ModuleSchedule):
 def _name(sch: Any, kind: str) -> str:
     """A name for the next decision of a schedule."""
     return next(n for i in count() if (n := f"{kind}_{i}") not in sch.decisions)
+
+
+def _extent(loop: Block | For) -> int:
+    """The extent of a loop. Raises ValueError if it is no constant."""
+    assert isinstance(loop, For)
+    if not isinstance(loop.extent, IntImm):
+        raise ValueError(f"the extent of the loop is no constant: {loop.extent}")
+    return loop.extent.value
