@@ -92,7 +92,9 @@ def compute_at(
     _require_under("compute_at", "consumer", block, consumers, target)
     if not consumers:
         raise ScheduleError("compute_at", describe_block(block), "another block reads the result")
-    require_inputs_settled("compute_at", place)
+    # The outermost statement around the loop that is not around the block, too.
+    into = next(s for s in target.path if not any(s is other for other in place.path))
+    require_inputs_settled("compute_at", place, into)
     an = _inner_analyzer(target)
     domains = [
         preimage_of_region(w, _touching(w, needed, block, an), block, an)[0]

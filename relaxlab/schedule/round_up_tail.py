@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.arith import Analyzer, simplify
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var, all_of
 from relaxlab.ir.loops import (
@@ -20,7 +20,6 @@ from relaxlab.ir.loops import (
     BlockRealize,
     Buffer,
     BufferLoad,
-    BufferRegion,
     BufferStore,
     For,
     IterVar,
@@ -30,6 +29,7 @@ from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import constant
+from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.tree import conjuncts, describe_block
 from relaxlab.schedule.zero_divisors import division_by_data
 
@@ -58,8 +58,10 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
     """
     found: dict[Block, _Guarded] = {}
     blocks: list[Block] = []
+    unrolled: dict[Block, frozenset[Var]] = {}
     for realize, loops in _leaves(func.body, {}):
         blocks.append(realize.block)
+        unrolled[realize.block] = _unrolled_axes(realize, loops)
         guarded = _guarded(realize, loops)
         if guarded is not None:
             found[realize.block] = guarded
@@ -90,7 +92,7 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
         guarded = found[n.block]
         # Other conditions stay: they may be about other axes.
         rest = all_of([c for c in conjuncts(n.predicate) if c != guarded.guard])
-        return replace(n, predicate=rest, block=_clamped(n.block, guarded))
+        return replace(n, predicate=rest, block=_clamped(n.block, guarded, unrolled[n.block]))
 
     return replace(func, body=rewrite(func.body, whole))
 
@@ -313,19 +315,45 @@ def _keeps_rows_apart(
     return True
 
 
-def _clamped(block: Block, guarded: _Guarded) -> Block:
-    """Extend the block to rows past the end, for which shared memory is read at the last row."""
+def _unrolled_axes(realize: BlockRealize, loops: Mapping[Var, For]) -> frozenset[Var]:
+    """The axes of a block whose values differ between copies of straight-line code alone."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return frozenset(
+        it.var for it, value in pairs
+        if all(v in loops and loops[v].kind == "unrolled" for v in symbols_in(value))
+    )  # fmt: skip
+
+
+def _clamped(block: Block, guarded: _Guarded, unrolled: frozenset[Var]) -> Block:
+    """Extend the block to rows past the end, for which shared memory is read at the last row, or in
+    unrolled windows no further than its end."""
     last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
+
+    def at(index: PrimExpr, dim: PrimExpr) -> PrimExpr:
+        # Rows of a window read the same places then, which are loaded once; `min(row, last) + i`
+        # is another place for each row and i.
+        if _is_window(index, guarded.axis, unrolled):
+            return expr.Min(index, dim - 1)
+        return substitute(index, last)
 
     def clamp(n: Node) -> Node | None:
         match n:
             case BufferLoad(buffer, indices) if buffer.scope != "local":
-                return replace(n, indices=tuple(substitute(i, last) for i in indices))
-            # Declared regions must contain what is read, or later proofs would be about another
-            # program.
-            case BufferRegion(buffer, region) if buffer.scope != "local":
-                return replace(n, region=tuple(substitute(r, last) for r in region))
+                inside = (at(i, dim) for i, dim in zip(indices, buffer.shape, strict=True))
+                return replace(n, indices=tuple(inside))
             case _:
                 return None
 
-    return replace(rewrite(block, clamp), iter_vars=_longer(block, guarded))
+    body = replace(rewrite(block, clamp), iter_vars=_longer(block, guarded))
+    # Declared regions must contain what is read, or later proofs would be about another program.
+    return refreshed(body)
+
+
+def _is_window(index: PrimExpr, row: Var, unrolled: frozenset[Var]) -> bool:
+    """True if an index is a sum of the row and unrolled axes, so that it ends where the dimension
+    does."""
+    others = {*symbols_in(index)} - {row}
+    if not others or not others <= unrolled or row not in symbols_in(index):
+        return False
+    step = simplify(substitute(index, {row: row + 1}) - index)
+    return isinstance(step, expr.IntImm) and step.value > 0

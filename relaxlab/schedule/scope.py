@@ -94,12 +94,14 @@ def require_computed_alone(primitive: str, place: BlockPlace) -> None:
     raise ScheduleError(primitive, describe_block(block), condition, about=(block.name,))
 
 
-def require_inputs_settled(primitive: str, place: BlockPlace) -> None:
+def require_inputs_settled(primitive: str, place: BlockPlace, to: Stmt | None = None) -> None:
     """Raise ScheduleError if a later block of the scope writes what the block reads: then it
-    cannot run later."""
+    cannot run later. Where it moves into the statement `to`, blocks behind that do not matter."""
     order = [r.block for r in realizes_under(place.scope.body)]
+    inside = [] if to is None else realizes_under(to)
+    end = order.index(inside[-1].block) if inside else len(order)
     for p in producers_of(place.block, place.scope):
-        if order.index(p.block) > order.index(place.block):
+        if order.index(place.block) < order.index(p.block) <= end:
             raise ScheduleError(
                 primitive, describe_block(place.block),
                 f"nothing after the block overwrites its inputs; block {p.block.name!r} does",

@@ -12,13 +12,15 @@ as padded data, are stored first.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from relaxlab.analysis.arith import Analyzer, simplify
+from relaxlab.analysis.arith import simplify
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
+from relaxlab.ir.expr import IntImm, Max, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc, Range
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
@@ -131,7 +133,7 @@ def _by_terms(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     # All versions read a weight in the same layout.
     packable = _is_packable_weight(sch.func, parts.vectors, context)
     if isinstance(few, str) or few == parts or packable:
-        return _schedule(sch, parts, context)
+        return _by_images(sch, parts, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     terms: PrimExpr = const(1)
     for it in block.iter_vars:
@@ -141,6 +143,36 @@ def _by_terms(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
         lambda one, most: _schedule(one, few if most else parts, context),
     )  # fmt: skip
     return sch
+
+
+def _by_images(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
+    """Return the schedule by `parts`; where operands are images of symbolic sizes that are computed
+    first, such as padded ones, with a version for images that each iteration computes for itself
+    (see `_computed_per_image`)."""
+    sizes = _image_sizes(sch.func, parts)
+    if not sizes:
+        return _schedule(sch, parts, context)
+
+    def version(one: Schedule, most: int | None) -> Schedule | None:
+        if most is None:
+            return _schedule(one, parts, context)
+        for size in sizes:
+            one.declare_upper_bound(size, most)
+        return _schedule_tiles(one, parts, context, dict.fromkeys(sizes, most))
+
+    # A square image of float32, padded for a window of at most `ROWS`, takes half of the cache.
+    most = math.isqrt(context.target.facts.cache(1) // 8) - ROWS
+    with_versions(sch, context, functools.reduce(Max, sizes), [most], version)
+    return sch
+
+
+def _image_sizes(func: PrimFunc, parts: _Parts) -> list[Var]:
+    """Return the symbols that are extents of places of windows in an operand that is computed."""
+    block = next(b for b in blocks_of(func) if b.name == parts.product)
+    computed = [r.region for r in block.reads if r.buffer not in func.params]
+    places = _places(at.min for region in computed for at in region)
+    extents = [it.dom.extent for it in block.iter_vars if it.var in places]
+    return list(dict.fromkeys(e for e in extents if isinstance(e, Var)))
 
 
 def tiles_of_product(sch: Schedule, context: Context) -> Schedule | str:
@@ -241,6 +273,7 @@ def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad
     """Return the axis to tile as rows, whose values share loads: of vectors, or (in a depthwise
     convolution) of the factors that vectors are multiplied by. The last one that has a tile of
     rows, or else the longest."""
+    places = _places(i for load in (left, right) for i in load.indices)
     for load in (right, left):
         used = symbols_in(load.indices)
         extents = {
@@ -249,10 +282,20 @@ def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad
             if block.iter_vars[a].var not in used
         }
         # A symbolic extent, such as a batch, may be 1: every row of its tile but one is idle then.
-        sizes = {a: FEW_ROWS if n is None else min(n, ROWS) for a, n in extents.items() if n != 1}
+        # Places of windows are those of an image, which has many.
+        sizes = {
+            a: min(n or (ROWS if block.iter_vars[a].var in places else FEW_ROWS), ROWS)
+            for a, n in extents.items()
+            if n != 1
+        }
         if sizes:
             return max(sizes, key=lambda a: (sizes[a], a))
     return None
+
+
+def _places(indices: Iterable[PrimExpr]) -> set[Var]:
+    """Return the variables of those indices that are sums of several, as places of windows are."""
+    return {v for i in indices if len(symbols_in(i)) > 1 for v in symbols_in(i)}
 
 
 def _window_axis(block: Block, row: Var, vectors: BufferLoad) -> int | None:
@@ -280,6 +323,16 @@ def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
 
 
 def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
+    made = _schedule_tiles(sch, parts, context, {})
+    assert made is not None
+    return made
+
+
+def _schedule_tiles(
+    sch: Schedule, parts: _Parts, context: Context, images: Mapping[Var, int]
+) -> Schedule | None:
+    """`images`: the most places of images along symbolic axes; None where no operand is computed
+    for each image."""
     product = sch.get_block(parts.product)
     lanes = _lanes(found_block(sch, product), parts.col, context)
     own = _panels_of_large(found_block(sch, product), parts, context)
@@ -301,6 +354,8 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     width = constant(extent_of(sch, col)) or _few_columns(sch, product, parts.col, lanes)
     vectors = most if width is None or _fill_tiles(width, most, lanes) else 1
     near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
+    if images and not near:
+        return None
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
@@ -322,10 +377,10 @@ def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
         split_vector(sch, inner[1], lanes, unroll=True)
         sch.unroll(inner[0])
     if near:
-        images = sch.fuse(*outer) if len(outer) > 1 else outer[0]
-        sch.parallel(images)
+        image = sch.fuse(*outer) if len(outer) > 1 else outer[0]
+        sch.parallel(image)
         for block, width in near.items():
-            _compute_under(sch, block, images, -(-width // lanes) * lanes)
+            _compute_under(sch, block, image, -(-width // lanes) * lanes)
     else:
         # Without others around them, panels may be fewer than threads.
         sch.parallel(sch.fuse(*shared) if outer else sch.fuse(panel, tile))
@@ -368,7 +423,7 @@ def _computed_per_image(
     }
     if math.prod(n or 1 for n in around.values()) < MIN_IMAGES:
         return {}
-    an = Analyzer()
+    an = shape_analyzer(sch.func)
     for i, it in enumerate(block.iter_vars):
         tiles = (it.dom.extent + (columns - 1)) // columns * columns
         an.bind_range(it.var, Range(it.dom.min, tiles if i == parts.col else it.dom.extent))
@@ -379,7 +434,7 @@ def _computed_per_image(
         if others:  # both operands are read of it, in parts of their own
             continue
         own = [{v for v in symbols_in(r.min) if sizes[v] != 1} <= around.keys() for r in region]
-        size = [constant(dim) for dim, mine in zip(made.shape, own, strict=True) if not mine]
+        size = [an.upper_bound(dim) for dim, mine in zip(made.shape, own, strict=True) if not mine]
         last = an.upper_bound(region[-1].min)
         if sum(own) != len(around) or None in size or last is None or own[-1]:
             continue
@@ -517,10 +572,12 @@ def _is_packable_weight(func: PrimFunc, buffer: Buffer, context: Context) -> boo
 
 
 def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """Schedule a copy that runs first: by all threads, a vector at a time."""
+    """Schedule a copy that runs first: rows by all threads, a vector at a time. A loop over all
+    vectors would divide by symbolic extents for each: padding images of 58 x 58 took a quarter of
+    a convolution in groups."""
     nest = sch.get_loops(rv)
     outer = vectorize_inner(sch, nest[-1], lanes)
-    sch.parallel(sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer)
+    sch.parallel(sch.fuse(*nest[:-1]) if len(nest) > 1 else outer)
 
 
 def _copy_panels(sch: Schedule, packed: _Packed, lanes: int) -> None:
