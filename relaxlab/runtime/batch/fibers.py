@@ -36,8 +36,8 @@ class Fibers:
         self._resume = ctypes.CFUNCTYPE(None, *types)(code.address(native.RESUME))
         self._body, self._record = map(code.address, (native.BODY, native.INSTANCE_BODY))
         self._recorder, self._args = recorder, np.zeros((0, 2), np.int64)
-        self._caller = _aligned(CONTEXT_BYTES)
-        self._made: list[tuple[int, int]] = []
+        self._caller, self._library = _aligned(CONTEXT_BYTES), ctypes.CDLL(None)
+        self._made = np.zeros((0, 2), np.int64)
         """Per fiber, the addresses of its context and of the end of its stack."""
         self._memory: list[Any] = []
         self.words = np.zeros((0, native.FIBER_WORDS), np.int64)
@@ -45,8 +45,9 @@ class Fibers:
     def start(self, inputs: Words, results: Words) -> None:
         """Begin a batch: a fiber for each row of `inputs`, ready to run, and free ones."""
         count = len(inputs)
-        while len(self._made) < count + FORKS:
-            self._make()
+        missing = count + FORKS - len(self._made)
+        if missing > 0:
+            self._made = np.concatenate([self._made, [self._make() for _ in range(missing)]])
         self.words = words = np.zeros((count + FORKS, native.FIBER_WORDS), np.int64)
         rows = np.arange(count)
         self._args = np.empty((count, 2), np.int64)
@@ -55,8 +56,7 @@ class Fibers:
         words[:count, native.NUMBER] = rows
         words[:count, native.FUNCTION] = self._record
         words[:count, native.ARGS] = self._args.ctypes.data + rows * self._args.strides[0]
-        made = np.array(self._made[: len(words)], np.int64)
-        words[:, [native.CONTEXT, native.FIBER_STACK_END]] = made
+        words[:, [native.CONTEXT, native.FIBER_STACK_END]] = self._made[: len(words)]
         words[:, native.CALLER] = self._caller.ctypes.data
         free = words.ctypes.data + np.arange(count, len(words)) * words.strides[0]
         words[count:, native.STATE] = native.DONE
@@ -69,19 +69,18 @@ class Fibers:
 
     def forget(self) -> None:
         """Give up the fibers, some of which are in the middle of an instance."""
-        self._made, self._memory = [], []
+        self._made, self._memory = self._made[:0], []
 
-    def _make(self) -> None:
+    def _make(self) -> tuple[int, int]:
         context, stack = _aligned(CONTEXT_BYTES), np.empty(STACK_BYTES, np.uint8)
-        library = ctypes.CDLL(None)
-        at = ctypes.c_void_p(context.ctypes.data)
+        library, at = self._library, ctypes.c_void_p(context.ctypes.data)
         library.getcontext(at)
         words = context.view(np.int64)
         words[[LINK // 8, STACK // 8, STACK_SIZE // 8]] = 0, stack.ctypes.data, STACK_BYTES
         recorder = ctypes.c_void_p(self._recorder.ctypes.data)
         library.makecontext(at, ctypes.c_void_p(self._body), ctypes.c_int(1), recorder)
-        self._made.append((context.ctypes.data, stack.ctypes.data + STACK_SPARE))
         self._memory += [context, stack]
+        return context.ctypes.data, stack.ctypes.data + STACK_SPARE
 
 
 def _aligned(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -83,6 +83,7 @@ class BatchFunction:
         self._reader = InstanceReader(self.program)
         self._arena = np.zeros(0, np.uint8)
         self._places = Places()
+        self._shared_end = self._shared_places()
         self._has_shared = False
         """True if the values that all instances share lie at the beginning of the arena."""
         self._weights: tuple[Any, ...] | None = None if self._has_weights() else ()
@@ -255,12 +256,13 @@ class BatchFunction:
     def _place_inputs(self, inputs: Inputs, places: Places) -> None:
         """Give shared values that are read by their slots, and inputs, places in the arena, and
         copy them there."""
-        used = shared = self._place_shared(places)
+        self._place_shared()
+        used = self._shared_end
         starts: list[int] = []
         for size in (*(a.nbytes for a in inputs.arrays), *(f.nbytes for _, f, _ in inputs.fields)):
             starts.append(used)
             used += -(-size // ALIGN) * ALIGN
-        self._reserve(used, shared)
+        self._reserve(used, self._shared_end)
         given = iter(starts)
         for arrays, start in zip(inputs.arrays, given, strict=False):
             self._flusher.place_arrays(arrays, places, self._arena, start)
@@ -270,22 +272,26 @@ class BatchFunction:
             self._copy(flat, start)
         places.used = used
 
-    def _place_shared(self, places: Places) -> int:
-        """Give shared values that are read by their slots places at the beginning of the arena,
-        where they stay for the batches that follow. Returns the end of what they take."""
-        offsets, used = places.offsets, 0
+    def _shared_places(self) -> int:
+        """Write down where the shared values that are read by their slots lie, at the beginning of
+        the arena. Returns where they end."""
+        used, places = 0, self._places
+        places.grow(len(self.program.shared))
         for i in self.program.gathered:
             ty = self.program.shared[i].ty
-            offsets[i] = used
-            places.row_bytes[i] = _bytes_of_rows(ty)
+            places.offsets[i] = used
+            places.row_bytes[i] = row_bytes(TensorType((ty.shape or ())[1:], ty.dtype))
             used += -(-row_bytes(ty) // ALIGN) * ALIGN
-        self._has_shared = self._has_shared and len(self._arena) >= used
-        self._reserve(used, 0)
-        if not self._has_shared:
-            for i in self.program.gathered:
-                self._copy(self._shared[i], int(offsets[i]))
-            self._has_shared = True
         return used
+
+    def _place_shared(self) -> None:
+        """Copy shared values there, where they stay for the batches that follow."""
+        if self._has_shared and len(self._arena) >= self._shared_end:
+            return
+        self._reserve(self._shared_end, 0)
+        for i in self.program.gathered:
+            self._copy(self._shared[i], int(self._places.offsets[i]))
+        self._has_shared = True
 
     def _reserve(self, size: int, used: int) -> None:
         """Make the arena large enough, and keep what is in its first `used` bytes."""
@@ -331,11 +337,6 @@ class BatchFunction:
         flat = self._arena[: len(self._arena) // size * size].view(numpy_dtype(str(ty.dtype)))
         rows = flat[(places // size)[:, None] + np.arange(count)]
         return rows.reshape(len(places), *row_dims(ty))
-
-
-def _bytes_of_rows(ty: TensorType) -> int:
-    """The bytes from one row of an array to the next, along its first dimension."""
-    return row_bytes(TensorType((ty.shape or ())[1:], ty.dtype))
 
 
 def _nested(tree: object, leaves: list[Any]) -> Any:
