@@ -46,22 +46,27 @@ def emit_entry(
 
     b = Builder(declarations)
     given, out = word("args"), word("out")
+
+    def fork() -> None:
+        count = b.emit("trunc i64 %threads to i32")
+        args = [("ptr", f"@{symbol}.team"), ("ptr", "%ctx"), ("i32", count), ("i32", "0")]
+        b.call("GOMP_parallel", "void", args)
+        at = CONTEXT.index("failed")
+        pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
+        b.raw(f"ret i64 {b.emit(f'load i64, ptr {pointer}, align 8')}")
+        # `when` ends its body with a jump, which needs a block of its own after the return.
+        b.place(b.label("unreachable"))
+
     if parallel:
-        # A team of one costs what a team costs, and gains nothing.
-        several = b.emit("icmp sgt i64 %threads, 1")
-        if work is not None:
-            least = b.emit(f"ptrtoint ptr {word('min_work')} to i64")
-            enough = b.emit(f"icmp sge i64 {_work(b, function, work, given)}, {least}")
-            several = b.emit(f"and i1 {several}, {enough}")
-        with b.when(several):
-            count = b.emit("trunc i64 %threads to i32")
-            fork = [("ptr", f"@{symbol}.team"), ("ptr", "%ctx"), ("i32", count), ("i32", "0")]
-            b.call("GOMP_parallel", "void", fork)
-            at = CONTEXT.index("failed")
-            pointer = b.emit(f"getelementptr inbounds i64, ptr %ctx, i64 {at}", "p")
-            b.raw(f"ret i64 {b.emit(f'load i64, ptr {pointer}, align 8')}")
-            # `when` ends its body with a jump, which needs a block of its own after the return.
-            b.place(b.label("unreachable"))
+        # A team of one costs what a team costs, and gains nothing: its work is not even counted.
+        with b.when(b.emit("icmp sgt i64 %threads, 1")):
+            if work is None:
+                fork()
+            else:
+                least = b.emit(f"ptrtoint ptr {word('min_work')} to i64")
+                enough = b.emit(f"icmp sge i64 {_work(b, function, work, given)}, {least}")
+                with b.when(enough):
+                    fork()
     args = [("ptr", "%ctx"), ("ptr", given), ("ptr", out), ("ptr", "null")]
     b.raw(f"ret i64 {b.call(symbol, 'i64', [*args, ('i64', '0'), ('i64', '1')])}")
     body = "\n".join(["entry:", *b.allocas, *b.lines])
