@@ -35,7 +35,7 @@ def _reorder(call: graph.Call, match: Match) -> graph.Expr | str:
     if match.leaking():
         return f"`{match.leaking()[0].name}` is read elsewhere, too"
     a, b, c = (_dims(match[x]) for x in (A, B, C))
-    if a is None or b is None or c is None or len(b) != 2 or len(c) != 2 or len(a) < 2:
+    if a is None or b is None or c is None or len(b) != 2 or len(c) != 2 or not a:
         return "the operands are not matrices of known shape"
     calls = [match.definition(v) for v in match.members]
     if any(isinstance(e, graph.Call) and "out_dtype" in e.attrs for e in calls):

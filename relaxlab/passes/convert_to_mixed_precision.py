@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.dtypes import numpy_dtype
@@ -19,9 +20,11 @@ RULE = "convert_to_mixed_precision"
 
 @dataclass(frozen=True, slots=True)
 class PrecisionOptions:
-    """`dtype`: "float16" or "bfloat16"."""
+    """`dtype`: "float16" or "bfloat16". `product`: the dtype in which products are computed and
+    which they state, before their results become `dtype`; None leaves that to the operator."""
 
     dtype: str = "float16"
+    product: str | None = None
 
 
 @module_pass(RULE, PrecisionOptions, needs=("normalize",))
@@ -41,14 +44,17 @@ def convert_to_mixed_precision(mod: Module, options: PrecisionOptions) -> Module
             return graph.Constant(e.data.astype(numpy_dtype(options.dtype)))
         return _cast(e, options.dtype)
 
-    return with_shadows(mod, convert, lambda e, _: _cast(e, "float32"), "_half", _binding)
+    rewrite = partial(_binding, options)
+    return with_shadows(mod, convert, lambda e, _: _cast(e, "float32"), "_half", rewrite)
 
 
 def _cast(e: graph.Expr, dtype: str) -> graph.Call:
     return graph.Call(graph.Op("astype"), (e,), Attrs(dtype=dtype))
 
 
-def _binding(name: str, b: graph.VarBinding, value: graph.Call, shadows: Shadows) -> bool:
+def _binding(
+    options: PrecisionOptions, name: str, b: graph.VarBinding, value: graph.Call, shadows: Shadows
+) -> bool:
     assert isinstance(value.op, graph.Op)
     op = value.op.name
     product, follows = has_trait(op, "product"), has_trait(op, "rounds_once")
@@ -60,7 +66,8 @@ def _binding(name: str, b: graph.VarBinding, value: graph.Call, shadows: Shadows
     floats = [e for e in _tensors(value) if _is_float32(e)]
     if not floats or not _is_float32_result(b.var.ty):
         return False
-    if product and value.attrs.get("out_dtype") is not None:
+    stated = value.attrs.get("out_dtype")
+    if product and stated is not None and not (options.product and stated == "float32"):
         remark(RULE, where, f"its result is stated to be {value.attrs['out_dtype']}", applied=False)
         return False
     apart = [e for e in floats if not shadows.has(e) and not _is_scalar(e)]
@@ -81,7 +88,11 @@ def _binding(name: str, b: graph.VarBinding, value: graph.Call, shadows: Shadows
     if not may_apply(RULE, where, f"in half precision: {reason}"):
         return False
     args = tuple(visit(a) for a in value.args)
-    shadows.bind(b, replace(value, args=args))
+    new = replace(value, args=args)
+    if product and options.product is not None:
+        new = replace(new, attrs=new.attrs.with_(out_dtype=options.product))
+        new = new if options.product == options.dtype else _cast(new, options.dtype)
+    shadows.bind(b, new)
     return True
 
 

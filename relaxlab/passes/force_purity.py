@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from relaxlab.ir.graph import Function
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.passes.base import NoOptions, module_pass
 
 FORCED = "relax.force_pure"
@@ -11,11 +12,12 @@ FORCED = "relax.force_pure"
 
 @module_pass("force_purity")
 def force_purity(mod: Module, _: NoOptions) -> Module:
-    """Set the attribute `relax.force_pure` of functions that are pure, before passes whose calls
-    write into memory that the function allocated."""
-    updates = {
-        name: replace(fn, attrs=fn.attrs.with_(**{FORCED: True}))
-        for name, fn in mod.graph_functions().items()
-        if fn.is_pure and not fn.attrs.get(FORCED)
-    }
-    return mod.with_functions(updates)
+    """Set the attribute `relax.force_pure` of functions that are pure, local ones too, before
+    passes whose calls write into memory that the function allocated."""
+    return mod.with_functions({k: rewrite(f, _forced) for k, f in mod.graph_functions().items()})
+
+
+def _forced(n: Node) -> Node | None:
+    if not isinstance(n, Function) or not n.is_pure or n.attrs.get(FORCED):
+        return None
+    return replace(n, attrs=n.attrs.with_(**{FORCED: True}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.equal import structural_key
@@ -10,7 +11,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, children, replace
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
     expr_key,
     map_blocks,
@@ -24,8 +25,15 @@ from relaxlab.passes.inline_functions import symbols_at
 from relaxlab.tracing import may_apply
 
 
-@module_pass("lift_transform_params", needs=("normalize",))
-def lift_transform_params(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class LiftOptions:
+    """`shared`: functions with the same weights share a transformation."""
+
+    shared: bool = True
+
+
+@module_pass("lift_transform_params", LiftOptions, needs=("normalize",))
+def lift_transform_params(mod: Module, options: LiftOptions) -> Module:
     """Split functions with the attribute `num_input`: pure calls on weights (the parameters after
     the first `num_input`) and constants alone move to a function from the tuple of weights to the
     tuple of transformed ones, which the function takes instead.
@@ -42,7 +50,7 @@ def lift_transform_params(mod: Module, _: NoOptions) -> Module:
         if "num_input" in fn.attrs and "recorded" not in fn.attrs and name not in values:
             weights = fn.params[fn.attrs["num_input"] :]
             key = structural_key(tuple(w.ty for w in weights)), tuple(w.name for w in weights)
-            group = groups.setdefault(key, {})
+            group = groups.setdefault(key if options.shared else name, {})
             group[name] = _with_symbols_of(next(iter(group.values()), fn), fn)
     updates: dict[str, graph.Function] = {}
     for fns in groups.values():
@@ -160,8 +168,17 @@ class _Transform:
         ty = types.TupleType(tuple(v.ty or types.ObjectType() for v in wanted))
         out = graph.Var("transformed", ty)
         last = graph.VarBinding(graph.Tuple(tuple(wanted)), out)
-        body = graph.SeqExpr((graph.DataflowBlock((*self.bindings, last)),), out)
+        body = graph.SeqExpr((graph.DataflowBlock(self._in_order(last)),), out)
         return graph.Function((self.param,), body, ty)
+
+    def _in_order(self, last: graph.VarBinding) -> tuple[graph.VarBinding, ...]:
+        """The bindings, those that read weights before the first that reads the weight."""
+        reads = {b.var: b for b in self.bindings if b.var in self.weights}
+        order: list[graph.VarBinding] = []
+        for b in (*(b for b in self.bindings if b.var not in self.weights), last):
+            order += [reads.pop(v) for v in dict.fromkeys(vars_in(b.value)) if v in reads]
+            order.append(b)
+        return tuple(order)
 
 
 def _split(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -255,9 +256,18 @@ def operator_call(cx: Context, name: str | None, a: Value, b: Value, node: ast.A
 def call_value(cx: Context, callee: graph.Expr, c: Arguments) -> graph.Call:
     """`cls.f(x)`, or a call of a function value."""
     ty_args = types_of(cx, c.kwargs.pop("ty_args", c.kwargs.pop("sinfo_args", None)))
-    args = tuple(value_of(cx, a) for a in c.args)
+    ty = callee.ty if isinstance(callee, graph.Var) else None
+    params = (ty.params or ()) if isinstance(ty, types.FuncType) else ()
+    args = tuple(_argument(cx, a, p) for a, p in zip_longest(c.args, params[: len(c.args)]))
     attrs = {k: attribute_value(cx, a.value, a.node) for k, a in c.kwargs.items()}
     return graph.Call(callee, args, Attrs(attrs), ty_args, span=cx.span(c.node))
+
+
+def _argument(cx: Context, arg: Arg, param: types.Type | None) -> graph.Expr:
+    """The argument of a call; a bare number is a scalar where the function takes one."""
+    if isinstance(param, types.PrimType) and is_number(arg.value):
+        return graph.PrimValue(expr.const(arg.value, param.dtype), span=cx.span(arg.node))
+    return value_of(cx, arg)
 
 
 def import_function(cx: Context, fn: Any, name: str, node: ast.AST) -> graph.GlobalVar:

@@ -72,10 +72,9 @@ def test_weight_only_values_move_to_a_function_of_the_weights():
         ) -> R.Tuple(R.Tensor((8,), "float32"), R.Tensor((4, 8), "float32")):
             with R.dataflow():
                 w = params[0]
-                b = params[1]
-                unused = params[2]
                 t = R.permute_dims(w)
                 s = R.multiply(t, R.const(2.0, "float32"))
+                b = params[1]
                 out = (b, s)
                 R.output(out)
             return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relaxlab.ir.equal import structural_equal
+from relaxlab.tvm.ir.equal import structural_equal
 from relaxlab.tvm.script import from_source
 from tests.tvm.pass_cases import CASES, DIFFERENT, MISSING
 from tests.tvm.wheel import needs_wheel, results
@@ -18,7 +18,7 @@ def test_passes_make_the_same_module(name: str) -> None:
     number = list(CASES).index(name)
     theirs, ours = (results(which, "transform", TEXTS)[number] for which in ("tvm", "relaxlab"))
     assert "script" in theirs, theirs
-    if name in MISSING:
+    if name.partition("_")[0] in MISSING:
         assert "script" not in ours
         return
     assert "script" in ours, f"TVM: {theirs['script']}\nrelaxlab: {ours}"

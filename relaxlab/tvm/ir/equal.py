@@ -2,14 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeGuard
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import in_normal_form
-from relaxlab.ir import equal, graph, types
+from relaxlab.ir import equal, expr, graph, loops, types
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import Attrs, Node, replace, rewrite
+from relaxlab.ir.op_table import op_row
+from relaxlab.ops.define import attr
 from relaxlab.passes.normalize import normalize
+
+SPATIAL = {"strides": 1, "dilation": 1, "pool_size": 1, "output_padding": 1, "padding": 2}
+"""Attributes of convolutions and pooling, and how many numbers they have for a spatial axis."""
+ALLOCATIONS = ("builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_tensor")
+
+
+def _stated(n: Node) -> Node | None:
+    """A call as TVM's builders write it: windows with a number for each axis, layouts of results
+    and dtypes of allocations stated; attributes of loop functions under their older names."""
+    match n:
+        case graph.Call(graph.Op(name)) if name in ALLOCATIONS:
+            return _allocation(n)
+        case graph.Call(graph.Op(name)):
+            options = {p.name for p in op_row(name).params}
+            layout = next((k for k in ("data_layout", "layout") if k in options), None)
+            if layout is None or not options & {*SPATIAL}:
+                return None
+            axes = sum(c.isupper() for c in attr(n, layout)) - 2
+            found = {k: _numbers(attr(n, k), axes, c) for k, c in SPATIAL.items() if k in options}
+            result = attr(n, "out_layout") or attr(n, layout)
+            return replace(n, attrs=n.attrs.with_(**found, out_layout=result))
+        case loops.PrimFunc(attrs=attrs) if any(k.startswith("tirx.") for k in attrs):
+            return replace(n, attrs=Attrs({k.replace("tirx.", "tir."): attrs[k] for k in attrs}))
+        case _:
+            return None
+
+
+def _numbers(value: Any, axes: int, count: int) -> tuple[int, ...]:
+    given = value if isinstance(value, tuple) else (value,)
+    return tuple(given) * max(1, axes * count // max(1, len(given)))
+
+
+def _allocation(call: graph.Call) -> graph.Call:
+    args = [graph.DataTypeImm(a.value) if _is_dtype(a) else a for a in call.args]
+    if call.op == graph.Op("memory.alloc_tensor") and len(args) == 4:
+        args.append(graph.PrimValue(expr.const(0)))
+    return replace(call, args=tuple(args), ty_args=())
+
+
+def _is_dtype(e: graph.Expr) -> TypeGuard[graph.StringImm]:
+    return isinstance(e, graph.StringImm) and is_dtype(e.value)
 
 
 def _normal(program: Any) -> Any:
@@ -18,10 +64,13 @@ def _normal(program: Any) -> Any:
         return in_normal_form(program, Analyzer.for_shapes(program))
     if isinstance(program, graph.Function):
         return _normal(Module.of({"main": program}))["main"]
-    try:
-        return normalize(program) if isinstance(program, Module) else program
-    except DiagnosticError:
+    if isinstance(program, loops.PrimFunc):
+        return rewrite(program, _stated)
+    if not isinstance(program, Module):
         return program
+    with suppress(DiagnosticError):
+        program = normalize(program)
+    return program.with_functions({k: rewrite(f, _stated) for k, f in program.items()})
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import graph
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
@@ -18,11 +19,13 @@ from relaxlab.passes.bindings import all_bindings, map_blocks
 from relaxlab.passes.bundle_model_params import BundleOptions
 from relaxlab.passes.convert_layout import LayoutOptions
 from relaxlab.passes.convert_to_dataflow import DataflowOptions
+from relaxlab.passes.convert_to_mixed_precision import PrecisionOptions
 from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.differentiate import DifferentiateOptions
 from relaxlab.passes.eliminate_common_subexpr import SharingOptions
 from relaxlab.passes.legalize_ops import LegalizeOptions
+from relaxlab.passes.lift_transform_params import LiftOptions
 from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
@@ -59,6 +62,9 @@ PASSES = {
     "RewriteDataflowReshape": "rewrite_dataflow_reshape",
     "RewriteCUDAGraph": "mark_capture_regions",
     "FuseTransposeMatmul": "fuse_transpose_matmul",
+    "NormalizeGlobalVar": "rename_functions",
+    "LazyGetInput": "lazy_get_input",
+    "LazySetOutput": "lazy_set_output",
 }
 """Passes without arguments, and the core's passes that each stands for."""
 
@@ -110,8 +116,18 @@ def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
 
 
 def FuseTIR() -> Pass:  # noqa: N802
-    """Make a loop function of each group, and remove those that no call is left of."""
-    return core_pass("FuseTIR", "fuse_tir", "dead_code_elimination")
+    """Make a private loop function of each group, and remove those that no call is left of."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        after = run_core(mod, "fuse_tir", "dead_code_elimination")
+        new = {k: f for k, f in after.loop_functions().items() if mod.get(k) is not f}
+
+        def private(f: PrimFunc) -> PrimFunc:
+            return replace(f, private=True, attrs=f.attrs.with_(op_pattern=None))
+
+        return after.with_functions({k: private(f) for k, f in new.items()})
+
+    return Pass(run, PassInfo(0, "FuseTIR"))
 
 
 def FuseOpsByPattern(  # noqa: N802
@@ -256,12 +272,12 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any =
 def ToMixedPrecision(  # noqa: N802
     out_dtype: str = "float32", fp16_input_names: Sequence[str] | None = None
 ) -> Pass:
-    """Compute products in half precision; sums are accumulated in float32 for both dtypes that
-    `out_dtype` may be."""
+    """Compute products in half precision, and state `out_dtype` as the dtype of their results."""
     if out_dtype not in ("float32", "float16"):
         raise ValueError(f"ToMixedPrecision(out_dtype={out_dtype!r}): float32 or float16")
     _require_default("ToMixedPrecision", "fp16_input_names", fp16_input_names)
-    return core_pass("ToMixedPrecision", "convert_to_mixed_precision")
+    options = PrecisionOptions(product=out_dtype)
+    return core_pass("ToMixedPrecision", "convert_to_mixed_precision", options=options)
 
 
 def CombineParallelMatmul(check: Any = None) -> Pass:  # noqa: N802
@@ -272,10 +288,12 @@ def CombineParallelMatmul(check: Any = None) -> Pass:  # noqa: N802
 
 def LiftTransformParams(shared_transform: bool | list[str] = False) -> Pass:  # noqa: N802
     """Move what depends on weights alone to a function of its own, which the caller calls."""
-    _require_default("LiftTransformParams", "shared_transform", shared_transform, default=False)
+    if not isinstance(shared_transform, bool):
+        raise NotImplementedError("LiftTransformParams(shared_transform=[...]): True shares all")
 
     def run(mod: Module, _: PassContext) -> Module:
-        after = run_core(mod, "lift_transform_params")
+        options = LiftOptions(shared_transform)
+        after = run_core(mod, "lift_transform_params", options=options)
         updates: dict[str, graph.Function] = {}
         for name, fn in after.graph_functions().items():
             transform = fn.attrs.get("transform_params")

@@ -20,8 +20,6 @@ def dimensions(values: Any) -> tuple[expr.PrimExpr, ...] | None:
             return None
         case graph.ShapeExpr(dims):
             return dims
-        case graph.Var(_, types.ShapeType(dims)) if dims is not None:
-            return dims
         case _:
             return tuple(expr.as_expr(d) for d in values)
 
@@ -38,8 +36,8 @@ class TensorType(metaclass=Spelling, core=types.TensorType):
         span: Any = None,
     ) -> types.TensorType:
         if isinstance(shape, graph.Var) and isinstance(shape.ty, types.ShapeType):
-            ndim = shape.ty.ndim
-            shape = shape.ty.values
+            # TVM deduces nothing from the dimensions that the variable's type states.
+            ndim, shape = shape.ty.ndim, None
         # An empty string is an unknown dtype.
         return types.TensorType(
             dimensions(shape), str(dtype) if dtype else None, ndim, vdevice=str(vdevice or "")

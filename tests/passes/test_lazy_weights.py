@@ -1,0 +1,102 @@
+"""lazy_get_input, lazy_set_output and rename_functions: interfaces of models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.ir.equal import assert_structural_equal
+from relaxlab.passes.lazy_get_input import lazy_get_input
+from relaxlab.passes.lazy_set_output import lazy_set_output
+from relaxlab.passes.normalize import normalize
+from relaxlab.passes.rename_functions import rename_functions
+from relaxlab.script import ir as I
+from relaxlab.script import relax as R
+from relaxlab.script import tir as T
+
+
+@I.ir_module
+class Layers:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 3), "float32"),
+        w: R.Tensor((3, "m"), "float32"),
+        b: R.Tensor(("m",), "float32"),
+        unread: R.Tensor((2,), "float32"),
+    ) -> R.Tuple(R.Tensor(("n", "m"), "float32"), R.Tensor(("m",), "float32")):
+        n, m = T.int64(), T.int64()
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            start = R.zeros(R.shape([m]), "float32")
+            y = R.add(R.matmul(x, w), start)
+            R.output(y)
+        return (y, b)
+
+
+def test_weights_are_asked_for_where_they_are_first_read() -> None:
+    after = lazy_get_input(normalize(Layers))
+    assert not check_well_formed(after)
+    main = after.graph_functions()["main"]
+    assert [p.name for p in main.params] == ["x", "fget_param"] and main.attrs["num_input"] == 2
+    text = after.script()
+    places = [text.index(t) for t in ("w_untyped", "R.zeros", "R.matmul", "b_untyped", "return")]
+    assert places == sorted(places)  # a symbol of w's shape is needed before w is
+    assert "unread" not in text
+
+
+def test_results_are_handed_out_when_they_are_computed() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), b: R.Tensor((3,), "float32")):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                y = R.exp(x)
+                z = R.add(y, b)
+                R.output(y, z)
+            return (z, y, b)
+
+    @I.ir_module
+    class Expected:
+        @R.function(pure=False)
+        def main(
+            x: R.Tensor((2, 3), "float32"),
+            fset_output: R.Callable((R.Prim("int64"), R.Object), R.Tuple(), False),
+            b: R.Tensor((3,), "float32"),
+        ) -> R.Tuple():
+            R.func_attr({"num_input": 2})
+            fset_output(2, b)
+            y = R.exp(x)
+            fset_output(1, y)
+            z = R.add(y, b)
+            fset_output(0, z)
+            return R.tuple()
+
+    after = lazy_set_output(normalize(Before))
+    assert not check_well_formed(after)
+    assert_structural_equal(after, normalize(Expected))
+
+
+def test_functions_get_the_names_that_they_are_to_be_known_by() -> None:
+    @I.ir_module
+    class Before:
+        @R.function(private=True)
+        def run(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+            y = R.exp(x)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+            R.func_attr({"global_symbol": "run"})
+            y = Before.run(x)
+            return y
+
+    after = rename_functions(Before)
+    assert sorted(after) == ["run", "run_1"] and rename_functions(after) is after
+    x = np.array([0, 1, 2], "float32")
+    np.testing.assert_allclose(rl.interpret(normalize(after), "run", x), np.exp(x), rtol=1e-6)
+    main = Before.graph_functions()["main"]
+    with pytest.raises(ValueError, match="`main` and `other` are both 'run'"):
+        rename_functions(rl.ir.module.Module.of({"main": main, "other": main}))
