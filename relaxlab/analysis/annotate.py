@@ -459,7 +459,8 @@ class _Scope:
         """`call` of a loop function with its shapes proved, or checked just before it."""
         if _mentions_failure(call):
             return call
-        plan = fit_loop_call(call, self.owner.mod, self.analyzer, {s.name for s in self.symbols})
+        taken = {s.name for s in self.symbols}
+        plan = fit_loop_call(call, self.owner.mod, self.analyzer, taken, self.totals)
         for message in plan.conflicts:
             self.owner.report("E0210", message, call)
         if plan.conflicts or not plan.claims:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import describe, fresh_symbols, type_of
+from relaxlab.analysis.ragged import Totals, stored
 from relaxlab.analysis.unify import DimPair, Unification, unify
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.module import Module
@@ -39,19 +40,20 @@ class _Given:
 
 
 def fit_loop_call(
-    call: graph.Call, mod: Module | None, analyzer: Analyzer, taken: Collection[str]
-) -> LoopCallPlan:
+    call: graph.Call, mod: Module | None, analyzer: Analyzer, taken: Collection[str],
+    totals: Totals,
+) -> LoopCallPlan:  # fmt: skip
     """Unify the declared buffers of the called loop function with the arguments of the call.
 
     Number, rank and dtype of the arguments are checked by the operator; when they are wrong, or the
     callee is unknown, the plan is empty. Symbols for inputs of unknown shape get names that are not
-    in `taken`.
+    in `taken`. `totals` are the numbers of rows of ragged tensors.
     """
     callee = call.args[0] if call.args else None
     func = mod.get(callee.name) if mod is not None and isinstance(callee, graph.GlobalVar) else None
     if not isinstance(func, loops.PrimFunc):
         return LoopCallPlan()
-    given = _given(call, func, mod)
+    given = _given(call, func, mod, totals)
     if given is None:
         return LoopCallPlan()
     scalars = [p for p in func.params if isinstance(p, expr.Var)]
@@ -86,7 +88,9 @@ def _extra_symbols(call: graph.Call) -> tuple[expr.PrimExpr, ...]:
     return last.values if isinstance(last, graph.ShapeExpr) else ()
 
 
-def _given(call: graph.Call, func: loops.PrimFunc, mod: Module | None) -> list[_Given] | None:
+def _given(
+    call: graph.Call, func: loops.PrimFunc, mod: Module | None, totals: Totals
+) -> list[_Given] | None:
     packed = call.args[1] if len(call.args) > 1 else None
     if not isinstance(packed, graph.Tuple):
         return None
@@ -102,7 +106,8 @@ def _given(call: graph.Call, func: loops.PrimFunc, mod: Module | None) -> list[_
     if len(tys) != len(func.buffers):
         return None
     given: list[_Given] = []
-    for value, ty, buffer, place in zip(values, tys, func.buffers, places, strict=True):
+    dense = [stored(ty, totals) for ty in tys]
+    for value, ty, buffer, place in zip(values, dense, func.buffers, places, strict=True):
         if not isinstance(ty, TensorType) or ty.ndim not in (-1, buffer.ndim):
             return None
         given.append(_Given(value, ty, buffer, place))

@@ -56,6 +56,12 @@ def mentions_lengths(mod: Module) -> bool:
     return any(isinstance(ty, LengthsType) and ty.each is not None for ty in params)
 
 
+def totals_of(fn: graph.Function) -> dict[Length, PrimExpr]:
+    """The numbers of rows of the lengths that a function has as parameters."""
+    given = [p.ty for p in fn.params if isinstance(p.ty, LengthsType)]
+    return {ty.each: ty.total for ty in given if ty.each is not None and ty.total is not None}
+
+
 def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Type) -> None:
     """Check that an operator on ragged tensors has one element of its result for each sequence.
     Raises TypeDeductionError naming the operator and the dimension."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.analysis.ragged import stored
+from relaxlab.analysis.ragged import stored, totals_of
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.data import Constructor, DataDef, DataValue
 from relaxlab.ir.dtypes import is_float, numpy_dtype
@@ -44,7 +44,7 @@ def random_arguments(
     }
     given = {p: p.ty for p in fn.params if isinstance(p.ty, types.LengthsType)}
     lengths = {p: _random_lengths(ty, env, rng) for p, ty in given.items()}
-    totals = {ty.each: ty.total for ty in given.values() if ty.each is not None and ty.total}
+    totals = totals_of(fn)
     return tuple(
         lengths[p] if p in lengths
         else random_value(p.ty and stored(p.ty, totals), env, rng, f"`{p.name}`", data)

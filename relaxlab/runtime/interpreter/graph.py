@@ -381,7 +381,7 @@ class _Frame:
         if e.op == graph.Op("call_tir_inplace") and "inplace_indices" not in e.attrs:
             inplace = (0,)
         pairs = zip(e.ty_args, inplace, strict=True)
-        outputs = [self.allocate(t) if i < 0 else inputs[i] for t, i in pairs]
+        outputs = [self.allocate(self.stored(t)) if i < 0 else inputs[i] for t, i in pairs]
         fresh = [o for o, i in zip(outputs, inplace, strict=True) if i < 0]
         symbols = self.eval(e.args[2]) if len(e.args) > 2 else ()
         self.eval(callee)(*inputs, *fresh, *symbols)
