@@ -54,7 +54,7 @@ BY_LEVEL = {"RelaxlabLevels": MAIN, "PyTorchDynamic": ("tree_lstm",)}
 ABLATIONS = (
     "clone_by_weights", "split_concat_product", "make_blocks.coarse", "make_blocks.hoist",
     "split_phases", "annotate_recording.side_by_side", "annotate_recording.ghosts",
-    "batch_blocks.fuse_gathers", "fuse_ops",
+    "batch_blocks.fuse_gathers", "limit_rows", "fuse_ops",
 )  # fmt: skip
 """The passes of `batched_pipeline`, and options of passes, that are left out in turn."""
 TOLERANCE = 1e-3
@@ -199,10 +199,10 @@ def render(result: dict[str, Any]) -> str:
     most = result["multiply_adds_per_s"]
     for network in result["networks"]:
         title = f"{network['model']} {network['hidden']}"
-        lines += ["", f"{title:38}" + "".join(f"{'batch ' + b:>22}" for b in batches)]
+        lines += ["", f"{title:42}" + "".join(f"{'batch ' + b:>22}" for b in batches)]
         for name, found in network["turns"].items():
             cells = [_cell([int(b) / t["seconds"] for t in found[b]]) for b in batches]
-            lines.append(f"{name:38}" + "".join(f"{c:>22}" for c in cells))
+            lines.append(f"{name:42}" + "".join(f"{c:>22}" for c in cells))
         lines += _compared(network["turns"], batches, most)
     return "\n".join([*lines, *result["problems"]])
 
@@ -225,11 +225,11 @@ def _compared(turns: dict[str, Any], batches: Sequence[str], most: float) -> Ite
             )
             for b in batches
         ]
-        yield f"{title:38}" + "".join(f"{r:>22.2f}" for r in ratios)
+        yield f"{title:42}" + "".join(f"{r:>22.2f}" for r in ratios)
     if most and all(t["multiply_adds"] for b in batches for t in ours[b]):
         rates = (median(t["multiply_adds"] / t["seconds"] for t in ours[b]) for b in batches)
         shares = "".join(f"{r / most:>22.2f}" for r in rates)
-        yield f"{'share of the multiply-add limit':38}{shares}"
+        yield f"{'share of the multiply-add limit':42}{shares}"
 
 
 def _cell(values: list[float]) -> str:

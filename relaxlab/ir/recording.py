@@ -186,7 +186,7 @@ class BatchBlock:
     """A block: the function of the module that runs a batch of it. The function takes an arena per
     dtype in `arenas`, one array of places per tensor in `inputs`, one array per scalar in
     `scalars`, one array per output in `outputs`, and the `shared` values. It is called with
-    `most_rows` at most."""
+    `most_rows` at most for each thread."""
 
     name: str
     function: str

@@ -21,7 +21,8 @@ from relaxlab.passes.bindings import all_bindings, tir_call
 from relaxlab.tracing import may_apply
 
 MOST_ROWS = "most_rows"
-"""The attribute of functions that run batches: the rows that they are to be called with at most."""
+"""The attribute of functions that run batches: the rows that they are to be called with at most,
+for each thread."""
 LEVEL = 2
 """The cache, of which rows take half."""
 

@@ -60,11 +60,10 @@ def copy_memory(to: Address, given: Address, size: Word) -> Address: ...
 
 class BlockCode(Record):
     """The function that runs batches of a block (its entry, its context, the words from which it
-    reads its arguments, and the most rows that it is given at once), the words of a note, and the
-    operands of the block. Arrays have an
-    element per operand: the bytes of an element (of arenas, inputs and scalars), the elements of an
-    input, the bytes of an output; output_dims has for each output the number of dimensions behind
-    that of the rows, then these."""
+    reads its arguments, and the most rows for each thread that it is given at once), the words of a
+    note, and the operands of the block. Arrays have an element per operand: the bytes of an element
+    (of arenas, inputs and scalars), the elements of an input, the bytes of an output; output_dims
+    has for each output the number of dimensions behind that of the rows, then these."""
 
     entry: Word
     context: Word
@@ -321,7 +320,7 @@ def flush_run(flush: Flush) -> Word:
     the upper half."""
     first = 0
     for batch in range(flush.batches):
-        most = flush.blocks[flush.batch_kind[batch]].most_rows
+        most = flush.blocks[flush.batch_kind[batch]].most_rows * flush.threads
         while first < flush.batch_end[batch]:
             end = flush.batch_end[batch]
             if end - first > most:
