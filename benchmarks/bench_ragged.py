@@ -44,7 +44,7 @@ DATA, PRODUCTS, TRIANGLES = tuple(QUANTILES), matrices.BATCHES, matrices.TRIANGL
 WHOLE = ("encoder", "attention")
 PARTS_DATA = ("MNLI", "SQuAD")
 BOUND_BY_COPYING = ("softmax", "layer norm", "key ranges", "triangular sum")
-ROUNDS = 3
+ROUNDS = 2
 
 
 def _case(what: str, data: str, batch: int) -> Case:

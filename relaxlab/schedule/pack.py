@@ -89,10 +89,12 @@ def _only_load(place: BlockPlace, buffer: Buffer, target: LoopPlace) -> BufferLo
     loads = list(dict.fromkeys(n for n in walk(place.block.body)
                                if isinstance(n, BufferLoad) and n.buffer is buffer))  # fmt: skip
     writers = [r.block.name for r in realizes_under(target.loop.body) if buffer in written(r.block)]
-    if len(loads) != 1 or writers:
+    # Places that index functions give are known by their facts, which a copy would not have.
+    if len(loads) != 1 or writers or buffer.facts:
         raise ScheduleError(
             "pack", describe_block(place.block),
-            f"the block reads one place of {buffer.name}, and no block under the loop writes it",
+            f"{buffer.name} is no index function, the block reads one place of it, and no block "
+            "under the loop writes it",
             about=(buffer, *writers),
         )  # fmt: skip
     return loads[0]

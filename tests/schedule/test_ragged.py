@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from relaxlab.analysis.private_buffers import shared_private_buffer
+from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.loops import For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.runtime.simt.simt import simt_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
+from relaxlab.schedule.rules.ragged import outermost_loops
 from relaxlab.script import parse
 from relaxlab.script import tir as T
 from tests.schedule.programs import assert_well_formed
@@ -96,13 +101,15 @@ def expected(func: PrimFunc, args: list[Array]) -> Array:
     return np.stack([scaled_rows[a : a + n].sum(0) for a, n in zip(o, s, strict=False)])
 
 
-def check(sch: Schedule, *, native: bool = False) -> None:
+def check(
+    sch: Schedule, *, native: bool = False, vectors: list[list[int]] | None = None
+) -> None:
     """The schedule is well-formed, keeps the result on all lengths, and replays from its trace."""
     assert_well_formed(sch.func)
     replayed = apply_trace(sch.original, sch.trace_json())
     assert_structural_equal(replayed.func, sch.func)
     run = build(sch, use_cache=False) if native else None
-    for lengths in LENGTHS:
+    for lengths in LENGTHS if vectors is None else vectors:
         args = inputs(lengths, np.random.default_rng(SEED))
         want = expected(sch.original, args)
         got = np.full_like(want, 7)
@@ -115,7 +122,7 @@ def check(sch: Schedule, *, native: bool = False) -> None:
 
 def random_step(sch: Schedule, rng: np.random.Generator) -> None:
     """A primitive on random loops; it may be refused."""
-    made = "y y_init y_update y_store y_rest y_rest_1 y_update_rest".split()
+    made = "y y_init y_load y_update y_store y_rest y_rest_1 y_update_rest".split()
     names = [n for n in made if f'"{n}"' in sch.func.script()]
     block = sch.get_block(str(rng.choice(names)))
     around = sch.get_loops(block)
@@ -134,11 +141,20 @@ def random_step(sch: Schedule, rng: np.random.Generator) -> None:
         lambda: sch.balance(loop, *around[at + 1 : at + 1 + int(rng.integers(2))]),
         lambda: sch.rectangularize(loop, around[int(rng.integers(len(around)))]),
         lambda: sch.privatize(block, loop, around[-1] if rng.integers(2) else None),
+        lambda: sch.pack(block, int(rng.integers(4)), loop),
         lambda: sch.vectorize(loop),
         lambda: sch.decompose_reduction(block, loop),
         lambda: sch.unroll(loop),
     ]
     steps[int(rng.integers(len(steps)))]()
+
+
+def drawn(rng: np.random.Generator) -> list[list[int]]:
+    """Vectors of lengths: zeros, ones, all equal, one huge, and unsorted ones."""
+    n, huge = int(rng.integers(1, 9)), rng.integers(0, 4, 5)
+    huge[rng.integers(5)] = rng.integers(60, 90)
+    equal = [int(rng.integers(2, 18))] * n
+    return [[0] * n, [1] * n, equal, huge.tolist(), rng.integers(0, 34, n).tolist()]
 
 
 @pytest.mark.parametrize("case", range(24))
@@ -152,7 +168,44 @@ def test_primitives_in_random_orders_keep_the_result(func: PrimFunc, case: int) 
             random_step(sch, rng)
         except ScheduleError:
             continue
-    check(sch, native=case % 6 == 0 and shared_private_buffer(sch.func.body) is None)
+    native = case % 6 == 0 and shared_private_buffer(sch.func.body) is None
+    check(sch, native=native, vectors=drawn(rng))
+
+
+def on_blocks(sch: Schedule) -> None:
+    """Bind the outermost loop of each nest, whose iterations blocks of threads share."""
+    for loop in outermost_loops(sch):
+        around = sch.get(loop)
+        if isinstance(around, For) and around.kind == "serial":
+            sch.bind(loop, "blockIdx.x")
+
+
+@pytest.mark.parametrize("func", [scaled, summed], ids=["scaled", "summed"])
+def test_primitives_in_random_orders_keep_the_result_on_a_gpu(func: PrimFunc) -> None:
+    print(f"RELAXLAB_SEED={SEED}")
+    ran = 0
+    for case in range(24):
+        rng = np.random.default_rng([SEED, case, 1])
+        sch = Schedule(func)
+        for _ in range(6):
+            with suppress(ScheduleError):
+                random_step(sch, rng)
+        try:
+            sch.compact_buffers()
+            on_blocks(sch)
+            lower_launches(sch.func, sch.name)
+        except (ScheduleError, CodegenError):  # its loops are none of a grid
+            continue
+        for lengths in drawn(rng)[-2:]:
+            args = inputs(lengths, rng)
+            want = expected(func, args)
+            got = np.full_like(want, 7)
+            simt_prim_func(sch.func, [*args, got], name=sch.name).check()
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=str(lengths))
+        ran += 1
+        if ran == 6:
+            return
+    raise AssertionError(f"{ran} of 24 schedules could be bound")
 
 
 def test_fuse_makes_one_loop_over_all_rows_and_reads_a_table_only_where_it_must() -> None:
@@ -304,3 +357,19 @@ def test_storage_is_padded_where_nothing_sees_it() -> None:
     copy = next(b for b in sch.get_consumers(block))
     with pytest.raises(ScheduleError, match="y is an intermediate buffer"):
         sch.pad_dim(copy, 0, 1, 8)
+
+
+def test_a_packed_row_is_copied_once_and_only_where_it_is_read() -> None:
+    sch = Schedule(scaled)
+    block = sch.get_block("y")
+    i, j, k = sch.get_loops(block)
+    sch.reorder(k, j)
+    _, part = sch.split(k, factors=[None, 2])
+    reads = [r.buffer.name for r in sch.get(block).reads]  # type: ignore[union-attr]
+    sch.pack(block, reads.index("c"), i)
+    assert "c_panel[0] = c[vi]" in sch.func.script()
+    check(sch, native=True)
+    with pytest.raises(ScheduleError, match="o is no index function"):
+        sch.pack(block, reads.index("o"), part)
+    with pytest.raises(ScheduleError, match="starts at 0 and has a constant extent"):
+        sch.pack(block, reads.index("x"), i)

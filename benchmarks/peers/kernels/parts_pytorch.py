@@ -118,7 +118,7 @@ def _on_scores(
         parts = sequences.scores(given[0])
         return lambda: [part.softmax(-1) for part in parts], _flat
     if padded:
-        w, v = sequences.padded_scores(given[0], 0), heads(sequences.padded(given[1]))
+        w, v = sequences.padded_scores(given[0], 0.0), heads(sequences.padded(given[1]))
         return lambda: heads(w @ v), sequences.unpadded
     both = zip(sequences.scores(given[0]), map(heads, sequences.parts(given[1])), strict=True)
     pairs = list(both)
