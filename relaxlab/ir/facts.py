@@ -41,7 +41,8 @@ class Facts:
     the threads of a block together. shared: memory of a block that every GPU has; at the launch,
     up to shared_at_launch can be asked for. banks, bank_bytes: shared memory answers one request of
     so many bytes per bank at once. sector: the unit that main memory moves. tensor_cores: warps
-    multiply tiles of matrices of 16-bit floats.
+    multiply tiles of matrices of 16-bit floats. warpgroups: four warps do so together, from shared
+    memory that a copy engine fills.
     """
 
     vector_bits: int = 128
@@ -65,6 +66,7 @@ class Facts:
     bank_bytes: int = 0
     sector: int = 0
     tensor_cores: bool = False
+    warpgroups: bool = False
 
     @property
     def most_shared(self) -> int:

@@ -340,5 +340,39 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("mma_m16n8k16", "At `x`, a 16 x 8 tile of float32, plus the product of a 16 x 16 "
                   "and a 16 x 8 tile at `y` and `z`, in the layout of PTX's mma.sync: 4, 8 and 4 "
                   "elements of each lane.", 3, "void", flops=128, pure=False, absent=_WARPS),
+        # Of sm_90a.
+        Intrinsic("mbarrier_init", "Makes a barrier of `y` arrivals of an element of uint64 at `x` "
+                  "in shared memory.", 2, "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("mbarrier_fence", "Makes barriers that were initialised known to asynchronous "
+                  "copies.", 0, "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("mbarrier_arrive", "An arrival at the barrier at `x`.", 1, "void", flops=0,
+                  pure=False, absent=_WARPS),
+        Intrinsic("mbarrier_expect", "An arrival at the barrier at `x`, whose phase ends when `y` "
+                  "more bytes were copied, too.", 2, "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("mbarrier_wait", "Waits for the end of the last phase of parity `y` of the "
+                  "barrier at `x`.", 2, "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("tma_load", "A copy to shared memory, at the first argument, of a box of a "
+                  "matrix in main memory, from the element at the second one on, of as many rows "
+                  "and columns as follow; the barrier at the last argument counts its bytes. Rows "
+                  "have 128 bytes, whose 16-byte parts are swizzled, and zeros outside of the "
+                  "matrix.", -1, "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("wgmma_fence", "Lets tensor instructions of a warpgroup use registers and shared "
+                  "memory that were written before.", 0, "void", flops=0, pure=False,
+                  absent=_WARPS),
+        Intrinsic("wgmma", "Adds to a tile of float32 of 64 rows, in the registers of 128 threads "
+                  "from that at the first argument on, the product of two swizzled tiles in shared "
+                  "memory, at the next ones. Then come the number of columns, 1 if the right tile "
+                  "is row by row, and the bytes from 64 columns to the next ones in it. The "
+                  "warpgroup does not wait for it.", -1, "void", flops=0,
+                  pure=False, absent=_WARPS),
+        Intrinsic("wgmma_commit", "The end of a group of a warpgroup's tensor instructions.", 0,
+                  "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("wgmma_wait", "Waits until at most `x` groups of a warpgroup's tensor "
+                  "instructions, the last ones, are under way.", 1, "void", flops=0, pure=False,
+                  absent=_WARPS),
+        Intrinsic("setmaxnreg_inc", "Raises the registers of each thread of a warpgroup to `x`.", 1,
+                  "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("setmaxnreg_dec", "Lowers the registers of each thread of a warpgroup to `x`.", 1,
+                  "void", flops=0, pure=False, absent=_WARPS),
     )
 }  # fmt: skip

@@ -108,6 +108,10 @@ class Position(PrimExpr):
         return "int64"
 
 
+DEFAULT_ALIGN = 64
+"""The alignment of buffers that ask for none, in bytes."""
+
+
 @node
 class Buffer(Atom):
     """Memory holding an array of `dtype` elements.
@@ -124,7 +128,7 @@ class Buffer(Atom):
     strides: tuple[PrimExpr, ...] = ()
     scope: str = "global"
     elem_offset: PrimExpr | None = None
-    align: int = 64
+    align: int = DEFAULT_ALIGN
     facts: tuple[Fact, ...] = ()
     span: Span | None = span_field(default=None)
 

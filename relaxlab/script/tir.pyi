@@ -872,6 +872,34 @@ def max_value(dtype: _Any) -> _Value:
         T.max_value("float32")
     """
 
+def mbarrier_arrive(x: _Any) -> _Value:
+    """An arrival at the barrier at `x`.
+
+        T.mbarrier_arrive(x)
+    """
+
+def mbarrier_expect(x: _Any, y: _Any) -> _Value:
+    """An arrival at the barrier at `x`, whose phase ends when `y` more bytes were copied, too.
+
+        T.mbarrier_expect(x, y)
+    """
+
+def mbarrier_fence() -> _Value:
+    """Makes barriers that were initialised known to asynchronous copies.
+    """
+
+def mbarrier_init(x: _Any, y: _Any) -> _Value:
+    """Makes a barrier of `y` arrivals of an element of uint64 at `x` in shared memory.
+
+        T.mbarrier_init(x, y)
+    """
+
+def mbarrier_wait(x: _Any, y: _Any) -> _Value:
+    """Waits for the end of the last phase of parity `y` of the barrier at `x`.
+
+        T.mbarrier_wait(x, y)
+    """
+
 def meta_var(value: _Any) -> _Value:
     """A value of the surrounding Python, bound to a name as it is.
 
@@ -1022,6 +1050,18 @@ def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _An
         for i in T.serial(8):
     """
 
+def setmaxnreg_dec(x: _Any) -> _Value:
+    """Lowers the registers of each thread of a warpgroup to `x`.
+
+        T.setmaxnreg_dec(x)
+    """
+
+def setmaxnreg_inc(x: _Any) -> _Value:
+    """Raises the registers of each thread of a warpgroup to `x`.
+
+        T.setmaxnreg_inc(x)
+    """
+
 def shift_left(a: _Any, b: _Any) -> _Value:
     """The bits of `a` shifted left by `b`; `a << b` means the same.
 
@@ -1084,6 +1124,10 @@ def thread_binding(start: _Any, stop: _Any = None, thread: _Any = None, annotati
     """A loop whose rounds are the threads of a GPU axis.
 
         for i in T.thread_binding(128, thread="threadIdx.x"):
+    """
+
+def tma_load(*args: _Any) -> _Value:
+    """A copy to shared memory, at the first argument, of a box of a matrix in main memory, from the element at the second one on, of as many rows and columns as follow; the barrier at the last argument counts its bytes. Rows have 128 bytes, whose 16-byte parts are swizzled, and zeros outside of the matrix.
     """
 
 def trunc(x: _Any) -> _Value:
@@ -1294,6 +1338,24 @@ def warp_shuffle_xor(x: _Any, y: _Any) -> _Value:
     """The value in the lane of the warp whose number is one's own xor the mask.
 
         T.warp_shuffle_xor(x, y)
+    """
+
+def wgmma(*args: _Any) -> _Value:
+    """Adds to a tile of float32 of 64 rows, in the registers of 128 threads from that at the first argument on, the product of two swizzled tiles in shared memory, at the next ones. Then come the number of columns, 1 if the right tile is row by row, and the bytes from 64 columns to the next ones in it. The warpgroup does not wait for it.
+    """
+
+def wgmma_commit() -> _Value:
+    """The end of a group of a warpgroup's tensor instructions.
+    """
+
+def wgmma_fence() -> _Value:
+    """Lets tensor instructions of a warpgroup use registers and shared memory that were written before.
+    """
+
+def wgmma_wait(x: _Any) -> _Value:
+    """Waits until at most `x` groups of a warpgroup's tensor instructions, the last ones, are under way.
+
+        T.wgmma_wait(x)
     """
 
 def where(predicate: _Any) -> None:

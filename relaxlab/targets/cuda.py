@@ -40,7 +40,9 @@ def _facts(target: Target) -> Facts:
         # `cp.async`, and tensor instructions on bfloat16, are of sm_80.
         return replace(FACTS, shared_at_launch=0, tensor_cores=False)
     most = SHARED_AT_LAUNCH.get(target.cpu.rstrip("a"))
-    return FACTS if most is None else replace(FACTS, shared_at_launch=most * KB)
+    if most is None:
+        return FACTS
+    return replace(FACTS, shared_at_launch=most * KB, warpgroups=target.cpu == "sm_90a")
 
 
 def _rules() -> Sequence[tuple[str, Any]]:

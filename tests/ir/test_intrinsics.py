@@ -31,6 +31,7 @@ CALLS = {
 }  # fmt: skip
 """How the value of a row is written, where it is no function of numbers."""
 SHARED, LOCAL = "T.address_of(S[0])", "T.address_of(L[0])"
+BARRIER = "T.address_of(W[0])"
 STATEMENTS = {
     "address_of": 'T.evaluate(T.call_extern("void", "free", T.address_of(A[i])))',
     "prefetch": 'T.evaluate(T.call_intrin("void", "prefetch", T.address_of(A[i])))',
@@ -40,6 +41,19 @@ STATEMENTS = {
     "cp_async_wait": "T.evaluate(T.cp_async_wait(0))",
     "ldmatrix": f"T.evaluate(T.ldmatrix({LOCAL}, {SHARED}))",
     "ldmatrix_trans": f"T.evaluate(T.ldmatrix_trans({LOCAL}, {SHARED}))",
+    "mbarrier_init": f"T.evaluate(T.mbarrier_init({BARRIER}, 1))",
+    "mbarrier_fence": "T.evaluate(T.mbarrier_fence())",
+    "mbarrier_arrive": f"T.evaluate(T.mbarrier_arrive({BARRIER}))",
+    "mbarrier_expect": f"T.evaluate(T.mbarrier_expect({BARRIER}, 128))",
+    "mbarrier_wait": f"T.evaluate(T.mbarrier_wait({BARRIER}, 0))",
+    "tma_load": f"T.evaluate(T.tma_load({SHARED}, T.address_of(A[i]), 1, 64, {BARRIER}))",
+    "wgmma_fence": "T.evaluate(T.wgmma_fence())",
+    "wgmma": f"T.evaluate(T.wgmma(T.address_of(F[0]), {SHARED}, {SHARED}, 64, 0, 16))\n"
+             "        T.evaluate(T.wgmma_wait(0))",
+    "wgmma_commit": "T.evaluate(T.wgmma_commit())",
+    "wgmma_wait": "T.evaluate(T.wgmma_wait(0))",
+    "setmaxnreg_inc": "T.evaluate(T.setmaxnreg_inc(232))",
+    "setmaxnreg_dec": "T.evaluate(T.setmaxnreg_dec(40))",
     "mma_m16n8k16": f"T.evaluate(T.mma_m16n8k16(T.address_of(F[0]), {LOCAL}, {LOCAL}))",
 }
 """Those that are written as statements of their own."""
@@ -50,7 +64,8 @@ def function(row: Intrinsic, loop: str):
     value = CALLS.get(row.name, 'T.call_intrin("float32", "{name}", {arguments})')
     value = value.format(name=row.name, arguments=arguments)
     before = STATEMENTS.get(row.name, "")
-    buffers = {"S": ("float16", "shared"), "L": ("float16", "local"), "F": ("float32", "local")}
+    buffers = {"S": ("float16", "shared"), "L": ("float16", "local"), "F": ("float32", "local"),
+               "W": ("uint64", "shared")}  # fmt: skip
     made = "".join(
         f'    {name} = T.alloc_buffer((64,), "{dtype}", scope="{scope}")\n'
         for name, (dtype, scope) in buffers.items()

@@ -6,6 +6,7 @@ import keyword
 from collections.abc import Callable, Sequence
 
 from relaxlab.codegen.cuda.prelude import C_TYPES, prelude
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.dialect import (
     ATOM,
     UNARY,
@@ -15,6 +16,7 @@ from relaxlab.codegen.gpu.dialect import (
     Scope,
     Text,
     Wide,
+    alignment_of,
 )
 from relaxlab.codegen.gpu.expressions import (
     HALF,
@@ -28,7 +30,7 @@ from relaxlab.codegen.gpu.expressions import (
 from relaxlab.codegen.gpu.launch import Launch
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int, is_uint
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.intrinsics import Intrinsic
 from relaxlab.ir.loops import Buffer, BufferLoad
@@ -56,6 +58,7 @@ def _head(f: Frame) -> str:
         else:
             params.append(f"{kind} {name}")
     params += [f"int* __restrict__ {f.failed}"] if f.failed else []
+    params += [f"const __grid_constant__ TensorMap {name}" for name in f.maps]
     line = ", ".join(params)
     listed = line if len(line) < 88 else "\n    " + ",\n    ".join(params)
     x, y, z = f.block
@@ -70,7 +73,7 @@ def _array(
     if offset is not None:
         at = f"reinterpret_cast<{kind} (*){dims}>(shared_memory + {offset})"
         return f"{kind} (&{name}){dims} = *{at};"
-    align = facts.vector_bits // 8
+    align = alignment_of(buffer, facts)
     shared = f"__shared__ __align__({align}) " if buffer.scope == "shared" else ""
     return f"{shared}{kind} {name}{dims};"
 
@@ -192,6 +195,38 @@ def _asynchronous(s: Scope, e: expr.Call) -> Text:
     return f"{e.op}{template}({', '.join(text_of(s, a) for a in handles)})", ATOM
 
 
+def _plain(s: Scope, e: expr.Call) -> Text:
+    """A function of the prelude with the name of the call."""
+    return f"{e.op}({arguments(s, e)})", ATOM
+
+
+def _tma_load(s: Scope, e: expr.Call) -> Text:
+    to, source, rows, columns, barrier = e.args
+    box = rows, columns
+    load = source.args[0] if isinstance(source, expr.Call) else source
+    if not isinstance(load, BufferLoad) or not all(isinstance(n, IntImm) for n in box):
+        raise CodegenError(f"tma_load in {s.function!r} copies a constant box of a matrix")
+    if load.buffer.ndim > 2:
+        raise CodegenError(
+            f"tma_load in {s.function!r} copies boxes of {load.buffer.name!r}, which has "
+            f"{load.buffer.ndim} dimensions; it takes a matrix"
+        )
+    number = s.map(load.buffer, *(n.value for n in box if isinstance(n, IntImm)))
+    at, first = (const(0), *load.indices)[-2:]  # a vector is one row
+    place = f"{text_of(s, first)}, {text_of(s, at)}"
+    return f"tma_load({text_of(s, to)}, &{number}, {place}, {text_of(s, barrier)})", ATOM
+
+
+def _wgmma(s: Scope, e: expr.Call) -> Text:
+    """Columns and the order of the right operand are in the name of the function."""
+    *places, columns, by_rows, distance = e.args
+    right = places[-1]
+    assert isinstance(right, expr.Call)
+    kind = s.dialect.type(right.args[0].dtype)
+    name = f"wgmma_m64n{text_of(s, columns)}k16<{kind}, {text_of(s, by_rows)}>"
+    return f"{name}({', '.join(text_of(s, a) for a in (*places, distance))})", ATOM
+
+
 def _check(launch: Launch) -> None:
     """CUDA C has all that a launch may say."""
 
@@ -224,6 +259,18 @@ CUDA_C = Dialect(
         "ldmatrix": _collective,
         "ldmatrix_trans": _collective,
         "mma_m16n8k16": _collective,
+        "mbarrier_init": _plain,
+        "mbarrier_fence": _plain,
+        "mbarrier_arrive": _plain,
+        "mbarrier_expect": _plain,
+        "mbarrier_wait": _plain,
+        "tma_load": _tma_load,
+        "wgmma": _wgmma,
+        "wgmma_fence": _plain,
+        "wgmma_commit": _plain,
+        "wgmma_wait": _asynchronous,
+        "setmaxnreg_inc": _asynchronous,
+        "setmaxnreg_dec": _asynchronous,
     },
     operator=_operator,
     places="{count}",

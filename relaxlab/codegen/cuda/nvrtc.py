@@ -37,13 +37,15 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled source: `ptx` text, the machine code `cubin` of architecture `arch` (`sm_90`), and
-    the resources of each kernel by name."""
+    """A compiled source: `ptx` text, the machine code `cubin` of architecture `arch` (`sm_90`), the
+    resources of each kernel by name, and the compiler's `warnings`, such as of tensor instructions
+    that it makes wait for each other."""
 
     arch: str
     ptx: str
     cubin: bytes
     resources: dict[str, Resources]
+    warnings: tuple[str, ...] = ()
 
 
 def compile_cuda(
@@ -68,7 +70,8 @@ def compile_cuda(
         if code:
             raise NvrtcError(f"NVRTC refuses the CUDA source for {arch}:\n{log}")
         ptx = nvrtc.bytes_of(program, "PTX").rstrip(b"\0").decode()
-        return Compiled(arch, ptx, nvrtc.bytes_of(program, "CUBIN"), _resources(log))
+        cubin = nvrtc.bytes_of(program, "CUBIN")
+        return Compiled(arch, ptx, cubin, _resources(log), _warnings(log))
     finally:
         nvrtc("DestroyProgram", ctypes.byref(program))
 
@@ -123,6 +126,12 @@ def _library() -> tuple[_Nvrtc, Path]:
             f"{searched()}); run: pip install 'relaxlab[cuda]'"
         )
     return _Nvrtc(toolkit.nvrtc), toolkit.include
+
+
+def _warnings(log: str) -> tuple[str, ...]:
+    """The lines of a log that warn of something."""
+    words = ("warning", "Potential Performance Loss", "setmaxnreg ignored")
+    return tuple(line for line in log.splitlines() if any(word in line for word in words))
 
 
 def _resources(log: str) -> dict[str, Resources]:

@@ -37,6 +37,37 @@ __device__ __forceinline__ void {name}(T* to, const T* from) {{
 """
 
 
+def _wgmma(columns: int) -> str:
+    """The functions for a width of PTX's wgmma: c += a * b, for both types of elements."""
+    count = columns // 2
+    sums = ", ".join(f"%{n}" for n in range(count))
+    outputs = ", ".join(f'"+f"(c[{n}])' for n in range(count))
+    forms = "\n".join(
+        f"""\
+template <>
+__device__ __forceinline__ void wgmma_m64n{columns}k16<{kind}, {trans}>(
+    float* c, const {kind}* a, const {kind}* b, int distance) {{
+  asm volatile("{{.reg .pred p; setp.ne.b32 p, 1, 0; "
+      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} "
+      "{{{sums}}}, %{count}, %{count + 1}, p, 1, 1, 0, {trans};}}"
+      : {outputs}
+      : "l"(tile_descriptor(a, 16)), "l"(tile_descriptor(b, distance)));
+}}"""
+        for kind, name in _MMA for trans in (0, 1)
+    )  # fmt: skip
+    return f"""\
+template <typename T, int BY_ROWS>
+__device__ __forceinline__ void wgmma_m64n{columns}k16(
+    float* c, const T* a, const T* b, int distance);
+{forms}
+"""
+
+
+_MMA = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
+"""The types of elements that matrices are multiplied in, and PTX's names of them."""
+WGMMA_COLUMNS = tuple(range(8, 257, 8))
+"""The widths of wgmma's right operand."""
+
 _PARTS = {
     "__half": "#include <cuda_fp16.h>\n",
     "__nv_bfloat16": "#include <cuda_bf16.h>\n",
@@ -132,7 +163,7 @@ __device__ __forceinline__ To reinterpret(From value) {
 }
 """,
     "shared_memory": """\
-extern __shared__ __align__(16) unsigned char shared_memory[];
+extern __shared__ __align__(1024) unsigned char shared_memory[];
 """,
     "cp_async": """\
 // Copies from main to shared memory that the thread does not wait for, see PTX's cp.async.
@@ -176,6 +207,95 @@ __device__ __forceinline__ void mma_m16n8k16(float* c, const T* a, const T* b);
         : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));           \\
   }
 """,
+    "TensorMap": """\
+// What describes a matrix in main memory to the copies of boxes: a CUtensorMap.
+struct alignas(64) TensorMap {
+  unsigned char bytes[128];
+};
+""",
+    "mbarrier_init": """\
+__device__ __forceinline__ void mbarrier_init(uint64_t* at, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+               :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(count) : "memory");
+}
+""",
+    "mbarrier_fence": """\
+__device__ __forceinline__ void mbarrier_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+""",
+    "mbarrier_arrive": """\
+__device__ __forceinline__ void mbarrier_arrive(uint64_t* at) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+               :: "r"((uint32_t)__cvta_generic_to_shared(at)) : "memory");
+}
+""",
+    "mbarrier_expect": """\
+__device__ __forceinline__ void mbarrier_expect(uint64_t* at, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(bytes) : "memory");
+}
+""",
+    "mbarrier_wait": """\
+__device__ __forceinline__ void mbarrier_wait(uint64_t* at, int parity) {
+  asm volatile(
+      "{.reg .pred p;\\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\\n"
+      "@p bra done;\\n"
+      "bra again;\\n"
+      "done:}"
+      :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(parity) : "memory");
+}
+""",
+    "tma_load": """\
+// A box of a matrix to shared memory, see PTX's cp.async.bulk.tensor.
+__device__ __forceinline__ void tma_load(
+    void* to, const TensorMap* from, int column, int row, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4}], [%2];"
+      :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+         "r"((uint32_t)__cvta_generic_to_shared(barrier)), "r"(column), "r"(row) : "memory");
+}
+""",
+    "tile_descriptor": """\
+// Lines of 128 bytes whose 16-byte parts are swizzled, one after the other; blocks of 64 columns of
+// a matrix that is stored row by row are `distance` bytes apart. See PTX's matrix descriptors.
+__device__ __forceinline__ uint64_t tile_descriptor(const void* at, int distance) {
+  const uint64_t place = (uint32_t)__cvta_generic_to_shared(at);
+  const uint64_t swizzle = 1, eight_lines = 1024;
+  return (place & 0x3ffff) >> 4 | (uint64_t)(distance >> 4) << 16 | eight_lines >> 4 << 32
+      | swizzle << 62;
+}
+""",
+    "wgmma_fence": """\
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+""",
+    "wgmma_commit": """\
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+""",
+    "wgmma_wait": """\
+template <int N>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}
+""",
+    "setmaxnreg_inc": """\
+template <int N>
+__device__ __forceinline__ void setmaxnreg_inc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
+}
+""",
+    "setmaxnreg_dec": """\
+template <int N>
+__device__ __forceinline__ void setmaxnreg_dec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
+}
+""",
     "checked_divisor": """\
 // The divisor, or 1 after reporting failure `number` where it is 0.
 template <typename T>
@@ -187,14 +307,15 @@ __device__ __forceinline__ T checked_divisor(T b, int* failed, int number) {
 }
 
 
-_MMA = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
-"""The types of elements that matrices are multiplied in, and PTX's names of them."""
-
-
 def prelude(code: str) -> str:
     """Return the types and functions here that `code` uses, as the start of its file."""
     words = set(re.findall(r"\w+", code))
     used = [text for name, text in _PARTS.items() if name in words]
+    wide = [n for n in WGMMA_COLUMNS if f"wgmma_m64n{n}k16" in words]
+    if wide:
+        # Specialisations name both types.
+        halves = [_PARTS[kind] for kind, _ in _MMA if kind not in words]
+        used = [*halves, *used, _PARTS["tile_descriptor"], *map(_wgmma, wide)]
     if "mma_m16n8k16" in words:
         used += [f'RELAXLAB_MMA({kind}, "{name}")\n' for kind, name in _MMA if kind in words]
     includes = [t for t in used if t.startswith("#include")]

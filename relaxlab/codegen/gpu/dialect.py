@@ -18,7 +18,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.intrinsics import Intrinsic
-from relaxlab.ir.loops import Buffer, BufferLoad
+from relaxlab.ir.loops import DEFAULT_ALIGN, Buffer, BufferLoad
 from relaxlab.ir.names import fresh_name
 
 ATOM, UNARY = 20, 12
@@ -51,12 +51,19 @@ class Wide:
     loop: str
 
 
+def alignment_of(buffer: Buffer, facts: Facts) -> int:
+    """The bytes that the address of a shared buffer is a multiple of: those of the widest access,
+    or what it asks for."""
+    return max(facts.vector_bits // 8, buffer.align if buffer.align != DEFAULT_ALIGN else 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The surroundings of a kernel's statements: `buffers`, their names and whether it stores to
     them; `scalars` and their names; `failed`, the name of the number of a failure, empty where
     nothing can fail; `block`, its threads along x, y and z; declarations `outside` of the function,
-    and its names there; the scalars that it is given the addresses of, as `in_memory`."""
+    and its names there; the scalars that it is given the addresses of, as `in_memory`; the names of
+    the tensor maps that it is given as `maps`."""
 
     name: str
     buffers: Sequence[tuple[Buffer, str, bool]]
@@ -66,6 +73,17 @@ class Frame:
     outside: Sequence[str]
     fresh: Callable[[str], str]
     in_memory: frozenset[Var] = frozenset()
+    maps: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A parameter that describes a matrix, of which boxes of so many rows and columns are copied
+    into shared memory by the hardware."""
+
+    buffer: Buffer
+    rows: int
+    columns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +191,14 @@ class Scope:
     nonneg: set[Var] = field(default_factory=set[Var])
     before: list[str] = field(default_factory=list[str])
     failed: str = "failed"
+    maps: dict[TensorMap, str] = field(default_factory=dict[TensorMap, str])
+
+    def map(self, buffer: Buffer, rows: int, columns: int) -> str:
+        """The name of a tensor map."""
+        wanted = TensorMap(buffer, rows, columns)
+        if wanted not in self.maps:
+            self.maps[wanted] = self.fresh(f"{self.name(buffer)}_map")
+        return self.maps[wanted]
 
     def name(self, of: Var | Buffer) -> str:
         """A name for a variable or buffer, close to its own."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.errors import CodegenError
-from relaxlab.codegen.gpu.dialect import Dialect, Frame, Scope, Wide
+from relaxlab.codegen.gpu.dialect import Dialect, Frame, Scope, TensorMap, Wide, alignment_of
 from relaxlab.codegen.gpu.expressions import element, is_nonneg, text_of
 from relaxlab.codegen.gpu.launch import Launch
 from relaxlab.codegen.gpu.thread_loops import is_sync
@@ -28,12 +28,14 @@ class KernelSource(Brief):
     """A function for a GPU. `failures` are the messages of its failures at run time: it then takes
     one more buffer, `failed`, of an int32 zero that the number (from 1) of a failure replaces.
     `shared` is what a block takes of shared memory beyond what the function declares, in bytes.
-    `spans` gives for each line of `code` the span of its statement."""
+    `maps` are the tensor maps that it takes behind all else, `spans` gives for each line of `code`
+    the span of its statement."""
 
     name: str
     code: str
     failures: tuple[str, ...]
     shared: int = 0
+    maps: tuple[TensorMap, ...] = ()
     spans: tuple[Span | None, ...] = field(default=(), compare=False, repr=False)
 
 
@@ -124,11 +126,15 @@ class _Writer:
         x, y, z = (e.value for e in launch.extents("threadIdx") if isinstance(e, IntImm))
         failed = s.failed if self.failures else ""
         head = self.dialect.head(
-            Frame(launch.name, buffers, scalars, failed, (x, y, z), shared, s.fresh, self.in_memory)
-        )
+            Frame(
+                launch.name, buffers, scalars, failed, (x, y, z), shared, s.fresh, self.in_memory,
+                tuple(s.maps.values()),
+            )
+        )  # fmt: skip
         code = "\n".join([head, *self.lines, "}"])
         spans = (*[None] * (head.count("\n") + 1), *self.spans, None)
-        return KernelSource(launch.name, code + "\n", tuple(self.failures), self.shared, spans)
+        failures, maps = tuple(self.failures), tuple(s.maps)
+        return KernelSource(launch.name, code + "\n", failures, self.shared, maps, spans)
 
     def define(self, var: Var, value: str) -> None:
         kind = self.dialect.type(var.dtype)
@@ -136,7 +142,7 @@ class _Writer:
 
     def arrays(self) -> list[str]:
         """Declare the shared and private buffers; return those that stand outside."""
-        facts, align = self.launch.facts, self.launch.facts.vector_bits // 8
+        facts = self.launch.facts
         shapes = {
             b: [max(d.value, 1) for d in b.shape if isinstance(d, IntImm)] or [1]
             for b in (*self.launch.shared, *self.launch.local)
@@ -153,10 +159,12 @@ class _Writer:
         asked = total > facts.shared
         outside: list[str] = []
         for b, dims in shapes.items():
-            offset = self.shared if asked and b.scope == "shared" else None
+            dynamic = asked and b.scope == "shared"
+            align = alignment_of(b, facts)
+            offset = -(-self.shared // align) * align if dynamic else None
             text = self.dialect.array(b, self.s.name(b), dims, facts, offset)
             if offset is not None:
-                self.shared += -(-sizes[b] // align) * align
+                self.shared = offset + sizes[b]
             if b.scope == "shared" and self.dialect.outside:
                 outside.append(text)
             else:

@@ -17,6 +17,7 @@ from relaxlab.codegen.gpu.swizzle_storage import swizzle_storage, swizzles_of
 from relaxlab.codegen.gpu.synchronise import synchronise
 from relaxlab.codegen.gpu.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.gpu.thread_reduction import lower_thread_reductions
+from relaxlab.codegen.gpu.warp_specialize import warp_specialize
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.simplify_indices import simplify_indices
@@ -149,6 +150,7 @@ def _launch(
             "scope 'shared' or 'local'"
         )
     axes, body, renamed = bind_threads(body, allocated, agreed, sizes_of(func), name, facts)
+    axes, body, renamed = warp_specialize(body, renamed, axes, sizes_of(func), name, facts)
     body, renamed = software_pipeline(body, renamed, axes, sizes_of(func), name, facts)
     used = set(_buffers(body))
     buffers = tuple(b for b in _main_memory(func, body) if b in used)

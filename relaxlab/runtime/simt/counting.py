@@ -118,7 +118,7 @@ class CountingTeam(Team):
     def _keep(self, access: Access) -> None:
         self.accesses.append(access)
 
-    def _multiplied(self, operations: int) -> None:
+    def on_product(self, operations: int) -> None:
         self._products += operations * self.weight
 
     def _barrier(self, e: expr.Call, p: Points) -> None:

@@ -22,6 +22,7 @@ ProblemKind: TypeAlias = Literal[
     "uninitialised read",
     "division by zero",
     "assertion failed",
+    "deadlock",
     "launch limit",
 ]
 

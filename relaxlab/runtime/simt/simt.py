@@ -28,11 +28,11 @@ from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.interpreter import bind_parameters
+from relaxlab.runtime.simt.asynchronous import waits
 from relaxlab.runtime.simt.counting import CountingTeam
 from relaxlab.runtime.simt.kernel import Kernel, broken_limits, geometry_of, stored_buffers
 from relaxlab.runtime.simt.memory import Memory
 from relaxlab.runtime.simt.report import (
-    Geometry,
     LaunchReport,
     Problem,
     Problems,
@@ -162,7 +162,7 @@ class _Run:
         counting = None if record is None else CountingTeam(kernel, record)
         barriers = 0
         with np.errstate(all="ignore"):
-            for first, count in _teams(geometry, record):
+            for first, count in _teams(kernel, record):
                 team = counting if counting and first == record else Team(kernel, first, count)
                 team.run()
                 barriers = max(barriers, int(team.barriers.max()))
@@ -175,10 +175,12 @@ class _Run:
         self.launches.append(report)
 
 
-def _teams(geometry: Geometry, alone: int | None) -> Iterator[tuple[int, int]]:
+def _teams(kernel: Kernel, alone: int | None) -> Iterator[tuple[int, int]]:
     """The first block and the number of the blocks that run together, whole ones, as barriers are
-    within them. The block `alone` is by itself."""
-    together = max(1, TOGETHER // geometry.threads)
+    within them; one, if what its threads wait for differs from block to block. The block `alone` is
+    by itself."""
+    geometry = kernel.geometry
+    together = 1 if waits(kernel.launch.body) else max(1, TOGETHER // geometry.threads)
     cuts = [0, geometry.blocks] if alone is None else [0, alone, alone + 1, geometry.blocks]
     for low, high in pairwise(cuts):
         for first in range(low, high, together):

@@ -9,6 +9,7 @@ threads is a NumPy array, conditions and loops keep the threads for which they h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter.helpers import NAMES, division
 from relaxlab.runtime.interpreter.intrinsics import meaning_of
+from relaxlab.runtime.simt.asynchronous import Units, element_at, is_asynchronous, waits
+from relaxlab.runtime.simt.branches import Deadlock
+from relaxlab.runtime.simt.fragments import loaded, multiplied
 from relaxlab.runtime.simt.kernel import Kernel, statement_text
 from relaxlab.runtime.simt.memory import Clock, LocalMemory, Memory, Race
 from relaxlab.runtime.simt.points import Points
@@ -45,6 +49,7 @@ class Team:
         self.shared = {b: self._shared(b) for b in kernel.launch.shared}
         self.local = {b: self._local(b) for b in kernel.launch.local}
         self.copies: list[list[Callable[[], None]]] = [[]]
+        self.units = Units(self)
         self.stmt: Stmt = kernel.launch.body
 
     def _shared(self, buffer: Buffer) -> Memory:
@@ -76,7 +81,9 @@ class Team:
             value = numbers[axis.name].astype(numpy_dtype(axis.var.dtype))
             bound[axis.var] = value[0] if (value == value[0]).all() else value
         whole = len(lanes) == self.count * self.threads
-        self.execute(self.kernel.launch.body, Points(lanes, bound, whole=whole))
+        # A deadlock was reported where it was found; nothing more happens.
+        with suppress(Deadlock):
+            self.execute(self.kernel.launch.body, Points(lanes, bound, whole=whole))
 
     def _lanes(self) -> Array:
         """The threads that run."""
@@ -140,6 +147,10 @@ class Team:
     def _if(self, s: loops.IfThenElse, p: Points) -> None:
         self.stmt = s
         holds = self.value(s.condition, p)
+        if isinstance(holds, np.ndarray) and s.else_case is not None and waits(s):
+            cases = ((s.then_case, holds), (s.else_case, ~holds))
+            self.units.side_by_side([(c, p.narrow(np.flatnonzero(h), s)) for c, h in cases])
+            return
         for case, wanted in ((s.then_case, True), (s.else_case, False)):
             if case is None:
                 continue
@@ -167,7 +178,7 @@ class Team:
         if len(wrong):
             values = [p.spread_out(self.value(v, p))[wrong[0]] for v in s.values]
             text = s.message.format(*values) if values else s.message
-            self._blame("assertion failed", wrong, p, lambda who: f"{who}: {text}")
+            self.blame("assertion failed", wrong, p, lambda who: f"{who}: {text}")
 
     def _store(self, s: BufferStore, p: Points) -> None:
         self.stmt = s
@@ -230,7 +241,7 @@ class Team:
         if np.asarray(b).dtype.kind in _WHOLE_NUMBERS:
             zero = np.flatnonzero(p.spread_out(b) == 0)
             if len(zero):
-                self._blame("division by zero", zero, p, lambda who: f"{who} divides by zero")
+                self.blame("division by zero", zero, p, lambda who: f"{who} divides by zero")
                 b = np.where(b == 0, b + 1, b)[()]
         return NAMES[division(e)](a, b)
 
@@ -247,6 +258,8 @@ class Team:
             return self._ldmatrix(e, p)
         if e.op == "mma_m16n8k16":
             return self._mma(e, p)
+        if is_asynchronous(e.op):
+            return self.units.call(e, p)
         if e.op == "likely":
             return self.value(e.args[0], p)
         return _intrinsic(e, [self.value(a, p) for a in e.args])
@@ -263,6 +276,10 @@ class Team:
             if len(at):
                 result[at] = self.value(side, p.narrow(at))
         return result
+
+    def place(self, load: BufferLoad, p: Points) -> Any:
+        """The number of the element that a load names in its buffer."""
+        return self._place(load.buffer, load, load.indices, p)
 
     def _place(
         self, buffer: Buffer, access: BufferLoad | BufferStore,
@@ -308,7 +325,7 @@ class Team:
         index = tuple(int(p.spread_out(self.value(i, p))[outside[0]]) for i in indices)
         verb = "writes" if isinstance(access, BufferStore) else "reads"
         what = f"{verb} {buffer.name}{list(index)}, outside of its shape {self._shape(buffer)}"
-        self._blame("out of bounds", outside, p, lambda who: f"{who} {what}", access, index)
+        self.blame("out of bounds", outside, p, lambda who: f"{who} {what}", access, index)
         inside = np.flatnonzero(p.spread_out(flat) >= 0)
         return inside, p.narrow(inside), flat[inside] if isinstance(flat, np.ndarray) else flat
 
@@ -362,7 +379,7 @@ class Team:
     def _touched(self, access: BufferLoad | BufferStore, at: Array, p: Points) -> None:
         """Called for every access of main or shared memory, at its elements."""
 
-    def _multiplied(self, operations: int) -> None:
+    def on_product(self, operations: int) -> None:
         """Called for every product of tiles, of so many floating-point operations."""
 
     def _barrier(self, e: expr.Call, p: Points) -> None:
@@ -426,7 +443,7 @@ class Team:
         if not len(alone):
             return value[source]
         what = "takes a value from a thread of its warp that is not there"
-        self._blame("shuffle divergence", alone, p, lambda who: f"{who} {what}")
+        self.blame("shuffle divergence", alone, p, lambda who: f"{who} {what}")
         result = uninitialised((len(p),), e.result_dtype)
         result[source >= 0] = value[source[source >= 0]]
         return result
@@ -442,7 +459,7 @@ class Team:
             for copy in (c for group in done for c in group):
                 copy()
         else:
-            to, source = (_element_at(a) for a in e.args[:2])
+            to, source = (element_at(a) for a in e.args[:2])
             count = int(self.value(e.args[2], p)) // bytes_of(to.dtype)
             values = self._read_row(source, count, p)
             flat, wide = self._row(to, count, p)
@@ -461,33 +478,19 @@ class Team:
 
     def _ldmatrix(self, e: expr.Call, p: Points) -> None:
         """Four 8 x 8 matrices, a row of which each lane reads."""
-        to, source = (_element_at(a) for a in e.args)
-        matrices = self._warps(e, self._read_row(source, 8, p), p).reshape(-1, 4, 8, 8)
-        if e.op == "ldmatrix_trans":
-            matrices = matrices.swapaxes(2, 3)
-        # Lane l has elements 2 * (l % 4) and the next one of row l // 4.
-        mine = matrices.reshape(-1, 4, self.warp, 2).swapaxes(1, 2).reshape(-1, 8)
-        self._write_at(to, mine, p)
+        to, source = (element_at(a) for a in e.args)
+        rows = self._warps(e, self._read_row(source, 8, p), p)
+        self._write_at(to, loaded(rows, e.op == "ldmatrix_trans"), p)
 
     def _mma(self, e: expr.Call, p: Points) -> None:
         """A 16 x 8 x 16 product of the tiles in the lanes of each warp, with float32 sums."""
-        c, a, b = (_element_at(x) for x in e.args)
-        lane = np.arange(self.warp)
-        group, pair = lane[:, None] // 4, lane[:, None] % 4 * 2
-
-        def tile(load: BufferLoad, count: int, rows: Any, columns: Any, shape: Any) -> Array:
-            values = self._read_row(load, count, p)
-            whole = np.zeros((len(p) // self.warp, *shape), np.float32)
-            whole[:, rows, columns] = self._warps(e, values, p).astype(np.float32)
-            return whole
-
-        n = np.arange(8)
-        left = tile(a, 8, group + n // 2 % 2 * 8, pair + n % 2 + n // 4 * 8, (16, 16))
-        right = tile(b, 4, pair + n[:4] % 2 + n[:4] // 2 * 8, group + 0 * n[:4], (16, 8))
-        at = group + n[:4] // 2 * 8, pair + n[:4] % 2
-        sums = tile(c, 4, *at, (16, 8)) + left @ right
-        self._write_at(c, sums[:, at[0], at[1]].reshape(-1, 4), p)
-        self._multiplied(2 * 16 * 8 * 16 * len(sums))
+        places = [element_at(x) for x in e.args]
+        sums, left, right = (
+            self._warps(e, self._read_row(load, count, p), p)
+            for load, count in zip(places, (4, 8, 4), strict=True)
+        )
+        self._write_at(places[0], multiplied(sums, left, right), p)
+        self.on_product(2 * 16 * 8 * 16 * len(sums))
 
     def _warps(self, e: expr.Call, values: Array, p: Points) -> Array:
         """The values of the lanes, by warp. All lanes of a warp take part."""
@@ -519,7 +522,7 @@ class Team:
             local.data[where] = values[:, n]
             local.written[where] = True
 
-    def _blame(
+    def blame(
         self, kind: ProblemKind, at: Array, p: Points, text: Callable[[Thread], str],
         access: BufferLoad | BufferStore | None = None, index: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
@@ -573,7 +576,7 @@ class _Watcher:
     def uninitialised(self, at: Array) -> None:
         index = self.element(int(at[0]))
         what = f"reads {self.access.buffer.name}{list(index)}, which nobody has written"
-        self.team._blame(
+        self.team.blame(
             "uninitialised read", at, self.points, lambda who: f"{who} {what}", self.access, index
         )
 
@@ -584,10 +587,3 @@ def _intrinsic(e: expr.Call, args: list[Any]) -> Any:
     if meaning is None:
         raise ExecutionError(f"the SIMT interpreter has no meaning for {e.op}")
     return meaning(numpy_dtype(e.result_dtype), *args)
-
-
-def _element_at(e: PrimExpr) -> BufferLoad:
-    """The element that an address is of."""
-    if isinstance(e, expr.Call) and e.op == "address_of" and isinstance(e.args[0], BufferLoad):
-        return e.args[0]
-    raise ExecutionError(f"{e} is no address of an element")

@@ -34,6 +34,7 @@ from relaxlab.runtime.vm.capture import CapturedFunction, CapturePlan, plan_capt
 from relaxlab.runtime.vm.gpu import GpuExecutable, NoGpu, sizes_of
 from relaxlab.runtime.vm.memory import DeviceMemory
 from relaxlab.runtime.vm.straight_line import StraightLine, straight_line
+from relaxlab.runtime.vm.tensor_map import tensor_map
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
 
 
@@ -309,6 +310,7 @@ def _launch(
         args += [scalars[i] if kind is None else kind(scalars[i]) for i, kind in passed]
         if word is not None:
             args.append(failures.word(word))
+        args += [tensor_map(m, buffers[kernel.buffers.index(m.buffer)]) for m in source.maps]
         entry(*found, tuple(args), shared_mem=shared)
 
     return run

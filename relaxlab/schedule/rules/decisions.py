@@ -216,6 +216,16 @@ RASTER_COLUMNS = Choice(
     "raster_columns", (1, 2, 4, 8, 16),
     "columns of tiles whose blocks follow each other row by row, for the second-level cache",
 )  # fmt: skip
+WARPGROUPS = Choice(
+    "warpgroups", (1, 2), "warpgroups of a block that multiply, each 64 rows of a tile of a product"
+)
+WARPGROUP_COLS = Choice(
+    "warpgroup_cols", (64, 128, 192, 256), "columns of the tile of a block of warpgroups"
+)
+PERSISTENT_BLOCKS = Choice(
+    "persistent_blocks", (66, 132, 264),
+    "most blocks of a grid, each of which takes tile after tile of a product",
+)  # fmt: skip
 WARP_ROWS = Choice("warp_rows", (1, 2, 4), "warps along the rows of a tile of a product")
 WARP_COLS = Choice("warp_cols", (1, 2, 4), "warps along the columns of a tile of a product")
 ONLINE_SOFTMAX = Choice(

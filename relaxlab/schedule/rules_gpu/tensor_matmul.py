@@ -113,14 +113,18 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if known is not None and known <= matmul.FEW_ROWS:
         return f"{found.name} has {known} rows: a tile would be mostly empty"
 
-    def version(sch: Schedule, most: int | None) -> Schedule:
-        if most == 1:
-            return fitting(matmul.apply(sch, context))
-        return _by_tiles(sch, found, facts, most)
-
     # One row, few rows, any number of them.
-    with_versions(sch, context, rows, [1, COLS // 2], version)
+    with_versions(
+        sch, context, rows, [1, COLS // 2], lambda one, most: version(one, found, context, most)
+    )
     return sch
+
+
+def version(sch: Schedule, found: HalfProduct, context: Context, most: int | None) -> Schedule:
+    """Schedule a version for at most so many rows; for any number where it is None."""
+    if most == 1:
+        return fitting(matmul.apply(sch, context))
+    return _by_tiles(sch, found, context.target.facts, most)
 
 
 def inline_permutations(sch: Schedule) -> None:

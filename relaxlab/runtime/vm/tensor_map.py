@@ -1,0 +1,52 @@
+"""Descriptors of matrices for copies of boxes by the tensor memory accelerator (TMA), as the driver
+encodes them (CUDA Driver API, *Tensor Map Object Management*)."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.gpu.dialect import TensorMap
+from relaxlab.ir.dtypes import bytes_of
+from relaxlab.runtime.arrays import ExecutionError
+
+BYTES, ALIGN = 128, 64
+"""The size of a descriptor, and the alignment that the driver wants."""
+DTYPES = {"float16": 6, "bfloat16": 9}
+"""The driver's numbers of dtypes, by ours."""
+SWIZZLE_128B, PROMOTE_256B = 3, 3
+"""16-byte parts of rows of 128 bytes are swizzled; the second-level cache loads 256 bytes."""
+
+
+def tensor_map(wanted: TensorMap, array: Any) -> np.ndarray[Any, Any]:
+    """Return the descriptor of a matrix in the GPU's memory, as an array of one element, which
+    CuPy passes to kernels by value. Raises ExecutionError where the driver refuses it."""
+    rows, columns = (1, *array.shape)[-2:]  # a vector is one row
+    size = bytes_of(wanted.buffer.dtype)
+    raw = np.zeros(BYTES + ALIGN, np.uint8)
+    start = -raw.ctypes.data % ALIGN
+    place = raw[start : start + BYTES]
+    two = ctypes.c_uint64 * 2
+    box, steps = (ctypes.c_uint32 * 2)(wanted.columns, wanted.rows), (ctypes.c_uint32 * 2)(1, 1)
+    pitch = (ctypes.c_uint64 * 1)(columns * size)
+    code = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(place.ctypes.data), ctypes.c_int(DTYPES[wanted.buffer.dtype]),
+        ctypes.c_uint32(2), ctypes.c_void_p(int(array.data.ptr)), two(columns, rows), pitch, box,
+        steps, ctypes.c_int(0), ctypes.c_int(SWIZZLE_128B), ctypes.c_int(PROMOTE_256B),
+        ctypes.c_int(0),
+    )  # fmt: skip
+    if code:
+        raise ExecutionError(
+            f"the driver describes no boxes of {wanted.rows} x {wanted.columns} of "
+            f"{wanted.buffer.name}, {rows} x {columns} at {array.data.ptr:#x} (error {code}): its "
+            "address and rows are multiples of 16 bytes"
+        )
+    return place.view(f"V{BYTES}")
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")

@@ -1,0 +1,165 @@
+"""Products by warpgroups: on the SIMT interpreter against NumPy, and as NVIDIA's compiler makes
+them."""
+
+# Functions here are programs of the script language, whose annotations are buffers.
+# pyright: basic, reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.launch import DeviceKernel
+from relaxlab.codegen.gpu.lower import lower_launches
+from relaxlab.ir.expr import Call
+from relaxlab.ir.loops import BufferLoad, Evaluate, For, PrimFunc, SeqStmt
+from relaxlab.ir.node import replace, rewrite
+from relaxlab.ir.target import Target
+from relaxlab.runtime.simt.report import SimtError
+from relaxlab.runtime.simt.simt import simt_device_kernel
+from relaxlab.schedule.annotate import WARP_SPECIALIZE
+from relaxlab.script import parse
+from relaxlab.script import tir as T
+
+TARGET = Target.cuda("sm_90a")
+
+
+def program(rows: Any, cols: int, terms: int, form: str, dtype: str = "bfloat16") -> Any:
+    """x @ w (`kj`), or x @ w.T (`jk`)."""
+    weights = (cols, terms) if form == "jk" else (terms, cols)
+    return parse(f"""
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor(({rows!r}, {terms}), "{dtype}"), w: R.Tensor({weights}, "{dtype}")):
+    y = R.matmul(x, {"R.permute_dims(w)" if form == "jk" else "w"})
+    return y
+""")
+
+
+def operands(rows: int, cols: int, terms: int, form: str) -> tuple[Any, Any, Any]:
+    """Arguments, and their product."""
+    rng = np.random.default_rng(rows + cols + terms)
+    shapes = (rows, terms), (cols, terms) if form == "jk" else (terms, cols)
+    x, w = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in shapes)
+    a, b = (v.astype(np.float64) for v in (x, w))
+    return x, w, a @ (b.T if form == "jk" else b)
+
+
+def require_close(got: Any, want: Any) -> None:
+    assert np.abs(got.astype(np.float64) - want).max() <= 1e-2 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("form", ["kj", "jk"])
+def test_odd_edges(form: str) -> None:
+    exe = rl.compile(program(130, 264, 136, form), TARGET)
+    assert "wgmma_m64n256k16" in exe.source() and "tma_load" in exe.source()
+    x, w, want = operands(130, 264, 136, form)
+    require_close(exe.simulate("main", x, w), want)
+
+
+@pytest.fixture(scope="module")
+def scheduled() -> PrimFunc:
+    """Small tiles, of which a block takes every second one: 64 rows by 64 columns."""
+    mod = program(150, 128, 136, "kj")
+    decisions = {"matmul": {"warpgroups": 1, "warpgroup_cols": 64, "pipeline_stages": 2}}
+    exe = rl.compile(mod, TARGET, decisions=decisions)
+
+    def few(n: Any) -> Any:
+        if isinstance(n, For) and WARP_SPECIALIZE in n.annotations:
+            return replace(n, annotations=n.annotations.with_(**{WARP_SPECIALIZE: 2}))
+        return None
+
+    return rewrite(exe.program.kernels["matmul"], few)
+
+
+def run(func: PrimFunc, change: Callable[[Any], Any] = lambda _: None) -> None:
+    """Run the launch for many rows, changed, and compare its result."""
+    kernel = lower_launches(func, "matmul", facts=TARGET.facts)
+    tiles = kernel.launches[-1]
+    body = rewrite(tiles.body, change)
+    launches = (dataclasses.replace(tiles, body=body),)
+    kernel = DeviceKernel("matmul", kernel.buffers, kernel.scalars, (), launches)
+    x, w, want = operands(150, 128, 136, "kj")
+    out = np.zeros(want.shape, ml_dtypes.bfloat16)
+    simt_device_kernel(func, kernel, [x, w, out]).check()
+    require_close(out, want)
+
+
+def without(op: str) -> Callable[[Any], Any]:
+    """The change that leaves calls out."""
+
+    def change(n: Any) -> Any:
+        if isinstance(n, Evaluate) and isinstance(n.value, Call) and n.value.op == op:
+            return SeqStmt(())
+        return None
+
+    return change
+
+
+def test_blocks_take_tile_after_tile(scheduled: PrimFunc) -> None:
+    run(scheduled)
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        ("mbarrier_arrive", r"deadlock: .* waits for ever at empty\[0\].*: 0 of 1 arrivals"),
+        ("tma_load", r"deadlock: .* at full\[0\].*1 of 1 arrivals and 0 of 16384 expected bytes"),
+        ("wgmma_wait", "uninitialised read: .* reads T_matmul"),
+    ],
+)
+def test_what_is_missing_is_found(scheduled: PrimFunc, op: str, message: str) -> None:
+    with pytest.raises(SimtError, match=message):
+        run(scheduled, without(op))
+
+
+def test_reading_without_waiting_is_found(scheduled: PrimFunc) -> None:
+    def change(n: Any) -> Any:
+        match n:
+            case Evaluate(Call(_, "mbarrier_wait", (Call(_, _, (BufferLoad() as load,)), _))):
+                return SeqStmt(()) if load.buffer.name == "full" else None
+            case _:
+                return None
+
+    with pytest.raises(SimtError, match="multiplies elements of .* that nobody has written"):
+        run(scheduled, change)
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
+)
+@pytest.mark.parametrize("form", ["kj", "jk"])
+def test_machine_code(form: str) -> None:
+    """Four instructions of 64 x 256 x 16 for each slice, once more for the first slice of a tile;
+    slices come as boxes alone, and the compiler makes no instruction wait for another."""
+    compiled = rl.compile(program(8192, 8192, 8192, form), TARGET).compiled()
+    (resources,) = compiled.resources.values()
+    assert resources.spill_stores == resources.spill_loads == 0 and not compiled.warnings
+    (code,) = sass.disassemble(compiled.cubin).values()
+    counts = sass.opcodes(code)
+    assert counts["HGMMA"] in (4, 8) and counts["UTMALDG"] > 0
+    assert counts["USETMAXREG"] == 2
+    assert counts["LDG"] == counts["LDGSTS"] == counts["LDS"] == counts["LDL"] == counts["STL"] == 0
+
+
+def test_products_that_nobody_waits_for_are_refused() -> None:
+    @T.prim_func
+    def f(A: T.Buffer((64, 64), "float16"), B: T.Buffer((128,), "float32")):
+        S = T.alloc_buffer((64, 64), "float16", scope="shared")
+        for t in T.thread_binding(128, thread="threadIdx.x"):
+            C = T.alloc_buffer((32,), "float32", scope="local")
+            T.evaluate(
+                T.wgmma(T.address_of(C[0]), T.address_of(S[0, 0]), T.address_of(S[0, 0]), 64, 0, 16)
+            )
+            B[t] = C[0]
+
+    with pytest.raises(CodegenError, match="multiplies by wgmma and waits nowhere"):
+        lower_launches(f, "f")
