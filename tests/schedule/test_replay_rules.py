@@ -14,7 +14,6 @@ import pytest
 
 import relaxlab as rl
 from benchmarks.operators import operator_calls
-from benchmarks.symbols import all_cases
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
@@ -51,18 +50,10 @@ def test_operators(family: str, kind: str) -> None:
 
 
 def test_programs_of_the_benchmark_of_operators() -> None:
-    """Those for CPUs are replayed where the table of rules is made."""
+    """Those for CPUs, and of the benchmark of symbols, are replayed where tables of rules are made."""
     for call in operator_calls():
         program = CaseProgram(call.case, call.sizes, symbolic=True)
         replay_kernels(PIPELINES["cuda"].run(Module.of({"main": program.function()})))
-
-
-@pytest.mark.parametrize("kind", TARGETS)
-def test_programs_of_the_benchmark_of_symbols(kind: str) -> None:
-    """Each with the most symbols that the benchmark gives it; constants are operators' cases."""
-    for case in all_cases():
-        symbols = max((s.split() for s in case.symbols), key=len)
-        assert replay_kernels(PIPELINES[kind].run(rl.parse(case.script(symbols))))
 
 
 @pytest.mark.parametrize("kind", TARGETS)

@@ -1,11 +1,13 @@
-"""Which rule schedules which kernel, of every call that the benchmark of operators makes and of a
-model: the tables in `tests/goldens/schedule` are for a processor with AVX-512."""
+"""Which rule schedules which kernel, of every call that the benchmarks of operators and of symbols
+make and of a model: the tables in `tests/goldens/schedule` are for a processor with AVX-512."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
+import relaxlab as rl
 from benchmarks.operators import operator_calls
+from benchmarks.symbols import all_cases
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.models.build import precision_for
@@ -47,6 +49,23 @@ def test_operators(golden: Golden) -> None:
         rules = rules_of(trace)
         lines[call.op].append(f"{call.program}: {', '.join(rules.values()) or 'no kernel'}")
     golden.file("schedule/rules", {op: "\n".join(dict.fromkeys(v)) for op, v in lines.items()})
+
+
+def test_symbols(golden: Golden) -> None:
+    """The programs of the benchmark of symbols, with constants and with the most symbols, whose
+    schedules make their kernels again. Two lines that differ much may be a cliff."""
+    pipeline = default_pipeline(SERVER)
+    texts: dict[str, str] = {}
+    for case in all_cases():
+        lines: list[str] = []
+        for symbols in ("", max(case.symbols, key=lambda s: len(s.split()))):
+            trace = pipeline.run(rl.parse(case.script(symbols.split())))
+            if symbols:
+                replay_kernels(trace)
+            rules = ", ".join(rules_of(trace).values())
+            lines.append(f"{symbols or 'constants'}: {rules}")
+        texts[case.name] = "\n".join(lines)
+    golden.file("schedule/symbol_rules", texts)
 
 
 def test_the_tiny_model(golden: Golden) -> None:
