@@ -164,7 +164,7 @@ class _Untouched(HostMemory):
 
 @dataclass(slots=True)
 class _Run:
-    """What was predicted so far, by launch, scalars and shapes."""
+    """The predictions so far, by launch, scalars and shapes."""
 
     gpu: Gpu
     resources: Mapping[str, nvrtc.Resources]
