@@ -13,6 +13,7 @@ import json
 import math
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,14 +103,15 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> None:
     import matplotlib.pyplot as plt
 
     known = [r for r in rows if r["measured_us"]]
-    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "predicted", "font.size": 9})
-    figure, axis = plt.subplots(figsize=(9, 0.42 * len(known) + 0.8))
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "predicted", "font.size": 8})
+    figure, axis = plt.subplots(figsize=(6, 0.46 * len(known) + 0.8))
     for n, kind, colour in ((-0.2, "measured_us", "#7a8a99"), (0.2, "us", "#d2691e")):
         bars = axis.barh([i + n for i in range(len(known))], [r[kind] for r in known], 0.38,
                          color=colour, label="measured" if n < 0 else "predicted")  # fmt: skip
         texts = [f"{r[kind]:.0f}" if n < 0 else f"{r[kind]:.0f}, {r['bound']}" for r in known]
         axis.bar_label(bars, texts, padding=3, color="#808080")
-    axis.set_yticks(range(len(known)), [f"{r['case']}, {r['gpu'].upper()}" for r in known])
+    labels = [textwrap.fill(f"{r['case']}, {r['gpu'].upper()}", 66) for r in known]
+    axis.set_yticks(range(len(known)), labels)
     axis.invert_yaxis()
     axis.set_xscale("log")
     axis.margins(x=0.3)
@@ -118,8 +120,7 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> None:
     axis.legend(frameon=False, labelcolor="#808080")
     for side in axis.spines.values():
         side.set_visible(False)
-    figure.tight_layout()
-    figure.savefig(CHART, transparent=True, metadata={"Date": None})
+    figure.savefig(CHART, transparent=True, bbox_inches="tight", metadata={"Date": None})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

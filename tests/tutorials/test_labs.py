@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
@@ -28,15 +29,19 @@ class Scale:
 """)
 
 
-@pytest.fixture(scope="module")
-def lab7() -> ModuleType:
-    """The lessons have a package of the same name, so this one is loaded from its file."""
-    path = ROOT / "notebooks/exercises/lab7.py"
-    spec = importlib.util.spec_from_file_location("lab7", path)
+def exercises(name: str) -> ModuleType:
+    """The lessons have a package of the same name, so those of labs are loaded from their files."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"notebooks/exercises/{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look up their annotations
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def lab7() -> ModuleType:
+    return exercises("lab7")
 
 
 def splitting(count: int) -> Callable[[Any], None]:
@@ -77,3 +82,10 @@ def test_lab_7_refuses_in_words(lab7: ModuleType) -> None:
     assert "there is no answer yet" in lab7.blur(SCALE, None).text
     assert "must be a function" in lab7.blur(SCALE, 3).text
     assert "the function fails: " in lab7.blur(SCALE, lambda sch: sch.get_block("none")).text
+
+
+def test_lab_8_refuses_in_words() -> None:
+    lab8 = exercises("lab8")
+    stairs = lab8.Staircase(SCALE, "h100")
+    refused = lab8.factors(stairs, splitting(1), {"rows": 4})
+    assert "`columns` should be 1, 2, 4 or 8" in refused.text

@@ -24,10 +24,10 @@ def texts(outputs: list[Any]) -> str:
     return "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs)
 
 
-def test_there_are_fourteen_lessons_and_seven_labs() -> None:
+def test_there_are_fourteen_lessons_and_eight_labs() -> None:
     folders = [n.path.parent.name for n in NOTEBOOKS]
-    assert folders == ["tutorials"] * 14 + ["notebooks"] * 7
-    assert len({n.title for n in NOTEBOOKS}) == 21
+    assert folders == ["tutorials"] * 14 + ["notebooks"] * 8
+    assert len({n.title for n in NOTEBOOKS}) == 22
 
 
 def test_documents_about_the_course() -> None:
