@@ -291,13 +291,16 @@ class _Checker:
         reduced = [iv.var.name for iv in block.iter_vars if iv.kind == "reduce"]
         if not reduced or block.init is not None:
             return
+        started = set(self.written)
         for store in walk(block.body):
-            if not isinstance(store, loops.BufferStore) or store.buffer in self.written:
+            if not isinstance(store, loops.BufferStore) or store.buffer in started:
                 continue
-            if any(
+            if not any(
                 isinstance(n, loops.BufferLoad) and n.buffer is store.buffer
                 for n in walk(store.value)
             ):
+                started.add(store.buffer)  # perhaps under a condition, as in the first iteration
+            else:
                 self.report(
                     NO_VALUE_YET,
                     f"the reduction over {', '.join(reduced)} accumulates into "

@@ -15,7 +15,7 @@ from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
 from relaxlab.ir.loops import Buffer, Stmt, seq
-from relaxlab.ir.node import Node, map_children, rewrite
+from relaxlab.ir.node import Node, map_children, replace, rewrite
 from relaxlab.ir.substitute import substitute
 
 TRUE = IntImm(1, "bool")
@@ -41,20 +41,7 @@ def _lower(
     bindings: dict[Var, PrimExpr] = {
         it.var: value for it, value in zip(block.iter_vars, realize.iter_values, strict=True)
     }
-    body = block.body
-    if block.init is not None:
-        first = all_of(
-            [
-                binary(expr.EQ, it.var, it.dom.min)
-                for it in block.iter_vars
-                # An axis of one element is always at its first.
-                if it.kind == "reduce" and it.dom.extent != expr.const(1)
-            ]
-        )
-        init: Stmt = block.init
-        if first != TRUE:
-            init = loops.IfThenElse(first, init, span=init.span)
-        body = seq(init, body)
+    body = init_as_condition(block).body
     body = substitute(body, bindings)
     for match in reversed(block.match_buffers):
         body = _inline_match(body, substitute(match, bindings))
@@ -63,6 +50,33 @@ def _lower(
     if realize.predicate == TRUE:
         return body
     return loops.IfThenElse(realize.predicate, body, span=realize.span)
+
+
+def init_as_condition(block: loops.Block) -> loops.Block:
+    """The block with its initialisation at the beginning of its body, under the condition that its
+    reduce axes are at their first values."""
+    if block.init is None:
+        return block
+    first = all_of(
+        [
+            binary(expr.EQ, it.var, it.dom.min)
+            for it in block.iter_vars
+            # An axis of one element is always at its first.
+            if it.kind == "reduce" and it.dom.extent != expr.const(1)
+        ]
+    )
+    init: Stmt = block.init
+    if first != TRUE:
+        init = loops.IfThenElse(first, init, span=init.span)
+    return replace(block, body=seq(init, block.body), init=None)
+
+
+def without_matches(block: loops.Block) -> loops.Block:
+    """The block with accesses of the buffers of which it matched regions."""
+    body = block.body
+    for match in reversed(block.match_buffers):
+        body = _inline_match(body, match)
+    return replace(block, body=body, match_buffers=())
 
 
 def _inline_match(body: Stmt, match: loops.MatchBufferRegion) -> Stmt:

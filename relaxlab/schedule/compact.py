@@ -136,6 +136,20 @@ def loops_around_uses(func: PrimFunc, buffer: Buffer) -> tuple[For, ...]:
     return tuple(s for s in found[0].path[: site + 1] if isinstance(s, For))
 
 
+def innermost_loop(func: PrimFunc, owner: str, buffer: Buffer) -> For | None:
+    """Return the innermost loop in each iteration of which everything that is read of a buffer,
+    which the block `owner` allocates, was written before; None where it stays with the block."""
+    found = _accesses(func, buffer)
+    if not found or buffer in addressed_buffers(func.body):
+        return None
+    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
+    path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
+    assert path is not None
+    site, _, _ = _innermost_site(func, found, len(path) - 1, buffer, lets)
+    loop = found[0].path[site]
+    return loop if isinstance(loop, For) else None
+
+
 def _innermost_site(
     func: PrimFunc, found: list[Access], owner: int, buffer: Buffer, lets: Env
 ) -> tuple[int, list[tuple[Span, ...]], Analyzer]:
@@ -351,7 +365,7 @@ def _placed(
     if isinstance(site, Block):
         return with_alloc(func, site.name, new)
     assert isinstance(site, For)
-    return _allocated_in_loop(func, site.loop_var, new)
+    return allocated_in_loop(func, site.loop_var, new)
 
 
 def _kept(span: Span, dim: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
@@ -381,7 +395,7 @@ def _shifted(index: PrimExpr, start: PrimExpr) -> PrimExpr:
             return index - start
 
 
-def _allocated_in_loop(func: PrimFunc, var: Var, buffer: Buffer) -> PrimFunc:
+def allocated_in_loop(func: PrimFunc, var: Var, buffer: Buffer) -> PrimFunc:
     """`func` with `buffer` allocated by a block that is the body of the loop over `var`."""
     place = find_loop(func, var)
     body = place.loop.body

@@ -14,7 +14,7 @@ if sys.argv[1] == "relaxlab":
     relaxlab.tvm.install()
 
 import tvm
-from tvm import relax
+from tvm import relax, s_tir, tirx
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.script import from_source
 
@@ -42,5 +42,17 @@ def transform(program: str, expression: str) -> dict[str, str]:
         return {"error": f"{type(error).__name__}: {error}"[:600]}
 
 
-RUN = {"schedule": schedule, "transform": transform}[sys.argv[2]]
+def lower(program: str, passes: str) -> dict[str, str]:
+    """The module after passes of loop functions, by their names, or the error."""
+    mod = tvm.IRModule({"main": from_source(program)})
+    try:
+        for name in passes.split(", "):
+            home = s_tir if hasattr(s_tir.transform, name) else tirx
+            mod = getattr(home.transform, name)()(mod)
+        return {"script": mod.script(show_meta=False)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:600]}
+
+
+RUN = {"schedule": schedule, "transform": transform, "lower": lower}[sys.argv[2]]
 json.dump([RUN(*case) for case in json.load(sys.stdin)], sys.stdout)

@@ -23,7 +23,8 @@ ALLOCATIONS = ("builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_ten
 
 def _stated(n: Node) -> Node | None:
     """A call as TVM's builders write it: windows with a number for each axis, layouts of results
-    and dtypes of allocations stated; attributes of loop functions under their older names."""
+    and dtypes of allocations stated; attributes of loop functions under their older names; blocks
+    without names, which TVM does not compare."""
     match n:
         case graph.Call(graph.Op(name)) if name in ALLOCATIONS:
             return _allocation(n)
@@ -38,6 +39,8 @@ def _stated(n: Node) -> Node | None:
             return replace(n, attrs=n.attrs.with_(**found, out_layout=result))
         case loops.PrimFunc(attrs=attrs) if any(k.startswith("tirx.") for k in attrs):
             return replace(n, attrs=Attrs({k.replace("tirx.", "tir."): attrs[k] for k in attrs}))
+        case loops.Block():
+            return replace(n, name="")
         case _:
             return None
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.simplify_indices import simplify_indices
+from relaxlab.codegen.steps import blocks, loops
+from relaxlab.codegen.steps.allocations import plan_allocations
+from relaxlab.codegen.steps.flatten import flatten_buffers
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
@@ -48,14 +51,56 @@ def CompactBufferAllocation(is_strict: bool = True) -> Pass:  # noqa: N802
     return _pass("CompactBufferAllocation", compact_buffers)
 
 
-def StmtSimplify() -> Pass:  # noqa: N802
-    """Simplify indices, conditions and bounds; conditions that always hold disappear."""
-
-    def simplify(func: PrimFunc) -> PrimFunc:
-        return replace(func, body=simplify_indices(func.body, symbols_in(func.params)))
-
-    return _pass("StmtSimplify", simplify)
+def _simplified(func: PrimFunc) -> PrimFunc:
+    return replace(func, body=simplify_indices(func.body, symbols_in(func.params)))
 
 
-Simplify = StmtSimplify
-"""The older name."""
+def _unchanged(func: PrimFunc) -> PrimFunc:
+    """The function itself, where the core's programs are always as the pass leaves them."""
+    return func
+
+
+STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
+    "CanonicalizeLoop": loops.loops_from_zero,
+    "ConvertBlocksToOpaque": blocks.blocks_without_axes,
+    "ConvertSSA": _unchanged,  # a variable has one definition
+    "FlattenBuffer": flatten_buffers,
+    "ForceNarrowIndexToInt32": _unchanged,  # indices are int64
+    "LowerInitBlock": blocks.init_blocks_as_conditions,
+    "LowerMatchBuffer": blocks.views_as_regions,
+    "LowerOpaqueBlock": blocks.without_blocks,
+    "PlanAndUpdateBufferAllocationLocation": plan_allocations,
+    "RemoveNoOp": loops.without_no_ops,
+    "Simplify": _simplified,
+    "StmtSimplify": _simplified,
+    "UnrollLoop": loops.unrolled,
+}
+"""Passes without options, by name."""
+
+
+def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
+    """Make vector operations of vectorized loops, or serial loops unless it is enabled."""
+    return _pass("VectorizeLoop", loops.vectorized if enable_vectorize else loops.serialized)
+
+
+def NarrowDataType(target_bits: int) -> Pass:  # noqa: N802
+    """Leave functions as they are: indices are int64."""
+    return _pass("NarrowDataType", _unchanged)
+
+
+def BindTarget(target: Any) -> Pass:  # noqa: N802
+    """Note a target in each loop function."""
+    return _pass("BindTarget", lambda f: replace(f, attrs=f.attrs.with_(target=target)))
+
+
+def __getattr__(name: str) -> Callable[[], Pass]:
+    if name not in STEPS:
+        raise AttributeError(
+            f"tvm.tir.transform.{name} is not among the passes that relaxlab has"
+        )
+
+    def make() -> Pass:
+        return _pass(name, STEPS[name])
+
+    make.__name__ = name
+    return make

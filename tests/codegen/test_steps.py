@@ -1,0 +1,117 @@
+"""Steps of lowering, one by one and after each other, keep what functions compute."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from relaxlab.codegen.steps import blocks, loops
+from relaxlab.codegen.steps.allocations import plan_allocations
+from relaxlab.codegen.steps.flatten import flatten_buffers
+from relaxlab.ir.expr import IntImm, Ramp
+from relaxlab.ir.loops import For, IfThenElse, PrimFunc
+from relaxlab.ir.node import walk
+from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.schedule.tree import all_blocks
+from relaxlab.script import parse
+from relaxlab.testing.random_schedules import random_step
+from tests.schedule.programs import PROGRAMS, assert_same
+
+STEPS = (
+    loops.loops_from_zero,
+    blocks.init_blocks_as_conditions,
+    plan_allocations,
+    blocks.blocks_without_axes,
+    blocks.views_as_regions,
+    blocks.without_blocks,
+    flatten_buffers,
+    loops.vectorized,
+    loops.unrolled,
+    loops.without_no_ops,
+)
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *PROGRAMS])
+def test_each_step_keeps_scheduled_programs(name: str, rng: np.random.Generator) -> None:
+    draw = random.Random(int(rng.integers(1 << 60)))
+    before = PROGRAMS[name]()
+    sch = Schedule(before)
+    for _ in range(8):
+        try:
+            random_step(sch, draw)
+        except ScheduleError:
+            continue
+    sch.show()
+    func = sch.func
+    for step in STEPS:
+        func = step(func)
+        try:
+            assert_same(before, func, rng, [5])
+        except Exception:
+            print(f"after {step.__name__}\n{func}")
+            raise
+    fixed = {n.kind for n in walk(func.body) if isinstance(n, For) and isinstance(n.extent, IntImm)}
+    assert not fixed & {"unrolled", "vectorized"}
+    assert not any(n.init or n.iter_vars for n in all_blocks(func))
+    flat = {n.ndim for block in all_blocks(func) for n in block.alloc_buffers}
+    assert flat <= {1}
+
+
+def function(text: str) -> PrimFunc:
+    return parse(f"@T.prim_func\n{text}")["main"]  # type: ignore[return-value]
+
+
+def test_lanes_are_ramps_and_broadcasts() -> None:
+    func = function("""
+def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32"), s: T.float32):
+    for i in range(4):
+        for j in T.vectorized(8):
+            B[i, j] = T.exp(A[i, 7 - j]) * s + T.Cast("float32", j)
+        for j in T.vectorized(8):
+            if j < i:
+                B[i, j] = T.float32(0)
+""")
+    made = loops.vectorized(func)
+    text = made.script()
+    assert "= T.exp(A[i, T.Ramp(7, -1, 8)]) * T.Broadcast(s, 8) + T.Cast" in text, text
+    (left,) = [n for n in walk(made.body) if isinstance(n, For) and n.loop_var.name == "j"]
+    assert left.kind == "serial" and isinstance(left.body, IfThenElse)
+    assert any(isinstance(n, Ramp) for n in walk(made.body))
+
+
+def test_buffers_move_to_the_loop_that_fills_them() -> None:
+    sch = Schedule(PROGRAMS["chain"]())
+    i, _ = sch.get_loops(sch.get_block("C"))
+    sch.compute_at(sch.get_block("B"), i)
+    made = plan_allocations(sch.func)
+    owners = {b.name for b in all_blocks(made) for a in b.alloc_buffers if a.name == "B"}
+    assert owners == {f"{sch.get(i).loop_var.name}_body"}  # type: ignore[union-attr]
+
+
+def test_axes_stay_until_initialisations_are_conditions() -> None:
+    with pytest.raises(ValueError, match="LowerInitBlock"):
+        blocks.blocks_without_axes(PROGRAMS["matmul"]())
+    with pytest.raises(ValueError, match="LowerOpaqueBlock"):
+        flatten_buffers(PROGRAMS["chain"]())
+
+
+def test_what_does_nothing_is_left_out() -> None:
+    func = function("""
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        if i < 4:
+            T.evaluate(0)
+        else:
+            A[i] = A[i]
+        x: T.let = i * 2
+        B[i] = A[i]
+    for i in range(0):
+        B[i] = A[i]
+    for i in range(8):
+        T.evaluate(T.exp(A[i]))
+""")
+    made = loops.without_no_ops(func)
+    lines = [line.strip() for line in made.script().splitlines() if "A[" in line or "for" in line]
+    assert lines == ["for i in range(8):", "B[i] = A[i]"]

@@ -1,0 +1,73 @@
+"""Passes of loop functions, after each other, make what TVM's make."""
+
+from __future__ import annotations
+
+import pytest
+
+import relaxlab as rl
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.node import replace
+from relaxlab.tvm.ir.equal import structural_equal
+from tests.tvm.schedule_cases import PROGRAMS
+from tests.tvm.wheel import needs_wheel, results
+
+pytestmark = needs_wheel
+
+LOCAL = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
+    B = T.sblock_alloc_buffer((16, 16), "float32", scope="local")
+    for i in range(16):
+        for j in range(16):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for j in T.unroll(4):
+            with T.sblock("C"):
+                vi = T.axis.spatial(16, i)
+                vj = T.axis.spatial(4, j)
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+SHIFTED = """
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for i in range(2, 14):
+        C[i] = A[i]
+    for i in T.vectorized(8):
+        C[i] = A[i] + T.float32(1)
+    for i in range(4):
+        T.evaluate(0)
+"""
+STEPS = (
+    "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque",
+    "CompactBufferAllocation", "LowerMatchBuffer", "LowerOpaqueBlock", "FlattenBuffer",
+    "VectorizeLoop", "UnrollLoop", "StmtSimplify", "RemoveNoOp",
+)  # fmt: skip
+TEXTS = {"local": LOCAL, "shifted": SHIFTED, **PROGRAMS}
+CASES = (
+    *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
+      for count in range(1, len(STEPS) + 1)),
+    *(("shifted", name) for name in ("CanonicalizeLoop", "VectorizeLoop", "RemoveNoOp")),
+)  # fmt: skip
+DIFFERENT = {
+    "matmul": ("StmtSimplify", "RemoveNoOp"),  # the order of the sides of a comparison
+    "conv": STEPS[6:],  # the order of the terms of an index
+}
+"""The last steps after which relaxlab differs, by program."""
+
+
+def function_of(result: dict[str, str]) -> PrimFunc:
+    func: PrimFunc = rl.parse(result["script"])["main"]  # type: ignore[assignment]
+    return replace(func, attrs=func.attrs.with_(**dict.fromkeys(func.attrs)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}: {case[1][-40:]}")
+def test_passes_make_the_same_program(case: tuple[str, str]) -> None:
+    texts = tuple((TEXTS[name], passes) for name, passes in CASES)
+    theirs, ours = (
+        results(which, "lower", texts)[CASES.index(case)] for which in ("tvm", "relaxlab")
+    )
+    assert "script" in ours and "script" in theirs, (theirs, ours)
+    same = structural_equal(function_of(theirs), function_of(ours))
+    different = case[1].rpartition(", ")[2] in DIFFERENT.get(case[0], ())
+    assert same != different, f"TVM: {theirs['script']}\nrelaxlab: {ours['script']}"
