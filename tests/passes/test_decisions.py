@@ -29,6 +29,7 @@ from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
 from relaxlab.passes.expand_tuple_arguments import expand_tuple_arguments
 from relaxlab.passes.fuse_ops_by_pattern import FusionPattern
 from relaxlab.passes.fuse_transpose_matmul import fuse_transpose_matmul
+from relaxlab.passes.group_composites import group_composites
 from relaxlab.passes.inherit_bounds import inherit_bounds
 from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.lift_workspace import lift_workspace
@@ -304,6 +305,21 @@ MOVES = """
         d = R.nn.batch_norm(x, g, g, g, g, axis=1)
         return (c, t, e, d)
 """
+OUTLINED = """
+    @R.function(private=True)
+    def relu(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        R.func_attr({"Primitive": True, "Composite": "cc.relu"})
+        y = R.nn.relu(x)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        with R.dataflow():
+            a = Module.relu(x)
+            b = Module.relu(a)
+            R.output(b)
+        return b
+"""
 TURNED = """
     @R.function
     def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((4, 8), "float32")):
@@ -349,6 +365,9 @@ TABLE += [
     ]),
     ("fuse_transpose_matmul", alone(fuse_transpose_matmul), TURNED, [
         "[+] main.y: matched with `t`: now linear",
+    ]),
+    ("group_composites", alone(group_composites), OUTLINED, [
+        "[+] main.b: `a`, `b` are one function for cc",
     ]),
     ("decompose_norms", alone(decompose_norms), MOVES, ["[+] main.d: matched: now "]),
     ("rewrite_dataflow_reshape", alone(rewrite_dataflow_reshape), COPY, [

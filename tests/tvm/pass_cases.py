@@ -32,7 +32,7 @@ CASES: dict[str, tuple[str, str]] = dict(map(_case, _PARTS))
 """By name, the expression of a pass and the text of a module."""
 
 MISSING = {
-    "FastMath", "FoldBN", "MergeComposite", "InplaceCalls", "ComputePrim", "VMShapeLower",
+    "FastMath", "FoldBN", "InplaceCalls", "ComputePrim", "VMShapeLower",
     "LazyTransform", "RealizeVDevice",
 }  # fmt: skip
 """The cases, up to an underscore, whose pass, or an option of it, relaxlab does not have."""

@@ -63,6 +63,7 @@ PASSES = {
     "RewriteCUDAGraph": "mark_capture_regions",
     "FuseTransposeMatmul": "fuse_transpose_matmul",
     "NormalizeGlobalVar": "rename_functions",
+    "MergeCompositeFunctions": "group_composites",
     "LazyGetInput": "lazy_get_input",
     "LazySetOutput": "lazy_set_output",
 }
@@ -342,6 +343,9 @@ def LegalizeOps(  # noqa: N802
 
     return Pass(run, PassInfo(0, "LegalizeOps"))
 
+
+FunctionPass = DataflowBlockPass = Pass
+"""The classes of passes over functions and over blocks."""
 
 # --- Passes of users ------------------------------------------------------------------------------
 
