@@ -385,3 +385,55 @@ def test_what_a_predicate_reads_is_made_before_all_iterations():
         sch.compute_at(made, sch.get_loops(read)[0])
     with pytest.raises(ScheduleError, match="blocks alone read B; a condition does"):
         sch.reverse_compute_at(read, sch.get_loops(made)[0])
+
+
+@T.prim_func
+def cleared_behind(A: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((8,), "int32")
+    C = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * 10
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + 1
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] * 2
+    for i in range(8):
+        with T.block("cleared"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = 7
+
+
+@T.prim_func
+def cleared_inside(A: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((8,), "int32")
+    C = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * 10
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + 1
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] * 2
+        with T.block("cleared"):
+            vi = T.axis.spatial(8, 7 - i)
+            B[vi] = 7
+
+
+def test_what_is_overwritten_behind_the_loop_does_not_matter(rng) -> None:
+    sch = Schedule(cleared_behind)
+    sch.compute_at(sch.get_block("C"), _loop(sch, "D"))
+    assert_same(cleared_behind, sch.func, rng, [1])
+    sch = Schedule(cleared_inside)
+    with pytest.raises(ScheduleError, match="overwrites its inputs; block 'cleared' does"):
+        sch.compute_at(sch.get_block("C"), _loop(sch, "D"))

@@ -50,7 +50,7 @@ def test_operators(family: str, kind: str) -> None:
 
 
 def test_programs_of_the_benchmark_of_operators() -> None:
-    """Those for CPUs, and of the benchmark of symbols, are replayed where tables of rules are made."""
+    """Those for CPUs, and those of the benchmark of symbols, are replayed in test_rule_table.py."""
     for call in operator_calls():
         program = CaseProgram(call.case, call.sizes, symbolic=True)
         replay_kernels(PIPELINES["cuda"].run(Module.of({"main": program.function()})))
