@@ -181,6 +181,7 @@ class _Scope:
                 self.analyzer.bind_shape(s, self.bounds.get(s.name))
         if isinstance(ty, LengthsType) and ty.each is not None and ty.total is not None:
             self.totals[ty.each] = ty.total
+            self.analyzer.bind(ty.each, ty.least, ty.most)
 
     def function(self, fn: graph.Function) -> graph.Function:
         """`fn` with its body annotated and its result type proved, checked or deduced."""
@@ -486,8 +487,11 @@ class _Scope:
             assert claim.values is not None
             if (value.values[0], claim.values[0]) in self.checked_equal:
                 continue
-            of_each = bool(lengths_in(condition))  # no check is made for each sequence
-            if of_each or self.analyzer.prove(condition) is False:
+            if lengths_in(condition):
+                fix = "state what lengths there are: R.Lengths(…, at_least=1, at_most=512)"
+                self.owner.report("E0203", message, call, suggestion=fix)
+                continue
+            if self.analyzer.prove(condition) is False:
                 self.owner.report("E0203", message, call)
                 continue
             remark("deduce", f"{self.name}: {message}", "not proved: checked at run time")

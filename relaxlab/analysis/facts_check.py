@@ -43,11 +43,11 @@ def facts_check(func: loops.PrimFunc) -> loops.PrimFunc | None:
 
 def lengths_check(name: str, ty: LengthsType) -> loops.PrimFunc:
     """Return a loop function that stops where a parameter of that name, which has lengths of
-    sequences, has a negative one or one above the most, or where they do not add up to the number
+    sequences, has one below the least or above the most, or where they do not add up to the number
     of rows."""
     assert ty.shape is not None and ty.dtype is not None and ty.total is not None
     most = LARGEST_FACTOR if ty.most is None else ty.most
-    inside = loops.Within(ZERO, expr.const(most + 1))
+    inside = loops.Within(expr.const(ty.least), expr.const(most + 1))
     lengths = loops.Buffer(name, ty.shape, ty.dtype, facts=(inside,))
     small = facts_check(loops.PrimFunc((lengths,), loops.Evaluate(ZERO)))
     assert small is not None

@@ -94,12 +94,13 @@ class Length(Var):
 @node
 class LengthsType(TensorType):
     """The lengths of sequences that lie behind each other: int32 (sequences,). `total` is the
-    number of their rows, and no length is more than `most`. `each` is the extent of ragged tensors
-    with these lengths."""
+    number of their rows; no length is less than `least` or more than `most`. `each` is the extent
+    of ragged tensors with these lengths."""
 
     total: PrimExpr | None = None
     most: int | None = None
     each: Length | None = None
+    least: int = 0
     span: Span | None = span_field(default=None)
 
 
@@ -133,6 +134,12 @@ def is_ragged(ty: Type | None) -> bool:
     return isinstance(ty, TensorType) and bool(lengths_in(ty.shape))
 
 
+def limits_of(ty: LengthsType) -> list[tuple[str, int]]:
+    """The limits that lengths state, by the names that they have in scripts."""
+    least = [("at_least", ty.least)] if ty.least else []
+    return least if ty.most is None else [*least, ("at_most", ty.most)]
+
+
 DIMENSIONS = "ijklmnopqrst"
 """The names that the dimensions of ragged tensors are printed with."""
 
@@ -146,9 +153,9 @@ def format_type(ty: Type) -> str:
             if values is not None:
                 return f"R.Shape([{', '.join(map(str, values))}])"
             return f"R.Shape(ndim={ndim})" if ndim >= 0 else "R.Shape"
-        case LengthsType(shape=shape, total=total, most=most) if shape is not None:
-            limit = "" if most is None else f", at_most={most}"
-            return f"R.Lengths({shape[0]}, {total}{limit})"
+        case LengthsType(shape=shape) if shape is not None:
+            limits = "".join(f", {name}={n}" for name, n in limits_of(ty))
+            return f"R.Lengths({shape[0]}, {ty.total}{limits})"
         case TensorType(shape, dtype) if shape is not None and lengths_in(shape):
             dims = ", ".join(f'"{n}": {d}' for n, d in zip(DIMENSIONS, shape, strict=False))
             return f"R.Ragged({{{dims}}}, {dtype!r})"

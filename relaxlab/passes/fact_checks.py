@@ -70,8 +70,8 @@ class Checked:
         return host.CallKernel(made[0], mine, scalars)
 
     def of_lengths(self, name: str, register: int, ty: types.LengthsType) -> host.CallKernel:
-        """The check of a parameter that has lengths: none is negative, or above the most, and they
-        add up to the number of rows."""
+        """The check of a parameter that has lengths: none is below the least or above the most, and
+        they add up to the number of rows."""
         check = lengths_check(name, ty)
         scalars = host.kernel_symbols(check)
         return host.CallKernel(self.checks.name(name, check), (register,), scalars)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.ragged import Totals, fixed_size, is_rows, prefix, stored_shape
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
@@ -46,6 +47,7 @@ class RaggedLoops:
     )
 
     def __post_init__(self) -> None:
+        self.func = replace(self.func, body=self._simplified())
         buffers = self.func.buffers
         ragged = {b for b in buffers if lengths_in(b.shape)}
         self.own = ragged | set(buffers[self.inputs :])
@@ -54,6 +56,21 @@ class RaggedLoops:
             if touched & self.own or _lengths_of(block):
                 self.own |= {a.buffer for a in _accesses(block)
                              if isinstance(a, loops.BufferStore)}  # fmt: skip
+
+    def _simplified(self) -> loops.Stmt:
+        """The body with its indices simplified: that of a sequence is then an axis alone."""
+        an = Analyzer.for_shapes(tuple(b.shape for b in self.func.buffers))
+        for axis in (v for _, block in self.nests() for v in block.iter_vars):
+            an.bind_range(axis.var, axis.dom)
+
+        def visit(n: object) -> loops.BufferLoad | loops.BufferStore | None:
+            match n:
+                case loops.BufferLoad(indices=at) | loops.BufferStore(indices=at):
+                    return replace(n, indices=tuple(map(an.simplify, at)))
+                case _:
+                    return None
+
+        return rewrite(self.func.body, visit)
 
     def root(self) -> loops.Block:
         body = self.func.body

@@ -181,12 +181,15 @@ def _shape(cx: Context, c: Arguments) -> types.Type:
 
 def _lengths(cx: Context, c: Arguments) -> types.Type:
     a = c.bind()
-    sequences, rows, most = a["sequences"], a["rows"], a["at_most"]
+    sequences, rows, least, most = (a[n] for n in ("sequences", "rows", "at_least", "at_most"))
     assert sequences is not None and rows is not None
     limit = None if most is None else constant_int(cx, most, "at_most")
+    low = 0 if least is None else constant_int(cx, least, "at_least")
+    if low < 0:
+        c.wrong(f"has at_least={low}; a length is not negative", c.node)
     shape, total = (dimension(cx, sequences),), dimension(cx, rows)
     each = types.Length(f"lengths[{types.DIMENSIONS[0]}]", span=cx.span(c.node))
-    return types.LengthsType(shape, "int32", 1, total, limit, each, span=cx.span(c.node))
+    return types.LengthsType(shape, "int32", 1, total, limit, each, low, span=cx.span(c.node))
 
 
 def length_of_each(cx: Context, node: ast.Subscript) -> types.Length | None:

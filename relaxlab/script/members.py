@@ -70,9 +70,10 @@ _TYPES = (
            's: R.Shape(["n", 4])'),
     Member("R.Prim", "dtype=None, value=None", "type", "The type of a scalar.",
            'k: R.Prim("int64")'),
-    Member("R.Lengths", "sequences, rows, at_most=None", "type",
+    Member("R.Lengths", "sequences, rows, at_least=0, at_most=None", "type",
            "The type of the lengths of sequences that lie behind each other: int32, how many there "
-           "are, and the number of rows that they have in all. In shapes, `s[i]` is each length.",
+           "are, and the number of rows that they have in all. In shapes, `s[i]` is each length, "
+           "which is within the limits.",
            's: R.Lengths("b", "n", at_most=512)'),
     Member("R.Ragged", "dims, dtype", "type",
            "The type of a ragged tensor by named dimensions. The first counts sequences, another "

@@ -18,10 +18,10 @@ from relaxlab.script.writer import Writer, string
 def annotation(w: Writer, ty: types.Type, path: str = "", *, quoted: bool = False) -> str:
     """`ty` as script text. `quoted`: symbolic dimensions are strings, as signatures need them."""
     match ty:
-        case types.LengthsType(shape=shape, total=total, most=most) if shape and total is not None:
+        case types.LengthsType(shape=shape, total=total) if shape and total is not None:
             sizes = dims(w, (*shape, total), path + ".shape", quoted)
-            limit = [] if most is None else [f"at_most={most}"]
-            text = f"R.Lengths({', '.join([*sizes, *limit])})"
+            limits = [f"{name}={n}" for name, n in types.limits_of(ty)]
+            text = f"R.Lengths({', '.join([*sizes, *limits])})"
         case types.TensorType():
             text = _tensor(w, ty, path, quoted)
         case types.ShapeType(values, ndim):

@@ -940,12 +940,12 @@ def ExternFunc(name: _Any) -> _Value:
     """
 
 class Lengths(_Any):
-    """The type of the lengths of sequences that lie behind each other: int32, how many there are, and the number of rows that they have in all. In shapes, `s[i]` is each length.
+    """The type of the lengths of sequences that lie behind each other: int32, how many there are, and the number of rows that they have in all. In shapes, `s[i]` is each length, which is within the limits.
 
         s: R.Lengths("b", "n", at_most=512)
     """
 
-    def __init__(self, sequences: _Any, rows: _Any, at_most: _Any = None) -> None: ...
+    def __init__(self, sequences: _Any, rows: _Any, at_least: _Any = 0, at_most: _Any = None) -> None: ...
 
 class Object(_Any):
     """The type of any value.

@@ -41,8 +41,9 @@ class Program:
 """
 
 
-def program(body: str) -> rl.Module:
-    return parse(TOP.replace("BODY", body))
+def program(body: str, *, empty: bool = True) -> rl.Module:
+    text = TOP if empty else TOP.replace("at_most", "at_least=1, at_most")
+    return parse(text.replace("BODY", body))
 
 
 def softmax(x: Array, axis: int) -> Array:
@@ -63,6 +64,7 @@ class Case:
     body: str
     of_one: Callable[[Array, Array, Array, Array], Array]
     empty: bool = True
+    """Sequences may have no rows."""
 
     def __str__(self) -> str:
         return self.body
@@ -93,6 +95,9 @@ OVER_SEQUENCES = (
     Case("x * g", lambda x, y, w, g: x * g),
     Case("R.cumsum(x, axis=1)", lambda x, y, w, g: x.cumsum(0)),
     Case("R.flip(x, axis=1)", lambda x, y, w, g: x[::-1]),
+    Case("R.argmax(x, axis=1)", lambda x, y, w, g: x.argmax(0), empty=False),
+    Case("R.take(x, R.const([0], \"int64\"), axis=1)", lambda x, y, w, g: x[:1], empty=False),
+    Case("R.tile(x, (1, 2, 1))", lambda x, y, w, g: np.tile(x, (2, 1))),
     Case("R.sort(x, axis=1)", lambda x, y, w, g: np.sort(x, 0)),
     Case("R.concat((x, y), axis=1)", lambda x, y, w, g: np.concatenate([x, y], 0)),
     Case("R.permute_dims(R.reshape(x, (0, 0, 2, 4)), axes=[0, 2, 1, 3])",
@@ -135,7 +140,7 @@ def check(case: Case, lengths: list[int], run: Callable[..., Array]) -> None:
 
 @pytest.mark.parametrize("case", (*ON_ROWS, *OVER_SEQUENCES, ATTENTION), ids=str)
 def test_against_one_sequence_at_a_time(case: Case) -> None:
-    mod = program(case.body)
+    mod = program(case.body, empty=case.empty)
     for m in (mod, flatten_ragged(normalize(mod))):
         for lengths in ([3, 1, 7, 64], [5, 0, 0, 2] if case.empty else [1]):
             check(case, lengths, lambda *a, m=m: rl.interpret(m, "main", *a))
@@ -175,7 +180,7 @@ def test_operators_on_rows_stay_operators(case: Case) -> None:
 
 @pytest.mark.parametrize("case", OVER_SEQUENCES, ids=str)
 def test_others_become_loops(case: Case) -> None:
-    mod = normalize(program(case.body))
+    mod = normalize(program(case.body, empty=case.empty))
     flat = flatten_ragged(mod)
     assert "call_tir" in operators(flat)
     check_module(flatten_ragged, mod, flat)
@@ -183,7 +188,8 @@ def test_others_become_loops(case: Case) -> None:
 
 def test_a_script_is_read_as_it_is_printed() -> None:
     mod = program("R.nn.softmax(R.reshape(x, R.shape([b, s[i], 2, 4])), axis=1)")
-    for m in (mod, normalize(mod), flatten_ragged(normalize(mod))):
+    limited = program("R.argmax(x, axis=1)", empty=False)
+    for m in (mod, limited, normalize(mod), flatten_ragged(normalize(mod))):
         assert rl.structural_equal(parse(m.script()), m), m.script()
     text = normalize(mod).script()
     assert 'R.Ragged({"i": "b", "j": "s[i]", "k": 2, "l": 4}, "float32")' in text
@@ -196,6 +202,7 @@ REFUSED = (
     ("R.matmul(x, R.permute_dims(y, axes=[0, 2, 1]))", "dimensions 1 and 2 of its result"),
     ("R.strided_slice(x, axes=[1], begin=[0], end=[2])", "R.strided_slice"),
     ("R.unique(x)", "R.unique"),
+    ("R.argmax(x, axis=1)", r"nothing to read along a dimension of s\[i\]"),
     ("R.flip(x, axis=0)", "R.flip cannot work on sequences of different lengths"),
 )  # fmt: skip
 

@@ -60,7 +60,7 @@ def _random_lengths(
     count = evaluate(ty.shape[0], env)
     shares = np.full(count, 1 / max(1, count))
     found = rng.multinomial(evaluate(ty.total, env), shares) if count else np.zeros(0, int)
-    found = found if ty.most is None else np.minimum(found, ty.most)
+    found = np.clip(found, ty.least, ty.most)
     if isinstance(ty.total, expr.Var):
         env[ty.total] = int(found.sum())
     return found.astype(numpy_dtype(ty.dtype))

@@ -55,8 +55,9 @@ class Symbols:
         if not isinstance(ty, LengthsType) or ty.each is None or ty.total is None:
             return []
         most = max(value, default=0) if ty.most is None else ty.most
-        for at in np.flatnonzero((value < 0) | (value > most))[:1]:
-            raise ExecutionError(f"{where}: length {at} is {value[at]}, not in 0 to {most}")
+        for at in np.flatnonzero((value < ty.least) | (value > most))[:1]:
+            limits = f"not in {ty.least} to {most}"
+            raise ExecutionError(f"{where}: length {at} is {value[at]}, {limits}")
         self.lengths[ty.each], self.totals[ty.each] = value, ty.total
         return [(ty.total, int(value.sum(dtype="int64")), f"the number of rows of {where}")]
 
