@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ops.define import builder
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import may_apply, remark
@@ -17,8 +19,16 @@ from relaxlab.tracing import may_apply, remark
 RULE = "combine_parallel_matmul"
 
 
-@module_pass(RULE, needs=("normalize",))
-def combine_parallel_matmul(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class CombineOptions:
+    """`split`: the products are the fields of a `split` where their widths are constant, not
+    slices, which fuse into what reads them."""
+
+    split: bool = False
+
+
+@module_pass(RULE, CombineOptions, needs=("normalize",))
+def combine_parallel_matmul(mod: Module, options: CombineOptions) -> Module:
     """Replace x @ w1, x @ w2, … in one block by parts of x @ concat(w1, w2, …), computed where the
     first of them was; `linear` and its bias likewise.
 
@@ -30,15 +40,17 @@ def combine_parallel_matmul(mod: Module, _: NoOptions) -> Module:
     for name, fn in mod.graph_functions().items():
         weights = set(fn.params[fn.attrs.get("num_input", 0) :])
         whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
-        new = map_blocks(whole, partial(_block, name, weights))
+        new = map_blocks(whole, partial(_block, name, weights, options))
         if new is not whole:
             updates[name] = new
     return normalized(mod.with_functions(updates)) if updates else mod
 
 
-def _block(name: str, weights: set[graph.Var], blk: graph.BindingBlock) -> graph.BindingBlock:
+def _block(
+    name: str, weights: set[graph.Var], options: CombineOptions, blk: graph.BindingBlock
+) -> graph.BindingBlock:
     kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
-    first: dict[graph.Var, graph.Binding] = {}
+    first: dict[graph.Var, list[graph.Binding]] = {}
     values: dict[graph.Var, graph.Expr] = {}
     for group in _groups(name, blk, weights):
         product, parts, columns = _combined(group, kind)
@@ -46,11 +58,13 @@ def _block(name: str, weights: set[graph.Var], blk: graph.BindingBlock) -> graph
         reason = f"{names} become one product with {columns} columns"
         if not may_apply(RULE, f"{name}.{product.var.name}", reason):
             continue
-        first[group[0][0]] = product
+        first[group[0][0]] = [product]
+        if options.split and all(isinstance(_width(v), expr.IntImm) for v, _ in group):
+            first[group[0][0]], parts = _as_split(product, group, kind)
         values |= parts
     new: list[graph.Binding] = []
     for b in blk.bindings:
-        new += [first[b.var]] if b.var in first else []
+        new += first.get(b.var, [])
         new.append(replace(b, value=values[b.var]) if b.var in values else b)  # type: ignore
     return with_bindings(blk, new)
 
@@ -164,6 +178,22 @@ def _combined(
         parts[v] = cut(whole, axes=[-1], begin=[start], end=[end], assume_inbound=True)
         start = end
     return product, parts, start
+
+
+def _as_split(
+    product: graph.VarBinding, group: Sequence[Product], kind: type[graph.Var]
+) -> tuple[list[graph.Binding], dict[graph.Var, graph.Expr]]:
+    """Return the bindings of the combined product, whose dtype it states, and of its split; and the
+    fields that are the products of the group."""
+    shape, ty = _shape(group[0][0]), leaf_type(group[0][0])
+    call = product.value
+    assert isinstance(call, graph.Call) and shape is not None and isinstance(ty, types.TensorType)
+    stated = replace(product, value=replace(call, attrs=call.attrs.with_(out_dtype=ty.dtype)))
+    ends = list(accumulate(int(_width(v).value) for v, _ in group))  # type: ignore[attr-defined]
+    cut = builder("split")(product.var, ends[:-1], axis=len(shape) - 1)
+    parts = kind(f"{product.var.name}_parts")
+    fields = {v: graph.TupleGetItem(parts, i) for i, (v, _) in enumerate(group)}
+    return [stated, graph.VarBinding(cut, parts)], dict(fields)
 
 
 def _width(v: graph.Var) -> expr.PrimExpr:

@@ -17,6 +17,7 @@ from relaxlab.passes.bind_params import BindParamsOptions
 from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
 from relaxlab.passes.bindings import all_bindings, map_blocks
 from relaxlab.passes.bundle_model_params import BundleOptions
+from relaxlab.passes.combine_parallel_matmul import CombineOptions
 from relaxlab.passes.convert_layout import LayoutOptions
 from relaxlab.passes.convert_to_dataflow import DataflowOptions
 from relaxlab.passes.convert_to_mixed_precision import PrecisionOptions
@@ -284,7 +285,8 @@ def ToMixedPrecision(  # noqa: N802
 def CombineParallelMatmul(check: Any = None) -> Pass:  # noqa: N802
     """Compute products of one matrix with several as one."""
     _require_default("CombineParallelMatmul", "check", check)
-    return core_pass("CombineParallelMatmul", "combine_parallel_matmul")
+    options = CombineOptions(split=True)
+    return core_pass("CombineParallelMatmul", "combine_parallel_matmul", options=options)
 
 
 def LiftTransformParams(shared_transform: bool | list[str] = False) -> Pass:  # noqa: N802
