@@ -49,10 +49,16 @@ class _Lifter:
     mod: Module
     lifted: dict[str, graph.Function] = field(default_factory=dict[str, graph.Function])
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    lengths: dict[expr.Var, graph.Var] = field(default_factory=dict[expr.Var, graph.Var])
+    """The parameters with the lengths of sequences, by the extents of ragged tensors."""
 
     def top(self, name: str, fn: graph.Function) -> graph.Function:
         self.bounds = fn.attrs.get("tir_var_upper_bound", {})
         known = _defined_by(fn.params)
+        self.lengths = {
+            p.ty.each: p for p in fn.params
+            if isinstance(p.ty, types.LengthsType) and p.ty.each is not None
+        }  # fmt: skip
         body = self.sequence(name, fn.body, {}, known)
         return fn if body is fn.body else replace(fn, body=body)
 
@@ -106,8 +112,11 @@ class _Lifter:
         inner = known | _defined_by(fn.params)
         body = self.sequence(name, fn.body, env, inner)
         new = fn if body is fn.body else replace(fn, body=body)
-        captured = tuple(v for v in _free_vars(new) if v is not var)
-        symbols = tuple(s for s in symbols_in(new) if s in known)
+        # The extents of ragged tensors are no numbers: the lengths are captured instead.
+        owners = [self.lengths[s] for s in symbols_in(new) if s in self.lengths]
+        captured = tuple(dict.fromkeys(v for v in (*owners, *_free_vars(new)) if v is not var))
+        mentioned = (s for s in symbols_in((new, *(v.ty for v in owners))) if s in known)
+        symbols = tuple(s for s in mentioned if s not in self.lengths)
         shape = (graph.ShapeExpr(symbols),) if symbols else ()
         lifted = _Lifted(name, (*captured, *shape), graph.GlobalVar(name))
         if lifted.captured and _used_as_value(var, later):

@@ -277,8 +277,21 @@ class Program:
 """
 
 
-def test_functions_are_called_with_sequences() -> None:
-    mod = parse(CALLS)
+LOCAL = """
+@R.function
+def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
+    @R.function
+    def add(y: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
+        return R.cumsum(R.add(y, x), axis=1)
+
+    y = R.cumsum(x, axis=1)
+    return add(y)
+"""
+
+
+@pytest.mark.parametrize("text", [CALLS, LOCAL], ids=["global", "local"])
+def test_functions_are_called_with_sequences(text: str) -> None:
+    mod = parse(text)
     rng = np.random.default_rng(SEED)
     s, x = np.array([2, 0, 4], "int32"), rng.standard_normal((6, 8), "float32")
     twice = [np.cumsum(p + np.cumsum(p, 0), 0) for p in (x[:2], x[2:])]
