@@ -208,11 +208,11 @@ staircase.climb("copies ahead", lab8.by_rule(staircase, ahead))
 staircase
 
 # %% [markdown] tags=["explorer"]
-# The loops of the second step, with the elements that each thread touches and what its accesses
-# cost:
+# All of them under the roof of the GPU. What they fetch from main memory is the same; between it
+# and the arithmetic lies everything else.
 
 # %% tags=["explorer"]
-rl.explore.loops(lab8.small(staircase, shared_tiles), name="product")
+rl.explore.predicted(staircase.steps)
 
 # %% [markdown]
 # **8.1** Step 3 has 4 x 2 results for a thread: for each term of the sum it loads 4 + 2 elements

@@ -11,7 +11,7 @@ import relaxlab as rl
 from relaxlab.ir.gpus import gpu_named
 from relaxlab.ir.module import Module
 from relaxlab.lab.verdict import Hint, exercise
-from relaxlab.runtime.predict.predict import LaunchPrediction
+from relaxlab.runtime.predict.predict import Prediction
 from relaxlab.tracing import Trace
 
 MOST = 0.9
@@ -29,10 +29,10 @@ class Staircase:
 
     mod: Module
     gpu: str
-    launches: dict[str, LaunchPrediction] = field(default_factory=dict[str, LaunchPrediction])
+    steps: dict[str, Prediction] = field(default_factory=dict[str, Prediction])
 
     def __repr__(self) -> str:
-        return "\n".join([HEAD, *(_line(*step) for step in self.launches.items())])
+        return "\n".join([HEAD, *(_line(*step) for step in self.steps.items())])
 
     @property
     def name(self) -> str:
@@ -47,27 +47,27 @@ class Staircase:
     def climb(self, label: str, steps: Steps | rl.Schedule) -> None:
         """Apply steps to the loops, or take a schedule as it is; keep what is expected of it and
         print a line."""
-        self.launches[label] = self.predicted(steps)
-        line = _line(label, self.launches[label])
-        print(f"{HEAD}\n{line}" if len(self.launches) == 1 else line)
+        self.steps[label] = self.predicted(steps)
+        line = _line(label, self.steps[label])
+        print(f"{HEAD}\n{line}" if len(self.steps) == 1 else line)
 
     @cached_property
     def trace(self) -> Trace:
         """The compilation of the module, pass by pass."""
         return rl.trace(self.mod, target=gpu_named(self.gpu).target)
 
-    def predicted(self, steps: Steps | rl.Schedule) -> LaunchPrediction:
-        """The launch of the loops after some steps."""
+    def predicted(self, steps: Steps | rl.Schedule) -> Prediction:
+        """The times that are expected of the loops after some steps."""
         if isinstance(steps, rl.Schedule):
             sch = steps
         else:
             sch = self.schedule()
             steps(sch)
-        (launch,) = rl.predict(sch, self.gpu, self.name).launches
-        return launch
+        return rl.predict(sch, self.gpu, self.name)
 
 
-def _line(label: str, launch: LaunchPrediction) -> str:
+def _line(label: str, prediction: Prediction) -> str:
+    (launch,) = prediction.launches
     counters, times = launch.work.counters, launch.times
     sectors, rounds = (
         [c for c in counters.costs.values() if c.unit == unit]
@@ -98,25 +98,18 @@ def by_rule(staircase: Staircase, decisions: Mapping[str, Any], leave_out: str =
     return rl.apply_trace(before, [step for step in made.trace if step.name != leave_out])
 
 
-def small(staircase: Staircase, steps: Steps) -> rl.Schedule:
-    """The steps applied to matrices of 32 x 32 elements, for looking at."""
-    mod = rl.parse(staircase.mod.script().replace("1024", "32"))
-    sch = rl.Schedule(mod.loop_functions()[staircase.name])
-    steps(sch)
-    return sch
-
-
 @exercise
 def factors(staircase: Staircase, tile: Callable[..., Any], answer: Mapping[str, int]) -> str:
     """The results of a thread along rows and columns, in place of those of the third step."""
     for key in ("rows", "columns"):
         if answer.get(key) not in (1, 2, 4, 8):
             raise Hint(f"`{key}` should be 1, 2, 4 or 8, so that tiles divide the matrices")
-    _, _, before, *_ = staircase.launches.values()
+    _, _, before, *_ = staircase.steps.values()
     after = staircase.predicted(lambda sch: tile(sch, **answer))
-    ratio = after.times.seconds / before.times.seconds
-    warps = after.occupancy.blocks * after.occupancy.warps
-    told = f"{ratio:.2f} times as long, with {warps} warps, bound by {after.times.bound}"
+    ratio = after.seconds / before.seconds
+    (launch,) = after.launches
+    warps = launch.occupancy.blocks * launch.occupancy.warps
+    told = f"{ratio:.2f} times as long, with {warps} warps, bound by {launch.times.bound}"
     if ratio > MOST:
         raise Hint(f"{told}; at most {MOST} times are asked for")
     return f"{told}."

@@ -33,6 +33,7 @@ from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.check.inputs import random_arguments
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.predict.predict import Prediction
 from relaxlab.runtime.ragged import Ragged
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
@@ -167,6 +168,12 @@ class Explore(Brief):
         from relaxlab.lab.run import roofline
 
         return roofline(programs, *args)
+
+    def predicted(self, predictions: Mapping[str, Prediction]) -> View:
+        """Results of `relaxlab.predict` under the roofline of a GPU: `relaxlab.lab.predicted`."""
+        from relaxlab.lab.predicted import predicted
+
+        return predicted(predictions)
 
     def timings(self, results: Comparison | Timing | Mapping[str, Timing | float]) -> View:
         """Times as bars on a logarithmic scale: `relaxlab.lab.timings`."""

@@ -107,12 +107,12 @@ export function roofPanel(runs) {
     drawn.map((k) => svg("circle", { cx: scale.x(k.at.intensity), cy: scale.y(k.at.rate), r: radius(k), style: `fill:${runColor(k.run, several)}` }, svg("title", {}, `${several ? `${k.label}, ` : ""}${k.name}: ${flopsText(k.at.rate)}`))),
     labels(drawn, scale, radius, several));
   const rows = kernels.map((k) => [
-    drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", ...(several ? [k.label] : []), k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), billions(k.at.rate), billions(k.at.bandwidth), k.at.bound, `${formatCount(Number((100 * k.at.part).toPrecision(2)))} %`,
+    drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", ...(several ? [k.label] : []), k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), billions(k.at.rate), billions(k.at.bandwidth), k.bound ?? k.at.bound, `${formatCount(Number((100 * k.at.part).toPrecision(2)))} %`,
   ]);
   const heads = ["", ...(several ? ["run"] : []), "kernel", "FLOPs per byte", "GFLOP/s", "GB/s", "bound by", "share of its roof"];
   return h("div", {},
-    h("p", {}, `Measured on this machine with ${plural(threads, "thread")}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
-    h("p", { class: "muted" }, "The size of a point is the kernel's share of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line. Kernels whose bytes are at most ", formatBytes(limits.cache_bytes), " a call are held against the caches."),
+    h("p", {}, `${limits.source ?? `Measured on this machine with ${plural(threads, "thread")}`}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
+    h("p", { class: "muted" }, "The size of a point is the kernel's share of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line.", limits.cache_bytes ? ` Kernels whose bytes are at most ${formatBytes(limits.cache_bytes)} a call are held against the caches.` : ""),
     h("div", { class: "row" }, pictureButtons(() => figure, "roofline"), several && h("ul", { class: "legend" }, runs.map((run, r) => h("li", {}, h("span", { class: "swatch", style: `background:${runColor(r, several)}` }, "\u00a0"), run.label)))),
     figure, scroller("kernels under the roof", table(heads, rows)));
 }

@@ -12,6 +12,7 @@ export function byKernel(profile) {
     one.calls += 1;
     one.seconds += call.seconds;
     one.known &&= call.cost !== null;
+    one.bound = call.bound; // of a predicted time
     one.flops += call.cost?.flops ?? 0;
     one.bytes += call.cost?.bytes ?? 0;
   }
