@@ -23,11 +23,14 @@ from relaxlab.ir.expr import Call
 from relaxlab.ir.loops import BufferLoad, Evaluate, For, PrimFunc, SeqStmt
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.target import Target
+from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.simt.report import SimtError
-from relaxlab.runtime.simt.simt import simt_device_kernel
+from relaxlab.runtime.simt.simt import simt, simt_device_kernel
+from relaxlab.runtime.vm.cuda import require_cupy
 from relaxlab.schedule.annotate import WARP_SPECIALIZE
 from relaxlab.script import parse
 from relaxlab.script import tir as T
+from relaxlab.testing.replay import replay_kernels
 
 TARGET = Target.cuda("sm_90a")
 
@@ -63,6 +66,17 @@ def test_odd_edges(form: str) -> None:
     assert "wgmma_m64n256k16" in exe.source() and "tma_load" in exe.source()
     x, w, want = operands(130, 264, 136, form)
     require_close(exe.simulate("main", x, w), want)
+
+
+def test_drawn_decisions(rng: np.random.Generator) -> None:
+    seed, form = int(rng.integers(1 << 31)), str(rng.choice(["kj", "jk"]))
+    rows, cols, terms = int(rng.integers(65, 300)), *(8 * int(n) for n in rng.integers(1, 30, 2))
+    print(f"x @ w of {rows}, {cols}, {terms}, {form}, decisions of seed {seed}")
+    pipeline = cuda_pipeline(TARGET).with_options("schedule_kernels", seed=seed)
+    trace = pipeline.run(program(rows, cols, terms, form))
+    replay_kernels(trace)
+    x, w, want = operands(rows, cols, terms, form)
+    require_close(simt(trace.result, "main", x, w, target=TARGET).check().result, want)
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +177,15 @@ def test_products_that_nobody_waits_for_are_refused() -> None:
 
     with pytest.raises(CodegenError, match="multiplies by wgmma and waits nowhere"):
         lower_launches(f, "f")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", ["kj", "jk"])
+@pytest.mark.parametrize(("rows", "cols", "terms"), [(130, 264, 136), (3000, 4104, 520)])
+def test_on_a_gpu(rows: int, cols: int, terms: int, form: str) -> None:
+    cupy = require_cupy()
+    if cupy.cuda.Device().compute_capability != "90":
+        pytest.skip("wgmma is of sm_90a alone")
+    exe = rl.compile(program(rows, cols, terms, form), TARGET)
+    x, w, want = operands(rows, cols, terms, form)
+    require_close(np.asarray(cupy.asnumpy(exe["main"](x, w))), want)

@@ -3,7 +3,9 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -14,8 +16,11 @@ import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc, sass
 from relaxlab.ir.module import Module
 from relaxlab.ops.attention import attention_reference
-from relaxlab.runtime.vm.cuda import CudaExecutable
+from relaxlab.passes.pipeline import cuda_pipeline
+from relaxlab.runtime.simt.simt import simt
+from relaxlab.runtime.vm.cuda import require_cupy
 from relaxlab.script import parse
+from relaxlab.testing.replay import replay_kernels
 
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 TOLERANCE = {"bfloat16": 1e-2, "float16": 2e-3}
@@ -46,11 +51,12 @@ def main({params}):
     return y
 """)
 
-    def check(self, exe: CudaExecutable, queries: int, positions: int) -> None:
+    def check(self, run: Callable[..., Any], queries: int, positions: int) -> None:
+        """Compare what a function of the operands returns with attention in float64."""
         rng = np.random.default_rng(queries)
         shapes = self.shapes(queries, positions)
         q, k, v = (rng.standard_normal(s).astype(DTYPES[self.dtype]) for s in shapes)
-        got = exe.simulate("main", q, k, v).astype(np.float64)
+        got = np.asarray(run(q, k, v)).astype(np.float64)
         q, k, v = (a.astype(np.float64) for a in (q, k, v))
         want = attention_reference(q, k, v, causal_mask=self.mask)
         assert np.abs(got - want).max() <= TOLERANCE[self.dtype] * np.abs(want).max()
@@ -61,8 +67,8 @@ def test_attention_is_right() -> None:
     case = Case("bfloat16", 64, "BottomRight", 2, 2)
     exe = rl.compile(case.module("s", "t"), "cuda:sm_80")
     assert "mma_m16n8k16" in exe.source()
-    case.check(exe, 130, 130)
-    case.check(exe, 9, 70)
+    for queries, positions in ((130, 130), (9, 70)):
+        case.check(partial(exe.simulate, "main"), queries, positions)
 
 
 def test_other_decisions() -> None:
@@ -71,7 +77,27 @@ def test_other_decisions() -> None:
     exe = rl.compile(case.module(40, 70), "cuda", decisions={"attention": choices})
     (launch,) = exe.gpu.kernels["attention"].launches
     assert [str(e) for e in launch.extents("threadIdx")] == ["4", "8", "2"]
-    case.check(exe, 40, 70)
+    case.check(partial(exe.simulate, "main"), 40, 70)
+
+
+def test_drawn_decisions(rng: np.random.Generator) -> None:
+    seed, width = int(rng.integers(1 << 31)), int(rng.choice([32, 64, 128]))
+    queries, more = map(int, rng.integers(9, 150, 2))
+    case = Case("bfloat16", width, [None, "BottomRight", "TopLeft"][seed % 3], 2, 1 + seed % 2)
+    print(f"{case} of {queries} and {queries + more}, decisions of seed {seed}")
+    pipeline = cuda_pipeline().with_options("schedule_kernels", seed=seed)
+    trace = pipeline.run(case.module(queries, queries + more))
+    replay_kernels(trace)
+    case.check(lambda *a: simt(trace.result, "main", *a).check().result, queries, queries + more)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [64, 128])
+def test_on_a_gpu(width: int) -> None:
+    cupy, case = require_cupy(), Case("bfloat16", width, "BottomRight", 8, 4)
+    main = rl.compile(case.module("s", "t"), "cuda")["main"]
+    for queries, positions in ((130, 130), (9, 700), (1024, 1024)):
+        case.check(lambda *a: cupy.asnumpy(main(*a)), queries, positions)
 
 
 @pytest.mark.skipif(

@@ -90,7 +90,7 @@ def test_without_a_disassembler(monkeypatch):
 
 
 def test_a_kernel_takes_the_shared_memory_of_its_architecture(monkeypatch):
-    """Slices in 162816 bytes of shared memory, which not every GPU has."""
+    """Slices in 147456 bytes of shared memory, which not every GPU has."""
     monkeypatch.setattr(nvrtc, "is_available", lambda: False)  # test_tensor_matmul compiles such
     product = """
 from relaxlab.script import ir as I, relax as R
@@ -101,9 +101,9 @@ def main(x: R.Tensor((8192, 8192), "bfloat16"), w: R.Tensor((8192, 8192), "bfloa
     func = rl.trace(rl.parse(product), "cuda:sm_90").result.loop_functions()["matmul"]
     cuda = list_cuda(func, "matmul", "sm_90").cuda
     assert any("mma_m16n8k16" in line.text for line in cuda)
-    with pytest.raises(CodegenError, match="takes 162816 bytes of shared memory .* 101376 are"):
+    with pytest.raises(CodegenError, match="takes 147456 bytes of shared memory .* 101376 are"):
         list_cuda(func, "matmul", "sm_86")
-    with pytest.raises(CodegenError, match="takes 162816 bytes"):
+    with pytest.raises(CodegenError, match="takes 147456 bytes"):
         list_cuda(func, "matmul", "sm_75")
 
 
