@@ -18,8 +18,8 @@ class RaggedError(UserError, ValueError):
 
 
 class Ragged:
-    """The rows of sequences behind each other, `data` (rows, ...), and their `lengths`, int32 or
-    int64.
+    """The rows of sequences behind each other, `data` (rows, ...), and their `lengths`, int32 as
+    programs take them (`R.Lengths`).
 
     It is an argument wherever a program takes its rows, without a copy; `lengths` is one where it
     takes the lengths.
@@ -28,7 +28,9 @@ class Ragged:
     __slots__ = ("data", "lengths")
 
     def __init__(self, data: Array, lengths: Array) -> None:
-        self.data, self.lengths = data, lengths
+        for at in np.flatnonzero(lengths > np.iinfo("int32").max)[:1]:
+            raise RaggedError(f"sequence {at} has {lengths[at]} rows, more than an int32 counts")
+        self.data, self.lengths = data, lengths.astype("int32", copy=False)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -70,7 +72,7 @@ def ragged(
     `rows` is a list of arrays that agree in all but their first dimension, which are copied behind
     each other; a jagged nested tensor of PyTorch; or the rows themselves with their `lengths`
     (int32 or int64), or with `offsets` as Arrow has them: the first row of each sequence, and the
-    end. Nothing is copied but a list, and rows outside of the offsets are left out. Raises
+    end. No rows are copied but those of a list, and rows outside of the offsets are left out. Raises
     RaggedError naming the sequence whose length or offset does not fit.
 
     >>> r = ragged([np.zeros((3, 8)), np.zeros((1, 8))])

@@ -51,7 +51,9 @@ class Jagged:
 
 
 def test_jagged_tensors() -> None:
-    assert [x.tolist() for x in rl.ragged(Jagged()).to_list()] == [[0, 1], [2, 3, 4]]
+    r = rl.ragged(Jagged())
+    assert [x.tolist() for x in r.to_list()] == [[0, 1], [2, 3, 4]]
+    assert r.lengths.dtype == "int32" and r.offsets.tolist() == [0, 2, 5]
 
 
 BAD = (
@@ -93,6 +95,8 @@ def test_a_program_of_sequences() -> None:
     assert isinstance(result, Ragged)
     for got, x in zip(result.to_list(), parts(3, 0, 2), strict=True):
         assert np.array_equal(got, 2 * x)
+    cut = rl.ragged(r.data, offsets=np.array([0, 3, 3, 5]))  # int64, as PyTorch and Arrow have
+    assert np.array_equal(exe["main"](cut.lengths, cut), result.data)
     expected = rl.interpret(parse(DOUBLE), "main", r.lengths, r)
     assert np.array_equal(result.data, expected)
     with pytest.raises(rl.CheckFailed, match=r"s\[1\] is 9, not in"):
