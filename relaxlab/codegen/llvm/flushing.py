@@ -21,6 +21,7 @@ from relaxlab.codegen.llvm.lowlevel import (
     Address,
     Array,
     Byte,
+    Flag,
     Record,
     Table,
     Word,
@@ -31,10 +32,13 @@ from relaxlab.codegen.llvm.lowlevel import (
 )
 from relaxlab.codegen.llvm.lowlevel_text import low_level_text
 from relaxlab.codegen.llvm.recorder_words import (
+    FAILED,
     LOG_ADDRESS,
     LOG_COUNT,
+    LOG_ROOM,
     LOG_WORDS,
     LOGS,
+    NEXT_SLOT,
     NOTE_DEPTH,
     NOTE_INSTANCE,
     NOTE_OPERANDS,
@@ -86,7 +90,9 @@ class Flush(Record):
     """The memory of a flush. done: per log, the notes that ran before. failures: by
     instance, 0 for those that go on. order: the addresses of the notes that run, batch after batch;
     order_kind: their blocks. A batch ends at batch_end. offsets: the places of slots in the arena;
-    row_bytes: of a row of the array in a slot. places: room for the operands of one batch."""
+    row_bytes: of a row of the array in a slot. places: room for the operands of one batch. Then the
+    room that there is for slots, notes and depths; the function `RESUME`; and the batches of
+    several `flushes`: `ran` of them, with `ran_notes`; there is room for `ran_room`."""
 
     kinds: Word
     phases: Word
@@ -109,6 +115,16 @@ class Flush(Record):
     offsets: Array[Word]
     row_bytes: Array[Word]
     places: Array[Word]
+    slot_room: Word
+    note_room: Word
+    depth_room: Word
+    resume: Address
+    ran_kind: Array[Word]
+    ran_end: Array[Word]
+    ran: Word
+    ran_notes: Word
+    ran_room: Word
+    flushes: Word
 
 
 @low_level
@@ -355,9 +371,64 @@ def flush_wake(flush: Flush, fibers: Array[Word], count: Word) -> Word:
     return left
 
 
+@low_level
+def flush_has_room(flush: Flush) -> Flag:
+    """True if there is room for all that was recorded since the flush before."""
+    if flush.recorder[FAILED] != 0 or flush.recorder[NEXT_SLOT] > flush.slot_room:
+        return False
+    notes = 0
+    for kind in range(flush.kinds + 1):
+        head = LOGS + kind * LOG_WORDS
+        count = flush.recorder[head + LOG_COUNT]
+        if count > flush.recorder[head + LOG_ROOM]:
+            return False
+        if kind < flush.kinds:
+            notes += count - flush.done[kind]
+    return notes <= flush.note_room and flush.ran + notes <= flush.ran_room
+
+
+@low_level
+def flush_ran(flush: Flush) -> None:
+    """Note the batches of a flush behind those of the ones before, and that its notes are done."""
+    for batch in range(flush.batches):
+        flush.ran_kind[flush.ran + batch] = flush.batch_kind[batch]
+        flush.ran_end[flush.ran + batch] = flush.ran_notes + flush.batch_end[batch]
+    if flush.batches > 0:
+        flush.flushes = flush.flushes + 1
+        flush.ran_notes = flush.ran_notes + flush.batch_end[flush.batches - 1]
+    flush.ran = flush.ran + flush.batches
+    for kind in range(flush.kinds + 1):
+        flush.done[kind] = flush.recorder[LOGS + kind * LOG_WORDS + LOG_COUNT]
+
+
+@low_level
+def flush_all(flush: Flush, fibers: Array[Word], count: Word) -> Word:
+    """Let fibers go on, flush after flush, until none is left. Return 0; or what failed, as
+    `flush_run` does; or -1 where what they recorded has no room: that flush is the caller's."""
+    left = 1
+    while left > 0:
+        invoke(flush.resume, flush.recorder, fibers, count)
+        if not flush_has_room(flush):
+            return -1
+        depths = flush_extent(flush)
+        if depths > flush.depth_room:
+            return -1
+        flush_order(flush, depths)
+        end = flush_place(flush)
+        if end > flush.arena_size:
+            return -1
+        code = flush_run(flush)
+        if code != 0:
+            return code
+        flush.used = end
+        flush_ran(flush)
+        left = flush_wake(flush, fibers, count)
+    return 0
+
+
 FUNCTIONS = (
     place_arrays, flush_extent, flush_order, flush_place, flush_places, flush_scalars,
-    flush_outputs, flush_rows, flush_run, flush_wake,
+    flush_outputs, flush_rows, flush_run, flush_wake, flush_has_room, flush_ran, flush_all,
 )  # fmt: skip
 
 

@@ -31,9 +31,11 @@ class Fibers:
     instance of the batch and for each that they may begin, as `relaxlab.codegen.llvm.fibers` has
     it."""
 
-    def __init__(self, code: LoadedObject, recorder: Words) -> None:
+    def __init__(self, code: LoadedObject, recorder: Words, forks: bool) -> None:
+        self._forks = forks
+        self.resume_address = code.address(native.RESUME)
         types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-        self._resume = ctypes.CFUNCTYPE(None, *types)(code.address(native.RESUME))
+        self._resume = ctypes.CFUNCTYPE(None, *types)(self.resume_address)
         self._body, self._record = map(code.address, (native.BODY, native.INSTANCE_BODY))
         self._recorder, self._args = recorder, np.zeros((0, 2), np.int64)
         self._caller, self._library = _aligned(CONTEXT_BYTES), ctypes.CDLL(None)
@@ -45,10 +47,11 @@ class Fibers:
     def start(self, inputs: Words, results: Words) -> None:
         """Begin a batch: a fiber for each row of `inputs`, ready to run, and free ones."""
         count = len(inputs)
-        missing = count + FORKS - len(self._made)
+        free_count = FORKS if self._forks else 0
+        missing = count + free_count - len(self._made)
         if missing > 0:
             self._made = np.concatenate([self._made, [self._make() for _ in range(missing)]])
-        self.words = words = np.zeros((count + FORKS, native.FIBER_WORDS), np.int64)
+        self.words = words = np.zeros((count + free_count, native.FIBER_WORDS), np.int64)
         rows = np.arange(count)
         self._args = np.empty((count, 2), np.int64)
         self._args[:, 0] = inputs.ctypes.data + rows * inputs.strides[0]
@@ -61,7 +64,7 @@ class Fibers:
         free = words.ctypes.data + np.arange(count, len(words)) * words.strides[0]
         words[count:, native.STATE] = native.DONE
         words[count:-1, native.NEXT_FREE] = free[1:]
-        self._recorder[FREE_FIBER] = free[0]
+        self._recorder[FREE_FIBER] = free[0] if len(free) else 0
 
     def resume(self) -> None:
         """Let the fibers that are ready go on until each waits or ends."""

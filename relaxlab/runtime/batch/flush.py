@@ -21,6 +21,8 @@ from relaxlab.runtime.native.fields import Fields
 from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
 
 Array = np.ndarray[Any, Any]
+FIRST_BATCHES = 256
+"""Batches of flushes behind each other for which there is room at first."""
 
 if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable
@@ -48,13 +50,14 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The batches of a flush in the order in which they ran: the number of each one's block, and
+    """The batches of flushes in the order in which they ran: the number of each one's block, and
     how many notes there are up to its end. `gathered` are the bytes that they read from rows which
     do not follow each other."""
 
     kinds: Words
     ends: Words
     gathered: int
+    flushes: int = 1
 
 
 class BlockRunner:
@@ -122,6 +125,8 @@ class Flusher:
         self._order = function(native.flush_order, ctypes.c_int64)
         self._run = function(native.flush_run)
         self._wake = function(native.flush_wake, ctypes.c_void_p, ctypes.c_int64)
+        self._all = function(native.flush_all, ctypes.c_void_p, ctypes.c_int64)
+        self._fields.set(resume=recorder.resume_address)
 
     def place_arrays(self, arrays: Arrays, places: Places, arena: Array, at: int) -> None:
         """Copy the arrays of instances into the arena, from byte `at` on, and write down their
@@ -174,15 +179,50 @@ class Flusher:
         code, count = self._run(self._fields.address), fields["batches"]
         kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
         if code:
-            batch, failure = divmod(code, 1 << native.CALL_BITS)
-            self.blocks[int(kinds[batch])].fail(failure)
+            self._fail(code)
         return Ran(kinds, ends, fields["gathered"])
 
-    def wake(self) -> None:
+    def wake(self, recorded: Recorded) -> None:
         """Let instances that wait go on after a flush, where there are such."""
-        if self._recorder.program.waits:
-            fibers = self._recorder.fiber_words
-            self._recorder.left = self._wake(self._fields.address, fibers.ctypes.data, len(fibers))
+        recorder = self._recorder
+        if recorder.program.waits:
+            recorder.done[:] = recorded.counts
+            fibers = recorder.fiber_words
+            recorder.left = self._wake(self._fields.address, fibers.ctypes.data, len(fibers))
+
+    def run_rest(self, places: Places, arena: Array) -> Ran | None:
+        """Let instances that wait go on, flush after flush, as long as there is room for what they
+        note. None where nothing waits.
+
+        Raises what a kernel reports.
+        """
+        recorder, fields = self._recorder, self._fields
+        if not recorder.left:
+            return None
+        self._make_room(FIRST_BATCHES, "ran_kind", "ran_end")
+        room = len(fields.array("places")) // max(1, self._most_operands)
+        fields.set(
+            used=places.used, gathered=0, arena=arena.ctypes.data, arena_size=len(arena),
+            slot_room=len(places.offsets), depth_room=len(fields.array("depths")),
+            note_room=min(room, len(fields.array("order")), len(fields.array("batch_end"))),
+            ran=0, ran_notes=0, ran_room=len(fields.array("ran_end")), flushes=0,
+        )  # fmt: skip
+        fields.hold(done=recorder.done)
+        fibers = recorder.fiber_words
+        code = self._all(fields.address, fibers.ctypes.data, len(fibers))
+        places.used = fields["used"]
+        if code > 0:
+            self._fail(code)
+        recorder.left, recorder.resumed = -code, code < 0
+        count = fields["ran"]
+        kinds, ends = (fields.array(name)[:count].copy() for name in ("ran_kind", "ran_end"))
+        if 2 * count > len(fields.array("ran_end")):
+            self._make_room(2 * count, "ran_kind", "ran_end")
+        return Ran(kinds, ends, fields["gathered"], fields["flushes"])
+
+    def _fail(self, code: int) -> None:
+        batch, failure = divmod(code, 1 << native.CALL_BITS)
+        self.blocks[int(self._fields.array("batch_kind")[batch])].fail(failure)
 
 
 def _words(values: Iterable[int]) -> Words:

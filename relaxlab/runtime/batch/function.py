@@ -41,11 +41,11 @@ class BatchReport:
         self._ran: list[Ran] = []
 
     def add(self, ran: Ran) -> None:
-        """Count the batches of a flush, if there are any."""
+        """Count the batches of flushes, if there are any."""
         if not len(ran.ends):
             return
         self._ran.append(ran)
-        self.flushes += 1
+        self.flushes += ran.flushes
         self.batches += len(ran.ends)
         self.nodes += int(ran.ends[-1])
         self.bytes_gathered += ran.gathered
@@ -226,13 +226,13 @@ class BatchFunction:
         round, and the places of all slots."""
         while True:
             try:
-                return self._attempt(inputs, first, choose, [] if rounds is None else rounds)
+                return self._attempt(inputs, first, choose, rounds)
             except MoreRoom:
                 if rounds is not None:
                     rounds.clear()
 
     def _attempt(
-        self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded]
+        self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded] | None
     ) -> tuple[Recorded, Words]:
         places = self._places
         places.grow(first)
@@ -240,13 +240,18 @@ class BatchFunction:
         report = BatchReport(len(inputs.words), self._names)
         recorded: Recorded | None = None
         for recorded in self._recorder.rounds(inputs.words, first, inputs.failures()):
-            rounds.append(recorded)
+            if rounds is not None:
+                rounds.append(recorded)
             chosen = None if choose is None else chosen_order(self.program, recorded, choose)
             end = self._flusher.begin(recorded, places, chosen)
             self._reserve(end, places.used)
             places.used = end
             report.add(self._flusher.run(self._arena))
-            self._flusher.wake()
+            self._flusher.wake(recorded)
+            if choose is None and rounds is None:
+                rest = self._flusher.run_rest(places, self._arena)
+                if rest is not None:
+                    report.add(rest)
         assert recorded is not None
         self.last_batch = report
         return recorded, places.offsets

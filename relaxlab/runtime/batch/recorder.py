@@ -13,6 +13,7 @@ from relaxlab.codegen.llvm import recorder_words as native
 from relaxlab.codegen.llvm import recording
 from relaxlab.codegen.llvm.fibers import FIBER_WORDS
 from relaxlab.codegen.llvm.jit import LoadedObject
+from relaxlab.ir import recording as rec
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.recording import RecordingProgram
 from relaxlab.ir.target import Target
@@ -84,9 +85,20 @@ class Recorder:
         self.words = np.zeros(native.LOGS + native.LOG_WORDS * len(self.widths), np.int64)
         self._heads = self.words[native.LOGS :].reshape(-1, native.LOG_WORDS)
         self._empty = self._empty_heads()
-        self._fibers = Fibers(self.code, self.words) if program.waits else None
+        self._fibers = None
+        if program.waits:
+            self._fibers = Fibers(self.code, self.words, forks(program))
+        self.done = np.zeros(len(self.widths), np.int64)
+        """Per log, the notes that ran before, where instances wait."""
+        self.resumed = False
+        """True if fibers went on since the flush before."""
         self.left = 0
         """The fibers that were not done after the flush before."""
+
+    @property
+    def resume_address(self) -> int:
+        """The address of the function that lets fibers go on."""
+        return 0 if self._fibers is None else self._fibers.resume_address
 
     @property
     def fiber_words(self) -> Words:
@@ -118,18 +130,19 @@ class Recorder:
                 self._fibers.forget()
 
     def _waiting_rounds(self, made: Fibers, results: Words, failures: Words) -> Iterator[Recorded]:
-        counts = np.zeros(len(self._logs), np.int64)
-        self.left = 1
+        self.done[:], self.left, self.resumed = 0, 1, False
         while self.left:
-            made.resume()
+            if not self.resumed:
+                made.resume()
+            self.resumed = False
             if self.words[native.FAILED]:
                 self._grow_heap()
                 raise MoreRoom
-            done, counts = counts, self._heads[:, native.LOG_COUNT].copy()
+            counts = self._heads[:, native.LOG_COUNT].copy()
             if self._grow(counts):
                 raise MoreRoom
             slots = int(self.words[native.NEXT_SLOT])
-            yield Recorded(self._logs, done, counts, slots, results, failures)
+            yield Recorded(self._logs, self.done.copy(), counts, slots, results, failures)
 
     def record(self, inputs: Words, first_slot: int, failures: Words) -> Recorded:
         """Record instances that wait for nothing, as `rounds` does."""
@@ -184,3 +197,17 @@ class Recorder:
         if failure == native.TOO_DEEP:
             return "its recursion does not end, or is too deep"
         return self.messages[failure - native.FIRST_MESSAGE].format()
+
+
+def forks(program: RecordingProgram) -> bool:
+    """True if several calls that wait may go on side by side in one instance."""
+
+    def waits(step: object) -> bool:
+        return isinstance(step, rec.Call) and step.function in program.waiting
+
+    return any(
+        sum(map(waits, step.members)) > 1
+        for f in program.functions.values()
+        for step in rec.walk_steps(f.steps)
+        if isinstance(step, rec.Together)
+    )

@@ -77,3 +77,21 @@ def test_integers_and_arrays_of_other_forms_are_read_alike(sentences):
     assert fast == words_without_addresses(reader, numbers)
     reader._native = None
     assert fast == words_without_addresses(reader, instances)
+
+
+def test_no_call_of_python_for_a_flush():
+    mod = dynamic.stack_rnn(H)
+    main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
+    weights = dynamic.random_weights(mod, np.random.default_rng(1))
+    main.bind(*weights)
+    long, short = ([dynamic.token_vectors(RNG, n, H)] for n in (40, 4))
+    calls, flushes = [], []
+    for instances in (long, short):
+        main.batch(instances)  # room for all of it
+        calls.append(calls_of(lambda given=instances: main.batch(given)))
+        flushes.append(main.last_batch.flushes)
+        report = main.last_batch
+        assert sum(rows for _, rows in report.launches) == report.nodes > 3
+    assert calls[0] == calls[1] and flushes[0] > flushes[1] + 10
+    expected = rl.interpret(mod, "main", *long[0], *weights)
+    np.testing.assert_allclose(main.batch(long)[0], expected, rtol=1e-4, atol=1e-5)
