@@ -51,7 +51,7 @@ class Case:
     def name(self) -> str:
         """As it is called in results: unique in a run."""
         sizes = " ".join(f"{k}={v}" for k, v in self.sizes.items())
-        return f"{self.kind}{', constant' if self.constant else ''} {sizes}"
+        return f"{self.kind}{', constant' if self.constant else ''} {sizes}".rstrip()
 
     @property
     def work(self) -> float:
