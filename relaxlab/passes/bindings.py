@@ -137,6 +137,29 @@ def use_counts(fn: graph.Function | graph.SeqExpr) -> Counter[graph.Var]:
     return uses
 
 
+def local_outputs(body: graph.SeqExpr) -> dict[graph.Var, graph.Expr]:
+    """The variables that nothing outside of their dataflow block reads, and new ones for them."""
+    uses = use_counts(body)
+    found: dict[graph.Var, graph.Expr] = {}
+    for block in all_blocks(body):
+        if isinstance(block, graph.DataflowBlock):
+            within = Counter(v for b in block.bindings for v in vars_in(b.value))
+            for var in (b.var for b in block.bindings):
+                if not isinstance(var, graph.DataflowVar) and within[var] == uses[var] > 0:
+                    found[var] = graph.DataflowVar(var.name, var.ty, span=var.span)
+    return found
+
+
+def all_blocks(seq: graph.SeqExpr) -> Iterator[graph.BindingBlock]:
+    """The blocks of a sequence and of the branches in it."""
+    for block in seq.blocks:
+        yield block
+        for b in block.bindings:
+            if isinstance(b.value, graph.If):
+                yield from all_blocks(b.value.true_branch)
+                yield from all_blocks(b.value.false_branch)
+
+
 def leaf_type(e: graph.Expr) -> types.Type | None:
     """The type of a variable, constant, shape, scalar, or tuple of those; None when unknown."""
     match e:

@@ -9,13 +9,20 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
+from relaxlab.passes.bindings import (
+    all_bindings,
+    local_outputs,
+    map_blocks,
+    replace_body,
+    with_bindings,
+)
 from relaxlab.tracing import may_apply
 
 
 @module_pass("canonicalize", needs=("normalize",))
 def canonicalize(mod: Module, _: NoOptions) -> Module:
     """Propagate copies and simplify tuples; the last alias of a value keeps the program's name.
+    Outputs of dataflow blocks that nothing reads outside become local to their block.
 
     A `match_cast` goes away when its claim is proved from the value's type; every other one stays,
     because it is checked at run time.
@@ -28,8 +35,10 @@ def _function(name: str, fn: graph.Function) -> graph.Function:
     while True:
         new = _once(name, fn)
         if new is fn:
-            return fn
+            break
         fn = new
+    local = local_outputs(fn.body)
+    return replace_body(fn, substitute(fn.body, values=local)) if local else fn
 
 
 class _Aliases:

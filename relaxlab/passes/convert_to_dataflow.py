@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import map_children, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import replace_body, use_counts, vars_in
+from relaxlab.passes.bindings import local_outputs, replace_body, with_bindings
 from relaxlab.passes.effects import is_pure
 
 
@@ -29,21 +28,36 @@ def convert_to_dataflow(mod: Module, options: DataflowOptions) -> Module:
     """Split plain blocks into dataflow blocks and what has effects, branches or local functions.
 
     Neighbouring dataflow blocks become one, for passes work within blocks. Variables that nothing
-    outside of a block reads are visible in it alone. Bodies of branches stay as they are.
+    outside of a block reads are visible in it alone.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        runs = tuple(_runs(fn.body, mod, options.min_size))
-        same = len(runs) == len(fn.body.blocks) and all(
-            type(a) is type(b) and a.bindings == b.bindings
-            for a, b in zip(runs, fn.body.blocks, strict=True)
-        )
-        if not same:
-            body = replace(fn.body, blocks=runs)
-            new = replace_body(fn, body)
-            local = _local(new)
-            updates[name] = replace_body(new, substitute(body, values=local))
+        body = _converted(fn.body, mod, options.min_size)
+        if body is not fn.body:
+            updates[name] = replace_body(fn, substitute(body, values=local_outputs(body)))
     return mod.with_functions(updates)
+
+
+def _converted(seq: graph.SeqExpr, mod: Module, least: int) -> graph.SeqExpr:
+    """A sequence, and the branches in it, with blocks of dataflow; itself where they stay."""
+
+    def branch(e: graph.Expr) -> graph.Expr:
+        return _converted(e, mod, least) if isinstance(e, graph.SeqExpr) else e
+
+    def inner(b: graph.Binding) -> graph.Binding:
+        if not isinstance(b.value, graph.If):
+            return b
+        new = map_children(b.value, branch)  # type: ignore[arg-type]
+        return b if new is b.value else replace(b, value=new)
+
+    blocks = tuple(with_bindings(blk, [inner(b) for b in blk.bindings]) for blk in seq.blocks)
+    runs = tuple(_runs(replace(seq, blocks=blocks), mod, least))
+    same = len(runs) == len(seq.blocks) and all(
+        type(a) is type(b) and len(a.bindings) == len(b.bindings)
+        and all(x is y for x, y in zip(a.bindings, b.bindings, strict=True))
+        for a, b in zip(runs, seq.blocks, strict=True)
+    )  # fmt: skip
+    return seq if same else replace(seq, blocks=runs)
 
 
 def _runs(seq: graph.SeqExpr, mod: Module, least: int) -> Iterator[graph.BindingBlock]:
@@ -72,16 +86,3 @@ def _flows(b: graph.Binding, mod: Module) -> bool:
     if isinstance(b.value, graph.If | graph.Function | graph.SeqExpr):
         return False
     return is_pure(b.value, mod)
-
-
-def _local(fn: graph.Function) -> dict[graph.Var, graph.Expr]:
-    """The variables that nothing outside of their dataflow block reads, and new ones for them."""
-    uses = use_counts(fn)
-    found: dict[graph.Var, graph.Expr] = {}
-    for block in fn.body.blocks:
-        if isinstance(block, graph.DataflowBlock):
-            within = Counter(v for b in block.bindings for v in vars_in(b.value))
-            for var in (b.var for b in block.bindings):
-                if not isinstance(var, graph.DataflowVar) and within[var] == uses[var] > 0:
-                    found[var] = graph.DataflowVar(var.name, var.ty, span=var.span)
-    return found
