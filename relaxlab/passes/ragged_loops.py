@@ -61,7 +61,8 @@ class RaggedLoops:
         """The body with its indices simplified: that of a sequence is then an axis alone."""
         an = Analyzer.for_shapes(tuple(b.shape for b in self.func.buffers))
         for axis in (v for _, block in self.nests() for v in block.iter_vars):
-            an.bind_range(axis.var, axis.dom)
+            if axis.dom.extent != ONE:  # also one sequence is counted by its axis
+                an.bind_range(axis.var, axis.dom)
 
         def visit(n: object) -> loops.BufferLoad | loops.BufferStore | None:
             match n:

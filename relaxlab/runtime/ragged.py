@@ -72,7 +72,7 @@ def ragged(
     `rows` is a list of arrays that agree in all but their first dimension, which are copied behind
     each other; a jagged nested tensor of PyTorch; or the rows themselves with their `lengths`
     (int32 or int64), or with `offsets` as Arrow has them: the first row of each sequence, and the
-    end. No rows are copied but those of a list, and rows outside of the offsets are left out. Raises
+    end. Rows are copied from a list alone, and those outside of the offsets are left out. Raises
     RaggedError naming the sequence whose length or offset does not fit.
 
     >>> r = ragged([np.zeros((3, 8)), np.zeros((1, 8))])

@@ -157,6 +157,15 @@ def test_native_code(case: Case) -> None:
         check(case, lengths, exe)
 
 
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("case", (ON_ROWS[0], *OVER_SEQUENCES[:3]), ids=str)
+def test_a_constant_number_of_sequences(case: Case, count: int) -> None:
+    mod = parse(program(case.body, empty=case.empty).script().replace('"b"', str(count)))
+    flat, lengths = flatten_ragged(normalize(mod)), [3, 1, 7, 2][:count]
+    for m in (mod, flat):
+        check(case, lengths, lambda *a, m=m: rl.interpret(m, "main", *a))
+
+
 @pytest.mark.parametrize("case", (ON_ROWS[0], OVER_SEQUENCES[0]), ids=str)
 def test_no_sequences(case: Case) -> None:
     arrays = (np.zeros(0, "int32"), *operands([]))
