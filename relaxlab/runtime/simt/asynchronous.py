@@ -83,10 +83,12 @@ class _Product:
 
 
 class Units:
-    """The asynchronous units of one block, whose threads `team` runs."""
+    """The asynchronous units of one block, whose threads `team` runs; `needed`, where some of these
+    wait for others."""
 
     def __init__(self, team: Threads) -> None:
         self.team = team
+        self.needed = waits(team.kernel.launch.body)
         self.barriers = Barriers()
         self.branches = Branches()
         self.groups: list[list[_Product]] = [[]]

@@ -147,8 +147,9 @@ class Team:
     def _if(self, s: loops.IfThenElse, p: Points) -> None:
         self.stmt = s
         holds = self.value(s.condition, p)
-        if isinstance(holds, np.ndarray) and s.else_case is not None and waits(s):
-            cases = ((s.then_case, holds), (s.else_case, ~holds))
+        other = s.else_case
+        if self.units.needed and other is not None and isinstance(holds, np.ndarray) and waits(s):
+            cases = ((s.then_case, holds), (other, ~holds))
             self.units.side_by_side([(c, p.narrow(np.flatnonzero(h), s)) for c, h in cases])
             return
         for case, wanted in ((s.then_case, True), (s.else_case, False)):
