@@ -144,6 +144,9 @@ def stored_shape(shape: tuple[PrimExpr, ...], totals: Totals) -> tuple[PrimExpr,
 def stored(ty: Type, totals: Totals) -> Type:
     """A type with the dense tensors that have the elements of ragged ones in their place."""
 
+    if isinstance(ty, TensorType) and not is_ragged(ty):
+        return ty
+
     def visit(n: object) -> Type | None:
         match n:
             case TensorType(shape) if shape is not None and lengths_in(shape):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxlab.ir.brief import cut
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.node import Node, binder, hint_field, node, span_field, walk
 from relaxlab.ir.span import Span
 
@@ -125,8 +125,13 @@ class FuncType(Type):
 def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Length, ...]:
     """The lengths of sequences that dimensions mention, in order; empty for regular ones."""
     given = (dims,) if isinstance(dims, PrimExpr) else dims or ()
-    found = (n for d in given for n in walk(d) if isinstance(n, Length))
-    return tuple(dict.fromkeys(found))
+    found: dict[Length, None] = {}
+    for d in given:  # of each type that is deduced: most dimensions are not worth a walk
+        if isinstance(d, Length):
+            found[d] = None
+        elif not isinstance(d, IntImm | Var):
+            found |= {n: None for n in walk(d) if isinstance(n, Length)}
+    return tuple(found)
 
 
 def is_ragged(ty: Type | None) -> bool:
