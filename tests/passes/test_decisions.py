@@ -382,6 +382,7 @@ RECURSIVE = {
     "annotate_recording": r"[+] main: branches of unequal length end at the same depth",
     "batch_blocks": r"[+] main_block.\w+: differs between instances: gathered",
     "write_results": r"[+] main_block_batched.out0: is written by its kernel",
+    "limit_rows": r"[+] walk_block_batched: \d+ rows of 192 bytes stay in the cache",
 }
 """What the passes of `batched_pipeline` say of networks that go through a sequence and a tree."""
 UNDECIDED = {
