@@ -15,6 +15,9 @@ from relaxlab.ir.node import node, span_field, walk
 from relaxlab.ir.span import Span
 from relaxlab.script.core import Context
 
+JUMPS = {"break_loop": "break", "continue_loop": "continue"}
+"""The calls `T.break_loop()` and `T.continue_loop()`, and the statements that they stand for."""
+
 ZERO, FALSE = IntImm(0), IntImm(0, "bool")
 
 

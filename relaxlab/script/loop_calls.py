@@ -287,10 +287,14 @@ def _scalar_args(cx: Context, args: list[Arg]) -> tuple[PrimExpr, ...]:
     )
 
 
+_MEANT = {"tvm_storage_sync": 1}
+"""How many arguments of an intrinsic have a meaning here: TVM prints more, which lowering added."""
+
+
 def _intrinsic(cx: Context, op: str, c: Arguments, stated: str | None) -> PrimExpr:
     """A call of an intrinsic. Where it decides nothing itself, its dtype is the one `stated`."""
     row = INTRINSICS[op]
-    args = c.no_keywords()
+    args = c.no_keywords()[: _MEANT.get(op)]
     if row.arity not in (-1, len(args)):
         c.wrong(f"takes {counted(row.arity, 'argument')}, got {len(args)}", c.node)
     numbers = [default_dtype(a.value) if is_number(a.value) else None for a in args]
@@ -439,7 +443,8 @@ def _match_buffer(cx: Context, c: Arguments) -> BufferDecl:
     if a["shape"] is None:
         sizes = tuple(r.extent for r in source.region)
         a["shape"] = Arg(sizes, c.node)
-    fields = _buffer_fields(cx, a, c)
+    with cx.introducing_symbols():
+        fields = _buffer_fields(cx, a, c)
     fields.setdefault("dtype", source.buffer.dtype)
     return BufferDecl("view", fields, source)
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import is_dtype, is_float, is_int, lanes_of
+from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.advice import unsupported
 from relaxlab.script.assertions import message_of
+from relaxlab.script.cells import cell, cell_of, converted, reassigned, store_cell
 from relaxlab.script.convert import (
     attribute_value,
     cast,
@@ -33,7 +34,7 @@ from relaxlab.script.expressions import (
     evaluate,
 )
 from relaxlab.script.index_types import define_index, index_of, range_of
-from relaxlab.script.jumps import Jump, without_jumps
+from relaxlab.script.jumps import JUMPS, Jump, without_jumps
 from relaxlab.script.launch import declare_thread, loop_around
 from relaxlab.script.loop_calls import call, known_names, region_of
 from relaxlab.script.macros import expanding, is_macro, macro_called, macro_here
@@ -94,12 +95,16 @@ class LoopReader:
         self.attrs: dict[str, Any] = {}
         self.matched: dict[Handle, loops.Buffer] = {}
         self.lets: list[set[str]] = []  # names bound by lets, per frame of statements
+        self.reassigned: set[str] = set()  # names of scalars that are elements of memory
 
     # --- Statement lists --------------------------------------------------------------------
 
     def statements(self, body: Iterable[ast.stmt]) -> loops.Stmt:
         """The statements as one; an empty list does nothing."""
         items: list[loops.Stmt | Pending] = []
+        body = list(body)
+        if not self.lets:
+            self.reassigned |= reassigned(body)
         self.lets.append(set())
         for stmt in body:
             try:
@@ -146,6 +151,9 @@ class LoopReader:
         if isinstance(target, ast.Subscript):
             return self._store(target, stmt.value, stmt)
         value = evaluate(self.cx, stmt.value)
+        held = cell_of(self.cx, target, self.reassigned)
+        if held is not None:
+            return store_cell(self.cx, held, value, stmt)
         if isinstance(target, ast.Tuple | ast.List):
             return self._unpack(target, value, stmt)
         if not isinstance(target, ast.Name):
@@ -171,7 +179,11 @@ class LoopReader:
         self._check_rebinding(target)
         match value:
             case SymbolDecl(dtype):
-                symbol = cx.declare_symbol(name, dtype, target, reuse=False)
+                known = cx.symbols.get(name)
+                # A size that a string introduced is int64, however narrow it is declared then.
+                wide = known is not None and not known.declared and dtype == "int32"
+                own = "int64" if wide else dtype
+                symbol = cx.declare_symbol(name, own, target, reuse=False)
                 if dtype == "int32":
                     cx.narrow_symbols.add(symbol)
             case Axis():
@@ -219,6 +231,12 @@ class LoopReader:
         dtype = kind.path if isinstance(kind, Ref) and is_dtype(kind.path) else None
         if kind != Ref("T", "let") and dtype is None:
             cx.fail(stmt.annotation, "E0109", f"{describe(kind)} is not the type of a scalar")
+        if dtype is not None and target.id in self.reassigned:
+            held = cell(target.id, dtype)
+            self.block.allocs.append(held.buffer)
+            cx.define(target.id, held)
+            given = None if stmt.value is None else evaluate(cx, stmt.value)
+            return None if stmt.value is None else store_cell(cx, held, given, stmt)
         if stmt.value is None:
             cx.fail(stmt, "E0104", f"{target.id!r} has no value")
         value = evaluate(cx, stmt.value)
@@ -236,13 +254,16 @@ class LoopReader:
         return self._let(target, bound, dtype)
 
     def augmented(self, stmt: ast.AugAssign) -> loops.Stmt:
-        target = stmt.target
-        if not isinstance(target, ast.Subscript):
+        target, held = stmt.target, cell_of(self.cx, stmt.target, self.reassigned)
+        if held is None and not isinstance(target, ast.Subscript):
             self.cx.fail(stmt, "E0104", "only elements of buffers are updated in place")
         loaded = evaluate(self.cx, target)
         value = evaluate(self.cx, stmt.value)
         sides = (stmt.target, stmt.value)
         updated = combine(self.cx, type(stmt.op), loaded, value, stmt, sides)
+        if held is not None:
+            return store_cell(self.cx, held, updated, stmt)
+        assert isinstance(target, ast.Subscript)
         return self._store_value(target, updated, stmt)
 
     def _store(self, target: ast.Subscript, value: ast.expr, stmt: ast.stmt) -> loops.Stmt:
@@ -259,32 +280,8 @@ class LoopReader:
         )
         written = place.buffer
         dtype = loops.load_dtype(written, indices)
-        stored = self._converted(scalar_of(cx, value, stmt, dtype), dtype, written, stmt)
+        stored = converted(cx, scalar_of(cx, value, stmt, dtype), dtype, written, stmt)
         return loops.BufferStore(written, stored, indices, span=cx.span(stmt))
-
-    def _converted(
-        self, value: PrimExpr, dtype: str, buffer: loops.Buffer, stmt: ast.stmt
-    ) -> PrimExpr:
-        """`value` as an element of `buffer`, widened or narrowed within its kind as TVM does."""
-        if value.dtype == dtype:
-            return value
-        span = self.cx.span(stmt)
-        if lanes_of(value.dtype) == 1 < lanes_of(dtype):
-            value = expr.Broadcast(value, lanes_of(dtype), span=span)
-        if value.dtype == dtype:
-            return value
-        kinds = (is_float(dtype) and (is_float(value.dtype) or is_int(value.dtype))) or (
-            is_int(dtype) and is_int(value.dtype)
-        )
-        if lanes_of(value.dtype) != lanes_of(dtype) or not kinds:
-            self.cx.fail(
-                stmt,
-                "E0110",
-                f"a value of {value.dtype} is stored into {buffer.name}, which holds "
-                f"{buffer.dtype}",
-                help=f'convert it: `T.Cast("{dtype}", ...)`',
-            )
-        return expr.Cast(dtype, value, span=span)
 
     # --- Buffers and axes -------------------------------------------------------------------
 
@@ -512,6 +509,8 @@ class LoopReader:
             assert isinstance(node, ast.Call)
             _DECLARATIONS[path](self, arguments(cx, node, f"T.{path}"))
             return None
+        if path in JUMPS:
+            return Jump(JUMPS[path], span=cx.span(stmt))
         if path == "evaluate":
             assert isinstance(node, ast.Call)
             value = arguments(cx, node, "T.evaluate").bind()["value"]

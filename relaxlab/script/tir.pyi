@@ -460,6 +460,12 @@ bool: _Any
     T.bool(4)
 """
 
+def break_loop() -> None:
+    """Leaves the loop around it: `break`.
+
+        T.break_loop()
+    """
+
 def broadcast(value: _Any, lanes: _Any) -> _Value:
     """A vector that has a value in each lane.
 
@@ -534,6 +540,12 @@ def ceildiv(a: _Any, b: _Any) -> _Value:
     """The quotient of integers rounded up.
 
         T.ceildiv(n, 8)
+    """
+
+def continue_loop() -> None:
+    """Goes on with the next iteration: `continue`.
+
+        T.continue_loop()
     """
 
 def cos(x: _Any) -> _Value:

@@ -54,5 +54,13 @@ def lower(program: str, passes: str) -> dict[str, str]:
         return {"error": f"{type(error).__name__}: {error}"[:600]}
 
 
-RUN = {"schedule": schedule, "transform": transform, "lower": lower}[sys.argv[2]]
+def reprint(program: str, _: str) -> dict[str, str]:
+    """The script of a program, or the error."""
+    try:
+        return {"script": from_source(program).script()}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[-600:]}
+
+
+RUN = {"print": reprint, "schedule": schedule, "transform": transform, "lower": lower}[sys.argv[2]]
 json.dump([RUN(*case) for case in json.load(sys.stdin)], sys.stdout)

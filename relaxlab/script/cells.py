@@ -1,0 +1,81 @@
+"""Scalars that a loop function assigns again, or declares without a value (`x: T.int32 = 0`, then
+`x = x + 1`): elements of memory of their own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import is_float, is_int, lanes_of
+from relaxlab.ir.expr import IntImm, PrimExpr
+from relaxlab.ir.loops import Buffer, BufferLoad
+from relaxlab.script.convert import scalar_of
+from relaxlab.script.core import Context
+from relaxlab.script.expressions import evaluate
+from relaxlab.script.values import Value
+
+FIRST = (IntImm(0),)
+
+
+def reassigned(body: Iterable[ast.stmt]) -> set[str]:
+    """The names of scalars, annotated with a dtype, that have no value at first or several."""
+    declared: set[str] = set()
+    assigned: set[str] = set()
+    for n in (n for stmt in body for n in ast.walk(stmt)):
+        match n:
+            case ast.AnnAssign(target=ast.Name(name), annotation=ast.Attribute(attr=kind)):
+                if kind != "let":
+                    declared.add(name)
+                    assigned |= {name} if n.value is None else set()
+            case ast.Assign(targets=[ast.Name(name)]) | ast.AugAssign(target=ast.Name(name)):
+                assigned.add(name)
+            case _:
+                pass
+    return declared & assigned
+
+
+def cell(name: str, dtype: str) -> BufferLoad:
+    """The element of new memory of one scalar."""
+    return BufferLoad(Buffer(name, (IntImm(1),), dtype, scope="local"), FIRST)
+
+
+def cell_of(cx: Context, target: ast.expr, names: set[str]) -> BufferLoad | None:
+    """The element of memory that a name stands for."""
+    if not isinstance(target, ast.Name) or target.id not in names:
+        return None
+    held = evaluate(cx, target)
+    return held if isinstance(held, BufferLoad) else None
+
+
+def store_cell(cx: Context, held: BufferLoad, value: Value, stmt: ast.stmt) -> loops.Stmt:
+    """The statement that gives a scalar another value."""
+    buffer = held.buffer
+    stored = scalar_of(cx, value, stmt, buffer.dtype)
+    stored = converted(cx, stored, buffer.dtype, buffer, stmt)
+    return loops.BufferStore(buffer, stored, held.indices, span=cx.span(stmt))
+
+
+def converted(
+    cx: Context, value: PrimExpr, dtype: str, buffer: loops.Buffer, stmt: ast.stmt
+) -> PrimExpr:
+    """`value` as an element of `buffer`, widened or narrowed within its kind as TVM does."""
+    if value.dtype == dtype:
+        return value
+    span = cx.span(stmt)
+    if lanes_of(value.dtype) == 1 < lanes_of(dtype):
+        value = expr.Broadcast(value, lanes_of(dtype), span=span)
+    if value.dtype == dtype:
+        return value
+    kinds = (is_float(dtype) and (is_float(value.dtype) or is_int(value.dtype))) or (
+        is_int(dtype) and is_int(value.dtype)
+    )
+    if lanes_of(value.dtype) != lanes_of(dtype) or not kinds:
+        cx.fail(
+            stmt,
+            "E0110",
+            f"a value of {value.dtype} is stored into {buffer.name}, which holds "
+            f"{buffer.dtype}",
+            help=f'convert it: `T.Cast("{dtype}", ...)`',
+        )
+    return expr.Cast(dtype, value, span=span)
