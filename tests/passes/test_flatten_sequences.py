@@ -15,12 +15,18 @@ import relaxlab as rl
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.node import walk
+from relaxlab.ir.target import Target
+from relaxlab.passes.base import Pipeline
 from relaxlab.passes.flatten_ragged import flatten_ragged
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.pipeline import GRAPH_PASSES
+from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.runtime.simt.simt import simt
 from relaxlab.script.parser import parse
 from relaxlab.testing.pass_check import check_module
 
 Array = np.ndarray
+FOR_GPU = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 TOP = """
 @I.ir_module
@@ -155,6 +161,12 @@ def test_native_code(case: Case) -> None:
     exe = rl.compile(program(case.body))["main"]
     for lengths in ([3, 1, 7, 64], [5, 0, 0, 2]):
         check(case, lengths, exe)
+
+
+@pytest.mark.parametrize("case", (ON_ROWS[0], OVER_SEQUENCES[0]), ids=str)
+def test_on_a_simulated_gpu(case: Case) -> None:
+    scheduled = FOR_GPU.run(program(case.body)).result
+    check(case, [3, 0, 5], lambda *a: simt(scheduled, "main", *a).check().result)
 
 
 @pytest.mark.parametrize("count", [1, 4])
