@@ -78,6 +78,13 @@ def test_what_follows_the_recursion_runs_once(model):
     assert name == "bi_rnn" or launches[-1] == "main_block"
 
 
+def test_weights_that_do_not_fit_are_refused(model):
+    _, _, main, weights = model
+    with pytest.raises(rl.ArgumentError, match=r"weight 0 of `main` is an array of float32"):
+        main.bind(weights[0][:, :-1], *weights[1:])
+    main.bind(*weights)
+
+
 def test_trees_are_like_those_of_a_treebank():
     rng = np.random.default_rng(0)
     leaves = [sentence_leaves(rng) for _ in range(2000)]
