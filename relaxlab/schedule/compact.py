@@ -91,7 +91,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
 
 
 def _compact(func: PrimFunc, owner: str, buffer: Buffer, lets: Env) -> PrimFunc:
-    found = _accesses(func, buffer)
+    found = accesses(func, buffer)
     if not found:
         return without_alloc(func, buffer)
     path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
@@ -107,7 +107,7 @@ def _of_iteration(
     """Return what each access of a shared buffer spans in one iteration of a loop inside of the
     threads of a block, the innermost whose iterations can use the same memory one after another,
     and an analyzer there; None without such a loop."""
-    path = _common_path(found)
+    path = common_path(found)
     loops = [s for s in path if isinstance(s, For) and s.kind != "vectorized"]
     threads = [loop for loop in loops if _at_once(loop, buffer)]
     limit = min((_accumulation_depth(a) for a in found if a.write), default=len(path))
@@ -128,7 +128,7 @@ def _of_iteration(
 def loops_around_uses(func: PrimFunc, buffer: Buffer) -> tuple[For, ...]:
     """Return the loops, outermost first, in each iteration of which everything that is read of a
     buffer of the root block was written before: those that could have a buffer each."""
-    found = _accesses(func, buffer)
+    found = accesses(func, buffer)
     if not found or buffer in addressed_buffers(func.body):
         return ()
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
@@ -139,7 +139,7 @@ def loops_around_uses(func: PrimFunc, buffer: Buffer) -> tuple[For, ...]:
 def innermost_loop(func: PrimFunc, owner: str, buffer: Buffer) -> For | None:
     """Return the innermost loop in each iteration of which everything that is read of a buffer,
     which the block `owner` allocates, was written before; None where it stays with the block."""
-    found = _accesses(func, buffer)
+    found = accesses(func, buffer)
     if not found or buffer in addressed_buffers(func.body):
         return None
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
@@ -166,7 +166,7 @@ def _innermost_site(
     raise AssertionError("the owning block is always a site")
 
 
-def _accesses(func: PrimFunc, buffer: Buffer) -> list[Access]:
+def accesses(func: PrimFunc, buffer: Buffer) -> list[Access]:
     """Return all accesses in program order, initialisations before the bodies they belong to."""
     found: list[Access] = []
 
@@ -223,7 +223,7 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
 
     Every access is below; an element that accumulates lives outside the loops it accumulates over.
     """
-    path = _common_path(found)
+    path = common_path(found)
     common = len(path)
     limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
     # The lanes of a vectorized loop run at once, like threads: nothing can be allocated for one of
@@ -235,7 +235,7 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
     yield owner
 
 
-def _common_path(found: list[Access]) -> tuple[Stmt, ...]:
+def common_path(found: list[Access]) -> tuple[Stmt, ...]:
     """Return the statements around all accesses, outermost first."""
     common = len(found[0].path)
     for a in found:
