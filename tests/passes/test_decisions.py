@@ -388,6 +388,7 @@ RECURSIVE = {
 UNDECIDED = {
     "normalize": "it names and types what is there",
     "lower_match": "each match becomes conditionals",
+    "build_prelude": "what a call leaves out is computed before it",
     "bundle_model_params": "all weights become one tuple",
     "lazy_get_input": "every weight is asked for where it is first read",
     "lazy_set_output": "every result is handed out when it is computed",
