@@ -258,9 +258,19 @@ def call_value(cx: Context, callee: graph.Expr, c: Arguments) -> graph.Call:
     ty_args = types_of(cx, c.kwargs.pop("ty_args", c.kwargs.pop("sinfo_args", None)))
     ty = callee.ty if isinstance(callee, graph.Var) else None
     params = (ty.params or ()) if isinstance(ty, types.FuncType) else ()
-    args = tuple(_argument(cx, a, p) for a, p in zip_longest(c.args, params[: len(c.args)]))
+    if isinstance(callee, graph.ExternFunc):
+        args = tuple(_packed_argument(cx, a) for a in c.args)
+    else:
+        args = tuple(_argument(cx, a, p) for a, p in zip_longest(c.args, params[: len(c.args)]))
     attrs = {k: attribute_value(cx, a.value, a.node) for k, a in c.kwargs.items()}
     return graph.Call(callee, args, Attrs(attrs), ty_args, span=cx.span(c.node))
+
+
+def _packed_argument(cx: Context, arg: Arg) -> graph.Expr:
+    """The argument of a packed function, which takes whole numbers as they are."""
+    if type(arg.value) is int:
+        return graph.PrimValue(expr.const(arg.value), span=cx.span(arg.node))
+    return value_of(cx, arg)
 
 
 def _argument(cx: Context, arg: Arg, param: types.Type | None) -> graph.Expr:

@@ -391,6 +391,7 @@ UNDECIDED = {
     "build_prelude": "what a call leaves out is computed before it",
     "bundle_model_params": "all weights become one tuple",
     "lazy_get_input": "every weight is asked for where it is first read",
+    "lazy_transform_params": "every weight is loaded, every result stored by itself",
     "lazy_set_output": "every result is handed out when it is computed",
     "rename_functions": "the names are stated",
     "convert_to_dataflow": "each run of bindings without effects becomes a block",

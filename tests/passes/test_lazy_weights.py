@@ -10,6 +10,7 @@ from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.passes.lazy_get_input import lazy_get_input
 from relaxlab.passes.lazy_set_output import lazy_set_output
+from relaxlab.passes.lazy_transform_params import lazy_transform_params
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.rename_functions import rename_functions
 from relaxlab.script import ir as I
@@ -100,3 +101,39 @@ def test_functions_get_the_names_that_they_are_to_be_known_by() -> None:
     main = Before.graph_functions()["main"]
     with pytest.raises(ValueError, match="`main` and `other` are both 'run'"):
         rename_functions(rl.ir.module.Module.of({"main": main, "other": main}))
+
+
+def test_weights_are_transformed_one_by_one() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main_transform_params(
+            params: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((3,), "float32")),
+        ):
+            a, b = params[0], params[1]
+            c = R.permute_dims(a)
+            d = R.add(a, b)
+            return (c, d, b)
+
+    weights = [np.arange(6, dtype="float32").reshape(2, 3), np.ones(3, "float32")]
+    events: list[tuple[str, int]] = []
+    results: dict[int, np.ndarray] = {}
+
+    def load(number: int) -> np.ndarray:
+        events.append(("load", number))
+        return weights[number]
+
+    def store(number: int, value: np.ndarray) -> None:
+        events.append(("store", number))
+        results[number] = np.array(value)
+
+    rl.register_func("test.load", load)
+    rl.register_func("test.store", store)
+    options = {"get_item": "test.load", "set_item": "test.store"}
+    after = lazy_transform_params.with_options(**options)(normalize(Before))
+    assert not check_well_formed(after)
+    rl.interpret(after, "main_transform_params")
+    wanted = rl.interpret(normalize(Before), "main_transform_params", tuple(weights))
+    for number, value in enumerate(wanted):
+        np.testing.assert_array_equal(results[number], value)
+    assert events == [("load", 0), ("load", 1), ("store", 2), ("store", 0), ("store", 1)]

@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, str]] = dict(map(_case, _PARTS))
 
 MISSING = {
     "FastMath", "FoldBN", "InplaceCalls", "ComputePrim", "VMShapeLower",
-    "LazyTransform", "RealizeVDevice",
+    "RealizeVDevice",
 }  # fmt: skip
 """The cases, up to an underscore, whose pass, or an option of it, relaxlab does not have."""
 

@@ -25,6 +25,7 @@ from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.differentiate import DifferentiateOptions
 from relaxlab.passes.eliminate_common_subexpr import SharingOptions
+from relaxlab.passes.lazy_transform_params import StreamOptions
 from relaxlab.passes.legalize_ops import LegalizeOptions
 from relaxlab.passes.lift_transform_params import LiftOptions
 from relaxlab.passes.sort_bindings import SortOptions
@@ -306,6 +307,18 @@ def LiftTransformParams(shared_transform: bool | list[str] = False) -> Pass:  # 
         return after.with_functions(updates)
 
     return Pass(run, PassInfo(0, "LiftTransformParams"))
+
+
+def LazyTransformParams(  # noqa: N802
+    fget_item: str = "get_item",
+    fset_item: str | None = "set_item",
+    extra_get_item_params: Sequence[graph.Var] | None = None,
+    extra_set_item_params: Sequence[graph.Var] | None = None,
+) -> Pass:
+    """Load each weight when it is transformed, and store the results one by one."""
+    extra = tuple(extra_get_item_params or ()), tuple(extra_set_item_params or ())
+    options = StreamOptions(fget_item, fset_item, *extra)
+    return core_pass("LazyTransformParams", "lazy_transform_params", options=options)
 
 
 class _Lowering(PyExprMutator):
