@@ -288,7 +288,7 @@ def _scalar_args(cx: Context, args: list[Arg]) -> tuple[PrimExpr, ...]:
 
 
 _MEANT = {"tvm_storage_sync": 1}
-"""How many arguments of an intrinsic have a meaning here: TVM prints more, which lowering added."""
+"""The number of arguments of an intrinsic that have a meaning here; TVM's lowering adds others."""
 
 
 def _intrinsic(cx: Context, op: str, c: Arguments, stated: str | None) -> PrimExpr:

@@ -8,7 +8,8 @@ from typing import Any
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.expr import IntImm
-from relaxlab.ir.loops import Block, Buffer, For
+from relaxlab.ir.loops import Block, Buffer, BufferRegion, For
+from relaxlab.schedule import state
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.tvm.tir.schedule.handles import BlockRV, LoopRV
 from relaxlab.tvm.tir.schedule.state import BlockLike, ModuleSchedule, expression, numbers
@@ -45,9 +46,16 @@ class Schedule(ModuleSchedule):
         return self.given(sch, sch.get_child_blocks(rv))
 
     def get_producers(self, block: BlockLike) -> list[BlockRV]:
-        """The blocks of the same scope that write what the block reads."""
+        """The blocks of the same scope that write what the block reads, in the order of its
+        reads."""
         sch, rv = self.block(block)
-        return self.given(sch, sch.get_producers(rv))
+        reads = [r.buffer for r in _regions(sch.get(rv), "read")]
+
+        def first_read(producer: state.BlockRV) -> int:
+            written = {w.buffer for w in _regions(sch.get(producer), "write")}
+            return next(i for i, buffer in enumerate(reads) if buffer in written)
+
+        return self.given(sch, sorted(sch.get_producers(rv), key=first_read))
 
     def get_consumers(self, block: BlockLike) -> list[BlockRV]:
         """The blocks of the same scope that read what the block writes."""
@@ -411,6 +419,11 @@ class Schedule(ModuleSchedule):
 def _name(sch: Any, kind: str) -> str:
     """A name for the next decision of a schedule."""
     return next(n for i in count() if (n := f"{kind}_{i}") not in sch.decisions)
+
+
+def _regions(block: Block | For, kind: str) -> tuple[BufferRegion, ...]:
+    assert isinstance(block, Block)
+    return block.reads if kind == "read" else block.writes
 
 
 def _extent(loop: Block | For) -> int:
