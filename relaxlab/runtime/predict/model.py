@@ -103,9 +103,11 @@ def times_of(grid: Grid, fits: Occupancy, gpu: Gpu) -> Times:
     # The multiprocessor with the most blocks is the last to end.
     turns = math.ceil(grid.blocks / gpu.multiprocessors)
     resident = min(fits.blocks, turns)
-    near = (gpu.near - resident * fits.shared) / resident
-    cached = grid.mean(lambda work: _from_cache(work, near))
-    moved = _main_memory(grid, resident * gpu.multiprocessors, gpu.cache * KEPT)
+    wave = resident * gpu.multiprocessors
+    room = gpu.near - resident * fits.shared
+    copies = {b: _copies(share, wave, resident) for b, share in grid.shares.items()}
+    cached = grid.mean(lambda work: _from_cache(work, room, copies, resident))
+    moved = _main_memory(grid, wave, gpu.cache * KEPT)
     products = grid.mean(lambda work: work.counters.products)
     waves = max(1.0, grid.blocks / (gpu.multiprocessors * fits.blocks))
     busy = {
@@ -146,9 +148,17 @@ def _path_clocks(cost: Cost) -> float:
     return cost.count
 
 
-def _from_cache(work: BlockWork, near: float) -> float:
+def _copies(share: float, wave: int, resident: int) -> float:
+    """The number of different parts of a buffer that the blocks on a multiprocessor read."""
+    return min(resident, max(1.0, share * wave))
+
+
+def _from_cache(
+    work: BlockWork, room: float, copies: Mapping[Buffer, float], resident: int
+) -> float:
     """The bytes that a block exchanges with the second-level cache. What it reads again comes from
-    the first level, whose `near` bytes the buffers of which it reads least share."""
+    the first level, whose `room` is for the buffers of which the blocks on a multiprocessor read
+    least."""
     written = 0.0
     read: dict[Buffer, float] = {}
     for site, cost in work.counters.costs.items():
@@ -158,9 +168,10 @@ def _from_cache(work: BlockWork, near: float) -> float:
             else:
                 read[site.buffer] = read.get(site.buffer, 0) + cost.count * SECTOR
     moved = written
-    for buffer, once in sorted(work.read.items(), key=lambda item: item[1]):
-        near -= once
-        moved += min(once, read[buffer]) if near >= 0 else read[buffer]
+    held = {b: once * copies.get(b, resident) for b, once in work.read.items()}
+    for buffer in sorted(held, key=lambda b: held[b]):
+        room -= held[buffer]
+        moved += min(work.read[buffer], read[buffer]) if room >= 0 else read[buffer]
     return moved
 
 

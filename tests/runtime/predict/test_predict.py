@@ -8,13 +8,17 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.cuda.nvrtc import Resources
 from relaxlab.codegen.gpu.lower import lower_launches
+from relaxlab.ir.expr import const
 from relaxlab.ir.gpus import GPUS
+from relaxlab.ir.loops import Buffer
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.predict import occupancy as occupancies
-from relaxlab.runtime.predict.model import COPY, LAUNCH
+from relaxlab.runtime.predict.model import COPY, LAUNCH, _copies, _from_cache
 from relaxlab.runtime.predict.occupancy import occupancy
 from relaxlab.runtime.predict.predict import Prediction, predict
-from relaxlab.runtime.predict.sampled import SampledTeam
+from relaxlab.runtime.predict.sampled import BlockWork, SampledTeam
+from relaxlab.runtime.simt.access import Cost, Site
+from relaxlab.runtime.simt.counters import Counters
 from relaxlab.runtime.simt.counting import CountingTeam
 from relaxlab.runtime.simt.kernel import Kernel, geometry_of
 from relaxlab.runtime.simt.memory import Memory
@@ -145,3 +149,13 @@ def test_equal_launches_are_predicted_once() -> None:
     found: Prediction = predict(twice)
     assert sum(x.count for x in found.launches) >= 2
     assert found.seconds == sum(x.times.seconds * x.count for x in found.launches)
+
+
+def test_what_all_blocks_read_lies_in_the_first_level_once() -> None:
+    """64 KB that a block reads 16 times, beside five others on its multiprocessor."""
+    x = Buffer("x", (const(16384),))
+    counted = Counters({Site(x, False, ""): Cost("sectors", 32768, 32768, 1024)}, {}, 0, 0)
+    work = BlockWork(counted, {x: 65536.0})
+    assert _copies(1 / 792, 792, 6) == 1 and _copies(1.0, 792, 6) == 6
+    assert _from_cache(work, 256 << 10, {x: 1}, 6) == 65536
+    assert _from_cache(work, 256 << 10, {x: 6}, 6) == 32768 * 32
