@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -320,7 +319,7 @@ class BatchFunction:
         for k, result in enumerate(self.program.results):
             words = recorded.results[kept, k]
             if isinstance(result.ty, DataType):
-                at = partial(self._tensor_in, offsets)
+                at = self._tensor_reader(offsets)
                 leaves.append(read_values(self.program.data, words.tolist(), result.ty, at))
                 continue
             assert isinstance(result.ty, TensorType)
@@ -333,8 +332,18 @@ class BatchFunction:
             found[number] = _nested(self.program.result, [c[i] for c in leaves])
         return found
 
-    def _tensor_in(self, offsets: Words, slot: int, ty: TensorType) -> np.ndarray[Any, Any]:
-        return self._tensors_at(offsets[[slot]], ty)[0]
+    def _tensor_reader(self, offsets: Words) -> Callable[[int, TensorType], np.ndarray[Any, Any]]:
+        """A function that copies the tensor in a slot."""
+        forms: dict[int, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
+
+        def tensor(slot: int, ty: TensorType) -> np.ndarray[Any, Any]:
+            if id(ty) not in forms:  # types are those of the program, which stays
+                forms[id(ty)] = row_bytes(ty), numpy_dtype(str(ty.dtype)), row_dims(ty)
+            size, dtype, dims = forms[id(ty)]
+            start = int(offsets[slot])
+            return self._arena[start : start + size].view(dtype).reshape(dims).copy()
+
+        return tensor
 
     def _tensors_at(self, places: Words, ty: TensorType) -> np.ndarray[Any, Any]:
         """Copies of the tensors of one type at places in the arena, a row each."""
