@@ -32,9 +32,9 @@ def combine_parallel_matmul(mod: Module, options: CombineOptions) -> Module:
     """Replace x @ w1, x @ w2, … in one block by parts of x @ concat(w1, w2, …), computed where the
     first of them was; `linear` and its bias likewise.
 
-    The weights are matrices of one height: constants, or parameters (with the attribute
-    `num_input`, those after the inputs), or their transposes, or decoded blocks of one format.
-    Together with `lift_transform_params` they are concatenated once.
+    The weights are matrices of one height, or stacks of as many of them: constants, or parameters
+    (with the attribute `num_input`, those after the inputs); or transposes of such matrices, or
+    decoded blocks of one format. Together with `lift_transform_params` they are concatenated once.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
@@ -80,6 +80,7 @@ def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list
         for b in blk.bindings
         if isinstance(b.value, graph.Call)
         and b.value.op in (TURNED, DECODED)
+        and len(_shape(b.var) or ()) == 2
         and all(_is_weight(f, weights) for f in _stored(b.value))
     }
     for b in blk.bindings:
@@ -126,9 +127,9 @@ def _unsuited(call: graph.Call, weights: set[graph.Var]) -> str | None:
         if _shape(w) is None:
             return "the shape of a weight is not known"
     first = _shape(call.args[1]) or ()
-    if len(first) != 2 or len(_shape(call.args[0]) or ()) < 2:
+    if len(first) < 2 or len(_shape(call.args[0]) or ()) < 2:
         return "the operands are not matrices"
-    out = first[1] if call.op == MATMUL else first[0]
+    out = first[-1] if call.op == MATMUL else first[0]
     # A broadcast bias could not be concatenated with the others.
     if len(call.args) == 3 and not same_dims(_shape(call.args[2]) or (), (out,)):
         return "the bias is broadcast"
@@ -145,10 +146,10 @@ def _together(a: graph.Call, b: graph.Call, made: Mapping[graph.Var, graph.Call]
         return False
     if len(a.args) != len(b.args):
         return False
-    axis = 0 if a.op == MATMUL else 1
     one, other = _shape(a.args[1]) or (), _shape(b.args[1]) or ()
+    one, other = (w[:-1] if a.op == MATMUL else w[1:] for w in (one, other))
     dtypes = {getattr(leaf_type(w), "dtype", None) for c in (a, b) for w in c.args[1:]}
-    return same_dims(one[axis : axis + 1], other[axis : axis + 1]) and len(dtypes) == 1
+    return same_dims(one, other) and len(dtypes) == 1
 
 
 def _format(weight: graph.Call | None) -> str | None:
@@ -162,7 +163,7 @@ def _combined(
     """Return the binding of the combined product, the slice of it for each of the group, and its
     columns."""
     first = group[0][1]
-    axis = 1 if first.op == MATMUL else 0
+    axis = len(_shape(first.args[1]) or (0, 0)) - 1 if first.op == MATMUL else 0
     widths = [_width(v) for v, _ in group]
     operands: list[graph.Expr] = [_concat([c.args[1] for _, c in group], axis)]
     if len(first.args) == 3:

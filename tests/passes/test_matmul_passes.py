@@ -325,3 +325,30 @@ def test_random_programs_keep_their_meaning(seed):
         mod = one(mod)
     assert not check_well_formed(mod)
     agrees(start, mod, seed)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_stacks_of_matrices_are_combined(split: bool) -> None:
+    @I.ir_module
+    class Stacks:
+        @R.function
+        def main(
+            x: R.Tensor((2, 5, 4), "float32"),
+            a: R.Tensor((2, 4, 3), "float32"),
+            b: R.Tensor((2, 4, 2), "float32"),
+        ):
+            with R.dataflow():
+                y = R.matmul(x, a)
+                z = R.matmul(x, b)
+                R.output(y, z)
+            return (y, z)
+
+    before = normalize(Stacks)
+    after = combine_parallel_matmul.with_options(split=split)(before)
+    text = after.script()
+    assert text.count("R.matmul") == 1 and text.count("R.split") == split
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s).astype("float32") for s in ((2, 5, 4), (2, 4, 3), (2, 4, 2))]
+    results = (interpret(m, "main", *given) for m in (after, before))
+    for got, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)

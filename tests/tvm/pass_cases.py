@@ -42,7 +42,6 @@ DIFFERENT = {
     "ReorderTake": "the bounds of indices are checked where the program took them",
     "ReorderTake_batch": "matrices that are selected are multiplied after it",
     "CombineMatmul_bias": "biases are added to each product",
-    "CombineMatmul_batched": "weights are matrices",
     "Legalize": "the names of functions and blocks",
     "CallTIRRewrite": "the result has its name at once",
     "FuseTranspose": "linear multiplies by the transposed matrix",
