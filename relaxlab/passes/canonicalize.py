@@ -37,7 +37,11 @@ def _function(name: str, fn: graph.Function) -> graph.Function:
         if new is fn:
             break
         fn = new
-    local = local_outputs(fn.body)
+    reason = "is read in its block alone"
+    local = {
+        var: new for var, new in local_outputs(fn.body).items()
+        if may_apply("canonicalize", f"{name}.{var.name}", reason)
+    }  # fmt: skip
     return replace_body(fn, substitute(fn.body, values=local)) if local else fn
 
 
