@@ -412,23 +412,26 @@ def _guarded(nest: Stmt, conditions: Sequence[PrimExpr]) -> Stmt:
 def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loops: bool) -> Stmt:
     """Return the block in loops over `domain`, with a predicate where an axis would leave its own
     range."""
-    values: list[PrimExpr] = []
+    values: dict[Var, PrimExpr] = {}
     around: list[For] = []
     conditions: list[PrimExpr] = []
     for i, iv in enumerate(realize.block.iter_vars):
-        whole = Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1)
-        start, extent = _axis_range(whole, iv.dom.extent, domain.get(iv.var), an)
+        # How far an axis goes may depend on axes before it, which have no value out here.
+        dom = substitute(iv.dom, values)
+        whole = Span(dom.min, dom.min + dom.extent - 1)
+        start, extent = _axis_range(whole, dom.extent, domain.get(iv.var), an)
         value = start
         if extent != ONE or preserve_unit_loops:
             ax = Var(f"ax{i}")
             around.append(For(ax, ZERO, extent, "serial", realize))
             value = start + ax
-        values.append(value)
+        values[iv.var] = value
         if not an.prove(expr.GE(start, whole.lo)):
             conditions.append(expr.GE(value, whole.lo))
         if not an.prove(expr.LE(start + extent - 1, whole.hi)):
             conditions.append(expr.LT(value, an.simplify(whole.hi + 1)))
-    nest: Stmt = replace(realize, iter_values=tuple(values), predicate=expr.all_of(conditions))
+    at, predicate = tuple(values.values()), expr.all_of(conditions)
+    nest: Stmt = replace(realize, iter_values=at, predicate=predicate)
     for loop in reversed(around):
         nest = replace(loop, body=nest)
     return nest

@@ -20,7 +20,7 @@ from relaxlab.ir.loops import (
     Range,
     Stmt,
 )
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_all_written
@@ -144,10 +144,11 @@ def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
             suggestion="rfactor before fusing a loop of the results with one of the terms",
             about=(both.loop_var,),
         )  # fmt: skip
-    if loop.min != ZERO or vars_in(loop.extent) & {s.loop_var for s in place.loops}:
+    reads = any(isinstance(n, BufferLoad) for n in walk(loop.extent))
+    if loop.min != ZERO or reads or vars_in(loop.extent) & {s.loop_var for s in place.loops}:
         raise ScheduleError(
             "rfactor", describe_loop(loop),
-            "the loop starts at 0 and its extent does not depend on other loops",
+            "the loop starts at 0 and its extent does not depend on other loops or on arrays",
         )  # fmt: skip
     return place
 

@@ -21,7 +21,7 @@ from relaxlab.script import tir as T
 # Exceptions by which the compiler talks to itself: none of them leaves it.
 INTERNAL = {
     "CannotEvaluate", "NotAnIterMap", "NotInvertible", "Failure", "Unbound", "Stopped", "Refused",
-    "CannotBatch", "NotAligned", "NoOrder", "MoreRoom", "Hint",
+    "CannotBatch", "NotAligned", "NoOrder", "MoreRoom", "Hint", "NotPerSequence", "Deadlock",
 }  # fmt: skip
 FRAMEWORKS = {"torch", "jax", "onnx"}
 # Caught by the command line, which prints it without a traceback.

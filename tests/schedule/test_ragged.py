@@ -373,3 +373,41 @@ def test_a_packed_row_is_copied_once_and_only_where_it_is_read() -> None:
         sch.pack(block, reads.index("o"), part)
     with pytest.raises(ScheduleError, match="starts at 0 and has a constant extent"):
         sch.pack(block, reads.index("x"), i)
+
+
+@T.prim_func
+def one_segment(s_: T.handle, x_: T.handle, most_: T.handle, sum_: T.handle):
+    t = T.int64()
+    s = T.index_function(s_, (2,), "int64", facts=[T.nondecreasing(first=0, last=t)])
+    x = T.match_buffer(x_, (t,), "int64")
+    most = T.match_buffer(most_, (1,), "int64")
+    total = T.match_buffer(sum_, (1,), "int64")
+    for i in range(1):
+        for j in range(s[i + 1] - s[i]):
+            with T.sblock("most"):
+                vi = T.axis.spatial(1, i)
+                vj = T.axis.reduce(s[vi + 1] - s[vi], j)
+                with T.init():
+                    most[vi] = T.int64(0)
+                most[vi] = T.max(most[vi], x[s[vi] + vj])
+    for i in range(1):
+        for j in range(s[i + 1] - s[i]):
+            with T.sblock("total"):
+                vi = T.axis.spatial(1, i)
+                vj = T.axis.reduce(s[vi + 1] - s[vi], j)
+                with T.init():
+                    total[vi] = T.int64(0)
+                total[vi] = total[vi] + x[s[vi] + vj] * most[vi]
+
+
+def test_a_loop_that_a_move_makes_mentions_no_axis_of_the_block() -> None:
+    """Its extent does for an axis that depends on another."""
+    sch = Schedule(one_segment)
+    sch.reverse_compute_at(sch.get_block("total"), sch.get_loops(sch.get_block("most"))[0])
+    assert_well_formed(sch.func)
+    x = np.array([3, 5, 1, 4])
+    results = np.zeros(1, "int64"), np.zeros(1, "int64")
+    interpret_prim_func(sch.func, [np.array([0, 4]), x, *results])
+    assert [int(r[0]) for r in results] == [5, 65]
+    with pytest.raises(ScheduleError, match="depend on other loops or on arrays"):
+        sch.rfactor(sch.get_loops(sch.get_block("total"))[-1], 0)
