@@ -183,6 +183,8 @@ def _contestants(
 
 def _differences(where: str, answers: dict[str, Any]) -> list[str]:
     """The peers whose results are not those of the first."""
+    if not answers:
+        return []
     (first, expected), *others = [(n, a.pop("sums")) for n, a in answers.items()]
     return [
         f"{where}: {name} and {first} differ"

@@ -42,7 +42,8 @@ def differentiate(mod: Module, options: DifferentiateOptions) -> Module:
     builder = BlockBuilder(mod)
     by = _variables(fn, options)
     params = tuple(graph.Var(p.name, p.ty) for p in fn.params)
-    with builder.function(name, params, fn.attrs):
+    attrs = fn.attrs.with_(global_symbol=name) if "global_symbol" in fn.attrs else fn.attrs
+    with builder.function(name, params, attrs):
         with builder.dataflow():
             forward = Forward(builder, dict(zip(fn.params, params, strict=True)))
             forward.repeat(fn.body)

@@ -214,6 +214,8 @@ def row_index(
     axes = set(at)
     if value.buffer not in given or value.indices[1:] != at or len(axes) != len(at):
         return None
+    if stores[0].buffer.shape != value.buffer.shape[1:]:
+        return None  # a part of a row, whose elements need not follow each other
     if any(n in axes for n in walk(value.indices[0])) or value.buffer.dtype != var.ty.dtype:
         return None
     return value.indices[0], given[value.buffer], given

@@ -13,7 +13,13 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import all_bindings, known_shape, replace_body, vars_in
+from relaxlab.passes.bindings import (
+    all_bindings,
+    known_shape,
+    leaf_type,
+    replace_body,
+    vars_in,
+)
 from relaxlab.passes.host_values import HostValues, Kind, host_values, is_on_data, row_index
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.shared_values import SharedValues, shared_values
@@ -241,7 +247,8 @@ class _Cutter:
         _, array, given = found
         if any(self.kinds.of(a) is not Kind.HOST for a in given.values() if a is not array):
             return False
-        if array in self.weights and var in region.leaving and constant_shape(var.ty):
+        leaves = array in self.weights and var in region.leaving
+        if leaves and constant_shape(leaf_type(array)):
             # An operand of this block alone is gathered by its kernels without a slot of its own.
             reason = "is a row of a weight, which is not copied"
             return may_apply("make_blocks", f"{self.name}.{var.name}", reason)

@@ -69,7 +69,9 @@ class Pullbacks:
         by = [p for p in params if has_adjoint(p.ty)]
         ret_ty = types.TupleType(tuple(p.ty or types.ObjectType() for p in by))
         builder = self._builder
-        with builder.function(name, (*params, adjoint), fn.attrs, ret_ty=ret_ty, private=True):
+        # The last parameters are no longer weights, and the name is that of the function itself.
+        attrs = fn.attrs.with_(num_input=None, global_symbol=None)
+        with builder.function(name, (*params, adjoint), attrs, ret_ty=ret_ty, private=True):
             with builder.dataflow():
                 copies = dict(zip(fn.params, params, strict=True))
                 result = self.derive(fn.body, copies, adjoint, by)
@@ -168,8 +170,11 @@ class Backward:
             self.add(value, graph.TupleGetItem(adjoints, i))
 
     def add(self, value: graph.Expr, partial: graph.Expr) -> None:
-        """Add to the adjoint of a variable, or of those in a tuple; constants have none."""
+        """Add to the adjoint of a variable, or of those in a tuple; constants have none, nor have
+        integers and bools, through which nothing flows back."""
         match value:
+            case graph.Var() if _is_discrete(self._builder.type_of(value)):
+                pass
             case graph.Var():
                 known = self._adjoints.get(value)
                 if known is not None:
@@ -230,14 +235,20 @@ def _tuple(fields: Iterable[graph.Expr]) -> graph.Tuple:
 
 
 def has_adjoint(ty: types.Type | None) -> bool:
-    """True for tensors of floats, of a known shape, and for tuples with such a field."""
+    """True for tensors, unless they are of integers or bools, and for tuples with such a field.
+    What is not known of a tensor does not keep it from having an adjoint."""
     match ty:
-        case types.TensorType(shape, dtype):
-            return shape is not None and dtype is not None and is_float(dtype)
+        case types.TensorType():
+            return not _is_discrete(ty)
         case types.TupleType(fields):
             return any(map(has_adjoint, fields))
         case _:
             return False
+
+
+def _is_discrete(ty: types.Type | None) -> bool:
+    """True for tensors of integers or bools."""
+    return isinstance(ty, types.TensorType) and ty.dtype is not None and not is_float(ty.dtype)
 
 
 def _free(branch: graph.SeqExpr) -> Iterator[graph.Var]:

@@ -7,9 +7,11 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.ir.node import replace
 from relaxlab.ops.gradients import NotDifferentiable
 from relaxlab.passes.differentiate import differentiate
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.rename_functions import rename_functions
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 
@@ -169,3 +171,86 @@ def test_a_local_function_is_to_be_lifted_first() -> None:
         differentiate(normalize(Local))
     lifted = differentiate(rl.passes.lambda_lifting.lambda_lifting(normalize(Local)))
     assert float(rl.interpret(lifted, "main_adjoint", np.float32(3))[1][0]) == 2
+
+
+def test_nothing_flows_back_through_integers() -> None:
+    @I.ir_module
+    class Rounded:
+        @R.function
+        def main(x: R.Tensor((), "float32")) -> R.Tensor((), "float32"):
+            i = R.astype(x, "int64")
+            y = R.multiply(x, R.astype(i, "float32"))
+            return y
+
+    mod = differentiate(normalize(Rounded))
+    assert float(rl.interpret(mod, "main_adjoint", np.float32(2.5))[1][0]) == 2
+
+
+def test_a_function_of_tensors_whose_shape_is_not_known() -> None:
+    @I.ir_module
+    class Unknown:
+        @R.function(private=True)
+        def curve(x: R.Tensor(dtype="float32", ndim=1)) -> R.Tensor(dtype="float32", ndim=1):
+            y = R.exp(x)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((), "float32"):
+            y = R.match_cast(Unknown.curve(x), R.Tensor((2,), "float32"))
+            s = R.sum(y)
+            return s
+
+    x = np.array([0, 1], np.float32)
+    _, (by_x,) = rl.interpret(differentiate(normalize(Unknown)), "main_adjoint", x)
+    np.testing.assert_allclose(by_x, np.exp(x), rtol=1e-5)
+
+
+def test_attention_of_a_query_that_sees_no_key() -> None:
+    @I.ir_module
+    class Hidden:
+        @R.function
+        def main(
+            q: R.Tensor((1, 2, 1, 2), "float32"), k: R.Tensor((1, 2, 1, 2), "float32"),
+            v: R.Tensor((1, 2, 1, 2), "float32"), bias: R.Tensor((1, 1, 2, 2), "float32"),
+        ) -> R.Tensor((), "float32"):
+            s = R.sum(R.nn.attention_bias(q, k, v, bias))
+            return s
+
+    q, k, v = np.zeros((3, 1, 2, 1, 2), np.float32)
+    bias = np.array([[[[-np.inf, -np.inf], [0, 0]]]], np.float32)
+    mod = differentiate(normalize(Hidden))
+    _, gradients = rl.interpret(mod, "main_adjoint", q, k, v, bias)
+    assert all(np.isfinite(g).all() for g in gradients)
+    np.testing.assert_allclose(gradients[2], np.full_like(v, 0.5))
+
+
+def test_norms_of_half_precision_have_squares_in_float32() -> None:
+    def of(dtype: str) -> rl.Module:
+        text = f"""
+@I.ir_module
+class Norm:
+    @R.function
+    def main(
+        x: R.Tensor((4,), "{dtype}"), w: R.Tensor((4,), "{dtype}"), b: R.Tensor((4,), "{dtype}")
+    ):
+        s = R.sum(R.multiply(R.nn.layer_norm(x, w, b, axes=[-1]), w))
+        return s
+"""
+        return differentiate(normalize(rl.parse(text)))
+
+    x, w = [600, -500, 0, 40], [1, 2, 3, 5]
+    half, single = (
+        rl.interpret(of(d), "main_adjoint", *(np.array(a, d) for a in (x, w, w)))[1]
+        for d in ("float16", "float32")
+    )
+    assert half[0].any()
+    for got, expected in zip(half, single, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-2, atol=1e-4)
+
+
+def test_the_adjoint_has_a_symbol_of_its_own() -> None:
+    mod = normalize(Network)
+    main = mod.graph_functions()["main"]
+    main = replace(main, attrs=main.attrs.with_(global_symbol="main"))
+    made = rename_functions(differentiate(mod.with_functions({"main": main})))
+    assert sorted(made) == ["main", "main_adjoint"]

@@ -373,7 +373,7 @@ def flush_wake(flush: Flush, fibers: Array[Word], count: Word) -> Word:
 
 @low_level
 def flush_has_room(flush: Flush) -> Flag:
-    """True if there is room for all that was recorded since the flush before."""
+    """True if there is room for all notes that were taken since the flush before."""
     if flush.recorder[FAILED] != 0 or flush.recorder[NEXT_SLOT] > flush.slot_room:
         return False
     notes = 0
@@ -384,7 +384,7 @@ def flush_has_room(flush: Flush) -> Flag:
             return False
         if kind < flush.kinds:
             notes += count - flush.done[kind]
-    return notes <= flush.note_room and flush.ran + notes <= flush.ran_room
+    return notes <= flush.note_room
 
 
 @low_level
@@ -414,6 +414,8 @@ def flush_all(flush: Flush, fibers: Array[Word], count: Word) -> Word:
         if depths > flush.depth_room:
             return -1
         flush_order(flush, depths)
+        if flush.ran + flush.batches > flush.ran_room:
+            return -1
         end = flush_place(flush)
         if end > flush.arena_size:
             return -1

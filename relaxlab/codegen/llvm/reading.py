@@ -117,6 +117,11 @@ def read_fields(reading: Reading, value: ValueObject, of: Word, depth: Word) -> 
     """Write the tag and the fields of a value, and note the values among them as pending. Return
     how many are pending then, or -1 - `NO_ROOM` or -1 - `UNEXPECTED`."""
     data = reading.data[of]
+    # Slots that nobody has filled are null.
+    if value.tag == NULL or value.data == NULL:
+        return -1 - UNEXPECTED
+    if value.constructor == NULL or value.fields == NULL:
+        return -1 - UNEXPECTED
     tag = as_integer(value.tag)
     if tag < 0 or tag >= data.count or not same_text(value.data, data.name):
         return -1 - UNEXPECTED
@@ -192,6 +197,7 @@ def read_values(reading: Reading, values: Object, of: Word, to: Array[Word], ste
     for i in range(list_size(values)):
         code = read_value(reading, list_item(values, i), of, address_of(to[i * step]))
         if code != DONE:
+            clear_error()  # of a field that is no text, number or tuple: Python says what it is
             return code
     return DONE
 

@@ -31,7 +31,7 @@ def _attention(step: Step) -> Sequence[Adjoint]:
         _back(step, op("matmul", scaled, k)),
         _back(step, op("matmul", _turned(scaled), q), group),
         _back(step, op("matmul", _turned(p), adjoint), group),
-        *(step.fit(_as(of_scores, wide, step.dtype), 3) for _ in step.args[3:]),
+        *(step.fit(_as(of_scores, wide, step.type_of(a).dtype or ""), 3) for a in step.args[3:]),
     )
 
 
@@ -79,13 +79,14 @@ def _weights(step: Step, scores: graph.Expr) -> graph.Expr:
     for bias in step.args[3:]:
         scores = op("add", scores, _as(bias, step.type_of(bias).dtype or "", wide))
     seen = _seen(step, wide)
-    if seen is None:
+    if seen is None and not step.args[3:]:
         return emit(op("nn.softmax", scores))
-    seen = emit(seen)
-    lowest = graph.Constant(np.asarray(np.finfo(wide).min, wide))
-    zero = graph.Constant(np.asarray(0, wide))
-    scores = op("where", op("greater", seen, zero), scores, lowest)
-    return emit(op("multiply", op("nn.softmax", scores), seen))
+    lowest, zero = (graph.Constant(np.asarray(v, wide)) for v in (-np.inf, 0))
+    if seen is not None:
+        scores = op("where", op("greater", seen, zero), scores, lowest)
+    # A bias may hide keys, too: of a query that sees none the softmax is not a number.
+    scores = emit(scores)
+    return emit(op("where", op("equal", scores, lowest), zero, op("nn.softmax", scores)))
 
 
 def _seen(step: Step, dtype: str) -> graph.Expr | None:

@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import wraps
 
-from relaxlab.ir import graph
+from relaxlab.ir import graph, types
 from relaxlab.ir.expr import const
-from relaxlab.ops.gradients.base import Adjoint, NotDifferentiable, Step, gradient, op
+from relaxlab.ir.node import replace
+from relaxlab.ops.gradients.base import Adjoint, NotDifferentiable, Rule, Step, gradient, op
+from relaxlab.ops.scalar import accumulator_of
+
+
+def _in_wide(rule: Rule) -> Rule:
+    """A rule with all tensors in the dtype in which the operator sums: half precision has no
+    squares of what is above 255."""
+
+    @wraps(rule)
+    def wide(step: Step) -> Sequence[Adjoint]:
+        dtype, wanted = step.dtype, accumulator_of(step.dtype)
+        if dtype == wanted:
+            return rule(step)
+        call = replace(step.call, args=tuple(_cast(step, a, wanted) for a in step.args))
+        out, adjoint = _cast(step, step.out, wanted), _cast(step, step.adjoint, wanted)
+        partials = rule(Step(step.bb, call, out, adjoint))
+        return [None if p is None else op("astype", p, dtype=dtype) for p in partials]
+
+    return wide
+
+
+def _cast(step: Step, value: graph.Expr, dtype: str) -> graph.Var:
+    """A tensor, or those of a tuple, in another dtype."""
+    ty, emit = step.bb.type_of(value), step.bb.emit
+    if not isinstance(ty, types.TupleType):
+        return emit(op("astype", value, dtype=dtype))
+    fields = (graph.TupleGetItem(value, i) for i in range(len(ty.fields)))
+    return emit(graph.Tuple(tuple(_cast(step, f, dtype) for f in fields)))
 
 
 class _Standard:
@@ -42,6 +71,7 @@ def _axes(step: Step) -> list[int]:
 
 
 @gradient("nn.layer_norm", "nn.rms_norm")
+@_in_wide
 def _trailing_norm(step: Step) -> Sequence[Adjoint]:
     """The gradient of a norm over trailing axes, whose elements have a scale each."""
     assert isinstance(step.call.op, graph.Op)
@@ -89,6 +119,7 @@ class _Channels:
 
 
 @gradient("nn.instance_norm")
+@_in_wide
 def _instance_norm(step: Step) -> Sequence[Adjoint]:
     channels = _Channels(step, "channel_axis")
     standard = _Standard(step, step.args[0], _axes(step), True)
@@ -97,6 +128,7 @@ def _instance_norm(step: Step) -> Sequence[Adjoint]:
 
 
 @gradient("nn.group_norm")
+@_in_wide
 def _group_norm(step: Step) -> Sequence[Adjoint]:
     """An instance norm of the data with the channels of a group as an axis of their own."""
     channels, shape, emit = _Channels(step, "channel_axis"), step.shape(), step.bb.emit
@@ -113,6 +145,7 @@ def _group_norm(step: Step) -> Sequence[Adjoint]:
 
 
 @gradient("nn.batch_norm")
+@_in_wide
 def _batch_norm(step: Step) -> Sequence[Adjoint]:
     """In training, an instance norm over the batch, too, whose mean and variance the moving ones
     take up; else a scale and a shift by those."""

@@ -101,14 +101,11 @@ def _cumsum(step: Step) -> Sequence[Adjoint]:
     axis, adjoint = step.attr("axis"), step.adjoint
     if step.attr("dtype") is not None:
         adjoint = step.bb.emit(op("astype", adjoint, dtype=step.type_of(step.args[0]).dtype))
-    total = op("sum", adjoint, axis=None if axis is None else [axis], keepdims=True)
-    before = op("cumsum", adjoint, axis=axis)
-    result = op("subtract", total, before)
-    if axis is None:
-        if not step.attr("exclusive"):
-            result = op("add", result, op("flatten", adjoint))
-        return (op("reshape", result, graph.ShapeExpr(step.shape())),)
-    return (result if step.attr("exclusive") else op("add", result, adjoint),)
+    # From the end: a difference of sums would lose small adjoints behind large ones.
+    at = 0 if axis is None else axis
+    turned = op("flip", adjoint, axis=at)
+    result = op("flip", op("cumsum", turned, axis=at, exclusive=step.attr("exclusive")), axis=at)
+    return (result if axis is not None else op("reshape", result, graph.ShapeExpr(step.shape())),)
 
 
 @gradient("cumprod")

@@ -216,8 +216,8 @@ class Flusher:
         recorder.left, recorder.resumed = -code, code < 0
         count = fields["ran"]
         kinds, ends = (fields.array(name)[:count].copy() for name in ("ran_kind", "ran_end"))
-        if 2 * count > len(fields.array("ran_end")):
-            self._make_room(2 * count, "ran_kind", "ran_end")
+        # The last flush may be the one that lacked room.
+        self._make_room(2 * (count + fields["batches"]), "ran_kind", "ran_end")
         return Ran(kinds, ends, fields["gathered"], fields["flushes"])
 
     def _fail(self, code: int) -> None:

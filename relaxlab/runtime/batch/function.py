@@ -153,8 +153,7 @@ class BatchFunction:
         cannot be recorded or computed, when all others are; both name the instance. Raises
         ScheduleError for batches that leave notes out.
         """
-        if self._weights is None:
-            raise ArgumentError(f"`{self.program.entry}` needs its weights: call `bind` first")
+        self._require_weights()
         with self._lock:
             return self._run(self._given(instances), choose) if instances else self._nothing()
 
@@ -165,6 +164,8 @@ class BatchFunction:
 
         Raises what `batch` raises.
         """
+        if self.program.waits:
+            self._require_weights()
         with self._lock:
             inputs, first = self._reader.read(self._given(instances))
             rounds: list[Recorded] = []
@@ -174,6 +175,10 @@ class BatchFunction:
                 rounds.append(self._recorder.record(inputs.words, first, inputs.failures()))
             self._require_success(inputs, rounds[-1].failures, ())
             return records_of(self.program, joined(rounds))
+
+    def _require_weights(self) -> None:
+        if self._weights is None:
+            raise ArgumentError(f"`{self.program.entry}` needs its weights: call `bind` first")
 
     def _given(self, instances: Sequence[Any]) -> list[Sequence[Any]]:
         single = self.program.num_input == 1

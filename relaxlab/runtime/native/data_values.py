@@ -42,7 +42,8 @@ class DataWriter:
     def write(self, value: Any, ty: DataType, what: str) -> int:
         """Write a value, and return its first word.
 
-        Raises ArgumentError naming `what` for what is no value of the type, or contains itself.
+        Raises ArgumentError naming `what` for what is no value of the type, has a tensor that does
+        not fit, or contains itself.
         """
         # An explicit stack: trees may be deeper than Python recurses.
         self._check(value, ty.name, what)
@@ -91,10 +92,20 @@ class DataWriter:
             elif f.kind == "scalar":
                 self.words.append(int(v))
             else:
-                array = np.asarray(v)
+                array = self._array(v, f, f"a field of `{value.constructor}` in {what}")
                 self.tensors.setdefault(array.dtype, []).append((len(self.words), array))
                 self.words.append(0)
         self.places[id(value)] = first
+
+    def _array(self, value: Any, of: rec.Field, what: str) -> Array:
+        """A tensor of a value. Raises ArgumentError for one of another dtype or shape, such as the
+        data type of another program has: what reads it would go on behind its end."""
+        assert isinstance(of.ty, TensorType)
+        array = np.asarray(value)
+        if array.dtype != numpy_dtype(str(of.ty.dtype)) or array.shape != row_dims(of.ty):
+            got = f"an array of {array.dtype} of shape {array.shape}"
+            raise ArgumentError(f"{what} is {got}, expected {of.ty}")
+        return array
 
     def given(self, places: Sequence[Words]) -> Given:
         """All that was written; `places` are first words."""

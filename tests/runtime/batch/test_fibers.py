@@ -190,3 +190,9 @@ def test_instances_beside_one_that_does_not_end_are_computed(monkeypatch):
     np.testing.assert_array_equal(error.value.results[0], ones)
     np.testing.assert_array_equal(error.value.results[2], 2 * ones)
     np.testing.assert_array_equal(main.batch([ones])[0], ones)  # and it is ready for the next
+
+
+def test_records_of_instances_that_wait_need_the_weights():
+    unbound = rl.compile(MODULE, pipeline=rl.batched_pipeline())["main"]
+    with pytest.raises(rl.ArgumentError, match="`main` needs its weights: call `bind` first"):
+        unbound.record(random_instances(1))

@@ -95,3 +95,15 @@ def test_no_call_of_python_for_a_flush():
     assert calls[0] == calls[1] and flushes[0] > flushes[1] + 10
     expected = rl.interpret(mod, "main", *long[0], *weights)
     np.testing.assert_allclose(main.batch(long)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_call_of_python_for_a_flush_of_many_instances():
+    mod = dynamic.stack_rnn(H)
+    main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
+    main.bind(*dynamic.random_weights(mod, np.random.default_rng(1)))
+    long, short = ([dynamic.token_vectors(RNG, n, H) for _ in range(600)] for n in (12, 4))
+    calls = []
+    for instances in (long, short):
+        main.batch(instances)  # room for all of it
+        calls.append(calls_of(lambda given=instances: main.batch(given)))
+    assert calls[0] == calls[1]

@@ -88,6 +88,22 @@ def test_values_that_do_not_fit(exe):
     other = DataValue("List", "Snoc", 1, ())
     with pytest.raises(ArgumentError, match="`Snoc`, which is no constructor of `List`"):
         exe["main"](other, w)
+    for wrong in (np.zeros((1, 3), np.float32), np.zeros((2, 3), np.float64)):
+        other = DataValue("List", "Cons", 1, (wrong, np.array(0), NIL()))
+        with pytest.raises(ArgumentError, match="field of `Cons` in argument `l` of `main` is an"):
+            exe["main"](other, w)
+
+
+def test_values_that_no_constructor_made(exe):
+    given, w = values(1), np.ones(3, np.float32)
+    listed = DataValue("List", "Cons", 1, list(given.fields))
+    found, expected = (exe["main"](v, w)[0] for v in (listed, given))
+    assert differs(found, expected, "the result") is None
+    for other in (DataValue("List", 3, 1, ()), DataValue("List", "Cons", 1 << 70, ())):
+        with pytest.raises(ArgumentError, match="which is no constructor of `List`"):
+            exe["main"](other, w)
+    with pytest.raises(AttributeError):
+        exe["main"](DataValue.__new__(DataValue), w)
 
 
 def test_programs_with_data_come_back_from_the_cache():
