@@ -2,8 +2,9 @@
 
     python -m benchmarks.gpu.predictions --only matmul --gpus h100
 
-Without `--only` the results are written to `results/gpu-predicted.json`, with a chart of those that
-were measured beside them. It needs no GPU; registers are NVRTC's where it is installed.
+Without `--only` and `--gpus` the results are written to `results/gpu-predicted.json`, with a chart
+of those that were measured beside them. It needs no GPU; registers are NVRTC's where it is
+installed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from relaxlab.runtime.predict.predict import Prediction
 
 RESULT = Path(__file__).parents[1] / "results" / "gpu-predicted.json"
 CHART = RESULT.with_suffix(".svg")
+RUN = ("h100", "h200")
+"""The GPUs that times were measured on. Both are of one architecture."""
 PROMPT = 1024
 BATCHES = ((1, "BF16"), (4, "BF16"), (16, "BF16"), (1, "Q4_0"))
 """Sequences of a decoder at a time, and the format of its weights."""
@@ -124,7 +127,7 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; write it where nothing was left out."""
+    """Print the table; write it where no case and no GPU was left out."""
     options = _options(arguments)
     rows: list[dict[str, Any]] = []
     print(f"{'case':64} {'GPU':5} {'us':>9} {'measured':>9} {'ratio':>6}  bound by")
@@ -143,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         off = statistics.median(abs(math.log(r)) for r in found)
         print(f"{len(found)} were measured: predicted over measured {mean:.2f} in the geometric")
         print(f"mean, typically off by {math.expm1(off):.0%}, {worst:.2f} at worst")
-    if not options.only:
+    if not options.only and set(options.gpus) == set(RUN):
         RESULT.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
         draw(rows)
     return 0
@@ -152,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", nargs="*", default=(), help="cases with these texts in them")
-    parser.add_argument("--gpus", nargs="*", default=("h100", "h200"), choices=("h100", "h200"))
+    parser.add_argument("--gpus", nargs="*", default=RUN, choices=RUN)
     return parser.parse_args(arguments)
 
 

@@ -119,8 +119,7 @@ def _show(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     instead.add_argument(
         "--gpu", metavar="GPU",
-        help="print how long its kernels are expected to take on a GPU instead: a100, h100, h200, "
-        "b200",
+        help="print how long its kernels are expected to take on a GPU such as h100 instead",
     )  # fmt: skip
     parser.add_argument(
         "--size", metavar="NAME=VALUE", type=_size, action="append", default=[],

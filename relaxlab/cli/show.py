@@ -21,6 +21,8 @@ def run(options: argparse.Namespace) -> int:
     """Print what `FILE.py[:NAME]` defines."""
     try:
         module, name = read_script(options.file)
+        if options.size and not options.gpu:
+            raise UsageError("--size gives symbols values for --gpu; name a GPU: --gpu h100")
         if options.gpu:
             return _predict(module, name, options.gpu, dict(options.size))
         return _show(module, name, options.after, options.schedule)

@@ -53,8 +53,9 @@ class _Guarded:
 def round_up_tails(func: PrimFunc) -> PrimFunc:
     """Remove the guards on rows from blocks that write only memory private to their thread.
 
-    Rows past the end are computed from the last row. Raises ScheduleError unless there is such a
-    block, and each row of that memory depends on one row of the inputs alone.
+    Rows past the end are computed from the last row, or where they read unrolled windows from the
+    last places of the inputs. Raises ScheduleError unless there is such a block, and each row of
+    that memory depends on one row of the inputs alone.
     """
     found: dict[Block, _Guarded] = {}
     blocks: list[Block] = []
@@ -92,7 +93,10 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
         guarded = found[n.block]
         # Other conditions stay: they may be about other axes.
         rest = all_of([c for c in conjuncts(n.predicate) if c != guarded.guard])
-        return replace(n, predicate=rest, block=_clamped(n.block, guarded, unrolled[n.block]))
+        # A window past the end may hold elements that no row reads, which may be 0.
+        divides = division_by_data(n.block) is not None
+        free = frozenset[Var]() if divides else unrolled[n.block]
+        return replace(n, predicate=rest, block=_clamped(n.block, guarded, free))
 
     return replace(func, body=rewrite(func.body, whole))
 

@@ -165,6 +165,21 @@ def test_machine_code(form: str) -> None:
     assert counts["LDG"] == counts["LDGSTS"] == counts["LDS"] == counts["LDL"] == counts["STL"] == 0
 
 
+def test_operands_that_are_computed_are_no_boxes() -> None:
+    """Weights of int8 are decoded where they are copied, which no box does."""
+    mod = parse("""
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor((130, 128), "bfloat16"), w: R.Tensor((128, 256), "int8")):
+    with R.dataflow():
+        y = R.matmul(x, R.astype(w, "bfloat16"))
+        R.output(y)
+    return y
+""")
+    source = rl.compile(mod, TARGET).source()
+    assert "mma_m16n8k16" in source and "wgmma" not in source
+
+
 def test_products_that_nobody_waits_for_are_refused() -> None:
     @T.prim_func
     def f(A: T.Buffer((64, 64), "float16"), B: T.Buffer((128,), "float32")):

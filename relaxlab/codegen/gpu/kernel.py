@@ -18,7 +18,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, Var, const
-from relaxlab.ir.loops import BufferLoad, BufferStore, For, Range, Stmt
+from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, For, Range, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.span import Span
 
@@ -148,7 +148,12 @@ class _Writer:
             for b in (*self.launch.shared, *self.launch.local)
         }
         sizes = {b: bytes_of(b.dtype) * math.prod(shapes[b]) for b in self.launch.shared}
-        most, total = facts.most_shared, sum(sizes.values())
+        places: dict[Buffer, int] = {}
+        most, total = facts.most_shared, 0
+        for b, size in sizes.items():
+            align = alignment_of(b, facts)
+            places[b] = -(-total // align) * align
+            total = places[b] + size
         if total > most:
             raise CodegenError(
                 f"{self.launch.name!r} takes {total} bytes of shared memory per block; "
@@ -157,14 +162,11 @@ class _Writer:
         # Arrays that fit what every GPU has, 48 KB with CUDA, are declared. Larger ones are parts
         # of one dynamic array, whose size is asked for at the launch.
         asked = total > facts.shared
+        self.shared = total if asked else 0
         outside: list[str] = []
         for b, dims in shapes.items():
-            dynamic = asked and b.scope == "shared"
-            align = alignment_of(b, facts)
-            offset = -(-self.shared // align) * align if dynamic else None
+            offset = places.get(b) if asked else None
             text = self.dialect.array(b, self.s.name(b), dims, facts, offset)
-            if offset is not None:
-                self.shared = offset + sizes[b]
             if b.scope == "shared" and self.dialect.outside:
                 outside.append(text)
             else:

@@ -63,8 +63,9 @@ def warp_specialize(
     """Return the axes, the program of a thread and the allocations of a launch with its annotated
     loop cut in two.
 
-    Raises CodegenError for a loop whose copies are no boxes of matrices, for more than one such
-    loop, and for tensor instructions of warpgroups that no loop waits for.
+    Raises CodegenError for a loop whose copies are no boxes of matrices or whose operands are no
+    rows of boxes, for more than one such loop, for other values that go through shared memory, and
+    for tensor instructions of warpgroups that no loop waits for.
     """
     loops = [n for n in walk(body) if isinstance(n, For) and WARP_SPECIALIZE in n.annotations]
     if not loops:
@@ -92,6 +93,7 @@ def warp_specialize(
     blocks = an.simplify(expr.Min(block.extent, const(most)))
     tile = Var("tile")
     cut = _Cut.of(loops[0], tile, x.var, y, an, name)
+    _require_apart(body, cut, name)
     turns = an.simplify((block.extent - block.var + blocks - 1) // blocks)
     turn = {block.var: block.var + tile * blocks}
 
@@ -237,6 +239,42 @@ class _Cut:
             consumer = seq(_call("setmaxnreg_inc", const(CONSUMER_REGISTERS)), consumer)
         is_producer = expr.EQ(self.y, const(self.warpgroups))
         return seq(IfThenElse(first, init), SYNC, IfThenElse(is_producer, producer, consumer))
+
+
+def _require_apart(body: Stmt, cut: _Cut, name: str) -> None:
+    """Raise CodegenError for shared memory beside the slices: the parts of the program meet at no
+    barrier. Raise it for operands of wgmma, too, that do not lie as its descriptors say."""
+    for n in walk(body):
+        if isinstance(n, Call) and n.op == "wgmma":
+            _require_lines(n, name)
+        if not isinstance(n, BufferLoad | BufferStore) or n.buffer in cut.staged:
+            continue
+        if n.buffer.scope == "shared":
+            raise CodegenError(
+                f"{name!r} keeps {n.buffer.name!r} in shared memory, which the loop annotated "
+                f"{WARP_SPECIALIZE!r} does not copy, and its warpgroups meet at no barrier; keep "
+                "it in registers"
+            )
+
+
+def _require_lines(call: Call, name: str) -> None:
+    """Raise CodegenError for an operand of wgmma whose rows are not of 128 bytes, or whose blocks
+    of columns are not as far apart as the call says."""
+    _, *places, _, by_rows, distance = call.args
+    for place in places:
+        assert isinstance(place, Call) and isinstance(place.args[0], BufferLoad)
+        buffer = place.args[0].buffer
+        sizes = [d.value for d in buffer.shape if isinstance(d, IntImm)]
+        line = LINE // bytes_of(buffer.dtype)
+        good = sizes[-1] == line
+        if place is places[-1] and isinstance(by_rows, IntImm) and by_rows.value:
+            good = good and distance == const(sizes[-2] * LINE, distance.dtype)
+        if not good:
+            raise CodegenError(
+                f"{name!r} multiplies parts of {buffer.name!r} of shape {tuple(sizes)} by wgmma, "
+                f"which takes rows of {LINE} bytes, and columns in blocks of {line} x {line}; copy "
+                f"slices of {line} terms"
+            )
 
 
 _BARRIER = Var("barrier", "handle")

@@ -137,7 +137,7 @@ def _arithmetic_clocks(work: BlockWork, gpu: Gpu) -> float:
     pipes = work.counters.pipes
     rates: dict[Pipe, float] = {**PIPES, "fma": gpu.lanes / 32, "fp64": gpu.doubles / 32}
     issued = sum(pipes.values()) + work.counters.products / PRODUCT
-    return max(issued / SCHEDULERS, *(n / rates[pipe] for pipe, n in pipes.items()))
+    return max([issued / SCHEDULERS, *(n / rates[pipe] for pipe, n in pipes.items())])
 
 
 def _path_clocks(cost: Cost) -> float:

@@ -205,7 +205,8 @@ class Units:
 
     def _elements(self, load: BufferLoad, offsets: Array, p: Points) -> Callable[[], Array]:
         """Reads the elements at offsets from where each warpgroup's tile begins."""
-        team, stmt = self.team, self.team.stmt
+        team = self.team
+        made_at = team.stmt, team.kernel.block
         memory = team.shared[load.buffer]
         flat = np.broadcast_to(team.place(load, p), len(p))[::WARPGROUP]
         at = swizzled(flat[:, None, None] + offsets[None], bytes_of(load.dtype))
@@ -213,10 +214,11 @@ class Units:
         def read() -> Array:
             assert memory.written is not None
             if not memory.written[at].all():
-                now, team.stmt = team.stmt, stmt
+                now = team.stmt, team.kernel.block
+                team.stmt, team.kernel.block = made_at
                 what = f"multiplies elements of {load.buffer.name} that nobody has written"
                 team.blame("uninitialised read", np.arange(1), p, lambda who: f"{who} {what}", load)
-                team.stmt = now
+                team.stmt, team.kernel.block = now
             return memory.data[at]
 
         return read

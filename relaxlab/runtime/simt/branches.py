@@ -63,9 +63,9 @@ class Branches:
             self._turns()
         finally:
             self.abandoned = True
-            for branch in self.running:
+            # One by one: what each of them reports is about the statement that it waits at.
+            for branch, thread in zip(self.running, threads, strict=True):
                 branch.turn.set()
-            for thread in threads:
                 thread.join()
             self.running, self.current, self.abandoned = [], None, False
 

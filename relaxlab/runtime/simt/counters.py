@@ -18,7 +18,7 @@ from relaxlab.runtime.simt.access import Cost, Site
 Pipe: TypeAlias = Literal["fma", "alu", "fp64", "xu", "lsu"]
 """The pipes of a multiprocessor, by the names that Nsight Compute has for them: products and sums
 of float32; integers, comparisons and conversions; float64; reciprocals and exponentials; loads,
-stores and exchanges; products of tiles."""
+stores and exchanges."""
 
 
 @dataclass(frozen=True, slots=True)

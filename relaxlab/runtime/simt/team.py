@@ -464,16 +464,17 @@ class Team:
             count = int(self.value(e.args[2], p)) // bytes_of(to.dtype)
             values = self._read_row(source, count, p)
             flat, wide = self._row(to, count, p)
-            stmt = self.stmt
+            made_at = self.stmt, self.kernel.block
 
             def copy() -> None:
-                now, self.stmt = self.stmt, stmt
+                now = self.stmt, self.kernel.block
+                self.stmt, self.kernel.block = made_at
                 memory, at = self._memory(to.buffer, flat, wide)
                 self._touched(to, at, wide)
                 watcher = _Watcher(self, to, at, wide)
                 numbers = self._numbers(wide)
                 memory.store(at, values.reshape(-1), numbers, self.clock, watcher.site, watcher)
-                self.stmt = now
+                self.stmt, self.kernel.block = now
 
             self.copies[-1].append(copy)
 

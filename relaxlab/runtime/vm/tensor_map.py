@@ -40,9 +40,9 @@ def tensor_map(wanted: TensorMap, array: Any) -> np.ndarray[Any, Any]:
     )  # fmt: skip
     if code:
         raise ExecutionError(
-            f"the driver describes no boxes of {wanted.rows} x {wanted.columns} of "
+            f"the driver refuses to describe boxes of {wanted.rows} x {wanted.columns} of "
             f"{wanted.buffer.name}, {rows} x {columns} at {array.data.ptr:#x} (error {code}): its "
-            "address and rows are multiples of 16 bytes"
+            "address and the bytes of its rows have to be multiples of 16; pass a copy of it"
         )
     return place.view(f"V{BYTES}")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import simplify
@@ -158,7 +158,7 @@ def _by_images(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
             return _schedule(one, parts, context)
         for size in sizes:
             one.declare_upper_bound(size, most)
-        return _schedule_tiles(one, parts, context, dict.fromkeys(sizes, most))
+        return _schedule_tiles(one, parts, context, per_image=True)
 
     # A square image of float32, padded for a window of at most `ROWS`, takes half of the cache.
     most = math.isqrt(context.target.facts.cache(1) // 8) - ROWS
@@ -323,16 +323,15 @@ def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
 
 
 def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
-    made = _schedule_tiles(sch, parts, context, {})
+    made = _schedule_tiles(sch, parts, context, per_image=False)
     assert made is not None
     return made
 
 
 def _schedule_tiles(
-    sch: Schedule, parts: _Parts, context: Context, images: Mapping[Var, int]
+    sch: Schedule, parts: _Parts, context: Context, *, per_image: bool
 ) -> Schedule | None:
-    """`images`: the most places of images along symbolic axes; None where no operand is computed
-    for each image."""
+    """The schedule in tiles. With `per_image`, None where no operand is computed for each image."""
     product = sch.get_block(parts.product)
     lanes = _lanes(found_block(sch, product), parts.col, context)
     own = _panels_of_large(found_block(sch, product), parts, context)
@@ -354,7 +353,7 @@ def _schedule_tiles(
     width = constant(extent_of(sch, col)) or _few_columns(sch, product, parts.col, lanes)
     vectors = most if width is None or _fill_tiles(width, most, lanes) else 1
     near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
-    if images and not near:
+    if per_image and not near:
         return None
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
     tile, row = sch.split(row, factors=[None, rows])
@@ -572,12 +571,16 @@ def _is_packable_weight(func: PrimFunc, buffer: Buffer, context: Context) -> boo
 
 
 def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """Schedule a copy that runs first: rows by all threads, a vector at a time. A loop over all
-    vectors would divide by symbolic extents for each: padding images of 58 x 58 took a quarter of
-    a convolution in groups."""
+    """Schedule a copy that runs first: by all threads, a vector at a time. Where rows of symbolic
+    length are many, they are shared out whole: a loop over all vectors would divide by the length
+    for each, and padding images of 58 x 58 took a quarter of a convolution in groups."""
     nest = sch.get_loops(rv)
+    known = constant(extent_of(sch, nest[-1])) is not None
+    rows = [constant(extent_of(sch, n)) for n in nest[:-1]]
+    few = math.prod(n or MIN_IMAGES for n in rows) < MIN_IMAGES
     outer = vectorize_inner(sch, nest[-1], lanes)
-    sch.parallel(sch.fuse(*nest[:-1]) if len(nest) > 1 else outer)
+    shared = [*nest[:-1], outer] if known or few else nest[:-1]
+    sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
 
 
 def _copy_panels(sch: Schedule, packed: _Packed, lanes: int) -> None:

@@ -74,6 +74,7 @@ def unroll_all(sch: Schedule, *loops: LoopRV) -> None:
 def swizzle_rows(sch: Schedule, copy: BlockRV, row: int, facts: Facts) -> None:
     """Swizzle what a block copies into shared memory in rows of `row` elements: the number of an
     access in its row is xored with the row's, so that down a column eight are in different banks.
+    Rows must be a power of two long for that; of others, such as 80 halves, some share banks.
     """
     size = bytes_of(found_block(sch, copy).writes[0].buffer.dtype)
     width = facts.vector_bits // 8 // size

@@ -68,8 +68,8 @@ class _Tile:
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits products of matrices with rows of multiples of 16 bytes, the left one of whose rows are
-    terms, without batches."""
+    """Fits products without batches of two matrices in main memory whose rows are multiples of 16
+    bytes, where a row of the left one holds the terms of a result."""
     facts = context.target.facts
     if not facts.warpgroups:
         return "the GPU has no tensor instructions of warpgroups"
@@ -83,8 +83,11 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if found.left[1] != "ik" or len(block.iter_vars) != 3:
         return f"{found.name} has batches, or terms that are no rows of its left operand"
     for number, _ in (found.left, found.right):
-        row = constant(block.reads[number].buffer.shape[-1])
-        if row is None or row * bytes_of(found.dtype) % ACCESS:
+        operand = block.reads[number].buffer
+        if operand not in sch.func.params:
+            return f"{found.name} reads {operand.name}, which it computes: boxes are of main memory"
+        row = constant(operand.shape[-1])
+        if not row or row * bytes_of(found.dtype) % ACCESS:
             return f"rows of an operand of {found.name} are no constant multiple of {ACCESS} bytes"
     rows = block.iter_vars[found.row].dom.extent
     known = constant(rows)
