@@ -110,6 +110,8 @@ def measure(
                 case["threads"] = threads
                 case["name"] += ", 1 thread" if threads == 1 else ""
             found.append(one)
+    if not found:
+        raise SystemExit("none of these sections has one of these peers: see --sections and --only")
     return _joined(found, settings.threads)
 
 

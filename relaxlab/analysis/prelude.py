@@ -94,11 +94,18 @@ def _prefix_sums(
     inputs = tuple(dict.fromkeys(load.buffer for load in read))
     if not inputs or not _are_parameters(func, inputs) or not _are_inside(read, i, count):
         return
+    sizes = symbols_in(tuple(x.shape for x in (*inputs, b)))
+    if {n for n in walk(step) if isinstance(n, Var)} - {i, *sizes}:  # sizes of other buffers
+        return
     plain = _plain((*inputs, b), {x: _bounds(x) for x in inputs})
     sums = plain[b]
     term = substitute(step if step.dtype == "int64" else expr.Cast("int64", step), buffers=plain)
+    first = _store(sums, ZERO, ZERO)
+    there = expr.LT(ZERO, sums.shape[0])
+    if not Analyzer.for_shapes(sums.shape).prove(there):  # it may have no elements
+        first = loops.IfThenElse(there, first)
     body = loops.seq(
-        _store(sums, ZERO, ZERO),
+        first,
         _loop(i, count, _store(sums, i + 1, _element(sums, i) + term)),
     )
     yield Derived(b, inputs, _function(plain, body), "prefix_sums")

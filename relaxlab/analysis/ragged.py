@@ -97,14 +97,14 @@ def _check_extents(name: str, shape: tuple[PrimExpr, ...]) -> None:
             suggestion="R.nn.attention needs no scores of its own",
         )
     for d in ragged:
-        if not _is_linear(shape[d]):
+        if not is_linear(shape[d]):
             raise TypeDeductionError(
                 f"{name}: dimension {d} of its result is {shape[d]}, which is no sum of multiples "
                 "of lengths"
             )
 
 
-def _is_linear(extent: PrimExpr) -> bool:
+def is_linear(extent: PrimExpr) -> bool:
     """True for sums of multiples of lengths and of numbers."""
     lengths, an = lengths_in(extent), Analyzer.for_shapes((extent,))
     base = substitute(extent, dict.fromkeys(lengths, ZERO))

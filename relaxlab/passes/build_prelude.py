@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from functools import partial
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.prelude import Derived, given_buffers, prelude_of, without_prelude
+from relaxlab.analysis.ragged import Totals, stored, totals_of
 from relaxlab.ir import graph, loops
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
-from relaxlab.ir.types import TensorType
+from relaxlab.ir.types import TensorType, Type
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.kernel_calls import argument_symbols
@@ -28,10 +31,10 @@ def build_prelude(mod: Module, _: NoOptions) -> Module:
     share it (`eliminate_common_subexpr`), and the memory plan and the profile know it.
     """
     state = _Builder(mod)
-    updates: dict[str, graph.Function | loops.PrimFunc] = {
-        name: map_blocks(fn, lambda b, n=name: state.block(n, b))
-        for name, fn in mod.graph_functions().items()
-    }
+    updates: dict[str, graph.Function | loops.PrimFunc] = {}
+    for name, fn in mod.graph_functions().items():
+        place = partial(state.block, name, totals_of(fn))
+        updates[name] = map_blocks(fn, place)
     return mod.with_functions({**updates, **state.functions})
 
 
@@ -43,24 +46,34 @@ class _Builder:
         self.functions: dict[str, loops.PrimFunc] = {}
         self.names: dict[str, str] = {}
 
-    def block(self, function: str, block: graph.BindingBlock) -> graph.BindingBlock:
+    def block(
+        self, function: str, totals: Totals, block: graph.BindingBlock
+    ) -> graph.BindingBlock:
+        """The block with the index functions that its calls leave out. `totals` are the numbers of
+        rows of ragged tensors, which loop functions take as they lie in memory."""
         var = graph.DataflowVar if isinstance(block, graph.DataflowBlock) else graph.Var
         new: list[graph.Binding] = []
         for b in block.bindings:
             call = tir_call(b.value) if isinstance(b, graph.VarBinding) else None
             func = None if call is None else self.mod.get(call.callee)
             if call is not None and isinstance(func, loops.PrimFunc) and _leaves_out(call, func):
-                before, made = self.completed(f"{function}.{b.var.name}", call, func, var)
+                types = [
+                    None if ty is None else stored(ty, totals)
+                    for ty in (*map(leaf_type, call.args), *_new_outputs(call))
+                ]
+                subject = f"{function}.{b.var.name}"
+                before, made = self.completed(subject, call, types, func, var)
                 new += [*before, replace(b, value=made)]
             else:
                 new.append(b)
         return with_bindings(block, new)
 
     def completed(
-        self, subject: str, call: TirCall, func: loops.PrimFunc, var: type[graph.Var]
-    ) -> tuple[list[graph.Binding], graph.Call]:
-        """The bindings of what the call leaves out, and the call with all arguments."""
-        types = [*map(leaf_type, call.args), *_new_outputs(call)]
+        self, subject: str, call: TirCall, types: Sequence[Type | None], func: loops.PrimFunc,
+        var: type[graph.Var],
+    ) -> tuple[list[graph.Binding], graph.Call]:  # fmt: skip
+        """The bindings of what the call leaves out, and the call with all arguments. types: those
+        of the arguments and outputs that it has."""
         symbols = argument_symbols(without_prelude(func), types, call.symbols, call.callee)
         values = dict(zip(given_buffers(func), call.args, strict=False))
         bindings: list[graph.Binding] = []

@@ -16,13 +16,14 @@ from relaxlab.analysis.ragged import (
 )
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.types import Length, LengthsType, TensorType, TupleType, Type, lengths_in
 from relaxlab.ops.define import builder
 from relaxlab.passes.bindings import TirCall, all_bindings, leaf_type
-from relaxlab.passes.legalize_ops import specialize_scalars
+from relaxlab.passes.legalize_ops import specialize_scalars, spread_tuples
 from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops
 from relaxlab.tracing import remark
 
@@ -35,13 +36,14 @@ def flatten_sequences(mod: Module) -> Module:
 
     Operators that compute each row of the same rows of their operands work on the rows of all
     sequences, as those of one; attention becomes attention of sequences behind each other; all
-    others become loops over the sequences. Raises DiagnosticError (E0510) naming the operator for
-    what mixes sequences.
+    others become loops over the sequences, equal ones one loop function. Raises DiagnosticError
+    (E0510) naming the operator for what mixes sequences.
     """
     loop_functions: dict[str, loops.PrimFunc] = {}
+    names: dict[str, str] = {}
     ragged = {n: f for n, f in mod.graph_functions().items() if _has_ragged(f)}
     for name, fn in ragged.items():
-        new = _Flattener(mod, name, fn, loop_functions).function()
+        new = _Flattener(mod, name, fn, loop_functions, names).function()
         mod = mod.with_functions({name: new, **loop_functions})
     return mod
 
@@ -61,12 +63,14 @@ def _has_ragged(fn: graph.Function) -> bool:
 
 @dataclass(slots=True)
 class _Flattener:
-    """A function while its bindings are rewritten."""
+    """A function while its bindings are rewritten. loop_functions: those that were made, by name;
+    names: their names, by structure."""
 
     mod: Module
     name: str
     fn: graph.Function
     loop_functions: dict[str, loops.PrimFunc]
+    names: dict[str, str]
     lengths: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
     totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
     new: dict[graph.Var, graph.Var] = field(default_factory=dict[graph.Var, graph.Var])
@@ -88,7 +92,11 @@ class _Flattener:
         made = replace(fn, params=params, body=self.sequence(fn.body), ret_ty=ret)
         left = next((n for n in walk(made.body) if isinstance(n, Length)), None)
         if left is not None:
-            raise self.error(f"{left} is used outside of the shape of a tensor", made)
+            raise self.error(
+                f"{left}, a number for each sequence, is used outside of the shape of a tensor",
+                made,
+                "compute with the lengths themselves, which are a tensor, one for each sequence",
+            )
         return made
 
     def variable(self, v: graph.Var) -> graph.Var:
@@ -133,9 +141,12 @@ class _Flattener:
             case graph.Call(graph.Op(name)) if not value.ty_args and mentions_ragged(
                 var.ty, *map(leaf_type, value.args)
             ):
+                *reads, whole = spread_tuples(b, self.kind)
+                for read in reads:
+                    self.binding(read)
                 row = find_op(name)
-                assert row is not None
-                self.operator(row, value, var)
+                assert row is not None and isinstance(whole.value, graph.Call)
+                self.operator(row, whole.value, var)
             case graph.TupleGetItem(graph.Var() as source, index) if source in self.batch:
                 fields = self.batch[source]
                 assert isinstance(fields, graph.Tuple)
@@ -161,6 +172,7 @@ class _Flattener:
 
     def operator(self, row: OpRow, call: graph.Call, var: graph.Var) -> None:
         """The bindings that take the place of the call of an operator."""
+        self.require_parameters(call, var)
         subject = f"{self.name}.{var.name}: {row.name}"
         if row.name == ATTENTION and (value := self.attention(call)) is not None:
             remark("flatten_ragged", subject, "attention of sequences behind each other")
@@ -182,6 +194,15 @@ class _Flattener:
         else:
             remark("flatten_ragged", subject, "loops over the sequences")
             self.loops_result(func, row, call, ragged, var)
+
+    def require_parameters(self, call: graph.Call, var: graph.Var) -> None:
+        """Raise DiagnosticError unless the lengths of a call's tensors are parameters."""
+        for s in self.lengths_of(call, var):
+            if s not in self.lengths:
+                raise self.error(
+                    f"{s} is the length of sequences whose lengths are no parameter", call,
+                    'make them a parameter: s: R.Lengths("b", "n")',
+                )  # fmt: skip
 
     def lengths_of(self, call: graph.Call, var: graph.Var) -> list[Length]:
         """The lengths that the tensors of a call have."""
@@ -291,16 +312,18 @@ class _Flattener:
         var: graph.Var,
     ) -> None:  # fmt: skip
         """Bind `var` to the results of loops over the sequences."""
-        taken = Module.of({**dict(self.mod.functions), **self.loop_functions})
-        name = taken.fresh_name(f"ragged_{row.name.rpartition('.')[2]}")
-        self.loop_functions[name] = func
+        key = structural_key(func)
+        if key not in self.names:
+            taken = Module.of({**dict(self.mod.functions), **self.loop_functions})
+            name = taken.fresh_name(f"ragged_{row.name.rpartition('.')[2]}")
+            self.names[key], self.loop_functions[name] = name, func
         given = [t for a in call.args for t in _tensors(a)]
         tensors = [self.moved(t) for t in given
                    if not isinstance(t, graph.Constant) or t.data.ndim]  # fmt: skip
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
         outs = tuple(stored(t, self.totals) for t in tensors_in(var.ty))
         args = (*(self.starts(s) for s in ragged.starts), *tensors)
-        value = TirCall(name, args, symbols, outs).build()
+        value = TirCall(self.names[key], args, symbols, outs).build()
         if isinstance(var.ty, TupleType) and len(outs) == 1:
             only = self.kind(f"{var.name}_0", outs[0])
             self.bindings.append(graph.VarBinding(value, only))

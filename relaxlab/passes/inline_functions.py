@@ -31,10 +31,11 @@ def inline_functions(mod: Module, options: InlineOptions) -> Module:
     """Replace calls of graph functions by their bodies, callees first.
 
     Checks of a callee on entry, and claims of its signature about its result, become `match_cast`s,
-    unless they are proved at the call. Not inlined are functions that call themselves or declare
-    upper bounds, groups that are to become kernels (`Primitive`, `Composite`), and, in a dataflow
-    block, bodies with branches or effects. `dead_code_elimination` removes functions without
-    callers. Raises ValueError for a name that no graph function has.
+    unless they are proved at the call. Not inlined are functions that call themselves, declare
+    upper bounds or take lengths of sequences, groups that are to become kernels (`Primitive`,
+    `Composite`), and, in a dataflow block, bodies with branches or effects.
+    `dead_code_elimination` removes functions without callers. Raises ValueError for a name that
+    no graph function has.
     """
     graphs = mod.graph_functions()
     for name in options.functions:
@@ -113,6 +114,8 @@ class _Inliner:
             return "it is a group that becomes a kernel"
         if fn.attrs.get("tir_var_upper_bound"):
             return "it declares upper bounds, which are checked when it is called"
+        if any(isinstance(p.ty, types.LengthsType) for p in fn.params):
+            return "it takes lengths of sequences, which are checked when it is called"
         bindings = list(all_bindings(fn))
         if not dataflow:
             return None

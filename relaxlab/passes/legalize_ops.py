@@ -81,7 +81,7 @@ class _Legalizer:
 
     def block(self, name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
         var = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
-        flat = [x for b in blk.bindings for x in _spread_tuples(b, var)]
+        flat = [x for b in blk.bindings for x in spread_tuples(b, var)]
         lowered = [self.binding(name, b) for b in flat]
         return with_bindings(blk, [x for b in lowered for x in _named_single(b, var)])
 
@@ -174,7 +174,7 @@ def _name(e: graph.Expr) -> str:
     return e.name if isinstance(e, graph.Var) else "a value"
 
 
-def _spread_tuples(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding]:
+def spread_tuples(b: graph.Binding, var: type[graph.Var]) -> list[graph.Binding]:
     """`b` with the fields of a tuple variable as arguments of an operator, after their reads."""
     call = b.value
     if not isinstance(call, graph.Call) or not isinstance(call.op, graph.Op):

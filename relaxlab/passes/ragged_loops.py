@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.ragged import Totals, fixed_size, is_rows, prefix, stored_shape
+from relaxlab.analysis.ragged import (
+    Totals,
+    fixed_size,
+    is_linear,
+    is_rows,
+    prefix,
+    stored_shape,
+)
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Node, replace, rewrite, walk
@@ -159,10 +166,16 @@ class RaggedLoops:
         """The dense buffer that has the elements of a ragged one; others as they are."""
         if not lengths_in(b.shape):
             return b
-        if sum(1 for e in b.shape if lengths_in(e)) > 1:
+        if b in self.packed:
+            return self.packed[b]
+        extent, *others = (e for e in b.shape if lengths_in(e))
+        if others:
             raise NotPerSequence(f"{b.name} has two dimensions as long as a sequence")
-        if b not in self.packed:
-            self.packed[b] = replace(b, shape=stored_shape(b.shape, self.totals))
+        if not is_linear(extent):  # the sum over sequences does not follow from that of lengths
+            raise NotPerSequence(
+                f"{b.name} has a dimension of {extent}, which is no sum of multiples of lengths"
+            )
+        self.packed[b] = replace(b, shape=stored_shape(b.shape, self.totals))
         return self.packed[b]
 
     def _nest(self, stmt: loops.Stmt) -> loops.Stmt:

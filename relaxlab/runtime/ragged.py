@@ -54,7 +54,7 @@ class Ragged:
         return ragged(rows, lengths=self.lengths)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.array(self.data, dtype, copy=bool(copy))
+        return np.array(self.data, dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.data.__dlpack__(**options)

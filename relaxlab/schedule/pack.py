@@ -117,7 +117,8 @@ def _conditions(
 ) -> list[PrimExpr]:  # fmt: skip
     """The conditions under which an element is copied. Those that the other loops take part in are
     asked of the first iteration of these loops, which then reads the element; where the loops that
-    choose it take part in them, too, all elements are copied that are in the buffer."""
+    choose it take part in them, too, or they may hold in later iterations alone, all elements are
+    copied that are in the buffer."""
     others = {s.loop_var: s for s in inner if s not in choosing}
     given = conjuncts(place.realize.predicate)
     kept = [c for c in given if not vars_in(c) & others.keys()]
@@ -128,12 +129,23 @@ def _conditions(
     mine = {s.loop_var for s in choosing}
     mixed = [c for c in dropped if vars_in(c) & mine]
     uneven = [s for s in others.values() if vars_in(s.extent) & (mine | others.keys())]
-    if mixed or uneven:
-        return [*kept, *outside]
     first = {v: s.min for v, s in others.items()}
+    if mixed or uneven or not _hold_first(dropped, tuple(others.values()), an):
+        return [*kept, *outside]
     exists = [expr.LT(ZERO, s.extent) for s in others.values()]
     exists = [c for c in exists if not an.prove(c)]
     return [*kept, *exists, *(substitute(c, first) for c in dropped)]
+
+
+def _hold_first(conditions: list[PrimExpr], nest: tuple[For, ...], an: Analyzer) -> bool:
+    """True if conditions that hold in some iteration of the loops hold in their first ones, too."""
+    first = {s.loop_var: s.min for s in nest}
+    with an.scope():
+        for loop in nest:
+            an.bind_range(loop.loop_var, Range(loop.min, loop.extent))
+        for c in conditions:
+            an.assume(c)
+        return all(an.prove(substitute(c, first)) is True for c in conditions)
 
 
 def _not_inside(

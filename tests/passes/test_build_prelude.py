@@ -17,6 +17,7 @@ from relaxlab.ir.node import walk
 from relaxlab.passes.build_prelude import build_prelude
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.script.parser import parse
 from relaxlab.testing.pass_check import check_module
 
@@ -142,3 +143,32 @@ def test_what_is_not_determined_is_given() -> None:
     loops_alone = ROWS.split("    @R.function")[0]
     func = parse(loops_alone.replace("T.prefix_sums(lambda i: s[i])", "T.range(0, 7)"))["scaled"]
     assert prelude_of(func) == ()  # type: ignore[arg-type]
+    text = loops_alone.replace("lambda i: s[i])", "lambda i: s[i] * t)")
+    assert prelude_of(parse(text)["scaled"]) == ()  # type: ignore[arg-type]
+
+
+def test_no_prefix_sum_is_stored_where_there_is_no_element() -> None:
+    text = ROWS.split("    @R.function")[0].replace("(b + 1,)", "(b,)")
+    text = text.replace("T.nondecreasing(first=0, last=t), ", "")
+    (derived,) = prelude_of(parse(text)["scaled"])  # type: ignore[arg-type]
+    interpret_prim_func(derived.func, [np.zeros(0, "int32"), np.zeros(0, "int64")])
+
+
+RAGGED = ROWS.split("    @R.function")[0] + """
+    @R.function
+    def main(s: R.Lengths("b", "t", at_most=512),
+             x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
+             c: R.Tensor(("b",), "float32")):
+        y = R.call_tir(cls.scaled, (s, x, c),
+                       out_ty=R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"))
+        z = R.add(y, y)
+        return z
+"""
+
+
+def test_calls_on_ragged_tensors_leave_out_what_follows_from_the_lengths() -> None:
+    print(f"RELAXLAB_SEED={SEED}")
+    s, _, x, c = arguments([2, 0, 3], np.random.default_rng(SEED))
+    want, mod = 2 * x * np.repeat(c, s)[:, None], parse(RAGGED)
+    for run in (rl.compile(mod)["main"], lambda *a: rl.interpret(mod, "main", *a)):
+        np.testing.assert_allclose(run(s, x, c), want, rtol=1e-6)

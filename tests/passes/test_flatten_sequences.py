@@ -86,6 +86,7 @@ ON_ROWS = (
     Case("R.sum(x, axis=2)", lambda x, y, w, g: x.sum(1)),
     Case("R.concat((x, y), axis=2)", lambda x, y, w, g: np.concatenate([x, y], 1)),
     Case("R.split(x * y, 2, axis=2)[1]", lambda x, y, w, g: (x * y)[:, 4:]),
+    Case("R.concat(R.split(x, 2, axis=2), axis=2)", lambda x, y, w, g: x),
     Case("R.reshape(x, (0, 0, 2, 4))", lambda x, y, w, g: x.reshape(-1, 2, 4)),
     Case("R.reshape(x, R.shape([b, s[i], 4, 2]))", lambda x, y, w, g: x.reshape(-1, 4, 2)),
     Case("R.permute_dims(R.reshape(x, (0, 0, 2, 4)), axes=[0, 1, 3, 2])",
@@ -106,6 +107,8 @@ OVER_SEQUENCES = (
     Case("R.tile(x, (1, 2, 1))", lambda x, y, w, g: np.tile(x, (2, 1))),
     Case("R.sort(x, axis=1)", lambda x, y, w, g: np.sort(x, 0)),
     Case("R.concat((x, y), axis=1)", lambda x, y, w, g: np.concatenate([x, y], 0)),
+    Case("R.concat(R.split(x, 2, axis=2), axis=1)",
+         lambda x, y, w, g: np.concatenate([x[:, :4], x[:, 4:]], 0)),
     Case("R.permute_dims(R.reshape(x, (0, 0, 2, 4)), axes=[0, 2, 1, 3])",
          lambda x, y, w, g: x.reshape(-1, 2, 4).transpose(1, 0, 2)),
     Case("R.matmul(R.permute_dims(x, axes=[0, 2, 1]), y)", lambda x, y, w, g: x.T @ y),
@@ -232,6 +235,28 @@ REFUSED = (
 def test_what_mixes_sequences_is_refused(body: str, message: str) -> None:
     with pytest.raises(DiagnosticError, match=message):
         rl.trace(program(body))
+
+
+def test_memory_whose_size_is_no_sum_of_lengths_is_refused() -> None:
+    with pytest.raises(DiagnosticError, match=r"R.median .* T_keys has a dimension of"):
+        rl.trace(program("R.median(x, axis=1)", empty=False))
+
+
+TYPES = (
+    ("s[i] // 2", "no sum of multiples of lengths"), ("s[i] - 1", "which may be negative"),
+    ("s[i] * s[i]", "no sum of multiples of lengths"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("extent", "message"), TYPES, ids=str)
+def test_types_that_have_no_place_in_memory_are_refused(extent: str, message: str) -> None:
+    with pytest.raises(DiagnosticError, match=message):
+        parse(TOP.replace("BODY", "x").replace('"s[i]", "d"', f'"{extent}", "d"'))
+
+
+def test_equal_loops_are_one_function() -> None:
+    flat = flatten_ragged(normalize(program("R.cumsum(R.cumsum(x, axis=1), axis=1)")))
+    assert [n for n in flat if n.startswith("ragged_")] == ["ragged_cumsum"]
 
 
 TWO = """

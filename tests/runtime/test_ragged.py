@@ -50,6 +50,11 @@ class Jagged:
         return np.array([0, 2, 5])
 
 
+def test_an_array_of_another_dtype_is_made_of_them() -> None:
+    made = np.asarray(rl.ragged(parts(2, 1)), "float64")
+    assert made.dtype == "float64" and made[:, 0].tolist() == [1, 1, 2]
+
+
 def test_jagged_tensors() -> None:
     r = rl.ragged(Jagged())
     assert [x.tolist() for x in r.to_list()] == [[0, 1], [2, 3, 4]]

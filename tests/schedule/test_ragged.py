@@ -376,6 +376,25 @@ def test_a_packed_row_is_copied_once_and_only_where_it_is_read() -> None:
 
 
 @T.prim_func
+def late(x: T.Buffer((16,), "float32"), q: T.Buffer((1,), "int64"), y: T.Buffer((4, 4), "float32")):
+    for u, r, c in T.grid(1, 4, 4):
+        with T.sblock("y"):
+            vu, vr, vc = T.axis.remap("SSS", [u, r, c])
+            T.where(r >= 2)
+            y[vr, vc] = x[q[0] + vc]
+
+
+def test_what_later_iterations_alone_read_is_packed() -> None:
+    sch = Schedule(late)
+    block = sch.get_block("y")
+    reads = [r.buffer.name for r in sch.get(block).reads]  # type: ignore[union-attr]
+    sch.pack(block, reads.index("x"), sch.get_loops(block)[0])
+    y = np.zeros((4, 4), "float32")
+    interpret_prim_func(sch.func, [np.arange(16, dtype="float32"), np.array([5]), y])
+    assert y.tolist() == [[0] * 4] * 2 + [[5, 6, 7, 8]] * 2
+
+
+@T.prim_func
 def one_segment(s_: T.handle, x_: T.handle, most_: T.handle, sum_: T.handle):
     t = T.int64()
     s = T.index_function(s_, (2,), "int64", facts=[T.nondecreasing(first=0, last=t)])

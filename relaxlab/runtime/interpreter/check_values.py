@@ -54,6 +54,8 @@ class Symbols:
         Raises ExecutionError for lengths that there are not."""
         if not isinstance(ty, LengthsType) or ty.each is None or ty.total is None:
             return []
+        if not isinstance(value, np.ndarray) or value.ndim != 1:
+            return []  # refused with what else has another rank or kind
         most = max(value, default=0) if ty.most is None else ty.most
         for at in np.flatnonzero((value < ty.least) | (value > most))[:1]:
             limits = f"not in {ty.least} to {most}"

@@ -1,8 +1,8 @@
 """Loops that are not equally long, on a GPU: batches of sequences and matrices of different sizes,
 triangles.
 
-Blocks of threads take the loops outside that all have one length. Of a loop that has not, blocks of
-threads take every so manieth iteration, however many there are: a launch has the same blocks for
+Blocks of threads take the outer loops that have one length each. The iterations of a loop that has
+none are dealt out in turn to a fixed number of blocks of threads: a launch has the same blocks for
 all lengths, and none of them has one long sequence for itself. Neighbouring threads have
 neighbouring results, or share the terms of one, and sum in registers.
 """
