@@ -9,7 +9,7 @@ from relaxlab.ir import graph, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, map_children, replace
-from relaxlab.ir.op_table import has_trait
+from relaxlab.ir.op_table import has_trait, op_row
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.shadows import Shadows, with_shadows
@@ -21,7 +21,8 @@ RULE = "convert_to_mixed_precision"
 @dataclass(frozen=True, slots=True)
 class PrecisionOptions:
     """`dtype`: "float16" or "bfloat16". `product`: the dtype in which products are computed and
-    which they state, before their results become `dtype`; None leaves that to the operator."""
+    which they state, where their operator can, before their results become `dtype`; None leaves
+    that to the operator."""
 
     dtype: str = "float16"
     product: str | None = None
@@ -89,7 +90,9 @@ def _binding(
         return False
     args = tuple(visit(a) for a in value.args)
     new = replace(value, args=args)
-    if product and options.product is not None:
+    # `einsum` has no such attribute: its result has the dtype of its operands.
+    states = any(p.name == "out_dtype" for p in op_row(op).params)
+    if product and states and options.product is not None:
         new = replace(new, attrs=new.attrs.with_(out_dtype=options.product))
         new = new if options.product == options.dtype else _cast(new, options.dtype)
     shadows.bind(b, new)

@@ -10,6 +10,7 @@ from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import NO_ATTRS, Attrs, replace
+from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type, map_blocks, use_counts, vars_in
 from relaxlab.passes.dead_code_elimination import reachable
@@ -136,7 +137,7 @@ class _Grouping:
         hint = "_".join(["fused", *(c.removeprefix("fused_") for c in callees)])
         taken = {*self.mod, *(n.removesuffix(f"_{group.compiler}") for n in self.made)}
         number, free = 0, hint
-        while free in taken:
+        while free in taken or f"{free}_{group.compiler}" in self.mod:
             number += 1
             free = f"{hint}{number}"
         return f"{free}_{group.compiler}"
@@ -160,7 +161,7 @@ class _Grouping:
                 body = replace(inner, private=False, attrs=attrs)
                 bindings.append(graph.VarBinding(body, local[callee]))
             values[b.var] = graph.Var(names(b.var.name), b.var.ty)
-            args = tuple(values.get(a, a) if isinstance(a, graph.Var) else a for a in call.args)
+            args = tuple(substitute(a, values=values) for a in call.args)
             bindings.append(
                 graph.VarBinding(replace(call, op=local[callee], args=args), values[b.var])
             )

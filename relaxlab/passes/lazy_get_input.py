@@ -20,8 +20,8 @@ INDEX = types.PrimType("int64")
 def lazy_get_input(mod: Module, _: NoOptions) -> Module:
     """Give functions with the attribute `num_input` a function in the place of their weights, the
     parameters after the first `num_input`. It is called with the number and the name of a weight
-    where the weight is first read, and its result is checked to have the weight's type: a model
-    whose weights do not fit into memory together can be run.
+    where the weight is first read, and its result is checked to have the weight's type. What it
+    returned is kept until the function returns.
     """
     updates = {
         name: _lazy(fn, fn.attrs["num_input"])

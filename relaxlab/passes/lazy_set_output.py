@@ -19,7 +19,7 @@ NOTHING = types.TupleType(())
 def lazy_set_output(mod: Module, _: NoOptions) -> Module:
     """Give public functions a function as parameter, after the first `num_input` where they have
     this attribute, which is called with the number and the value of each result as soon as it is
-    computed. They return nothing: results that do not fit into memory together can be stored.
+    computed. They return nothing.
     """
     public = {k: f for k, f in mod.graph_functions().items() if not f.private}
     flat = to_non_dataflow(mod).graph_functions()  # the calls have effects

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relaxlab.analysis.regions import point_region
-from relaxlab.ir.expr import BinaryOp, IntImm, PrimExpr, Var
+from relaxlab.ir.expr import BinaryOp, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -36,6 +36,7 @@ from relaxlab.schedule.tree import (
 )
 
 PRIMITIVE = "cache_index"
+DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def cache_index(
     place = find_block(func, name, PRIMITIVE)
     tables: list[_Table] = []
     for value in _repeated(place.block, max(threshold, 1)):
-        tables.append(_table(place, value, len(tables)))
+        tables.append(_table(place, value, len(tables), scope))
     if not tables:
         return func, ()
     by_value = {t.value: t.load for t in tables}
@@ -105,8 +106,14 @@ def _repeated(block: Block, threshold: int) -> list[PrimExpr]:
 
 
 def _is_computed(e: PrimExpr, axes: set[Var]) -> bool:
+    """True for arithmetic that has a value at all points of the axes' domains, those included at
+    which a predicate keeps the block from running: it never divides by an axis."""
     plain = all(isinstance(n, Var | IntImm | BinaryOp) for n in walk(e))
-    return isinstance(e, BinaryOp) and plain and vars_in(e) <= axes
+    safe = all(
+        isinstance(n.b, IntImm) and n.b.value != 0
+        for n in walk(e) if isinstance(n, DIVISIONS)
+    )  # fmt: skip
+    return isinstance(e, BinaryOp) and plain and safe and vars_in(e) <= axes
 
 
 def _looked_up(index: PrimExpr, values: Mapping[PrimExpr, PrimExpr]) -> PrimExpr:
@@ -116,7 +123,7 @@ def _looked_up(index: PrimExpr, values: Mapping[PrimExpr, PrimExpr]) -> PrimExpr
     return index
 
 
-def _table(place: BlockPlace, value: PrimExpr, number: int) -> _Table:
+def _table(place: BlockPlace, value: PrimExpr, number: int, scope: str) -> _Table:
     axes = tuple(iv for iv in place.block.iter_vars if iv.var in vars_in(value))
     inner = {iv.var for iv in place.block.iter_vars} | {s.loop_var for s in place.loops}
     for iv in axes:
@@ -127,7 +134,8 @@ def _table(place: BlockPlace, value: PrimExpr, number: int) -> _Table:
                 f"{iv.dom.extent} values",
             )  # fmt: skip
     name = fresh_buffer_name(place.func, f"index_var_{number}")
-    return _Table(value, axes, Buffer(name, tuple(iv.dom.extent for iv in axes), value.dtype))
+    shape = tuple(iv.dom.extent for iv in axes)
+    return _Table(value, axes, Buffer(name, shape, value.dtype, scope=scope))
 
 
 def _filling(table: _Table, name: str) -> Stmt:

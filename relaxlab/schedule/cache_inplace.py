@@ -22,14 +22,17 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import buffer_of, cache_buffer
+from relaxlab.schedule.dependence import require_own_elements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO, Span, analyzer_at, binding_of, covers, union
 from relaxlab.schedule.regions import redirect, with_alloc
+from relaxlab.schedule.scope import require_read_in_blocks
 from relaxlab.schedule.tree import (
     BlockPlace,
     all_blocks,
     describe_block,
     find_block,
+    find_loop,
     vars_in,
 )
 
@@ -55,6 +58,7 @@ def cache_inplace(
             f"the block reads and writes {buffer.name}; it only reads it",
             suggestion="cache_read", about=(buffer,),
         )  # fmt: skip
+    require_read_in_blocks(PRIMITIVE, place)
     taken, made = _region(place, reads), _region(place, writes)
     an = analyzer_at(place)
     if not all(covers(t, m, an) for t, m in zip(taken, made, strict=True)):
@@ -71,6 +75,10 @@ def cache_inplace(
     before = _copy(place, first, buffer, cache, taken)
     after = _copy(place, second, cache, buffer, made)
     func = place.replaced(seq(before, redirect(realize, buffer, cache), after))
+    for loop in place.loops:
+        # What is copied may be more than what is written: elements that another iteration updates.
+        if loop.kind not in ("serial", "unrolled"):
+            require_own_elements(PRIMITIVE, find_loop(func, loop.loop_var), ("global", "shared"))
     return with_alloc(func, place.scope.name, cache), first, second
 
 

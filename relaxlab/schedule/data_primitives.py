@@ -229,7 +229,8 @@ class DataPrimitives(ScheduleState):
         self, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]
     ) -> None:
         """Leave regions, by number, out of those that the block declares to "read" or to "write",
-        so that a pattern without them matches. Later steps do not see these accesses."""
+        so that a pattern without them matches. Steps do not see these accesses until one computes
+        the regions of the block anew."""
         numbers = tuple(buf_index_array)
         args = {"block": block, "buf_type": buf_type, "buf_index_array": numbers}
         self._edit(

@@ -61,6 +61,12 @@ class DecisionPrimitives(ScheduleState):
 
         See `sample_categorical` for who decides.
         """
+        if not 0 <= partition_pos <= n or innerpart_factor < 1:
+            raise ScheduleError(
+                "sample_partitioned_tile", f"decision `{name}`",
+                f"partition_pos is from 0 to {n}, and innerpart_factor is positive; they are "
+                f"{partition_pos} and {innerpart_factor}",
+            )  # fmt: skip
         extent = self._extent("sample_partitioned_tile", loop)
         given = {
             "name": name, "loop": loop, "n": n, "partition_pos": partition_pos,

@@ -19,8 +19,20 @@ from relaxlab.schedule.instances import require_all_written, require_unrestricte
 from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.regions import refreshed, without_alloc
 from relaxlab.schedule.rfactor import Reduction, reduction_of
-from relaxlab.schedule.scope import is_complete, is_reduction, read, require_output_unread
-from relaxlab.schedule.tree import BlockPlace, describe_block, find_block
+from relaxlab.schedule.scope import (
+    is_complete,
+    is_reduction,
+    producers_of,
+    read,
+    require_output_unread,
+)
+from relaxlab.schedule.tree import (
+    BlockPlace,
+    describe_block,
+    describe_loop,
+    find_block,
+    realizes_under,
+)
 
 PRIMITIVE = "fuse_reduction_epilogue"
 
@@ -41,6 +53,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction: str, epilogue: str) -> Pr
             PRIMITIVE, describe_block(place.block),
             f"block {reduction!r} is the last of those that compute what the block reads",
         )  # fmt: skip
+    _require_complete_before(place, producer)
     require_intermediate(PRIMITIVE, producer, made.buffer)
     require_unrestricted(PRIMITIVE, place)
     require_all_written(PRIMITIVE, producer)
@@ -71,6 +84,21 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction: str, epilogue: str) -> Pr
     return without_alloc(func, made.buffer)
 
 
+def _require_complete_before(place: BlockPlace, producer: BlockPlace) -> None:
+    """Raise ScheduleError unless what the block reads beside the reduction is computed before the
+    loops around the reduction, whose first iteration may need all of it."""
+    for loop in producer.loops[:1]:
+        inside = realizes_under(loop)
+        for p in producers_of(place.block, place.scope):
+            if p.block is not producer.block and any(r is p for r in inside):
+                raise ScheduleError(
+                    PRIMITIVE, describe_block(place.block),
+                    "what the block combines with results is computed before "
+                    f"{describe_loop(loop)}; block {p.block.name!r} is inside",
+                    about=(p.block.name, loop.loop_var),
+                )  # fmt: skip
+
+
 def _reduction(place: BlockPlace) -> tuple[Reduction, BufferStore]:
     """The reduction that a block computes, and the store that initialises it."""
     made, init = reduction_of(place.block), place.block.init
@@ -99,7 +127,7 @@ def _combined(place: BlockPlace, made: Reduction) -> tuple[BufferStore, PrimExpr
     name = _NAMES[made.op]
     raise ScheduleError(
         PRIMITIVE, describe_block(place.block),
-        f"the block stores a result of block {made.buffer.name!r} combined with a value by the "
+        f"the block stores an element of {made.buffer.name} combined with a value by the "
         f"reduction's own operation, {name}; another would see results that are not complete",
         suggestion="reverse_compute_at", about=(place.block.name,),
     )  # fmt: skip

@@ -16,11 +16,10 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
-from relaxlab.ir.names import fresh_name
-from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ragged_loops import axis_of
+from relaxlab.schedule.ragged_loops import axis_of, named_anew
 from relaxlab.schedule.ranges import ZERO, analyzer_at, binding_of
 from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.scope import axes_bound_to
@@ -28,7 +27,6 @@ from relaxlab.schedule.split_fuse_reorder import require_plain
 from relaxlab.schedule.tree import (
     TRUE,
     LoopPlace,
-    all_blocks,
     describe_block,
     describe_loop,
     find_loop,
@@ -72,7 +70,7 @@ def loop_partition(
         first, count = an.simplify(loop.min + starts[k]), an.simplify(starts[k + 1] - starts[k])
         part = Range(first, count)
         body = map_realizes(loop.body, lambda r, part=part: _restricted(r, place, part))
-        body = _named(func, with_fresh_binders(substitute(body, {var: v})), f"{var.name}{k}")
+        body = named_anew(func, with_fresh_binders(substitute(body, {var: v})), f"{var.name}{k}")
         inner = For(v, first, count, "serial", body, span=loop.span)
         part_name = fresh_block_name(func, f"{name}{k}_partition")
         block = Block(part_name, (), (), (), inner)
@@ -173,17 +171,3 @@ def _fixed(place: LoopPlace) -> set[Var]:
     """The variables that are fixed where the loop is, other than loops."""
     inner = {s.loop_var for s in walk_stmts(place.loop) if isinstance(s, For)}
     return set(vars_in(place.loop)) - inner
-
-
-def _named(func: PrimFunc, s: Stmt, suffix: str) -> Stmt:
-    """The statement with new names for its blocks."""
-    taken = {b.name for b in all_blocks(func)}
-
-    def visit(n: Node) -> Node | None:
-        if not isinstance(n, Block):
-            return None
-        name = fresh_name(f"{n.name}_{suffix}", taken.__contains__)
-        taken.add(name)
-        return replace(n, name=name)
-
-    return rewrite(s, visit)

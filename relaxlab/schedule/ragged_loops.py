@@ -133,7 +133,7 @@ def partition(func: PrimFunc, var: Var, multiple: int) -> tuple[PrimFunc, tuple[
         part = partial(_part, loop=loop, multiple=multiple, an=an, rest=v is rest)
         body = map_realizes(loop.body, part)
         body = substitute(body, {var: v})
-        body = _named_anew(func, with_fresh_binders(body)) if v is rest else body
+        body = named_anew(func, with_fresh_binders(body), "rest") if v is rest else body
         # The second starts where the first ends, so that the axis stays the loop itself.
         start, extent = an.simplify(loop.min + start), an.simplify(extent)
         parts.append(For(v, start, extent, "serial", body, span=loop.span))
@@ -168,14 +168,14 @@ def axis_of(r: BlockRealize, loop: For, primitive: str) -> IterVar:
     )  # fmt: skip
 
 
-def _named_anew(func: PrimFunc, s: Stmt) -> Stmt:
-    """The statement with new names for its blocks."""
+def named_anew(func: PrimFunc, s: Stmt, suffix: str) -> Stmt:
+    """The statement with names of its own for its blocks, which end with a suffix."""
     taken = {b.name for b in all_blocks(func)}
 
     def visit(n: Node) -> Node | None:
         if not isinstance(n, Block):
             return None
-        name = fresh_name(f"{n.name}_rest", taken.__contains__)
+        name = fresh_name(f"{n.name}_{suffix}", taken.__contains__)
         taken.add(name)
         return replace(n, name=name)
 

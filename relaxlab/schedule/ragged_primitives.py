@@ -100,8 +100,8 @@ class RaggedPrimitives(ScheduleState):
         """Accumulate what the block makes in one iteration of a loop in a private buffer. With
         `lane`, a loop over terms, there is a partial result for each of its iterations. Returns
         the blocks that initialise and store; `block` is the one that accumulates. Where loops over
-        terms are around `loop`, each iteration goes on from the results of earlier ones, which a
-        block between those two loads."""
+        terms are around `loop`, each iteration goes on from the results of earlier ones: a block
+        between those loops and `loop` loads them."""
 
         def run() -> list[Block]:
             name, of_lane = self._name(block), None if lane is None else self._var(lane)

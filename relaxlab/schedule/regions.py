@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import access_regions
-from relaxlab.ir.expr import Call, PrimExpr
+from relaxlab.ir.expr import Call, PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     Buffer,
@@ -19,7 +19,7 @@ from relaxlab.ir.loops import (
     Stmt,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
-from relaxlab.schedule.tree import all_blocks, child_stmts, with_child
+from relaxlab.schedule.tree import all_blocks, child_stmts, vars_in, with_child
 
 S = TypeVar("S", bound=Node)
 IndexFn = Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]]
@@ -43,16 +43,24 @@ def refreshed(block: Block) -> Block:
 
 
 def _with_stated(new: Block, old: Block, kind: str) -> Block:
-    """`new` with the regions of a kind that `old` states."""
+    """`new` with the regions of a kind that `old` states; those made of axes that are gone are
+    computed."""
     numbers: tuple[int, ...] = old.annotations.get(STATED[kind], ())
     if not numbers:
         return new
     before, after = (b.reads if kind == "read" else b.writes for b in (old, new))
-    stated = {before[i].buffer: before[i] for i in numbers}
+    known = {iv.var for iv in new.iter_vars} | vars_in(new.body)
+    stated = {before[i].buffer: before[i] for i in numbers if _is_made_of(before[i], known)}
     regions = tuple(stated.get(r.buffer, r) for r in after)
     kept = tuple(i for i, r in enumerate(regions) if r.buffer in stated)
     annotations = new.annotations.with_(**{STATED[kind]: kept or None})
     return replace(new, annotations=annotations, **{f"{kind}s": regions})
+
+
+def _is_made_of(region: BufferRegion, known: Set[Var]) -> bool:
+    """True if a region is made of these variables, and of the symbols of the buffer's shape."""
+    symbols = {v for dim in region.buffer.shape for v in vars_in(dim)}
+    return all(vars_in(e) <= known | symbols for r in region.region for e in (r.min, r.extent))
 
 
 def mentions(block: Block, buffer: Buffer) -> bool:

@@ -13,6 +13,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.instances import predicate_of_axes
 from relaxlab.schedule.ranges import (
     ONE,
@@ -48,6 +49,7 @@ from relaxlab.schedule.tree import (
     find_block,
     find_loop,
     map_realizes,
+    path_to,
     realizes_under,
     vars_in,
 )
@@ -95,7 +97,7 @@ def rolling_buffer(func: PrimFunc, name: str, write_index: int) -> PrimFunc:
     an = analyzer_at(target)
     bind_stmt(an, target.loop)
     window = _window(place, target, buffer, an)
-    found = _rolling(place, target, window, an)
+    found = _rolling(place, target, buffer, window, an)
     outermost = min(found, key=lambda r: _depth(target, r.loop))
     realize = place.realize
     new = expr.all_of([realize.predicate, *(r.is_new for r in found)])
@@ -112,7 +114,15 @@ def _in_order(func: PrimFunc, var: Var, buffer: Buffer) -> PrimFunc:
     def visit(r: BlockRealize) -> BlockRealize:
         if not mentions(r.block, buffer):
             return r
-        pairs = zip(r.block.iter_vars, r.iter_values, strict=True)
+        pairs = list(zip(r.block.iter_vars, r.iter_values, strict=True))
+        reduces = any(iv.kind == "reduce" and var in vars_in(v) for iv, v in pairs)
+        if reduces and r.block.init is not None:
+            raise ScheduleError(
+                PRIMITIVE, describe_block(r.block),
+                f"the block initialises its result before {describe_loop(place.loop)}, over which "
+                "it reduces, not in its iterations",
+                suggestion="decompose_reduction first", about=(r.block.name, var),
+            )  # fmt: skip
         axes = tuple(replace(iv, kind="opaque") if var in vars_in(v) else iv for iv, v in pairs)
         return replace(r, block=replace(r.block, iter_vars=axes))
 
@@ -244,12 +254,12 @@ def _window(
 
 
 def _rolling(
-    place: BlockPlace, target: LoopPlace, window: Sequence[Span], an: Analyzer
+    place: BlockPlace, target: LoopPlace, buffer: Buffer, window: Sequence[Span], an: Analyzer
 ) -> list[_Rolling]:
     """The dimensions that overlap from one iteration of their loop to the next."""
     loops = {s.loop_var: s for s in (*target.loops, target.loop)}
     moving = [vars_in(w.lo) & loops.keys() for w in window]
-    written = place.block.writes[0].region
+    written = next(w for w in place.block.writes if w.buffer is buffer).region
     values = binding_of(place.realize)
     found: list[_Rolling] = []
     for dim, (w, moved) in enumerate(zip(window, moving, strict=True)):
@@ -262,6 +272,8 @@ def _rolling(
         if step is None or not 0 < step < size or loops[var].min != ZERO:
             continue
         offset = an.simplify(substitute(written[dim].min, values) - w.lo)
+        if not _is_dense(place, target, offset, size, an):
+            continue
         found.append(_Rolling(dim, loops[var], size, size - step, offset))
     if not found:
         names = ", ".join(v.name for v in loops)
@@ -271,3 +283,15 @@ def _rolling(
             "same elements, in one dimension",
         )  # fmt: skip
     return found
+
+
+def _is_dense(
+    place: BlockPlace, target: LoopPlace, offset: PrimExpr, size: int, an: Analyzer
+) -> bool:
+    """True if the loops inside of the target take an offset through the whole window: an element
+    in a gap would be taken for one that the iteration before made."""
+    path = path_to(target.loop.body, lambda s: s is place.realize)
+    assert path is not None
+    inside = [s for s in path if isinstance(s, For)]
+    reached = exact_region([Span(offset, offset)], inside, an)
+    return reached is not None and covers(reached[0], Span(ZERO, expr.const(size - 1)), an)

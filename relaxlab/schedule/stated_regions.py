@@ -11,7 +11,6 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import (
     Block,
-    Buffer,
     BufferLoad,
     BufferRegion,
     BufferStore,
@@ -63,15 +62,16 @@ def annotate_buffer_access(
 
 
 def _require_inside(place: BlockPlace, kind: str, stated: BufferRegion) -> None:
-    """Raise ScheduleError if indices that are known are not provably inside the region."""
-    if not all(map(_is_known, _indices(place.block, stated.buffer))):
-        return
+    """Raise ScheduleError if a dimension in which all indices are known is not provably inside."""
+    known = [all(map(_is_known, along)) for along in _indices(place.block, stated)]
     reads, writes = access_regions(place.block)
     an = analyzer_at(place)
     bind_stmt(an, place.block)
     for r in reads if kind == "read" else writes:
         pairs = zip(stated.region, r.region, strict=True) if r.buffer is stated.buffer else ()
         for dim, (a, b) in enumerate(pairs):
+            if not known[dim]:
+                continue
             outer, inner = (Span(x.min, x.min + x.extent - 1) for x in (a, b))
             if not covers(outer, inner, an):
                 raise ScheduleError(
@@ -82,9 +82,11 @@ def _require_inside(place: BlockPlace, kind: str, stated: BufferRegion) -> None:
                 )  # fmt: skip
 
 
-def _indices(block: Block, buffer: Buffer) -> list[PrimExpr]:
-    accesses = (n for n in walk(block) if isinstance(n, BufferLoad | BufferStore))
-    return [i for n in accesses if n.buffer is buffer for i in n.indices]
+def _indices(block: Block, stated: BufferRegion) -> list[list[PrimExpr]]:
+    """The indices at which the block accesses the buffer of a region, for each dimension."""
+    accesses = [n for n in walk(block) if isinstance(n, BufferLoad | BufferStore)]
+    found = [n.indices for n in accesses if n.buffer is stated.buffer]
+    return [[at[dim] for at in found] for dim in range(len(stated.region))]
 
 
 def _is_known(index: PrimExpr) -> bool:
@@ -95,12 +97,19 @@ def _is_known(index: PrimExpr) -> bool:
 def unsafe_hide_buffer_access(
     func: PrimFunc, name: str, kind: str, indices: Sequence[int]
 ) -> PrimFunc:
-    """Leave regions out of what the block declares to read or write; it accesses them as before."""
+    """Leave regions out of what the block declares to read or write; it accesses them as before.
+    Steps that compute the regions of the block anew declare them again."""
     primitive = "unsafe_hide_buffer_access"
     place = find_block(func, name, primitive)
     block = place.block
     for i in indices:
         buffer_of(block, kind, i, primitive)
     regions = block.reads if kind == "read" else block.writes
-    kept = tuple(r for i, r in enumerate(regions) if i not in indices)
-    return place.replaced(replace(place.realize, block=replace(block, **{f"{kind}s": kept})))
+    kept = [i for i in range(len(regions)) if i not in indices]
+    stated: tuple[int, ...] = block.annotations.get(STATED[kind], ())
+    numbers = tuple(new for new, old in enumerate(kept) if old in stated)
+    block = replace(
+        block, annotations=block.annotations.with_(**{STATED[kind]: numbers or None}),
+        **{f"{kind}s": tuple(regions[i] for i in kept)},
+    )  # fmt: skip
+    return place.replaced(replace(place.realize, block=block))

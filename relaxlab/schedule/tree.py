@@ -343,7 +343,10 @@ def describe_block(block: Block) -> str:
 
 
 def with_fresh_binders(s: Stmt) -> Stmt:
-    """A copy of `s` that defines loop, axis and let variables of its own."""
+    """A copy of `s` that defines loop, axis and let variables, and buffers, of its own."""
+    blocks = [n for n in walk_stmts(s) if isinstance(n, Block)]
+    own = [b for n in blocks for b in (*n.alloc_buffers, *(m.buffer for m in n.match_buffers))]
+    s = substitute(s, buffers={b: replace(b) for b in own})
     table: dict[Var, expr.PrimExpr] = {}
     for n in walk_stmts(s):
         match n:

@@ -11,8 +11,7 @@ from relaxlab.ir.dtypes import is_float, is_int, lanes_of
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.loops import Buffer, BufferLoad
 from relaxlab.script.convert import scalar_of
-from relaxlab.script.core import Context
-from relaxlab.script.expressions import evaluate
+from relaxlab.script.core import Context, Unbound
 from relaxlab.script.values import Value
 
 FIRST = (IntImm(0),)
@@ -44,7 +43,10 @@ def cell_of(cx: Context, target: ast.expr, names: set[str]) -> BufferLoad | None
     """The element of memory that a name stands for."""
     if not isinstance(target, ast.Name) or target.id not in names:
         return None
-    held = evaluate(cx, target)
+    try:
+        held = cx.find(target.id)
+    except Unbound:
+        return None  # another loop or branch declares that name
     return held if isinstance(held, BufferLoad) else None
 
 

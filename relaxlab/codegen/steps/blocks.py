@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaxlab.codegen.lower_blocks import init_as_condition, lower_blocks, without_matches
+from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir.loops import Block, BlockRealize, For, PrimFunc
 from relaxlab.ir.node import Node, map_children, replace, rewrite
 from relaxlab.ir.substitute import substitute
@@ -12,12 +13,13 @@ from relaxlab.schedule.tree import TRUE, all_blocks
 
 def init_blocks_as_conditions(func: PrimFunc) -> PrimFunc:
     """The function whose blocks initialise under the condition that their reduce axes are at their
-    first values."""
+    first values; reductions that may be over nothing are initialised apart before."""
 
     def visit(n: Node) -> Node | None:
         return init_as_condition(n) if isinstance(n, Block) and n.init is not None else None
 
-    return rewrite(func, visit)
+    body = rewrite(separate_inits(func.body), visit)
+    return func if body is func.body else replace(func, body=body)
 
 
 def blocks_without_axes(func: PrimFunc) -> PrimFunc:

@@ -10,6 +10,7 @@ from relaxlab.ir.expr import PrimExpr, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, For, PrimFunc, Range
 from relaxlab.ir.node import Node, map_children, replace
 from relaxlab.schedule.ranges import shape_analyzer
+from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.tree import all_blocks
 
 
@@ -18,7 +19,8 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     their row-major place. Parameters keep the shapes that callers pass."""
     blocks = all_blocks(func)
     for block in blocks:
-        if block.iter_vars or (block.name != "root" and not block.alloc_buffers):
+        views = bool(block.match_buffers)
+        if block.iter_vars or views or (block.name != "root" and not block.alloc_buffers):
             raise ValueError(
                 f"block {block.name!r} says which regions it accesses: take the blocks away first, "
                 "by LowerOpaqueBlock"
@@ -51,7 +53,8 @@ def _visited(n: Node, flat: dict[Buffer, Buffer], an: Analyzer) -> PrimFunc:
                     return map_children(n, visit)
             case Block(alloc_buffers=allocated):
                 kept = tuple(flat.get(b, b) for b in allocated)
-                return map_children(replace(n, alloc_buffers=kept), visit)
+                new = map_children(replace(n, alloc_buffers=kept), visit)
+                return refreshed(new) if n.reads or n.writes else new
             case BufferLoad() | BufferStore() if n.buffer in flat:
                 new = map_children(n, visit)
                 assert isinstance(new, BufferLoad | BufferStore)

@@ -77,6 +77,8 @@ def vectorized(func: PrimFunc) -> PrimFunc:
     def visit(n: Node) -> Node | None:
         match n:
             case For(var, low, IntImm(lanes), "vectorized", body):
+                if lanes < 2 or _has_vectors(body):
+                    return replace(n, kind="serial")
                 ramp = Ramp(low, expr.const(1), lanes)
                 try:
                     return _Widening({var: ramp}, lanes).stmt(body)
@@ -86,6 +88,19 @@ def vectorized(func: PrimFunc) -> PrimFunc:
                 return None
 
     return rewrite(func, visit)
+
+
+def _has_vectors(s: Stmt) -> bool:
+    """True if a statement works on vectors already, of a loop inside."""
+    return any(isinstance(n, PrimExpr) and lanes_of(n.dtype) > 1 for n in walk(s))
+
+
+def _is_by_lanes(call: expr.Call) -> bool:
+    """True if an intrinsic of vectors is that of each of their lanes."""
+    row = INTRINSICS.get(call.op)
+    chooses = call.op == "if_then_else"  # and does not compute what it leaves out
+    named = any(isinstance(a, expr.StringImm) for a in call.args)
+    return row is not None and row.pure and not chooses and not named and call.dtype != "handle"
 
 
 def serialized(func: PrimFunc) -> PrimFunc:
@@ -126,6 +141,8 @@ class _Widening:
                 )
             case LetStmt(var, value, body):
                 wide = self.value(value)
+                if lanes_of(wide.dtype) == 1:
+                    return LetStmt(var, wide, self.stmt(body))
                 new = Var(var.name, wide.dtype)
                 self.vectors[var] = new
                 return LetStmt(new, wide, self.stmt(body))
@@ -162,7 +179,7 @@ class _Widening:
                 return expr.Select(*parts)
             case BufferLoad(indices=indices):
                 return replace(e, indices=tuple(map(self.value, indices)))
-            case expr.Call(dtype, op, args) if op != "if_then_else" and dtype != "handle":
+            case expr.Call(dtype, op, args) if _is_by_lanes(e):
                 wide = tuple(self.wide(self.value(a)) for a in args)
                 return expr.Call(with_lanes(dtype, self.lanes), op, wide)
             case _:
@@ -243,8 +260,8 @@ def _while(s: While) -> Stmt:
 
 
 def _realize(s: BlockRealize) -> Stmt:
-    root = s.block.name == "root"
-    return NOTHING if not root and _is_nothing(s.block.body) else s
+    kept = s.block.name == "root" or s.block.init is not None
+    return NOTHING if not kept and _is_nothing(s.block.body) else s
 
 
 _RULES: dict[type[Node], Callable[..., Stmt]] = {
