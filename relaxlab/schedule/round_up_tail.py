@@ -20,6 +20,7 @@ from relaxlab.ir.loops import (
     BlockRealize,
     Buffer,
     BufferLoad,
+    BufferRegion,
     BufferStore,
     For,
     IterVar,
@@ -332,11 +333,14 @@ def _clamped(block: Block, guarded: _Guarded, unrolled: frozenset[Var]) -> Block
     """Extend the block to rows past the end, for which shared memory is read at the last row, or in
     unrolled windows no further than its end."""
     last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
+    windows = False
 
     def at(index: PrimExpr, dim: PrimExpr) -> PrimExpr:
         # Rows of a window read the same places then, which are loaded once; `min(row, last) + i`
         # is another place for each row and i.
+        nonlocal windows
         if _is_window(index, guarded.axis, unrolled):
+            windows = True
             return expr.Min(index, dim - 1)
         return substitute(index, last)
 
@@ -345,12 +349,15 @@ def _clamped(block: Block, guarded: _Guarded, unrolled: frozenset[Var]) -> Block
             case BufferLoad(buffer, indices) if buffer.scope != "local":
                 inside = (at(i, dim) for i, dim in zip(indices, buffer.shape, strict=True))
                 return replace(n, indices=tuple(inside))
+            # Declared regions must contain what is read, or later proofs would be about another
+            # program.
+            case BufferRegion(buffer, region) if buffer.scope != "local":
+                return replace(n, region=tuple(substitute(r, last) for r in region))
             case _:
                 return None
 
-    body = replace(rewrite(block, clamp), iter_vars=_longer(block, guarded))
-    # Declared regions must contain what is read, or later proofs would be about another program.
-    return refreshed(body)
+    clamped = replace(rewrite(block, clamp), iter_vars=_longer(block, guarded))
+    return refreshed(clamped) if windows else clamped
 
 
 def _is_window(index: PrimExpr, row: Var, unrolled: frozenset[Var]) -> bool:
