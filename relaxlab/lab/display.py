@@ -18,6 +18,7 @@ from relaxlab.ir.node import Node
 from relaxlab.lab.loops import loops
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import pipeline
+from relaxlab.lab.predicted import predicted
 from relaxlab.lab.report import Change, Diagnostics, Section, Table, report
 from relaxlab.lab.script import function_facts, script_state
 from relaxlab.lab.timings import timings
@@ -25,6 +26,7 @@ from relaxlab.lab.view import View
 from relaxlab.passes.base import PassFailed, Pipeline
 from relaxlab.runtime.check.check import CheckReport
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.predict.predict import Prediction
 from relaxlab.runtime.simt.simt import SimtReport
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.runtime.vm.cuda import CudaExecutable
@@ -87,6 +89,11 @@ def _count(n: int, what: str) -> str:
 @view_of.register
 def _(value: Timing | Comparison) -> View:
     return timings(value)
+
+
+@view_of.register
+def _(value: Prediction) -> View:
+    return predicted({value.name: value})
 
 
 @view_of.register
