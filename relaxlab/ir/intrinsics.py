@@ -340,7 +340,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("mma_m16n8k16", "At `x`, a 16 x 8 tile of float32, plus the product of a 16 x 16 "
                   "and a 16 x 8 tile at `y` and `z`, in the layout of PTX's mma.sync: 4, 8 and 4 "
                   "elements of each lane.", 3, "void", flops=128, pure=False, absent=_WARPS),
-        # Of sm_90a.
+        # Instructions of sm_90a.
         Intrinsic("mbarrier_init", "Makes a barrier of `y` arrivals of an element of uint64 at `x` "
                   "in shared memory.", 2, "void", flops=0, pure=False, absent=_WARPS),
         Intrinsic("mbarrier_fence", "Makes barriers that were initialised known to asynchronous "

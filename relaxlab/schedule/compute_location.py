@@ -416,7 +416,7 @@ def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loo
     around: list[For] = []
     conditions: list[PrimExpr] = []
     for i, iv in enumerate(realize.block.iter_vars):
-        # How far an axis goes may depend on axes before it, which have no value out here.
+        # The extent of an axis may depend on earlier axes, which are replaced by their values here.
         dom = substitute(iv.dom, values)
         whole = Span(dom.min, dom.min + dom.extent - 1)
         start, extent = _axis_range(whole, dom.extent, domain.get(iv.var), an)

@@ -63,7 +63,7 @@ def main({params}):
 
 
 def test_attention_is_right() -> None:
-    """Of symbolic lengths, with two heads that share their keys."""
+    """Attention with symbolic lengths and two heads that share their keys."""
     case = Case("bfloat16", 64, "BottomRight", 2, 2)
     exe = rl.compile(case.module("s", "t"), "cuda:sm_80")
     assert "mma_m16n8k16" in exe.source()

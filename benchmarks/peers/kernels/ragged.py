@@ -166,7 +166,7 @@ def main(a: R.Tensor(("m", "k"), "float32"), b: R.Tensor(("k", "{second}"), "flo
 
 PRODUCT, SUM = _of_two("R.matmul(a, b)", "n"), _of_two("R.add(a, b)", "k").replace('"m"', '"k"')
 DENSE = {"vgemm": PRODUCT, "trmm": PRODUCT, "triangular_add": SUM}
-"""What computes the same of one dense matrix each."""
+"""The programs on one dense matrix, by kind."""
 
 
 class RelaxlabMatrices(Kernels):
