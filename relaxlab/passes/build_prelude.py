@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.prelude import Derived, given_buffers, prelude_of, without_prelude
+from relaxlab.analysis.prelude import given_buffers, prelude_of, without_prelude
 from relaxlab.analysis.ragged import Totals, stored, totals_of
 from relaxlab.ir import graph, loops
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
@@ -19,6 +18,7 @@ from relaxlab.ir.types import TensorType, Type
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.kernel_calls import argument_symbols
+from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.tracing import remark
 
 
@@ -35,16 +35,14 @@ def build_prelude(mod: Module, _: NoOptions) -> Module:
     for name, fn in mod.graph_functions().items():
         place = partial(state.block, name, totals_of(fn))
         updates[name] = map_blocks(fn, place)
-    return mod.with_functions({**updates, **state.functions})
+    return mod.with_functions({**updates, **state.functions.made})
 
 
 class _Builder:
-    """The loop functions that were made, by name, and their names by structure."""
+    """A module while the calls in it are completed."""
 
     def __init__(self, mod: Module) -> None:
-        self.mod = mod
-        self.functions: dict[str, loops.PrimFunc] = {}
-        self.names: dict[str, str] = {}
+        self.mod, self.functions = mod, NewFunctions[loops.PrimFunc](mod)
 
     def block(
         self, function: str, totals: Totals, block: graph.BindingBlock
@@ -81,7 +79,7 @@ class _Builder:
             sizes = (substitute(size, symbols=symbols) for size in d.buffer.shape)
             shape = tuple(Analyzer.for_shapes((size,)).simplify(size) for size in sizes)
             out = TensorType(shape, d.buffer.dtype)
-            name = self.name(d)
+            name = self.functions.name_of(d.func, d.name)
             read = tuple(values[b] for b in d.inputs)
             bound = var(d.buffer.name, out)
             bindings.append(graph.VarBinding(TirCall(name, read, (), (out,)).build(), bound))
@@ -94,15 +92,6 @@ class _Builder:
         inplace = tuple(i if i < 0 else inputs.index(given[i]) for i in call.inplace)
         args = tuple(values[b] for b in inputs)
         return bindings, dataclasses.replace(call, args=args, inplace=inplace).build()
-
-    def name(self, derived: Derived) -> str:
-        """The name of the loop function that computes an index function; equal ones have one."""
-        key = structural_key(derived.func)
-        if key not in self.names:
-            taken = Module.of({**dict(self.mod.functions), **self.functions})
-            self.names[key] = taken.fresh_name(derived.name)
-            self.functions[self.names[key]] = derived.func
-        return self.names[key]
 
 
 def _new_outputs(call: TirCall) -> list[TensorType]:

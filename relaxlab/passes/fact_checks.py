@@ -7,30 +7,10 @@ from dataclasses import dataclass, field
 
 from relaxlab.analysis.facts_check import checked_buffers, facts_check, lengths_check
 from relaxlab.ir import expr, host, loops, types
-from relaxlab.ir.equal import structural_key
-from relaxlab.ir.module import Module
+from relaxlab.passes.new_functions import NewFunctions
 
 Check = tuple[str, tuple[int, ...], tuple[expr.PrimExpr, ...]]
 """A checking loop function, its registers and its scalars."""
-
-
-@dataclass(slots=True)
-class FactChecks:
-    """The checking loop functions of a module, made as they are needed, by name."""
-
-    mod: Module
-    functions: dict[str, loops.PrimFunc] = field(default_factory=dict[str, loops.PrimFunc])
-    names: dict[str, str] = field(default_factory=dict[str, str])
-
-    def name(self, kernel: str, check: loops.PrimFunc) -> str:
-        """The name of a checking loop function that the loop function `kernel` needs; equal ones
-        have one name."""
-        key = structural_key(check)
-        if key not in self.names:
-            taken = Module.of({**dict(self.mod.functions), **self.functions})
-            self.names[key] = taken.fresh_name(f"{kernel}_facts")
-            self.functions[self.names[key]] = check
-        return self.names[key]
 
 
 @dataclass(slots=True)
@@ -38,7 +18,7 @@ class Checked:
     """The checks that were made in one host function, of registers whose elements did not change
     since. `same` has the register that another one is a view of."""
 
-    checks: FactChecks
+    checks: NewFunctions[loops.PrimFunc]
     done: set[Check] = field(default_factory=set[Check])
     same: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -63,7 +43,7 @@ class Checked:
         given = dict(zip(func.buffers, registers, strict=True))
         mine = tuple(given[b] for b in checked_buffers(func))
         scalars = tuple(symbols[s] for s in host.kernel_symbols(check))
-        made = (self.checks.name(name, check), tuple(map(self.root, mine)), scalars)
+        made = (self.checks.name_of(check, f"{name}_facts"), tuple(map(self.root, mine)), scalars)
         if made in self.done:
             return None
         self.done.add(made)
@@ -74,7 +54,7 @@ class Checked:
         they add up to the number of rows."""
         check = lengths_check(name, ty)
         scalars = host.kernel_symbols(check)
-        return host.CallKernel(self.checks.name(name, check), (register,), scalars)
+        return host.CallKernel(self.checks.name_of(check, f"{name}_facts"), (register,), scalars)
 
     def forget(self, registers: Iterable[int]) -> None:
         """Take the elements of the registers to be others."""

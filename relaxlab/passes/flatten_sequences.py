@@ -16,7 +16,6 @@ from relaxlab.analysis.ragged import (
 )
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
-from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.op_table import OpRow, find_op
@@ -24,6 +23,7 @@ from relaxlab.ir.types import Length, LengthsType, TensorType, TupleType, Type, 
 from relaxlab.ops.define import builder
 from relaxlab.passes.bindings import TirCall, all_bindings, leaf_type
 from relaxlab.passes.legalize_ops import specialize_scalars, spread_tuples
+from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops
 from relaxlab.tracing import remark
 
@@ -39,12 +39,11 @@ def flatten_sequences(mod: Module) -> Module:
     others become loops over the sequences, equal ones one loop function. Raises DiagnosticError
     (E0510) naming the operator for what mixes sequences.
     """
-    loop_functions: dict[str, loops.PrimFunc] = {}
-    names: dict[str, str] = {}
+    made = NewFunctions[loops.PrimFunc](mod)
     ragged = {n: f for n, f in mod.graph_functions().items() if _has_ragged(f)}
     for name, fn in ragged.items():
-        new = _Flattener(mod, name, fn, loop_functions, names).function()
-        mod = mod.with_functions({name: new, **loop_functions})
+        new = _Flattener(mod, name, fn, made).function()
+        mod = mod.with_functions({name: new, **made.made})
     return mod
 
 
@@ -63,14 +62,12 @@ def _has_ragged(fn: graph.Function) -> bool:
 
 @dataclass(slots=True)
 class _Flattener:
-    """A function while its bindings are rewritten. loop_functions: those that were made, by name;
-    names: their names, by structure."""
+    """A function while its bindings are rewritten. loop_functions: those that were made."""
 
     mod: Module
     name: str
     fn: graph.Function
-    loop_functions: dict[str, loops.PrimFunc]
-    names: dict[str, str]
+    loop_functions: NewFunctions[loops.PrimFunc]
     lengths: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
     totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
     new: dict[graph.Var, graph.Var] = field(default_factory=dict[graph.Var, graph.Var])
@@ -312,18 +309,14 @@ class _Flattener:
         var: graph.Var,
     ) -> None:  # fmt: skip
         """Bind `var` to the results of loops over the sequences."""
-        key = structural_key(func)
-        if key not in self.names:
-            taken = Module.of({**dict(self.mod.functions), **self.loop_functions})
-            name = taken.fresh_name(f"ragged_{row.name.rpartition('.')[2]}")
-            self.names[key], self.loop_functions[name] = name, func
+        callee = self.loop_functions.name_of(func, f"ragged_{row.name.rpartition('.')[2]}")
         given = [t for a in call.args for t in _tensors(a)]
         tensors = [self.moved(t) for t in given
                    if not isinstance(t, graph.Constant) or t.data.ndim]  # fmt: skip
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
         outs = tuple(stored(t, self.totals) for t in tensors_in(var.ty))
         args = (*(self.starts(s) for s in ragged.starts), *tensors)
-        value = TirCall(self.names[key], args, symbols, outs).build()
+        value = TirCall(callee, args, symbols, outs).build()
         if isinstance(var.ty, TupleType) and len(outs) == 1:
             only = self.kind(f"{var.name}_0", outs[0])
             self.bindings.append(graph.VarBinding(value, only))

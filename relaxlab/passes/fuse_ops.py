@@ -15,7 +15,6 @@ from typing import TypeAlias
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute, symbols_in
@@ -39,6 +38,7 @@ from relaxlab.passes.fusion_rules import (
     shape_of_group,
     why_not,
 )
+from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.tracing import may_apply, remark
 
 
@@ -71,7 +71,7 @@ def fuse_ops(mod: Module, options: FuseOptions) -> Module:
         for name, fn in mod.graph_functions().items()
         if not fn.attrs.get("Primitive")
     }
-    return mod.with_functions({**updates, **state.outlined})
+    return mod.with_functions({**updates, **state.outlined.made})
 
 
 class _Fuser:
@@ -81,8 +81,7 @@ class _Fuser:
         self.limits = (options.target or Target.host()).facts.fusion
         self.summaries: dict[str, KernelSummary] = {}
         self.verdicts: dict[object, str | None] = {}
-        self.outlined: dict[str, graph.Function] = {}
-        self.by_key: dict[str, str] = {}
+        self.outlined = NewFunctions[graph.Function](mod)
 
     def function(self, name: str, fn: graph.Function) -> graph.Function:
         uses = use_counts(fn)
@@ -94,14 +93,8 @@ class _Fuser:
     def outline(self, members: list[graph.VarBinding]) -> graph.Call:
         """The call of the function that does what `members` do, in order."""
         fn, args = outline(members)
-        # Layers that are alike share one kernel, which is scheduled and compiled once.
-        key = structural_key(fn)
-        if key not in self.by_key:
-            taken = Module.of({**dict(self.mod.functions), **self.outlined})
-            name = taken.fresh_name(_group_name(members, self.mod))
-            self.by_key[key] = name
-            self.outlined[name] = fn
-        return graph.Call(graph.GlobalVar(self.by_key[key]), args)
+        name = self.outlined.name_of(fn, _group_name(members, self.mod))
+        return graph.Call(graph.GlobalVar(name), args)
 
 
 Group: TypeAlias = "tuple[Call, ...]"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relaxlab.ir import graph
-from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, use_counts, with_bindings
+from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.patterns import Match, Pattern
 from relaxlab.passes.patterns.match import BlockScope, Matcher, NearestMiss
@@ -46,7 +46,7 @@ def fuse_ops_by_pattern(mod: Module, options: PatternFusionOptions) -> Module:
     """
     if not options.patterns:
         return mod
-    state = _Grouping(mod, options.patterns)
+    state = _Grouping(mod, options.patterns, NewFunctions(mod))
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         if "Composite" not in fn.attrs and not fn.attrs.get("Primitive"):
@@ -56,15 +56,14 @@ def fuse_ops_by_pattern(mod: Module, options: PatternFusionOptions) -> Module:
         if one.name not in state.matched:
             text = f"matched nothing; {state.misses[one.name]}"
             remark("fuse_ops_by_pattern", one.name, text, applied=False)
-    return mod.with_functions({**updates, **state.outlined})
+    return mod.with_functions({**updates, **state.outlined.made})
 
 
 @dataclass(slots=True)
 class _Grouping:
     mod: Module
     patterns: tuple[FusionPattern, ...]
-    outlined: dict[str, graph.Function] = field(default_factory=dict[str, graph.Function])
-    by_key: dict[str, str] = field(default_factory=dict[str, str])
+    outlined: NewFunctions[graph.Function]
     misses: dict[str, NearestMiss] = field(default_factory=dict[str, NearestMiss])
     matched: set[str] = field(default_factory=set[str])
 
@@ -118,13 +117,8 @@ class _Grouping:
         members = [scope.bindings[scope.position[v]] for v in found.members]
         attrs = Attrs(Composite=one.name)
         fn, args = outline_bindings(members, [found.root], attrs)  # type: ignore[arg-type]
-        key = structural_key(fn)
-        if key not in self.by_key:
-            hint = "fused_" + "".join(c if c.isalnum() else "_" for c in one.name)
-            name = Module.of({**dict(self.mod.functions), **self.outlined}).fresh_name(hint)
-            self.by_key[key] = name
-            self.outlined[name] = fn
-        return graph.Call(graph.GlobalVar(self.by_key[key]), args)
+        hint = "fused_" + "".join(c if c.isalnum() else "_" for c in one.name)
+        return graph.Call(graph.GlobalVar(self.outlined.name_of(fn, hint)), args)
 
 
 @module_pass("merge_composites", needs=("normalize",))

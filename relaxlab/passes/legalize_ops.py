@@ -18,6 +18,7 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
 from relaxlab.passes.inplace_updates import inplace_updates
+from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.tracing import may_apply, remark
 
 OPERATOR_LEVEL = (
@@ -56,7 +57,7 @@ def legalize_ops(mod: Module, options: LegalizeOptions) -> Module:
             continue
         state.inplace = inplace_updates(fn, mod)
         updates[name] = map_blocks(fn, lambda b, n=name: state.block(n, b))
-    return mod.with_functions({**updates, **state.functions})
+    return mod.with_functions({**updates, **state.functions.made})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,8 @@ class _Lowered:
 class _Legalizer:
     def __init__(self, mod: Module, skip: tuple[str, ...]) -> None:
         self.mod, self.skip = mod, skip
-        self.functions: dict[str, loops.PrimFunc] = {}
+        self.functions = NewFunctions[loops.PrimFunc](mod)
         self.by_call: dict[str, _Lowered] = {}
-        self.by_loops: dict[str, str] = {}
         self.inplace: set[graph.Var] = set()
         """The variables whose values may overwrite an operand."""
 
@@ -160,14 +160,9 @@ class _Legalizer:
         constants = {i: tensors[i] for i in scalars}
         values = {i: c.data for i, c in constants.items() if isinstance(c, graph.Constant)}
         func = specialize_scalars(func, values)
-        key = structural_key(func)
-        if key not in self.by_loops:
-            taken = Module.of({**dict(self.mod.functions), **self.functions})
-            self.by_loops[key] = taken.fresh_name(hint)
-            self.functions[self.by_loops[key]] = func
         kept = tuple(i for i in range(len(tensors)) if i not in scalars)
         extra = tuple(p for p in func.params if isinstance(p, expr.Var))
-        return _Lowered(self.by_loops[key], kept, extra, symbols)
+        return _Lowered(self.functions.name_of(func, hint), kept, extra, symbols)
 
 
 def _name(e: graph.Expr) -> str:

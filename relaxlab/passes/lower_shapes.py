@@ -24,12 +24,13 @@ from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import known_shape, leaf_type
-from relaxlab.passes.fact_checks import Checked, FactChecks
+from relaxlab.passes.fact_checks import Checked
 from relaxlab.passes.fusion_rules import product
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, written_buffers
 from relaxlab.passes.liveness import PER_THREAD, liveness_of
 from relaxlab.passes.mark_written import mark_written
 from relaxlab.passes.match_types import Claim, Symbols, match_claims
+from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
 Values = dict[graph.Var, host.Value]
@@ -41,10 +42,10 @@ def lower_shapes(mod: Module) -> host.HostProgram:
     Raises `DiagnosticError` for what no host function can say (a symbol nothing determines, an
     operator without loops or reference).
     """
-    checks = FactChecks(mod)
+    checks = NewFunctions[loops.PrimFunc](mod)
     graphs = mod.graph_functions().items()
     functions = {n: _Lowerer(n, f, mod, Checked(checks)).lower() for n, f in graphs}
-    mod = mod.with_functions(checks.functions)
+    mod = mod.with_functions(checks.made)
     mark_written(functions, mod)
     return host.HostProgram(functions, mod.loop_functions(), data_types(mod))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
-from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ops import scalar, te
@@ -17,6 +16,7 @@ from relaxlab.passes.bindings import (
     tir_call,
     with_bindings,
 )
+from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.tracing import may_apply, remark
 
 Rewrites = tuple[tuple[int, IndexMap], ...]
@@ -45,15 +45,14 @@ def rewrite_layouts(mod: Module, _: NoOptions) -> Module:
         for name, fn in mod.graph_functions().items()
     }
     plain = {n: replace(f, attrs=f.attrs.with_(layout_rewrites=None)) for n, f in changed.items()}
-    return mod.with_functions({**graphs, **plain, **state.made})
+    return mod.with_functions({**graphs, **plain, **state.functions.made})
 
 
 class _Rewriter:
     def __init__(self, mod: Module, changed: dict[str, loops.PrimFunc]) -> None:
         self.mod = mod
         self.changed = changed
-        self.made: dict[str, loops.PrimFunc] = {}
-        self.names: dict[str, str] = {}
+        self.functions = NewFunctions[loops.PrimFunc](mod)
         # Layers call the same functions with matrices of the same shape over and over.
         self.known: dict[object, tuple[str, loops.PrimFunc, types.Type]] = {}
 
@@ -85,24 +84,16 @@ class _Rewriter:
         ty = leaf_type(arg)
         shape = known_shape(ty)
         assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
-        # The identity of the map is enough: attributes of one function share theirs, and `name`
-        # joins equal functions in any case.
+        # The identity of the map is enough: attributes of one function share theirs, and
+        # `NewFunctions` joins equal functions in any case.
         key = (shape, ty.dtype, id(index_map))
         if key not in self.known:
             func, new_shape = relayout_function(shape, ty.dtype, index_map)
-            self.known[key] = self.name(func), func, types.TensorType(new_shape, ty.dtype)
+            made = self.functions.name_of(func, "relayout")
+            self.known[key] = made, func, types.TensorType(new_shape, ty.dtype)
         name, func, out = self.known[key]
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
         return TirCall(name, (arg,), symbols, (out,))
-
-    def name(self, func: loops.PrimFunc) -> str:
-        """The name of a relayout function, the same for equal ones."""
-        key = structural_key(func)
-        if key not in self.names:
-            taken = Module.of({**dict(self.mod.functions), **self.made})
-            self.names[key] = taken.fresh_name("relayout")
-            self.made[self.names[key]] = func
-        return self.names[key]
 
 
 def relayout_function(

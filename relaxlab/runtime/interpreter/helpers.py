@@ -116,7 +116,7 @@ def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _nonzero(a: Any, divisor: Any) -> None:
-    # The truth of a scalar is known in a hundredth of the time that `np.all` takes.
+    # `np.all` takes 3 us for a scalar, whose truth takes 0.1.
     nonzero = divisor.all() if isinstance(divisor, np.ndarray) else divisor
     if not nonzero and np.broadcast(a, divisor).size:
         raise ExecutionError("integer division by zero")

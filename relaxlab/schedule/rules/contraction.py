@@ -571,16 +571,10 @@ def _is_packable_weight(func: PrimFunc, buffer: Buffer, context: Context) -> boo
 
 
 def _copy(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """Schedule a copy that runs first: by all threads, a vector at a time. Where rows of symbolic
-    length are many, they are shared out whole: a loop over all vectors would divide by the length
-    for each, and padding images of 58 x 58 took a quarter of a convolution in groups."""
+    """Schedule a copy that runs first: by all threads, a vector at a time."""
     nest = sch.get_loops(rv)
-    known = constant(extent_of(sch, nest[-1])) is not None
-    rows = [constant(extent_of(sch, n)) for n in nest[:-1]]
-    few = math.prod(n or MIN_IMAGES for n in rows) < MIN_IMAGES
     outer = vectorize_inner(sch, nest[-1], lanes)
-    shared = [*nest[:-1], outer] if known or few else nest[:-1]
-    sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
+    sch.parallel(sch.fuse(*nest[:-1], outer) if len(nest) > 1 else outer)
 
 
 def _copy_panels(sch: Schedule, packed: _Packed, lanes: int) -> None:
