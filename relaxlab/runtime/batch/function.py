@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +87,7 @@ class BatchFunction:
         """True if the values that all instances share lie at the beginning of the arena."""
         self._weights: tuple[Any, ...] | None = None if self._has_weights() else ()
         self._shared: list[np.ndarray[Any, Any]] = []
-        self._lock = threading.Lock()
+        self._running = False
         if self._weights is not None:
             self.bind()
 
@@ -105,9 +105,10 @@ class BatchFunction:
 
         Raises ArgumentError for weights that do not fit.
         """
-        with self._lock:
-            self._shared = [self._shared_value(s, weights) for s in self.program.shared]
-            self._has_shared = False
+        with self._alone():
+            shared = [self._shared_value(s, weights) for s in self.program.shared]
+            # Blocks may have some of these weights where one of them does not fit.
+            self._weights, self._shared, self._has_shared = None, shared, False
             for block in self._flusher.blocks:
                 block.bind([self._shared[i] for i in block.of.shared])
             self._weights = weights
@@ -154,7 +155,7 @@ class BatchFunction:
         ScheduleError for batches that leave notes out.
         """
         self._require_weights()
-        with self._lock:
+        with self._alone():
             return self._run(self._given(instances), choose) if instances else self._nothing()
 
     @brief
@@ -166,7 +167,7 @@ class BatchFunction:
         """
         if self.program.waits:
             self._require_weights()
-        with self._lock:
+        with self._alone():
             inputs, first = self._reader.read(self._given(instances))
             rounds: list[Recorded] = []
             if self.program.waits:
@@ -175,6 +176,22 @@ class BatchFunction:
                 rounds.append(self._recorder.record(inputs.words, first, inputs.failures()))
             self._require_success(inputs, rounds[-1].failures, ())
             return records_of(self.program, joined(rounds))
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Keep other threads out of the executable, whose blocks share words and arenas. Raises
+        RuntimeError where what runs calls the same function."""
+        with self._exe._lock:
+            if self._running:
+                raise RuntimeError(
+                    f"`{self.program.entry}` was called by a function that its own batch called; "
+                    "compile the inner program separately"
+                )
+            self._running = True
+            try:
+                yield
+            finally:
+                self._running = False
 
     def _require_weights(self) -> None:
         if self._weights is None:

@@ -65,7 +65,6 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "ConvertBlocksToOpaque": blocks.blocks_without_axes,
     "ConvertSSA": _unchanged,  # a variable has one definition
     "FlattenBuffer": flatten_buffers,
-    "ForceNarrowIndexToInt32": _unchanged,  # indices are int64
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
     "LowerOpaqueBlock": blocks.without_blocks,
@@ -81,11 +80,6 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
 def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
     """Make vector operations of vectorized loops, or serial loops unless it is enabled."""
     return _pass("VectorizeLoop", loops.vectorized if enable_vectorize else loops.serialized)
-
-
-def NarrowDataType(target_bits: int) -> Pass:  # noqa: N802
-    """Leave functions as they are: indices are int64."""
-    return _pass("NarrowDataType", _unchanged)
 
 
 def BindTarget(target: Any) -> Pass:  # noqa: N802

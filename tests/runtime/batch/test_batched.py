@@ -1,5 +1,7 @@
 """Batches of a small program that loops as often as each instance says."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -204,6 +206,29 @@ def test_weights_are_needed_and_checked():
     with pytest.raises((ArgumentError, CheckFailed)):
         main.bind(np.zeros((1, 5), np.float32), np.zeros(5))
     assert list(exe)[0] == "main" and "batched main" in repr(main)
+
+
+def test_a_batch_waits_for_calls_of_other_threads(steps):
+    """Blocks are functions of the same executable, which share words and arenas."""
+    _, main, _ = steps
+    given = [instance(np.random.default_rng(6), 3)]
+    with ThreadPoolExecutor(1) as pool:
+        with main._exe._lock:  # as a call of another function of the executable
+            batch = pool.submit(main.batch, given)
+            with pytest.raises(TimeoutError):
+                batch.result(0.2)
+        assert len(batch.result(60)) == 1
+
+
+def test_a_batch_in_a_batch_is_refused(steps):
+    _, main, _ = steps
+
+    def choose(*_):
+        return main.batch([instance(np.random.default_rng(7), 1)])
+
+    with pytest.raises(RuntimeError, match="called by a function that its own batch called"):
+        main.batch([instance(np.random.default_rng(8), 2)], choose)
+    assert len(main.batch([instance(np.random.default_rng(9), 1)])) == 1
 
 
 DIVISION = """

@@ -146,6 +146,8 @@ class Schedule(ModuleSchedule):
         self, loop: LoopRV, factors: Sequence[Any], preserve_unit_iters: bool = True
     ) -> list[LoopRV]:
         """Split a loop into consecutive loops of these numbers of iterations."""
+        if not preserve_unit_iters:
+            raise NotImplementedError("loop_partition(preserve_unit_iters=False)")
         sch, rv = self.handle(loop)
         return self.given(sch, sch.loop_partition(rv, numbers(factors)))
 
