@@ -26,7 +26,7 @@ is added to its output."""
 
 
 def parsed(kind: str) -> tuple[str, Array]:
-    """What a kind computes, and the lengths of its sequences, int32."""
+    """The computation that a kind names, and the int32 lengths of its sequences."""
     what, _, batch = kind.partition(", ")
     data, _, count = batch.partition(" x ")
     return what, lengths_of(data, int(count))

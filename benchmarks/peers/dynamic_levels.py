@@ -12,6 +12,16 @@ import numpy as np
 from benchmarks.peers.dynamic import MODELS, Dynamic, levels_of
 from relaxlab.models.dynamic.inputs import random_weights
 
+_CLASSIFY = """
+    @R.function
+    def classify(
+        h: R.Tensor(("n", H), "float32"), Wc: R.Tensor((H, 5), "float32"),
+        bc: R.Tensor((5,), "float32"),
+    ):
+        R.func_attr({"num_input": 1})
+        out = h @ Wc + bc
+        return out
+"""
 _TREE_LSTM = """
 @I.ir_module
 class TreeLSTM:
@@ -37,15 +47,6 @@ class TreeLSTM:
         c = R.sigmoid(g[0]) * R.tanh(g[4]) + R.sigmoid(g[1]) * ac + R.sigmoid(g[2]) * bc
         out = (R.sigmoid(g[3]) * R.tanh(c), c)
         return out
-
-    @R.function
-    def classify(
-        h: R.Tensor(("n", H), "float32"), Wc: R.Tensor((H, 5), "float32"),
-        bc: R.Tensor((5,), "float32"),
-    ):
-        R.func_attr({"num_input": 1})
-        out = h @ Wc + bc
-        return out
 """
 _MV_RNN = """
 @I.ir_module
@@ -62,15 +63,6 @@ class MVRNN:
         right = R.squeeze(R.matmul(R.expand_dims(bv, 1), am), axis=[1])
         v = R.tanh(R.concat((left, right), axis=1) @ V + bias)
         out = (v, R.matmul(M, R.concat((am, bm), axis=1)))
-        return out
-
-    @R.function
-    def classify(
-        h: R.Tensor(("n", H), "float32"), Wc: R.Tensor((H, 5), "float32"),
-        bc: R.Tensor((5,), "float32"),
-    ):
-        R.func_attr({"num_input": 1})
-        out = h @ Wc + bc
         return out
 """
 _BI_RNN = """
@@ -130,7 +122,7 @@ class RelaxlabLevels(Dynamic):
         table, wl, bl, u, bu, wc, bc = weights
         leaf = self._kernel(_TREE_LSTM, "leaf", table, wl, bl)
         inner = self._kernel(_TREE_LSTM, "inner", u, bu)
-        classify = self._kernel(_TREE_LSTM, "classify", wc, bc)
+        classify = self._kernel(_TREE_LSTM + _CLASSIFY, "classify", wc, bc)
 
         def run(trees: Sequence[Any]) -> list[Any]:
             left, right, word, roots, levels = levels_of(trees)
@@ -146,7 +138,7 @@ class RelaxlabLevels(Dynamic):
     def _mv_rnn(self, weights: Sequence[Any]) -> Any:
         vectors, matrices, v, bias, m, wc, bc = weights
         inner = self._kernel(_MV_RNN, "inner", v, bias, m)
-        classify = self._kernel(_MV_RNN, "classify", wc, bc)
+        classify = self._kernel(_MV_RNN + _CLASSIFY, "classify", wc, bc)
 
         def run(trees: Sequence[Any]) -> list[Any]:
             left, right, word, roots, levels = levels_of(trees)

@@ -8,7 +8,7 @@ and is given their values.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,71 +18,66 @@ Waiting: TypeAlias = "Generator[list[Vector], list[np.ndarray[Any, Any]], list[V
 """A network that waits for values, and at last returns its results."""
 
 
-class Framework:
+class Framework(Protocol):
     """Operators on vectors; `weight` is a matrix that `linear` multiplies vectors with from the
     right."""
 
     def weight(self, array: Any) -> Any:
-        raise NotImplementedError
+        ...
 
     def table(self, array: Any) -> Any:
         """Rows, or matrices, which `row` picks."""
-        raise NotImplementedError
 
     def vector(self, array: Any) -> Vector:
-        raise NotImplementedError
+        ...
 
     def row(self, table: Any, index: int) -> Vector:
-        raise NotImplementedError
+        ...
 
     def linear(self, x: Vector, weight: Any, bias: Any = None) -> Vector:
-        raise NotImplementedError
+        ...
 
     def through(self, x: Vector, matrix: Vector) -> Vector:
         """A vector times a matrix that was computed."""
-        raise NotImplementedError
 
     def stacked(self, weight: Any, a: Vector, b: Vector) -> Vector:
         """A weight times two matrices below each other."""
-        raise NotImplementedError
 
     def concat(self, *xs: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def parts(self, x: Vector, count: int) -> Sequence[Vector]:
-        raise NotImplementedError
+        ...
 
     def times(self, x: Vector, y: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def rest(self, x: Vector) -> Vector:
         """1 - x"""
-        raise NotImplementedError
 
     def over(self, x: Vector, y: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def sigmoid(self, x: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def tanh(self, x: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def exp(self, x: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def relu(self, x: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def log_softmax(self, x: Vector) -> Vector:
-        raise NotImplementedError
+        ...
 
     def total(self, xs: Sequence[Vector]) -> Vector:
-        raise NotImplementedError
+        ...
 
     def values(self, xs: Sequence[Vector]) -> list[np.ndarray[Any, Any]]:
         """The values of vectors, which are computed together."""
-        raise NotImplementedError
 
     def begin(self) -> None:
         """Forget what was computed for the last instances."""

@@ -84,7 +84,7 @@ def _line(label: str, prediction: Prediction) -> str:
 
 
 def _excess(costs: list[Any]) -> str:
-    """What is asked for as a multiple of the least."""
+    """The accesses as a multiple of the fewest possible."""
     least = sum(c.least for c in costs)
     return f"{sum(c.count for c in costs) / least:.2f} x" if least else "none"
 

@@ -76,7 +76,7 @@ def cache_inplace(
     after = _copy(place, second, cache, buffer, made)
     func = place.replaced(seq(before, redirect(realize, buffer, cache), after))
     for loop in place.loops:
-        # What is copied may be more than what is written: elements that another iteration updates.
+        # A copy may hold elements that are not written here, but by an iteration that runs at once.
         if loop.kind not in ("serial", "unrolled"):
             require_own_elements(PRIMITIVE, find_loop(func, loop.loop_var), ("global", "shared"))
     return with_alloc(func, place.scope.name, cache), first, second

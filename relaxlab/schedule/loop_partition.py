@@ -90,7 +90,7 @@ def _over_loops(place: LoopPlace, name: str, body: Stmt) -> BlockRealize:
         dom = substitute(Range(s.min, s.extent), table)
         axes.append(IterVar(var, dom, kind))  # type: ignore[arg-type]
         table[s.loop_var] = var
-    # What the parts declare is in terms of the loops, and becomes what the block does.
+    # The block around the parts declares their accesses in terms of its own axes.
     block = Block(name, tuple(axes), (), (), substitute(body, table))
     values = tuple(s.loop_var for s in place.loops)
     return BlockRealize(values, TRUE, refreshed(block))

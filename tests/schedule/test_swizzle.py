@@ -63,7 +63,7 @@ def test_layouts_are_bijections(bits: int, shift: int) -> None:
 
 @pytest.mark.parametrize("row", [16, 32, 64, 128, 256])
 def test_eight_rows_are_in_different_banks(row: int) -> None:
-    """What `ldmatrix` reads at once: 16 bytes of each of 8 neighbouring rows."""
+    """`ldmatrix` reads 16 bytes of each of 8 neighbouring rows at once."""
     sch = Schedule(through_shared(16, row))
     swizzle_rows(sch, sch.get_block("S"), row, CUDA)
     ((_, *numbers),) = sch.get(sch.get_block("S")).annotations["buffer_swizzle"]

@@ -48,7 +48,7 @@ def test_arithmetic_by_pipe():
 
 
 def test_a_block_counts_the_same_beside_others_and_alone():
-    """What other blocks do is not counted, whichever block is recorded."""
+    """The counters of one block do not include the work of others."""
     args = [np.ones((48, 32), "float32"), np.ones((32, 48), "float32")]
     found = [
         counters(programs.tiled_matmul, [*args, np.zeros((48, 48), "float32")], (x, y, 0))
