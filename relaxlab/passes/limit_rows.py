@@ -44,6 +44,8 @@ def limit_rows(mod: Module, options: LimitRows) -> Module:
     not fit into the other half, they are what is to be read seldom, and the batch stays whole.
     """
     target = options.target or Target.host()
+    if target.facts.warp:
+        return mod  # on a GPU the rows of a batch are spread over all its multiprocessors
     half = target.facts.cache(LEVEL) // 2
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():

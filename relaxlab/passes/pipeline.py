@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxlab.ir.errors import kind_of
-from relaxlab.ir.target import Target, target_kind
+from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.annotate_recording import annotate_recording
 from relaxlab.passes.base import Pass, Pipeline
@@ -110,11 +110,12 @@ HOISTING: tuple[Pass, ...] = (
 """The passes that batches need before blocks are made."""
 
 
-def batched_pipeline(target: Target | None = None) -> Pipeline:
+def batched_pipeline(target: str | Target | None = None) -> Pipeline:
     """The passes for programs whose control flow depends on the input: what they compute for many
     inputs runs in batches (see docs/dynamic-programs.md). `target` None: this machine."""
+    target = None if target is None else parse_target(target)
     return (
-        cpu_pipeline(target)
+        (cpu_pipeline() if target is None else default_pipeline(target))
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
         .before("legalize_ops", *HOISTING, make_blocks, split_phases, annotate_recording)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)

@@ -56,15 +56,17 @@ class Request(Brief):
         """True if the passes make a program that runs in batches."""
         return any(p.name == batch_blocks.name for p in self.passes.passes)
 
-    def refuse_options_of_cpus(self) -> None:
-        """Raises ValueError for threads, a debug build, or passes for batches, which are for CPUs
-        alone."""
+    def refuse_batches(self) -> None:
+        """Raises ValueError for passes for batches."""
         if self.is_batched:
             raise ValueError(
-                f"the pipeline is for batches, which are recorded and run on CPUs alone, not on "
+                f"the pipeline is for batches, which run on CPUs and by CUDA, not on "
                 f"{self.target.kind!r}; without a pipeline that target runs the program one "
                 "instance at a time"
             )
+
+    def refuse_options_of_cpus(self) -> None:
+        """Raises ValueError for threads and a debug build, which are for CPUs alone."""
         if self.threads is not None:
             raise ValueError(
                 "threads are of CPUs; a GPU's are chosen by the kernels' schedules, and the "

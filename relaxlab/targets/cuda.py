@@ -60,6 +60,10 @@ def _pipeline(target: Target) -> Any:
 def _compile(request: Any) -> Any:
     from relaxlab.runtime.vm.cuda import compile_cuda
 
+    if request.is_batched:
+        from relaxlab.runtime.batch.compile_batched import compile_batched_cuda
+
+        return compile_batched_cuda(request)
     return compile_cuda(request)
 
 

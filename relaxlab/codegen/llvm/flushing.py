@@ -92,7 +92,8 @@ class Flush(Record):
     order_kind: their blocks. A batch ends at batch_end. offsets: the places of slots in the arena;
     row_bytes: of a row of the array in a slot. places: room for the operands of one batch. Then the
     room that there is for slots, notes and depths; the function `RESUME`; and the batches of
-    several `flushes`: `ran` of them, with `ran_notes`; there is room for `ran_room`."""
+    several `flushes`: `ran` of them, with `ran_notes`; there is room for `ran_room`. results: for
+    devices, the places of the results of all batches, most_outputs of each."""
 
     kinds: Word
     phases: Word
@@ -125,6 +126,8 @@ class Flush(Record):
     ran_notes: Word
     ran_room: Word
     flushes: Word
+    results: Array[Word]
+    most_outputs: Word
 
 
 @low_level
@@ -349,6 +352,30 @@ def flush_run(flush: Flush) -> Word:
 
 
 @low_level
+def flush_operands(flush: Flush) -> Word:
+    """Write the operands of all batches one after the other into `places`, each from an even word
+    on, and the places of their results: a device is given them in one copy. Return the words."""
+    made = 0
+    first = 0
+    for batch in range(flush.batches):
+        block = flush.blocks[flush.batch_kind[batch]]
+        end = flush.batch_end[batch]
+        rows = end - first
+        for k in range(block.inputs + block.scalars):
+            words = Array[Word](address_of(flush.places[made]))
+            if k < block.inputs:
+                flush_places(flush, first, end, k, words)
+            else:
+                flush_scalars(flush, first, end, k - block.inputs, words)
+            made += rows + rows % 2
+        for k in range(block.outputs):
+            slot = Array[Word](flush.order[first])[NOTE_SLOT] + k
+            flush.results[batch * flush.most_outputs + k] = flush.offsets[slot]
+        first = end
+    return made
+
+
+@low_level
 def flush_wake(flush: Flush, fibers: Array[Word], count: Word) -> Word:
     """Let fibers go on after a flush: those that wait for a tensor get its address; if there are
     none, the phase ends for all. Those of instances that failed end. Return how many are left."""
@@ -430,7 +457,8 @@ def flush_all(flush: Flush, fibers: Array[Word], count: Word) -> Word:
 
 FUNCTIONS = (
     place_arrays, flush_extent, flush_order, flush_place, flush_places, flush_scalars,
-    flush_outputs, flush_rows, flush_run, flush_wake, flush_has_room, flush_ran, flush_all,
+    flush_outputs, flush_rows, flush_run, flush_operands, flush_wake, flush_has_room, flush_ran,
+    flush_all,
 )  # fmt: skip
 
 

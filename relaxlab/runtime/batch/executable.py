@@ -7,6 +7,8 @@ from typing import Any
 
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.ir.target import Target
+from relaxlab.runtime.batch.arena import Arena
+from relaxlab.runtime.batch.flush import NativeFlusher
 from relaxlab.runtime.batch.function import BatchFunction
 from relaxlab.runtime.batch.recorder import Recorder
 from relaxlab.runtime.executable import Executable
@@ -30,7 +32,8 @@ class BatchedExecutable(Executable):
             return super().__getitem__(name)
         # Made when it is first asked for: then the weights of its blocks are known.
         if self._entry is None:
-            self._entry = BatchFunction(self, self._recorder)
+            flusher = NativeFlusher(self, self._recorder)
+            self._entry = BatchFunction(self._recorder, flusher, Arena(), self._lock)
         return self._entry
 
     def __iter__(self) -> Iterator[str]:

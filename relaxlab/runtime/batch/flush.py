@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from relaxlab.codegen.llvm import flushing as native
 from relaxlab.codegen.llvm.context import CONTEXT
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.runtime.batch.arena import Arena, Array
 from relaxlab.runtime.batch.instances import Arrays
 from relaxlab.runtime.batch.recorder import Recorded, Recorder
 from relaxlab.runtime.batch.records import ChosenOrder
@@ -20,7 +22,6 @@ from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.fields import Fields
 from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
 
-Array = np.ndarray[Any, Any]
 FIRST_BATCHES = 256
 """Batches of flushes behind each other for which there is room at first."""
 
@@ -60,17 +61,14 @@ class Ran:
     flushes: int = 1
 
 
-class BlockRunner:
-    """The native function of a block, and the words by which a flush calls it."""
+class BlockWords:
+    """A block, and the words by which a flush lays out its batches."""
 
-    def __init__(self, exe: Executable, of: rec.BatchBlock, note_words: int) -> None:
-        self.of, self._exe = of, exe
-        self._function: NativeFunction = exe[of.function]
+    def __init__(self, of: rec.BatchBlock, note_words: int) -> None:
+        self.of = of
         dims = [[d for d in row_dims(t) if d != 1] for t in of.outputs]
         self.fields = Fields(native.BlockCode)
         self.fields.set(
-            entry=ctypes.cast(self._function._entry, ctypes.c_void_p).value or 0,
-            context=self._function._address, target=ctypes.addressof(self._function._in),
             most_rows=of.most_rows, note_words=note_words, arenas=len(of.arenas),
             inputs=len(of.inputs), scalars=len(of.scalars), outputs=len(of.outputs),
         )  # fmt: skip
@@ -83,7 +81,24 @@ class BlockRunner:
             output_dims=_words(word for of_output in dims for word in (len(of_output), *of_output)),
         )
 
-    def bind(self, shared: list[np.ndarray[Any, Any]]) -> None:
+    @abstractmethod
+    def bind(self, shared: list[Any]) -> None:
+        """Pack the values that all instances share, and bind them."""
+
+
+class NativeBlock(BlockWords):
+    """A block whose batches a native function runs."""
+
+    def __init__(self, exe: Executable, of: rec.BatchBlock, note_words: int) -> None:
+        super().__init__(of, note_words)
+        self._exe = exe
+        self._function: NativeFunction = exe[of.function]
+        self.fields.set(
+            entry=ctypes.cast(self._function._entry, ctypes.c_void_p).value or 0,
+            context=self._function._address, target=ctypes.addressof(self._function._in),
+        )  # fmt: skip
+
+    def bind(self, shared: list[Any]) -> None:
         """Pack the values that all instances share, and bind them."""
         self._function.bind(*self._exe.packed_weights(self.of.function, shared))
 
@@ -94,44 +109,43 @@ class BlockRunner:
 
 
 class Flusher:
-    """Runs what a recorder has noted, in batches."""
+    """Puts what a recorder has noted into batches, and gives their results places."""
 
-    def __init__(self, exe: Executable, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, blocks: Sequence[BlockWords]) -> None:
         program = recorder.program
-        self._exe, self._recorder = exe, recorder
-        self.blocks = [
-            BlockRunner(exe, b, width)
-            for b, width in zip(program.blocks, recorder.widths, strict=False)
-        ]
+        self.blocks, self._recorder = blocks, recorder
         phases = 1 + sum(
             isinstance(s, rec.Phase) for s in rec.walk_steps(program.functions[program.entry].steps)
         )
         operands = (len(b.inputs) + len(b.scalars) for b in program.blocks)
         self._most_operands = max(operands, default=0)
         self._fields = Fields(native.Flush)
-        self._fields.set(kinds=len(self.blocks), phases=phases)
+        self._fields.set(kinds=len(blocks), phases=phases, threads=1)
         self._fields.hold(
-            blocks=np.concatenate([_words(()), *(b.fields.words for b in self.blocks)]),
+            blocks=np.concatenate([_words(()), *(b.fields.words for b in blocks)]),
             recorder=recorder.words, phase_ends=np.zeros(phases, np.int64),
         )  # fmt: skip
-
-        def function(of: Callable[..., Any], *more: Any) -> Callable[..., int]:
-            kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *more)
-            return kind(recorder.code.address(f"relaxlab_{of.__name__}"))
-
         word, memory = ctypes.c_int64, ctypes.c_void_p
-        self._place_arrays = function(native.place_arrays, memory, word, word, word, word)
-        self._extent, self._place = function(native.flush_extent), function(native.flush_place)
-        self._order = function(native.flush_order, ctypes.c_int64)
-        self._run = function(native.flush_run)
-        self._wake = function(native.flush_wake, ctypes.c_void_p, ctypes.c_int64)
-        self._all = function(native.flush_all, ctypes.c_void_p, ctypes.c_int64)
-        self._fields.set(resume=recorder.resume_address)
+        self._place_arrays = self._function(native.place_arrays, memory, word, word, word, word)
+        self._extent = self._function(native.flush_extent)
+        self._place = self._function(native.flush_place)
+        self._order = self._function(native.flush_order, word)
+        self._wake = self._function(native.flush_wake, memory, word)
 
-    def place_arrays(self, arrays: Arrays, places: Places, arena: Array, at: int) -> None:
+    def _function(self, of: Callable[..., Any], *more: Any) -> Callable[..., int]:
+        """A function of flushes, which takes the address of `_fields` first."""
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *more)
+        return kind(self._recorder.code.address(f"relaxlab_{of.__name__}"))
+
+    def bind(self, shared: Sequence[Array]) -> None:
+        """Give the blocks the values that all instances share."""
+        for block in self.blocks:
+            block.bind([shared[i] for i in block.of.shared])
+
+    def place_arrays(self, arrays: Arrays, places: Places, arena: Arena, at: int) -> None:
         """Copy the arrays of instances into the arena, from byte `at` on, and write down their
         places."""
-        self._fields.set(arena=arena.ctypes.data)
+        self._fields.set(arena=arena.memory.ctypes.data)
         self._fields.hold(offsets=places.offsets, row_bytes=places.row_bytes)
         records, ty = arrays.records, arrays.param.tensor
         self._place_arrays(
@@ -144,7 +158,7 @@ class Flusher:
         places. Returns the bytes of the arena that are used then."""
         fields, notes = self._fields, recorded.count
         places.grow(recorded.slots)
-        fields.set(used=places.used, gathered=0, threads=self._exe.threads)
+        fields.set(used=places.used, gathered=0)
         fields.hold(
             done=recorded.done, failures=recorded.failures, offsets=places.offsets,
             row_bytes=places.row_bytes,
@@ -169,20 +183,19 @@ class Flusher:
             if len(self._fields.array(name)) < words:
                 self._fields.hold(**{name: np.empty(2 * words, np.int64)})
 
-    def run(self, arena: np.ndarray[Any, Any]) -> Ran:
+    @abstractmethod
+    def run(self, arena: Arena) -> Ran:
         """Run the batches that were begun.
 
         Raises what a kernel reports.
         """
-        fields = self._fields
-        fields.set(arena=arena.ctypes.data, arena_size=len(arena))
-        code, count = self._run(self._fields.address), fields["batches"]
-        kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
-        if code:
-            self._fail(code)
-        return Ran(kinds, ends, fields["gathered"])
 
-    def wake(self, recorded: Recorded) -> None:
+    def run_rest(self, places: Places, arena: Arena) -> Ran | None:
+        """Let instances that wait go on, flush after flush, as far as that takes no work in Python.
+        None where nothing was done."""
+        return None
+
+    def wake(self, recorded: Recorded, arena: Arena) -> None:
         """Let instances that wait go on after a flush, where there are such."""
         recorder = self._recorder
         if recorder.program.waits:
@@ -190,19 +203,50 @@ class Flusher:
             fibers = recorder.fiber_words
             recorder.left = self._wake(self._fields.address, fibers.ctypes.data, len(fibers))
 
-    def run_rest(self, places: Places, arena: Array) -> Ran | None:
+
+class NativeFlusher(Flusher):
+    """Runs batches by native functions of an executable."""
+
+    def __init__(self, exe: Executable, recorder: Recorder) -> None:
+        pairs = zip(recorder.program.blocks, recorder.widths, strict=False)
+        self._native = [NativeBlock(exe, block, width) for block, width in pairs]
+        super().__init__(recorder, self._native)
+        self._exe = exe
+        self._run = self._function(native.flush_run)
+        self._all = self._function(native.flush_all, ctypes.c_void_p, ctypes.c_int64)
+        self._fields.set(resume=recorder.resume_address)
+
+    def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
+        """Choose the batches, and give their results places."""
+        self._fields.set(threads=self._exe.threads)
+        return super().begin(recorded, places, chosen)
+
+    def run(self, arena: Arena) -> Ran:
+        """Run the batches that were begun.
+
+        Raises what a kernel reports.
+        """
+        fields = self._fields
+        fields.set(arena=arena.memory.ctypes.data, arena_size=len(arena.memory))
+        code, count = self._run(self._fields.address), fields["batches"]
+        kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
+        if code:
+            self._fail(code)
+        return Ran(kinds, ends, fields["gathered"])
+
+    def run_rest(self, places: Places, arena: Arena) -> Ran | None:
         """Let instances that wait go on, flush after flush, as long as there is room for what they
         note. None where nothing waits.
 
         Raises what a kernel reports.
         """
-        recorder, fields = self._recorder, self._fields
+        recorder, fields, memory = self._recorder, self._fields, arena.memory
         if not recorder.left:
             return None
         self._make_room(FIRST_BATCHES, "ran_kind", "ran_end")
         room = len(fields.array("places")) // max(1, self._most_operands)
         fields.set(
-            used=places.used, gathered=0, arena=arena.ctypes.data, arena_size=len(arena),
+            used=places.used, gathered=0, arena=memory.ctypes.data, arena_size=len(memory),
             slot_room=len(places.offsets), depth_room=len(fields.array("depths")),
             note_room=min(room, len(fields.array("order")), len(fields.array("batch_end"))),
             ran=0, ran_notes=0, ran_room=len(fields.array("ran_end")), flushes=0,
@@ -222,7 +266,7 @@ class Flusher:
 
     def _fail(self, code: int) -> None:
         batch, failure = divmod(code, 1 << native.CALL_BITS)
-        self.blocks[int(self._fields.array("batch_kind")[batch])].fail(failure)
+        self._native[int(self._fields.array("batch_kind")[batch])].fail(failure)
 
 
 def _words(values: Iterable[int]) -> Words:

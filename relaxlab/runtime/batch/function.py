@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from relaxlab.codegen.llvm.flushing import ALIGN
 from relaxlab.ir import recording as rec
-from relaxlab.ir.dtypes import bytes_of, numpy_dtype
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.expr import IntImm
 from relaxlab.ir.types import DataType, TensorType
+from relaxlab.runtime.arrays import ExecutionError
+from relaxlab.runtime.batch.arena import Arena
 from relaxlab.runtime.batch.flush import Flusher, Places, Ran
 from relaxlab.runtime.batch.instances import Inputs, InstanceReader
 from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Recorder
@@ -22,10 +25,10 @@ from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.data_values import read_values
 from relaxlab.runtime.native.loaded import CheckFailed
-from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
+from relaxlab.runtime.rows import row_bytes
 
-if TYPE_CHECKING:
-    from relaxlab.runtime.executable import Executable
+FAILURES = (CheckFailed, ExecutionError, MemoryError)
+"""The errors of kernels, and of memory that a batch lacks."""
 
 
 class BatchReport:
@@ -73,14 +76,19 @@ class BatchFunction:
     `last_batch` describes the batch that ran last; None before the first.
     """
 
-    def __init__(self, exe: Executable, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        flusher: Flusher,
+        arena: Arena,
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        """lock: held while a batch runs, whose words and arena the blocks share."""
         self.program = recorder.program
         self.last_batch: BatchReport | None = None
-        self._exe, self._recorder = exe, recorder
-        self._flusher = Flusher(exe, recorder)
+        self._recorder, self._flusher, self._arena, self._lock = recorder, flusher, arena, lock
         self._names = tuple(b.name for b in self.program.blocks)
         self._reader = InstanceReader(self.program)
-        self._arena = np.zeros(0, np.uint8)
         self._places = Places()
         self._shared_end = self._shared_places()
         self._has_shared = False
@@ -109,8 +117,7 @@ class BatchFunction:
             shared = [self._shared_value(s, weights) for s in self.program.shared]
             # Blocks may have some of these weights where one of them does not fit.
             self._weights, self._shared, self._has_shared = None, shared, False
-            for block in self._flusher.blocks:
-                block.bind([self._shared[i] for i in block.of.shared])
+            self._flusher.bind(self._shared)
             self._weights = weights
         return self
 
@@ -127,7 +134,7 @@ class BatchFunction:
         value = weights[number]
         for index in shared.path:
             value = value[index]
-        array, ty = np.asarray(value, order="C"), shared.ty
+        array, ty = self._arena.to_host(value), shared.ty
         dims = zip(ty.shape or (), array.shape, strict=False)
         fits = all(not isinstance(d, IntImm) or d.value == n for d, n in dims)
         if array.dtype != numpy_dtype(str(ty.dtype)) or array.ndim != ty.ndim or not fits:
@@ -179,9 +186,8 @@ class BatchFunction:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Keep other threads out of the executable, whose blocks share words and arenas. Raises
-        RuntimeError where what runs calls the same function."""
-        with self._exe._lock:
+        """Keep other threads out. Raises RuntimeError where what runs calls the same function."""
+        with self._lock:
             if self._running:
                 raise RuntimeError(
                     f"`{self.program.entry}` was called by a function that its own batch called; "
@@ -209,7 +215,7 @@ class BatchFunction:
         inputs, first = self._reader.read(instances)
         try:
             recorded, offsets = self._computed(inputs, first, choose)
-        except (CheckFailed, MemoryError) as error:
+        except FAILURES as error:
             if len(instances) == 1:
                 raise BatchError(str(error), 0, (None,)) from error
             return self._one_by_one(instances, choose)
@@ -265,10 +271,10 @@ class BatchFunction:
                 rounds.append(recorded)
             chosen = None if choose is None else chosen_order(self.program, recorded, choose)
             end = self._flusher.begin(recorded, places, chosen)
-            self._reserve(end, places.used)
+            self._arena.reserve(end, places.used)
             places.used = end
             report.add(self._flusher.run(self._arena))
-            self._flusher.wake(recorded)
+            self._flusher.wake(recorded, self._arena)
             if choose is None and rounds is None:
                 rest = self._flusher.run_rest(places, self._arena)
                 if rest is not None:
@@ -288,14 +294,15 @@ class BatchFunction:
         for size in (*(a.nbytes for a in inputs.arrays), *(f.nbytes for _, f, _ in inputs.fields)):
             starts.append(used)
             used += -(-size // ALIGN) * ALIGN
-        self._reserve(used, self._shared_end)
+        self._arena.reserve(used, self._shared_end)
         given = iter(starts)
         for arrays, start in zip(inputs.arrays, given, strict=False):
             self._flusher.place_arrays(arrays, places, self._arena, start)
         for (first, flat, lengths), start in zip(inputs.fields, given, strict=True):
             ends = start + np.cumsum(lengths) * flat.itemsize
             places.offsets[first : first + len(lengths)] = ends - lengths * flat.itemsize
-            self._copy(flat, start)
+            self._arena.copy(flat, start)
+        self._arena.publish(self._shared_end, used)
         places.used = used
 
     def _shared_places(self) -> int:
@@ -312,25 +319,13 @@ class BatchFunction:
 
     def _place_shared(self) -> None:
         """Copy shared values there, where they stay for the batches that follow."""
-        if self._has_shared and len(self._arena) >= self._shared_end:
+        if self._has_shared and len(self._arena.memory) >= self._shared_end:
             return
-        self._reserve(self._shared_end, 0)
+        self._arena.reserve(self._shared_end, 0)
         for i in self.program.gathered:
-            self._copy(self._shared[i], int(self._places.offsets[i]))
+            self._arena.copy(self._shared[i], int(self._places.offsets[i]))
+        self._arena.publish(0, self._shared_end)
         self._has_shared = True
-
-    def _reserve(self, size: int, used: int) -> None:
-        """Make the arena large enough, and keep what is in its first `used` bytes."""
-        if len(self._arena) < size:
-            whole = np.empty(size + size // 4 + ALIGN, np.uint8)
-            start = -whole.ctypes.data % ALIGN
-            larger = whole[start:]
-            larger[:used] = self._arena[:used]
-            self._arena = larger
-
-    def _copy(self, array: np.ndarray[Any, Any], offset: int) -> None:
-        raw = array.reshape(-1).view(np.uint8)
-        self._arena[offset : offset + len(raw)] = raw
 
     # --- Results ----------------------------------------------------------------------------------
 
@@ -341,38 +336,21 @@ class BatchFunction:
         for k, result in enumerate(self.program.results):
             words = recorded.results[kept, k]
             if isinstance(result.ty, DataType):
-                at = self._tensor_reader(offsets)
+                at = partial(self._tensor, offsets)
                 leaves.append(read_values(self.program.data, words.tolist(), result.ty, at))
                 continue
             assert isinstance(result.ty, TensorType)
             if result.kind == "scalar":
                 leaves.append(list(words.astype(numpy_dtype(str(result.ty.dtype)))))
             else:
-                leaves.append(list(self._tensors_at(offsets[words], result.ty)))
+                leaves.append(self._arena.rows(offsets[words], result.ty))
         found: list[Any] = [None] * len(recorded.failures)
         for i, number in enumerate(kept.tolist()):
             found[number] = _nested(self.program.result, [c[i] for c in leaves])
         return found
 
-    def _tensor_reader(self, offsets: Words) -> Callable[[int, TensorType], np.ndarray[Any, Any]]:
-        """A function that copies the tensor in a slot."""
-        forms: dict[int, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
-
-        def tensor(slot: int, ty: TensorType) -> np.ndarray[Any, Any]:
-            if id(ty) not in forms:  # types are those of the program, which stays
-                forms[id(ty)] = row_bytes(ty), numpy_dtype(str(ty.dtype)), row_dims(ty)
-            size, dtype, dims = forms[id(ty)]
-            start = int(offsets[slot])
-            return self._arena[start : start + size].view(dtype).reshape(dims).copy()
-
-        return tensor
-
-    def _tensors_at(self, places: Words, ty: TensorType) -> np.ndarray[Any, Any]:
-        """Copies of the tensors of one type at places in the arena, a row each."""
-        count, size = row_elements(ty), bytes_of(str(ty.dtype))
-        flat = self._arena[: len(self._arena) // size * size].view(numpy_dtype(str(ty.dtype)))
-        rows = flat[(places // size)[:, None] + np.arange(count)]
-        return rows.reshape(len(places), *row_dims(ty))
+    def _tensor(self, offsets: Words, slot: int, ty: TensorType) -> Any:
+        return self._arena.tensor(int(offsets[slot]), ty)
 
 
 def _nested(tree: object, leaves: list[Any]) -> Any:

@@ -1,0 +1,67 @@
+"""Batched programs on NVIDIA's GPUs as Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.gpu.program import GpuProgram
+from relaxlab.ir.target import Target
+from relaxlab.runtime.batch.arena import DeviceArena
+from relaxlab.runtime.batch.device import Calls, DeviceFlusher
+from relaxlab.runtime.batch.function import BatchFunction
+from relaxlab.runtime.batch.recorder import Recorder
+from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
+from relaxlab.runtime.vm.gpu import simulated
+from relaxlab.runtime.vm.memory import DeviceMemory
+from relaxlab.runtime.vm.vm import VirtualMachine
+
+
+class BatchedCudaExecutable(CudaExecutable):
+    """A compiled program that runs many instances at once on a GPU: `exe["main"].bind(*weights)`,
+    then `.batch(instances)`, whose results are CuPy arrays. Instances are recorded by this machine.
+    The functions that run batches of its blocks are there under their names.
+
+    `exe.simulated_batches()` is the same function without a GPU: its kernels run on the SIMT
+    interpreter, on NumPy arrays.
+    """
+
+    def __init__(
+        self, gpu: GpuProgram, target: Target, recorder: Recorder, transforms: dict[str, str]
+    ) -> None:
+        super().__init__(gpu, target)
+        self._recorder, self._transforms = recorder, transforms
+        self._entry: BatchFunction | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name != self._recorder.program.entry:
+            return super().__getitem__(name)
+        if self._entry is None:
+            memory = DeviceMemory(require_cupy())
+            self._entry = self._batches(self.call, DeviceArena(memory))
+        return self._entry
+
+    def __iter__(self) -> Iterator[str]:
+        yield self._recorder.program.entry
+        yield from super().__iter__()
+
+    def simulated_batches(self) -> BatchFunction:
+        """The function that runs batches, with its kernels on the SIMT interpreter: slow. Its calls
+        raise SimtError for races, diverging barriers and stray accesses."""
+        arena = DeviceArena(DeviceMemory(np))
+        kernels = simulated(self.program, self.gpu.kernels)
+
+        def call(name: str, args: Sequence[Any]) -> Any:
+            # Races are found by the numbers of elements, and results are parts of the arena: what
+            # is read of it is a copy.
+            given = [a.copy() if arena.is_whole(a) else a for a in args]
+            return VirtualMachine(self.program, kernels, arena.on).run(name, *given)
+
+        return self._batches(call, arena)
+
+    def _batches(self, call: Calls, arena: DeviceArena) -> BatchFunction:
+        flusher = DeviceFlusher(self._recorder, call, self._transforms, arena.on)
+        return BatchFunction(self._recorder, flusher, arena, RLock())

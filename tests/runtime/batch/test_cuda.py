@@ -1,0 +1,102 @@
+"""Batches on GPUs: NVRTC compiles their kernels; simulated threads, a stand-in for CuPy and a GPU
+compute what the interpreter does."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab import dynamic
+from relaxlab.codegen.cuda import nvrtc
+from relaxlab.ir.module import Module
+from relaxlab.runtime.batch import cuda as batch_cuda
+from relaxlab.runtime.batch.cuda import BatchedCudaExecutable
+from relaxlab.runtime.vm import cuda
+from relaxlab.runtime.vm.gpu import NoGpu
+from tests.codegen.cuda.on_cpu import COMPILER, CpuCuda
+from tests.models.dynamic.networks import NETWORKS, arguments, assert_results_agree
+from tests.runtime.vm.cupy_stand_in import CupyStandIn, compile_as_text
+from tests.runtime.vm.test_cuda import has_gpu
+
+
+@cache
+def compiled(name: str, target: str = "cuda") -> tuple[Module, BatchedCudaExecutable]:
+    mod = NETWORKS[name].make()
+    return mod, rl.compile(mod, target, pipeline=rl.batched_pipeline("cuda"))
+
+
+def run(name: str, mod: Module, main: Any, count: int, checked: int) -> None:
+    """Run a batch, and compare so many of its results with the interpreter's."""
+    rng = np.random.default_rng(3)
+    weights = dynamic.random_weights(mod, np.random.default_rng(1), 0.5)
+    main.bind(*weights)
+    instances = [NETWORKS[name].given(mod, rng, int(rng.integers(1, 6))) for _ in range(count)]
+    results = main.batch(instances)
+    assert len(results) == count
+    for i in rng.permutation(count)[:checked]:
+        expected = rl.interpret(mod, "main", *arguments(instances[i]), *weights)
+        assert_results_agree(results[i], expected)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_simulated_threads_compute_batches(name: str) -> None:
+    mod, exe = compiled(name)
+    main = exe.simulated_batches()
+    run(name, mod, main, 3, 2)
+    assert main.last_batch is not None
+    assert max(rows for _, rows in main.last_batch.launches) > 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_gpu_computes_batches(name: str) -> None:
+    mod, exe = compiled(name)
+    for count in (1, 40):
+        run(name, mod, exe["main"], count, 3)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+def test_the_host_side_with_a_stand_in_for_cupy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The network's instances wait for tensors, and it has scalars in memory of the device."""
+    stand_in = CupyStandIn(lambda source: CpuCuda(source, tmp_path))
+    for module in (cuda, batch_cuda):
+        monkeypatch.setattr(module, "require_cupy", lambda: stand_in)
+    monkeypatch.setattr(nvrtc, "compile_cuda", compile_as_text)
+    mod, exe = compiled("drnn", "cuda:sm_80")
+    run("drnn", mod, exe["main"], 2, 2)
+    assert exe["main"].last_batch.flushes > 1
+
+
+@pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
+@pytest.mark.parametrize("name", ["tree_lstm", "tree_gru"])
+def test_nvrtc_compiles_them(name: str) -> None:
+    _, exe = compiled(name)
+    assert set(exe.compiled("sm_90").resources) == {
+        source.name for sources in exe.gpu.functions.values() for source in sources
+    }
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+def test_a_batch_without_a_gpu() -> None:
+    _, exe = compiled("tree_fc")
+    with pytest.raises(NoGpu, match="needs (CuPy|a GPU)"):
+        exe["main"]
+    assert "main" in exe and "cell_block_batched" in exe
+
+
+def test_a_pipeline_for_another_machine_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"kernels for cpu; .*rl.batched_pipeline\('cuda'\)"):
+        rl.compile(NETWORKS["tree_fc"].make(), "cuda", pipeline=rl.batched_pipeline())
+
+
+@pytest.mark.parametrize("target", ["wgsl", "interpreter"])
+def test_other_targets_refuse_batches(target: str) -> None:
+    with pytest.raises(ValueError, match=f"on CPUs and by CUDA, not on '{target}'"):
+        rl.compile(NETWORKS["tree_fc"].make(), target, pipeline=rl.batched_pipeline(target))
