@@ -17,6 +17,7 @@ from relaxlab.passes.bindings import (
     TirCall,
     all_bindings,
     known_shape,
+    leaf_type,
     map_blocks,
     tir_call,
     with_bindings,
@@ -68,6 +69,7 @@ def fuse_tir(mod: Module, _: NoOptions) -> Module:
 def _obstacle(fn: graph.Function, mod: Module) -> str | None:
     """Return why a function cannot become a loop function; None if it can."""
     computed: set[graph.Expr] = set()
+    counted = False
     for b in all_bindings(fn):
         call = tir_call(b.value)
         if isinstance(b.value, graph.TupleGetItem) and b.value.tuple_value in fn.params:
@@ -76,8 +78,11 @@ def _obstacle(fn: graph.Function, mod: Module) -> str | None:
             return f"`{b.var.name}` is not the one result of a loop function"
         if known_shape(b.var.ty) is None:
             return f"the shape of `{b.var.name}` is not known"
-        if any(buffer.facts for buffer in _callee(call, mod).buffers):
+        mine = zip(call.args, _callee(call, mod).buffers, strict=False)
+        stated = [a for a, b in mine if b.facts]
+        if stated and (counted or any(a not in fn.params for a in stated)):
             return f"`{call.callee}` has index functions, whose facts are checked before it runs"
+        counted = counted or bool(stated)
         if any(i >= 0 and call.args[i] not in computed for i in call.inplace):
             return f"`{b.var.name}` overwrites an argument of the function"
         computed.add(b.var)
@@ -129,8 +134,10 @@ def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
             scalars += [v for v in p.ty.values or () if isinstance(v, expr.Var)]
         else:
             buffers[p] = tuple(_buffer(names(p.name), ty) for ty in _fields(p.ty))
-    inputs = [b for fields in buffers.values() for b in fields]
     bindings = list(all_bindings(fn))
+    for call in filter(None, (tir_call(b.value) for b in bindings)):
+        _take_facts(buffers, call, _callee(call, mod))
+    inputs = [b for fields in buffers.values() for b in fields]
     output = _made_in(fn.body.body, bindings)
     bodies: list[loops.Stmt] = []
     local: list[loops.Buffer] = []
@@ -159,6 +166,29 @@ def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
     params = (*inputs, *buffers[output], *scalars)
     body = loops.BlockRealize((), TRUE, root)
     return PrimFunc(params, body, attrs, span=fn.span)
+
+
+def _take_facts(buffers: Buffers, call: TirCall, callee: PrimFunc) -> None:
+    """Let the parameters that a call takes as index functions state what these do."""
+    if not any(b.facts for b in callee.buffers):
+        return
+    given = (*map(leaf_type, call.args), *call.outs)
+    symbols = argument_symbols(callee, given, call.symbols, call.callee)
+    taken = dict(zip(callee.buffers, call.args, strict=False))
+    new: dict[loops.Buffer, loops.Buffer] = {}
+
+    def declare(b: loops.Buffer) -> None:
+        # Facts may mention other index functions, which are then declared before.
+        for n in (n for fact in b.facts for n in walk(fact) if isinstance(n, loops.Buffer)):
+            declare(n)
+        own = buffers[taken[b]][0]
+        facts = tuple(substitute(fact, symbols, new) for fact in b.facts)
+        new[b] = own if own.facts or not facts else replace(own, facts=facts)
+        buffers[taken[b]] = (new[b],)
+
+    for b in callee.buffers:
+        if b.facts:
+            declare(b)
 
 
 def _made_in(result: graph.Expr, bindings: list[graph.Binding]) -> graph.Expr:

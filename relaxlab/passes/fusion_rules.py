@@ -41,6 +41,8 @@ class KernelSummary:
               element; None for all else.
     rows:     per buffer, how many leading axes it shares with all loops, which reduce over others:
               it is used row by row. 0 where it is not.
+    movable:  per buffer, whether tensors of the same elements elsewhere may be read in its place
+              by a kernel that is opaque because it has index functions.
     """
 
     kind: PatternKind
@@ -49,6 +51,7 @@ class KernelSummary:
     repeats: tuple[bool, ...]
     terms: expr.PrimExpr | None
     rows: tuple[int, ...]
+    movable: tuple[bool, ...]
 
 
 def summary_of(func: loops.PrimFunc) -> KernelSummary:
@@ -58,7 +61,8 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
     # Indices from data make it opaque; for inlining it only matters that each element is made from
     # single elements. A schedule made by hand makes it opaque, too, and would be lost.
     apart = func.attrs.get(loops.IS_SCHEDULED) or func.attrs.get(loops.KEPT_APART)
-    if kind is PatternKind.OPAQUE and not apart and _is_gather(blocks):
+    stated = any(b.facts for b in func.buffers)
+    if kind is PatternKind.OPAQUE and not apart and not stated and _is_gather(blocks):
         kind = PatternKind.INJECTIVE
     stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
     return KernelSummary(
@@ -68,7 +72,17 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
         tuple(_repeats(func, blocks, b) for b in func.buffers),
         _terms(blocks),
         tuple(_rows(blocks, b) for b in func.buffers),
+        tuple(stated and not apart and _is_movable(blocks, b) for b in func.buffers),
     )
+
+
+def _is_movable(blocks: list[loops.Block], buffer: loops.Buffer) -> bool:
+    """True for what is read an element for each instance of a block, but for index functions, which
+    have to be checked before the kernel runs."""
+    if buffer.facts:
+        return False
+    readers = [b for b in blocks if any(r.buffer is buffer for r in b.reads)]
+    return bool(readers) and all(isinstance(b.body, loops.BufferStore) for b in readers)
 
 
 def _is_costly(call: expr.Call) -> bool:
@@ -220,12 +234,12 @@ def shape_of_group(members: Sequence[Call]) -> object:
 def why_not(members: Sequence[Call], limits: FusionLimits) -> str | None:
     """Return the reason that keeps calls (in program order, the last one's value leaving) apart;
     None if they make a good kernel."""
+    kernel = _Kernel(members)
     for m in members:
-        if m.kind > PatternKind.OUT_EWISE_FUSIBLE:
+        if m.kind > PatternKind.OUT_EWISE_FUSIBLE and not (m is members[-1] and kernel.moves_to(m)):
             if m.tir is None:
                 return f"{m.var.name} is not made by a loop function that can be fused"
             return f"{m.callee} is opaque: how its writes relate to its reads is not known"
-    kernel = _Kernel(members)
     reason = kernel.too_many_anchors(limits)
     if reason is not None:
         return reason
@@ -243,15 +257,15 @@ class _Kernel:
 
     def __init__(self, members: Sequence[Call]) -> None:
         by_var = {m.var: m for m in members}
-        self.anchors = [m for m in members if m.kind in ANCHORS]
+        self.anchors = [m for m in members if m.kind in ANCHORS or _has_movable(m)]
         self.edges: dict[Call, list[tuple[Call, int]]] = {}
         self.after: set[Call] = set()
         self.local = set(by_var)
         for m in members:
-            assert m.tir is not None
-            read = [(by_var[a], i) for i, a in enumerate(m.tir.args) if a in by_var]  # type: ignore
+            given = () if m.tir is None else m.tir.args
+            read = [(by_var[a], i) for i, a in enumerate(given) if a in by_var]  # type: ignore
             self.edges[m] = read
-            if m.kind in ANCHORS or any(u in self.after for u, _ in read):
+            if m in self.anchors or any(u in self.after for u, _ in read):
                 self.after.add(m)
 
     def too_many_anchors(self, limits: FusionLimits) -> str | None:
@@ -272,6 +286,17 @@ class _Kernel:
         reasons = (_why_no_rows(first.summary.terms, u, second, at, limits) for u, at in read)
         reason = next((r for r in reasons if r is not None), None)
         return None if reason is None else f"{one}: {reason}"
+
+    def moves_to(self, v: Call) -> bool:
+        """True if `v` has index functions, and the others only move elements of what else it
+        reads."""
+        others = [m for m in self.edges if m is not v]
+        return (
+            v.summary is not None
+            and _has_movable(v)
+            and all(m.summary is not None and m.summary.moves for m in others)
+            and all(v.summary.movable[at] for _, at in self.edges[v])
+        )
 
     def refusal(self, u: Call, v: Call, at: int) -> str | None:
         """Return the reason why `v` cannot compute its argument number `at`, the value of `u`,
@@ -326,6 +351,10 @@ class _Kernel:
         analyzer = Analyzer.for_shapes((total, made))
         never_more = analyzer.prove(expr.LE(total, made)) is True
         return never_more and not analyzer.prove_equal(total, made)
+
+
+def _has_movable(call: Call) -> bool:
+    return call.summary is not None and any(call.summary.movable)
 
 
 def _why_no_rows(

@@ -10,15 +10,13 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.op_table import has_trait
-from relaxlab.ops.define import builder
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
-from relaxlab.passes.effects import overwritten_vars
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import may_apply, remark
 
 RULE = "move_reshapes"
-RESHAPE, SLICE = graph.Op("reshape"), graph.Op("strided_slice")
+RESHAPE = graph.Op("reshape")
 Shape = Sequence[expr.PrimExpr]
 OUTSIDE = -1
 """The place of what no binding of a block makes."""
@@ -32,38 +30,31 @@ def move_reshapes(mod: Module, _: NoOptions) -> Module:
     x + reshape(y), reshape(reshape(x) + y). Where operands are reshaped in different ways, the one
     that is computed last decides: a kernel that includes the operator has the others at hand. They
     are of the result's shape, scalars, or vectors along a last dimension that the reshape keeps.
-
-    A slice along the last dimension that is then reshaped to heads, (b, s, n) to (b, s, h, d), is
-    taken afterwards: of heads, for which the reshape of all columns needs no copy.
     """
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
-        new = map_blocks(whole, partial(_block, name, overwritten_vars(fn, mod)))
+        new = map_blocks(whole, partial(_block, name))
         if new is not whole:
             updates[name] = new
     return normalized(mod.with_functions(updates)) if updates else mod
 
 
-def _block(name: str, overwritten: set[graph.Var], blk: graph.BindingBlock) -> graph.BindingBlock:
+def _block(name: str, blk: graph.BindingBlock) -> graph.BindingBlock:
     kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
-    state = _Reshapes(name, kind, overwritten)
+    state = _Reshapes(name, kind)
     return with_bindings(blk, [new for b in blk.bindings for new in state.binding(b)])
 
 
 @dataclass(slots=True)
 class _Reshapes:
-    """Facts about the values of a block. `overwritten`: variables whose memory is overwritten
-    somewhere, of which slices stay where they are; `sources`: what reshaped values are reshapes of;
-    `slices`: the slices;
-    `made`: the number of the binding that begins the kernel which a value could be part of, the
-    last one that it depends on through elementwise operators and reshapes alone."""
+    """Facts about the values of a block. `sources`: what reshaped values are reshapes of; `made`:
+    the number of the binding that begins the kernel which a value could be part of, the last one
+    that it depends on through elementwise operators and reshapes alone."""
 
     name: str
     kind: type[graph.Var]
-    overwritten: set[graph.Var]
     sources: dict[graph.Expr, graph.Var] = field(default_factory=dict[graph.Expr, graph.Var])
-    slices: dict[graph.Expr, graph.Call] = field(default_factory=dict[graph.Expr, graph.Call])
     made: dict[graph.Expr, int] = field(default_factory=dict[graph.Expr, int])
 
     def binding(self, b: graph.Binding) -> list[graph.Binding]:
@@ -78,8 +69,6 @@ class _Reshapes:
             return [b]
         if call.op == RESHAPE:
             return [self._reshape(b, call)]
-        if call.op == SLICE and call.args[0] not in self.overwritten:
-            self.slices[b.var] = call
         if not isinstance(call.op, graph.Op) or not has_trait(call.op.name, "elementwise"):
             return [b]
         variables = [a for a in call.args if isinstance(a, graph.Var)]
@@ -117,11 +106,6 @@ class _Reshapes:
         self.made[b.var] = self._made(given)
         if not isinstance(given, graph.Var):
             return b
-        cut = self._slice_of_heads(b, given)
-        if cut is not None and may_apply(
-            RULE, f"{self.name}.{b.var.name}", f"heads are cut out in place of `{given.name}`"
-        ):
-            return replace(b, value=cut)
         self.sources[b.var] = source = self.sources.get(given, given)
         if source is given or not may_apply(
             RULE, f"{self.name}.{b.var.name}", f"made of `{source.name}` itself"
@@ -131,31 +115,6 @@ class _Reshapes:
         if shape is not None and wanted is not None and same_dims(shape, wanted):
             return replace(b, value=source)
         return replace(b, value=replace(call, args=(source, *call.args[1:])))
-
-    def _slice_of_heads(self, b: graph.VarBinding, given: graph.Var) -> graph.Call | None:
-        """The value of a slice along the last dimension, reshaped to heads; None for others."""
-        cut, heads = self.slices.get(given), _dims(b.var)
-        whole, columns = None if cut is None else _dims(cut.args[0]), _dims(given)
-        if cut is None or heads is None or not whole or columns is None:
-            return None
-        ends = [_constant(e) for name in ("begin", "end") for e in cut.attrs[name]]
-        width, total = _constant(heads[-1]) if heads else None, _constant(whole[-1])
-        if len(ends) != 2 or cut.attrs["axes"][0] not in (-1, len(whole) - 1) or not width:
-            return None
-        strides = [_constant(e) for e in cut.attrs.get("strides") or (1,)]
-        if strides != [1] or total is None or len(heads) != len(whole) + 1:
-            return None
-        begin, end = ends
-        if begin is None or end is None or any(n % width for n in (begin, end, total)):
-            return None
-        if not 0 <= begin <= end <= total or not same_dims(heads[:-2], columns[:-1]):
-            return None
-        inner = self.sources.get(cut.args[0], cut.args[0])
-        split = _reshaped(inner, (*whole[:-1], expr.const(total // width), heads[-1]))
-        first, last = (expr.const(n // width) for n in (begin, end))
-        return builder("strided_slice")(
-            split, axes=[-2], begin=[first], end=[last], assume_inbound=True
-        )
 
     def _operand(
         self, a: graph.Expr, shape: Shape | None, wanted: Shape | None
@@ -180,14 +139,6 @@ class _Reshapes:
 
 def _reshaped(x: graph.Expr, shape: Shape) -> graph.Call:
     return graph.Call(RESHAPE, (x, graph.ShapeExpr(tuple(shape))))
-
-
-def _constant(e: object) -> int | None:
-    match e:
-        case expr.IntImm(value) | int(value):
-            return value
-        case _:
-            return None
 
 
 def _dims(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:

@@ -29,6 +29,7 @@ from relaxlab.passes.limit_rows import limit_rows
 from relaxlab.passes.lower_match import lower_match
 from relaxlab.passes.lower_to_libraries import lower_to_libraries
 from relaxlab.passes.make_blocks import make_blocks
+from relaxlab.passes.move_slices import move_slices
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.passes.realize_devices import realize_devices
@@ -63,6 +64,7 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     # Patterns and libraries are about operators, which legalize_ops replaces by loops.
     fuse_ops_by_pattern,
     lower_to_libraries,
+    move_slices,
     legalize_ops,
     # Before fusion and schedules, which then see constants.
     specialize_loop_functions,
@@ -117,7 +119,7 @@ def batched_pipeline(target: str | Target | None = None) -> Pipeline:
     return (
         (cpu_pipeline() if target is None else default_pipeline(target))
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
-        .before("legalize_ops", *HOISTING, make_blocks, split_phases, annotate_recording)
+        .before("move_slices", *HOISTING, make_blocks, split_phases, annotate_recording)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
         .after("fuse_tir", write_results, limit_rows.with_options(target=target))
     )

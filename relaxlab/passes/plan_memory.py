@@ -2,8 +2,10 @@
 
 Sizes are symbolic. Each is a constant times a product of symbolic factors, and tensors with the
 same factors are packed by their constants: one set of offsets is right for every value of the
-symbols. Constants too small to be aligned are packed apart from the others. A tensor all of whose
-symbols have declared upper bounds has a constant size; such tensors share one region.
+symbols. A count that is rounded up, such as that of rows in whole vectors, has the factors of the
+plain one and a few bytes more. Constants too small to be aligned are packed apart from the others.
+A tensor all of whose symbols have declared upper bounds has a constant size; such tensors share one
+region.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
@@ -34,6 +37,14 @@ ALIGN = 64
 
 Factors = tuple[tuple[expr.PrimExpr, int], ...]
 """Symbolic factors of a size with their powers; none for a constant size."""
+
+
+class Size(NamedTuple):
+    """A number of bytes: at most `constant` times the product of the factors, and `slack` more."""
+
+    constant: int
+    factors: Factors
+    slack: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,29 +145,33 @@ def _arena(
     placed: dict[graph.Var, Placement] = {}
     # Tensors of a few bytes per product of symbols are packed apart from larger ones.
     # Rounding a few bytes per row up to a cache line would multiply their size.
-    groups = dict.fromkeys((factors, size < ALIGN) for size, factors in sizes)
+    groups = dict.fromkeys((size.factors, size.constant < ALIGN) for size in sizes)
     # Constant sizes come first: the offsets after them are constants as far as possible.
     for factors, few in sorted(groups, key=lambda group: len(group[0])):
-        sized = [(i, c) for i, (c, f) in zip(items, sizes, strict=True) if f == factors]
-        unit, members = _in_units([m for m in sized if (m[1] < ALIGN) == few], factors)
+        here = [k for k, s in enumerate(sizes)
+                if s.factors == factors and (s.constant < ALIGN) == few]  # fmt: skip
+        unit, members = _in_units([(items[k], sizes[k].constant) for k in here], factors)
+        slack = [sizes[k].slack for k in here]
         apart_by_branch = _excluded([i for i, _ in members])
-        offsets, total = pack([(i.start, i.end, units) for i, units in members], apart_by_branch)
+        blocks = [(i.start, i.end, units) for i, units in members]
+        offsets, total = pack(blocks, apart_by_branch)
+        shifts, shift = _shifts(blocks, offsets, slack, apart_by_branch)
         for at, (i, units) in enumerate(members):
-            offset = base + unit * offsets[at]
+            offset = base + unit * offsets[at] + shifts[at]
             reuses = tuple(m.var.name for m, _ in _under(members, offsets, at))
-            size = unit * units
+            size = unit * units + slack[at]
             placed[i.var] = Placement(
                 i.var, i.start, i.end, size, offset, reuses, i.last, i.holder
             )
         # Groups of different factors follow each other: which is larger is not known.
-        base = base + unit * total
-        apart = apart + unit * sum(units for _, units in members)
+        base = base + unit * total + shift
+        apart = apart + unit * sum(units for _, units in members) + sum(slack)
     return Arena(after, scope, base, apart, tuple(placed[i.var] for i in items))
 
 
-def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, Factors]]:
-    known: dict[object, tuple[int, Factors]] = {}
-    found: list[tuple[int, Factors]] = []
+def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[Size]:
+    known: dict[object, Size] = {}
+    found: list[Size] = []
     for i in items:
         assert isinstance(i.var.ty, types.TensorType)
         # The layers of a model ask for the same few shapes, and bounds are proofs.
@@ -165,16 +180,15 @@ def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[tuple[int, 
             size = size_of(i.var.ty, bounds)
             # Beside a symbol without a bound, another's bound would make every call as large as
             # the largest without letting more tensors share.
-            known[key] = size_of(i.var.ty, {}) if size[1] else size
+            known[key] = size_of(i.var.ty, {}) if size.factors else size
         found.append(known[key])
     return found
 
 
-def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Factors]:
-    """Return the bytes of a tensor as a constant times factors; with `bounds` on all its symbols,
-    an upper bound in bytes. The constant is rounded up to `ALIGN`, except where it is smaller than
-    that and has factors. No factor is negative: tensors of a branch that is not taken free no space
-    for others."""
+def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> Size:
+    """Return the bytes of a tensor; with `bounds` on all its symbols, a constant upper bound. The
+    constant is rounded up to `ALIGN`, except where it is smaller than that and has factors. No
+    factor is negative: tensors of a branch that is not taken free no space for others."""
     assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype is not None
     analyzer = Analyzer.for_shapes(ty.shape, upper=bounds)
     constant, powers = bytes_of(ty.dtype), Counter[expr.PrimExpr]()
@@ -194,11 +208,28 @@ def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> tuple[int, Fact
                 constant *= factor.value
             else:
                 powers[factor] += 1
+    rounded = _rounded_up(constant, powers)
+    if rounded is not None:
+        return rounded
     # In one order, so that n * m and m * n are the same factors.
     factors = tuple(sorted(powers.items(), key=lambda item: str(item[0])))
     if factors and constant < ALIGN:
-        return constant, factors
-    return _aligned(constant), factors
+        return Size(constant, factors)
+    return Size(_aligned(constant), factors)
+
+
+def _rounded_up(constant: int, powers: Mapping[expr.PrimExpr, int]) -> Size | None:
+    """The size of a count rounded up, `(e + k - 1) // k` times a constant: it is at most that of
+    `e` divided by k, and of k - 1 more. None for other sizes."""
+    match [*powers.items()]:
+        case [(expr.FloorDiv(over, expr.IntImm(k)), 1)] if constant % (k * ALIGN) == 0:
+            each = constant // k
+            e = Analyzer.for_shapes((over,)).simplify(over - (k - 1))
+            if isinstance(e, expr.Var):
+                return Size(each, ((e, 1),), each * (k - 1))
+        case _:
+            pass
+    return None
 
 
 def _aligned(size: int) -> int:
@@ -264,6 +295,24 @@ def pack(
         done.append(at)
     total = max((offsets[k] + blocks[k][2] for k in done), default=0)
     return offsets, total
+
+
+def _shifts(
+    blocks: list[tuple[int, int, int]], offsets: list[int], slack: list[int],
+    excluded: list[frozenset[int]],
+) -> tuple[list[int], int]:  # fmt: skip
+    """The bytes that packed blocks are moved by, since those below them take `slack` bytes more
+    than their units, and the bytes that the whole is longer by."""
+    shifts = [0] * len(blocks)
+    for at in sorted(range(len(blocks)), key=offsets.__getitem__):
+        start, end, _ = blocks[at]
+        below = [
+            k for k, (first, last, size) in enumerate(blocks)
+            if first <= end and start <= last and k not in excluded[at]
+            and offsets[k] + size <= offsets[at] and k != at
+        ]  # fmt: skip
+        shifts[at] = max((shifts[k] + slack[k] for k in below), default=0)
+    return shifts, max((a + b for a, b in zip(shifts, slack, strict=True)), default=0)
 
 
 def _best_gap(taken: list[tuple[int, int]], size: int) -> int:

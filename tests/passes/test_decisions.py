@@ -35,6 +35,7 @@ from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.lift_workspace import lift_workspace
 from relaxlab.passes.mark_capture_regions import mark_capture_regions
 from relaxlab.passes.move_reshapes import move_reshapes
+from relaxlab.passes.move_slices import move_slices
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_op, wildcard
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
@@ -110,6 +111,16 @@ BLOCKS = """
             v = R.linear(x, R.decode_blocks((b,), format="Q8_0"))
             R.output(z, v)
         return z, v
+"""
+SLICES = """
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32")):
+        with R.dataflow():
+            t = R.split(x, 2, axis=1)
+            second = t[1]
+            heads = R.reshape(second, (n, 2, 2))
+            R.output(heads)
+        return heads
 """
 TOKEN = """
     @T.prim_func
@@ -251,6 +262,10 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
     ]),
     ("move_reshapes", alone(move_reshapes), BLOCKS, [
         r"[+] main.z: computed before `r`",
+    ]),
+    ("move_slices", alone(move_slices), SLICES, [
+        "[+] main.second: field 1 of a split",
+        "[+] main.heads: slices a reshape, in place of `second`",
     ]),
     ("quantize_activations", alone(quantize_activations), BLOCKS, [
         r"[+] main.y: matched with `w`: now quantized_linear", "- main.v: its weight is stored in",
