@@ -74,7 +74,8 @@ def measured(case: Any, limits: Mapping[str, float], compiled: bool) -> dict[str
     main = rl.compile(case.module(), target=target())["main"]
     given = case.tensors(0)
     own = sum(t.nbytes for t in given)
-    error = _error(torch.from_dlpack(main(*given)), case.peer(*(t.double() for t in given)))
+    wide = case.for_peer(*(t.double() for t in given))
+    error = _error(torch.from_dlpack(main(*given)), case.peer(*wide))
     assert error <= case.tolerance, f"the result is off by {error:.1e}"
     prepared = time.monotonic() - begin
     sets = [given, *(case.tensors(seed) for seed in range(1, -(-COLD_BYTES // own)))]
@@ -82,7 +83,11 @@ def measured(case: Any, limits: Mapping[str, float], compiled: bool) -> dict[str
     if compiled and case.group in COMPILED_GROUPS:
         torch._dynamo.reset()
         functions["compiled"] = torch.compile(case.peer, dynamic=False)
-    times = race({name: Captured(function, sets) for name, function in functions.items()})
+    of_peer = [case.for_peer(*tensors) for tensors in sets]
+    times = race({
+        name: Captured(function, sets if function is main else of_peer)
+        for name, function in functions.items()
+    })  # fmt: skip
     ours = times["relaxlab"].median
     floor = max(case.bytes / limits["copy"], case.operations / limits["product"]) * 1e6
     ratios = {n: t.median / ours for n, t in times.items() if n != "relaxlab"}

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from relaxlab import nn
 from relaxlab.ir.module import Module
+from relaxlab.nn import loop_functions
 from relaxlab.script import parse
 
 # Times are predicted without peers, on machines that have no PyTorch.
 if TYPE_CHECKING or find_spec("torch"):
     import torch
     import torch.nn.functional as F
+    from torch.nn.attention.bias import causal_lower_right
 
 HEAD = "from relaxlab.script import ir as I, relax as R\n"
 FLOAT, BRAIN, HALF = "float32", "bfloat16", "float16"
@@ -24,21 +27,25 @@ SIZE = {FLOAT: 4, BRAIN: 2, HALF: 2}
 @dataclass(frozen=True, slots=True)
 class Case:
     """A kernel. `arguments` are (shape in the program, shape, dtype) of the tensors `x`, `y`, `z`
-    that `body` computes with; `peer` does so in PyTorch. `bytes` are read or written at least,
-    `operations` are multiplications and additions of products. `tolerance` bounds the error's norm
-    in relation to the result's."""
+    that `body` computes with, or the program that it makes; `peer` does so in PyTorch, with what
+    `for_peer` makes of the tensors before. `bytes` are read or written at least, `operations` are
+    multiplications and additions of products. `tolerance` bounds the error's norm in relation to
+    the result's."""
 
     name: str
     group: str
     arguments: Sequence[tuple[str, tuple[int, ...], str]]
-    body: str
+    body: str | Callable[[], Module]
     peer: Callable[..., Any]
     bytes: int = 0
     operations: int = 0
     tolerance: float = 1e-5
+    for_peer: Callable[..., Sequence[Any]] = lambda *tensors: tensors
 
     def module(self) -> Module:
         """The program, with symbols where the shapes have them."""
+        if not isinstance(self.body, str):
+            return self.body()
         params = [
             f'{name}: R.Tensor({shape}, "{dtype}")'
             for name, (shape, _, dtype) in zip("xyz", self.arguments, strict=False)
@@ -285,3 +292,55 @@ def _attention() -> Iterator[Case]:
             work,
             2e-2,
         )
+    yield from _cached_attention()
+
+
+def _cached_attention() -> Iterator[Case]:
+    """The last 1024 positions are new, as of a prompt and of the last part of a longer one."""
+    heads, kv_heads, size, new = 32, 8, 128, 1024
+    for length in (1024, 4096):
+        queries, keys, values = (
+            (1, new, heads, size),
+            (1, kv_heads, length // 16, size, 16),
+            (1, kv_heads, length, size),
+        )
+        yield Case(
+            f"attention kv f16 {new} of {length} 32x128 by 8",
+            "attention",
+            (
+                ('(1, "s", 32, 128)', queries, HALF),
+                ('(1, 8, "n", 128, 16)', keys, HALF),
+                ('(1, 8, "c", 128)', values, HALF),
+            ),
+            _attend_to_cache,
+            lambda q, k, v, mask: F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, enable_gqa=True
+            ).transpose(1, 2),
+            _bytes((queries, HALF), (queries, FLOAT), (keys, HALF), (values, HALF)),
+            4 * heads * size * new * (length - new // 2),
+            1e-3,
+            _rows_of_cache,
+        )
+
+
+def _attend_to_cache() -> Module:
+    """Attention of the newest positions of a full cache."""
+    attend = loop_functions.cached_attention(32, 0, 32, (8, 128), HALF, nn.Scores(128**-0.5), HALF)
+
+    class Attend(nn.Module):
+        def main(self, x: nn.Tensor, y: nn.Tensor, z: nn.Tensor) -> nn.Tensor:
+            past = z.shape[2] - x.shape[1]
+            return x.builder.call_loops("attention", attend, [x, y, z], [past])[0]
+
+    spec = nn.spec.Tensor
+    module, _ = Attend().export({"main": {
+        "x": spec((1, "s", 32, 128), HALF), "y": spec((1, 8, "n", 128, 16), HALF),
+        "z": spec((1, 8, "c", 128), HALF),
+    }})  # fmt: skip
+    return module
+
+
+def _rows_of_cache(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Sequence[Any]:
+    """The arguments of PyTorch's attention, whose keys are rows, and its mask."""
+    rows = keys.transpose(3, 4).flatten(2, 3).contiguous()
+    return q.transpose(1, 2), rows, values, causal_lower_right(q.shape[1], values.shape[2])

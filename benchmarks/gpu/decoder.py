@@ -24,7 +24,7 @@ def program(config: DecoderConfig, batch: int, format: str) -> tuple[Decoder, Mo
     """The decoder with matrices in `format` (BF16, Q4_0), and its functions for so many sequences
     at a time."""
     formats = {n: format if len(s) > 1 else "F32" for n, s in config.tensor_shapes().items()}
-    precision = nn.Precision(several="bfloat16", plain="bfloat16")
+    precision = nn.Precision(several="bfloat16", plain="bfloat16", queries="cache")
     decoder = Decoder(
         config, formats, max_context=POSITIONS, precision=precision, kv_dtype="float16"
     )

@@ -140,6 +140,7 @@ def _attention(parts: Parts, layer: int, prefix: str, rotary: nn.RotaryEmbedding
         head_dim=config.head_dim,
         scores=nn.Scores(scale, config.attention_softcap, config.window(layer)),
         norms=norms,
+        round_queries=parts.precision.queries == "cache",
     )
 
 

@@ -77,6 +77,11 @@ class RotaryEmbedding(Module):
 class Cache(Protocol):
     """A layer's stored keys and values, and the positions of the new ones."""
 
+    @property
+    def dtype(self) -> str:
+        """The dtype of the keys and values."""
+        ...
+
     def rotate(self, rotary: RotaryEmbedding, x: Heads) -> Heads:
         """The heads of the new positions, turned by their angles."""
         ...
@@ -119,6 +124,11 @@ class KVCache:
         ]
 
     @property
+    def dtype(self) -> str:
+        """The dtype of the keys and values."""
+        return self.keys.dtype
+
+    @property
     def shape(self) -> loop_functions.HeadShape:
         """Heads, features per head."""
         _, heads, _, head_dim = self.values.shape
@@ -142,7 +152,7 @@ class KVCache:
     def append(self, k: Heads, v: Heads) -> KVCache:
         """The cache with the keys and values of the new positions."""
         func = loop_functions.append_kv(
-            k.total, k.first, v.total, v.first, self.shape, self.keys.dtype
+            k.total, k.first, v.total, v.first, self.shape, self.dtype, k.tensor.dtype
         )
         keys, values = k.tensor.builder.call_loops(
             "append_kv",
@@ -157,7 +167,7 @@ class KVCache:
         """The values (b, s, heads, head_dim) mixed for each query of the new positions, which the
         cache has already."""
         func = loop_functions.cached_attention(
-            q.total, q.first, q.count, self.shape, self.keys.dtype, scores
+            q.total, q.first, q.count, self.shape, self.dtype, scores, q.tensor.dtype
         )
         return q.tensor.builder.call_loops(
             "cached_attention", func, [q.tensor, self.keys, self.values], [self.past]
@@ -181,7 +191,8 @@ class Attention(Module):
     """Causal self-attention; query heads share key and value heads in equal groups.
 
     `qkv` has the parts `q`, `k` and `v`. With `norms`, queries and keys are normalised before they
-    are rotated; without `rotary`, they are not rotated.
+    are rotated; without `rotary`, they are not rotated. `round_queries`: queries are rounded to the
+    dtype of the cache, as keys always are.
     """
 
     def __init__(
@@ -193,10 +204,12 @@ class Attention(Module):
         head_dim: int,
         scores: Scores,
         norms: tuple[HeadNorm, HeadNorm] | None = None,
+        round_queries: bool = False,
     ) -> None:
         self.qkv, self.output, self.rotary = qkv, output, rotary
         self.head_dim, self.scores = head_dim, scores
         self.q_norm, self.k_norm = norms or (None, None)
+        self.round_queries = round_queries
 
     def forward(self, x: Tensor, batch: PrimExpr, length: PrimExpr, cache: Cache) -> Tensor:
         """x (batch * length, hidden): `length` new positions, which are appended to `cache`; the
@@ -206,6 +219,8 @@ class Attention(Module):
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = self._rotated(q, k, cache)
+        if self.round_queries:
+            q, k = _rounded(q, k, cache.dtype)
         mixed = cache.append(k, v).attend(q, self.scores)
         return self.output(mixed.reshape(batch * length, q.count * self.head_dim))
 
@@ -218,3 +233,10 @@ class Attention(Module):
             return cache.rotate(self.rotary, q), cache.rotate(self.rotary, k)
         both = cache.rotate(self.rotary, Heads(q.tensor, q.first, q.count + k.count))
         return Heads(both.tensor, 0, q.count), Heads(both.tensor, q.count, k.count)
+
+
+def _rounded(q: Heads, k: Heads, dtype: str) -> tuple[Heads, Heads]:
+    """Return queries and keys in another dtype: by one call where they are parts of one tensor."""
+    rounded = q.tensor.astype(dtype)
+    together = q.tensor is k.tensor
+    return replace(q, tensor=rounded), replace(k, tensor=rounded) if together else k

@@ -87,13 +87,16 @@ class Precision:
     one: for a single row, which waits for memory. few: where at most `FEW_ROWS` rows are possible,
     for which decoding the weights takes longer than multiplying; None: as `several`. several: for
     any other number of rows. plain: "bfloat16" rounds the activations that plain bfloat16 weights
-    are multiplied by; other plain weights are multiplied in float32 in any case.
+    are multiplied by; other plain weights are multiplied in float32 in any case. queries: "cache"
+    rounds those of attention to the dtype of the cached keys, so that tensor cores can multiply
+    them.
     """
 
     one: Activations = "float32"
     several: Activations = "float32"
     few: Activations | None = None
     plain: Literal["float32", "bfloat16"] = "float32"
+    queries: Literal["float32", "cache"] = "float32"
 
     def of(self, most: int | None) -> Activations:
         """Return the format of activations for at most `most` rows; None: any number."""

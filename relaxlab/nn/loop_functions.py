@@ -104,18 +104,24 @@ def rotary_tensors(
 
 @cache
 def append_kv(
-    total_k: int, first_k: int, total_v: int, first_v: int, head_shape: HeadShape, dtype: str
+    total_k: int,
+    first_k: int,
+    total_v: int,
+    first_v: int,
+    head_shape: HeadShape,
+    dtype: str,
+    key_dtype: str = "float32",
 ) -> loops.PrimFunc:
-    """(k (b, s, total_k, d), v (b, s, total_v, d), keys (b, heads, n, d, 16), values (b, heads, c,
-    d) `dtype`; past): writes the new positions into the caches, in place, at past .. past + s,
-    which must lie within c and 16 n.
+    """(k (b, s, total_k, d) `key_dtype`, v (b, s, total_v, d), keys (b, heads, n, d, 16), values
+    (b, heads, c, d) `dtype`; past): writes the new positions into the caches, in place, at
+    past .. past + s, which must lie within c and 16 n.
 
     Keys are kept with positions last, in blocks, and values with features last: the order in
     which attention makes vectors of them.
     """
     b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
     heads, head_dim = head_shape
-    k = loops.Buffer("k", (b, s, expr.const(total_k), expr.const(head_dim)))
+    k = loops.Buffer("k", (b, s, expr.const(total_k), expr.const(head_dim)), key_dtype)
     v = loops.Buffer("v", (b, s, expr.const(total_v), expr.const(head_dim)))
     h, d = expr.const(heads), expr.const(head_dim)
     keys, values = (
@@ -179,11 +185,17 @@ def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegi
 
 @cache
 def cached_attention(
-    total: int, first: int, heads: int, head_shape: HeadShape, dtype: str, scores: Scores
+    total: int,
+    first: int,
+    heads: int,
+    head_shape: HeadShape,
+    dtype: str,
+    scores: Scores,
+    query_dtype: str = "float32",
 ) -> loops.PrimFunc:
-    """(q (b, s, total, d), keys (b, kv_heads, n, d, 16), values (b, kv_heads, c, d) `dtype`;
-    past) -> (b, s, heads, d): causal attention of the new positions over all past + s, which must
-    be at most c and 16 n, reading the caches in place.
+    """(q (b, s, total, d) `query_dtype`, keys (b, kv_heads, n, d, 16), values (b, kv_heads, c, d)
+    `dtype`; past) -> (b, s, heads, d): causal attention of the new positions over all past + s,
+    which must be at most c and 16 n, reading the caches in place.
 
     Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
     each row's largest score; everything is summed in float32.
@@ -191,7 +203,7 @@ def cached_attention(
     b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
     kv_heads, head_dim = head_shape
     group, length = heads // kv_heads, past + s
-    q = te.placeholder((b, s, total, head_dim), "float32", "q")
+    q = te.placeholder((b, s, total, head_dim), query_dtype, "q")
     keys, values = (
         te.placeholder(shape, dtype, name)
         for name, shape in zip(("keys", "values"), _cache_dims(b, head_shape), strict=True)
@@ -202,7 +214,7 @@ def cached_attention(
         # Products are summed in float32 whatever the cache holds: half precision only halves the
         # bytes read.
         key = scalar.cast(keys[bi, h // group, *_block(t, d.var)], "float32")
-        return te.te_sum(q[bi, i, first + h, d.var] * key, d)
+        return te.te_sum(scalar.cast(q[bi, i, first + h, d.var], "float32") * key, d)
 
     dot = te.compute((b, heads, s, length), product, "dot")
     score = te.compute(

@@ -57,11 +57,16 @@ class PagedKVCache:
         return [spec.Tensor(("pool", *s[1:]), shape.dtype) for s in shape.of(0)]
 
     @property
+    def dtype(self) -> str:
+        """The dtype of the keys and values."""
+        return self.keys.dtype
+
+    @property
     def shape(self) -> PoolShape:
         """Heads, features per head, dtype."""
         _, heads, _, head_dim = self.values.shape
         assert isinstance(heads, expr.IntImm) and isinstance(head_dim, expr.IntImm)
-        return PoolShape(heads.value, head_dim.value, self.keys.dtype)
+        return PoolShape(heads.value, head_dim.value, self.dtype)
 
     def rotate(self, rotary: RotaryEmbedding, x: Heads) -> Heads:
         """The heads of the new rows, turned by the angles of their positions."""
@@ -75,7 +80,9 @@ class PagedKVCache:
 
     def append(self, k: Heads, v: Heads) -> PagedKVCache:
         """The cache with the keys and values of the new rows."""
-        func = paged_loops.append_pages(k.total, k.first, v.total, v.first, self.shape)
+        func = paged_loops.append_pages(
+            k.total, k.first, v.total, v.first, self.shape, k.tensor.dtype
+        )
         keys, values = k.tensor.builder.call_loops(
             "append_pages",
             func,
@@ -88,7 +95,9 @@ class PagedKVCache:
         """The values (1, t, heads, head_dim) mixed for each query of the new rows, which the cache
         has already."""
         rows = self.rows
-        func = paged_loops.paged_attention(q.total, q.first, q.count, self.shape, self.tile, scores)
+        func = paged_loops.paged_attention(
+            q.total, q.first, q.count, self.shape, self.tile, scores, q.tensor.dtype
+        )
         return q.tensor.builder.call_loops(
             "paged_attention",
             func,

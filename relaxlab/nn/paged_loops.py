@@ -65,10 +65,16 @@ def paged_rotary(
 
 @cache
 def append_pages(
-    total_k: int, first_k: int, total_v: int, first_v: int, shape: PoolShape
+    total_k: int,
+    first_k: int,
+    total_v: int,
+    first_v: int,
+    shape: PoolShape,
+    key_dtype: str = "float32",
 ) -> loops.PrimFunc:
-    """(k (1, t, total_k, d), v (1, t, total_v, d), slots (t,), keys, values): writes the keys and
-    values of each row into the pool, in place, where `slots` says: page * PAGE + place in it."""
+    """(k (1, t, total_k, d) `key_dtype`, v (1, t, total_v, d), slots (t,), keys, values): writes
+    the keys and values of each row into the pool, in place, where `slots` says: page * PAGE + place
+    in it."""
     heads, d, dtype = shape.kv_heads, shape.head_dim, shape.dtype
     return _parsed(
         f"""
@@ -76,7 +82,7 @@ def append_pages(
     def f(k_: T.handle, v_: T.handle, slots_: T.handle, keys_: T.handle, values_: T.handle):
         T.func_attr({{"tir.noalias": True}})
         t, p = T.int64(), T.int64()
-        k = T.match_buffer(k_, (1, t, {total_k}, {d}), "float32")
+        k = T.match_buffer(k_, (1, t, {total_k}, {d}), "{key_dtype}")
         v = T.match_buffer(v_, (1, t, {total_v}, {d}), "float32")
         slots = T.match_buffer(slots_, (t,), "int32")
         keys = T.match_buffer(keys_, (p, {heads}, {d}, {PAGE}), "{dtype}")
@@ -109,9 +115,11 @@ def paged_attention(
     shape: PoolShape,
     rows: int,
     scores: Scores,
+    query_dtype: str = "float32",
 ) -> loops.PrimFunc:
-    """(q (1, t, total, d), keys, values, tiles (w, 2), row_ends, page_ends, pages, positions) ->
-    (1, t, heads, d): causal attention of each row over its sequence, in one pass over its pages.
+    """(q (1, t, total, d) `query_dtype`, keys, values, tiles (w, 2), row_ends, page_ends, pages,
+    positions) -> (1, t, heads, d): causal attention of each row over its sequence, in one pass over
+    its pages.
 
     A tile is a sequence and its rows from the given one on, `rows` at most: the tiles hold every
     row. They are worked on independently, for each head of keys and values and for the heads of
@@ -136,6 +144,7 @@ def paged_attention(
             group=heads // kv_heads,
             d=d,
             dtype=shape.dtype,
+            query_dtype=query_dtype,
             m=m,
             last=m - 1,
             page=PAGE,
@@ -170,7 +179,7 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
       page_ends_: T.handle, pages_: T.handle, positions_: T.handle, out_: T.handle):
     T.func_attr({{"tir.noalias": True}})
     t, w, c, b, n = T.int64(), T.int64(), T.int64(), T.int64(), T.int64()
-    q = T.match_buffer(q_, (1, t, {total}, {d}), "float32")
+    q = T.match_buffer(q_, (1, t, {total}, {d}), "{query_dtype}")
     keys = T.match_buffer(keys_, (c, {kv_heads}, {d}, {page}), "{dtype}")
     values = T.match_buffer(values_, (c, {kv_heads}, {page}, {d}), "{dtype}")
     tiles = T.match_buffer(tiles_, (w, 2), "int32")
@@ -212,8 +221,9 @@ def f(q_: T.handle, keys_: T.handle, values_: T.handle, tiles_: T.handle, row_en
             for r, e in T.grid({m}, {d}):
                 with T.sblock("query"):
                     vr, ve = T.axis.remap("SS", [r, e])
-                    query[vr, ve] = (q[0, row[vr], {first} + vg * {group} + vr % {group}, ve]
-                                     * T.float32({scale}))
+                    query[vr, ve] = T.Cast("float32",
+                        q[0, row[vr], {first} + vg * {group} + vr % {group}, ve]
+                    ) * T.float32({scale})
             for r, e in T.grid({m}, {d}):
                 with T.sblock("nothing"):
                     vr, ve = T.axis.remap("SS", [r, e])

@@ -4,20 +4,24 @@ the code."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.nn import loop_functions
-from relaxlab.runtime.vm.cuda import CudaExecutable
+from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
 
 SCALE = nn.Scores(0.3)
+TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,12 @@ class Case:
     batch: int | str = 1
     length: int | str = 1
     positions: int = 512
+    query_dtype: str = "float32"
 
     def module(self) -> Module:
         shape = (self.kv_heads, self.width)
         func = loop_functions.cached_attention(
-            self.heads, 0, self.heads, shape, self.dtype, self.scores
+            self.heads, 0, self.heads, shape, self.dtype, self.scores, self.query_dtype
         )
 
         class Attend(nn.Module):
@@ -46,7 +51,7 @@ class Case:
         keys, values = loop_functions.cache_shapes(shape, self.positions)
         spec = nn.spec.Tensor
         mod, _ = Attend().export({"main": {
-            "q": spec((self.batch, self.length, self.heads, self.width)),
+            "q": spec((self.batch, self.length, self.heads, self.width), self.query_dtype),
             "past": nn.spec.Shape(("p",)), "keys": spec((self.batch, *keys), self.dtype),
             "values": spec((self.batch, *values), self.dtype),
         }})  # fmt: skip
@@ -58,19 +63,27 @@ class Case:
         return rl.compile(mod, target, decisions={name: decisions} if decisions else None)
 
     def check(self, exe: CudaExecutable, past: int, rng: np.random.Generator, n: int = 1) -> None:
+        """Compare on simulated threads with float64."""
+        self.check_call(partial(exe.simulate, "main"), past, rng, n)
+
+    def check_call(
+        self, run: Callable[..., Any], past: int, rng: np.random.Generator, n: int
+    ) -> None:
         """Compare with float64; memory behind the last position holds NaN."""
         b = self.batch if isinstance(self.batch, int) else 2
-        end, dtype = past + n, {"bfloat16": ml_dtypes.bfloat16}.get(self.dtype, self.dtype)
-        q = rng.normal(size=(b, n, self.heads, self.width)).astype("float32")
+        end, dtype, query_dtype = past + n, numpy_dtype(self.dtype), numpy_dtype(self.query_dtype)
+        q = rng.normal(size=(b, n, self.heads, self.width)).astype(query_dtype)
         keys, values = (
             rng.normal(size=(b, self.kv_heads, self.positions, self.width)).astype(dtype)
             for _ in range(2)
         )
         keys[:, :, end:] = values[:, :, end:] = np.nan
         blocks = keys.reshape(b, self.kv_heads, -1, 16, self.width).swapaxes(3, 4)
-        got = exe.simulate("main", q, (past,), np.ascontiguousarray(blocks), values)
+        got = run(q, (past,), np.ascontiguousarray(blocks), values)
         want = self.reference(q, keys[:, :, :end], values[:, :, :end], past)
-        np.testing.assert_allclose(np.asarray(got), want, 1e-5, 1e-5)
+        # Tensor cores multiply weights that are rounded to the dtype of values.
+        tolerance = TOLERANCE[self.query_dtype]
+        np.testing.assert_allclose(np.asarray(got), want, tolerance, tolerance)
 
     def reference(self, q, keys, values, past: int) -> np.ndarray:
         q, keys, values = (x.astype("float64") for x in (q, keys, values))
@@ -135,7 +148,6 @@ def test_other_decisions(decisions: dict[str, int], rng) -> None:
     [
         Case(2, 1, 64, length="s"),
         Case(2, 1, 32, "bfloat16", nn.Scores(0.3, softcap=5.0, window=33), batch=2, length="s"),
-        Case(2, 2, 80, "float16", length="s"),
     ],
     ids=str,
 )
@@ -145,6 +157,41 @@ def test_prompts(case: Case, rng) -> None:
     assert len(kernel.launches) == 3
     for past, length in ((0, 3), (40, 70)):
         case.check(exe, past, rng, length)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(2, 2, 80, "float16", length="s", query_dtype="float16"),
+        Case(
+            2, 1, 32, "bfloat16", nn.Scores(0.3, softcap=5.0, window=33), batch=2, length="s",
+            query_dtype="bfloat16",
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_prompts_by_tensor_cores(case: Case, rng) -> None:
+    """Chunks that no query of a tile sees are left out: the loop goes from the window of its first
+    query to the position of its last one."""
+    exe = case.compiled()
+    code = exe.source()
+    assert "mma_m16n8k16" in code
+    tile = r"bx % \(\(s \+ 127\) / 128\) \* 128"
+    end = rf"chunk < .*past \+ minimum<int64_t>\({tile} \+ 128, s\)"
+    begin = rf".* - maximum<int64_t>\({tile} \+ past - 32, 0\) / 64" if case.scores.window else ""
+    assert re.search(rf"{end}{begin}", code)
+    for past, length in ((0, 3), (40, 140)):
+        case.check(exe, past, rng, length)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_prompts_on_a_gpu(dtype: str, rng) -> None:
+    cupy = require_cupy()
+    case = Case(32, 8, 128, dtype, length="s", positions=2048, query_dtype=dtype)
+    main = case.compiled("cuda")["main"]
+    for past, length in ((0, 1024), (700, 130), (2000, 1), (0, 9)):
+        case.check_call(lambda *a: cupy.asnumpy(main(*a)), past, rng, length)
 
 
 def test_what_does_not_fit_is_remarked() -> None:
@@ -176,3 +223,18 @@ def test_nothing_is_spilled(arch: str) -> None:
     for dtype in ("float32", "bfloat16"):
         exe = Case(32, 8, 128, dtype).compiled(f"cuda:{arch}")
         assert all(r.spill_stores == 0 and r.stack == 0 for r in exe.resources.values())
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
+)
+def test_machine_code_of_prompts() -> None:
+    """Keys lie by features, and are transposed as they are loaded, as values are."""
+    case = Case(32, 8, 128, "float16", length="s", query_dtype="float16")
+    compiled = case.compiled("cuda:sm_90a").compiled()
+    assert all(r.spill_stores == r.spill_loads == 0 for r in compiled.resources.values())
+    codes = [sass.opcodes(code) for code in sass.disassemble(compiled.cubin).values()]
+    (counts,) = (c for c in codes if c["HMMA"])
+    assert counts["HMMA"] == 2 * 2 * 8 * 4
+    assert counts["LDSM"] == 8 + counts["LDSM.16.MT88.4"] == 8 + 2 * 8 * 4
+    assert counts["LDGSTS"] > 0 == counts["STS"] == counts["LDG"] == counts["LDL"]

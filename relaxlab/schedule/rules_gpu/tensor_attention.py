@@ -5,7 +5,8 @@ are copied into shared memory ahead of their use (`software_pipeline`). The prod
 keys stay in the accumulators of tensor instructions, where scores and weights are made of them, by
 the running maximum of `fuse_reductions`. Rounded to 16 bits, weights lie in the very registers that
 the second product wants its left operand in: nothing goes back to shared memory (FlashAttention-2,
-Dao, 2023). The weights that are summed up are not rounded.
+Dao, 2023). The weights that are summed up are not rounded. Keys are rows of features, or lie
+feature by feature, as in a KV cache.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, Buffer
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.annotate import PIPELINE
 from relaxlab.schedule.cascade import axes_of, written
 from relaxlab.schedule.error import ScheduleError
@@ -181,9 +183,13 @@ class _Tile:
         """Products of queries and keys: a row of tiles of 16 x 16 for each warp."""
         sch = self.sch
         queries = self.shared(dot, self.operands.query, (0, 2))
-        keys = self.shared(dot, self.operands.key, (1, 2))
+        # Keys that lie feature by feature are transposed as they are loaded, as values are.
+        block = found_block(sch, dot)
+        *_, last = block.reads[_read(block, self.operands.key)].region
+        turned = block.iter_vars[1].var in symbols_in(last.min)
+        keys = self.shared(dot, self.operands.key, (2, 1) if turned else (1, 2))
         self.lay_out(queries, rows=True)
-        self.lay_out(keys, rows=False)
+        self.lay_out(keys, rows=False, swapped=turned)
         self.lay_out(dot, rows=True)
         (row, position), (depth,) = block_loops(sch, dot)
         z, i = sch.split(row, factors=[None, SIZE])
@@ -195,7 +201,7 @@ class _Tile:
         self.multiply(dot, z, k, i)
         unroll_all(sch, j)
         self.load(queries, "rows")
-        self.load(keys, "columns")
+        self.load(keys, "columns", "_trans" if turned else "")
         sch.bind(z, "threadIdx.z")
 
     def multiply(self, product: BlockRV, outside: LoopRV, terms: LoopRV, tile: LoopRV) -> None:
