@@ -71,7 +71,7 @@ def measured(case: Any, limits: Mapping[str, float], compiled: bool) -> dict[str
     from benchmarks.gpu.timing import COLD_BYTES, Captured, race
 
     begin = time.monotonic()
-    main = rl.compile(case.module(), target=target())["main"]
+    main = rl.compile(case.module(), target="cuda")["main"]
     given = case.tensors(0)
     own = sum(t.nbytes for t in given)
     wide = case.for_peer(*(t.double() for t in given))
@@ -103,15 +103,6 @@ def measured(case: Any, limits: Mapping[str, float], compiled: bool) -> dict[str
         "error": error,
         "seconds_to_prepare": prepared,
     }
-
-
-def target() -> str:
-    """The architecture of the GPU that is there: it has more shared memory than every GPU, and on
-    Hopper instructions that no other has."""
-    import torch
-
-    major, minor = torch.cuda.get_device_capability()
-    return f"cuda:sm_{major}{minor}{'a' if (major, minor) == (9, 0) else ''}"
 
 
 def _error(got: Any, want: Any) -> float:

@@ -67,11 +67,10 @@ def _measured(
     """Seconds of a prompt and of a step of each, and the difference of the logits."""
     import torch
 
-    from benchmarks.bench_gpu import target
     from benchmarks.gpu import llama
 
     model = peer.model if format == "BF16" else None
-    ours = llama.Ours(config, batch, model, format, target())
+    ours = llama.Ours(config, batch, model, format)
     peers = {
         "relaxlab": ours.decoder(True),
         "no graphs": ours.decoder(False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from relaxlab.ir.facts import CUDA as FACTS
@@ -26,6 +27,10 @@ def _machine(arch: str) -> Target:
                 "is there (CUDA_VISIBLE_DEVICES chooses it), or for example 'cuda:sm_80'"
             )
         raise ValueError(f"{arch!r} is no architecture of CUDA; {hint}")
+    if not arch and find_spec("cupy"):
+        from relaxlab.runtime.vm.cuda import gpu_architecture
+
+        arch = gpu_architecture()
     return Target("cuda", "nvptx64-nvidia-cuda", arch)
 
 

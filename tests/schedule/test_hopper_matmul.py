@@ -27,7 +27,7 @@ from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt.report import SimtError
 from relaxlab.runtime.simt.simt import simt, simt_device_kernel
-from relaxlab.runtime.vm.cuda import require_cupy
+from relaxlab.runtime.vm.cuda import gpu_architecture, require_cupy
 from relaxlab.schedule.annotate import WARP_SPECIALIZE
 from relaxlab.script import parse
 from relaxlab.script import tir as T
@@ -36,13 +36,13 @@ from relaxlab.testing.replay import replay_kernels
 TARGET = Target.cuda("sm_90a")
 
 
-def program(rows: Any, cols: int, terms: int, form: str, dtype: str = "bfloat16") -> Any:
+def program(rows: Any, cols: Any, terms: Any, form: str, dtype: str = "bfloat16") -> Any:
     """x @ w (`kj`), or x @ w.T (`jk`)."""
     weights = (cols, terms) if form == "jk" else (terms, cols)
     return parse(f"""
 from relaxlab.script import ir as I, relax as R
 @R.function
-def main(x: R.Tensor(({rows!r}, {terms}), "{dtype}"), w: R.Tensor({weights}, "{dtype}")):
+def main(x: R.Tensor(({rows!r}, {terms!r}), "{dtype}"), w: R.Tensor({weights!r}, "{dtype}")):
     y = R.matmul(x, {"R.permute_dims(w)" if form == "jk" else "w"})
     return y
 """)
@@ -64,14 +64,36 @@ def require_close(got: Any, want: Any) -> None:
 @pytest.mark.parametrize("form", ["kj", "jk"])
 def test_odd_edges(form: str) -> None:
     exe = rl.compile(program(130, 264, 136, form), TARGET)
-    assert "wgmma_m64n256k16" in exe.source() and "tma_load" in exe.source()
+    assert "wgmma_m64n" in exe.source() and "tma_load" in exe.source()
     x, w, want = operands(130, 264, 136, form)
+    require_close(exe.simulate("main", x, w), want)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "terms", "form"),
+    [(131, 137, 73, "kj"), ("m", "n", "k", "kj"), ("m", 264, "k", "jk")],
+)
+def test_rows_at_any_address_are_copied(rows: Any, cols: Any, terms: Any, form: str) -> None:
+    """A box is of rows at multiples of 16 bytes: others are copied by a launch of their own."""
+    exe = rl.compile(program(rows, cols, terms, form), TARGET)
+    assert "tma_load" in exe.source()
+    for sizes in [(131, 137, 73), (90, 71, 0)] if rows == "m" and cols == "n" else [(131, 264, 73)]:
+        m, n, k = (s if isinstance(s, int) else d
+                   for s, d in zip((rows, cols, terms), sizes, strict=True))  # fmt: skip
+        x, w, want = operands(m, n, k, form)
+        require_close(exe.simulate("main", x, w), want)
+
+
+def test_blocks_share_the_terms_of_few_tiles() -> None:
+    made = {"any m / split_terms": 3, "any m / warpgroup_cols": 64}
+    exe = rl.compile(program("m", 128, "k", "kj"), TARGET, decisions={"matmul": made})
+    x, w, want = operands(70, 128, 1300, "kj")
     require_close(exe.simulate("main", x, w), want)
 
 
 def test_drawn_decisions(rng: np.random.Generator) -> None:
     seed, form = int(rng.integers(1 << 31)), str(rng.choice(["kj", "jk"]))
-    rows, cols, terms = int(rng.integers(65, 300)), *(8 * int(n) for n in rng.integers(1, 30, 2))
+    rows, cols, terms = int(rng.integers(65, 300)), *(int(n) for n in rng.integers(1, 240, 2))
     print(f"x @ w of {rows}, {cols}, {terms}, {form}, decisions of seed {seed}")
     pipeline = cuda_pipeline(TARGET).with_options("schedule_kernels", seed=seed)
     trace = pipeline.run(program(rows, cols, terms, form))
@@ -203,11 +225,14 @@ def test_there_is_no_prediction() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("form", ["kj", "jk"])
-@pytest.mark.parametrize(("rows", "cols", "terms"), [(130, 264, 136), (3000, 4104, 520)])
+@pytest.mark.parametrize(
+    ("rows", "cols", "terms"),
+    [(130, 264, 136), (3000, 4104, 520), (16, 4104, 4000), (128, 1000, 4104), (1001, 777, 333)],
+)
 def test_on_a_gpu(rows: int, cols: int, terms: int, form: str) -> None:
-    cupy = require_cupy()
-    if cupy.cuda.Device().compute_capability != "90":
+    if gpu_architecture() != "sm_90a":
         pytest.skip("wgmma is of sm_90a alone")
-    exe = rl.compile(program(rows, cols, terms, form), TARGET)
+    exe = rl.compile(program(rows, cols, terms, form), "cuda")
+    assert "wgmma" in exe.source()
     x, w, want = operands(rows, cols, terms, form)
-    require_close(np.asarray(cupy.asnumpy(exe["main"](x, w))), want)
+    require_close(np.asarray(require_cupy().asnumpy(exe["main"](x, w))), want)

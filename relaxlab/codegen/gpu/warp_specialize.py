@@ -88,6 +88,7 @@ def warp_specialize(
         an.bind_shape(symbol)
     for axis in axes:
         an.bind_range(axis.var, Range(const(0), axis.extent))
+        _assume_positive(an, axis.extent)  # else no thread is there
     y = found.get("threadIdx.y", ThreadAxis("threadIdx.y", Var("ty"), const(1)))
     most = int(loops[0].annotations[WARP_SPECIALIZE])
     blocks = an.simplify(expr.Min(block.extent, const(most)))
@@ -106,6 +107,14 @@ def warp_specialize(
     found[y.name] = ThreadAxis(y.name, y.var, an.simplify(y.extent + 1))
     kept = [cut.staged.get(b, b) for b in allocated]
     return tuple(found[a] for a in sorted(found)), made, (*kept, cut.full, cut.empty)
+
+
+def _assume_positive(an: Analyzer, extent: PrimExpr) -> None:
+    """Assume that an extent is not 0, nor any of its factors, which are not negative."""
+    an.assume(expr.GT(extent, const(0)))
+    if isinstance(extent, expr.Mul):
+        _assume_positive(an, extent.a)
+        _assume_positive(an, extent.b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +141,10 @@ class _Cut:
         """The cut of a loop; `tile` counts a block's tiles."""
         stages = int(loop.annotations[PIPELINE])
         copies, compute = copies_of(loop, name)
-        if loop.min != const(0) or not isinstance(loop.extent, IntImm) or stages < 2:
+        if loop.min != const(0) or stages < 2:
             raise CodegenError(
-                f"the loop {loop.loop_var.name} of {name!r}, annotated {WARP_SPECIALIZE!r}, has a "
-                "constant number of iterations, and two stages or more"
+                f"the loop {loop.loop_var.name} of {name!r}, annotated {WARP_SPECIALIZE!r}, begins "
+                "at 0, and has two stages or more"
             )
         assert isinstance(y.extent, IntImm)
         with an.scope():
@@ -217,10 +226,13 @@ class _Cut:
         )
         kept = s.annotations.with_(**{PIPELINE: None, WARP_SPECIALIZE: None})
         last = substitute(slot, {s.loop_var: s.extent - 1})
+        one = expr.EQ(self.x, const(0))
+        if not isinstance(s.extent, IntImm):  # perhaps there is no slice
+            one = expr.And(one, expr.GT(s.extent, const(0)))
         return seq(
             replace(s, body=body, annotations=kept),
             _call("wgmma_wait", const(0)),
-            IfThenElse(expr.EQ(self.x, const(0)), _call("mbarrier_arrive", _at(self.empty, last))),
+            IfThenElse(one, _call("mbarrier_arrive", _at(self.empty, last))),
         )
 
     def joined(self, producer: Stmt, consumer: Stmt) -> Stmt:

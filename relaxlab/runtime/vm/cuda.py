@@ -62,9 +62,8 @@ class CudaExecutable(Displayed, GpuExecutable):
 
     @property
     def arch(self) -> str:
-        """The architecture that is compiled for: the target's, else that of the GPU that is there,
-        else sm_80."""
-        return self.target.cpu or _device_arch() or nvrtc.DEFAULT_ARCH
+        """The architecture that is compiled for: the target's, else sm_80."""
+        return self.target.cpu or nvrtc.DEFAULT_ARCH
 
     @property
     def ptx(self) -> str:
@@ -210,12 +209,15 @@ def _cupy() -> Any:
             return None
 
 
-def _device_arch() -> str:
+def gpu_architecture() -> str:
+    """The architecture of the GPU that is there, with its own instructions, such as `sm_90a`; empty
+    where there is none."""
     try:
         cupy = require_cupy()
     except NoGpu:
         return ""
-    return f"sm_{cupy.cuda.Device().compute_capability}"
+    capability = cupy.cuda.Device().compute_capability
+    return f"sm_{capability}{'a' if int(capability) >= 90 else ''}"
 
 
 @dataclass(slots=True)

@@ -222,6 +222,10 @@ WARPGROUPS = Choice(
 WARPGROUP_COLS = Choice(
     "warpgroup_cols", (64, 128, 192, 256), "columns of the tile of a block of warpgroups"
 )
+SPLIT_TERMS = Choice(
+    "split_terms", (1, 2, 3, 4, 6, 8),
+    "blocks that share the terms of a tile of a product (split-K)",
+)  # fmt: skip
 PERSISTENT_BLOCKS = Choice(
     "persistent_blocks", (66, 132, 264),
     "most blocks of a grid, each of which takes tile after tile of a product",

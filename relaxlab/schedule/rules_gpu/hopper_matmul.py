@@ -1,10 +1,12 @@
 """Matrix products of 16-bit floats by the tensor cores of a Hopper GPU (`wgmma`).
 
-Two warpgroups make a tile of 128 x 256 results, by default. A warp of its own copies slices of 64
-terms of both operands into shared memory, as boxes that are zero beyond the edges of the matrices;
-the warpgroups multiply them from there (`schedule/intrinsics/wgmma.py`), and all sums stay in
-registers. As many blocks as the GPU has multiprocessors take tile after tile
-(`codegen/gpu/warp_specialize.py`).
+Two warpgroups make a tile of 128 x 256 results where there are many; `_estimate` says which tile
+is best for fewer, and how many blocks share the terms of one (split-K). A warp of its own copies
+slices of 64 terms of both operands into shared memory, as boxes that are zero beyond the edges of
+the matrices; the warpgroups multiply them from there (`schedule/intrinsics/wgmma.py`), and all sums
+stay in registers. As many blocks as the GPU has multiprocessors take tile after tile
+(`codegen/gpu/warp_specialize.py`). Operands whose rows no box can be copied from, because they do
+not begin at multiples of 16 bytes, are copied first.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from relaxlab.schedule.intrinsics.wgmma import LINE, ROWS, TERMS, accumulator
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     axis_loops,
+    block_loops,
     blocks_of,
     constant,
+    extent_of,
     found_block,
     inline_producers,
+    is_spatial,
     separate_store,
     with_versions,
 )
@@ -32,11 +37,12 @@ from relaxlab.schedule.rules.decisions import (
     PERSISTENT_BLOCKS,
     PIPELINE_STAGES,
     RASTER_COLUMNS,
+    SPLIT_TERMS,
     WARPGROUP_COLS,
     WARPGROUPS,
 )
 from relaxlab.schedule.rules_gpu import tensor_matmul
-from relaxlab.schedule.rules_gpu.base import fused, unroll_all
+from relaxlab.schedule.rules_gpu.base import bind_flat, fused, unroll_all
 from relaxlab.schedule.rules_gpu.tensor_matmul import (
     RASTER,
     HalfProduct,
@@ -45,31 +51,43 @@ from relaxlab.schedule.rules_gpu.tensor_matmul import (
 )
 from relaxlab.schedule.schedule import BlockRV, Schedule
 
-FEW_ROWS = 64
-"""Rows up to which half of a tile would be empty, and tiles of `tensor_matmul` are made."""
+ROW_BOUNDS = (64, 128, 256, 512, 1024, 2048)
+"""Numbers of rows up to which a symbolic number of them may have tiles of its own."""
 BLOCKS = 132
 """The multiprocessors of an H100 or H200."""
 STAGES = 4
-"""Slices in shared memory: of 48 KB with the default tile. Not measured."""
+"""Slices in shared memory: of 48 KB with the largest tile. Not measured with others."""
 ACCESS = 16
 """Bytes that the distance of rows in main memory is a multiple of, for copies of boxes."""
+TENSOR_RATE, LOAD_RATE, CACHE_RATE = 2048, 48, 5000
+"""Products that a multiprocessor adds in a cycle, the bytes that it can load in one, and those that
+the second-level cache gives all of them: a product of 8192^3 loaded 8.5 TB/s (H200)."""
+LAUNCH = 4000
+"""Cycles that one more launch costs in a CUDA graph, about 2 us."""
+LEAST_SLICES = 8
+"""Slices that a part of the terms has at least: fewer do not hide the latency of their first."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Warpgroups and columns of the tile of a block, slices in shared memory, columns of tiles that
-    blocks go down together, and blocks."""
+    """Warpgroups and columns of the tile of a block, and the blocks that share its terms."""
 
     warpgroups: int
     cols: int
-    stages: int
-    raster: int
-    blocks: int
+    parts: int = 1
+
+    @property
+    def rows(self) -> int:
+        return self.warpgroups * ROWS
+
+
+LARGEST = _Tile(2, 256)
+TILES = (LARGEST, _Tile(2, 128), _Tile(1, 256), _Tile(1, 128), _Tile(1, 64))
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits products without batches of two matrices in main memory whose rows are multiples of 16
-    bytes, where a row of the left one holds the terms of a result."""
+    """Fits products without batches of two matrices in main memory, where a row of the left one
+    holds the terms of a result."""
     facts = context.target.facts
     if not facts.warpgroups:
         return "the GPU has no tensor instructions of warpgroups"
@@ -86,59 +104,128 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         operand = block.reads[number].buffer
         if operand not in sch.func.params:
             return f"{found.name} reads {operand.name}, which it computes: boxes are of main memory"
-        row = constant(operand.shape[-1])
-        if not row or row * bytes_of(found.dtype) % ACCESS:
-            return f"rows of an operand of {found.name} are no constant multiple of {ACCESS} bytes"
-    rows = block.iter_vars[found.row].dom.extent
-    known = constant(rows)
-    if known is not None and known <= FEW_ROWS:
-        return f"{found.name} has {known} rows: a tile would be half empty"
+    rows, cols, terms = (
+        constant(block.iter_vars[n].dom.extent) for n in (found.row, found.col, found.reduce)
+    )
+    aligned = not _unaligned(sch, found)
+    if rows is not None and rows <= (1 if aligned else ROWS):
+        return f"{found.name} has {rows} rows: a tile would be mostly empty, or its copy cost more"
 
     def version(sch: Schedule, most: int | None) -> Schedule:
-        if most is not None:
+        if most is not None and most <= (1 if aligned else ROWS):
             return tensor_matmul.version(sch, found, context, most)
-        return _by_warpgroups(sch, found, facts)
+        return _by_warpgroups(sch, found, _best_tile(rows or most, cols, terms), facts)
 
-    with_versions(sch, context, rows, [1, FEW_ROWS], version)
+    tiles = [(most, _best_tile(most, cols, terms)) for most in ROW_BOUNDS]
+    after = [tile for _, tile in tiles[1:]] + [_best_tile(None, cols, terms)]
+    changes = [most for (most, tile), next_tile in zip(tiles, after, strict=True)
+               if tile != next_tile or most == ROWS]  # fmt: skip
+    with_versions(sch, context, block.iter_vars[found.row].dom.extent, [1, *changes], version)
     return sch
 
 
-def _tile(sch: Schedule, found: HalfProduct, facts: Facts) -> _Tile:
+def _unaligned(sch: Schedule, found: HalfProduct) -> list[str]:
+    """The names of the operands that no box can be copied from."""
+    block = next(b for b in blocks_of(sch.func) if b.name == found.name)
+    operands = [block.reads[number].buffer for number, _ in (found.left, found.right)]
+    sizes = [(b.name, constant(b.shape[-1])) for b in operands]
+    return [name for name, n in sizes if not n or n * bytes_of(found.dtype) % ACCESS]
+
+
+def _best_tile(rows: int | None, cols: int | None, terms: int | None) -> _Tile:
+    """The tile of the least estimated time; the largest where an extent is unknown."""
+    if cols is None:
+        return _Tile(2, 128)
+    if rows is None or terms is None:
+        return LARGEST
+    slices = -(-terms // LINE)
+    parts = [n for n in SPLIT_TERMS.candidates if n == 1 or slices >= n * LEAST_SLICES]
+    fitting = [t for t in TILES if t.cols < 2 * max(cols, LINE) and t.rows < 2 * max(rows, ROWS)]
+    wanted = [_Tile(t.warpgroups, t.cols, n) for n in parts for t in fitting]
+    return min(wanted, key=lambda tile: _estimate(tile, rows, cols, slices))
+
+
+def _estimate(tile: _Tile, rows: int, cols: int, slices: int) -> float:
+    """Cycles of a product: what the busiest multiprocessor multiplies or loads, or all of them load
+    from the second-level cache, whichever takes longest; and the sums of parts, which go there and
+    back."""
+    tiles = -(-rows // tile.rows) * -(-cols // tile.cols) * tile.parts
+    depth = -(-slices // tile.parts)
+    busiest = -(-tiles // BLOCKS) * depth
+    loaded = (min(rows, tile.rows) + tile.cols) * LINE * 2
+    products = busiest * tile.rows * tile.cols * LINE / TENSOR_RATE
+    loads = max(busiest * loaded / LOAD_RATE, tiles * depth * loaded / CACHE_RATE)
+    sums = 2 * 4 * rows * cols * tile.parts / CACHE_RATE + LAUNCH
+    return max(products, loads) + (sums if tile.parts > 1 else 0)
+
+
+def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts) -> Schedule:
     block = next(b for b in blocks_of(sch.func) if b.name == found.name)
     cols = constant(block.iter_vars[found.col].dom.extent)
-    groups = WARPGROUPS.of(sch, 2)
+    groups = WARPGROUPS.of(sch, tile.warpgroups)
     wide = WARPGROUP_COLS.where(lambda n: cols is None or n < 2 * max(cols, LINE)).at_most(
-        sch, 128 if cols is None else 256
+        sch, tile.cols
     )
-    slices = (groups * ROWS + wide) * LINE * bytes_of(found.dtype)
-    room = facts.most_shared - 1024  # barriers, and the alignment of slices
-    stages = PIPELINE_STAGES.where(lambda n: n > 1 and n * slices <= room).at_most(sch, STAGES)
-    tiles = None if cols is None else -(-cols // wide)
-    together = RASTER_COLUMNS.where(lambda n: tiles is None or tiles % n == 0)
-    raster = together.at_most(sch, 1 if tiles is None else RASTER)
-    return _Tile(groups, wide, stages, raster, PERSISTENT_BLOCKS.of(sch, BLOCKS))
-
-
-def _by_warpgroups(sch: Schedule, found: HalfProduct, facts: Facts) -> Schedule:
-    tile, product = _tile(sch, found, facts), sch.get_block(found.name)
+    tile = _Tile(groups, wide, SPLIT_TERMS.of(sch, tile.parts))
+    product = sch.get_block(found.name)
     padding = [1, 1, 1]
-    padding[found.row], padding[found.col] = tile.warpgroups * ROWS, tile.cols
-    padding[found.reduce] = LINE
+    padding[found.row], padding[found.col] = tile.rows, tile.cols
+    padding[found.reduce] = LINE * tile.parts
+    unaligned = _unaligned(sch, found)
     sch.pad_einsum(product, padding)
+    copies = [b.name for b in blocks_of(sch.func)
+              if is_spatial(b) and any(r.buffer.name in unaligned for r in b.reads)]  # fmt: skip
+    sums = None
+    if tile.parts > 1:
+        nest = axis_loops(sch, product)
+        part, _ = sch.split(nest[found.reduce], factors=[tile.parts, None])
+        sch.reorder(part, *nest[: found.reduce])
+        sums, product = product, sch.rfactor(part, 0)
     slices = [sch.cache_read(product, n, "shared") for n, _ in (found.left, found.right)]
-    inline_producers(sch, keep=[found_block(sch, b).name for b in slices])
-    store = separate_store(sch, found.name)
+    inline_producers(sch, keep=[*copies, *(found_block(sch, b).name for b in slices)])
+    for name in copies:
+        bind_flat(sch, sch.get_loops(sch.get_block(name)), facts, ACCESS // bytes_of(found.dtype))
+    if sums is None:
+        store = separate_store(sch, found.name)
+    else:
+        store = sch.cache_write(product, 0, "local")
+        _add_parts(sch, sums, facts)
+    _multiply(sch, found, tile, facts, product, slices, store)
+    sch.compact_buffers()
+    return sch
+
+
+def _add_parts(sch: Schedule, sums: BlockRV, facts: Facts) -> None:
+    """Add the sums of all parts, and compute what is behind the product."""
+    store = separate_store(sch, found_block(sch, sums).name)
+    spatial, parts = block_loops(sch, sums)
+    sch.reorder(*spatial, *parts)
+    sch.reverse_compute_at(store, spatial[-1])
+    sch.decompose_reduction(sums, parts[0])
+    unroll_all(sch, *parts)
+    bind_flat(sch, spatial, facts)
+
+
+def _multiply(
+    sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts, product: BlockRV,
+    slices: list[BlockRV], store: BlockRV,
+) -> None:  # fmt: skip
+    """Schedule the product, whose last three loops are over a row, a column and a term, the copies
+    of its slices, and the store of its sums."""
     by_rows = found.right[1] == "kj"
     _lay_out(sch, product, slices[1], tile.cols, by_rows)
-    nest = axis_loops(sch, product)
+    nest = sch.get_loops(product)
+    part, nest = nest[:-3], nest[-3:]
     row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
     i0, y, i1 = sch.split(row, factors=[None, tile.warpgroups, ROWS])
     j0, j1 = sch.split(col, factors=[None, tile.cols])
     k0, k1, k2 = sch.split(depth, factors=[None, LINE // TERMS, TERMS])
-    g, j0 = sch.split(j0, factors=[None, tile.raster])
-    sch.reorder(g, i0, j0, k0, y, k1, i1, j1, k2)
-    for part in slices:
-        sch.compute_at(part, k0, preserve_unit_loops=True)
+    tiles = constant(extent_of(sch, j0))
+    together = RASTER_COLUMNS.where(lambda n: tiles is None or tiles % n == 0)
+    g, j0 = sch.split(j0, factors=[None, together.at_most(sch, 1 if tiles is None else RASTER)])
+    sch.reorder(*part, g, i0, j0, k0, y, k1, i1, j1, k2)
+    for copy in slices:
+        sch.compute_at(copy, k0, preserve_unit_loops=True)
     sch.reverse_compute_at(store, j0, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, k0)
     *outside, first, _ = sch.get_loops(init)
@@ -153,19 +240,21 @@ def _by_warpgroups(sch: Schedule, found: HalfProduct, facts: Facts) -> Schedule:
         block, columns = sch.split(columns, factors=[None, LINE])
         sch.reorder(block, terms, columns)
     _store(sch, store, tile)
-    sch.annotate(k0, PIPELINE, tile.stages)
-    sch.annotate(k0, WARP_SPECIALIZE, tile.blocks)
-    sch.bind(fused(sch, [g, i0, j0]), "blockIdx.x")
-    sch.compact_buffers()
-    return sch
+    size = (tile.rows + tile.cols) * LINE * bytes_of(found.dtype)
+    room = facts.most_shared - 1024  # barriers, and the alignment of slices
+    fitting = PIPELINE_STAGES.where(lambda n: n > 1 and n * size <= room)
+    sch.annotate(k0, PIPELINE, fitting.at_most(sch, STAGES if tile.cols == LARGEST.cols else 6))
+    sch.annotate(k0, WARP_SPECIALIZE, PERSISTENT_BLOCKS.of(sch, BLOCKS))
+    sch.bind(fused(sch, [*part, g, i0, j0]), "blockIdx.x")
 
 
 def _lay_out(sch: Schedule, product: BlockRV, right: BlockRV, cols: int, by_rows: bool) -> None:
     """Store sums as they lie in the threads' registers, and a right operand that is stored row by
     row in blocks of 64 columns."""
-    i, j = Var("i"), Var("j")
+    part, i, j = Var("part"), Var("i"), Var("j")
     thread, register = accumulator(i, j, cols)
-    sums = IndexMap((i, j), (i // ROWS, j // cols, thread, register))
+    of_part = (part,) * (found_block(sch, product).writes[0].buffer.ndim - 2)
+    sums = IndexMap((*of_part, i, j), (*of_part, i // ROWS, j // cols, thread, register))
     sch.transform_layout(product, ("write", 0), sums)
     if by_rows:
         sch.transform_layout(right, ("write", 0), lambda k, j: (j // LINE, k, j % LINE))
