@@ -29,7 +29,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import constant
+from relaxlab.schedule.ranges import bind_stmt, constant, shape_analyzer
 from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.tree import conjuncts, describe_block
 from relaxlab.schedule.zero_divisors import division_by_data
@@ -97,7 +97,7 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
         # A window past the end may hold elements that no row reads, which may be 0.
         divides = division_by_data(n.block) is not None
         free = frozenset[Var]() if divides else unrolled[n.block]
-        return replace(n, predicate=rest, block=_clamped(n.block, guarded, free))
+        return replace(n, predicate=rest, block=_clamped(n.block, guarded, free, written))
 
     return replace(func, body=rewrite(func.body, whole))
 
@@ -112,7 +112,7 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
         for realize, loops in _leaves(func.body, {})
         if all(w.buffer.scope == "local" for w in realize.block.writes)
         and (guarded := _guarded_vectors(realize, loops)) is not None
-        and _has_room(realize.block, *guarded)
+        and _has_room(func, realize.block, guarded[0], loops)
         and division_by_data(realize.block) is None
     }
 
@@ -140,11 +140,12 @@ def _with_room_for_vectors(func: PrimFunc) -> PrimFunc:
     known to be shorter: 15 columns take the room of 16."""
     rooms: dict[Buffer, list[PrimExpr]] = {}
     for realize, loops in _leaves(func.body, {}):
-        guarded = _guarded_vectors(realize, loops)
-        if guarded is None or any(w.buffer.scope != "local" for w in realize.block.writes):
+        found = _guarded_vectors(realize, loops)
+        if found is None or any(w.buffer.scope != "local" for w in realize.block.writes):
             continue
         made = {w.buffer for w in realize.block.writes}
-        for buffer, dim, at, an in _private_places(realize.block, *guarded):
+        an = _analyzer_in(func, realize.block, found[0], loops)
+        for buffer, dim, at in _private_places(realize.block, found[0]):
             # Loads past the end must find stored elements: memory that nobody wrote may hold
             # denormal numbers, on which arithmetic takes a hundred times as long.
             if buffer not in made:
@@ -210,29 +211,35 @@ def _is_multiple(tile: PrimExpr, size: int) -> bool:
     return Analyzer().prove_equal(expr.FloorMod(tile, expr.const(size, tile.dtype)), 0) is True
 
 
-def _has_room(block: Block, guarded: _Guarded, inner: Mapping[Var, For]) -> bool:
+def _has_room(func: PrimFunc, block: Block, guarded: _Guarded, loops: Mapping[Var, For]) -> bool:
     """True if private buffers have room for all values of the axis in a tile."""
+    an = _analyzer_in(func, block, guarded, loops)
     return all(
         an.prove(expr.LE(expr.const(0), at)) and an.prove(expr.LT(at, buffer.shape[dim]))
-        for buffer, dim, at, an in _private_places(block, guarded, inner)
+        for buffer, dim, at in _private_places(block, guarded)
     )
 
 
-def _private_places(
-    block: Block, guarded: _Guarded, inner: Mapping[Var, For]
-) -> Iterator[tuple[Buffer, int, PrimExpr, Analyzer]]:
-    """Yield the indices of private buffers that depend on the axis, by the loops around the
-    block: buffer, dimension, index, and what is known of the loops."""
-    an = Analyzer()
-    for v, loop in inner.items():
-        an.bind(v, loop.min, loop.min + loop.extent - 1)
+def _analyzer_in(
+    func: PrimFunc, block: Block, guarded: _Guarded, loops: Mapping[Var, For]
+) -> Analyzer:
+    """An analyzer that knows the loops around a block, and its axes but the guarded one."""
+    an = shape_analyzer(func)
+    for loop in loops.values():
+        bind_stmt(an, loop)
     for it in block.iter_vars:
         if it.var != guarded.axis:
             an.bind_range(it.var, it.dom)
+    return an
+
+
+def _private_places(block: Block, guarded: _Guarded) -> Iterator[tuple[Buffer, int, PrimExpr]]:
+    """Yield the indices of private buffers that depend on the axis, by the loops around the
+    block: buffer, dimension and index."""
     for buffer, indices in _accesses(block):
         for dim, index in enumerate(indices):
             if buffer.scope == "local" and guarded.axis in symbols_in(index):
-                yield buffer, dim, substitute(index, {guarded.axis: guarded.row}), an
+                yield buffer, dim, substitute(index, {guarded.axis: guarded.row})
 
 
 def _padded(block: Block, guarded: _Guarded) -> Block:
@@ -306,7 +313,7 @@ def _keeps_rows_apart(
     its first row per buffer."""
     for buffer, indices in _accesses(block):
         at = [i for i, index in enumerate(indices) if guarded.axis in symbols_in(index)]
-        if buffer.scope != "local" or (not at and buffer not in written):
+        if buffer not in written:
             continue
         if len(at) != 1:
             return False
@@ -329,29 +336,32 @@ def _unrolled_axes(realize: BlockRealize, loops: Mapping[Var, For]) -> frozenset
     )  # fmt: skip
 
 
-def _clamped(block: Block, guarded: _Guarded, unrolled: frozenset[Var]) -> Block:
-    """Extend the block to rows past the end, for which shared memory is read at the last row, or in
-    unrolled windows no further than its end."""
+def _clamped(
+    block: Block, guarded: _Guarded, unrolled: frozenset[Var], written: set[Buffer]
+) -> Block:
+    """Extend the block to rows past the end, for which inputs, which are all buffers but those
+    written row by row, are read at the last row, or in unrolled windows no further than the window
+    of the last row."""
     last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
     windows = False
 
-    def at(index: PrimExpr, dim: PrimExpr) -> PrimExpr:
+    def at(index: PrimExpr) -> PrimExpr:
         # Rows of a window read the same places then, which are loaded once; `min(row, last) + i`
         # is another place for each row and i.
         nonlocal windows
-        if _is_window(index, guarded.axis, unrolled):
-            windows = True
-            return expr.Min(index, dim - 1)
-        return substitute(index, last)
+        end = _end_of_windows(block, index, guarded, unrolled)
+        if end is None:
+            return substitute(index, last)
+        windows = True
+        return expr.Min(index, end)
 
     def clamp(n: Node) -> Node | None:
         match n:
-            case BufferLoad(buffer, indices) if buffer.scope != "local":
-                inside = (at(i, dim) for i, dim in zip(indices, buffer.shape, strict=True))
-                return replace(n, indices=tuple(inside))
+            case BufferLoad(buffer, indices) if buffer not in written:
+                return replace(n, indices=tuple(map(at, indices)))
             # Declared regions must contain what is read, or later proofs would be about another
             # program.
-            case BufferRegion(buffer, region) if buffer.scope != "local":
+            case BufferRegion(buffer, region) if buffer not in written:
                 return replace(n, region=tuple(substitute(r, last) for r in region))
             case _:
                 return None
@@ -360,11 +370,22 @@ def _clamped(block: Block, guarded: _Guarded, unrolled: frozenset[Var]) -> Block
     return refreshed(clamped) if windows else clamped
 
 
-def _is_window(index: PrimExpr, row: Var, unrolled: frozenset[Var]) -> bool:
-    """True if an index is a sum of the row and unrolled axes, so that it ends where the dimension
-    does."""
-    others = {*symbols_in(index)} - {row}
-    if not others or not others <= unrolled or row not in symbols_in(index):
-        return False
-    step = simplify(substitute(index, {row: row + 1}) - index)
-    return isinstance(step, expr.IntImm) and step.value > 0
+def _end_of_windows(
+    block: Block, index: PrimExpr, guarded: _Guarded, unrolled: frozenset[Var]
+) -> PrimExpr | None:
+    """Return the last place that the rows before the end read, if an index is a sum of the row and
+    unrolled axes, each times a constant; None if it is not."""
+    used = {*symbols_in(index)}
+    others = used - {guarded.axis}
+    if others == used or not others or not others <= unrolled:
+        return None
+    furthest: dict[Var, PrimExpr] = {guarded.axis: guarded.extent - 1}
+    for it in block.iter_vars:
+        if it.var not in used:
+            continue
+        step = simplify(substitute(index, {it.var: it.var + 1}) - index)
+        if not isinstance(step, expr.IntImm) or (it.var == guarded.axis and step.value <= 0):
+            return None
+        end = it.dom.min + it.dom.extent - 1 if step.value > 0 else it.dom.min
+        furthest.setdefault(it.var, end)
+    return simplify(substitute(index, furthest))

@@ -10,7 +10,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-from relaxlab.ir.loops import Block, Buffer, For, PrimFunc
+from relaxlab.ir.expr import const
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import op_row
@@ -107,6 +108,25 @@ def test_a_channel_pads_its_own_image(
     assert reference is not None
     want = np.maximum(reference(x, w, **layer.attrs), 0)
     np.testing.assert_allclose(found, want, 1e-4, 1e-4)
+
+
+def test_sums_over_images_of_symbolic_sizes_have_no_guards() -> None:
+    """Depthwise: rows past the end of a private image read its last window, and columns its room;
+    only what is stored in the result depends on how large the image is."""
+    module, _ = Convolution((8, 1, 3, 3), {"padding": 1, "groups": 8}).export(
+        {"main": {"x": nn.spec.Tensor(("b", 8, "h", "w"))}}
+    )
+    (kernel,) = rl.trace(module).find("schedule_kernels").after.loop_functions().values()
+    sums = [n for n in walk(kernel) if isinstance(n, BlockRealize) and "_update" in n.block.name]
+    assert len(sums) == 2 and {n.predicate for n in sums} == {const(True)}
+    reference, rng = op_row("nn.conv2d").reference, np.random.default_rng(34)
+    assert reference is not None
+    w = rng.standard_normal((8, 1, 3, 3), "float32")
+    exe = rl.compile(module)
+    for size in ((1, 1), (8, 32), (9, 33), (56, 56), (3, 131)):
+        x = rng.standard_normal((2, 8, *size), "float32")
+        want = np.maximum(reference(x, w, padding=1, groups=8), 0)
+        np.testing.assert_allclose(exe["main"](x, w), want, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("channels, first", [(64, "i_k_j_0"), (512, "j_0_i_k")])
