@@ -202,6 +202,23 @@ def main(x: R.Tensor((130, 128), "bfloat16"), w: R.Tensor((128, 256), "int8")):
     assert "mma_m16n8k16" in source and "wgmma" not in source
 
 
+def test_weights_are_decoded_once_for_many_rows() -> None:
+    mod = parse("""
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor(("m", 136), "bfloat16"), w: R.Tensor((136, 72), "int8")):
+    with R.dataflow():
+        y = R.matmul(x, R.astype(w, "bfloat16"))
+        R.output(y)
+    return y
+""")
+    exe = rl.compile(mod, TARGET)
+    assert "wgmma" in exe.source() and "mma_m16n8k16" in exe.source()  # many rows, and few
+    x, _, _ = operands(260, 72, 136, "kj")
+    w = np.arange(136 * 72, dtype=np.int8).reshape(136, 72)
+    require_close(exe.simulate("main", x, w), x.astype(np.float64) @ w)
+
+
 def test_products_that_nobody_waits_for_are_refused() -> None:
     @T.prim_func
     def f(A: T.Buffer((64, 64), "float16"), B: T.Buffer((128,), "float32")):

@@ -5,8 +5,8 @@ is best for fewer, and how many blocks share the terms of one (split-K). A warp 
 slices of 64 terms of both operands into shared memory, as boxes that are zero beyond the edges of
 the matrices; the warpgroups multiply them from there (`schedule/intrinsics/wgmma.py`), and all sums
 stay in registers. As many blocks as the GPU has multiprocessors take tile after tile
-(`codegen/gpu/warp_specialize.py`). Operands whose rows no box can be copied from, because they do
-not begin at multiples of 16 bytes, are copied first.
+(`codegen/gpu/warp_specialize.py`). Operands that no box can be copied from are stored first: those
+that are computed, and those whose rows do not begin at multiples of 16 bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
+from relaxlab.ir.loops import Buffer
 from relaxlab.schedule.annotate import PIPELINE, WARP_SPECIALIZE
 from relaxlab.schedule.intrinsics.wgmma import LINE, ROWS, TERMS, accumulator
 from relaxlab.schedule.order import keeps_order
@@ -28,7 +29,6 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     found_block,
     inline_producers,
-    is_spatial,
     separate_store,
     with_versions,
 )
@@ -64,6 +64,10 @@ TENSOR_RATE, LOAD_RATE, CACHE_RATE = 2048, 48, 5000
 the second-level cache gives all of them: a product of 8192^3 loaded 8.5 TB/s (H200)."""
 LAUNCH = 4000
 """Cycles that one more launch costs in a CUDA graph, about 2 us."""
+COMPUTED_ROWS = 256
+"""Rows up to which operands are computed where tiles are copied, such as quantised weights, which
+are then decoded once for each tile: the weights of 4096 x 14336 are written in bfloat16 and read
+again in 50 us, as long as a product of 350 rows takes."""
 LEAST_SLICES = 8
 """Slices that a part of the terms has at least: fewer do not hide the latency of their first."""
 
@@ -100,36 +104,45 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return f"{found.name} adds its terms in order"
     if found.left[1] != "ik" or len(block.iter_vars) != 3:
         return f"{found.name} has batches, or terms that are no rows of its left operand"
-    for number, _ in (found.left, found.right):
-        operand = block.reads[number].buffer
-        if operand not in sch.func.params:
-            return f"{found.name} reads {operand.name}, which it computes: boxes are of main memory"
     rows, cols, terms = (
         constant(block.iter_vars[n].dom.extent) for n in (found.row, found.col, found.reduce)
     )
-    aligned = not _unaligned(sch, found)
-    if rows is not None and rows <= (1 if aligned else ROWS):
-        return f"{found.name} has {rows} rows: a tile would be mostly empty, or its copy cost more"
+    few = _few_rows(sch, found)
+    if rows is not None and rows <= few:
+        return f"{found.name} has {rows} rows: a tile would be mostly empty, or copies cost more"
 
     def version(sch: Schedule, most: int | None) -> Schedule:
-        if most is not None and most <= (1 if aligned else ROWS):
+        if most is not None and most <= few:
             return tensor_matmul.version(sch, found, context, most)
         return _by_warpgroups(sch, found, _best_tile(rows or most, cols, terms), facts)
 
     tiles = [(most, _best_tile(most, cols, terms)) for most in ROW_BOUNDS]
     after = [tile for _, tile in tiles[1:]] + [_best_tile(None, cols, terms)]
     changes = [most for (most, tile), next_tile in zip(tiles, after, strict=True)
-               if tile != next_tile or most == ROWS]  # fmt: skip
+               if tile != next_tile or most in (ROWS, few)]  # fmt: skip
     with_versions(sch, context, block.iter_vars[found.row].dom.extent, [1, *changes], version)
     return sch
 
 
-def _unaligned(sch: Schedule, found: HalfProduct) -> list[str]:
-    """The names of the operands that no box can be copied from."""
+def _few_rows(sch: Schedule, found: HalfProduct) -> int:
+    """The number of rows up to which tiles of `tensor_matmul` are faster."""
+    copied = _copied(sch, found)
+    if any(b not in sch.func.params for b in copied):
+        return COMPUTED_ROWS
+    return ROWS if copied else 1
+
+
+def _copied(sch: Schedule, found: HalfProduct) -> list[Buffer]:
+    """The operands that no box can be copied from: those that are computed, and those whose rows
+    are no constant multiple of 16 bytes."""
     block = next(b for b in blocks_of(sch.func) if b.name == found.name)
     operands = [block.reads[number].buffer for number, _ in (found.left, found.right)]
-    sizes = [(b.name, constant(b.shape[-1])) for b in operands]
-    return [name for name, n in sizes if not n or n * bytes_of(found.dtype) % ACCESS]
+
+    def has_boxes(buffer: Buffer) -> bool:
+        row = constant(buffer.shape[-1])
+        return buffer in sch.func.params and bool(row) and row * bytes_of(found.dtype) % ACCESS == 0
+
+    return [b for b in operands if not has_boxes(b)]
 
 
 def _best_tile(rows: int | None, cols: int | None, terms: int | None) -> _Tile:
@@ -171,17 +184,18 @@ def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts)
     padding = [1, 1, 1]
     padding[found.row], padding[found.col] = tile.rows, tile.cols
     padding[found.reduce] = LINE * tile.parts
-    unaligned = _unaligned(sch, found)
+    numbers = [n for n, _ in (found.left, found.right)]
+    copied = [n for n in numbers if block.reads[n].buffer in _copied(sch, found)]
     sch.pad_einsum(product, padding)
-    copies = [b.name for b in blocks_of(sch.func)
-              if is_spatial(b) and any(r.buffer.name in unaligned for r in b.reads)]  # fmt: skip
+    read = [found_block(sch, product).reads[n].buffer for n in copied]
+    copies = [b.name for b in blocks_of(sch.func) if b.writes[0].buffer in read]
     sums = None
     if tile.parts > 1:
         nest = axis_loops(sch, product)
         part, _ = sch.split(nest[found.reduce], factors=[tile.parts, None])
         sch.reorder(part, *nest[: found.reduce])
         sums, product = product, sch.rfactor(part, 0)
-    slices = [sch.cache_read(product, n, "shared") for n, _ in (found.left, found.right)]
+    slices = [sch.cache_read(product, n, "shared") for n in numbers]
     inline_producers(sch, keep=[*copies, *(found_block(sch, b).name for b in slices)])
     for name in copies:
         bind_flat(sch, sch.get_loops(sch.get_block(name)), facts, ACCESS // bytes_of(found.dtype))
