@@ -67,8 +67,12 @@ def beyond_domain(realize: BlockRealize, an: Analyzer) -> list[PrimExpr]:
         first, extent = substitute(iv.dom.min, values), substitute(iv.dom.extent, values)
         clips.add(an.simplify(expr.LT(value, first + extent)))
         clips.add(an.simplify(expr.GE(value, first)))
-    found = (an.simplify(c) for c in given)
-    return [c for c in found if c not in clips and not an.prove(c)]
+    found = [c for c in map(an.simplify, given) if c not in clips and not an.prove(c)]
+    if not found:
+        return []
+    # An axis is inside its domain where the groups of neighbours that it was split into are.
+    with an.assuming(expr.all_of(sorted(clips, key=str))):
+        return [c for c in found if not an.prove(c)]
 
 
 def _union(

@@ -134,7 +134,9 @@ DECIDED = {
         "any n / thread_columns": 3, "any n / reduction_step": 8, "any n / unroll_reduction": 4,
         "any n / operand_in_shared_memory(A)": False, "any n / copy_width(B_shared)": 2,
     },
-    "softmax": {"threads_per_row": 32, "rows_per_block": 4, "unroll_terms": 2},
+    "softmax": {
+        "threads_per_row": 32, "rows_per_block": 4, "unroll_terms": 2, "row_in_registers": False,
+    },
     "exp": {"threads_per_block": 128, "results_per_thread": 2, "vector_width(T_exp)": 2},
 }  # fmt: skip
 DECIDED_CALLS = '''

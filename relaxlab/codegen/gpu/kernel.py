@@ -295,8 +295,9 @@ class _Writer:
             return
         with self.braces(f"if ({self.text(found.full)})"):
             self.lanes(s, found, wide)
-        with self.otherwise():
-            self.loop(_unrolled(s))
+        if not found.agree:
+            with self.otherwise():
+                self.loop(_unrolled(s))
 
     def lanes(self, s: For, v: VectorLoop, wide: Wide) -> None:
         """Loads, the lanes' values, the store."""

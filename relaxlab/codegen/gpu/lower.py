@@ -18,6 +18,7 @@ from relaxlab.codegen.gpu.synchronise import synchronise
 from relaxlab.codegen.gpu.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.gpu.thread_reduction import lower_thread_reductions
 from relaxlab.codegen.gpu.warp_specialize import warp_specialize
+from relaxlab.codegen.gpu.whole_tiles import whole_tiles
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.positive import sizes_of
 from relaxlab.codegen.simplify_indices import simplify_indices
@@ -152,6 +153,7 @@ def _launch(
     axes, body, renamed = bind_threads(body, allocated, agreed, sizes_of(func), name, facts)
     axes, body, renamed = warp_specialize(body, renamed, axes, sizes_of(func), name, facts)
     body, renamed = software_pipeline(body, renamed, axes, sizes_of(func), name, facts)
+    body = whole_tiles(body)
     used = set(_buffers(body))
     buffers = tuple(b for b in _main_memory(func, body) if b in used)
     mentioned = (body, *(a.extent for a in axes), *(d for b in buffers for d in b.shape))

@@ -222,7 +222,9 @@ class _Pipeline:
         source = substitute(load, first)
         handles = (Call("handle", "address_of", (to,)), Call("handle", "address_of", (source,)))
         copy = Evaluate(Call("void", "cp_async", (*handles, const(size))), span=s.span)
-        return copy if found.full == IntImm(1, "bool") else IfThenElse(found.full, copy, s)
+        if found.full == IntImm(1, "bool"):
+            return copy
+        return IfThenElse(found.full, copy, None if found.agree else s)
 
 
 def copies_of(s: For, name: str) -> tuple[list[Stmt], Stmt]:

@@ -40,9 +40,10 @@ TRUE = IntImm(1, "bool")
 class VectorLoop:
     """A vectorized loop taken apart: where `full` holds, all lanes do `store`, and `loads` and
     perhaps the store itself (`wide_store`) are of neighbours; `start` is each access's first
-    element."""
+    element. `agree`: where it does not hold, no lane does anything."""
 
     full: PrimExpr
+    agree: bool
     store: BufferStore
     loads: tuple[BufferLoad, ...]
     wide_store: bool
@@ -57,10 +58,11 @@ def vector_loop(loop: For, an: Analyzer, facts: Facts) -> VectorLoop | None:
     variables in scope."""
     if not isinstance(loop.extent, IntImm) or loop.extent.value < 2:
         return None
-    full, body = _full(loop)
+    full, body, agree = _full(loop)
     if not isinstance(body, BufferStore):
         return None
-    full, body = _without_edges(loop, full, body)
+    inside, body = _without_edges(loop, full, body)
+    agree, full = agree and inside == full, inside
     lanes = loop.extent.value
     loads: list[BufferLoad] = []
     for load in _eager_loads(body.value):
@@ -69,12 +71,14 @@ def vector_loop(loop: For, an: Analyzer, facts: Facts) -> VectorLoop | None:
     wide_store = _together(body, loop.loop_var, lanes, an, facts)
     if not loads and not wide_store:
         return None
-    return VectorLoop(full, body, tuple(loads), wide_store)
+    return VectorLoop(full, agree, body, tuple(loads), wide_store)
 
 
-def _full(loop: For) -> tuple[PrimExpr, Stmt]:
-    """The condition under which every lane runs the statement within the loop's conditions."""
+def _full(loop: For) -> tuple[PrimExpr, Stmt, bool]:
+    """The condition under which every lane runs the statement within the loop's conditions, that
+    statement, and True if no lane does where it does not hold."""
     tests: list[PrimExpr] = []
+    agree = True
     body = loop.body
     last = loop.min + loop.extent - 1
     while True:
@@ -91,10 +95,11 @@ def _full(loop: For) -> tuple[PrimExpr, Stmt]:
                 and not wraps(part.a)
             ):
                 tests.append(expr.LT(substitute(part.a, {loop.loop_var: last}), part.b))
+                agree = False
             else:
-                return TRUE, loop
+                return TRUE, loop, False
         body = body.then_case
-    return all_of(list(dict.fromkeys(tests))), body
+    return all_of(list(dict.fromkeys(tests))), body, agree
 
 
 def _without_edges(loop: For, tests: PrimExpr, body: BufferStore) -> tuple[PrimExpr, BufferStore]:
@@ -103,7 +108,7 @@ def _without_edges(loop: For, tests: PrimExpr, body: BufferStore) -> tuple[PrimE
     match body.value:
         case expr.Call(_, "if_then_else", (inside, x, _)):
             inner = replace(loop, body=IfThenElse(inside, replace(body, value=x)))
-            more, store = _full(inner)
+            more, store, _ = _full(inner)
             if isinstance(store, BufferStore):
                 return all_of(list(dict.fromkeys([*conjuncts(tests), *conjuncts(more)]))), store
         case _:

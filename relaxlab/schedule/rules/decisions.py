@@ -164,6 +164,10 @@ ROW_IN_SHARED_MEMORY = Choice(
     "row_in_shared_memory", FLAG,
     "True: values of a row that are read again are in shared memory; False: in main memory",
 )  # fmt: skip
+ROW_IN_REGISTERS = Choice(
+    "row_in_registers", FLAG,
+    "True: each thread keeps its elements of a row in registers; False: it loads them again",
+)  # fmt: skip
 UNROLL_TERMS = Choice(
     "unroll_terms", POWERS, "terms of its part of a reduction that a thread adds in unrolled steps"
 )

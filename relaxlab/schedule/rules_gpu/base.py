@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,9 +31,11 @@ def fits_a_block(threads: int, facts: Facts) -> bool:
     return threads % facts.warp == 0 and threads <= facts.block_threads
 
 
-def threads_per_block(sch: Schedule, facts: Facts, default: int = THREADS) -> int:
-    """Decide on the most threads of a block."""
-    return THREADS_PER_BLOCK.where(lambda n: fits_a_block(n, facts)).at_most(sch, default)
+def threads_per_block(
+    sch: Schedule, facts: Facts, default: int = THREADS, about: str | None = None
+) -> int:
+    """Decide on the most threads of a block, or of one that computes block `about`."""
+    return THREADS_PER_BLOCK.where(lambda n: fits_a_block(n, facts)).at_most(sch, default, about)
 
 
 def _threads_for(sch: Schedule, loop: LoopRV, facts: Facts) -> int:
@@ -58,11 +61,25 @@ def bind_flat(sch: Schedule, nest: Sequence[LoopRV], facts: Facts, vector: int =
     sch.bind(rest.pop(), "threadIdx.x")
 
 
+def bind_blocks(sch: Schedule, nest: Sequence[LoopRV], facts: Facts) -> None:
+    """Bind a perfect nest to blocks of threads: its last loop to `x` and the others to `y` where
+    the last one's extent is a symbol, since taking fused loops apart divides by it."""
+    *outer, last = nest
+    sizes = [constant(extent_of(sch, loop)) for loop in outer]
+    around = math.prod(s or 0 for s in sizes)
+    divides = constant(extent_of(sch, last)) is None
+    if outer and divides and None not in sizes and around <= facts.grid[1]:
+        sch.bind(fused(sch, outer), "blockIdx.y")
+        nest = [last]
+    sch.bind(fused(sch, nest), "blockIdx.x")
+
+
 def unrolled(sch: Schedule, loop: LoopRV, steps: int) -> None:
     """Unroll `steps` iterations of a loop, the last ones guarded; 1: leave it."""
     if steps > 1:
-        _, inner = sch.split(loop, factors=[None, steps])
-        sch.unroll(inner)
+        if constant(extent_of(sch, loop)) != steps:
+            _, loop = sch.split(loop, factors=[None, steps])
+        sch.unroll(loop)
 
 
 def unroll_all(sch: Schedule, *loops: LoopRV) -> None:

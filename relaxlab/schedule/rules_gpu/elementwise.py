@@ -13,16 +13,25 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, While
 from relaxlab.ir.node import walk
-from relaxlab.schedule.rules.base import axis_loops, blocks_of, constant, inline_producers
+from relaxlab.schedule.rules.base import (
+    axis_loops,
+    blocks_of,
+    constant,
+    extent_of,
+    inline_producers,
+)
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules.decisions import VECTOR_WIDTH
+from relaxlab.schedule.rules.decisions import TILE_SIDE, VECTOR_WIDTH
 from relaxlab.schedule.rules.elementwise import not_spatial
-from relaxlab.schedule.rules_gpu.base import bind_flat, extents_of, fused
+from relaxlab.schedule.rules_gpu.base import bind_blocks, bind_flat, extents_of, unroll_all
 from relaxlab.schedule.rules_gpu.fallback import bind_outer
 from relaxlab.schedule.schedule import Schedule
 
 SQUARE = 32
-"""Rows and columns of a square that is transposed: a warp reads 128 bytes of float32 at once."""
+"""Rows and columns of the smallest square that is transposed: the lanes of a warp."""
+SIDE = 64
+"""Rows and columns of a square that is transposed, mostly: sixteen elements for each of 256
+threads, whose loads are under way together."""
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
@@ -71,24 +80,29 @@ def _by_squares(sch: Schedule, block: Block, load: BufferLoad, facts: Facts) -> 
     so that neither the reads nor the writes of a warp meet in a bank."""
     rv = sch.get_block(block.name)
     number = next(i for i, r in enumerate(block.reads) if r.buffer is load.buffer)
-    copy = sch.cache_read(rv, number, "shared")
     axes = [it.var for it in block.iter_vars]
     nest = axis_loops(sch, rv)
     at, last = next(i for i, v in enumerate(axes) if v is load.indices[-1]), len(axes) - 1
-    height = facts.warp // 4
-    row, row_in = sch.split(nest[at], factors=[None, SQUARE])
-    col, col_in = sch.split(nest[last], factors=[None, SQUARE])
+    sizes = [constant(extent_of(sch, loop)) for loop in (nest[at], nest[last])]
+    side = TILE_SIDE.where(lambda n: all(s is None or s >= n for s in sizes) or n == SQUARE)
+    side = side.at_most(sch, SIDE, block.name)
+    copy = sch.cache_read(rv, number, "shared")
+    row, row_in = sch.split(nest[at], factors=[None, side])
+    col, col_in = sch.split(nest[last], factors=[None, side])
     outer = [loop for i, loop in enumerate(nest) if i not in (at, last)]
     sch.reorder(*outer, row, col, row_in, col_in)
     sch.compute_at(copy, col, preserve_unit_loops=True)
-    sch.storage_align(copy, 0, -2, SQUARE, 1)
+    words = max(1, facts.bank_bytes // bytes_of(load.dtype))
+    sch.storage_align(copy, 0, -2, 2 * words, words)
     copied = sch.get_loops(copy)[-len(load.indices) :]
     for down, along in ((row_in, col_in), (copied[load.indices.index(axes[last])], copied[-1])):
-        turns, y = sch.split(down, factors=[None, height])
+        turns, y = sch.split(down, factors=[None, facts.warp // 4])
+        parts, x = sch.split(along, factors=[None, facts.warp])
+        sch.reorder(turns, parts, y, x)
         sch.bind(y, "threadIdx.y")
-        sch.bind(along, "threadIdx.x")
-        sch.unroll(turns)
-    sch.bind(fused(sch, [*outer, row, col]), "blockIdx.x")
+        sch.bind(x, "threadIdx.x")
+        unroll_all(sch, turns, parts)
+    bind_blocks(sch, [*outer, row, col], facts)
     sch.compact_buffers()
 
 

@@ -1,0 +1,111 @@
+"""Memory-bound kernels for GPUs: on simulated threads against NumPy, and as NVIDIA's compiler makes
+them: accesses of 16 bytes, rows read once, and nothing spilled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.runtime.vm.cuda import CudaExecutable
+from relaxlab.script import parse
+
+DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
+TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}
+
+
+def compiled(shape: str, dtype: str, body: str) -> CudaExecutable:
+    exe = rl.compile(
+        parse(f"""
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor({shape}, "{dtype}")):
+    with R.dataflow():
+        y = {body}
+        R.output(y)
+    return y
+"""),
+        target="cuda:sm_90",
+    )
+    assert isinstance(exe, CudaExecutable)
+    return exe
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def layer_norm(x: Any) -> Any:
+    centred = x - x.mean((-2, -1), keepdims=True)
+    return centred / np.sqrt((centred**2).mean((-2, -1), keepdims=True) + 1e-5)
+
+
+SOFTMAX = (softmax, "R.nn.softmax(x)")
+SUMS = (lambda x: x.sum(0), "R.sum(x, axis=0)")
+TRANSPOSE = (lambda x: x.T, "R.permute_dims(x)")
+ONES = "R.ones(R.shape([6, 20]), 'float32')"
+NORM = (layer_norm, f"R.nn.layer_norm(x, {ONES}, R.zeros_like({ONES}), axes=[-2, -1])")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("kernel", "inner", "rows"),
+    [
+        (SOFTMAX, (64,), 9),  # a warp, with lanes that have nothing
+        (SOFTMAX, (1030,), 2),  # no multiple of 16 bytes
+        (SOFTMAX, (20000,), 1),  # no multiple of what the threads have
+        (SOFTMAX, (70000,), 1),  # neither registers nor shared memory hold it
+        (NORM, (6, 20), 3),  # two axes
+        (SUMS, (64,), 700),
+        (SUMS, (70,), 9),
+        (TRANSPOSE, (128,), 70),
+        (TRANSPOSE, (66,), 3),
+    ],
+)
+def test_results(kernel: tuple[Any, str], inner: tuple[int, ...], rows: int, dtype: str) -> None:
+    want, body = kernel
+    exe = compiled(str(("n", *inner)), dtype, body.replace("float32", dtype))
+    x = np.random.default_rng(rows).standard_normal((rows, *inner)).astype(DTYPES[dtype])
+    got, right = exe.simulate("main", x).astype(np.float64), want(x.astype(np.float64))
+    assert np.abs(got - right).max() <= TOLERANCE[dtype] * np.abs(right).max()
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
+)
+@pytest.mark.parametrize(
+    ("kernel", "shape", "dtype", "loads", "stores"),
+    [
+        (SOFTMAX, '("n", 4096)', "float32", 4, 4),
+        (SOFTMAX, '("n", 4096)', "bfloat16", 2, 2),
+        (SOFTMAX, '("n", 32000)', "float32", 8, 8),
+        (SUMS, '("n", 8192)', "float32", 8, 1),
+    ],
+)
+def test_rows_are_read_once_by_wide_loads(
+    kernel: tuple[Any, str], shape: str, dtype: str, loads: int, stores: int
+) -> None:
+    found = compiled(shape, dtype, kernel[1]).compiled("sm_90")
+    assert not any(r.spill_stores or r.spill_loads or r.stack for r in found.resources.values())
+    first = min(sass.disassemble(found.cubin).items())[1]
+    counts = sass.opcodes(first)
+    assert counts["LDG.E.128.CONSTANT"] == loads and counts["STG.E.128"] == stores
+    # Those at edges, where there are some.
+    assert counts["LDG"] == loads or kernel is SUMS
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
+)
+def test_squares_are_loaded_before_they_are_stored() -> None:
+    """All loads of a thread are under way together, and no index is divided by a symbol."""
+    found = compiled('("n", 8192)', "float32", "R.permute_dims(x)").compiled("sm_90")
+    (code,) = sass.disassemble(found.cubin).values()
+    accesses = [i.opcode.partition(".")[0] for i in code]
+    assert accesses.count("LDG") == 16 and "MUFU" not in accesses
+    assert accesses[: accesses.index("STS")].count("LDG") >= 8
