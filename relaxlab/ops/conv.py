@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,7 @@ from relaxlab.ops.layouts import (
     tuple_of,
 )
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import Shape, differ, impossible, simplify
+from relaxlab.ops.shapes import Shape, differ, impossible, prove, simplify
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -93,19 +92,21 @@ def _operands(
 
 
 def _weighted_sum(
-    shape: Shape, axes: tuple[te.Axis, ...], factors: Any, out_dtype: str, name: str
-) -> te.Tensor:
-    """The sum over `axes` of the product of `factors(*indices)`, in float32 for halves."""
+    shape: Shape, term: Callable[..., tuple[PrimExpr, PrimExpr, tuple[te.Axis, ...]]],
+    out_dtype: str, name: str,
+) -> te.Tensor:  # fmt: skip
+    """The tensor whose elements are sums of products, in float32 for halves. `term(*indices)` has
+    both factors and the axes of a sum."""
     wide = scalar.accumulator_of(out_dtype)
 
     def element(*i: PrimExpr) -> te.Reduce:
-        a, b = (scalar.cast(f, wide) for f in factors(i))
-        return te.te_sum(expr.Mul(a, b), *axes)
+        a, b, axes = term(*i)
+        return te.te_sum(expr.Mul(scalar.cast(a, wide), scalar.cast(b, wide)), *axes)
 
     return narrow(te.compute(shape, element, name), out_dtype)
 
 
-def _kernel_axes(kernel: Shape) -> tuple[te.Axis, ...]:
+def _kernel_axes(kernel: Sequence[PrimExpr]) -> tuple[te.Axis, ...]:
     return tuple(te.reduce_axis(e, f"k{d}") for d, e in enumerate(kernel))
 
 
@@ -188,7 +189,7 @@ def _conv_emit(
     per_group = _in_groups(call, outputs, "output channels")
     c, taps = te.reduce_axis(inputs, "c"), _kernel_axes(tuple(sizes))
 
-    def factors(i: Indices) -> Indices:
+    def term(*i: PrimExpr) -> tuple[PrimExpr, PrimExpr, tuple[te.Axis, ...]]:
         n, o, *spatial = result.take(i)
         channel = c.var if _groups(call) == 1 else o // per_group * inputs + c.var
         at = [
@@ -196,9 +197,9 @@ def _conv_emit(
             for s, step, k, window in zip(spatial, steps, taps, windows, strict=True)
         ]
         places = kernel.put((o, c.var, *(k.var for k in taps)))
-        return source[data.put((n, channel, *at))], w[places]
+        return source[data.put((n, channel, *at))], w[places], (c, *taps)
 
-    return _weighted_sum(out.shape, (c, *taps), factors, out.dtype, f"T_conv{dims}d")
+    return _weighted_sum(out.shape, term, out.dtype, f"T_conv{dims}d")
 
 
 def _every(x: te.Tensor, layout: Layout, shape: Shape, steps: Sequence[int]) -> te.Tensor:
@@ -304,63 +305,57 @@ def _transpose_emit(
     windows = _windows(call, tuple(sizes))
     per_group = _in_groups(call, channels, "channels")
     one = _groups(call) == 1
-    phases, terms = [v.phases for v in windows], [v.terms for v in windows]
-    # Zeros are stored around the input and behind the kernel, so that the sums have no conditions.
+    phases = [window.phases for window in windows]
+    # Zeros are stored around the input, so that the sums have no conditions.
     reach = [simplify((window.terms - 1) * window.step) for window in windows]
-    missing = [simplify(window.terms * window.phases - window.size) for window in windows]
-    nothing = (te.ZERO,) * dims
     source = padded(x, data, reach, reach, expr.const(0, x.dtype), "pad_temp")
-    weight = padded(w, kernel, nothing, missing, expr.const(0, w.dtype), "pad_weight")
-    c, taps = te.reduce_axis(per_group, "c"), _kernel_axes(tuple(terms))
+    c = te.reduce_axis(per_group, "c")
     places = [simplify(e + r) for e, r in zip(extents, reach, strict=True)]
-    whole = {*missing} == {te.ZERO}
-    if not whole:  # elements beyond the kernel read zeros: infinity times zero is no number
-        source = _with_zeros(source)
+    results = result.sizes(call, out.shape)[2:]
+    met = [_met(*row) for row in zip(windows, places, results, strict=True)]
+    first, counts = [f for f, _ in met], [n for _, n in met]
 
-    def factors(i: Indices) -> Indices:
+    def term(*i: PrimExpr) -> tuple[PrimExpr, PrimExpr, tuple[te.Axis, ...]]:
         n, o, *rest = i
         phase, at = rest[:dims], rest[dims:]
         channel = c.var if one else o // outputs * per_group + c.var
-        rows = zip(at, reach, taps, windows, strict=True)
-        read = [v + r - t.var * window.step for v, r, t, window in rows]
+        taps = _kernel_axes([w.terms_of(p) for w, p in zip(windows, phase, strict=True)])
+        rows = zip(at, first, reach, taps, windows, strict=True)
+        read = [v + (f + r) - t.var * window.step for v, f, r, t, window in rows]
         element = [v + t.var * p for v, t, p in zip(phase, taps, phases, strict=True)]
-        at_input = data.put((n, channel, *read))
-        if not whole:
-            pairs = zip(element, sizes, strict=True)
-            # One more of each, so that a kernel may have no elements.
-            beyond = (expr.Min((k + 1) // (size + 1), expr.const(1)) for k, size in pairs)
-            at_input = (functools.reduce(expr.Max, beyond), *at_input)
-        places = kernel.put((o if one else o % outputs, channel, *element))
-        return source[at_input], weight[places]
+        weight = w[kernel.put((o if one else o % outputs, channel, *element))]
+        return source[data.put((n, channel, *read))], weight, (c, *taps)
 
     name = f"T_conv{dims}d_transpose"
     channels_out = expr.binary(expr.Mul, outputs, _groups(call))
-    shape = (batch, channels_out, *map(expr.const, phases), *places)
-    sums = _weighted_sum(shape, (c, *taps), factors, out.dtype, name)
+    shape = (batch, channels_out, *map(expr.const, phases), *counts)
+    sums = _weighted_sum(shape, term, out.dtype, name)
 
     def spread(*i: PrimExpr) -> PrimExpr:
         n, o, *spatial = result.take(i)
         phase, at, hit = _meeting(spatial, windows, places)
-        value = sums[(n, o, *phase, *at)]
+        value = sums[(n, o, *phase, *(v - f for v, f in zip(at, first, strict=True)))]
         return scalar.if_then_else(expr.all_of(hit), value, expr.const(0, sums.dtype))
 
     return te.compute(out.shape, spread, f"{name}_spread")
 
 
-def _with_zeros(x: te.Tensor) -> te.Tensor:
-    """`x` and as many zeros, along a leading axis."""
-
-    def element(zeros: PrimExpr, *i: PrimExpr) -> PrimExpr:
-        return scalar.if_then_else(expr.EQ(zeros, te.ZERO), x[i], expr.const(0, x.dtype))
-
-    return te.compute((expr.const(2), *x.shape), element, f"{x.name}_and_zeros")
+def _met(window: Window, places: PrimExpr, results: PrimExpr) -> tuple[int, PrimExpr]:
+    """The first of the places of sums that meets a result in any phase, and the number of places up
+    to the last one that does; all of them where the end is not known to be among them."""
+    end = simplify((results + (window.before - 1)) // window.stride + 1)
+    if not prove(expr.LE(end, places)):
+        return 0, places
+    ahead = max(n * window.dilation for n in range(window.phases)) - window.before
+    first = max(0, -(ahead // window.stride))
+    return first, simplify(end - first)
 
 
 def _meeting(
     spatial: Sequence[PrimExpr], windows: Sequence[Window], places: Sequence[PrimExpr]
 ) -> tuple[Indices, Indices, list[PrimExpr]]:
     """The phase that meets each place of the result, where its sums are, and the conditions under
-    which it has any."""
+    which it has any: phases without elements have none."""
     phase: list[PrimExpr] = []
     at: list[PrimExpr] = []
     hit: list[PrimExpr] = []
@@ -370,6 +365,7 @@ def _meeting(
         phase.append(meeting)
         at.append(output)
         hit += [] if window.divisor == 1 else [expr.EQ(place % window.divisor, te.ZERO)]
+        hit += [] if window.has_all_phases else [expr.LT(meeting, window.size)]
         hit += [expr.GE(output, te.ZERO), expr.LT(output, extent)]
     return tuple(phase), tuple(at), hit
 

@@ -182,6 +182,17 @@ class Window:
         terms = (self.size + (self.phases - 1)) // self.phases
         return simplify(expr.binary(expr.Max, terms, 1))
 
+    def terms_of(self, phase: PrimExpr) -> PrimExpr:
+        """The elements of one phase; `terms` where all have as many."""
+        if simplify(self.size % self.phases) == expr.const(0):
+            return self.terms
+        return simplify((self.size - phase + (self.phases - 1)) // self.phases)
+
+    @property
+    def has_all_phases(self) -> bool:
+        """True if the window is known to have elements of each phase."""
+        return isinstance(self.size, expr.IntImm) and self.size.value >= self.phases
+
     def meeting(self, place: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         """The phase that meets a place, counted from where the padding begins, and the output whose
         first element of that phase it is; element t of the phase is that of the output t * step

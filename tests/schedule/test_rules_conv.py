@@ -206,6 +206,10 @@ TRANSPOSED = [
     OpCase("nn.conv2d_transpose", (T("n", 6, 8, "e"), T(6, 9, 2, 2)), {"strides": 2}),
     OpCase("nn.conv2d_transpose", (T("n", "e", 5, 4), T(4, 3, 3, 2)),
            {"strides": (2, 1), "groups": 2, "data_layout": "NHWC"}),
+    # More of each phase than have code of their own, and a kernel of unknown size.
+    OpCase("nn.conv2d_transpose", (T("n", 3, 4, "e"), T(3, 5, 5, 4)), {"strides": (2, 3)}),
+    OpCase("nn.conv1d_transpose", (T("n", 4, "e"), T(4, 9, "k")),
+           {"strides": 3, "dilation": 2, "padding": (1, 2), "groups": 2}),
     OpCase("nn.conv1d_transpose", (T("n", 5, 9, dtype="int8"), T(5, 7, 4, dtype="int8")),
            {"strides": 2}),
 ]  # fmt: skip
@@ -219,7 +223,8 @@ INTEGERS = [
 @pytest.mark.parametrize("case", [*TRANSPOSED, *INTEGERS], ids=str)
 def test_transposed_and_integer_convolutions(case: OpCase) -> None:
     """Sums of products in register tiles, whatever the dtype, and of each phase of a stride."""
-    symbols = {"n": 2, **({"e": 11} if "e" in str(case.args) else {})}
+    used = {d for t in case.args for d in t.shape}
+    symbols = {name: n for name, n in (("n", 2), ("e", 11), ("k", 5)) if name in used}
     program = CaseProgram(case, symbols, symbolic=True)
     module = Module.of({"main": program.function()})
     assert set(rules_of(module).values()) == {"contraction"}

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import simplify
@@ -24,7 +23,6 @@ from relaxlab.ir.expr import IntImm, Max, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc, Range
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     attempted,
@@ -34,57 +32,34 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     fitting,
     found_block,
-    is_spatial,
     output_dtype,
     separate_store,
     split_vector,
-    sum_of_products,
     vectorize_inner,
     where_allowed,
     with_joined_axes,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.contraction_parts import (
+    ROWS,
+    SCATTER_TERMS,
+    WASTE,
+    Parts,
+    deciding_axes,
+    find_parts,
+    window_places,
+)
 from relaxlab.schedule.rules.decisions import DOT_ROWS, REGISTER_ROWS, TERMS_COPIED, TILE_VECTORS
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
-WASTE = 1.125
-"""Most that an axis may grow when it is rounded up to whole vectors: the masked lanes take time
-like the others, so an eighth more work at most."""
-UNPACKED_WASTE = 1.4
-"""The same for an axis along which the operand is read where it lies: packing takes longer than a
-third more lanes. Images of 7 x 7 have 49 places, in four vectors of 16."""
-SCATTER_TERMS = 64
-"""Terms from which on a sum takes longer than storing it between others: a scatter of 16 results
-costs as much as 100 multiply-adds. With 3 terms scattered results took 2.5 times as long, with 27
-1.2 times."""
 FEW_VECTORS = 4
 """Vectors of columns for which there are versions of a product by a transposed matrix."""
-ROWS = 8
-"""Rows that an axis needs to fill a register tile."""
 MIN_IMAGES = 8
 """Images that threads share out at least, each of which pads its own."""
-FEW_ROWS = 3
-"""Rows that a constant axis needs to be preferred to a symbolic one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The reduction block; the axes that are the rows and the columns of its tiles; the operand
-    that the columns index; the reduced axes in the order in which the other operand is read;
-    True if operands are read at axes, not in windows; True if the last of the reduced axes is a
-    window's along the rows."""
-
-    product: str
-    row: int
-    col: int
-    vectors: Buffer
-    reduce: tuple[int, ...]
-    is_einsum: bool
-    unroll_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +81,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
 
 def _apply(sch: Schedule, context: Context) -> Schedule | str:
     """Schedule a kernel whose axes are joined."""
-    parts = _find(sch.func, context)
+    parts = find_parts(sch.func, context)
     if isinstance(parts, str):
         return parts
     if not parts.is_einsum:  # what pads data would be compiled for few rows, too
@@ -126,15 +101,15 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     return sch
 
 
-def _by_terms(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
+def _by_terms(sch: Schedule, parts: Parts, context: Context) -> Schedule:
     """Return the schedule by `parts`; where the number of terms is unknown and sums of few would
     have other columns, a version for those as well (NOTES, *Symbolic channels*)."""
-    few = _find(sch.func, context, few_terms=True)
+    few = find_parts(sch.func, context, few_terms=True)
     # All versions read a weight in the same layout.
     packable = _is_packable_weight(sch.func, parts.vectors, context)
-    if isinstance(few, str) or few == parts or packable:
-        return _by_images(sch, parts, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
+    if isinstance(few, str) or few == parts or packable or deciding_axes(block):
+        return _by_images(sch, parts, context)
     terms: PrimExpr = const(1)
     for it in block.iter_vars:
         terms = terms if it.kind == "spatial" else terms * it.dom.extent
@@ -145,7 +120,7 @@ def _by_terms(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     return sch
 
 
-def _by_images(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
+def _by_images(sch: Schedule, parts: Parts, context: Context) -> Schedule:
     """Return the schedule by `parts`; where operands are images of symbolic sizes that are computed
     first, such as padded ones, with a version for images that each iteration computes for itself
     (see `_computed_per_image`)."""
@@ -166,65 +141,24 @@ def _by_images(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
     return sch
 
 
-def _image_sizes(func: PrimFunc, parts: _Parts) -> list[Var]:
+def _image_sizes(func: PrimFunc, parts: Parts) -> list[Var]:
     """Return the symbols that are extents of places of windows in an operand that is computed."""
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     computed = [r.region for r in block.reads if r.buffer not in func.params]
-    places = _places(at.min for region in computed for at in region)
+    places = window_places(at.min for region in computed for at in region)
     extents = [it.dom.extent for it in block.iter_vars if it.var in places]
     return list(dict.fromkeys(e for e in extents if isinstance(e, Var)))
 
 
 def tiles_of_product(sch: Schedule, context: Context) -> Schedule | str:
     """Return the schedule in tiles, for any number of rows, or why the rule does not fit."""
-    parts = _find(sch.func, context)
+    parts = find_parts(sch.func, context)
     return parts if isinstance(parts, str) else _schedule(sch, parts, context)
 
 
 def _for_few_rows(sch: Schedule, context: Context) -> Schedule:
     """Return the version for few rows, without packed panels: too few rows would share them."""
     return attempted(rows_apply, sch, context) or fitting(fallback_apply(sch, context))
-
-
-def _find(func: PrimFunc, context: Context, *, few_terms: bool = False) -> _Parts | str:
-    """The parts of a kernel, or why it is not a contraction that the rule is for. few_terms: an
-    unknown number of terms counts as few instead of many."""
-    reductions = [b for b in blocks_of(func) if not is_spatial(b)]
-    if len(reductions) != 1:
-        return f"it has {len(reductions)} reductions, not one"
-    block = reductions[0]
-    loads = sum_of_products(block)
-    if loads is None:
-        return f"{block.name} is no sum of products of two loads"
-    lanes = context.target.lanes(output_dtype(block))
-    spatial = [i for i, it in enumerate(block.iter_vars) if it.kind == "spatial"]
-    # With one spatial axis there are no rows to share a vector of columns; without reduced ones no
-    # sums.
-    if len(spatial) < 2 or len(block.iter_vars) == len(spatial):
-        return f"{block.name} has fewer than two spatial axes, or no reduce axis"
-    terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-    columns = _columns(block, spatial, loads, lanes)
-    unknown = 1 if few_terms else SCATTER_TERMS
-    if math.prod(unknown if n is None else n for n in terms) < SCATTER_TERMS:
-        columns.insert(0, spatial[-1])
-    for col in columns:
-        var = block.iter_vars[col].var
-        left, right = loads if var in symbols_in(loads[1].indices) else loads[::-1]
-        row = _row_axis(block, [a for a in spatial if a != col], left, right)
-        if var not in symbols_in(left.indices) and row is not None:
-            # Terms in the order in which the operand without columns lies, so that its lines are
-            # read through.
-            reduce = _reading_order(block, left)
-            window = None
-            if keeps_order(func, block):
-                reduce = tuple(sorted(reduce))
-            else:
-                window = _window_axis(block, block.iter_vars[row].var, right)
-            if window is not None:
-                reduce = (*(a for a in reduce if a != window), window)
-            plain = all(map(_is_plain, loads))
-            return _Parts(block.name, row, col, right.buffer, reduce, plain, window is not None)
-    return f"{block.name} has no axis that one operand alone depends on, or no rows beside it"
 
 
 def _lanes(block: Block, column: int, context: Context) -> int:
@@ -239,97 +173,14 @@ def _lanes(block: Block, column: int, context: Context) -> int:
     return lanes
 
 
-def _columns(
-    block: Block, spatial: list[int], loads: tuple[BufferLoad, BufferLoad], lanes: int
-) -> list[int]:
-    """Axes that may be the columns, best first: those that fill vectors and index an operand that
-    can be packed in panels, or is read as vectors where it lies, the last axis of the result before
-    others; then that one in any case, its vectors masked; then symbolic ones, which may be 1, as a
-    batch may."""
-    plain = [load for load in loads if _is_plain(load)]
-    last, full, symbolic = spatial[-1], list[int](), list[int]()
-    for axis in spatial:
-        it = block.iter_vars[axis]
-        size = constant(it.dom.extent)
-        uses = [load for load in plain if it.var in load.indices]
-        in_place = axis == last and all(load.indices[-1] == it.var for load in uses)
-        waste = UNPACKED_WASTE if in_place else WASTE
-        if uses and size is None:
-            symbolic.append(axis)
-        elif uses and size is not None and -(-size // lanes) * lanes <= waste * size:
-            full.append(axis)
-    # Elsewhere than along the last axis results are scattered, 1.5 times the time (NOTES, *Results
-    # between others*).
-    first = [last] if last in (*full, *symbolic) else []
-    return list(dict.fromkeys((*first, *full, last, *symbolic)))
-
-
-def _is_plain(load: BufferLoad) -> bool:
-    """True if a load is at axes or fixed places, not in windows."""
-    return all(isinstance(i, Var | IntImm) for i in load.indices)
-
-
-def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad) -> int | None:
-    """Return the axis to tile as rows, whose values share loads: of vectors, or (in a depthwise
-    convolution) of the factors that vectors are multiplied by. The last one that has a tile of
-    rows, or else the longest."""
-    places = _places(i for load in (left, right) for i in load.indices)
-    for load in (right, left):
-        used = symbols_in(load.indices)
-        extents = {
-            a: constant(block.iter_vars[a].dom.extent)
-            for a in axes
-            if block.iter_vars[a].var not in used
-        }
-        # A symbolic extent, such as a batch, may be 1: every row of its tile but one is idle then.
-        # Places of windows are those of an image, which has many.
-        sizes = {
-            a: min(n or (ROWS if block.iter_vars[a].var in places else FEW_ROWS), ROWS)
-            for a, n in extents.items()
-            if n != 1
-        }
-        if sizes:
-            return max(sizes, key=lambda a: (sizes[a], a))
-    return None
-
-
-def _places(indices: Iterable[PrimExpr]) -> set[Var]:
-    """Return the variables of those indices that are sums of several, as places of windows are."""
-    return {v for i in indices if len(symbols_in(i)) > 1 for v in symbols_in(i)}
-
-
-def _window_axis(block: Block, row: Var, vectors: BufferLoad) -> int | None:
-    """Return the reduced axis that is added to the rows where vectors are read, as the rows of a
-    window are. With its loop unrolled, a vector is loaded once for all rows of a tile that see it:
-    7 rows of a window of 7 load 13 vectors instead of 49."""
-    for axis, it in enumerate(block.iter_vars):
-        extent = constant(it.dom.extent)
-        if it.kind == "spatial" or extent is None or not 1 < extent <= ROWS:
-            continue
-        if any({row, it.var} <= set(symbols_in(i)) for i in vectors.indices):
-            return axis
-    return None
-
-
-def _reading_order(block: Block, load: BufferLoad) -> tuple[int, ...]:
-    """The reduced axes, the one that moves fastest through the operand last."""
-
-    def depth(axis: int) -> int:
-        var = block.iter_vars[axis].var
-        return max((d for d, i in enumerate(load.indices) if var in symbols_in(i)), default=-1)
-
-    reduce = [i for i, it in enumerate(block.iter_vars) if it.kind != "spatial"]
-    return tuple(sorted(reduce, key=depth))
-
-
-def _schedule(sch: Schedule, parts: _Parts, context: Context) -> Schedule:
+def _schedule(sch: Schedule, parts: Parts, context: Context) -> Schedule:
     made = _schedule_tiles(sch, parts, context, per_image=False)
     assert made is not None
     return made
 
 
 def _schedule_tiles(
-    sch: Schedule, parts: _Parts, context: Context, *, per_image: bool
+    sch: Schedule, parts: Parts, context: Context, *, per_image: bool
 ) -> Schedule | None:
     """The schedule in tiles. With `per_image`, None where no operand is computed for each image."""
     product = sch.get_block(parts.product)
@@ -342,7 +193,9 @@ def _schedule_tiles(
     _columns_last(sch, product, parts)
     nest = axis_loops(sch, product)
     row, col, reduce = nest[parts.row], nest[parts.col], [nest[i] for i in parts.reduce]
-    outer = [n for i, n in enumerate(nest) if i not in (parts.row, parts.col, *parts.reduce)]
+    phases = [nest[i] for i in parts.phases]
+    inside = (parts.row, parts.col, *parts.reduce, *parts.phases)
+    outer = [n for i, n in enumerate(nest) if i not in inside]
     # Results between neighbours of which others lie are written by the same thread, soon after.
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
     width = constant(extent_of(sch, col))
@@ -361,18 +214,16 @@ def _schedule_tiles(
     # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
     first = outer if own is None else [n for n in outer if n in [nest[i] for i in own]]
     shared = [*first, panel, *(n for n in outer if n not in first)]
-    sch.reorder(*shared, tile, *between, *reduce, row, col)
-    sch.reverse_compute_at(store, (between or [tile])[0], preserve_unit_loops=True)
-    if parts.unroll_last:
-        sch.unroll(reduce[-1])
+    around = [tile, *phases, *between]
+    sch.reorder(*shared, *around, *reduce, row, col)
+    sch.reverse_compute_at(store, around[-1], preserve_unit_loops=True)
+    for loop in (*phases, *(reduce[-1:] if parts.unroll_last else ())):
+        sch.unroll(loop)
     init = sch.decompose_reduction(product, reduce[0])
-    order = [parts.row, parts.col]
-    for one in (init, product, store):
-        inner = sch.get_loops(one)[-2:]
-        if one is store:
-            spatial = sch.get_loops(store)[-len(nest) + len(reduce) :]
-            inner = [spatial[i] for i in order]
-            sch.reorder(*inner)
+    spatial = sch.get_loops(store)[-len(nest) + len(reduce) :]
+    results = (spatial[parts.row], spatial[parts.col])
+    sch.reorder(*results)
+    for inner in (sch.get_loops(init)[-2:], sch.get_loops(product)[-2:], results):
         split_vector(sch, inner[1], lanes, unroll=True)
         sch.unroll(inner[0])
     if near:
@@ -405,7 +256,7 @@ def _compute_under(sch: Schedule, rv: BlockRV, images: LoopRV, width: int) -> No
 
 
 def _computed_per_image(
-    sch: Schedule, product: BlockRV, parts: _Parts, stored: list[BlockRV], columns: int,
+    sch: Schedule, product: BlockRV, parts: Parts, stored: list[BlockRV], columns: int,
     context: Context,
 ) -> dict[BlockRV, int]:  # fmt: skip
     """Return the operands, out of those that are stored first, that are computed by each iteration
@@ -432,7 +283,9 @@ def _computed_per_image(
         region, *others = (r.region for r in block.reads if r.buffer is made)
         if others:  # both operands are read of it, in parts of their own
             continue
-        own = [{v for v in symbols_in(r.min) if sizes[v] != 1} <= around.keys() for r in region]
+        own = [
+            {v for v in symbols_in(r.min) if sizes.get(v, 1) != 1} <= around.keys() for r in region
+        ]
         size = [an.upper_bound(dim) for dim, mine in zip(made.shape, own, strict=True) if not mine]
         last = an.upper_bound(region[-1].min)
         if sum(own) != len(around) or None in size or last is None or own[-1]:
@@ -443,7 +296,7 @@ def _computed_per_image(
     return found
 
 
-def _panels_of_large(block: Block, parts: _Parts, context: Context) -> set[int] | None:
+def _panels_of_large(block: Block, parts: Parts, context: Context) -> set[int] | None:
     """Return the axes of the block that choose a matrix of columns, such as groups, if one is known
     not to fit the second-level cache beside others: a panel of it is then used for all images
     before the next one is read. 512 channels by 3 x 3 over four images of 7 x 7 took 3.4 times as
@@ -490,7 +343,7 @@ def _spreading(sch: Schedule, product: str) -> BlockRV | None:
     return None if plain else sch.get_block(last.name)
 
 
-def _columns_last(sch: Schedule, product: BlockRV, parts: _Parts) -> None:
+def _columns_last(sch: Schedule, product: BlockRV, parts: Parts) -> None:
     """Make the columns the last dimension of the sums, so that they are vectors in registers."""
     buffer = found_block(sch, product).writes[0].buffer
     if parts.col == buffer.ndim - 1:
@@ -527,7 +380,7 @@ def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
 
 
 def _pack(
-    sch: Schedule, product: BlockRV, parts: _Parts, lanes: int, context: Context
+    sch: Schedule, product: BlockRV, parts: Parts, lanes: int, context: Context
 ) -> _Packed | None:
     """Pack an operand whose last axis is not the columns, so that neighbouring columns are adjacent
     in the order in which they are read: by a layout transformation if the operand is a weight, else

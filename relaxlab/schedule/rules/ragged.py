@@ -8,6 +8,7 @@ outer loops, whatever the lengths are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
@@ -68,10 +69,31 @@ def not_ragged(func: PrimFunc) -> str | None:
     if written is not None:
         return f"{written.name} has loops written by hand"
     loops = [s for s in walk_stmts(func.body) if isinstance(s, For)]
-    variables = {s.loop_var for s in loops}
-    if not any((vars_in(s.min) | vars_in(s.extent)) & variables for s in loops):
+    around = {s.loop_var: s for s in loops}
+    uneven = [s for s in loops if (vars_in(s.min) | vars_in(s.extent)) & around.keys()]
+    if not uneven:
         return "no extent of a loop depends on another loop"
+    if all(_is_nearly_even(s, around) for s in uneven):
+        return "no loops differ by more than one iteration"
     return None
+
+
+def _is_nearly_even(loop: For, around: Mapping[Var, For]) -> bool:
+    """True if the iterations of a loop differ by one at most between those of another, which are
+    few, as those over the elements of a kernel do between the phases of a stride."""
+    (outer, *others) = vars_in(loop.extent) & around.keys() or (None,)
+    count = constant(around[outer].extent) if outer is not None else None
+    if others or outer is None or count is None or count > PHASES or vars_in(loop.min):
+        return False
+    if any(isinstance(n, BufferLoad) for n in walk(loop.extent)):
+        return False
+    first, *rest = (substitute(loop.extent, {outer: const(i)}) for i in range(count))
+    an = Analyzer()
+    return all(an.prove(first - n <= 1) and an.prove(n <= first) for n in rest)
+
+
+PHASES = 16
+"""Most iterations of a loop between which another may differ by one and count as even."""
 
 
 @dataclass(frozen=True, slots=True)
