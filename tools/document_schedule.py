@@ -78,6 +78,22 @@ def padded(A: T.Buffer((14, 32), "float32"), B: T.Buffer((16, 32), "float32")):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = T.if_then_else(1 <= vi and vi < 15, A[vi - 1, vj], T.float32(0))
 """,
+    "clamped": """
+@T.prim_func
+def clamped(A: T.Buffer((14, 32), "float32"), B: T.Buffer((16, 32), "float32")):
+    for i, j in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[T.min(vi, 13), vj]
+""",
+    "power": """
+@T.prim_func
+def power(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16, 32), "float32")):
+    for i, j in T.grid(16, 32):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.exp(A[vi, vj]) / T.float32(3)
+""",
     "odd": """
 @T.prim_func
 def odd(A: T.Buffer((30, 30), "float32"), C: T.Buffer((30, 30), "float32")):
@@ -340,6 +356,8 @@ SECTIONS: dict[str, dict[str, Example]] = {
                            "sch.swizzle(sch.get_block('B'), 0, bits=2, base=2, shift=3)"),
         "unsafe_set_dtype": Example("chain", "sch.unsafe_set_dtype(sch.get_block('B'), 0, "
                                     "'float64')"),
+        "unsafe_zero_beyond": Example("clamped", "sch.unsafe_zero_beyond(sch.get_block('B'))"),
+        "unsafe_fast_math": Example("power", "sch.unsafe_fast_math(sch.get_block('B'))"),
         "decompose_padding": Example("padded", "block = sch.get_block('B')\n"
                                      "i, j = sch.get_loops(block)\n"
                                      "sch.decompose_padding(block, i)"),

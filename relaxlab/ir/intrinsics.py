@@ -228,6 +228,10 @@ _GPUS = ("cuda", "wgsl")
 _NO_VECTORS: dict[str, str] = {gpu: "a thread of a GPU has no vectors" for gpu in _GPUS}
 _ON_CPUS: dict[str, str] = {gpu: "an instruction or a function of a CPU" for gpu in _GPUS}
 _NO_BLOCKS = {"llvm": "loops of a CPU are no threads of a block"}
+_APPROXIMATE = {
+    "llvm": "an approximation of NVIDIA's GPUs",
+    "wgsl": "an approximation of NVIDIA's GPUs",
+}
 _SIDE_BY_SIDE = {
     **_NO_BLOCKS,
     "interpreter": "threads run one after the other; the SIMT interpreter has it",
@@ -251,6 +255,12 @@ INTRINSICS: dict[str, Intrinsic] = {
         _function("exp", "The exponential.", np.exp),
         _function("exp2", "2 to the power of `x`.", np.exp2),
         _function("exp10", "10 to the power of `x`.", _exp10, wgsl="exp10_f32"),
+        Intrinsic("fast_exp", "The exponential, in float32, by the approximation of a GPU: off by "
+                  "one part in a million where `x` is above -16; 0 below -88.", costly=True,
+                  meaning=rounded(np.exp), absent=_APPROXIMATE),
+        Intrinsic("fast_divide", "`x / y` in float32, off by two units in the last place; 0 where "
+                  "`y` is above 2 to the power of 126.", 2, meaning=rounded(np.divide),
+                  absent=_APPROXIMATE),
         _function("log", "The natural logarithm.", np.log),
         _function("log2", "The logarithm to base 2.", np.log2),
         _function("log10", "The logarithm to base 10.", np.log10, wgsl="log10_f32"),
@@ -351,19 +361,20 @@ INTRINSICS: dict[str, Intrinsic] = {
                   "more bytes were copied, too.", 2, "void", flops=0, pure=False, absent=_WARPS),
         Intrinsic("mbarrier_wait", "Waits for the end of the last phase of parity `y` of the "
                   "barrier at `x`.", 2, "void", flops=0, pure=False, absent=_WARPS),
-        Intrinsic("tma_load", "A copy to shared memory, at the first argument, of a box of a "
-                  "matrix in main memory, from the element at the second one on, of as many rows "
-                  "and columns as follow; the barrier at the last argument counts its bytes. Rows "
-                  "have 128 bytes, whose 16-byte parts are swizzled, and zeros outside of the "
-                  "matrix.", -1, "void", flops=0, pure=False, absent=_WARPS),
+        Intrinsic("tma_load", "A copy to shared memory, at the first argument, of a box of an "
+                  "array in main memory, from the element at the second one on, of the extents "
+                  "that follow; the barrier at the last argument counts its bytes. The box is "
+                  "rows of 128 bytes, whose 16-byte parts are swizzled, and has zeros outside of "
+                  "the array.", -1, "void", flops=0, pure=False, absent=_WARPS),
         Intrinsic("wgmma_fence", "Lets tensor instructions of a warpgroup use registers and shared "
                   "memory that were written before.", 0, "void", flops=0, pure=False,
                   absent=_WARPS),
         Intrinsic("wgmma", "Adds to a tile of float32 of 64 rows, in the registers of 128 threads "
-                  "from that at the first argument on, the product of two swizzled tiles in shared "
-                  "memory, at the next ones. Then come the number of columns, 1 if the right tile "
-                  "is row by row, and the bytes from 64 columns to the next ones in it. The "
-                  "warpgroup does not wait for it.", -1, "void", flops=0,
+                  "from that at the first argument on, the product of two tiles, at the next ones: "
+                  "swizzled in shared memory, the left one in registers or there. Then come the "
+                  "number of columns, 1 if the right tile is row by row, the bytes from 64 columns "
+                  "to the next ones in it, and 0 if the sums begin here. The warpgroup does not "
+                  "wait for it.", -1, "void", flops=0,
                   pure=False, absent=_WARPS),
         Intrinsic("wgmma_commit", "The end of a group of a warpgroup's tensor instructions.", 0,
                   "void", flops=0, pure=False, absent=_WARPS),

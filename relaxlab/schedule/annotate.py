@@ -19,8 +19,8 @@ slices are there at a time (`codegen/gpu/software_pipeline.py`)."""
 
 WARP_SPECIALIZE = "warp_specialize"
 """The annotation of such a loop whose copies are made by a warp of their own, as boxes, and whose
-products by warpgroups: the most blocks of the grid, each of which takes tile after tile
-(`codegen/gpu/warp_specialize.py`)."""
+products by warpgroups: the most blocks of the grid, each of which takes tile after tile, or 0 for a
+block for each tile (`codegen/gpu/warp_specialize.py`)."""
 
 BALANCED = "balanced"
 """The annotation of a parallel loop whose threads get equal parts of the work rather than equal

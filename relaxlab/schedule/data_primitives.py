@@ -19,9 +19,11 @@ from relaxlab.schedule import stated_regions as _stated
 from relaxlab.schedule.cache_index import cache_index as _cache_index
 from relaxlab.schedule.cache_inplace import cache_inplace as _cache_inplace
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.fast_math import unsafe_fast_math as _unsafe_fast_math
 from relaxlab.schedule.rolling_buffer import rolling_buffer as _rolling_buffer
 from relaxlab.schedule.set_dtype import unsafe_set_dtype as _unsafe_set_dtype
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
+from relaxlab.schedule.zero_beyond import unsafe_zero_beyond as _unsafe_zero_beyond
 
 
 class DataPrimitives(ScheduleState):
@@ -245,6 +247,17 @@ class DataPrimitives(ScheduleState):
         self._edit(
             "unsafe_set_dtype", args, _unsafe_set_dtype, self._name(block), buffer_index, dtype
         )
+
+    def unsafe_fast_math(self, block: BlockRV) -> None:
+        """Compute exponentials and quotients of float32 in a block by the approximations of the
+        hardware, and `exp(x - y)` without a case of its own for minus infinity."""
+        self._edit("unsafe_fast_math", {"block": block}, _unsafe_fast_math, self._name(block))
+
+    def unsafe_zero_beyond(self, block: BlockRV) -> None:
+        """Let a copy store zeros where it goes beyond the end of an array, in place of the last
+        elements that it stores there now: it changes what is computed, unless nothing depends on
+        these."""
+        self._edit("unsafe_zero_beyond", {"block": block}, _unsafe_zero_beyond, self._name(block))
 
     def transform_layout(
         self,

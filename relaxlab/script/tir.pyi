@@ -640,6 +640,18 @@ def fabs(x: _Any) -> _Value:
         T.fabs(x)
     """
 
+def fast_divide(x: _Any, y: _Any) -> _Value:
+    """`x / y` in float32, off by two units in the last place; 0 where `y` is above 2 to the power of 126.
+
+        T.fast_divide(x, y)
+    """
+
+def fast_exp(x: _Any) -> _Value:
+    """The exponential, in float32, by the approximation of a GPU: off by one part in a million where `x` is above -16; 0 below -88.
+
+        T.fast_exp(x)
+    """
+
 float16: _Any
 """A value as float16. Without a value, a symbol of that dtype: `n = T.float16()`. As an annotation, a scalar parameter.
 
@@ -1139,7 +1151,7 @@ def thread_binding(start: _Any, stop: _Any = None, thread: _Any = None, annotati
     """
 
 def tma_load(*args: _Any) -> _Value:
-    """A copy to shared memory, at the first argument, of a box of a matrix in main memory, from the element at the second one on, of as many rows and columns as follow; the barrier at the last argument counts its bytes. Rows have 128 bytes, whose 16-byte parts are swizzled, and zeros outside of the matrix.
+    """A copy to shared memory, at the first argument, of a box of an array in main memory, from the element at the second one on, of the extents that follow; the barrier at the last argument counts its bytes. The box is rows of 128 bytes, whose 16-byte parts are swizzled, and has zeros outside of the array.
     """
 
 def trunc(x: _Any) -> _Value:
@@ -1353,7 +1365,7 @@ def warp_shuffle_xor(x: _Any, y: _Any) -> _Value:
     """
 
 def wgmma(*args: _Any) -> _Value:
-    """Adds to a tile of float32 of 64 rows, in the registers of 128 threads from that at the first argument on, the product of two swizzled tiles in shared memory, at the next ones. Then come the number of columns, 1 if the right tile is row by row, and the bytes from 64 columns to the next ones in it. The warpgroup does not wait for it.
+    """Adds to a tile of float32 of 64 rows, in the registers of 128 threads from that at the first argument on, the product of two tiles, at the next ones: swizzled in shared memory, the left one in registers or there. Then come the number of columns, 1 if the right tile is row by row, the bytes from 64 columns to the next ones in it, and 0 if the sums begin here. The warpgroup does not wait for it.
     """
 
 def wgmma_commit() -> _Value:

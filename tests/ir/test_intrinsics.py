@@ -46,9 +46,9 @@ STATEMENTS = {
     "mbarrier_arrive": f"T.evaluate(T.mbarrier_arrive({BARRIER}))",
     "mbarrier_expect": f"T.evaluate(T.mbarrier_expect({BARRIER}, 128))",
     "mbarrier_wait": f"T.evaluate(T.mbarrier_wait({BARRIER}, 0))",
-    "tma_load": f"T.evaluate(T.tma_load({SHARED}, T.address_of(A[i]), 1, 64, {BARRIER}))",
+    "tma_load": f"T.evaluate(T.tma_load({SHARED}, T.address_of(A[i]), 64, {BARRIER}))",
     "wgmma_fence": "T.evaluate(T.wgmma_fence())",
-    "wgmma": f"T.evaluate(T.wgmma(T.address_of(F[0]), {SHARED}, {SHARED}, 64, 0, 16))\n"
+    "wgmma": f"T.evaluate(T.wgmma(T.address_of(F[0]), {SHARED}, {SHARED}, 64, 0, 16, 1))\n"
              "        T.evaluate(T.wgmma_wait(0))",
     "wgmma_commit": "T.evaluate(T.wgmma_commit())",
     "wgmma_wait": "T.evaluate(T.wgmma_wait(0))",

@@ -226,7 +226,9 @@ def test_products_that_nobody_waits_for_are_refused() -> None:
         for t in T.thread_binding(128, thread="threadIdx.x"):
             C = T.alloc_buffer((32,), "float32", scope="local")
             T.evaluate(
-                T.wgmma(T.address_of(C[0]), T.address_of(S[0, 0]), T.address_of(S[0, 0]), 64, 0, 16)
+                T.wgmma(
+                    T.address_of(C[0]), T.address_of(S[0, 0]), T.address_of(S[0, 0]), 64, 0, 16, 1
+                )
             )
             B[t] = C[0]
 

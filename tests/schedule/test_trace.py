@@ -105,6 +105,7 @@ def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
         "parallel vectorize unroll bind compute_inline reverse_compute_inline "
         "compute_at reverse_compute_at cache_read cache_write reindex reindex_cache_read "
         "reindex_cache_write read_at write_at set_scope storage_align swizzle unsafe_set_dtype "
+        "unsafe_fast_math unsafe_zero_beyond "
         "cache_inplace cache_index rolling_buffer annotate_buffer_access unsafe_hide_buffer_access "
         "decompose_padding decompose_reduction assume_finite rfactor fuse_reduction_epilogue "
         "blockize tensorize loop_partition "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Sequence
 
-from relaxlab.codegen.cuda.prelude import C_TYPES, prelude
+from relaxlab.codegen.cuda.prelude import C_TYPES, TMA_RANKS, prelude
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.dialect import (
     ATOM,
@@ -30,7 +30,7 @@ from relaxlab.codegen.gpu.expressions import (
 from relaxlab.codegen.gpu.launch import Launch
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int, is_uint
-from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.intrinsics import Intrinsic
 from relaxlab.ir.loops import Buffer, BufferLoad
@@ -201,30 +201,34 @@ def _plain(s: Scope, e: expr.Call) -> Text:
 
 
 def _tma_load(s: Scope, e: expr.Call) -> Text:
-    to, source, rows, columns, barrier = e.args
-    box = rows, columns
+    to, source, *box, barrier = e.args
     load = source.args[0] if isinstance(source, expr.Call) else source
-    if not isinstance(load, BufferLoad) or not all(isinstance(n, IntImm) for n in box):
-        raise CodegenError(f"tma_load in {s.function!r} copies a constant box of a matrix")
-    if load.buffer.ndim > 2:
+    sizes = tuple(n.value for n in box if isinstance(n, IntImm))
+    if not isinstance(load, BufferLoad) or len(sizes) != len(box):
+        raise CodegenError(f"tma_load in {s.function!r} copies a constant box of an array")
+    if len(box) != load.buffer.ndim or len(box) not in TMA_RANKS:
         raise CodegenError(
-            f"tma_load in {s.function!r} copies boxes of {load.buffer.name!r}, which has "
-            f"{load.buffer.ndim} dimensions; it takes a matrix"
+            f"tma_load in {s.function!r} copies boxes of {len(box)} extents of "
+            f"{load.buffer.name!r}, which has {load.buffer.ndim} dimensions; both are "
+            f"{' or '.join(map(str, TMA_RANKS))}"
         )
-    number = s.map(load.buffer, *(n.value for n in box if isinstance(n, IntImm)))
-    at, first = (const(0), *load.indices)[-2:]  # a vector is one row
-    place = f"{text_of(s, first)}, {text_of(s, at)}"
-    return f"tma_load({text_of(s, to)}, &{number}, {place}, {text_of(s, barrier)})", ATOM
+    number = s.map(load.buffer, sizes)
+    place = ", ".join(text_of(s, i) for i in reversed(load.indices))
+    name = f"tma_load_{len(box)}d"
+    return f"{name}({text_of(s, to)}, &{number}, {place}, {text_of(s, barrier)})", ATOM
 
 
 def _wgmma(s: Scope, e: expr.Call) -> Text:
-    """Columns and the order of the right operand are in the name of the function."""
-    *places, columns, by_rows, distance = e.args
-    right = places[-1]
+    """Columns, the order of the right operand and the place of the left one are in the name of the
+    function."""
+    *places, columns, by_rows, distance, add = e.args
+    _, left, right = places
+    assert isinstance(left, expr.Call) and isinstance(left.args[0], BufferLoad)
     assert isinstance(right, expr.Call)
     kind = s.dialect.type(right.args[0].dtype)
-    name = f"wgmma_m64n{text_of(s, columns)}k16<{kind}, {text_of(s, by_rows)}>"
-    return f"{name}({', '.join(text_of(s, a) for a in (*places, distance))})", ATOM
+    place = "registers_" if left.args[0].buffer.scope == "local" else ""
+    name = f"wgmma_{place}m64n{text_of(s, columns)}k16<{kind}, {text_of(s, by_rows)}>"
+    return f"{name}({', '.join(text_of(s, a) for a in (*places, distance, add))})", ATOM
 
 
 def _check(launch: Launch) -> None:
@@ -251,6 +255,8 @@ CUDA_C = Dialect(
         "pow": _pow,
         "sigmoid": _sigmoid,
         "reinterpret": _reinterpret,
+        "fast_exp": _plain,
+        "fast_divide": _plain,
         "warp_shuffle_xor": _shuffle,
         "address_of": _address,
         "cp_async": _asynchronous,

@@ -37,32 +37,60 @@ __device__ __forceinline__ void {name}(T* to, const T* from) {{
 """
 
 
-def _wgmma(columns: int) -> str:
-    """The functions for a width of PTX's wgmma: c += a * b, for both types of elements."""
+def _wgmma(columns: int, registers: bool) -> str:
+    """The functions for a width of PTX's wgmma: c += a * b, for both types of elements; c = a * b
+    where nothing is to be added. The left operand is in registers or in shared memory."""
     count = columns // 2
     sums = ", ".join(f"%{n}" for n in range(count))
     outputs = ", ".join(f'"+f"(c[{n}])' for n in range(count))
+    name = f"wgmma_{'registers_' if registers else ''}m64n{columns}k16"
+    if registers:
+        left, after, ends = f"{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}", count + 4, ""
+        inputs = ", ".join(f'"r"(reinterpret_cast<const uint32_t*>(a)[{n}])' for n in range(4))
+    else:
+        left, after, ends = f"%{count}", count + 1, " 0,"
+        inputs = '"l"(tile_descriptor(a, 16))'
     forms = "\n".join(
         f"""\
 template <>
-__device__ __forceinline__ void wgmma_m64n{columns}k16<{kind}, {trans}>(
-    float* c, const {kind}* a, const {kind}* b, int distance) {{
-  asm volatile("{{.reg .pred p; setp.ne.b32 p, 1, 0; "
-      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} "
-      "{{{sums}}}, %{count}, %{count + 1}, p, 1, 1, 0, {trans};}}"
+__device__ __forceinline__ void {name}<{kind}, {trans}>(
+    float* c, const {kind}* a, const {kind}* b, int distance, int add) {{
+  asm volatile("{{.reg .pred p; setp.ne.b32 p, %{after + 1}, 0; "
+      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{half}.{half} "
+      "{{{sums}}}, {left}, %{after}, p, 1, 1,{ends} {trans};}}"
       : {outputs}
-      : "l"(tile_descriptor(a, 16)), "l"(tile_descriptor(b, distance)));
+      : {inputs}, "l"(tile_descriptor(b, distance)), "r"(add));
 }}"""
-        for kind, name in _MMA for trans in (0, 1)
+        for kind, half in _MMA for trans in (0, 1)
     )  # fmt: skip
     return f"""\
 template <typename T, int BY_ROWS>
-__device__ __forceinline__ void wgmma_m64n{columns}k16(
-    float* c, const T* a, const T* b, int distance);
+__device__ __forceinline__ void {name}(
+    float* c, const T* a, const T* b, int distance, int add);
 {forms}
 """
 
 
+def _tma_load(rank: int) -> str:
+    """The function for arrays of so many dimensions, of which the last is the first coordinate."""
+    names = [f"at{n}" for n in range(rank)]
+    places = ", ".join(f"%{n + 3}" for n in range(rank))
+    inputs = ", ".join(f'"r"({n})' for n in names)
+    return f"""\
+// A box of an array to shared memory, see PTX's cp.async.bulk.tensor.
+__device__ __forceinline__ void tma_load_{rank}d(
+    void* to, const TensorMap* from, {", ".join(f"int {n}" for n in names)}, uint64_t* barrier) {{
+  asm volatile(
+      "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {{{places}}}], [%2];"
+      :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+         "r"((uint32_t)__cvta_generic_to_shared(barrier)), {inputs} : "memory");
+}}
+"""
+
+
+TMA_RANKS = (1, 2, 3, 4, 5)
+"""The dimensions that an array may have of which boxes are copied."""
 _MMA = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
 """The types of elements that matrices are multiplied in, and PTX's names of them."""
 WGMMA_COLUMNS = tuple(range(8, 257, 8))
@@ -109,6 +137,14 @@ template <typename T>
 __device__ __forceinline__ T minimum(T a, T b) {
   return a < b || a != a ? a : b;
 }
+#if __CUDA_ARCH__ >= 800
+template <>
+__device__ __forceinline__ float minimum<float>(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+#endif
 """,
     "maximum": """\
 // NaN if either operand is NaN.
@@ -116,6 +152,14 @@ template <typename T>
 __device__ __forceinline__ T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
+#if __CUDA_ARCH__ >= 800
+template <>
+__device__ __forceinline__ float maximum<float>(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+#endif
 """,
     "absolute": """\
 template <typename T>
@@ -137,6 +181,18 @@ __device__ __forceinline__ T ipow(T base, T exponent) {
 template <typename T>
 __device__ __forceinline__ T sigmoid(T x) {
   return T(1) / (T(1) + exp(-x));
+}
+""",
+    "fast_exp": """\
+__device__ __forceinline__ float fast_exp(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.44269504f));
+  return r;
+}
+""",
+    "fast_divide": """\
+__device__ __forceinline__ float fast_divide(float a, float b) {
+  return __fdividef(a, b);
 }
 """,
     "shift_left": """\
@@ -247,17 +303,7 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t* at, int parity) {
       :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(parity) : "memory");
 }
 """,
-    "tma_load": """\
-// A box of a matrix to shared memory, see PTX's cp.async.bulk.tensor.
-__device__ __forceinline__ void tma_load(
-    void* to, const TensorMap* from, int column, int row, uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4}], [%2];"
-      :: "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
-         "r"((uint32_t)__cvta_generic_to_shared(barrier)), "r"(column), "r"(row) : "memory");
-}
-""",
+    **{f"tma_load_{n}d": _tma_load(n) for n in TMA_RANKS},
     "tile_descriptor": """\
 // Lines of 128 bytes whose 16-byte parts are swizzled, one after the other; blocks of 64 columns of
 // a matrix that is stored row by row are `distance` bytes apart. See PTX's matrix descriptors.
@@ -311,11 +357,14 @@ def prelude(code: str) -> str:
     """Return the types and functions here that `code` uses, as the start of its file."""
     words = set(re.findall(r"\w+", code))
     used = [text for name, text in _PARTS.items() if name in words]
-    wide = [n for n in WGMMA_COLUMNS if f"wgmma_m64n{n}k16" in words]
+    wide = [
+        (n, registers) for n in WGMMA_COLUMNS for registers in (False, True)
+        if f"wgmma_{'registers_' if registers else ''}m64n{n}k16" in words
+    ]  # fmt: skip
     if wide:
         # Specialisations name both types.
         halves = [_PARTS[kind] for kind, _ in _MMA if kind not in words]
-        used = [*halves, *used, _PARTS["tile_descriptor"], *map(_wgmma, wide)]
+        used = [*halves, *used, _PARTS["tile_descriptor"], *(_wgmma(*form) for form in wide)]
     if "mma_m16n8k16" in words:
         used += [f'RELAXLAB_MMA({kind}, "{name}")\n' for kind, name in _MMA if kind in words]
     includes = [t for t in used if t.startswith("#include")]

@@ -78,12 +78,11 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A parameter that describes a matrix, of which boxes of so many rows and columns are copied
-    into shared memory by the hardware."""
+    """A parameter that describes an array, of which boxes of such extents are copied into shared
+    memory by the hardware."""
 
     buffer: Buffer
-    rows: int
-    columns: int
+    box: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +192,9 @@ class Scope:
     failed: str = "failed"
     maps: dict[TensorMap, str] = field(default_factory=dict[TensorMap, str])
 
-    def map(self, buffer: Buffer, rows: int, columns: int) -> str:
+    def map(self, buffer: Buffer, box: tuple[int, ...]) -> str:
         """The name of a tensor map."""
-        wanted = TensorMap(buffer, rows, columns)
+        wanted = TensorMap(buffer, box)
         if wanted not in self.maps:
             self.maps[wanted] = self.fresh(f"{self.name(buffer)}_map")
         return self.maps[wanted]

@@ -5,8 +5,12 @@ them by `wgmma`. One more warpgroup joins the block, a thread of which asks for 
 that the tensor memory accelerator fills with zeros beyond the edges of their matrix; the others
 compute. Slices have as many slots as the loop has stages, each with two barriers: `full` ends a
 phase when all of its bytes are there, `empty` when no warpgroup reads them any more. The groups
-share out the registers by what they need. Blocks stay and take tile after tile: the next tile's
-copies are under way while the sums of one are stored.
+share out the registers by what they need. Blocks stay and take tile after tile, the next one's
+copies under way while the sums of one are stored, or, where the annotation is 0, each has one tile.
+
+Slices that different statements of an iteration multiply have barriers of their own. Where the loop
+reads the sums, as attention does, products are waited for at once; where it only adds to them, one
+iteration's are under way during the next.
 
 The program is cut in two: the producer keeps the loops and conditions that lead to the copies, and
 the copies, the consumers all the rest.
@@ -14,8 +18,10 @@ the copies, the consumers all the rest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.errors import CodegenError
@@ -39,7 +45,7 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import Attrs, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.annotate import PIPELINE, WARP_SPECIALIZE
 from relaxlab.schedule.tree import TRUE, conjuncts
@@ -76,12 +82,11 @@ def warp_specialize(
                 f"with {WARP_SPECIALIZE!r}"
             )
         return tuple(axes), body, tuple(allocated)
-    found = {a.name: a for a in axes}
-    x, block = found.get("threadIdx.x"), found.get("blockIdx.x")
-    if len(loops) > 1 or x is None or x.extent != const(WARPGROUP) or block is None:
+    team, block = _Team.of(axes), next((a for a in axes if a.name == "blockIdx.x"), None)
+    if len(loops) > 1 or team is None or block is None:
         raise CodegenError(
             f"{name!r} has {len(loops)} loops annotated {WARP_SPECIALIZE!r}; one is computed by "
-            f"warpgroups of {WARPGROUP} threads along x, in a grid along x"
+            f"warpgroups of {WARPGROUP} threads, neighbours along the first axes, in a grid along x"
         )
     an = Analyzer()
     for symbol in sizes:
@@ -89,23 +94,24 @@ def warp_specialize(
     for axis in axes:
         an.bind_range(axis.var, Range(const(0), axis.extent))
         _assume_positive(an, axis.extent)  # else no thread is there
-    y = found.get("threadIdx.y", ThreadAxis("threadIdx.y", Var("ty"), const(1)))
-    most = int(loops[0].annotations[WARP_SPECIALIZE])
-    blocks = an.simplify(expr.Min(block.extent, const(most)))
-    tile = Var("tile")
-    cut = _Cut.of(loops[0], tile, x.var, y, an, name)
+    loop, before = _without_loads(loops[0], name)
+    body = _replaced(body, loops[0], seq(*before, loop))
+    most = int(loop.annotations[WARP_SPECIALIZE])
+    tile: PrimExpr = Var("tile") if most else const(0)
+    cut = _Cut.of(loop, tile, block.var, team, an, name)
     _require_apart(body, cut, name)
-    turns = an.simplify((block.extent - block.var + blocks - 1) // blocks)
-    turn = {block.var: block.var + tile * blocks}
-
-    def of_tiles(s: Stmt | None) -> Stmt:
-        assert s is not None
-        return For(tile, const(0), turns, "serial", substitute(s, turn))
-
-    made = cut.joined(of_tiles(cut.producer(body)), of_tiles(cut.consumer(body)))
-    found[block.name] = ThreadAxis(block.name, block.var, blocks)
-    found[y.name] = ThreadAxis(y.name, y.var, an.simplify(y.extent + 1))
+    parts = cut.producer(body), cut.consumer(body)
+    found = {a.name: a for a in (*axes, team.with_producers())}
+    if isinstance(tile, Var):
+        blocks = an.simplify(expr.Min(block.extent, const(most)))
+        turns = an.simplify((block.extent - block.var + blocks - 1) // blocks)
+        turn = {block.var: block.var + tile * blocks}
+        parts = tuple(For(tile, const(0), turns, "serial", substitute(s, turn)) for s in parts if s)
+        found[block.name] = ThreadAxis(block.name, block.var, blocks)
+    producer, consumer = parts
+    assert producer is not None
     kept = [cut.staged.get(b, b) for b in allocated]
+    made = cut.joined(producer, consumer)
     return tuple(found[a] for a in sorted(found)), made, (*kept, cut.full, cut.empty)
 
 
@@ -118,59 +124,155 @@ def _assume_positive(an: Analyzer, extent: PrimExpr) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Team:
+    """The threads of a block: `inner` are the axes that share a warpgroup with others along the
+    last axis, `outer`, of which `each` are of one warpgroup."""
+
+    inner: tuple[ThreadAxis, ...]
+    outer: ThreadAxis
+    each: int
+
+    @staticmethod
+    def of(axes: Sequence[ThreadAxis]) -> _Team | None:
+        """The threads of a launch; None if they are no whole warpgroups."""
+        threads = sorted((a for a in axes if a.name.startswith("threadIdx")), key=lambda a: a.name)
+        sizes = [a.extent.value for a in threads if isinstance(a.extent, IntImm)]
+        if len(sizes) != len(threads) or prod(sizes) % WARPGROUP:
+            return None
+        if sizes == [WARPGROUP]:
+            threads.append(ThreadAxis("threadIdx.y", Var("ty"), const(1)))
+        *inner, outer = threads
+        shared = prod(sizes[: len(inner)])
+        return None if WARPGROUP % shared else _Team(tuple(inner), outer, WARPGROUP // shared)
+
+    @property
+    def warpgroups(self) -> int:
+        """The warpgroups that compute."""
+        assert isinstance(self.outer.extent, IntImm)
+        return self.outer.extent.value // self.each
+
+    def with_producers(self) -> ThreadAxis:
+        """The last axis with one more warpgroup."""
+        size = (self.warpgroups + 1) * self.each
+        return ThreadAxis(self.outer.name, self.outer.var, const(size))
+
+    def is_first(self, place: PrimExpr) -> PrimExpr:
+        """True for the first of the threads at a place along the last axis."""
+        return expr.all_of([*(expr.EQ(a.var, const(0)) for a in self.inner), place])
+
+    @property
+    def leads(self) -> PrimExpr:
+        """True for the first thread of each warpgroup."""
+        at = self.outer.var
+        return self.is_first(expr.EQ(at % self.each, const(0)) if self.each > 1 else TRUE)
+
+    @property
+    def first(self) -> dict[Var, PrimExpr]:
+        """The first thread of the block."""
+        return {a.var: const(0) for a in (*self.inner, self.outer)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """Copies that the same statements of an iteration multiply, those from number `start` to before
+    `stop`: `boxes`, of `size` bytes together, into `buffers`."""
+
+    buffers: frozenset[Buffer]
+    boxes: Stmt
+    size: int
+    start: int
+    stop: int
+
+
+def _without_loads(loop: For, name: str) -> tuple[For, list[Stmt]]:
+    """The loop without the statements that load the same into registers in all iterations, and
+    these."""
+    _, compute = copies_of(loop, name)
+    stmts = compute.stmts if isinstance(compute, SeqStmt) else (compute,)
+    writers = Counter(
+        b for s in stmts for b in {n.buffer for n in walk(s) if isinstance(n, BufferStore)}
+    )
+
+    def is_same(s: Stmt) -> bool:
+        written = {n.buffer for n in walk(s) if isinstance(n, BufferStore)}
+        read = {n.buffer for n in walk(s) if isinstance(n, BufferLoad)}
+        return (
+            bool(written and read)
+            and loop.loop_var not in symbols_in(s)
+            and all(b.scope == "local" and writers[b] == 1 for b in written)
+            and all(b.scope == "global" for b in read)
+        )
+
+    same = [s for s in stmts if is_same(s)]
+    assert isinstance(loop.body, SeqStmt)
+    return replace(loop, body=seq(*(s for s in loop.body.stmts if s not in same))), same
+
+
+def _replaced(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """The statement with `new` in place of `old`."""
+    return rewrite(s, lambda n: new if n is old else None)
+
+
+@dataclass(frozen=True, slots=True)
 class _Cut:
-    """`number` counts the slices that the loop copies, over all tiles; `boxes` are its copies,
-    which bring `size` bytes together; `compute` is the rest of it. `warpgroups` compute, numbered
-    by `y`."""
+    """`number` counts the iterations, over all tiles; `slices` are what they copy, in the order of
+    use, `stmts` the rest of an iteration. `is_late`: the sums are not read in the loop, so that the
+    products of an iteration may be under way in the next one."""
 
     loop: For
     number: PrimExpr
-    x: Var
-    y: Var
-    warpgroups: int
+    team: _Team
     stages: int
-    boxes: Stmt
-    size: int
-    compute: Stmt
+    slices: tuple[_Slices, ...]
+    stmts: tuple[Stmt, ...]
+    is_late: bool
     staged: Mapping[Buffer, Buffer]
     full: Buffer
     empty: Buffer
 
     @staticmethod
-    def of(loop: For, tile: Var, x: Var, y: ThreadAxis, an: Analyzer, name: str) -> _Cut:
-        """The cut of a loop; `tile` counts a block's tiles."""
+    def of(
+        loop: For, tile: PrimExpr, block: Var, team: _Team, an: Analyzer, name: str
+    ) -> _Cut:
+        """The cut of a loop; `tile` counts a block's tiles, `block` is its number."""
         stages = int(loop.annotations[PIPELINE])
         copies, compute = copies_of(loop, name)
+        stmts = compute.stmts if isinstance(compute, SeqStmt) else (compute,)
         if loop.min != const(0) or stages < 2:
             raise CodegenError(
-                f"the loop {loop.loop_var.name} of {name!r}, annotated {WARP_SPECIALIZE!r}, begins "
-                "at 0, and has two stages or more"
+                f"the loop {loop.loop_var.name} of {name!r}, annotated {WARP_SPECIALIZE!r}, starts "
+                "at 0 and has two stages or more"
             )
-        assert isinstance(y.extent, IntImm)
+        if isinstance(tile, Var) and block in symbols_in(loop.extent):
+            raise CodegenError(
+                f"the loop {loop.loop_var.name} of {name!r}, annotated {WARP_SPECIALIZE!r}, has as "
+                "many iterations in all tiles, or each block has one tile: annotate it with 0"
+            )
         with an.scope():
             an.bind_range(loop.loop_var, Range(loop.min, loop.extent))
-            found = [_boxes(c, {x: const(0), y.var: const(0)}, an, name) for c in copies]
-        stored = {n.buffer for c in copies for n in walk(c) if isinstance(n, BufferStore)}
+            slices = _slices(copies, stmts, team, an, name)
+        stored = {b for part in slices for b in part.buffers}
         staged = {
             b: replace(b, shape=(const(stages), *b.shape), strides=(), align=ALIGN) for b in stored
         }
         full, empty = (
-            Buffer(word, (const(stages),), "uint64", scope="shared") for word in ("full", "empty")
+            Buffer(word, (const(len(slices) * stages),), "uint64", scope="shared")
+            for word in ("full", "empty")
         )
-        number = tile * loop.extent + loop.loop_var
-        boxes, size = seq(*(box for box, _ in found)), sum(n for _, n in found)
-        return _Cut(
-            loop, number, x, y.var, y.extent.value, stages, boxes, size, compute, staged, full,
-            empty,
-        )  # fmt: skip
+        number = tile * loop.extent + loop.loop_var if isinstance(tile, Var) else loop.loop_var
+        late = len(slices) == 1 and slices[0].stop - slices[0].start == len(stmts)
+        return _Cut(loop, number, team, stages, slices, stmts, late, staged, full, empty)
+
+    def slot(self, number: PrimExpr, part: int) -> tuple[PrimExpr, PrimExpr]:
+        """The slot of slices in an iteration, and the number of its barriers."""
+        slot = number % self.stages
+        return slot, slot + part * self.stages if part else slot
 
     def producer(self, s: Stmt) -> Stmt | None:
         """The part of a statement that copies."""
         match s:
             case For() if s is self.loop:
-                return replace(s, body=self.copies(), annotations=s.annotations.with_(
-                    **{PIPELINE: None, WARP_SPECIALIZE: None}
-                ))  # fmt: skip
+                return replace(s, body=self.copies(), annotations=self.annotations)
             case SeqStmt(stmts):
                 parts = [p for p in map(self.producer, stmts) if p is not None]
                 return seq(*parts) if parts else None
@@ -183,17 +285,24 @@ class _Cut:
             case _:
                 return None
 
+    @property
+    def annotations(self) -> Attrs:
+        """Those of the loop that later passes read."""
+        return self.loop.annotations.with_(**{PIPELINE: None, WARP_SPECIALIZE: None})
+
     def copies(self) -> Stmt:
         """Wait until a slot is empty, and ask for its slices."""
-        slot, turn = self.number % self.stages, self.number // self.stages
-        boxes = in_slot(self.boxes, slot, self.staged)
-        boxes = substitute(boxes, {_BARRIER: _at(self.full, slot)})
-        return seq(
-            # A new barrier is as if the phase before its first one had ended.
-            _call("mbarrier_wait", _at(self.empty, slot), (turn + 1) % 2),
-            _call("mbarrier_expect", _at(self.full, slot), const(self.size)),
-            boxes,
-        )
+        asked: list[Stmt] = []
+        for part, slices in enumerate(self.slices):
+            slot, at = self.slot(self.number, part)
+            boxes = in_slot(slices.boxes, slot, self.staged)
+            asked += [
+                # A new barrier is as if the phase before its first one had ended.
+                _call("mbarrier_wait", _at(self.empty, at), (self.number // self.stages + 1) % 2),
+                _call("mbarrier_expect", _at(self.full, at), const(slices.size)),
+                substitute(boxes, {_BARRIER: _at(self.full, at)}),
+            ]
+        return seq(*asked)
 
     def consumer(self, s: Stmt) -> Stmt:
         """The statement without the copies."""
@@ -210,47 +319,83 @@ class _Cut:
                 return s
 
     def products(self) -> Stmt:
-        """Multiply each slice once it is there; it is given back when the next one is under way."""
-        s, slot, turn = self.loop, self.number % self.stages, self.number // self.stages
-        before = (self.number - 1) % self.stages
-        body = seq(
-            _call("mbarrier_wait", _at(self.full, slot), turn % 2),
-            _call("wgmma_fence"),
-            in_slot(self.compute, slot, self.staged),
-            _call("wgmma_commit"),
-            _call("wgmma_wait", const(1)),
-            IfThenElse(
-                expr.And(expr.EQ(self.x, const(0)), expr.GT(s.loop_var, const(0))),
-                _call("mbarrier_arrive", _at(self.empty, before)),
-            ),
-        )
-        kept = s.annotations.with_(**{PIPELINE: None, WARP_SPECIALIZE: None})
-        last = substitute(slot, {s.loop_var: s.extent - 1})
-        one = expr.EQ(self.x, const(0))
-        if not isinstance(s.extent, IntImm):  # perhaps there is no slice
-            one = expr.And(one, expr.GT(s.extent, const(0)))
+        """Multiply slices once they are there; they are given back when their products are made,
+        at the latest when the next ones are under way."""
+        s, body, done = self.loop, list[Stmt](), 0
+        for part, slices in enumerate(self.slices):
+            slot, at = self.slot(self.number, part)
+            body += [
+                *self.stmts[done : slices.start],
+                _call("mbarrier_wait", _at(self.full, at), self.number // self.stages % 2),
+                _call("wgmma_fence"),
+                in_slot(seq(*self.stmts[slices.start : slices.stop]), slot, self.staged),
+                _call("wgmma_commit"),
+                _call("wgmma_wait", const(1 if self.is_late else 0)),
+            ]
+            done = slices.stop
+            if not self.is_late:
+                body.append(self.given_back(at))
+        body += self.stmts[done:]
+        if not self.is_late:
+            return replace(s, body=seq(*body), annotations=self.annotations)
+        before, last = self.number - 1, substitute(self.number, {s.loop_var: s.extent - 1})
+        follows = expr.GT(s.loop_var, const(0))
+        body.append(IfThenElse(follows, self.given_back(before % self.stages)))
+        # Perhaps there is no slice.
+        arrival = self.given_back(last % self.stages)
+        if not isinstance(s.extent, IntImm):
+            arrival = IfThenElse(expr.GT(s.extent, const(0)), arrival)
         return seq(
-            replace(s, body=body, annotations=kept),
+            replace(s, body=seq(*body), annotations=self.annotations),
             _call("wgmma_wait", const(0)),
-            IfThenElse(one, _call("mbarrier_arrive", _at(self.empty, last))),
+            arrival,
         )
+
+    def given_back(self, at: PrimExpr) -> Stmt:
+        """One thread of each warpgroup says that its products are made."""
+        return IfThenElse(self.team.leads, _call("mbarrier_arrive", _at(self.empty, at)))
 
     def joined(self, producer: Stmt, consumer: Stmt) -> Stmt:
         """The program of a thread: barriers first, then what its warpgroup does."""
-        first = expr.And(expr.EQ(self.x, const(0)), expr.EQ(self.y, const(0)))
-        at = Var("slot")
+        team, at = self.team, Var("slot")
         barriers = seq(
             _call("mbarrier_init", _at(self.full, at), const(1)),
-            _call("mbarrier_init", _at(self.empty, at), const(self.warpgroups)),
+            _call("mbarrier_init", _at(self.empty, at), const(team.warpgroups)),
         )
-        init = seq(For(at, const(0), const(self.stages), "serial", barriers),
-                   _call("mbarrier_fence"))  # fmt: skip
-        producer = IfThenElse(expr.EQ(self.x, const(0)), producer)
-        if self.warpgroups == 2:
+        count = const(self.stages * len(self.slices))
+        init = seq(For(at, const(0), count, "serial", barriers), _call("mbarrier_fence"))
+        threads = team.outer.var
+        copier = team.is_first(expr.EQ(threads, team.outer.extent) if team.each > 1 else TRUE)
+        producer = IfThenElse(copier, producer)
+        if team.warpgroups == 2:
             producer = seq(_call("setmaxnreg_dec", const(PRODUCER_REGISTERS)), producer)
             consumer = seq(_call("setmaxnreg_inc", const(CONSUMER_REGISTERS)), consumer)
-        is_producer = expr.EQ(self.y, const(self.warpgroups))
-        return seq(IfThenElse(first, init), SYNC, IfThenElse(is_producer, producer, consumer))
+        computes = expr.LT(threads, team.outer.extent)
+        first = team.is_first(expr.EQ(threads, const(0)))
+        return seq(IfThenElse(first, init), SYNC, IfThenElse(computes, consumer, producer))
+
+
+def _slices(
+    copies: Sequence[Stmt], stmts: Sequence[Stmt], team: _Team, an: Analyzer, name: str
+) -> tuple[_Slices, ...]:
+    """The copies of an iteration, together where the same of its statements use them."""
+    found: list[_Slices] = []
+    for copy in copies:
+        boxes, size = _boxes(copy, team.first, an, name)
+        stored = frozenset(n.buffer for n in walk(copy) if isinstance(n, BufferStore))
+        users = [
+            n for n, s in enumerate(stmts)
+            if any(isinstance(x, BufferLoad) and x.buffer in stored for x in walk(s))
+        ]  # fmt: skip
+        part = _Slices(stored, boxes, size, min(users), max(users) + 1)
+        for other in [f for f in found if f.start < part.stop and part.start < f.stop]:
+            found.remove(other)
+            part = _Slices(
+                other.buffers | part.buffers, seq(other.boxes, part.boxes), other.size + part.size,
+                min(other.start, part.start), max(other.stop, part.stop),
+            )  # fmt: skip
+        found.append(part)
+    return tuple(sorted(found, key=lambda f: f.start))
 
 
 def _require_apart(body: Stmt, cut: _Cut, name: str) -> None:
@@ -272,10 +417,12 @@ def _require_apart(body: Stmt, cut: _Cut, name: str) -> None:
 def _require_lines(call: Call, name: str) -> None:
     """Raise CodegenError for an operand of wgmma whose rows are not of 128 bytes, or whose blocks
     of columns are not as far apart as the call says."""
-    _, *places, _, by_rows, distance = call.args
+    _, *places, _, by_rows, distance, _ = call.args
     for place in places:
         assert isinstance(place, Call) and isinstance(place.args[0], BufferLoad)
         buffer = place.args[0].buffer
+        if buffer.scope == "local":
+            continue
         sizes = [d.value for d in buffer.shape if isinstance(d, IntImm)]
         line = LINE // bytes_of(buffer.dtype)
         good = sizes[-1] == line
@@ -309,8 +456,10 @@ def _boxes(s: Stmt, first: Mapping[Var, PrimExpr], an: Analyzer, name: str) -> t
                 an.bind_range(column, Range(const(0), const(columns)))
                 ends = _ends(body, row, column, an)
             if ends is not None and columns * bytes_of(ends[0].dtype) == LINE:
-                handles = tuple(Call("handle", "address_of", (end,)) for end in ends)
-                box = (*handles, const(rows), const(columns), _BARRIER)
+                handles = tuple(Call("handle", "address_of", (end,)) for end in ends[:2])
+                extents = [const(1)] * ends[1].buffer.ndim
+                extents[ends[2]], extents[-1] = const(rows), const(columns)
+                box = (*handles, *extents, _BARRIER)
                 return Evaluate(Call("void", "tma_load", box), span=s.span), rows * LINE
         case _:
             pass
@@ -326,8 +475,11 @@ def _boxes(s: Stmt, first: Mapping[Var, PrimExpr], an: Analyzer, name: str) -> t
     )
 
 
-def _ends(body: Stmt, row: Var, column: Var, an: Analyzer) -> tuple[BufferLoad, BufferLoad] | None:
-    """The first elements that a copy of a box writes and reads; None where it is none."""
+def _ends(
+    body: Stmt, row: Var, column: Var, an: Analyzer
+) -> tuple[BufferLoad, BufferLoad, int] | None:
+    """The first elements that a copy of a box writes and reads, and the dimension along which its
+    rows follow each other; None where it is none."""
     if isinstance(body, SeqStmt):
         body = seq(*(p for p in body.stmts if not isinstance(p, Evaluate)))
     if not isinstance(body, BufferStore):
@@ -338,7 +490,10 @@ def _ends(body: Stmt, row: Var, column: Var, an: Analyzer) -> tuple[BufferLoad, 
             load, inside = value, condition
         case _:
             pass
-    if not isinstance(load, BufferLoad) or load.buffer.ndim != 2:
+    if not isinstance(load, BufferLoad) or load.buffer.ndim < 2:
+        return None
+    rows = [n for n, i in enumerate(load.indices[:-1]) if row in symbols_in(i)]
+    if len(rows) != 1:
         return None
     limits = [i - d for i, d in zip(load.indices, load.buffer.shape, strict=True)]
     for part in conjuncts(inside):
@@ -347,13 +502,15 @@ def _ends(body: Stmt, row: Var, column: Var, an: Analyzer) -> tuple[BufferLoad, 
         ):
             return None
     line = LINE // bytes_of(load.dtype)
-    moves = [(_flat(store), line, 1), (load.indices[0], 1, 0), (load.indices[1], 0, 1)]
+    moves = [(_flat(store), line, 1)]
+    moves += [(at, int(n == rows[0]), 0) for n, at in enumerate(load.indices[:-1])]
+    moves.append((load.indices[-1], 0, 1))
     for at, down, along in moves:
         for var, step in ((row, down), (column, along)):
             if not an.prove_equal(substitute(at, {var: var + 1}), at + step):
                 return None
     corner = {row: const(0), column: const(0)}
-    return substitute(store, corner), substitute(load, corner)
+    return substitute(store, corner), substitute(load, corner), rows[0]
 
 
 def _is_zero(e: PrimExpr) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,12 +65,14 @@ def waits(s: Stmt) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A product that is under way: the registers of its sums, and what reads its operands."""
+    """A product that is under way: the registers of its sums, what reads its operands, and whether
+    it is added to what the registers have."""
 
     registers: LocalMemory
     at: tuple[Array, Array]
     left: Callable[[], Array]
     right: Callable[[], Array]
+    add: bool
 
     def start(self) -> None:
         """The sums are in no register until the product is waited for."""
@@ -78,7 +81,8 @@ class _Product:
     def finish(self) -> None:
         """Add the product to the sums."""
         left, right = (tiles().astype(np.float32) for tiles in (self.left, self.right))
-        self.registers.data[self.at] += _of_threads(left @ right.swapaxes(1, 2))
+        product = _of_threads(left @ right.swapaxes(1, 2))
+        self.registers.data[self.at] = product + (self.registers.data[self.at] if self.add else 0)
         self.registers.written[self.at] = True
 
 
@@ -161,18 +165,13 @@ class Units:
         team = self.team
         to, start = self._place(e.args[0], p)
         source = element_at(e.args[1])
-        rows, columns = (int(team.value(n, p)) for n in e.args[2:4])
-        if source.buffer.ndim > 2:
-            raise ExecutionError(f"boxes are copied of matrices; {source.buffer.name} is none")
-        shape = (1, *team.kernel.shapes[source.buffer])[-2:]
+        box = [int(team.value(n, p)) for n in e.args[2:-1]]
+        shape = team.kernel.shapes[source.buffer]
         corner = [int(np.unique(team.value(n, p))[0]) for n in source.indices]
-        i, j = (0, *corner)[-2:]
         memory = team.kernel.memory[source.buffer].data
-        copy = box_copy(
-            team.shared[to], start, memory, (shape[0], shape[1]), (i, j), (rows, columns)
-        )
-        barrier = self.barriers.at(*self._place(e.args[4], p))
-        barrier.issued += rows * columns * bytes_of(to.dtype)
+        copy = box_copy(team.shared[to], start, memory, shape, corner, box)
+        barrier = self.barriers.at(*self._place(e.args[-1], p))
+        barrier.issued += prod(box) * bytes_of(to.dtype)
         barrier.copies.append(copy)
 
     def _multiply(self, e: expr.Call, p: Points) -> None:
@@ -181,7 +180,7 @@ class Units:
         if len(p) % WARPGROUP or (p.lanes.reshape(-1, WARPGROUP)[:, 0] % WARPGROUP).any():
             raise ExecutionError("wgmma needs whole warpgroups of 128 threads")
         sums, left, right = map(element_at, e.args[:3])
-        columns, by_rows, distance = (int(team.value(n, p)) for n in e.args[3:])
+        columns, by_rows, distance, add = (int(team.value(n, p)) for n in e.args[3:])
         size = bytes_of(left.dtype)
         line = LINE // size
         row, term = np.arange(ROWS)[:, None], np.arange(TERMS)[None]
@@ -191,11 +190,15 @@ class Units:
             at_right = column // line * (distance // size) + term * line + column % line
         else:
             at_right = column * line + term
-        a, b = (self._elements(load, at, p) for load, at in ((left, at_left), (right, at_right)))
+        if left.buffer.scope == "local":
+            a = self._registers(left, p)
+        else:
+            a = self._elements(left, at_left, p)
+        b = self._elements(right, at_right, p)
         registers = team.local[sums.buffer]
         first = int(team.place(sums, p))
         at = np.arange(first, first + columns // 2)[:, None], p.lanes[None]
-        product = _Product(registers, at, a, b)
+        product = _Product(registers, at, a, b, bool(add))
         # Operands are there when the instruction is issued, and stay until it is done.
         for read in (a, b):
             read()
@@ -203,23 +206,35 @@ class Units:
         self.groups[-1].append(product)
         team.on_product(2 * ROWS * columns * TERMS * (len(p) // WARPGROUP))
 
+    def _registers(self, load: BufferLoad, p: Points) -> Callable[[], Array]:
+        """Reads the left operand's registers of each thread, those of a tile of mma.sync."""
+        memory, first = self.team.local[load.buffer], int(self.team.place(load, p))
+        at = np.arange(first, first + TERMS // 2)[:, None], p.lanes[None]
+        read = self._checked(memory.data, memory.written, at, load, p)
+        return lambda: _of_rows(read())
+
     def _elements(self, load: BufferLoad, offsets: Array, p: Points) -> Callable[[], Array]:
         """Reads the elements at offsets from where each warpgroup's tile begins."""
-        team = self.team
-        made_at = team.stmt, team.kernel.block
-        memory = team.shared[load.buffer]
-        flat = np.broadcast_to(team.place(load, p), len(p))[::WARPGROUP]
+        memory = self.team.shared[load.buffer]
+        flat = np.broadcast_to(self.team.place(load, p), len(p))[::WARPGROUP]
         at = swizzled(flat[:, None, None] + offsets[None], bytes_of(load.dtype))
+        assert memory.written is not None
+        return self._checked(memory.data, memory.written, at, load, p)
+
+    def _checked(
+        self, data: Array, written: Array, at: Any, load: BufferLoad, p: Points
+    ) -> Callable[[], Array]:
+        """Reads elements, and blames the statement at hand where one is not written."""
+        team, made_at = self.team, (self.team.stmt, self.team.kernel.block)
 
         def read() -> Array:
-            assert memory.written is not None
-            if not memory.written[at].all():
+            if not written[at].all():
                 now = team.stmt, team.kernel.block
                 team.stmt, team.kernel.block = made_at
                 what = f"multiplies elements of {load.buffer.name} that nobody has written"
                 team.blame("uninitialised read", np.arange(1), p, lambda who: f"{who} {what}", load)
                 team.stmt, team.kernel.block = now
-            return memory.data[at]
+            return data[at]
 
         return read
 
@@ -230,6 +245,13 @@ def _of_threads(product: Array) -> Array:
     # rows: warp, half, group of lanes; columns: part, lane of a group, pair.
     parts = product.reshape(groups, 4, 2, 8, columns // 8, 4, 2)
     return parts.transpose(4, 2, 6, 0, 1, 3, 5).reshape(columns // 2, groups * WARPGROUP)
+
+
+def _of_rows(registers: Array) -> Array:
+    """The left operands (warpgroups x 64 x 16) whose elements are by register and thread."""
+    # registers: part of the terms, half, pair; threads: warpgroup, warp, group of lanes, lane.
+    parts = registers.reshape(2, 2, 2, -1, 4, 8, 4)
+    return parts.transpose(3, 4, 1, 5, 0, 6, 2).reshape(-1, ROWS, TERMS)
 
 
 def element_at(e: expr.PrimExpr) -> BufferLoad:

@@ -2,14 +2,15 @@
 
 A phase of a barrier is over once as many threads arrived as it was made for, and as many bytes were
 copied as they said to expect. What is copied is visible from then on, and no sooner: a thread that
-does not wait reads what nobody has written. Copies are boxes of a matrix of rows of 128 bytes;
-what is outside of the matrix is zero.
+does not wait reads what nobody has written. Copies are boxes of an array, as rows of 128 bytes;
+what is outside of the array is zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -91,23 +92,24 @@ class Barriers:
 
 
 def box_copy(
-    to: Memory, start: int, source: Array, shape: tuple[int, int], corner: tuple[int, int],
-    box: tuple[int, int],
+    to: Memory, start: int, source: Array, shape: Sequence[int], corner: Sequence[int],
+    box: Sequence[int],
 ) -> Callable[[], None]:  # fmt: skip
-    """A copy of a box of the matrix `source` of a shape to an element of shared memory, as its
+    """A copy of a box of the array `source` of a shape to an element of shared memory, as its
     phase makes it; until then nothing is there."""
     itemsize = source.dtype.itemsize
-    if box[1] * itemsize != LINE or start * itemsize % (8 * LINE):
+    if box[-1] * itemsize != LINE or start * itemsize % (8 * LINE):
         raise ExecutionError(
             f"a box has rows of {LINE} bytes and goes to a multiple of {8 * LINE}; it has "
-            f"{box[1] * itemsize} and goes to {start * itemsize}"
+            f"{box[-1] * itemsize} and goes to {start * itemsize}"
         )
-    at = start + swizzled(np.arange(box[0] * box[1]), itemsize)
-    rows, columns = (np.arange(n) + first for n, first in zip(box, corner, strict=True))
-    inside = (
-        ((rows >= 0) & (rows < shape[0]))[:, None] & ((columns >= 0) & (columns < shape[1]))[None]
-    ).reshape(-1)
-    flat = (rows[:, None] * shape[1] + columns[None]).reshape(-1)
+    at = start + swizzled(np.arange(prod(box)), itemsize)
+    inside, flat = np.array(True), np.array(0)
+    for extent, first, size in zip(box, corner, shape, strict=True):
+        place = first + np.arange(extent)
+        inside = inside[..., None] & (place >= 0) & (place < size)
+        flat = flat[..., None] * size + place
+    inside, flat = inside.reshape(-1), flat.reshape(-1)
     values = np.where(inside, source[np.where(inside, flat, 0)], source.dtype.type(0))
     assert to.written is not None
     to.written[at] = False

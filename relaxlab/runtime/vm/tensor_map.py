@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,27 +23,28 @@ SWIZZLE_128B, PROMOTE_256B = 3, 3
 
 
 def tensor_map(wanted: TensorMap, array: Any) -> np.ndarray[Any, Any]:
-    """Return the descriptor of a matrix in the GPU's memory, as an array of one element, which
+    """Return the descriptor of an array in the GPU's memory, as an array of one element, which
     CuPy passes to kernels by value. Raises ExecutionError where the driver refuses it."""
-    rows, columns = (1, *array.shape)[-2:]  # a vector is one row
-    size = bytes_of(wanted.buffer.dtype)
+    shape, rank, size = array.shape, len(wanted.box), bytes_of(wanted.buffer.dtype)
+    pitches = [prod(shape[n:]) * size for n in range(1, rank)]
     raw = np.zeros(BYTES + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
     place = raw[start : start + BYTES]
-    two = ctypes.c_uint64 * 2
-    box, steps = (ctypes.c_uint32 * 2)(wanted.columns, wanted.rows), (ctypes.c_uint32 * 2)(1, 1)
-    pitch = (ctypes.c_uint64 * 1)(columns * size)
+    # The driver counts dimensions from the last one.
+    sizes, pitch = (ctypes.c_uint64 * rank)(*shape[::-1]), (ctypes.c_uint64 * rank)(*pitches[::-1])
+    box, steps = (ctypes.c_uint32 * rank)(*wanted.box[::-1]), (ctypes.c_uint32 * rank)(*[1] * rank)
     code = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(place.ctypes.data), ctypes.c_int(DTYPES[wanted.buffer.dtype]),
-        ctypes.c_uint32(2), ctypes.c_void_p(int(array.data.ptr)), two(columns, rows), pitch, box,
-        steps, ctypes.c_int(0), ctypes.c_int(SWIZZLE_128B), ctypes.c_int(PROMOTE_256B),
+        ctypes.c_uint32(rank), ctypes.c_void_p(int(array.data.ptr)), sizes, pitch, box, steps,
+        ctypes.c_int(0), ctypes.c_int(SWIZZLE_128B), ctypes.c_int(PROMOTE_256B),
         ctypes.c_int(0),
     )  # fmt: skip
     if code:
         raise ExecutionError(
-            f"the driver refuses to describe boxes of {wanted.rows} x {wanted.columns} of "
-            f"{wanted.buffer.name}, {rows} x {columns} at {array.data.ptr:#x} (error {code}): its "
-            "address and the bytes of its rows have to be multiples of 16; pass a copy of it"
+            f"the driver refuses to describe boxes of {' x '.join(map(str, wanted.box))} of "
+            f"{wanted.buffer.name}, {' x '.join(map(str, shape))} at {array.data.ptr:#x} (error "
+            f"{code}): its address and the bytes of its rows have to be multiples of 16, and no "
+            "extent is 0; pass a copy of it"
         )
     return place.view(f"V{BYTES}")
 

@@ -151,7 +151,7 @@ def _product(dtype: str) -> Functions:
     return desc, impl
 
 
-def _by_quads(define: Callable[[], Functions]) -> Functions:
+def by_quads(define: Callable[[], Functions]) -> Functions:
     """The functions with lanes along y and x."""
     desc, impl = define()
 
@@ -168,7 +168,7 @@ def _by_quads(define: Callable[[], Functions]) -> Functions:
 
 def _declare(name: str, define: Callable[[], Functions]) -> None:
     declare(name, define)
-    declare(f"{name}_quads", partial(_by_quads, define))
+    declare(f"{name}_quads", partial(by_quads, define))
 
 
 _declare("mma_fill", _fill)

@@ -25,6 +25,7 @@ from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import ONLINE_SOFTMAX, POSITIONS, QUERY_ROWS
 from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.decode_attention import schedule_query
+from relaxlab.schedule.rules_gpu.hopper_attention import schedule_warpgroup_tiles
 from relaxlab.schedule.rules_gpu.prompt_attention import SIDE, schedule_tiles
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.rules_gpu.tensor_attention import operands_of, schedule_tensor_tiles
@@ -96,6 +97,13 @@ def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
 
 
 def _by_tiles(sch: Schedule, context: Context) -> Schedule:
+    try:
+        tiles = sch.copy()
+        schedule_warpgroup_tiles(tiles, context.target.facts)
+        return tiles
+    except ScheduleError as error:
+        text = f"queries are not multiplied by warpgroups: {error}"
+        remark("schedule_kernels", sch.name, text, applied=False)
     try:
         tiles = sch.copy()
         schedule_tensor_tiles(tiles, context.target.facts)

@@ -44,7 +44,7 @@ which is under way. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Operands:
+class Operands:
     """The queries, keys and values, their dtype, and how many features queries and values have."""
 
     query: Buffer
@@ -55,7 +55,7 @@ class _Operands:
     features: int
 
 
-def operands_of(found: Attention, facts: Facts) -> _Operands | str:
+def operands_of(found: Attention, facts: Facts) -> Operands | str:
     """Return the operands for tensor cores, or why these cannot multiply them."""
     mixes = [b for b in found.cascade.reductions if found.feature in axes_of(b)]
     if not facts.tensor_cores:
@@ -74,7 +74,7 @@ def operands_of(found: Attention, facts: Facts) -> _Operands | str:
     depth, features = (constant(found.extent(a)) for a in (found.depth, found.feature))
     if depth is None or features is None or depth % SIZE or features % SIZE:
         return f"its features are no multiples of {SIZE}"
-    return _Operands(query, key, value, dtype, depth, features)
+    return Operands(query, key, value, dtype, depth, features)
 
 
 def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
@@ -100,18 +100,18 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
     chunk = POSITIONS.where(lambda n: room(rows, n, 2) <= most).at_most(sch, CHUNK)
     stages = QUERY_STAGES.where(lambda n: room(rows, chunk, n) <= most).at_most(sch, STAGES)
     found.fused(sch, rows, chunk, chunk, 1, whole=True)
-    _Tile(sch, found, operands, facts, rows // SIZE, stages).schedule()
+    Tile(sch, found, operands, facts, rows // SIZE, stages).schedule()
     sch.compact_buffers()
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
+class Tile:
     """The blocks of a tile of `warps` warps, whose threads are along z; those of a warp are 8 along
     y, with a row each and the one 8 below it, of 4 along x."""
 
     sch: Schedule
     found: Attention
-    operands: _Operands
+    operands: Operands
     facts: Facts
     warps: int
     stages: int
@@ -126,14 +126,20 @@ class _Tile:
         chunk = next(b for b in sch.get_child_blocks(tile) if sch.get_child_blocks(b))
         dot, mixed = sch.get_block(found.dot.name), sch.get_block(f"new_{written(mix).name}")
         names = [b.name for b in blocks_of(sch.func)]
-        products = {found_block(sch, b).name for b in (dot, mixed)}
+        grown = sch.get_block(mix.name)
+        products = {found_block(sch, b).name for b in (dot, mixed, grown)}
         self.scores(dot)
-        self.mix(mixed, sch.get_block(mix.name))
+        self.mix(mixed, grown)
         for name in names:
-            if name not in {*products, mix.name}:
+            if name not in products:
                 self.bind(name)
-        sch.annotate(sch.get_loops(chunk)[-1], PIPELINE, self.stages)
+                sch.unsafe_fast_math(sch.get_block(name))
+        self.pipeline(sch.get_loops(chunk)[-1])
         sch.bind(fused(sch, sch.get_loops(tile)), "blockIdx.x")
+
+    def pipeline(self, chunks: LoopRV) -> None:
+        """Copy chunks ahead of their use."""
+        self.sch.annotate(chunks, PIPELINE, self.stages)
 
     def shared(self, product: BlockRV, buffer: Buffer, axes: tuple[int, int]) -> BlockRV:
         """Copy what a product reads into shared memory, indexed by two of its axes, and from there
@@ -142,9 +148,9 @@ class _Tile:
         block = found_block(sch, product)
         at = tuple(it.var for it in block.iter_vars)
         place = IndexMap(at, tuple(at[a] for a in axes))
-        copy = sch.reindex_cache_read(product, _read(block, buffer), "shared", place)
+        copy = sch.reindex_cache_read(product, read_of(block, buffer), "shared", place)
         tile = found_block(sch, copy).writes[0].buffer
-        fragment = sch.cache_read(product, _read(found_block(sch, product), tile), "local")
+        fragment = sch.cache_read(product, read_of(found_block(sch, product), tile), "local")
         width = self.facts.vector_bits // 8 // bytes_of(buffer.dtype)
         row = constant(tile.shape[-1]) or 0
         swizzle_rows(sch, copy, row, self.facts)
@@ -185,7 +191,7 @@ class _Tile:
         queries = self.shared(dot, self.operands.query, (0, 2))
         # Keys that lie feature by feature are transposed as they are loaded, as values are.
         block = found_block(sch, dot)
-        *_, last = block.reads[_read(block, self.operands.key)].region
+        *_, last = block.reads[read_of(block, self.operands.key)].region
         turned = block.iter_vars[1].var in symbols_in(last.min)
         keys = self.shared(dot, self.operands.key, (2, 1) if turned else (1, 2))
         self.lay_out(queries, rows=True)
@@ -218,16 +224,9 @@ class _Tile:
         """The chunk's part of 16 features is made right where the running sums take it."""
         sch = self.sch
         values = self.shared(mixed, self.operands.value, (2, 1))
-        block = found_block(sch, mixed)
-        weights = next(n for n, r in enumerate(block.reads)
-                       if r.buffer.scope == "local" and r.buffer.dtype == "float32"
-                       and r.buffer not in {w.buffer for w in block.writes})  # fmt: skip
-        rounded = sch.cache_read(mixed, weights, "local", consumer_blocks=[mixed])
-        sch.unsafe_set_dtype(rounded, 0, self.operands.dtype)
         self.lay_out(values, rows=False, swapped=True)
-        self.lay_out(rounded, rows=True)
+        self.round_weights(mixed)
         self.lay_out(mixed, rows=True)
-        self.bind(found_block(sch, rounded).name)
         _, e, pair = self.elements(sch.get_loops(grown))
         sch.unroll(pair)
         sch.compute_at(mixed, e, preserve_unit_loops=True)
@@ -238,6 +237,17 @@ class _Tile:
         self.multiply(mixed, e, j, spatial[-2])
         self.load(values, "columns", "_trans")
 
+    def round_weights(self, mixed: BlockRV) -> None:
+        """Round the weights to the dtype of the values, in the registers of the left operand."""
+        sch, block = self.sch, found_block(self.sch, mixed)
+        weights = next(n for n, r in enumerate(block.reads)
+                       if r.buffer.scope == "local" and r.buffer.dtype == "float32"
+                       and r.buffer not in {w.buffer for w in block.writes})  # fmt: skip
+        rounded = sch.cache_read(mixed, weights, "local", consumer_blocks=[mixed])
+        sch.unsafe_set_dtype(rounded, 0, self.operands.dtype)
+        self.lay_out(rounded, rows=True)
+        self.bind(found_block(sch, rounded).name)
+
     def bind(self, name: str) -> None:
         """Spread a block over the threads."""
         sch = self.sch
@@ -245,8 +255,9 @@ class _Tile:
         spatial, reduce = block_loops(sch, rv)
         if len(spatial) == 2 and not reduce:
             *_, pair = self.elements(spatial)
-            stored = found_block(sch, rv).writes[0].buffer
-            (sch.vectorize if stored.scope == "global" else sch.unroll)(pair)
+            block = found_block(sch, rv)
+            wide = any(r.buffer.scope == "global" for r in (*block.reads, *block.writes))
+            (sch.vectorize if wide else sch.unroll)(pair)
         elif len(spatial) == 1:
             self.rows(rv, spatial[0], reduce)
         else:
@@ -295,6 +306,6 @@ class _Tile:
         sch.unroll(half)
 
 
-def _read(block: Block, buffer: Buffer) -> int:
+def read_of(block: Block, buffer: Buffer) -> int:
     """The number of the region that a block reads of a buffer."""
     return next(n for n, r in enumerate(block.reads) if r.buffer is buffer)

@@ -1,0 +1,77 @@
+"""Attention by warpgroups: on the SIMT interpreter against NumPy, and as NVIDIA's compiler makes
+it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import relaxlab as rl
+from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.ir.target import Target
+from relaxlab.passes.pipeline import cuda_pipeline
+from relaxlab.runtime.simt.simt import simt
+from relaxlab.runtime.vm.cuda import require_cupy
+from relaxlab.testing.replay import replay_kernels
+from tests.schedule.test_tensor_attention import Case
+
+TARGET = Target.cuda("sm_90a")
+
+
+def test_attention_is_right() -> None:
+    """Attention with symbolic lengths and two heads that share their keys."""
+    case = Case("bfloat16", 64, "BottomRight", 2, 2)
+    exe = rl.compile(case.module("s", "t"), TARGET)
+    assert "wgmma_registers_m64n128k16" in exe.source() and "tma_load_4d" in exe.source()
+    case.check(partial(exe.simulate, "main"), 130, 200)
+
+
+def test_drawn_decisions(rng: np.random.Generator) -> None:
+    seed, width = int(rng.integers(1 << 31)), int(rng.choice([64, 128]))
+    queries, more = map(int, rng.integers(9, 150, 2))
+    case = Case("float16", width, [None, "BottomRight", "TopLeft"][seed % 3], 2, 1 + seed % 2)
+    print(f"{case} of {queries} and {queries + more}, decisions of seed {seed}")
+    pipeline = cuda_pipeline(TARGET).with_options("schedule_kernels", seed=seed)
+    trace = pipeline.run(case.module(queries, queries + more))
+    replay_kernels(trace)
+    case.check(
+        lambda *a: simt(trace.result, "main", *a, target=TARGET).check().result,
+        queries, queries + more,
+    )  # fmt: skip
+
+
+def test_wide_heads_have_too_many_sums() -> None:
+    source = rl.compile(Case("bfloat16", 256, None, 1, 1).module(128, 128), TARGET).source()
+    assert "mma_m16n8k16" in source and "wgmma" not in source
+
+
+@pytest.mark.skipif(
+    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
+)
+@pytest.mark.parametrize("mask", [None, "BottomRight"])
+def test_machine_code(mask: str | None) -> None:
+    """Eight instructions of 64 x 128 x 16 for the scores of a chunk and as many for the mix; one
+    exponential for each of a thread's 64 scores, and two where a maximum changes."""
+    exe = rl.compile(Case("bfloat16", 128, mask, 32, 4).module(4096, 4096), TARGET)
+    compiled = exe.compiled()
+    (resources,) = compiled.resources.values()
+    assert resources.spill_stores == resources.spill_loads == 0 and not compiled.warnings
+    (code,) = sass.disassemble(compiled.cubin).values()
+    counts = sass.opcodes(code)
+    assert counts["HGMMA"] == 16 and counts["UTMALDG"] > 0 and counts["USETMAXREG"] == 2
+    assert counts["MUFU.EX2"] == 64 + 2
+    assert counts["LDS"] == counts["STS"] == counts["LDGSTS"] == counts["LDL"] == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [64, 128])
+@pytest.mark.parametrize("mask", [None, "BottomRight"])
+def test_on_a_gpu(width: int, mask: str | None) -> None:
+    cupy, case = require_cupy(), Case("bfloat16", width, mask, 8, 4)
+    if cupy.cuda.Device().compute_capability != "90":
+        pytest.skip("wgmma is of sm_90a alone")
+    main = rl.compile(case.module("s", "t"), TARGET)["main"]
+    for queries, positions in ((130, 130), (9, 700), (1024, 1024), (1000, 3000)):
+        case.check(lambda *a: cupy.asnumpy(main(*a)), queries, positions)
