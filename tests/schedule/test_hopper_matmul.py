@@ -84,6 +84,30 @@ def test_rows_at_any_address_are_copied(rows: Any, cols: Any, terms: Any, form: 
         require_close(exe.simulate("main", x, w), want)
 
 
+def batched(form: str) -> tuple[Any, Any, Any, Any]:
+    """A program for batches of products, two arguments, and the result."""
+    shape, right = ("136, 72", "R.permute_dims(w, [0, 2, 1])") if form == "jk" else ("72, 136", "w")
+    mod = parse(f"""
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor(("b", "m", 72), "bfloat16"), w: R.Tensor(("b", {shape}), "bfloat16")):
+    return R.matmul(x, {right})
+""")
+    rng = np.random.default_rng(4)
+    shapes = (3, 130, 72), (3, 136, 72) if form == "jk" else (3, 72, 136)
+    x, w = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in shapes)
+    a, b = (v.astype(np.float64) for v in (x, w))
+    return mod, x, w, a @ (b.transpose(0, 2, 1) if form == "jk" else b)
+
+
+@pytest.mark.parametrize("form", ["kj", "jk"])
+def test_batches(form: str) -> None:
+    mod, x, w, want = batched(form)
+    exe = rl.compile(mod, TARGET)
+    assert "wgmma" in exe.source()
+    require_close(exe.simulate("main", x, w), want)
+
+
 def test_blocks_share_the_terms_of_few_tiles() -> None:
     made = {"any m / split_terms": 3, "any m / warpgroup_cols": 64}
     exe = rl.compile(program("m", 128, "k", "kj"), TARGET, decisions={"matmul": made})
@@ -254,4 +278,12 @@ def test_on_a_gpu(rows: int, cols: int, terms: int, form: str) -> None:
     exe = rl.compile(program(rows, cols, terms, form), "cuda")
     assert "wgmma" in exe.source()
     x, w, want = operands(rows, cols, terms, form)
+    require_close(np.asarray(require_cupy().asnumpy(exe["main"](x, w))), want)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", ["kj", "jk"])
+def test_batches_on_a_gpu(form: str) -> None:
+    mod, x, w, want = batched(form)
+    exe = rl.compile(mod, "cuda")
     require_close(np.asarray(require_cupy().asnumpy(exe["main"](x, w))), want)

@@ -90,8 +90,8 @@ TILES = (LARGEST, _Tile(2, 128), _Tile(1, 256), _Tile(1, 128), _Tile(1, 64))
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits products without batches of two matrices in main memory, where a row of the left one
-    holds the terms of a result."""
+    """Fits products of two matrices, or of batches of them, where a row of the left one holds the
+    terms of a result."""
     facts = context.target.facts
     if not facts.warpgroups:
         return "the GPU has no tensor instructions of warpgroups"
@@ -102,8 +102,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     block = next(b for b in blocks_of(sch.func) if b.name == found.name)
     if keeps_order(sch.func, block):
         return f"{found.name} adds its terms in order"
-    if found.left[1] != "ik" or len(block.iter_vars) != 3:
-        return f"{found.name} has batches, or terms that are no rows of its left operand"
+    if found.left[1] != "ik" or found.reduce != len(block.iter_vars) - 1:
+        return f"{found.name} has terms that are no rows of its left operand"
     rows, cols, terms = (
         constant(block.iter_vars[n].dom.extent) for n in (found.row, found.col, found.reduce)
     )
@@ -181,9 +181,8 @@ def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts)
     )
     tile = _Tile(groups, wide, SPLIT_TERMS.of(sch, tile.parts))
     product = sch.get_block(found.name)
-    padding = [1, 1, 1]
-    padding[found.row], padding[found.col] = tile.rows, tile.cols
-    padding[found.reduce] = LINE * tile.parts
+    batch = [1] * found.row
+    padding = [*batch, tile.rows, tile.cols, LINE * tile.parts]
     numbers = [n for n, _ in (found.left, found.right)]
     copied = [n for n in numbers if block.reads[n].buffer in _copied(sch, found)]
     sch.pad_einsum(product, padding)
@@ -192,8 +191,8 @@ def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts)
     sums = None
     if tile.parts > 1:
         nest = axis_loops(sch, product)
-        part, _ = sch.split(nest[found.reduce], factors=[tile.parts, None])
-        sch.reorder(part, *nest[: found.reduce])
+        part, _ = sch.split(nest[-1], factors=[tile.parts, None])
+        sch.reorder(part, *nest[:-1])
         sums, product = product, sch.rfactor(part, 0)
     slices = [sch.cache_read(product, n, "shared") for n in numbers]
     inline_producers(sch, keep=[*copies, *(found_block(sch, b).name for b in slices)])
@@ -228,16 +227,14 @@ def _multiply(
     of its slices, and the store of its sums."""
     by_rows = found.right[1] == "kj"
     _lay_out(sch, product, slices[1], tile.cols, by_rows)
-    nest = sch.get_loops(product)
-    part, nest = nest[:-3], nest[-3:]
-    row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
+    *outer, row, col, depth = sch.get_loops(product)
     i0, y, i1 = sch.split(row, factors=[None, tile.warpgroups, ROWS])
     j0, j1 = sch.split(col, factors=[None, tile.cols])
     k0, k1, k2 = sch.split(depth, factors=[None, LINE // TERMS, TERMS])
     tiles = constant(extent_of(sch, j0))
     together = RASTER_COLUMNS.where(lambda n: tiles is None or tiles % n == 0)
     g, j0 = sch.split(j0, factors=[None, together.at_most(sch, 1 if tiles is None else RASTER)])
-    sch.reorder(*part, g, i0, j0, k0, y, k1, i1, j1, k2)
+    sch.reorder(*outer, g, i0, j0, k0, y, k1, i1, j1, k2)
     for copy in slices:
         sch.compute_at(copy, k0, preserve_unit_loops=True)
     sch.reverse_compute_at(store, j0, preserve_unit_loops=True)
@@ -259,19 +256,21 @@ def _multiply(
     fitting = PIPELINE_STAGES.where(lambda n: n > 1 and n * size <= room)
     sch.annotate(k0, PIPELINE, fitting.at_most(sch, STAGES if tile.cols == LARGEST.cols else 6))
     sch.annotate(k0, WARP_SPECIALIZE, PERSISTENT_BLOCKS.of(sch, BLOCKS))
-    sch.bind(fused(sch, [*part, g, i0, j0]), "blockIdx.x")
+    sch.bind(fused(sch, [*outer, g, i0, j0]), "blockIdx.x")
 
 
 def _lay_out(sch: Schedule, product: BlockRV, right: BlockRV, cols: int, by_rows: bool) -> None:
     """Store sums as they lie in the threads' registers, and a right operand that is stored row by
     row in blocks of 64 columns."""
-    part, i, j = Var("part"), Var("i"), Var("j")
+    i, j = Var("i"), Var("j")
     thread, register = accumulator(i, j, cols)
-    of_part = (part,) * (found_block(sch, product).writes[0].buffer.ndim - 2)
-    sums = IndexMap((*of_part, i, j), (*of_part, i // ROWS, j // cols, thread, register))
+    outer = tuple(Var(f"b{n}") for n in range(found_block(sch, product).writes[0].buffer.ndim - 2))
+    sums = IndexMap((*outer, i, j), (*outer, i // ROWS, j // cols, thread, register))
     sch.transform_layout(product, ("write", 0), sums)
     if by_rows:
-        sch.transform_layout(right, ("write", 0), lambda k, j: (j // LINE, k, j % LINE))
+        batch = outer[: found_block(sch, right).writes[0].buffer.ndim - 2]
+        blocks = IndexMap((*batch, i, j), (*batch, j // LINE, i, j % LINE))
+        sch.transform_layout(right, ("write", 0), blocks)
 
 
 def _store(sch: Schedule, store: BlockRV, tile: _Tile) -> None:
