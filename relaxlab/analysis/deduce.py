@@ -15,6 +15,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.ragged import check_ragged_result, mentions_ragged
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, dims_of, lca
 from relaxlab.analysis.unify import DimPair, unify
+from relaxlab.analysis.vdevices import on_common_device
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
@@ -224,7 +225,7 @@ def _operator(
             suggestion=f"did you mean `R.{close[0]}`?" if close else None,
         )  # fmt: skip
     try:
-        result = row.infer(call, arg_types, mod)
+        result = on_common_device(name, arg_types, row.infer(call, arg_types, mod))
         if mentions_ragged(*arg_types, result):
             check_ragged_result(call, arg_types, result)
     except TypeDeductionError as error:

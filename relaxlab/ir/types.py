@@ -85,6 +85,13 @@ class TensorType(Type):
             object.__setattr__(self, "ndim", len(self.shape))
 
 
+def vdevice_named(text: str) -> str:
+    """The name of a virtual device with its number and memory: "cuda" is "cuda:0:global"."""
+    kind, *rest = text.split(":")
+    number, scope, *_ = *rest, *("0", "global")[len(rest) :]
+    return f"{kind}:{number}:{scope}"
+
+
 @node
 class Length(Var):
     """The length of each sequence, an extent that differs from sequence to sequence: the tensors

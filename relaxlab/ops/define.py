@@ -149,15 +149,16 @@ def tensor_tuple_arg(call: graph.Call, tys: TypesOf, index: int) -> tuple[Tensor
 
 
 def common_dtype(call: graph.Call, *tys: TensorType) -> str | None:
-    """The one dtype of several tensors; None when none is known."""
-    known = list(dict.fromkeys(t.dtype for t in tys if t.dtype is not None))
+    """The one dtype of several tensors; None when that of one of them is not known."""
+    dtypes = list(dict.fromkeys(t.dtype for t in tys))
+    known = [d for d in dtypes if d is not None]
     if len(known) > 1:
         raise fail(
             call,
             f"the arguments have dtypes {' and '.join(known)}",
             f'convert one of them: R.astype(…, "{known[0]}")',
         )
-    return known[0] if known else None
+    return known[0] if known == dtypes and known else None
 
 
 def require_dtype(

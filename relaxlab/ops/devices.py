@@ -10,15 +10,16 @@ import re
 from typing import Any
 
 from relaxlab.ir import graph
+from relaxlab.ir.node import replace
 from relaxlab.ir.target import target_kinds
-from relaxlab.ir.types import Type
+from relaxlab.ir.types import Type, vdevice_named
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, tensor_arg
 
 
 def device_kind(call: graph.Call) -> str:
     """The kind of target that a call names: `"cuda:0"` is the first GPU. Raises for a device that
     is not known, or not the first of its kind."""
-    name = attr(call, "device" if call.op == graph.Op("hint_on_device") else "dst_vdevice")
+    name = attr(call, "dst_vdevice")
     found = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\w+))?", name) if isinstance(name, str) else None
     kinds = {name: k.name for k in target_kinds() for name in (k.name, *k.devices)}
     if found is None or found[1] not in kinds:
@@ -29,14 +30,24 @@ def device_kind(call: graph.Call) -> str:
     return kinds[found[1]]
 
 
-def _infer(call: graph.Call, tys: TypesOf) -> Type:
+def _hinted(call: graph.Call, tys: TypesOf) -> Type:
     device_kind(call)
     return tensor_arg(call, tys, 0)
+
+
+def _moved(call: graph.Call, tys: TypesOf) -> Type:
+    device_kind(call)
+    return replace(tensor_arg(call, tys, 0), vdevice=vdevice_named(attr(call, "dst_vdevice")))
 
 
 def _reference(data: Any, **_: Any) -> Any:
     return data
 
 
-define("hint_on_device", params("data", device="cpu"), _infer, reference=_reference)
-define("to_vdevice", params("data", dst_vdevice="cpu"), _infer, reference=_reference)
+define(
+    "hint_on_device",
+    params("data", dst_vdevice="cpu", memory_scope="global"),
+    _hinted,
+    reference=_reference,
+)
+define("to_vdevice", params("data", dst_vdevice="cpu"), _moved, reference=_reference)

@@ -161,9 +161,7 @@ def device_name(cx: Context, arg: Arg) -> str:
         target, number, scope = arg.value
         kind = target["kind"] if is_dict(target) else target
         return f"{kind}:{number}:{scope}"
-    kind, *rest = string_of(cx, arg, "the device").split(":")
-    number, scope, *_ = *rest, *("0", "global")[len(rest) :]
-    return f"{kind}:{number}:{scope}"
+    return types.vdevice_named(string_of(cx, arg, "the device"))
 
 
 def _held_shape(cx: Context, arg: Arg) -> types.ShapeType:

@@ -434,8 +434,7 @@ def _tensor_to_shape(d: Draw, op: str) -> graph.Call:
 @rule("hint_on_device", "to_vdevice")
 def _device(d: Draw, op: str) -> graph.Call:
     place = d.choice(("cpu", "llvm", "cpu:0"))
-    name = "device" if op == "hint_on_device" else "dst_vdevice"
-    return builder(op)(d.x(kinds=ANYTHING), **d.some(**{name: place}))
+    return builder(op)(d.x(kinds=ANYTHING), **d.some(dst_vdevice=place))
 
 
 @rule("builtin.stop_lift_params", "memory.ensure_zero_offset")

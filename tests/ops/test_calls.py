@@ -258,7 +258,7 @@ def test_they_print_as_they_are_parsed() -> None:
             "tests.add_to", a, y, inplace_indices=[0], ty_args=R.Tensor((4,), "float32")
         )
         c = R.call_builtin_with_ctx("tests.scaled", (b, y), ty_args=R.Tensor((4,), "float32"))
-        d = R.hint_on_device(R.to_vdevice(c, "cpu"), device="llvm:0:global")
+        d = R.hint_on_device(R.to_vdevice(c, "cpu"), dst_vdevice="llvm:0:global")
         e = R.builtin.stop_lift_params(d)
         return e
 """
