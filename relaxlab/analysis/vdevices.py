@@ -10,13 +10,13 @@ from relaxlab.ir.types import TensorType, TupleType, Type
 
 
 def on_common_device(op: str, arg_types: Sequence[Type], result: Type) -> Type:
-    """`result` with its tensors on the virtual device that the arguments of `R.<op>` name; as it
-    is where none names one, or it is on a device already.
+    """`result` with its tensors on the virtual device that the arguments of `R.<op>` name, but for
+    those that are on a device already.
 
     Raises TypeDeductionError for arguments on several devices.
     """
     named = list(dict.fromkeys(t.vdevice for t in _tensors(arg_types) if t.vdevice))
-    if not named or any(t.vdevice for t in _tensors([result])):
+    if not named:
         return result
     if len(named) > 1:
         raise TypeDeductionError(
@@ -40,7 +40,7 @@ def _tensors(tys: Sequence[Type]) -> Iterator[TensorType]:
 def _placed(ty: Type, vdevice: str) -> Type:
     match ty:
         case TensorType():
-            return replace(ty, vdevice=vdevice)
+            return ty if ty.vdevice else replace(ty, vdevice=vdevice)
         case TupleType(fields):
             return replace(ty, fields=tuple(_placed(f, vdevice) for f in fields))
         case _:

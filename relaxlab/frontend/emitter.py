@@ -175,7 +175,7 @@ class Emitter:
 
     def __getattr__(self, name: str) -> Callable[..., graph.Var]:
         if not name.startswith("_"):
-            for full in (name, f"nn.{name}"):
+            for full in (name, f"nn.{name}", f"image.{name}"):
                 if find_op(full) is not None:
                     return partial(self._operator, full)
         raise AttributeError(f"an emitter has no attribute or operator {name!r}")

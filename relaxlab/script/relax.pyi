@@ -132,6 +132,71 @@ class _builtin:
 
 builtin: _builtin
 
+class _ccl:
+    """The names R.ccl.*"""
+
+    @staticmethod
+    def allgather(x: _Argument, num_workers: _Argument, in_group: _bool = True) -> _Value:
+        """The tensors of all workers, behind each other along the first dimension.
+
+        Arguments: x. Constants: num_workers, in_group.
+
+        Dtypes of x: any.
+
+            R.ccl.allgather(x, 2)  # (2, 3) -> (4, 3)
+        """
+
+    @staticmethod
+    def allreduce(x: _Argument, op_type: _str = 'sum', in_group: _bool = True) -> _Value:
+        """The `sum`, `prod`, `min`, `max` or `avg` of the tensors of all workers.
+
+        Arguments: x. Constants: op_type, in_group.
+
+        Dtypes of x: any.
+
+            R.ccl.allreduce(x, "sum")  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def broadcast_from_worker0(x: _Argument) -> _Value:
+        """The tensor of the first worker.
+
+        Arguments: x.
+
+        Dtypes of x: any.
+
+            R.ccl.broadcast_from_worker0(x)  # (2, 3) -> (2, 3)
+        """
+
+    @staticmethod
+    def scatter_from_worker0(x: _Argument, num_workers: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
+        """A worker's part of the tensor of the first one, along an axis.
+
+        Arguments: x. Constants: num_workers, axis.
+
+        Dtypes of x: any.
+
+            R.ccl.scatter_from_worker0(x, 2)  # (2, 3) -> (1, 3)
+        """
+
+ccl: _ccl
+
+class _dist:
+    """The names R.dist.*"""
+
+    @staticmethod
+    def redistribute_replica_to_shard(input: _Argument, num_workers: _Argument, axis: _Argument) -> _Value:
+        """A worker's part of a tensor that all have, along an axis.
+
+        Arguments: input. Constants: num_workers, axis.
+
+        Dtypes of input: any.
+
+            R.dist.redistribute_replica_to_shard(x, 2, 0)  # (2, 3) -> (1, 3)
+        """
+
+dist: _dist
+
 class _grad:
     """The names R.grad.*"""
 
@@ -224,6 +289,55 @@ class _grad:
         """
 
 grad: _grad
+
+class _image:
+    """The names R.image.*"""
+
+    @staticmethod
+    def affine_grid(data: _Argument, size: _Argument, align_corners: _bool = True) -> _Value:
+        """The places that an affine map per image, a matrix (2, 3) or (3, 4), makes of those of an image of another size.
+
+        Arguments: data, size. Constants: align_corners.
+
+        Dtypes of data: floating point.
+
+            R.image.affine_grid(x, (4, 5))  # (2, 2, 3) -> (2, 2, 4, 5)
+        """
+
+    @staticmethod
+    def grid_sample(data: _Argument, grid: _Argument, method: _str = 'bilinear', layout: _str = 'NCHW', padding_mode: _str = 'zeros', align_corners: _bool = False) -> _Value:
+        """The images read at the places of a grid.
+
+        Arguments: data, grid. Constants: method, layout, padding_mode, align_corners.
+
+        Dtypes of data: floating point.
+
+            R.image.grid_sample(x, g, padding_mode="border")  # (1, 3, 8, 8), (1, 2, 4, 5) -> (1, 3, 4, 5)
+        """
+
+    @staticmethod
+    def resize2d(data: _Argument, size: _Argument, roi: _Any = None, layout: _str = 'NCHW', method: _str = 'linear', coordinate_transformation_mode: _str = 'half_pixel', rounding_method: _str = 'round', cubic_alpha: _float = -0.75, cubic_exclude: _int | _Sequence[_int] = 0, extrapolation_value: _float = 0.0, out_dtype: _Any = None) -> _Value:
+        """The images in another size, by the method `nearest_neighbor`, `linear` or `cubic`.
+
+        Arguments: data, size. Constants: roi, layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.image.resize2d(x, (4, 6), method="cubic")  # (1, 3, 8, 8) -> (1, 3, 4, 6)
+        """
+
+    @staticmethod
+    def resize3d(data: _Argument, size: _Argument, roi: _Any = None, layout: _str = 'NCDHW', method: _str = 'linear', coordinate_transformation_mode: _str = 'half_pixel', rounding_method: _str = '', cubic_alpha: _float = -0.75, cubic_exclude: _int | _Sequence[_int] = 0, extrapolation_value: _float = 0.0, out_dtype: _Any = None) -> _Value:
+        """As `image.resize2d`, in three dimensions.
+
+        Arguments: data, size. Constants: roi, layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype.
+
+        Dtypes of data: integers, floating point.
+
+            R.image.resize3d(x, (2, 4, 6))  # (1, 3, 8, 8, 8) -> (1, 3, 2, 4, 6)
+        """
+
+image: _image
 
 class _inspect:
     """The names R.inspect.*"""
@@ -883,6 +997,77 @@ class _nn:
         """
 
 nn: _nn
+
+class _vision:
+    """The names R.vision.*"""
+
+    @staticmethod
+    def all_class_non_max_suppression(boxes: _Argument, scores: _Argument, max_output_boxes_per_class: _Argument, iou_threshold: _Argument, score_threshold: _Argument, output_format: _str = 'onnx') -> _Value:
+        """The boxes of each class that overlap no better one by more than `iou_threshold`: (image, class, box) and their number; the other rows are 0. As `tensorflow` has it: (class, box) and the scores per image, and the numbers.
+
+        Arguments: boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold. Constants: output_format.
+
+        Dtypes of boxes: floating point.
+
+            R.vision.all_class_non_max_suppression(b, s, k, o, t)  # (2, 6, 4), (2, 3, 6), () int64, (), () -> ((36, 3) int64, (1,) int64)
+        """
+
+    @staticmethod
+    def get_valid_counts(data: _Argument, score_threshold: _int | _Sequence[_int] = 0, id_index: _int | _Sequence[_int] = 0, score_index: _int | _Sequence[_int] = 1) -> _Value:
+        """How many boxes have a score above `score_threshold` and a class; these boxes first, the other rows -1; and where they were.
+
+        Arguments: data. Constants: score_threshold, id_index, score_index.
+
+        Dtypes of data: any.
+
+            R.vision.get_valid_counts(x, 0.5)  # (2, 10, 6) -> ((2,) int32, (2, 10, 6), (2, 10) int32)
+        """
+
+    @staticmethod
+    def multibox_transform_loc(cls_pred: _Argument, loc_pred: _Argument, anchor: _Argument, clip: _bool = False, threshold: _float = 0.0, variances: _Any = (1.0, 1.0, 1.0, 1.0), keep_background: _bool = True, apply_softmax: _bool = True) -> _Value:
+        """The boxes (ymin, xmin, ymax, xmax) that offsets make of anchors (left, top, right, bottom), and their scores, those below `threshold` 0.
+
+        Arguments: cls_pred, loc_pred, anchor. Constants: clip, threshold, variances, keep_background, apply_softmax.
+
+        Dtypes of cls_pred: floating point.
+
+            R.vision.multibox_transform_loc(s, x, a)  # (2, 5, 10), (2, 40), (1, 10, 4) -> ((2, 10, 4), (2, 5, 10))
+        """
+
+    @staticmethod
+    def non_max_suppression(data: _Argument, valid_count: _Argument, indices: _Argument, max_output_size: _int | _Sequence[_int] = -1, iou_threshold: _float = 0.5, force_suppress: _bool = False, top_k: _int | _Sequence[_int] = -1, coord_start: _int | _Sequence[_int] = 2, score_index: _int | _Sequence[_int] = 1, id_index: _int | _Sequence[_int] = 0, return_indices: _bool = True, invalid_to_bottom: _bool = False, soft_nms_sigma: _float = 0.0, score_threshold: _float = 0.0) -> _Value:
+        """Of the first `valid_count` boxes of each image those that overlap no better one of their class: their `indices`, the others -1, and their number; with `soft_nms_sigma` the boxes before; without `return_indices` the boxes alone.
+
+        Arguments: data, valid_count, indices. Constants: max_output_size, iou_threshold, force_suppress, top_k, coord_start, score_index, id_index, return_indices, invalid_to_bottom, soft_nms_sigma, score_threshold.
+
+        Dtypes of data: any.
+
+            R.vision.non_max_suppression(x, n, i)  # (2, 10, 6), (2,) int32, (2, 10) int32 -> ((2, 10) int32, (2, 1) int32)
+        """
+
+    @staticmethod
+    def roi_align(data: _Argument, rois: _Argument, pooled_size: _Argument, spatial_scale: _Argument, sample_ratio: _int | _Sequence[_int] = -1, aligned: _bool = False, layout: _str = 'NCHW', mode: _str = 'avg') -> _Value:
+        """The mean or the greatest of points in each window of a region, interpolated. Regions are an element large at least, unless they are `aligned`.
+
+        Arguments: data, rois. Constants: pooled_size, spatial_scale, sample_ratio, aligned, layout, mode.
+
+        Dtypes of data: floating point.
+
+            R.vision.roi_align(x, r, 7, 1.0)  # (2, 3, 9, 9), (4, 5) -> (4, 3, 7, 7)
+        """
+
+    @staticmethod
+    def roi_pool(data: _Argument, rois: _Argument, pooled_size: _Argument, spatial_scale: _Argument, layout: _str = 'NCHW') -> _Value:
+        """The greatest element in each window of a region, 0 where it has none.
+
+        Arguments: data, rois. Constants: pooled_size, spatial_scale, layout.
+
+        Dtypes of data: floating point.
+
+            R.vision.roi_pool(x, r, 7, 1.0)  # (2, 3, 9, 9), (4, 5) -> (4, 3, 7, 7)
+        """
+
+vision: _vision
 
 class _vm:
     """The names R.vm.*"""
@@ -1745,10 +1930,10 @@ def hamming_window(window_size: _Argument, periodic: _bool = True, alpha: _float
         R.hamming_window(16)  # -> (16,)
     """
 
-def hint_on_device(data: _Argument, device: _str = 'cpu') -> _Value:
+def hint_on_device(data: _Argument, dst_vdevice: _str = 'cpu', memory_scope: _str = 'global') -> _Value:
     """The same value, declared to be on a device.
 
-    Arguments: data. Constants: device.
+    Arguments: data. Constants: dst_vdevice, memory_scope.
 
     Dtypes of data: any.
 

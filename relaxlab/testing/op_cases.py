@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaxlab.testing.op_cases_conv import conv, pool
+from relaxlab.testing.op_cases_image import collectives, grids, resizing, vision
 from relaxlab.testing.op_cases_index import gather, rearrange, scatter
 from relaxlab.testing.op_cases_nn import activations, losses, norms, quantize, scalars
 from relaxlab.testing.op_check import OpCase, Scalar, Shape, Symbol, T
@@ -553,5 +554,9 @@ FAMILIES = {
     "rearrange": rearrange,
     "gather": gather,
     "scatter": scatter,
+    "resizing": resizing,
+    "grids": grids,
+    "vision": vision,
+    "collectives": collectives,
 }
 """Functions giving the cases of each family."""

@@ -161,6 +161,37 @@ INDEXING: list[Row] = [
      "torch.meshgrid(a, b, c, indexing='xy')"),
     ("collapse_sum_to", (T(3, "n", 4), Shape("n", 1)), {}, "a.sum_to_size(a.shape[1], 1)"),
 ]  # fmt: skip
+GRID = T("n", 2, 4, 5, low=-1.3, high=1.3)
+IMAGES: list[Row] = [
+    ("image.resize2d", (T("n", 3, 5, 4), Shape(7, 3)), {},
+     "F.interpolate(a, (7, 3), mode='bilinear')"),
+    ("image.resize2d", (T("n", 5, 4, 3), Shape(3, 9)),
+     {"layout": "NHWC", "coordinate_transformation_mode": "align_corners"},
+     "F.interpolate(a.permute(0, 3, 1, 2), (3, 9), mode='bilinear', align_corners=True)"
+     ".permute(0, 2, 3, 1)"),
+    ("image.resize2d", (T("n", 2, 6, 5), Shape(4, 9)), {"method": "cubic"},
+     "F.interpolate(a, (4, 9), mode='bicubic')"),
+    ("image.resize2d", (T("n", 2, 8, 4), Shape(4, 16)),
+     {"method": "nearest_neighbor", "coordinate_transformation_mode": "asymmetric",
+      "rounding_method": "floor"}, "F.interpolate(a, (4, 16))"),
+    ("image.resize3d", (T("n", 2, 3, 2, 4), Shape(5, 3, 2)), {},
+     "F.interpolate(a, (5, 3, 2), mode='trilinear')"),
+    ("image.grid_sample", (T("n", 3, 5, 6), GRID), {},
+     "F.grid_sample(a, b.permute(0, 2, 3, 1), align_corners=False)"),
+    ("image.grid_sample", (T("n", 3, 5, 6), GRID),
+     {"padding_mode": "reflection", "method": "bicubic"},
+     "F.grid_sample(a, b.permute(0, 2, 3, 1), 'bicubic', 'reflection', False)"),
+    ("image.grid_sample", (T("n", 3, 5, 6), GRID),
+     {"padding_mode": "border", "method": "nearest", "align_corners": True},
+     "F.grid_sample(a, b.permute(0, 2, 3, 1), 'nearest', 'border', True)"),
+    ("image.grid_sample", (T("n", 2, 3, 4, 5), T("n", 3, 2, 3, 4, low=-1, high=1)),
+     {"layout": "NCDHW", "align_corners": True},
+     "F.grid_sample(a, b.permute(0, 2, 3, 4, 1), align_corners=True)"),
+    ("image.affine_grid", (T("n", 2, 3), Shape(5, 4)), {},
+     "F.affine_grid(a, (len(a), 1, 5, 4), True).permute(0, 3, 1, 2)"),
+    ("image.affine_grid", (T("n", 3, 4), Shape(2, 5, 4)), {"align_corners": False},
+     "F.affine_grid(a, (len(a), 1, 2, 5, 4), False).permute(0, 4, 1, 2, 3)"),
+]  # fmt: skip
 OTHERS: list[Row] = [
     ("log_add_exp", (T("n", 5, low=-30, high=30), T(5)), {}, "torch.logaddexp(a, b)"),
     ("ewise_fma", (T("n", "m"), T("n", "m"), T("n", "m")), {}, "torch.addcmul(c, a, b)"),
@@ -179,6 +210,7 @@ OTHERS: list[Row] = [
 FAMILIES = {
     "convolutions": (CONVOLUTIONS, ALL), "pooling": (POOLING, ALL), "gradients": (GRADIENTS, FLOAT),
     "nn": (NN, ALL), "indexing": (INDEXING, ALL), "others": (OTHERS, ALL),
+    "images": (IMAGES, FLOAT),
 }  # fmt: skip
 
 

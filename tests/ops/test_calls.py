@@ -13,6 +13,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.node import walk
+from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
 from relaxlab.runtime.packed import register_func
 from tests.ops.test_unlowered import EVERYWHERE, HEADER, Run, X
@@ -195,6 +196,23 @@ def test_devices_that_are_the_program_s_own(run: Run) -> None:
         return R.add(a, b)
 """
     np.testing.assert_allclose(run(text, X[0]), np.exp(X[0]) + X[0], rtol=1e-6)
+
+
+def test_results_are_where_their_arguments_are() -> None:
+    text = """
+    @R.function
+    def main(
+        x: R.Tensor(("n", 4), "float32", "cuda"), y: R.Tensor((4,), "float32"),
+        z: R.Tensor((4,), "float32", "llvm"),
+    ):
+        a = R.split(R.add(x, y), 2, axis=1)
+        b = R.to_vdevice(z, "cuda:0")
+        return a, b, R.add(x, b)
+"""
+    _, result = normalize(rl.parse(HEADER + text)).script().split(" -> ")
+    assert result.partition(":\n")[0].count("cuda:0:global") == 4
+    with pytest.raises(DiagnosticError, match="on the devices cuda:0:global and llvm:0:global"):
+        normalize(rl.parse(HEADER + text.replace("R.add(x, b)", "R.add(x, z)")))
 
 
 def test_another_device_is_refused() -> None:

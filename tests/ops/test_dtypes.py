@@ -32,18 +32,20 @@ DTYPES = (*FLOATS, *INTS, "bool")
 TAKES: dict[tuple[str, ...], str] = {
     # Everything is moved, compared or counted alike. Scans add bools up in the type they are given.
     (*FLOATS, *INTS, "bool"): """
-        argmax argmin argsort astype broadcast_to concat cumprod cumsum equal expand_dims eye_like
-        flatten flip full full_like gather_elements gather_nd grad.end_checkpoint grad.no_grad
-        grad.start_checkpoint greater greater_equal index_put index_tensor layout_transform less
-        less_equal masked_fill meshgrid nn.batch_flatten nn.pad nn.pixel_shuffle not_equal one_hot
-        ones_like outer permute_dims repeat reshape reverse_sequence scatter_elements scatter_nd
-        size slice_scatter sort split squeeze stack strided_slice take tile topk tril triu where
-        wrap_param zeros_like""",
+        argmax argmin argsort astype broadcast_to ccl.allgather ccl.allreduce
+        ccl.broadcast_from_worker0 ccl.scatter_from_worker0 concat cumprod cumsum
+        dist.redistribute_replica_to_shard equal expand_dims eye_like flatten flip full full_like
+        gather_elements gather_nd grad.end_checkpoint grad.no_grad grad.start_checkpoint greater
+        greater_equal index_put index_tensor layout_transform less less_equal masked_fill meshgrid
+        nn.batch_flatten nn.pad nn.pixel_shuffle not_equal one_hot ones_like outer permute_dims
+        repeat reshape reverse_sequence scatter_elements scatter_nd size slice_scatter sort split
+        squeeze stack strided_slice take tile topk tril triu where wrap_param zeros_like""",
     # Arithmetic: a bool is no number, convert it with astype. (What is dequantized are integers,
     # by scales that are floats. Averages of integers in pools are rounded, as Relax has them.)
     (*FLOATS, *INTS): """
         abs add bucketize ceil clip collapse_sum_like collapse_sum_to cummax cummin dequantize
-        divide einsum ewise_fma floor floor_divide floor_mod linear matmul max maximum median min
+        divide einsum ewise_fma floor floor_divide floor_mod
+        image.resize2d image.resize3d linear matmul max maximum median min
         minimum mod multiply negative nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d
         nn.adaptive_avg_pool3d
         nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.conv1d nn.conv1d_transpose nn.conv2d
@@ -56,14 +58,13 @@ TAKES: dict[tuple[str, ...], str] = {
         acos acosh asin asinh atan atan2 atanh cbrt cos cosh cumlogsumexp digamma erf erfc erfinv
         exp exp2 expm1 grad.avg_pool2d_backward grad.reduce_window_max_backward lgamma
         grad.max_pool2d_backward grad.nll_loss_backward grad.take_backward isfinite isinf isnan
-        log log10 log1p log2 log_add_exp mean multinomial_from_uniform nn.attention
-        nn.attention_bias nn.attention_within nn.batch_norm
-        nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh nn.group_norm
-        nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax nn.nll_loss nn.prelu
-        nn.rms_norm nn.rope nn.segment_reduce nn.segment_softmax
-        nn.selu nn.silu nn.softmax nn.softplus power quantize
+        image.affine_grid image.grid_sample log log10 log1p log2 log_add_exp mean
+        multinomial_from_uniform nn.attention nn.attention_bias nn.attention_within nn.batch_norm
+        nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh nn.group_norm nn.instance_norm
+        nn.layer_norm nn.leakyrelu nn.log_softmax nn.nll_loss nn.prelu nn.rms_norm nn.rope
+        nn.segment_reduce nn.segment_softmax nn.selu nn.silu nn.softmax nn.softplus power quantize
         renormalize_top_p_top_k rsqrt sigmoid sin sinh softmax_with_temperature sqrt std tan tanh
-        variance""",
+        variance vision.multibox_transform_loc vision.roi_align vision.roi_pool""",
     # The bits of a float are not its value.
     (*INTS, "bool"): "bitwise_and bitwise_not bitwise_or bitwise_xor",
     INTS: "left_shift popcount right_shift",

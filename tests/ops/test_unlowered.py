@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.errors import UserError
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import cpu_pipeline
@@ -152,6 +153,34 @@ def test_several_results_of_an_operator_without_loops(run: Run) -> None:
     np.testing.assert_array_equal(twice, 2 * values)
     for got, want in zip((index, inverse, counts), others, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@EVERYWHERE
+def test_suppression_of_boxes(run: Run) -> None:
+    text = """
+    @R.function
+    def main(x: R.Tensor(("b", "n", 6), "float32")):
+        valid = R.vision.get_valid_counts(x, 0.2)
+        found = R.vision.non_max_suppression(valid[1], valid[0], valid[2], iou_threshold=0.4)
+        return valid[0], found[0], found[1]
+"""
+    boxes = np.array([[  # class, score, and corners
+        [0, 0.5, 0, 0, 2, 2], [0, 0.9, 0, 0, 2, 1.9], [1, 0.8, 0, 0, 2, 2], [0, 0.1, 5, 5, 6, 6],
+        [-1, 0.7, 5, 5, 6, 6], [0, 0.3, 1.9, 1.9, 4, 4],
+    ]], np.float32)  # fmt: skip
+    counts, kept, number = run(text, boxes)
+    assert (list(counts), list(kept[0]), number) == ([4], [1, 2, 5, -1, -1, -1], [[3]])
+
+
+def test_several_workers_are_refused() -> None:
+    text = """
+    @R.function
+    def main(x: R.Tensor((4, 2), "float32")):
+        return R.ccl.allgather(x, 2)
+"""
+    for run in (native, interpreted):
+        with pytest.raises(UserError, match="needs 2 workers, and a program runs in one"):
+            run(text, X[:4])
 
 
 @pytest.mark.parametrize("run", [native, stepped])

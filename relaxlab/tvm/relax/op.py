@@ -77,11 +77,33 @@ def _taking_functions(name: str) -> Any:
     return call
 
 
+def _taking_sizes(name: str) -> Any:
+    """The builder of a call on images whose size may be one number for all dimensions."""
+    make = builder(name)
+    dims = 3 if name == "image.resize3d" else 2
+
+    def call(data: graph.Expr, size: Any, *args: Any, **kwargs: Any) -> graph.Call:
+        items = size if isinstance(size, tuple | list) else (size,)
+        if len(items) == 1 and not isinstance(size, graph.Expr):
+            size = tuple(items) * dims
+        return make(data, size, *args, **kwargs)
+
+    call.__name__ = name.rpartition(".")[2]
+    return call
+
+
+_OTHERWISE = {
+    "layout_transform": _taking_functions,
+    "image.resize2d": _taking_sizes,
+    "image.resize3d": _taking_sizes,
+    "image.affine_grid": _taking_sizes,
+    **dict.fromkeys(TYPES_LAST, _stating_types),
+}
+"""The operators whose builders take more than the core's."""
+
+
 def _function(name: str) -> Any:
-    if name in TYPES_LAST:
-        value = _stating_types(name)
-    else:
-        value = _taking_functions(name) if name == "layout_transform" else builder(name)
+    value = _OTHERWISE.get(name, builder)(name)
     name_object(value, Ref("R", name))
     return value
 
@@ -97,11 +119,19 @@ def _group(path: str) -> ModuleType:
 
 @cache
 def _member(path: str) -> Any:
+    path = _core_path(path)
     if find_op(path) is not None:
         return _function(path)
     if any(n.startswith(f"{path}.") for n in op_names()):
         return _group(path)
     raise AttributeError(f"there is no operator relax.{path}", name=path)
+
+
+def _core_path(path: str) -> str:
+    """The core's name: operators on boxes have one without `vision`, too."""
+    if path.startswith("distributed"):
+        return path.replace("distributed", "dist", 1)
+    return f"vision.{path}" if find_op(f"vision.{path}") is not None else path
 
 
 def _names(prefix: str) -> list[str]:
