@@ -91,9 +91,9 @@ class Flush(Record):
     instance, 0 for those that go on. order: the addresses of the notes that run, batch after batch;
     order_kind: their blocks. A batch ends at batch_end. offsets: the places of slots in the arena;
     row_bytes: of a row of the array in a slot. places: room for the operands of one batch. Then the
-    room that there is for slots, notes and depths; the function `RESUME`; and the batches of
-    several `flushes`: `ran` of them, with `ran_notes`; there is room for `ran_room`. results: for
-    devices, the places of the results of all batches, most_outputs of each."""
+    room that there is for slots, notes and depths; the functions `RESUME` and `ENTRY`; and the
+    batches of several `flushes`: `ran` of them, with `ran_notes`; there is room for `ran_room`.
+    results: for devices, the places of the results of all batches, most_outputs of each."""
 
     kinds: Word
     phases: Word
@@ -120,6 +120,7 @@ class Flush(Record):
     note_room: Word
     depth_room: Word
     resume: Address
+    record: Address
     ran_kind: Array[Word]
     ran_end: Array[Word]
     ran: Word
@@ -429,36 +430,53 @@ def flush_ran(flush: Flush) -> None:
 
 
 @low_level
+def flush_noted(flush: Flush) -> Word:
+    """Run what was noted since the flush before. Return 0; or what failed, as `flush_run` does; or
+    -1 where there is no room for it."""
+    if not flush_has_room(flush):
+        return -1
+    depths = flush_extent(flush)
+    if depths > flush.depth_room:
+        return -1
+    flush_order(flush, depths)
+    if flush.ran + flush.batches > flush.ran_room:
+        return -1
+    end = flush_place(flush)
+    if end > flush.arena_size:
+        return -1
+    code = flush_run(flush)
+    if code == 0:
+        flush.used = end
+        flush_ran(flush)
+    return code
+
+
+@low_level
 def flush_all(flush: Flush, fibers: Array[Word], count: Word) -> Word:
-    """Let fibers go on, flush after flush, until none is left. Return 0; or what failed, as
-    `flush_run` does; or -1 where what they recorded has no room: that flush is the caller's."""
+    """Let fibers go on, flush after flush, until none is left. Return what `flush_noted` does:
+    where room is lacking, that flush is the caller's."""
     left = 1
     while left > 0:
         invoke(flush.resume, flush.recorder, fibers, count)
-        if not flush_has_room(flush):
-            return -1
-        depths = flush_extent(flush)
-        if depths > flush.depth_room:
-            return -1
-        flush_order(flush, depths)
-        if flush.ran + flush.batches > flush.ran_room:
-            return -1
-        end = flush_place(flush)
-        if end > flush.arena_size:
-            return -1
-        code = flush_run(flush)
+        code = flush_noted(flush)
         if code != 0:
             return code
-        flush.used = end
-        flush_ran(flush)
         left = flush_wake(flush, fibers, count)
     return 0
+
+
+@low_level
+def flush_once(flush: Flush, inputs: Address, count: Word, results: Address) -> Word:
+    """Record instances that wait for nothing and run what they noted. Return what `flush_noted`
+    does."""
+    invoke(flush.record, flush.recorder, inputs, count, results)
+    return flush_noted(flush)
 
 
 FUNCTIONS = (
     place_arrays, flush_extent, flush_order, flush_place, flush_places, flush_scalars,
     flush_outputs, flush_rows, flush_run, flush_operands, flush_wake, flush_has_room, flush_ran,
-    flush_all,
+    flush_noted, flush_all, flush_once,
 )  # fmt: skip
 
 

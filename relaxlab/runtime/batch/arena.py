@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,24 +11,48 @@ from relaxlab.codegen.llvm.flushing import ALIGN
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.types import TensorType
 from relaxlab.runtime.batch.words import Words
-from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
+from relaxlab.runtime.rows import row_dims, row_elements
 from relaxlab.runtime.vm.memory import DeviceMemory
 
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """The form of tensors of one type: their dtype, dimensions and number of elements."""
+
+    dtype: np.dtype[Any]
+    dims: tuple[int, ...]
+    elements: int
+
+    @staticmethod
+    def of(ty: TensorType) -> RowForm:
+        """The form of a type."""
+        return RowForm(np.dtype(numpy_dtype(str(ty.dtype))), row_dims(ty), row_elements(ty))
+
+    def indices(self, places: Words) -> Words:
+        """The elements of the tensors at places in bytes, a row for each."""
+        return (places // self.dtype.itemsize)[:, None] + np.arange(self.elements)
+
+
 class Arena:
-    """Memory of the host, which grows as batches need it. `memory` are its bytes."""
+    """Memory of the host, which grows as batches need it. `memory` are its bytes, from `address`
+    on."""
 
     def __init__(self) -> None:
         self.memory: Array = np.zeros(0, np.uint8)
+        self.address = 0
+        self._forms: dict[int, RowForm] = {}
 
     def reserve(self, size: int, used: int) -> None:
         """Make it large enough, and keep what is in its first `used` bytes."""
         if len(self.memory) < size:
             larger = new_bytes(size)
             larger[:used] = self.memory[:used]
-            self.memory = larger
+            self._own(larger)
+
+    def _own(self, memory: Array) -> None:
+        self.memory, self.address = memory, memory.ctypes.data
 
     def to_host(self, array: Any) -> Array:
         """The array as one of NumPy."""
@@ -43,13 +68,20 @@ class Arena:
 
     def rows(self, places: Words, ty: TensorType) -> list[Any]:
         """Copies of the tensors of one type at places in bytes."""
-        rows = _flat(self.memory, ty)[_indices(places, ty)]
-        return list(rows.reshape(len(places), *row_dims(ty)))
+        of = self.form(ty)
+        if len(places) == 1:  # a slice takes less time than indices
+            start = int(places[0])
+            raw = self.memory[start : start + of.elements * of.dtype.itemsize].copy()
+            return [raw.view(of.dtype).reshape(of.dims)]
+        whole = len(self.memory) // of.dtype.itemsize * of.dtype.itemsize
+        rows = self.memory[:whole].view(of.dtype)[of.indices(places)]
+        return list(rows.reshape(len(places), *of.dims))
 
-    def tensor(self, place: int, ty: TensorType) -> Any:
-        """A copy of one tensor."""
-        raw = self.memory[place : place + row_bytes(ty)]
-        return raw.view(numpy_dtype(str(ty.dtype))).reshape(row_dims(ty)).copy()
+    def form(self, ty: TensorType) -> RowForm:
+        """The form of the tensors of a type, which is one of the program's: it stays."""
+        if id(ty) not in self._forms:
+            self._forms[id(ty)] = RowForm.of(ty)
+        return self._forms[id(ty)]
 
 
 class DeviceArena(Arena):
@@ -66,7 +98,7 @@ class DeviceArena(Arena):
     def reserve(self, size: int, used: int) -> None:
         """Make both memories large enough, and keep what is in the first bytes of the device's."""
         if len(self.memory) < size:
-            self.memory = new_bytes(size)
+            self._own(new_bytes(size))
             larger = self.on.empty(self.memory.shape, "uint8")
             larger[:used] = self.device[:used]
             self.device, self._views = larger, {}
@@ -100,26 +132,12 @@ class DeviceArena(Arena):
 
     def rows(self, places: Words, ty: TensorType) -> list[Any]:
         """Copies on the device."""
-        rows = self.viewed(str(ty.dtype))[self.on.constant(_indices(places, ty))]
-        return list(rows.reshape(len(places), *row_dims(ty)))
-
-    def tensor(self, place: int, ty: TensorType) -> Any:
-        """A copy on the device."""
-        raw = self.device[place : place + row_bytes(ty)]
-        return raw.view(numpy_dtype(str(ty.dtype))).reshape(row_dims(ty)).copy()
+        of = self.form(ty)
+        rows = self.viewed(str(ty.dtype))[self.on.constant(of.indices(places))]
+        return list(rows.reshape(len(places), *of.dims))
 
 
 def new_bytes(size: int) -> Array:
     """Aligned memory for so many bytes and a quarter more, not initialised."""
     whole = np.empty(size + size // 4 + ALIGN, np.uint8)
     return whole[-whole.ctypes.data % ALIGN :]
-
-
-def _flat(memory: Array, ty: TensorType) -> Array:
-    size = bytes_of(str(ty.dtype))
-    return memory[: len(memory) // size * size].view(numpy_dtype(str(ty.dtype)))
-
-
-def _indices(places: Words, ty: TensorType) -> Words:
-    """The elements of the tensors at some places, a row for each."""
-    return (places // bytes_of(str(ty.dtype)))[:, None] + np.arange(row_elements(ty))

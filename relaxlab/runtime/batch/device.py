@@ -103,7 +103,7 @@ class DeviceFlusher(Flusher):
         """
         assert isinstance(arena, DeviceArena)
         fields = self._fields
-        fields.set(arena=arena.memory.ctypes.data, arena_size=len(arena.memory))
+        fields.set(arena=arena.address, arena_size=len(arena.memory))
         words, count = self._operands(fields.address), fields["batches"]
         kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
         operands = self._on.constant(fields.array("places")[:words])

@@ -38,33 +38,49 @@ class Fibers:
         self._resume = ctypes.CFUNCTYPE(None, *types)(self.resume_address)
         self._body, self._record = map(code.address, (native.BODY, native.INSTANCE_BODY))
         self._recorder, self._args = recorder, np.zeros((0, 2), np.int64)
+        self._rows = np.arange(0)
         self._caller, self._library = _aligned(CONTEXT_BYTES), ctypes.CDLL(None)
         self._made = np.zeros((0, 2), np.int64)
         """Per fiber, the addresses of its context and of the end of its stack."""
         self._memory: list[Any] = []
         self.words = np.zeros((0, native.FIBER_WORDS), np.int64)
+        self._ready = self.words
+        self._count, self._first_free = -1, 0
+        """The instances that the words are for, -1 for none, and the address of the first free
+        fiber."""
 
     def start(self, inputs: Words, results: Words) -> None:
         """Begin a batch: a fiber for each row of `inputs`, ready to run, and free ones."""
         count = len(inputs)
+        if count != self._count:
+            self._prepare(count)
+        self.words[:] = self._ready
+        self._args[:, 0] = inputs.ctypes.data + self._rows * inputs.strides[0]
+        self._args[:, 1] = results.ctypes.data + self._rows * results.strides[0]
+        self._recorder[FREE_FIBER] = self._first_free
+
+    def _prepare(self, count: int) -> None:
+        """Make the words of the fibers of batches of so many instances, as they are at the
+        beginning."""
         free_count = FORKS if self._forks else 0
         missing = count + free_count - len(self._made)
         if missing > 0:
             self._made = np.concatenate([self._made, [self._make() for _ in range(missing)]])
-        self.words = words = np.zeros((count + free_count, native.FIBER_WORDS), np.int64)
-        rows = np.arange(count)
+        self.words = np.empty((count + free_count, native.FIBER_WORDS), np.int64)
+        self._ready = words = np.zeros_like(self.words)
+        self._rows = rows = np.arange(count)
         self._args = np.empty((count, 2), np.int64)
-        self._args[:, 0] = inputs.ctypes.data + rows * inputs.strides[0]
-        self._args[:, 1] = results.ctypes.data + rows * results.strides[0]
         words[:count, native.NUMBER] = rows
         words[:count, native.FUNCTION] = self._record
         words[:count, native.ARGS] = self._args.ctypes.data + rows * self._args.strides[0]
         words[:, [native.CONTEXT, native.FIBER_STACK_END]] = self._made[: len(words)]
         words[:, native.CALLER] = self._caller.ctypes.data
-        free = words.ctypes.data + np.arange(count, len(words)) * words.strides[0]
+        start, step = self.words.ctypes.data, self.words.strides[0]
+        free = start + np.arange(count, len(words)) * step
         words[count:, native.STATE] = native.DONE
         words[count:-1, native.NEXT_FREE] = free[1:]
-        self._recorder[FREE_FIBER] = free[0] if len(free) else 0
+        self._first_free = int(free[0]) if len(free) else 0
+        self._count = count
 
     def resume(self) -> None:
         """Let the fibers that are ready go on until each waits or ends."""
@@ -72,7 +88,7 @@ class Fibers:
 
     def forget(self) -> None:
         """Give up the fibers, some of which are in the middle of an instance."""
-        self._made, self._memory = self._made[:0], []
+        self._made, self._memory, self._count = self._made[:0], [], -1
 
     def _make(self) -> tuple[int, int]:
         context, stack = _aligned(CONTEXT_BYTES), np.empty(STACK_BYTES, np.uint8)

@@ -145,7 +145,7 @@ class Flusher:
     def place_arrays(self, arrays: Arrays, places: Places, arena: Arena, at: int) -> None:
         """Copy the arrays of instances into the arena, from byte `at` on, and write down their
         places."""
-        self._fields.set(arena=arena.memory.ctypes.data)
+        self._fields.set(arena=arena.address)
         self._fields.hold(offsets=places.offsets, row_bytes=places.row_bytes)
         records, ty = arrays.records, arrays.param.tensor
         self._place_arrays(
@@ -190,9 +190,11 @@ class Flusher:
         Raises what a kernel reports.
         """
 
-    def run_rest(self, places: Places, arena: Arena) -> Ran | None:
-        """Let instances that wait go on, flush after flush, as far as that takes no work in Python.
-        None where nothing was done."""
+    def run_at_once(
+        self, inputs: Words, results: Words, places: Places, arena: Arena
+    ) -> Ran | None:
+        """Record and run as much as takes no work in Python; the recorder says what is `left`. None
+        where nothing ran."""
         return None
 
     def wake(self, recorded: Recorded, arena: Arena) -> None:
@@ -214,7 +216,9 @@ class NativeFlusher(Flusher):
         self._exe = exe
         self._run = self._function(native.flush_run)
         self._all = self._function(native.flush_all, ctypes.c_void_p, ctypes.c_int64)
-        self._fields.set(resume=recorder.resume_address)
+        memory = ctypes.c_void_p
+        self._once = self._function(native.flush_once, memory, ctypes.c_int64, memory)
+        self._fields.set(resume=recorder.resume_address, record=recorder.record_address)
 
     def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
         """Choose the batches, and give their results places."""
@@ -227,42 +231,50 @@ class NativeFlusher(Flusher):
         Raises what a kernel reports.
         """
         fields = self._fields
-        fields.set(arena=arena.memory.ctypes.data, arena_size=len(arena.memory))
+        fields.set(arena=arena.address, arena_size=len(arena.memory))
         code, count = self._run(self._fields.address), fields["batches"]
         kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
         if code:
             self._fail(code)
         return Ran(kinds, ends, fields["gathered"])
 
-    def run_rest(self, places: Places, arena: Arena) -> Ran | None:
-        """Let instances that wait go on, flush after flush, as long as there is room for what they
-        note. None where nothing waits.
+    def run_at_once(
+        self, inputs: Words, results: Words, places: Places, arena: Arena
+    ) -> Ran | None:
+        """Record instances and run what they note, flush after flush, as long as there is room.
+        None where nothing ran.
 
         Raises what a kernel reports.
         """
-        recorder, fields, memory = self._recorder, self._fields, arena.memory
-        if not recorder.left:
-            return None
+        recorder, fields = self._recorder, self._fields
         self._make_room(FIRST_BATCHES, "ran_kind", "ran_end")
         room = len(fields.array("places")) // max(1, self._most_operands)
         fields.set(
-            used=places.used, gathered=0, arena=memory.ctypes.data, arena_size=len(memory),
+            used=places.used, gathered=0, arena=arena.address, arena_size=len(arena.memory),
+            threads=self._exe.threads,
             slot_room=len(places.offsets), depth_room=len(fields.array("depths")),
             note_room=min(room, len(fields.array("order")), len(fields.array("batch_end"))),
             ran=0, ran_notes=0, ran_room=len(fields.array("ran_end")), flushes=0,
         )  # fmt: skip
-        fields.hold(done=recorder.done)
-        fibers = recorder.fiber_words
-        code = self._all(fields.address, fibers.ctypes.data, len(fibers))
+        fields.hold(
+            done=recorder.done, failures=recorder.failures, offsets=places.offsets,
+            row_bytes=places.row_bytes,
+        )  # fmt: skip
+        if recorder.program.waits:
+            fibers = recorder.fiber_words
+            code = self._all(fields.address, fibers.ctypes.data, len(fibers))
+        else:
+            given, made = inputs.ctypes.data, results.ctypes.data
+            code = self._once(fields.address, given, len(inputs), made)
         places.used = fields["used"]
         if code > 0:
             self._fail(code)
         recorder.left, recorder.resumed = -code, code < 0
         count = fields["ran"]
         kinds, ends = (fields.array(name)[:count].copy() for name in ("ran_kind", "ran_end"))
-        # The last flush may be the one that lacked room.
-        self._make_room(2 * (count + fields["batches"]), "ran_kind", "ran_end")
-        return Ran(kinds, ends, fields["gathered"], fields["flushes"])
+        if code:  # the last flush may be the one that lacked room
+            self._make_room(2 * (count + fields["batches"]), "ran_kind", "ran_end")
+        return Ran(kinds, ends, fields["gathered"], fields["flushes"]) if count else None
 
     def _fail(self, code: int) -> None:
         batch, failure = divmod(code, 1 << native.CALL_BITS)

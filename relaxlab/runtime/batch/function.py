@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -70,6 +69,28 @@ class BatchReport:
         )
 
 
+class Alone:
+    """Keeps other threads out while a batch runs. Raises RuntimeError where what runs calls the
+    same function."""
+
+    def __init__(self, entry: str, lock: AbstractContextManager[Any]) -> None:
+        self.lock, self._entry, self._running = lock, entry, False
+
+    def __enter__(self) -> None:
+        self.lock.__enter__()
+        if self._running:
+            self.lock.__exit__(None, None, None)
+            raise RuntimeError(
+                f"`{self._entry}` was called by a function that its own batch called; compile the "
+                "inner program separately"
+            )
+        self._running = True
+
+    def __exit__(self, *error: Any) -> None:
+        self._running = False
+        self.lock.__exit__(*error)
+
+
 class BatchFunction:
     """The entry of a batched program. `bind` gives it its weights, `batch` runs instances.
 
@@ -86,7 +107,8 @@ class BatchFunction:
         """lock: held while a batch runs, whose words and arena the blocks share."""
         self.program = recorder.program
         self.last_batch: BatchReport | None = None
-        self._recorder, self._flusher, self._arena, self._lock = recorder, flusher, arena, lock
+        self._recorder, self._flusher, self._arena = recorder, flusher, arena
+        self._alone = Alone(self.program.entry, lock)
         self._names = tuple(b.name for b in self.program.blocks)
         self._reader = InstanceReader(self.program)
         self._places = Places()
@@ -95,7 +117,6 @@ class BatchFunction:
         """True if the values that all instances share lie at the beginning of the arena."""
         self._weights: tuple[Any, ...] | None = None if self._has_weights() else ()
         self._shared: list[np.ndarray[Any, Any]] = []
-        self._running = False
         if self._weights is not None:
             self.bind()
 
@@ -113,7 +134,7 @@ class BatchFunction:
 
         Raises ArgumentError for weights that do not fit.
         """
-        with self._alone():
+        with self._alone:
             shared = [self._shared_value(s, weights) for s in self.program.shared]
             # Blocks may have some of these weights where one of them does not fit.
             self._weights, self._shared, self._has_shared = None, shared, False
@@ -162,7 +183,7 @@ class BatchFunction:
         ScheduleError for batches that leave notes out.
         """
         self._require_weights()
-        with self._alone():
+        with self._alone:
             return self._run(self._given(instances), choose) if instances else self._nothing()
 
     @brief
@@ -174,30 +195,17 @@ class BatchFunction:
         """
         if self.program.waits:
             self._require_weights()
-        with self._alone():
+        with self._alone:
             inputs, first = self._reader.read(self._given(instances))
             rounds: list[Recorded] = []
             if self.program.waits:
                 self._computed(inputs, first, None, rounds)
             else:
-                rounds.append(self._recorder.record(inputs.words, first, inputs.failures()))
+                results = np.empty((len(inputs.words), len(self.program.results)), np.int64)
+                given = (inputs.words, first, inputs.failures(), results)
+                rounds.append(self._recorder.record(*given))
             self._require_success(inputs, rounds[-1].failures, ())
             return records_of(self.program, joined(rounds))
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Keep other threads out. Raises RuntimeError where what runs calls the same function."""
-        with self._lock:
-            if self._running:
-                raise RuntimeError(
-                    f"`{self.program.entry}` was called by a function that its own batch called; "
-                    "compile the inner program separately"
-                )
-            self._running = True
-            try:
-                yield
-            finally:
-                self._running = False
 
     def _require_weights(self) -> None:
         if self._weights is None:
@@ -214,13 +222,13 @@ class BatchFunction:
     def _run(self, instances: list[Sequence[Any]], choose: Choice | None) -> list[Any]:
         inputs, first = self._reader.read(instances)
         try:
-            recorded, offsets = self._computed(inputs, first, choose)
+            words, failures = self._computed(inputs, first, choose)
         except FAILURES as error:
             if len(instances) == 1:
                 raise BatchError(str(error), 0, (None,)) from error
             return self._one_by_one(instances, choose)
-        results = self._results(recorded, offsets)
-        self._require_success(inputs, recorded.failures, results)
+        results = self._results(words, failures)
+        self._require_success(inputs, failures, results)
         return results
 
     def _one_by_one(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
@@ -248,40 +256,46 @@ class BatchFunction:
     def _computed(
         self, inputs: Inputs, first: int, choose: Choice | None,
         rounds: list[Recorded] | None = None,
-    ) -> tuple[Recorded, Words]:  # fmt: skip
-        """Record and compute all instances; `rounds` collects what was recorded. Returns the last
-        round, and the places of all slots."""
+    ) -> tuple[Words, Words]:  # fmt: skip
+        """Record and compute all instances; `rounds` collects what was recorded. Returns the words
+        of their results, and the reasons why they failed."""
         while True:
+            failures = inputs.failures()
+            results = np.empty((len(inputs.words), len(self.program.results)), np.int64)
             try:
-                return self._attempt(inputs, first, choose, rounds)
+                self._attempt(inputs, first, choose, rounds, failures, results)
             except MoreRoom:
                 if rounds is not None:
                     rounds.clear()
+            else:
+                return results, failures
 
     def _attempt(
-        self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded] | None
-    ) -> tuple[Recorded, Words]:
-        places = self._places
+        self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded] | None,
+        failures: Words, results: Words,
+    ) -> None:  # fmt: skip
+        places, flusher = self._places, self._flusher
         places.grow(first)
         self._place_inputs(inputs, places)
         report = BatchReport(len(inputs.words), self._names)
-        recorded: Recorded | None = None
-        for recorded in self._recorder.rounds(inputs.words, first, inputs.failures()):
+
+        def at_once() -> None:
+            ran = flusher.run_at_once(inputs.words, results, places, self._arena)
+            if ran is not None:
+                report.add(ran)
+
+        given = (inputs.words, first, failures, results)
+        whole = choose is None and rounds is None
+        for recorded in self._recorder.rounds(*given, at_once if whole else None):
             if rounds is not None:
                 rounds.append(recorded)
             chosen = None if choose is None else chosen_order(self.program, recorded, choose)
-            end = self._flusher.begin(recorded, places, chosen)
+            end = flusher.begin(recorded, places, chosen)
             self._arena.reserve(end, places.used)
             places.used = end
-            report.add(self._flusher.run(self._arena))
-            self._flusher.wake(recorded, self._arena)
-            if choose is None and rounds is None:
-                rest = self._flusher.run_rest(places, self._arena)
-                if rest is not None:
-                    report.add(rest)
-        assert recorded is not None
+            report.add(flusher.run(self._arena))
+            flusher.wake(recorded, self._arena)
         self.last_batch = report
-        return recorded, places.offsets
 
     # --- The arena --------------------------------------------------------------------------------
 
@@ -329,31 +343,34 @@ class BatchFunction:
 
     # --- Results ----------------------------------------------------------------------------------
 
-    def _results(self, recorded: Recorded, offsets: Words) -> list[Any]:
+    def _results(self, words: Words, failures: Words) -> list[Any]:
         """The results of all instances, None for those that failed."""
-        kept = np.flatnonzero(recorded.failures == 0)
-        leaves: list[Sequence[Any]] = []
-        for k, result in enumerate(self.program.results):
-            words = recorded.results[kept, k]
-            if isinstance(result.ty, DataType):
-                at = partial(self._tensor, offsets)
-                leaves.append(read_values(self.program.data, words.tolist(), result.ty, at))
-                continue
-            assert isinstance(result.ty, TensorType)
-            if result.kind == "scalar":
-                leaves.append(list(words.astype(numpy_dtype(str(result.ty.dtype)))))
-            else:
-                leaves.append(self._arena.rows(offsets[words], result.ty))
-        found: list[Any] = [None] * len(recorded.failures)
-        for i, number in enumerate(kept.tolist()):
-            found[number] = _nested(self.program.result, [c[i] for c in leaves])
+        failed = failures.any()
+        kept = np.flatnonzero(failures == 0).tolist() if failed else range(len(failures))
+        of_kept = words[kept] if failed else words
+        columns = [self._column(of_kept[:, k], r) for k, r in enumerate(self.program.results)]
+        nested = [_nested(self.program.result, leaves) for leaves in zip(*columns, strict=True)]
+        if not failed:
+            return nested
+        found: list[Any] = [None] * len(failures)
+        for number, result in zip(kept, nested, strict=True):
+            found[number] = result
         return found
 
-    def _tensor(self, offsets: Words, slot: int, ty: TensorType) -> Any:
-        return self._arena.tensor(int(offsets[slot]), ty)
+    def _column(self, words: Words, result: rec.EntryResult) -> Sequence[Any]:
+        """One leaf of the results of instances."""
+        if isinstance(result.ty, DataType):
+            return read_values(self.program.data, words.tolist(), result.ty, self._tensors)
+        assert isinstance(result.ty, TensorType)
+        if result.kind == "scalar":
+            return list(words.astype(numpy_dtype(str(result.ty.dtype))))
+        return self._arena.rows(self._places.offsets[words], result.ty)
+
+    def _tensors(self, slots: list[int], ty: TensorType) -> list[Any]:
+        return self._arena.rows(self._places.offsets[slots], ty)
 
 
-def _nested(tree: object, leaves: list[Any]) -> Any:
+def _nested(tree: object, leaves: Sequence[Any]) -> Any:
     if isinstance(tree, tuple):
         return tuple(_nested(t, leaves) for t in tree)
     return leaves[tree]  # type: ignore[index]

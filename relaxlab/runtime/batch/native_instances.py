@@ -52,6 +52,9 @@ class NativeInstances:
             word_type=id(np.int64),
         )  # fmt: skip
         self._instances.hold(plans=self._table, symbols=np.empty(len(self._symbols), np.int64))
+        self._records: list[Words] = []
+        self._count = -1
+        """The instances that the records have room for."""
         self._read = reading_function(native.READ_INSTANCES)
 
     def _plan(self, p: rec.EntryParam) -> Fields:
@@ -79,18 +82,26 @@ class NativeInstances:
         self, instances: list[Sequence[Any]], words: Words, firsts: Sequence[int]
     ) -> list[tuple[Words, int]] | None:
         """Write the words of all instances. Returns the input records of all arrays, of which the
-        slots begin at `firsts`, and their bytes. None where something is not as foreseen."""
-        found: list[Words] = []
-        for (i, ty), first in zip(self._arrays, firsts, strict=True):
-            records = np.empty((len(instances), rec.RECORD_DIMS + ty.ndim), np.int64)
-            self._rows[i, RECORDS : RECORDS + 3] = records.ctypes.data, first, 0
-            found.append(records)
+        slots begin at `firsts`, and their bytes; batches of the same size share their memory. None
+        where something is not as foreseen."""
+        if len(instances) != self._count:
+            self._prepare(len(instances), firsts)
+        self._rows[:, BYTES] = 0
         self._instances.set(words=words.ctypes.data)
         if self._read(self._instances.address, instances) != native.DONE:
             return None
-        sizes = self._rows[:, RECORDS + 2].tolist()
-        return [(r, sizes[i]) for r, (i, _) in zip(found, self._arrays, strict=True)]
+        sizes = self._rows[:, BYTES].tolist()
+        return [(r, sizes[i]) for r, (i, _) in zip(self._records, self._arrays, strict=True)]
+
+    def _prepare(self, count: int, firsts: Sequence[int]) -> None:
+        self._count, self._records = count, []
+        for (i, ty), first in zip(self._arrays, firsts, strict=True):
+            records = np.empty((count, rec.RECORD_DIMS + ty.ndim), np.int64)
+            self._rows[i, RECORDS : RECORDS + 2] = records.ctypes.data, first
+            self._records.append(records)
 
 
 RECORDS = list(native.InputPlan.__annotations__).index("records")
-"""The word of a plan with the address of records; the first slot and the bytes follow it."""
+"""The word of a plan with the address of records; the first slot follows it."""
+BYTES = RECORDS + 2
+"""The word with the bytes of all arrays."""

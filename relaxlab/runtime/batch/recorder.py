@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,14 +77,15 @@ class Recorder:
         self.program, self.messages = program, tuple(messages)
         self.code = LoadedObject((code,), target)
         types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-        self._record = ctypes.CFUNCTYPE(None, *types)(self.code.address(recording.ENTRY))
+        self.record_address = self.code.address(recording.ENTRY)
+        self._record = ctypes.CFUNCTYPE(None, *types)(self.record_address)
         self.widths = [*map(recording.note_words, program.blocks), native.ROW_WORDS]
         """Words of a note, by log."""
         self._logs = tuple(np.empty((FIRST_ROOM, width), np.int64) for width in self.widths)
         self._heap = np.empty(FIRST_ROOM, np.int64)
         self.words = np.zeros(native.LOGS + native.LOG_WORDS * len(self.widths), np.int64)
         self._heads = self.words[native.LOGS :].reshape(-1, native.LOG_WORDS)
-        self._empty = self._empty_heads()
+        self._empty = self._empty_words()
         self._fibers = None
         if program.waits:
             self._fibers = Fibers(self.code, self.words, forks(program))
@@ -93,7 +94,10 @@ class Recorder:
         self.resumed = False
         """True if fibers went on since the flush before."""
         self.left = 0
-        """The fibers that were not done after the flush before."""
+        """The fibers that were not done after the flush before; 1 where instances wait for nothing
+        and have not been recorded."""
+        self.failures: Words = np.empty(0, np.int64)
+        """By instance of the batch, why it failed; 0 for those that did not."""
 
     @property
     def resume_address(self) -> int:
@@ -105,33 +109,50 @@ class Recorder:
         """The words of all fibers, a row each; none where instances wait for nothing."""
         return NO_FIBERS if self._fibers is None else self._fibers.words
 
-    def rounds(self, inputs: Words, first_slot: int, failures: Words) -> Iterator[Recorded]:
+    def rounds(
+        self, inputs: Words, first_slot: int, failures: Words, results: Words,
+        at_once: Callable[[], None] | None = None,
+    ) -> Iterator[Recorded]:  # fmt: skip
         """Record the instances whose words are the rows of `inputs`: integers, and addresses of
-        input records. Slots are numbered from `first_slot` on. There is one round, unless instances
-        wait for tensors: then each has what was noted since the one before, and the caller wakes
-        them before it asks for the next.
+        input records; `results` gets the words of their results. Slots are numbered from
+        `first_slot` on. There is one round, unless instances wait for tensors: then each has what
+        was noted since the one before, and the caller wakes them before it asks for the next.
+        `at_once` records and runs what it can; rounds have what is left.
 
         Instances with a failure are left out; those that fail are given one.
 
         Raises MoreRoom where the caller has to begin again.
         """
+        self.left = 1
         if self._fibers is None:
-            yield self.record(inputs, first_slot, failures)
+            if at_once is not None:
+                refused = failures.copy()
+                self._begin(first_slot, failures)
+                at_once()
+                if not self.left:
+                    return
+                failures[:] = refused
+            yield self.record(inputs, first_slot, failures, results)
             return
-        results = np.empty((len(inputs), len(self.program.results)), np.int64)
         self._begin(first_slot, failures)
         self._fibers.start(inputs, results)
         whole = False
         try:
-            yield from self._waiting_rounds(self._fibers, results, failures)
+            yield from self._waiting_rounds(self._fibers, results, failures, at_once)
             whole = not failures.any()
         finally:
             if not whole:
                 self._fibers.forget()
 
-    def _waiting_rounds(self, made: Fibers, results: Words, failures: Words) -> Iterator[Recorded]:
-        self.done[:], self.left, self.resumed = 0, 1, False
+    def _waiting_rounds(
+        self, made: Fibers, results: Words, failures: Words, at_once: Callable[[], None] | None
+    ) -> Iterator[Recorded]:
+        self.resumed = False
         while self.left:
+            if at_once is not None:
+                at_once()
+                if not self.left:
+                    return
             if not self.resumed:
                 made.resume()
             self.resumed = False
@@ -144,9 +165,10 @@ class Recorder:
             slots = int(self.words[native.NEXT_SLOT])
             yield Recorded(self._logs, self.done.copy(), counts, slots, results, failures)
 
-    def record(self, inputs: Words, first_slot: int, failures: Words) -> Recorded:
+    def record(
+        self, inputs: Words, first_slot: int, failures: Words, results: Words
+    ) -> Recorded:
         """Record instances that wait for nothing, as `rounds` does."""
-        results = np.empty((len(inputs), len(self.program.results)), np.int64)
         refused = failures.copy()
         while True:
             failures[:] = refused
@@ -165,20 +187,23 @@ class Recorder:
         return Recorded(self._logs, done, counts, slots, results, failures)
 
     def _begin(self, first_slot: int, failures: Words) -> None:
-        self.words[: native.LOGS] = 0
+        self.words[:] = self._empty
         self.words[native.NEXT_SLOT] = first_slot
         self.words[native.FAILURES] = failures.ctypes.data
-        heap = self._heap.ctypes.data
-        self.words[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
-        self._heads[:] = self._empty
+        self.failures = failures
+        self.done[:] = 0
 
-    def _empty_heads(self) -> Words:
-        """The words of all logs, without notes."""
-        return np.array([(log.ctypes.data, 0, len(log)) for log in self._logs], np.int64)
+    def _empty_words(self) -> Words:
+        """The words of a recorder that has noted nothing."""
+        made, heap = np.zeros_like(self.words), self._heap.ctypes.data
+        made[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
+        made[native.LOGS :] = [w for log in self._logs for w in (log.ctypes.data, 0, len(log))]
+        return made
 
     def _grow_heap(self) -> None:
         """Make room for more values of data types."""
         self._heap = np.empty(2 * len(self._heap), np.int64)
+        self._empty = self._empty_words()
 
     def _grow(self, counts: Words) -> bool:
         """Make room for the notes in logs that were full. True if there were such logs."""
@@ -189,7 +214,7 @@ class Recorder:
             np.empty((2 * n, log.shape[1]), np.int64) if is_full else log
             for n, log, is_full in zip(counts.tolist(), self._logs, full, strict=True)
         )
-        self._empty = self._empty_heads()
+        self._empty = self._empty_words()
         return True
 
     def reason(self, failure: int) -> str:

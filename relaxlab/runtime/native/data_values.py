@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -143,52 +143,60 @@ class ValuesAsWords:
         return writer.given(places)
 
 
+Tensors: TypeAlias = "Callable[[list[int], TensorType], Sequence[Array]]"
+"""Gives the arrays of one type in some slots."""
+Visited: TypeAlias = "tuple[int, str, int, rec.DataLayout, list[int]]"
+"""A value as words: its address, its type, its tag, its layout, and the words of its fields."""
+
+
 def read_values(
-    layouts: Layouts,
-    roots: list[int],
-    ty: DataType,
-    tensor: Callable[[int, TensorType], Array],
+    layouts: Layouts, roots: list[int], ty: DataType, tensors: Tensors
 ) -> list[DataValue]:
-    """The values at some addresses; `tensor` gives the array in a slot. What several share is one
-    object."""
+    """The values at some addresses. What several share is one object; `tensors` is asked once for
+    each tensor field of a constructor."""
+    visited = _in_post_order(layouts, roots, ty.name)
+    slots: dict[int, tuple[TensorType, list[int]]] = {}
+    for *_, layout, words in visited:
+        for word, of in zip(words, layout.fields, strict=True):
+            if of.kind == "slot":
+                assert isinstance(of.ty, TensorType)
+                slots.setdefault(id(of), (of.ty, []))[1].append(word)
+    arrays = {of: iter(tensors(given, ty)) for of, (ty, given) in slots.items()}
     known: dict[int, DataValue] = {}
-    for root in roots:
-        pending = [(root, ty.name)]
-        while pending:
-            address, data = pending[-1]
-            if address in known:
-                pending.pop()
-                continue
-            tag = ctypes.c_int64.from_address(address).value
-            layout = layouts[data][tag]
-            words = (ctypes.c_int64 * len(layout.fields)).from_address(address + 8)
-            inner = [
-                (w, f.ty.name) for w, f in zip(words, layout.fields, strict=True)
-                if isinstance(f.ty, DataType) and w not in known
-            ]  # fmt: skip
-            if inner:
-                pending += inner
-                continue
-            pending.pop()
-            fields = tuple(
-                _field(w, f, known, tensor) for w, f in zip(words, layout.fields, strict=True)
-            )
-            known[address] = DataValue(data, layout.constructor, tag, fields)
+    for address, data, tag, layout, words in visited:
+        fields: list[Any] = []
+        for word, of in zip(words, layout.fields, strict=True):
+            if of.kind == "slot":
+                fields.append(next(arrays[id(of)]))
+            elif of.kind == "data":
+                fields.append(known[word])
+            else:
+                fields.append(np.asarray(word, numpy_dtype(str(of.ty.dtype))))  # type: ignore
+        known[address] = DataValue(data, layout.constructor, tag, tuple(fields))
     return [known[r] for r in roots]
 
 
-def _field(
-    word: int,
-    of: rec.Field,
-    known: dict[int, DataValue],
-    tensor: Callable[[int, TensorType], Array],
-) -> Any:
-    if of.kind == "data":
-        return known[word]
-    assert isinstance(of.ty, TensorType)
-    if of.kind == "scalar":
-        return np.asarray(word, numpy_dtype(str(of.ty.dtype)))
-    return tensor(word, of.ty)
+def _in_post_order(layouts: Layouts, roots: list[int], data: str) -> list[Visited]:
+    """All values that some addresses lead to, each behind those that it holds."""
+    found: list[Visited] = []
+    seen: set[int] = set()
+    pending: list[tuple[int, str, Visited | None]] = [(r, data, None) for r in reversed(roots)]
+    while pending:
+        address, name, visited = pending.pop()
+        if visited is not None:  # all that it holds has been visited
+            found.append(visited)
+            continue
+        if address in seen:
+            continue
+        seen.add(address)
+        tag = ctypes.c_int64.from_address(address).value
+        layout = layouts[name][tag]
+        words = (ctypes.c_int64 * len(layout.fields)).from_address(address + 8)[:]
+        pending.append((address, name, (address, name, tag, layout, words)))
+        for word, of in zip(words, layout.fields, strict=True):
+            if isinstance(of.ty, DataType):
+                pending.append((word, of.ty.name, None))
+    return found
 
 
 class DataTypes:
@@ -229,5 +237,6 @@ def _field_of(tree: TypeTree) -> rec.Field:
     return rec.Field("slot", TensorType(tuple(map(expr.const, tree.dims)), tree.dtype))
 
 
-def _copied(address: int, ty: TensorType) -> Array:
-    return view_memory(address, row_dims(ty), numpy_dtype(str(ty.dtype))).copy()
+def _copied(addresses: list[int], ty: TensorType) -> list[Array]:
+    dims, dtype = row_dims(ty), numpy_dtype(str(ty.dtype))
+    return [view_memory(address, dims, dtype).copy() for address in addresses]

@@ -213,7 +213,7 @@ def test_a_batch_waits_for_calls_of_other_threads(steps):
     _, main, _ = steps
     given = [instance(np.random.default_rng(6), 3)]
     with ThreadPoolExecutor(1) as pool:
-        with main._lock:  # as a call of another function of the executable
+        with main._alone.lock:  # as a call of another function of the executable
             batch = pool.submit(main.batch, given)
             with pytest.raises(TimeoutError):
                 batch.result(0.2)
