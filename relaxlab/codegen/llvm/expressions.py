@@ -19,7 +19,8 @@ from relaxlab.codegen.llvm.builder import (
     mangle,
     vector_literal,
 )
-from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function, per_lane
+from relaxlab.codegen.llvm.formula import per_lane
+from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function
 from relaxlab.codegen.positive import is_positive
 from relaxlab.codegen.powers import known_power
 from relaxlab.ir import expr, loops
