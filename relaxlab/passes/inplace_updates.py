@@ -1,8 +1,8 @@
-"""The calls of operators that may write their result over their first argument."""
+"""The calls that may write their result over an argument."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
@@ -10,37 +10,55 @@ from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.passes.bindings import all_bindings, tir_call
 from relaxlab.passes.effects import Aliases, Cell, donated_params, overlaps, summary_of
 
+Places = Callable[[graph.Expr], Sequence[int]]
+"""The numbers of the arguments that a call could write its result over."""
+
 
 def inplace_updates(fn: graph.Function, mod: Module) -> set[graph.Var]:
     """Return the variables of the function whose values may overwrite the first argument of the
-    operator that makes them (see `OpRow.update`): it is the function's own memory, made by a call
-    or donated by the caller, and nothing reads it afterwards.
+    operator that makes them (see `OpRow.update`)."""
+    return set(overwritable(fn, mod, lambda value: (0,) if _may_update(value) else ()))
+
+
+def overwritable(fn: graph.Function, mod: Module, places: Places) -> dict[graph.Var, int]:
+    """Return the variables of the function whose values may overwrite an argument of the call that
+    makes them, with its number, the first of those in `places` that is the function's own memory,
+    made by a call or donated by the caller, and that nothing reads afterwards.
 
     TVM's pass DataflowUseInplaceCalls asks the same within dataflow blocks.
     """
     bindings = list(all_bindings(fn))
-    if not any(_may_update(b.value) for b in bindings):
-        return set()
+    if not any(places(b.value) for b in bindings):
+        return {}
     aliases = Aliases(summary_of(mod))
     for b in bindings:
         aliases.note(b)
     reads = _reads(fn.body, aliases)
     own: set[graph.Expr] = {fn.params[i] for i in donated_params(fn)}
-    found: set[graph.Var] = set()
+    found: dict[graph.Var, int] = {}
     for number, b in enumerate(bindings):
         if _makes_memory(b.value, aliases, own):
             own.add(b.var)
-        if not _may_update(b.value):
-            continue
-        assert isinstance(b.value, graph.Call)
-        lost = aliases.cell(b.value.args[0])
-        others = [c for a in b.value.args[1:] for c in aliases.read(a)]
-        later = [c for cells in reads[number + 1 :] for c in cells]
-        shared = aliases.sharing(lost)
-        # A value that may be one of several is not known to be the function's own.
-        if lost in own and shared == {lost} and not _any((*others, *later), shared):
-            found.add(b.var)
+        for at in places(b.value):
+            args = arguments_of(b.value)
+            lost = aliases.cell(args[at])
+            others = [c for i, a in enumerate(args) if i != at for c in aliases.read(a)]
+            later = [c for cells in reads[number + 1 :] for c in cells]
+            shared = aliases.sharing(lost)
+            # A value that may be one of several is not known to be the function's own.
+            if lost in own and shared == {lost} and not _any((*others, *later), shared):
+                found[b.var] = at
+                break
     return found
+
+
+def arguments_of(value: graph.Expr) -> Sequence[graph.Expr]:
+    """The arguments of the call of an operator, or of a loop function."""
+    call = tir_call(value)
+    if call is not None:
+        return call.args
+    assert isinstance(value, graph.Call)
+    return value.args
 
 
 def _may_update(value: graph.Expr) -> bool:

@@ -31,6 +31,7 @@ from relaxlab.passes.lower_to_libraries import lower_to_libraries
 from relaxlab.passes.make_blocks import make_blocks
 from relaxlab.passes.move_slices import move_slices
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.overwrite_operands import overwrite_operands
 from relaxlab.passes.plan_memory import plan_memory
 from relaxlab.passes.realize_devices import realize_devices
 from relaxlab.passes.replicate_small_kernels import replicate_small_kernels
@@ -100,7 +101,9 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     scheduled = schedule_kernels.with_options(target=target)
     # Repacking and weight transformations are loop functions of their own: schedule them, too.
     weights = (rewrite_layouts, lift_transform_params, split_transform_params, scheduled)
-    return _for_target((*GRAPH_PASSES, scheduled, *weights, *MEMORY_PASSES), target)
+    # Of scheduled kernels: a schedule decides what reads an element when.
+    passes = (*GRAPH_PASSES, scheduled, *weights, overwrite_operands, *MEMORY_PASSES)
+    return _for_target(passes, target)
 
 
 HOISTING: tuple[Pass, ...] = (

@@ -122,6 +122,16 @@ SLICES = """
             R.output(heads)
         return heads
 """
+RESIDUAL = """
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        with R.dataflow():
+            h = R.nn.softmax(x, axis=-1)
+            y = R.add(h, R.linear(R.nn.softmax(h, axis=0), w))
+            z = R.nn.softmax(y, axis=-1)
+            R.output(z)
+        return z
+"""
 TOKEN = """
     @T.prim_func
     def total(a: T.handle, b: T.handle):
@@ -266,6 +276,9 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
     ("move_slices", alone(move_slices), SLICES, [
         "[+] main.second: field 1 of a split",
         "[+] main.heads: slices a reshape, in place of `second`",
+    ]),
+    ("overwrite_operands", cpu_pipeline(), RESIDUAL, [
+        "[+] main.y: is written over `h`",
     ]),
     ("quantize_activations", alone(quantize_activations), BLOCKS, [
         r"[+] main.y: matched with `w`: now quantized_linear", "- main.v: its weight is stored in",
