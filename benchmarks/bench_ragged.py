@@ -4,16 +4,21 @@ triangular matrices against dense ones. On one thread and on all.
 
     .venv/bin/python -m benchmarks.bench_ragged --quick
     .venv/bin/python -m benchmarks.bench_ragged --sections matrices
+    .venv/bin/python -m benchmarks.bench_ragged --minutes 20    what is begun by then
 
+Cases are written as they are measured, a line of JSON each, beside the result of all.
 See README.md in this folder for what is measured.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from benchmarks.kernels import chart, matrices, program, race, sequences
@@ -53,10 +58,11 @@ def _case(what: str, data: str, batch: int) -> Case:
 
 
 def _whole(quick: bool, threads: int) -> Iterator[list[Case]]:
-    """A group for each batch size, so that not all arrays are held at once. One thread runs the
-    smaller batches alone."""
+    """A group for each batch, so that not all arrays are held at once. One thread runs the smaller
+    batches alone."""
     for batch in BATCHES[:1] if quick or threads == 1 else BATCHES:
-        yield [_case(what, data, batch) for what in WHOLE for data in DATA]
+        for data in DATA:
+            yield [_case(what, data, batch) for what in WHOLE]
 
 
 def _prelude(quick: bool, threads: int) -> Iterator[list[Case]]:
@@ -95,8 +101,9 @@ SECTIONS: Mapping[str, Section] = {
 
 
 def measure(
-    names: Iterable[str], peers: Iterable[str], settings: race.Settings, quick: bool
-) -> dict[str, Any]:
+    names: Iterable[str], peers: Iterable[str], settings: race.Settings, quick: bool,
+    log: race.Log,
+) -> dict[str, Any]:  # fmt: skip
     """The sections that are named, on one thread and on all, as one result."""
     found: list[dict[str, Any]] = []
     for threads in sorted({1, settings.threads}):
@@ -105,7 +112,7 @@ def measure(
             groups = [group for group in section.groups(quick, threads) if group]
             if not rows or not groups:
                 continue
-            one = race.run(rows, groups, replace(settings, threads=threads))
+            one = race.run(rows, groups, replace(settings, threads=threads), log)
             for case in one["cases"]:
                 case["threads"] = threads
                 case["name"] += ", 1 thread" if threads == 1 else ""
@@ -120,7 +127,7 @@ def _joined(found: Sequence[dict[str, Any]], threads: int) -> dict[str, Any]:
     result = dict(found[-1])
     seconds = sum(one["settings"]["seconds_in_all"] for one in found)
     result["settings"] = {**result["settings"], "threads": threads, "seconds_in_all": seconds}
-    for key in ("cases", "busy_cores"):
+    for key in ("cases", "left_out", "busy_cores"):
         result[key] = [x for one in found for x in one[key]]
     result["ours"] = list(dict.fromkeys(name for one in found for name in one["ours"]))
     result["peers"] = {name: about for one in found for name, about in one["peers"].items()}
@@ -229,12 +236,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 1 if a peer failed."""
     parser = program.parser_of("ragged", TITLE)
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no case after that")
     rows = {row.name: row for section in SECTIONS.values() for row in section.rows}
     settings, chosen, options = program.chosen(parser, list(rows.values()), arguments)
     if options.rounds is None:
         settings = replace(settings, rounds=min(settings.rounds, ROUNDS))
     peers = [row.name for row in chosen]
-    result = measure(options.sections, peers, settings, options.quick)
+    lines: Path = options.output.with_suffix(".jsonl")
+    lines.parent.mkdir(parents=True, exist_ok=True)
+    lines.write_text("", "utf-8")
+    log = race.Log(lines, time.monotonic() + 60 * options.minutes)
+    result = measure(options.sections, peers, settings, options.quick, log)
     print(render(result, aims(result)))
     print(f"\n{paper(result)}")
     program.write(result, options.output)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -87,22 +88,50 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The place of the cases that were measured, a line of JSON each, written after every group;
+    `until`, by the clock `time.monotonic`: no group begins after that."""
+
+    file: Path
+    until: float = math.inf
+
+    def write(self, cases: Iterable[Mapping[str, Any]]) -> None:
+        """Add cases to the file."""
+        with self.file.open("a", encoding="utf-8") as lines:
+            lines.writelines(json.dumps(case) + "\n" for case in cases)
+
+
 def run(
-    rows: Sequence[Row], groups: Sequence[Sequence[Case]], settings: Settings
-) -> dict[str, Any]:
-    """Run the benchmark and return its results as one JSON object. The cases of a group are
-    prepared together and measured in each turn; their arrays are dropped before the next group."""
+    rows: Sequence[Row], groups: Sequence[Sequence[Case]], settings: Settings,
+    log: Log | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run the benchmark and return its results as one JSON object, with the names of the cases for
+    which there was no time. The cases of a group are prepared together and measured in each turn;
+    their arrays are dropped before the next group."""
     started = time.monotonic()
+    cases: list[dict[str, Any]] = []
+    left_out: list[str] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaxlab-bench-")))
         race = Race(rows, settings, folder, stack)
-        cases = [found for group in groups for found in race.measure(group)]
+        for group in groups:
+            if log is not None and time.monotonic() > log.until:
+                left_out += [case.name for case in group]
+                continue
+            found = race.measure(group)
+            cases += found
+            if log is not None:
+                log.write({**case, "threads": settings.threads} for case in found)
+    if left_out:
+        say(f"no time for {', '.join(left_out)}")
     return {
         "machine": machine.describe(),
         "settings": asdict(settings) | {"seconds_in_all": time.monotonic() - started},
         "peers": race.about,
         "ours": [row.name for row in rows if row.ours],
         "cases": cases,
+        "left_out": left_out,
         "busy_cores": race.busy_cores,
     }
 

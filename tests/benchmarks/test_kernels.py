@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,28 @@ def test_a_run_without_peers(
         found = case["peers"]["relaxlab"]
         assert len(found["seconds"]) == 2 and found["error"] < 1e-5
         assert table.ratio(result, case, "relaxlab") is None  # nobody to compare with
+    if module is bench_ragged:  # written case by case, too
+        lines = output.with_suffix(".jsonl").read_text("utf-8").splitlines()
+        seconds = [case["peers"]["relaxlab"]["seconds"] for case in map(json.loads, lines)]
+        assert seconds == [case["peers"]["relaxlab"]["seconds"] for case in result["cases"]]
+
+
+def test_no_group_begins_after_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(_: race.Race, group: list[Case]) -> list[dict[str, Any]]:
+        return [{"name": case.name} for case in group]
+
+    ticks = iter([0.0, 1.0, 5.0, 9.0])  # the start, two groups, the end
+    monkeypatch.setattr(race, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(race.Race, "measure", measure)
+    groups = [[Case("gemm", {"m": 1, "n": n, "k": 1})] for n in (1, 2)]
+    log = race.Log(tmp_path / "lines.jsonl", until=3.0)
+    result = race.run([], groups, race.Settings(1), log)
+    assert [case["name"] for case in result["cases"]] == [groups[0][0].name]
+    assert result["left_out"] == [groups[1][0].name]
+    (line,) = (tmp_path / "lines.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(line) == {"name": groups[0][0].name, "threads": 1}
 
 
 @pytest.mark.parametrize("kind", sorted(FUNCTIONS))
