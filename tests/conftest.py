@@ -27,6 +27,9 @@ pytest_plugins = ["tests.tiers", "tests.golden", "tests.gpu"]
 # In the environment, so that parallel workers collect the same tests.
 BASE = os.environ.setdefault("RELAXLAB_SEED", str(random.getrandbits(64)))
 random.seed(BASE)  # for seeds drawn while test files are imported
+# Read when the first program is loaded. There are more threads than cores where workers run side by
+# side: spinning until the others of a team get a core took six times the time of sleeping.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # relaxlab's own operators and targets are registered when they are first asked for.
 op_table.op_names()
 target.target_kinds()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
+from relaxlab.ir.equal import assert_structural_equal, structural_key
+from relaxlab.ir.loops import IS_SCHEDULED, Block, PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import replace, walk
 from relaxlab.passes.base import Pipeline
 from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.rules.context import FACTS
@@ -63,8 +63,19 @@ def replay_remarks(remarks: Iterable[Remark], kernels: Mapping[str, PrimFunc]) -
             reason = found[name].reason if name in found else "nothing"
             assert reason.startswith(UNRECORDED), f"{name} has no record of a schedule: {reason}"
             continue
-        again = apply_trace(about["unscheduled"], to_json(about["steps"].trace)).func
+        unscheduled, steps = about["unscheduled"], to_json(about["steps"].trace)
+        blocks = tuple(n.name for n in walk(unscheduled.body) if isinstance(n, Block))
+        replay = structural_key(unscheduled), structural_key(kernel), blocks, str(steps)
+        if replay in _replayed:
+            continue
+        again = apply_trace(unscheduled, steps).func
         # The pass takes the facts of the context away again.
         restored = {key: kernel.attrs.get(key) for key in (*FACTS, IS_SCHEDULED)}
         again = replace(again, attrs=again.attrs.with_(**restored))
         assert_structural_equal(again, kernel)
+        _replayed.add(replay)
+
+
+_replayed: set[tuple[str, str, tuple[str, ...], str]] = set()
+"""The replays that made their kernels: function, kernel, names of blocks, and steps. Models have
+many kernels in common, and replaying a schedule takes as long as making it."""
