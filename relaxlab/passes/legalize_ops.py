@@ -27,6 +27,7 @@ OPERATOR_LEVEL = (
     "convert_layout",
     "convert_to_mixed_precision",
     "expand_matmul_of_sum",
+    "fold_batch_norm",
     "lower_to_libraries",
 )
 """Passes on calls of operators; they find none after this one."""

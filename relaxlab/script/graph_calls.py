@@ -490,6 +490,22 @@ def _dtype(cx: Context, c: Arguments) -> graph.DataTypeImm:
     return graph.DataTypeImm(dtype_of(cx, value), span=cx.span(c.node))
 
 
+_KINDS = {1: "cpu", 2: "cuda"}
+"""The kinds of devices by their numbers in DLPack."""
+
+
+def _device(cx: Context, c: Arguments) -> str:
+    """The name of a device: "cuda:0"."""
+    a = c.bind()
+    given, index = a["device_type"], a["index"]
+    assert given is not None
+    number = 0 if index is None else constant_int(cx, index, "the number of the device")
+    if given.value in _KINDS:
+        return f"{_KINDS[given.value]}:{number}"
+    kind, _, rest = string_of(cx, given, "the kind of device").partition(":")
+    return f"{kind}:{rest or number}"
+
+
 def _tuple(cx: Context, c: Arguments) -> graph.Tuple:
     return graph.Tuple(tuple(value_of(cx, a) for a in c.no_keywords()), span=cx.span(c.node))
 
@@ -546,6 +562,7 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "prim_value": _prim_value,
     "str": _str,
     "dtype": _dtype,
+    "device": _device,
     "tuple": _tuple,
     "ExternFunc": _extern,
     "match_cast": _match_cast,

@@ -103,6 +103,8 @@ _GRAPH = (
     Member("R.prim_value", "value", "value", "A scalar as a value.", "R.prim_value(n + 1)"),
     Member("R.str", "value", "value", "A string as a value.", 'R.str("message")'),
     Member("R.dtype", "value", "value", "A dtype as a value.", 'R.dtype("float32")'),
+    Member("R.device", "device_type, index=0", "value", "A device by its kind and number.",
+           'R.hint_on_device(x, R.device("cuda", 0))'),
     Member("R.tuple", "*fields", "value", "A tuple; `(x, y)` means the same.", "R.tuple(x, y)"),
     Member("R.ShapeExpr", "values", "value", "A shape as a value, as `R.shape`.",
            "R.ShapeExpr([n, 4])"),

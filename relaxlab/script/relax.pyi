@@ -1626,6 +1626,12 @@ def dequantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _
         R.dequantize(q, scale, zero)  # (2, 3) int8, (3,), (3,) int8 -> (2, 3)
     """
 
+def device(device_type: _Any, index: _Any = 0) -> _Value:
+    """A device by its kind and number.
+
+        R.hint_on_device(x, R.device("cuda", 0))
+    """
+
 def digamma(x: _Argument) -> _Value:
     """The derivative of the logarithm of the gamma function.
 

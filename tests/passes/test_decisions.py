@@ -27,6 +27,7 @@ from relaxlab.passes.convert_to_mixed_precision import convert_to_mixed_precisio
 from relaxlab.passes.decompose_norms import decompose_norms
 from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
 from relaxlab.passes.expand_tuple_arguments import expand_tuple_arguments
+from relaxlab.passes.fold_batch_norm import fold_batch_norm
 from relaxlab.passes.fuse_ops_by_pattern import FusionPattern
 from relaxlab.passes.fuse_transpose_matmul import fuse_transpose_matmul
 from relaxlab.passes.group_composites import group_composites
@@ -355,6 +356,14 @@ TURNED = """
         y = R.matmul(x, t)
         return y
 """
+NORMED = """
+    @R.function
+    def main(x: R.Tensor((1, 1, 4, 4), "float32")):
+        c = R.nn.conv2d(x, R.const([[[[1.5]]]], "float32"))
+        o = R.const([1.0], "float32")
+        n = R.nn.batch_norm(c, o, o, o, o, axis=1)
+        return n[0]
+"""
 COPY = """
     @T.prim_func
     def flat(A: T.Buffer((4, 8), "float32"), B: T.Buffer((32,), "float32")):
@@ -394,6 +403,9 @@ TABLE += [
     ("fuse_transpose_matmul", alone(fuse_transpose_matmul), TURNED, [
         "[+] main.y: matched with `t`: now linear",
     ]),
+    ("fold_batch_norm", alone(fold_batch_norm), NORMED, [
+        "[+] main.n: matched with `c`: now ",
+    ]),
     ("group_composites", alone(group_composites), OUTLINED, [
         "[+] main.b: `a`, `b` are one function for cc",
     ]),
@@ -428,6 +440,8 @@ UNDECIDED = {
     "sort_bindings": "the order follows from the dependences",
     "differentiate": "the gradient of one function is added",
     "kill_after_last_use": "each storage ends after its last use",
+    "propagate_devices": "values are where hints and types say",
+    "rename_device": "one device stands for the other everywhere",
     "lower_alloc_tensor": "each tensor gets a storage",
 }
 """Passes that take no decision, and what they do."""

@@ -32,8 +32,7 @@ CASES: dict[str, tuple[str, str]] = dict(map(_case, _PARTS))
 """By name, the expression of a pass and the text of a module."""
 
 MISSING = {
-    "FastMath", "FoldBN", "InplaceCalls", "ComputePrim", "VMShapeLower",
-    "RealizeVDevice",
+    "FastMath", "InplaceCalls", "ComputePrim", "VMShapeLower",
 }  # fmt: skip
 """The cases, up to an underscore, whose pass, or an option of it, relaxlab does not have."""
 

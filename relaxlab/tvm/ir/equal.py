@@ -10,9 +10,10 @@ from relaxlab.analysis.deduce import in_normal_form
 from relaxlab.ir import equal, expr, graph, loops, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import is_dtype
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import GLOBAL_INFOS, Module
 from relaxlab.ir.node import Attrs, Node, replace, rewrite
 from relaxlab.ir.op_table import op_row
+from relaxlab.ir.types import vdevice_named
 from relaxlab.ops.define import attr
 from relaxlab.passes.normalize import normalize
 
@@ -23,11 +24,15 @@ ALLOCATIONS = ("builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_ten
 
 def _stated(n: Node) -> Node | None:
     """A call as TVM's builders write it: windows with a number for each axis, layouts of results
-    and dtypes of allocations stated; attributes of loop functions under their older names; blocks
-    without names, which TVM does not compare."""
+    and dtypes of allocations stated, and devices by their whole names; attributes of loop functions
+    under their older names; blocks without names, which TVM does not compare."""
     match n:
         case graph.Call(graph.Op(name)) if name in ALLOCATIONS:
             return _allocation(n)
+        case graph.Call(graph.Op("to_vdevice")):
+            return replace(
+                n, attrs=n.attrs.with_(dst_vdevice=vdevice_named(attr(n, "dst_vdevice")))
+            )
         case graph.Call(graph.Op(name)):
             options = {p.name for p in op_row(name).params}
             layout = next((k for k in ("data_layout", "layout") if k in options), None)
@@ -73,7 +78,20 @@ def _normal(program: Any) -> Any:
         return program
     with suppress(DiagnosticError):
         program = normalize(program)
-    return program.with_functions({k: rewrite(f, _stated) for k, f in program.items()})
+    stated = {k: rewrite(f, _stated) for k, f in program.items()}
+    return replace(program.with_functions(stated), attrs=_by_kinds(program.attrs))
+
+
+def _by_kinds(attrs: Attrs) -> Attrs:
+    """A module's attributes with the kinds of targets in the place of their descriptions."""
+    infos = attrs.get(GLOBAL_INFOS)
+    if infos is None:
+        return attrs
+    named = {
+        key: [(t if isinstance(t, str) else t["kind"], *rest) for t, *rest in devices]
+        for key, devices in infos.items()
+    }
+    return attrs.with_(**{GLOBAL_INFOS: named})
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:

@@ -11,11 +11,10 @@ from relaxlab.ir import graph
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
-from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import find_pass
 from relaxlab.passes.bind_params import BindParamsOptions
 from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
-from relaxlab.passes.bindings import all_bindings, map_blocks
+from relaxlab.passes.bindings import map_blocks
 from relaxlab.passes.bundle_model_params import BundleOptions
 from relaxlab.passes.combine_parallel_matmul import CombineOptions
 from relaxlab.passes.convert_layout import LayoutOptions
@@ -28,6 +27,8 @@ from relaxlab.passes.eliminate_common_subexpr import SharingOptions
 from relaxlab.passes.lazy_transform_params import StreamOptions
 from relaxlab.passes.legalize_ops import LegalizeOptions
 from relaxlab.passes.lift_transform_params import LiftOptions
+from relaxlab.passes.rename_device import RenameOptions
+from relaxlab.passes.retype import with_param_types
 from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
@@ -64,6 +65,8 @@ PASSES = {
     "RewriteDataflowReshape": "rewrite_dataflow_reshape",
     "RewriteCUDAGraph": "mark_capture_regions",
     "FuseTransposeMatmul": "fuse_transpose_matmul",
+    "FoldBatchnormToConv2D": "fold_batch_norm canonicalize",
+    "RealizeVDevice": "propagate_devices",
     "NormalizeGlobalVar": "rename_functions",
     "MergeCompositeFunctions": "group_composites",
     "LazyGetInput": "lazy_get_input",
@@ -204,11 +207,8 @@ def UpdateParamType(ty_func: Callable[[graph.Var], Any]) -> Pass:  # noqa: N802
         updates: dict[str, graph.Function] = {}
         for name, fn in normalized(mod).graph_functions().items():
             given = {p: ty_func(p) for p in fn.params}
-            new: dict[graph.Var, graph.Expr] = {
-                p: graph.Var(p.name, as_type(t)) for p, t in given.items() if t is not None
-            }
-            bare = {b.var: type(b.var)(b.var.name) for b in all_bindings(fn)} if new else {}
-            updates[name] = substitute(replace(fn, ret_ty=None), values={**bare, **new})
+            tys = {p: as_type(t) for p, t in given.items() if t is not None}
+            updates[name] = with_param_types(fn, tys)
         return normalized(mod.with_functions(updates))
 
     return Pass(run, PassInfo(0, "UpdateParamType"))
@@ -260,6 +260,11 @@ def Gradient(  # noqa: N802
     by = None if given is None else tuple(v.name for v in given)
     options = DifferentiateOptions(func_name, by, target_index)
     return core_pass("Gradient", "differentiate", options=options)
+
+
+def UpdateVDevice(new_vdevice: str, index: int) -> Pass:  # noqa: N802
+    """Put another virtual device in the place of the one of this number."""
+    return core_pass("UpdateVDevice", "rename_device", options=RenameOptions(index, new_vdevice))
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any = None) -> Pass:  # noqa: N802

@@ -1,0 +1,65 @@
+"""Batch norms of convolutions become part of their weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir import graph, types
+from relaxlab.ir.module import Module
+from relaxlab.ops.define import attr, builder
+from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.patterns import Match, is_const, is_op, wildcard
+from relaxlab.passes.patterns.rewrite import rewrite_matches
+
+RULE = "fold_batch_norm"
+DATA, WEIGHT = wildcard(), is_const()
+GAMMA, BETA, MEAN, VARIANCE = is_const(), is_const(), is_const(), is_const()
+CONVOLUTION = (is_op("nn.conv1d") | is_op("nn.conv2d") | is_op("nn.conv3d"))(DATA, WEIGHT)
+
+
+@module_pass(RULE, needs=("normalize",))
+def fold_batch_norm(mod: Module, _: NoOptions) -> Module:
+    """Scale the constant weights of a convolution as the batch norm of its result does, and add a
+    bias. As in inference, the norm uses the moving mean and variance and returns them unchanged.
+    """
+    pattern = is_op("nn.batch_norm")(CONVOLUTION, GAMMA, BETA, MEAN, VARIANCE)
+    return rewrite_matches(mod, pattern, _folded, RULE)
+
+
+def _op(name: str, *args: Any, **attrs: Any) -> graph.Call:
+    return builder(name)(*args, **attrs)
+
+
+def _folded(norm: graph.Call, match: Match) -> graph.Expr | str:
+    convolution = match.definition(CONVOLUTION)
+    assert isinstance(convolution, graph.Call)
+    result, weight = leaf_type(norm.args[0]), leaf_type(match[WEIGHT])
+    assert isinstance(result, types.TensorType) and isinstance(weight, types.TensorType)
+    kernel = attr(convolution, "kernel_layout")
+    layout = attr(convolution, "out_layout") or attr(convolution, "data_layout")
+    if not (kernel.isalpha() and layout.isalpha()):
+        return "the layout has blocks"
+    if layout.index("C") != attr(norm, "axis") % result.ndim:
+        return "the norm is not along the channels"
+    if result.dtype != weight.dtype or weight.dtype is None:
+        return "the weights have another dtype than the result"
+    gamma, beta, mean, variance = norm.args[1:]
+    epsilon = graph.Constant(np.asarray(attr(norm, "epsilon"), weight.dtype))
+    deviation = _op("sqrt", _op("add", variance, epsilon))
+    one = graph.Constant(np.asarray(1, weight.dtype))
+    factor = _op("divide", gamma if attr(norm, "scale") else one, deviation)
+    scaled = _op("multiply", match[WEIGHT], _along(factor, weight, kernel.index("O")))
+    folded = graph.Call(convolution.op, (match[DATA], scaled), convolution.attrs)
+    moved = _op("multiply", mean, factor)
+    bias = _op("subtract", beta, moved) if attr(norm, "center") else _op("negative", moved)
+    normed = _op("add", folded, _along(bias, result, layout.index("C")))
+    return graph.Tuple((normed, mean, variance))
+
+
+def _along(value: graph.Call, ty: types.TensorType, axis: int) -> graph.Call:
+    """A vector as a tensor that broadcasts along one axis of a type."""
+    dims = [-1 if k == axis else 1 for k in range(ty.ndim)]
+    return _op("reshape", value, tuple(dims))
