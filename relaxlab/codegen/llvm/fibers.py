@@ -15,6 +15,7 @@ from relaxlab.codegen.llvm.recorder_words import (
     FAILED,
     FAILURES,
     FIBER,
+    FIBERS_END,
     FREE_FIBER,
     INSTANCE,
     NO_ROOM,
@@ -38,7 +39,7 @@ INSTANCE_BODY = "relaxlab_record_instance"
 """The function of a fiber that records an instance; its argument has the addresses of the words of
 the instance and of those of its results."""
 RESUME = "relaxlab_resume_fibers"
-"""The function `(recorder, fibers, count)` that lets each fiber that is ready go on until it waits
+"""The function `(recorder, fibers)` that lets each fiber that is ready go on until it waits
 or ends, until none is ready, or room is lacking. Fibers of an instance that failed end where they
 are."""
 
@@ -61,6 +62,9 @@ def fork(b: Builder, function: str, args: str) -> None:
     b.place(yes)
     row, fiber = _pointer(b, child), _pointer(b, _load(b, "%recorder", FIBER))
     _store(b, "%recorder", FREE_FIBER, _load(b, row, NEXT_FREE))
+    behind, used = b.emit(f"add i64 {child}, {8 * FIBER_WORDS}"), _load(b, "%recorder", FIBERS_END)
+    furthest = b.call("llvm.umax.i64", "i64", [("i64", behind), ("i64", used)])
+    _store(b, "%recorder", FIBERS_END, furthest)
     _store(b, row, FUNCTION, b.emit(f"ptrtoint ptr @{function} to i64"))
     _store(b, row, ARGS, b.emit(f"ptrtoint ptr {args} to i64"))
     _store(b, row, NUMBER, _load(b, fiber, NUMBER))
@@ -146,10 +150,12 @@ def resume_fibers(declarations: dict[str, str]) -> str:
     b.place("head")
     b.raw("%i = phi i64 [ 0, %pass ], [ %next, %after ]")
     b.raw("%resumed = phi i1 [ false, %pass ], [ %any, %after ]")
-    b.branch(b.emit("icmp slt i64 %i, %count"), "body", "passed")
-    b.place("body")
     row = b.emit(f"mul i64 %i, {FIBER_WORDS}")
     fiber = b.emit(f"getelementptr inbounds i64, ptr %fibers, i64 {row}")
+    place = b.emit(f"ptrtoint ptr {fiber} to i64")
+    used = b.emit(f"icmp ult i64 {place}, {_load(b, '%recorder', FIBERS_END)}")
+    b.branch(used, "body", "passed")
+    b.place("body")
     b.branch(b.emit(f"icmp eq i64 {_load(b, fiber, STATE)}, {READY}"), "ready", "after")
     b.place("ready")
     b.branch(failed_before(b, _load(b, fiber, NUMBER)), "end", "resume")
@@ -157,7 +163,7 @@ def resume_fibers(declarations: dict[str, str]) -> str:
     _store(b, fiber, STATE, str(DONE))
     b.jump("after")
     b.place("resume")
-    _store(b, "%recorder", FIBER, b.emit(f"ptrtoint ptr {fiber} to i64"))
+    _store(b, "%recorder", FIBER, place)
     _store(b, "%recorder", INSTANCE, _load(b, fiber, NUMBER))
     _store(b, "%recorder", STACK_END, _load(b, fiber, FIBER_STACK_END))
     _switch(b, _load(b, fiber, CALLER), _load(b, fiber, CONTEXT))
@@ -172,7 +178,7 @@ def resume_fibers(declarations: dict[str, str]) -> str:
     b.branch("%resumed", "pass", "done")
     b.place("done")
     b.raw("ret void")
-    return _text(f"void @{RESUME}(ptr %recorder, ptr %fibers, i64 %count)", b)
+    return _text(f"void @{RESUME}(ptr %recorder, ptr %fibers)", b)
 
 
 def _text(head: str, b: Builder) -> str:

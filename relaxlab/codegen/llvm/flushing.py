@@ -33,6 +33,7 @@ from relaxlab.codegen.llvm.lowlevel import (
 from relaxlab.codegen.llvm.lowlevel_text import low_level_text
 from relaxlab.codegen.llvm.recorder_words import (
     FAILED,
+    FIBERS_END,
     LOG_ADDRESS,
     LOG_COUNT,
     LOG_ROOM,
@@ -377,11 +378,12 @@ def flush_operands(flush: Flush) -> Word:
 
 
 @low_level
-def flush_wake(flush: Flush, fibers: Array[Word], count: Word) -> Word:
+def flush_wake(flush: Flush, fibers: Array[Word]) -> Word:
     """Let fibers go on after a flush: those that wait for a tensor get its address; if there are
     none, the phase ends for all. Those of instances that failed end. Return how many are left."""
     waiting = 0
     left = 0
+    count = (flush.recorder[FIBERS_END] - Word(fibers)) // (8 * FIBER_WORDS)
     for i in range(count):
         at = i * FIBER_WORDS
         if flush.failures[fibers[at + NUMBER]] != 0:
@@ -452,16 +454,16 @@ def flush_noted(flush: Flush) -> Word:
 
 
 @low_level
-def flush_all(flush: Flush, fibers: Array[Word], count: Word) -> Word:
+def flush_all(flush: Flush, fibers: Array[Word]) -> Word:
     """Let fibers go on, flush after flush, until none is left. Return what `flush_noted` does:
     where room is lacking, that flush is the caller's."""
     left = 1
     while left > 0:
-        invoke(flush.resume, flush.recorder, fibers, count)
+        invoke(flush.resume, flush.recorder, fibers)
         code = flush_noted(flush)
         if code != 0:
             return code
-        left = flush_wake(flush, fibers, count)
+        left = flush_wake(flush, fibers)
     return 0
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from relaxlab.codegen.llvm import fibers as native
 from relaxlab.codegen.llvm.jit import LoadedObject
-from relaxlab.codegen.llvm.recorder_words import FREE_FIBER
+from relaxlab.codegen.llvm.recorder_words import FIBERS_END, FREE_FIBER
 from relaxlab.runtime.batch.words import Words
 
 STACK_BYTES = 1 << 20
 """Stack of a fiber: memory that its recursion does not reach is never touched."""
+FIBER_BYTES = 8 * native.FIBER_WORDS
 FORKS = 1024
 """Fibers that instances may begin: when none is free, they go on one after the other."""
 STACK_SPARE = 1 << 16
@@ -34,7 +35,7 @@ class Fibers:
     def __init__(self, code: LoadedObject, recorder: Words, forks: bool) -> None:
         self._forks = forks
         self.resume_address = code.address(native.RESUME)
-        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+        types = (ctypes.c_void_p, ctypes.c_void_p)
         self._resume = ctypes.CFUNCTYPE(None, *types)(self.resume_address)
         self._body, self._record = map(code.address, (native.BODY, native.INSTANCE_BODY))
         self._recorder, self._args = recorder, np.zeros((0, 2), np.int64)
@@ -49,15 +50,20 @@ class Fibers:
         """The instances that the words are for, -1 for none, and the address of the first free
         fiber."""
 
-    def start(self, inputs: Words, results: Words) -> None:
-        """Begin a batch: a fiber for each row of `inputs`, ready to run, and free ones."""
-        count = len(inputs)
+    def start(self, inputs: Words, results: Words, end: int) -> None:
+        """Begin a batch: a fiber for each row of `inputs`, ready to run, and free ones. end: the
+        address behind those that the batch before has used."""
+        count, start = len(inputs), self.words.ctypes.data
         if count != self._count:
             self._prepare(count)
-        self.words[:] = self._ready
+            start = self.words.ctypes.data
+        else:
+            used = (end - start) // FIBER_BYTES
+            self.words[:used] = self._ready[:used]
         self._args[:, 0] = inputs.ctypes.data + self._rows * inputs.strides[0]
         self._args[:, 1] = results.ctypes.data + self._rows * results.strides[0]
         self._recorder[FREE_FIBER] = self._first_free
+        self._recorder[FIBERS_END] = start + count * FIBER_BYTES
 
     def _prepare(self, count: int) -> None:
         """Make the words of the fibers of batches of so many instances, as they are at the
@@ -75,16 +81,15 @@ class Fibers:
         words[:count, native.ARGS] = self._args.ctypes.data + rows * self._args.strides[0]
         words[:, [native.CONTEXT, native.FIBER_STACK_END]] = self._made[: len(words)]
         words[:, native.CALLER] = self._caller.ctypes.data
-        start, step = self.words.ctypes.data, self.words.strides[0]
-        free = start + np.arange(count, len(words)) * step
+        free = self.words.ctypes.data + np.arange(count, len(words)) * FIBER_BYTES
         words[count:, native.STATE] = native.DONE
         words[count:-1, native.NEXT_FREE] = free[1:]
         self._first_free = int(free[0]) if len(free) else 0
-        self._count = count
+        self.words[:], self._count = words, count
 
     def resume(self) -> None:
         """Let the fibers that are ready go on until each waits or ends."""
-        self._resume(self._recorder.ctypes.data, self.words.ctypes.data, len(self.words))
+        self._resume(self._recorder.ctypes.data, self.words.ctypes.data)
 
     def forget(self) -> None:
         """Give up the fibers, some of which are in the middle of an instance."""

@@ -130,7 +130,7 @@ class Flusher:
         self._extent = self._function(native.flush_extent)
         self._place = self._function(native.flush_place)
         self._order = self._function(native.flush_order, word)
-        self._wake = self._function(native.flush_wake, memory, word)
+        self._wake = self._function(native.flush_wake, memory)
 
     def _function(self, of: Callable[..., Any], *more: Any) -> Callable[..., int]:
         """A function of flushes, which takes the address of `_fields` first."""
@@ -202,8 +202,7 @@ class Flusher:
         recorder = self._recorder
         if recorder.program.waits:
             recorder.done[:] = recorded.counts
-            fibers = recorder.fiber_words
-            recorder.left = self._wake(self._fields.address, fibers.ctypes.data, len(fibers))
+            recorder.left = self._wake(self._fields.address, recorder.fiber_words.ctypes.data)
 
 
 class NativeFlusher(Flusher):
@@ -215,8 +214,8 @@ class NativeFlusher(Flusher):
         super().__init__(recorder, self._native)
         self._exe = exe
         self._run = self._function(native.flush_run)
-        self._all = self._function(native.flush_all, ctypes.c_void_p, ctypes.c_int64)
         memory = ctypes.c_void_p
+        self._all = self._function(native.flush_all, memory)
         self._once = self._function(native.flush_once, memory, ctypes.c_int64, memory)
         self._fields.set(resume=recorder.resume_address, record=recorder.record_address)
 
@@ -261,8 +260,7 @@ class NativeFlusher(Flusher):
             row_bytes=places.row_bytes,
         )  # fmt: skip
         if recorder.program.waits:
-            fibers = recorder.fiber_words
-            code = self._all(fields.address, fibers.ctypes.data, len(fibers))
+            code = self._all(fields.address, recorder.fiber_words.ctypes.data)
         else:
             given, made = inputs.ctypes.data, results.ctypes.data
             code = self._once(fields.address, given, len(inputs), made)

@@ -22,7 +22,7 @@ from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Reco
 from relaxlab.runtime.batch.records import Choice, Records, chosen_order, joined, records_of
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.data_values import read_values
+from relaxlab.runtime.native.data_values import ValueMaker
 from relaxlab.runtime.native.loaded import CheckFailed
 from relaxlab.runtime.rows import row_bytes
 
@@ -110,7 +110,7 @@ class BatchFunction:
         self._recorder, self._flusher, self._arena = recorder, flusher, arena
         self._alone = Alone(self.program.entry, lock)
         self._names = tuple(b.name for b in self.program.blocks)
-        self._reader = InstanceReader(self.program)
+        self._reader, self._values = InstanceReader(self.program), ValueMaker(self.program.data)
         self._places = Places()
         self._shared_end = self._shared_places()
         self._has_shared = False
@@ -360,7 +360,8 @@ class BatchFunction:
     def _column(self, words: Words, result: rec.EntryResult) -> Sequence[Any]:
         """One leaf of the results of instances."""
         if isinstance(result.ty, DataType):
-            return read_values(self.program.data, words.tolist(), result.ty, self._tensors)
+            heap = self._recorder.heap
+            return self._values.made(words.tolist(), result.ty, self._tensors, heap)
         assert isinstance(result.ty, TensorType)
         if result.kind == "scalar":
             return list(words.astype(numpy_dtype(str(result.ty.dtype))))

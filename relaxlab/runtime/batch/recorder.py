@@ -105,6 +105,12 @@ class Recorder:
         return 0 if self._fibers is None else self._fibers.resume_address
 
     @property
+    def heap(self) -> Words:
+        """The values of data types that were made while recording, as words."""
+        used = int(self.words[native.HEAP_NEXT]) - self._heap.ctypes.data
+        return self._heap[: used // 8]
+
+    @property
     def fiber_words(self) -> Words:
         """The words of all fibers, a row each; none where instances wait for nothing."""
         return NO_FIBERS if self._fibers is None else self._fibers.words
@@ -134,8 +140,9 @@ class Recorder:
                 failures[:] = refused
             yield self.record(inputs, first_slot, failures, results)
             return
+        end = int(self.words[native.FIBERS_END])
         self._begin(first_slot, failures)
-        self._fibers.start(inputs, results)
+        self._fibers.start(inputs, results, end)
         whole = False
         try:
             yield from self._waiting_rounds(self._fibers, results, failures, at_once)

@@ -145,58 +145,101 @@ class ValuesAsWords:
 
 Tensors: TypeAlias = "Callable[[list[int], TensorType], Sequence[Array]]"
 """Gives the arrays of one type in some slots."""
-Visited: TypeAlias = "tuple[int, str, int, rec.DataLayout, list[int]]"
-"""A value as words: its address, its type, its tag, its layout, and the words of its fields."""
 
 
-def read_values(
-    layouts: Layouts, roots: list[int], ty: DataType, tensors: Tensors
-) -> list[DataValue]:
-    """The values at some addresses. What several share is one object; `tensors` is asked once for
-    each tensor field of a constructor."""
-    visited = _in_post_order(layouts, roots, ty.name)
-    slots: dict[int, tuple[TensorType, list[int]]] = {}
-    for *_, layout, words in visited:
-        for word, of in zip(words, layout.fields, strict=True):
-            if of.kind == "slot":
-                assert isinstance(of.ty, TensorType)
-                slots.setdefault(id(of), (of.ty, []))[1].append(word)
-    arrays = {of: iter(tensors(given, ty)) for of, (ty, given) in slots.items()}
-    known: dict[int, DataValue] = {}
-    for address, data, tag, layout, words in visited:
-        fields: list[Any] = []
-        for word, of in zip(words, layout.fields, strict=True):
-            if of.kind == "slot":
-                fields.append(next(arrays[id(of)]))
-            elif of.kind == "data":
-                fields.append(known[word])
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a constructor by what they hold: the numbers of those with a value, and its
+    data type; with a tensor, and its type; and with an integer, and its dtype."""
+
+    constructor: str
+    count: int
+    values: tuple[tuple[int, str], ...]
+    tensors: tuple[tuple[int, TensorType], ...]
+    scalars: tuple[tuple[int, Any], ...]
+
+
+def _fields_of(layout: rec.DataLayout) -> _Fields:
+    fields = list(enumerate(layout.fields))
+    values = [(i, f.ty.name) for i, f in fields if isinstance(f.ty, DataType)]
+    others = [(i, f.kind, f.ty) for i, f in fields if isinstance(f.ty, TensorType)]
+    tensors = [(i, ty) for i, kind, ty in others if kind == "slot"]
+    scalars = [(i, numpy_dtype(str(ty.dtype))) for i, kind, ty in others if kind == "scalar"]
+    return _Fields(layout.constructor, len(fields), tuple(values), tuple(tensors), tuple(scalars))
+
+
+Visited: TypeAlias = "tuple[int, str, int, _Fields, list[Any]]"
+"""A value as words: its address, its type, its tag, and its fields, which are words at first."""
+
+
+class ValueMaker:
+    """Makes values of data types of the words that native code has left."""
+
+    def __init__(self, layouts: Layouts) -> None:
+        self._fields = {name: [*map(_fields_of, of)] for name, of in layouts.items()}
+
+    def made(
+        self, roots: list[int], ty: DataType, tensors: Tensors, memory: Words | None = None
+    ) -> list[DataValue]:
+        """The values at some addresses. What several share is one object; `tensors` is asked once
+        for each field that holds tensors. memory: where most of the words are."""
+        visited = self._in_post_order(roots, ty.name, memory)
+        slots: dict[tuple[int, int], list[int]] = {}
+        for *_, of, words in visited:
+            for i, _ in of.tensors:
+                slots.setdefault((id(of), i), []).append(words[i])
+        types = {(id(of), i): ty for *_, of, _ in visited for i, ty in of.tensors}
+        arrays = {field: iter(tensors(given, types[field])) for field, given in slots.items()}
+        known: dict[int, DataValue] = {}
+        empty: dict[int, DataValue] = {}
+        for address, data, tag, of, fields in visited:
+            if not fields:  # one is as good as another
+                if id(of) not in empty:
+                    empty[id(of)] = DataValue(data, of.constructor, tag, ())
+                known[address] = empty[id(of)]
+                continue
+            for i, _ in of.tensors:
+                fields[i] = next(arrays[id(of), i])
+            for i, _ in of.values:
+                fields[i] = known[fields[i]]
+            for i, dtype in of.scalars:
+                fields[i] = np.asarray(fields[i], dtype)
+            known[address] = DataValue(data, of.constructor, tag, tuple(fields))
+        return [known[r] for r in roots]
+
+    def _in_post_order(self, roots: list[int], data: str, memory: Words | None) -> list[Visited]:
+        """All values that some addresses lead to, each behind those that it holds."""
+        found: list[Visited] = []
+        seen: set[int] = set()
+        words = [] if memory is None else memory.tolist()  # faster to read than memory
+        begin = 0 if memory is None else memory.ctypes.data
+        end = begin + 8 * len(words)
+        pending: list[tuple[int, str] | Visited] = [(r, data) for r in reversed(roots)]
+        while pending:
+            entry = pending.pop()
+            if len(entry) > 2:  # all that it holds has been visited
+                found.append(entry)
+                continue
+            address, name = entry
+            if address in seen:
+                continue
+            seen.add(address)
+            if begin <= address < end:
+                at = (address - begin) // 8
+                tag = words[at]
+                of = self._fields[name][tag]
+                fields = words[at + 1 : at + 1 + of.count]
             else:
-                fields.append(np.asarray(word, numpy_dtype(str(of.ty.dtype))))  # type: ignore
-        known[address] = DataValue(data, layout.constructor, tag, tuple(fields))
-    return [known[r] for r in roots]
-
-
-def _in_post_order(layouts: Layouts, roots: list[int], data: str) -> list[Visited]:
-    """All values that some addresses lead to, each behind those that it holds."""
-    found: list[Visited] = []
-    seen: set[int] = set()
-    pending: list[tuple[int, str, Visited | None]] = [(r, data, None) for r in reversed(roots)]
-    while pending:
-        address, name, visited = pending.pop()
-        if visited is not None:  # all that it holds has been visited
-            found.append(visited)
-            continue
-        if address in seen:
-            continue
-        seen.add(address)
-        tag = ctypes.c_int64.from_address(address).value
-        layout = layouts[name][tag]
-        words = (ctypes.c_int64 * len(layout.fields)).from_address(address + 8)[:]
-        pending.append((address, name, (address, name, tag, layout, words)))
-        for word, of in zip(words, layout.fields, strict=True):
-            if isinstance(of.ty, DataType):
-                pending.append((word, of.ty.name, None))
-    return found
+                tag = ctypes.c_int64.from_address(address).value
+                of = self._fields[name][tag]
+                fields = (ctypes.c_int64 * of.count).from_address(address + 8)[:]
+            visited = (address, name, tag, of, fields)
+            if of.values:
+                pending.append(visited)
+                pending += [(fields[i], inner) for i, inner in of.values]
+            else:
+                found.append(visited)
+        return found
 
 
 class DataTypes:
@@ -211,7 +254,7 @@ class DataTypes:
             )
             for name, constructors in data.items()
         }
-        self._values = ValuesAsWords(self._layouts)
+        self._values, self._maker = ValuesAsWords(self._layouts), ValueMaker(self._layouts)
 
     def argument(self, tree: TypeTree, where: str, at: int) -> ArgumentConverter:
         """The converter of an argument. It keeps the memory of the last two values: one may be
@@ -228,7 +271,7 @@ class DataTypes:
 
     def result(self, tree: TypeTree, address: int) -> DataValue:
         """The value at an address; its arrays are copies."""
-        return read_values(self._layouts, [address], DataType(tree.text), _copied)[0]
+        return self._maker.made([address], DataType(tree.text), _copied)[0]
 
 
 def _field_of(tree: TypeTree) -> rec.Field:
