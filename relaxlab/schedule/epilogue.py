@@ -22,6 +22,7 @@ from relaxlab.schedule.rfactor import Reduction, reduction_of
 from relaxlab.schedule.scope import (
     is_complete,
     is_reduction,
+    is_sole_writer,
     producers_of,
     read,
     require_output_unread,
@@ -114,10 +115,23 @@ def _reduction(place: BlockPlace) -> tuple[Reduction, BufferStore]:
     )  # fmt: skip
 
 
+def _is_by_elements(place: BlockPlace, store: BufferStore) -> bool:
+    """True if the block alone computes what it writes, each element without the others; it may be
+    an update, whose new element depends on the old one."""
+    if is_complete(place.block, place.scope):
+        return True
+    old = BufferLoad(store.buffer, store.indices)
+    spatial = place.block.init is None and all(
+        iv.kind == "spatial" for iv in place.block.iter_vars
+    )
+    loads = (n for n in walk(store.value) if isinstance(n, BufferLoad) and n.buffer is old.buffer)
+    return spatial and is_sole_writer(place.block, place.scope) and all(n == old for n in loads)
+
+
 def _combined(place: BlockPlace, made: Reduction) -> tuple[BufferStore, PrimExpr]:
     """The block's store, and the value that it combines with a result of the reduction."""
     store = place.block.body
-    if isinstance(store, BufferStore) and is_complete(place.block, place.scope):
+    if isinstance(store, BufferStore) and _is_by_elements(place, store):
         value = store.value
         if isinstance(value, expr.BinaryOp) and type(value) is made.op:
             for result, other in ((value.a, value.b), (value.b, value.a)):

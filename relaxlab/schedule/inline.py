@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxlab.ir import expr
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
@@ -115,7 +115,8 @@ def require_intermediate(primitive: str, place: BlockPlace, buffer: Buffer) -> N
             f"the block writes an intermediate buffer; {buffer.name} is a parameter",
             about=(buffer,),
         )  # fmt: skip
-    if not any(buffer is a for a in place.scope.alloc_buffers):
+    own = any(buffer is a for a in place.scope.alloc_buffers)
+    if not own and _uses(place.func.body, buffer) > _uses(place.scope, buffer):
         raise ScheduleError(
             primitive, describe_block(place.block),
             f"{buffer.name} is allocated by the enclosing block {place.scope.name!r}",
@@ -127,6 +128,10 @@ def require_intermediate(primitive: str, place: BlockPlace, buffer: Buffer) -> N
             f"{buffer.name} is only loaded and stored, not taken as an address or matched",
             about=(buffer,),
         )  # fmt: skip
+
+
+def _uses(s: Stmt, buffer: Buffer) -> int:
+    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(s))
 
 
 def _axes_by_dimension(

@@ -3,16 +3,24 @@ it."""
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.gpu.launch import DeviceKernel
+from relaxlab.codegen.gpu.lower import lower_launches
+from relaxlab.ir.expr import Call
+from relaxlab.ir.loops import Evaluate, SeqStmt
+from relaxlab.ir.node import rewrite
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cuda_pipeline
-from relaxlab.runtime.simt.simt import simt
+from relaxlab.runtime.simt.report import SimtError
+from relaxlab.runtime.simt.simt import simt, simt_device_kernel
 from relaxlab.runtime.vm.cuda import require_cupy
 from relaxlab.testing.replay import replay_kernels
 from tests.schedule.test_tensor_attention import Case
@@ -42,6 +50,39 @@ def test_drawn_decisions(rng: np.random.Generator) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        ("wgmma_wait", "uninitialised read: .* reads T_attention_dot"),
+        ("mbarrier_arrive", r"deadlock: .* waits for ever at empty"),
+    ],
+)
+def test_what_is_missing_is_found(op: str, message: str) -> None:
+    """Of four chunks, in two slots."""
+    case = Case("bfloat16", 64, None, 1, 1)
+    choices = {"warpgroups": 1, "positions": 64}
+    exe = rl.compile(case.module(40, 256), TARGET, decisions={"attention": choices})
+    func = exe.program.kernels["attention"]
+    kernel = lower_launches(func, "attention", facts=TARGET.facts)
+
+    def change(n: Any) -> Any:
+        left_out = isinstance(n, Evaluate) and isinstance(n.value, Call) and n.value.op == op
+        return SeqStmt(()) if left_out else None
+
+    def run(*operands: Any, change: Any = lambda _: None) -> Any:
+        launches = tuple(
+            dataclasses.replace(x, body=rewrite(x.body, change)) for x in kernel.launches
+        )
+        changed = DeviceKernel("attention", kernel.buffers, kernel.scalars, (), launches)
+        out = np.zeros(operands[0].shape, operands[0].dtype)
+        simt_device_kernel(func, changed, [*operands, out]).check()
+        return out
+
+    case.check(run, 40, 256)
+    with pytest.raises(SimtError, match=message):
+        case.check(partial(run, change=change), 40, 256)
+
+
 def test_wide_heads_have_too_many_sums() -> None:
     source = rl.compile(Case("bfloat16", 256, None, 1, 1).module(128, 128), TARGET).source()
     assert "mma_m16n8k16" in source and "wgmma" not in source
@@ -53,15 +94,16 @@ def test_wide_heads_have_too_many_sums() -> None:
 @pytest.mark.parametrize("mask", [None, "BottomRight"])
 def test_machine_code(mask: str | None) -> None:
     """Eight instructions of 64 x 128 x 16 for the scores of a chunk and as many for the mix; one
-    exponential for each of a thread's 64 scores, and two where a maximum changes."""
+    exponential for each of a thread's 64 scores, and two where a maximum changes. All of them are
+    there twice: for the first chunk, and for the others."""
     exe = rl.compile(Case("bfloat16", 128, mask, 32, 4).module(4096, 4096), TARGET)
     compiled = exe.compiled()
     (resources,) = compiled.resources.values()
     assert resources.spill_stores == resources.spill_loads == 0 and not compiled.warnings
     (code,) = sass.disassemble(compiled.cubin).values()
     counts = sass.opcodes(code)
-    assert counts["HGMMA"] == 16 and counts["UTMALDG"] > 0 and counts["USETMAXREG"] == 2
-    assert counts["MUFU.EX2"] == 64 + 2
+    assert counts["HGMMA"] == 2 * 16 and counts["UTMALDG"] > 0 and counts["USETMAXREG"] == 2
+    assert counts["MUFU.EX2"] == 2 * (64 + 2)
     assert counts["LDS"] == counts["STS"] == counts["LDGSTS"] == counts["LDL"] == 0
 
 

@@ -93,6 +93,7 @@ def main(A: T.Buffer((6, 7), "{dtype}"), b: T.Buffer((7,), "{dtype}"),
 FUSED = {
     "bias": ("float32", "T.float32(0)", "E[vi, vj] + A[vi, vk] * b[vj]", "E[vi, vj] + b[vj]"),
     "left": ("int32", "0", "E[vi, vj] + A[vi, vk]", "b[vj] * 2 + E[vi, vj]"),
+    "update": ("int32", "0", "E[vi, vj] + A[vi, vk]", "(D[vj, vi] + 5) * b[vj] + E[vi, vj]"),
     "start": ("int32", "3", "A[vi, vk] + E[vi, vj]", "E[vi, vj] + b[vj]"),
     "maximum": ("int32", "-100", "T.max(E[vi, vj], A[vi, vk])", "T.max(E[vi, vj], b[vj])"),
     "product": ("int32", "1", "E[vi, vj] * A[vi, vk]", "b[vj] * E[vi, vj]"),
@@ -114,7 +115,7 @@ def test_a_reduction_starts_at_what_is_combined_with_it(
 @pytest.mark.parametrize(
     "epilogue",
     ["T.max(E[vi, vj], T.float32(0))", "E[vi, vj] * b[vj]", "E[vi, vj] + E[vi, vj]",
-     "T.max(E[vi, vj] + b[vj], T.float32(0))"],
+     "T.max(E[vi, vj] + b[vj], T.float32(0))", "D[6 - vj, vi] + E[vi, vj]"],
 )  # fmt: skip
 def test_other_operations_see_results_that_are_complete(epilogue: str) -> None:
     sch = with_epilogue("float32", "T.float32(0)", "E[vi, vj] + A[vi, vk]", epilogue)

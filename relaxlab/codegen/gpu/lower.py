@@ -17,6 +17,7 @@ from relaxlab.codegen.gpu.swizzle_storage import swizzle_storage, swizzles_of
 from relaxlab.codegen.gpu.synchronise import synchronise
 from relaxlab.codegen.gpu.thread_loops import comment, is_sync, thread_loops
 from relaxlab.codegen.gpu.thread_reduction import lower_thread_reductions
+from relaxlab.codegen.gpu.unswitch import unswitch
 from relaxlab.codegen.gpu.warp_specialize import warp_specialize
 from relaxlab.codegen.gpu.whole_tiles import whole_tiles
 from relaxlab.codegen.lower_blocks import lower_blocks
@@ -151,6 +152,7 @@ def _launch(
             "scope 'shared' or 'local'"
         )
     axes, body, renamed = bind_threads(body, allocated, agreed, sizes_of(func), name, facts)
+    body = unswitch(body, axes)
     axes, body, renamed = warp_specialize(body, renamed, axes, sizes_of(func), name, facts)
     body, renamed = software_pipeline(body, renamed, axes, sizes_of(func), name, facts)
     body = whole_tiles(body)

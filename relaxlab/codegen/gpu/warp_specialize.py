@@ -9,8 +9,8 @@ share out the registers by what they need. Blocks stay and take tile after tile,
 copies under way while the sums of one are stored, or, where the annotation is 0, each has one tile.
 
 Slices that different statements of an iteration multiply have barriers of their own. Where the loop
-reads the sums, as attention does, products are waited for at once; where it only adds to them, one
-iteration's are under way during the next.
+only adds to sums, one iteration's products are under way during the next; where it reads them, as
+attention does, those of the last slices (`overlap_products.py`).
 
 The program is cut in two: the producer keeps the loops and conditions that lead to the copies, and
 the copies, the consumers all the rest.
@@ -26,6 +26,7 @@ from math import prod
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.launch import ThreadAxis
+from relaxlab.codegen.gpu.overlap_products import beside
 from relaxlab.codegen.gpu.software_pipeline import copies_of, in_slot
 from relaxlab.codegen.gpu.thread_loops import SYNC, is_sync
 from relaxlab.ir import expr
@@ -319,41 +320,85 @@ class _Cut:
                 return s
 
     def products(self) -> Stmt:
-        """Multiply slices once they are there; they are given back when their products are made,
-        at the latest when the next ones are under way."""
-        s, body, done = self.loop, list[Stmt](), 0
+        """Multiply slices once they are there; they are given back when their products are made."""
+        s = self.loop
+        if self.is_late:
+            return self.late_products()
+        if len(self.slices) == 2:
+            first, last = self.slices
+            parts = beside(
+                self.stmts[first.start : first.stop], self.stmts[first.stop : last.start],
+                self.stmts[last.start : last.stop], self.stmts[last.stop :],
+            )  # fmt: skip
+            if parts is not None:
+                return self.overlapped(self.stmts[: first.start], *parts)
+        body, done = list[Stmt](), 0
         for part, slices in enumerate(self.slices):
-            slot, at = self.slot(self.number, part)
-            body += [
-                *self.stmts[done : slices.start],
-                _call("mbarrier_wait", _at(self.full, at), self.number // self.stages % 2),
-                _call("wgmma_fence"),
-                in_slot(seq(*self.stmts[slices.start : slices.stop]), slot, self.staged),
-                _call("wgmma_commit"),
-                _call("wgmma_wait", const(1 if self.is_late else 0)),
-            ]
+            body += [*self.stmts[done : slices.start], *self.multiplied(part, s.loop_var),
+                     _call("wgmma_wait", const(0)), self.given_back(part, s.loop_var)]  # fmt: skip
             done = slices.stop
-            if not self.is_late:
-                body.append(self.given_back(at))
-        body += self.stmts[done:]
-        if not self.is_late:
-            return replace(s, body=seq(*body), annotations=self.annotations)
-        before, last = self.number - 1, substitute(self.number, {s.loop_var: s.extent - 1})
-        follows = expr.GT(s.loop_var, const(0))
-        body.append(IfThenElse(follows, self.given_back(before % self.stages)))
-        # Perhaps there is no slice.
-        arrival = self.given_back(last % self.stages)
-        if not isinstance(s.extent, IntImm):
-            arrival = IfThenElse(expr.GT(s.extent, const(0)), arrival)
+        return replace(s, body=seq(*body, *self.stmts[done:]), annotations=self.annotations)
+
+    def late_products(self) -> Stmt:
+        """Products that nothing in the loop reads: those of a slice are under way during the next
+        iteration."""
+        s, last = self.loop, self.loop.extent - 1
+        body = seq(
+            *self.multiplied(0, s.loop_var),
+            _call("wgmma_wait", const(1)),
+            IfThenElse(expr.GT(s.loop_var, const(0)), self.given_back(0, s.loop_var - 1)),
+        )
         return seq(
-            replace(s, body=seq(*body), annotations=self.annotations),
+            replace(s, body=body, annotations=self.annotations),
             _call("wgmma_wait", const(0)),
-            arrival,
+            self.where_any(self.given_back(0, last)),
         )
 
-    def given_back(self, at: PrimExpr) -> Stmt:
-        """One thread of each warpgroup says that its products are made."""
-        return IfThenElse(self.team.leads, _call("mbarrier_arrive", _at(self.empty, at)))
+    def overlapped(self, before: Sequence[Stmt], free: list[Stmt], bound: list[Stmt]) -> Stmt:
+        """Two products, the second of which is under way during the first part of the next
+        iteration: its first product and `free`. `bound` has to wait for it."""
+        s, wait = self.loop, _call("wgmma_wait", const(0))
+        following, last = s.loop_var + 1, s.extent - 1
+
+        def of(stmts: Sequence[Stmt], at: PrimExpr) -> Stmt:
+            return substitute(seq(*stmts), {s.loop_var: at})
+
+        begin = seq(
+            of(before, const(0)), *self.multiplied(0, const(0)), wait,
+            self.given_back(0, const(0)), of([*free, *bound], const(0)),
+        )  # fmt: skip
+        body = seq(
+            of(before, following), *self.multiplied(0, following),
+            *self.multiplied(1, s.loop_var),
+            _call("wgmma_wait", const(1)), self.given_back(0, following), of(free, following),
+            wait, self.given_back(1, s.loop_var), of(bound, following),
+        )  # fmt: skip
+        end = seq(*self.multiplied(1, last), wait, self.given_back(1, last))
+        middle = replace(s, extent=last, body=body, annotations=self.annotations)
+        return self.where_any(seq(begin, middle, end))
+
+    def where_any(self, s: Stmt) -> Stmt:
+        """The statement where the loop has iterations."""
+        extent = self.loop.extent
+        return s if isinstance(extent, IntImm) else IfThenElse(expr.GT(extent, const(0)), s)
+
+    def multiplied(self, part: int, at: PrimExpr) -> list[Stmt]:
+        """Issue the products of slices in iteration `at`, once the slices are there."""
+        slices, v = self.slices[part], self.loop.loop_var
+        slot, barrier = self.slot(self.number, part)
+        stmts = self.stmts[slices.start : slices.stop]
+        made = [
+            _call("mbarrier_wait", _at(self.full, barrier), self.number // self.stages % 2),
+            _call("wgmma_fence"),
+            in_slot(seq(*stmts), slot, self.staged),
+            _call("wgmma_commit"),
+        ]
+        return [substitute(m, {v: at}) for m in made]
+
+    def given_back(self, part: int, at: PrimExpr) -> Stmt:
+        """One thread of each warpgroup says that the products of iteration `at` are made."""
+        barrier = substitute(self.slot(self.number, part)[1], {self.loop.loop_var: at})
+        return IfThenElse(self.team.leads, _call("mbarrier_arrive", _at(self.empty, barrier)))
 
     def joined(self, producer: Stmt, consumer: Stmt) -> Stmt:
         """The program of a thread: barriers first, then what its warpgroup does."""

@@ -8,9 +8,9 @@ also waits for the products).
 - `wgmma_fill_N`: C = 0, of N columns
 - `wgmma_T_N`: C += A * B for dtype T; the right operand is column by column, with `_trans` row by
   row, in blocks of 64 columns
-- `wgmma_T_N_K_quads`: C = A * B of K terms, the part of one of the four neighbouring warps that run
-  it together; the left operand and the sums lie in registers as tiles of mma.sync do, the right
-  operand in blocks of 64 terms, with `_trans` of 64 columns
+- `wgmma_T_N_K_quads`: C = A * B of K terms, with `_trans` C += A * B, the part of one of the four
+  neighbouring warps that run it together; the left operand and the sums lie in registers as tiles
+  of mma.sync do, the right operand in blocks of 64 terms, with `_trans` of 64 columns
 """
 
 # Functions here are programs of the script language, whose annotations are buffers.
@@ -112,7 +112,7 @@ def _product(dtype: str, columns: int, trans: bool) -> Functions:
 
 
 def _of_warp_by_rows(dtype: str, columns: int, terms: int) -> Functions:
-    """A product by a warp whose left operand is in registers; the right one is row by row."""
+    """The sums of a warp plus a product whose right operand is row by row."""
     tiles, steps, blocks, size = columns // 16, terms // 16, columns // LINE, 128 * terms
 
     @T.prim_func
@@ -122,8 +122,6 @@ def _of_warp_by_rows(dtype: str, columns: int, terms: int) -> Functions:
         B: T.Buffer((blocks, terms, 64), dtype),
     ):
         for i, j, k in T.grid(16, columns, terms):
-            if k == 0:
-                C[j // 16, i % 8 * 4 + j % 8 // 2, j % 16 // 8 * 4 + i // 8 * 2 + j % 2] = 0.0
             C[j // 16, i % 8 * 4 + j % 8 // 2, j % 16 // 8 * 4 + i // 8 * 2 + j % 2] += T.Cast(
                 "float32",
                 A[k // 16, i % 8 * 4 + k % 8 // 2, k % 16 // 8 * 4 + i // 8 * 2 + k % 2],
@@ -139,7 +137,7 @@ def _of_warp_by_rows(dtype: str, columns: int, terms: int) -> Functions:
             for k in T.unroll(steps):
                 T.wgmma(
                     T.address_of(C[0, lane, 0]), T.address_of(A[k, lane, 0]),
-                    T.address_of(B[0, k * 16, 0]), columns, 1, size, T.min(k, 1),
+                    T.address_of(B[0, k * 16, 0]), columns, 1, size, 1,
                 )  # fmt: skip
 
     return desc, impl

@@ -150,6 +150,8 @@ class _Tile(Tile):
         sch = self.sch
         self.boxes(mixed, self.operands.value, (2, 1))
         self.round_weights(mixed)
+        sch.fuse_reduction_epilogue(mixed, grown)
         self.lay_out(mixed, rows=True)
-        self.bind(found_block(sch, grown).name)
+        scaled = sch.decompose_reduction(mixed, sch.get_loops(mixed)[-3])
+        self.bind(found_block(sch, scaled).name)
         self.multiply_chunk(mixed, f"{self.operands.features}_{self.chunk}_trans")
