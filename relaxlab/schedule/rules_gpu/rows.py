@@ -208,7 +208,10 @@ def _width(
     def fits(width: int) -> bool:
         return width == 1 or (width <= most and all(n and n % width == 0 for n in sizes))
 
-    return VECTOR_WIDTH.where(fits).at_most(sch, most, about)
+    choice = VECTOR_WIDTH.where(fits)
+    # Preferably every thread has as many: 8 bytes without a guard are read as fast as 16.
+    even = [n for n in choice.candidates if n > 1 and longest % (n * threads) == 0]
+    return choice.of(sch, max(even or choice.candidates), about)
 
 
 def _inside_row(

@@ -16,6 +16,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         nested,
         ragged,
         reductions,
+        register_tiles,
         rows,
         tensor_matmul,
     )
@@ -28,6 +29,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         ("nested", nested.apply),
         ("hopper_matmul", hopper_matmul.apply),
         ("tensor_matmul", tensor_matmul.apply),
+        ("register_tiles", register_tiles.apply),
         ("matmul", matmul.apply),
         ("reductions", reductions.apply),
         ("rows", rows.apply),

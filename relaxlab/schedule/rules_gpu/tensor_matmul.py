@@ -9,6 +9,7 @@ zeros around the operands, so any of them may be a symbol.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relaxlab.analysis.index_map import IndexMap
@@ -138,15 +139,16 @@ def inline_permutations(sch: Schedule) -> None:
                 pass
 
 
-def find_half_product(func: PrimFunc) -> HalfProduct | str:
-    """The product, or why the kernel is none that the rule is for."""
+def find_half_product(func: PrimFunc, dtypes: Sequence[str] = DTYPES) -> HalfProduct | str:
+    """The product of two matrices of one of the `dtypes`, which is added in float32, or why the
+    kernel is none."""
     found = find_product(func)
     if isinstance(found, str):
         return found
     block, loads = found.block, found.loads
     dtype = loads[0].dtype
-    if dtype not in DTYPES or loads[1].dtype != dtype or block.writes[0].buffer.dtype != "float32":
-        return f"{block.name} does not add products of two {' or '.join(DTYPES)} in float32"
+    if dtype not in dtypes or loads[1].dtype != dtype or block.writes[0].buffer.dtype != "float32":
+        return f"{block.name} does not add products of two {' or '.join(dtypes)} in float32"
     row, col, k = (block.iter_vars[n].var for n in (found.row, found.col, found.reduce))
     letters = {row: "i", col: "j", k: "k"}
     places: dict[str, tuple[int, str]] = {}
