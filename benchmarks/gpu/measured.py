@@ -11,7 +11,7 @@ DECODER_LAYERS = 8
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A kernel or a decoder's step on `gpu`: a case of `cases.py`, or a product of 8192 x 8192
-    matrices of bfloat16 with `decisions`. `us` are microseconds."""
+    matrices of bfloat16 by `mma.sync` with `decisions`. `us` are microseconds."""
 
     case: str
     gpu: str
@@ -58,6 +58,11 @@ MEASURED = (
         {"block_rows": 128, "block_terms": 32, "warp_rows": 2, "warp_cols": 4,
          "pipeline_stages": 4, "fragments_ahead": False},
     ),
+    # By warpgroups.
+    Measured("matmul bf16 4096", "h200", 198.7),
+    Measured("matmul bf16 8192", "h200", 1515),
+    Measured("matmul f16 8192", "h200", 1536),
+    Measured("gelu(x@w.T+b) bf16 4096x14336x4096", "h200", 905),
     Measured("decoder, 8 layers, batch 1, BF16: a step", "h200", 1400),
     Measured("decoder, 8 layers, batch 4, BF16: a step", "h200", 2060),
 )  # fmt: skip

@@ -24,7 +24,8 @@ class Gpu:
                  first-level cache.
     lanes:       fused multiply-adds of float32 per clock; `doubles` of float64.
     products:    floating-point operations of tensor cores on 16-bit floats, without sparsity.
-    mma:         the share of these that `mma.sync` reaches; other instructions reach the rest.
+    mma:         the share of these that `mma.sync` reaches.
+    wgmma:       that which the instructions of warpgroups reach, 0 without them.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Gpu:
     doubles: int
     products: float
     mma: float
+    wgmma: float = 0.0
 
     threads: int = 2048
     blocks: int = 32
@@ -56,10 +58,10 @@ GPUS: Mapping[str, Gpu] = {
     for row in (
         Gpu("a100", "sm_80", 108, 1.41 * GIGA, 2.04 * TERA, 40 * MB, 7.2 * TERA, 164 * KB,
             192 * KB, lanes=64, doubles=32, products=312 * TERA, mma=1.0),
-        Gpu("h100", "sm_90", 132, 1.83 * GIGA, 3.35 * TERA, 50 * MB, 9.4 * TERA, 228 * KB,
-            256 * KB, lanes=128, doubles=64, products=989 * TERA, mma=0.63),
-        Gpu("h200", "sm_90", 132, 1.83 * GIGA, 4.8 * TERA, 50 * MB, 9.4 * TERA, 228 * KB,
-            256 * KB, lanes=128, doubles=64, products=989 * TERA, mma=0.63),
+        Gpu("h100", "sm_90a", 132, 1.83 * GIGA, 3.35 * TERA, 50 * MB, 9.4 * TERA, 228 * KB,
+            256 * KB, lanes=128, doubles=64, products=989 * TERA, mma=0.63, wgmma=0.8),
+        Gpu("h200", "sm_90a", 132, 1.83 * GIGA, 4.8 * TERA, 50 * MB, 9.4 * TERA, 228 * KB,
+            256 * KB, lanes=128, doubles=64, products=989 * TERA, mma=0.63, wgmma=0.8),
         Gpu("b200", "sm_100", 148, 1.85 * GIGA, 8.0 * TERA, 126 * MB, 10.5 * TERA, 228 * KB,
             256 * KB, lanes=128, doubles=64, products=2250 * TERA, mma=0.31),
     )
@@ -67,7 +69,8 @@ GPUS: Mapping[str, Gpu] = {
 """SXM modules, the A100 with 80 GB: NVIDIA's white papers and data sheets. Three are not from
 there. Second-level caches after the A100's are taken to move as much per clock, 5120 bytes, the
 B200's per multiprocessor, too. The share of `mma.sync` was measured on Hopper (arXiv 2501.12084);
-on Blackwell it is taken to be as fast per multiprocessor."""
+on Blackwell it is taken to be as fast per multiprocessor. That of `wgmma` is cuBLAS's on random
+numbers (NOTES, *Tensor cores*): their power lowers the clock."""
 
 
 def gpu_named(name: str) -> Gpu:

@@ -24,7 +24,6 @@ from relaxlab.ir.loops import BufferLoad, Evaluate, For, PrimFunc, SeqStmt
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cuda_pipeline
-from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt.report import SimtError
 from relaxlab.runtime.simt.simt import simt, simt_device_kernel
 from relaxlab.runtime.vm.cuda import gpu_architecture, require_cupy
@@ -258,12 +257,6 @@ def test_products_that_nobody_waits_for_are_refused() -> None:
 
     with pytest.raises(CodegenError, match="multiplies by wgmma and waits nowhere"):
         lower_launches(f, "f")
-
-
-def test_there_is_no_prediction() -> None:
-    exe = rl.compile(program(130, 264, 136, "kj"), TARGET)
-    with pytest.raises(ExecutionError, match="copy and multiply apart.* compile for cuda:sm_90$"):
-        rl.predict(exe, "h100")
 
 
 @pytest.mark.gpu

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import relaxlab as rl
+from benchmarks.gpu.cases import cases
 from benchmarks.operators import operator_calls
 from benchmarks.symbols import all_cases
 from relaxlab.ir.module import Module
@@ -13,7 +14,7 @@ from relaxlab.ir.target import Target
 from relaxlab.models.build import precision_for
 from relaxlab.models.decoder import Decoder
 from relaxlab.models.loader import open_model
-from relaxlab.passes.pipeline import default_pipeline
+from relaxlab.passes.pipeline import cuda_pipeline, default_pipeline
 from relaxlab.testing.op_check import CaseProgram
 from relaxlab.testing.replay import replay_kernels
 from relaxlab.tracing import Trace
@@ -85,3 +86,18 @@ def test_the_tiny_model(golden: Golden) -> None:
         for rule, names in sorted(by_rule.items()):
             texts[f"{activations}: {rule}"] = "\n".join(sorted(names))
     golden.file("schedule/model_rules", texts)
+
+
+def test_gpus(golden: Golden) -> None:
+    """The kernels that are measured on GPUs, on one with instructions of warpgroups and on one
+    without. One that falls to a later rule is a cliff."""
+    texts: dict[str, str] = {}
+    for arch in ("sm_80", "sm_90a"):
+        pipeline = cuda_pipeline(Target.cuda(arch))
+        lines = [
+            f"{case.name}: {', '.join(rules_of(pipeline.run(case.module())).values())}"
+            for case in cases()
+            if arch == "sm_90a" or case.group in ("products", "attention")
+        ]
+        texts[arch] = "\n".join(lines)
+    golden.file("schedule/gpu_rules", texts)

@@ -129,7 +129,10 @@ def times_of(grid: Grid, fits: Occupancy, gpu: Gpu) -> Times:
 
 
 def _tensor_clocks(work: BlockWork, gpu: Gpu) -> float:
-    return work.counters.products / (gpu.products * gpu.mma / gpu.multiprocessors / gpu.clock)
+    apart = work.warpgroup_products
+    of_warps = (work.counters.products - apart) / gpu.mma if gpu.mma else 0.0
+    of_warpgroups = apart / gpu.wgmma if gpu.wgmma else 0.0
+    return (of_warps + of_warpgroups) / (gpu.products / gpu.multiprocessors / gpu.clock)
 
 
 def _arithmetic_clocks(work: BlockWork, gpu: Gpu) -> float:
@@ -167,8 +170,8 @@ def _from_cache(
                 written += cost.count * SECTOR
             else:
                 read[site.buffer] = read.get(site.buffer, 0) + cost.count * SECTOR
-    moved = written
-    held = {b: once * copies.get(b, resident) for b, once in work.read.items()}
+    moved = written + work.boxes
+    held = {b: once * copies.get(b, resident) for b, once in work.read.items() if b in read}
     for buffer in sorted(held, key=lambda b: held[b]):
         room -= held[buffer]
         moved += min(work.read[buffer], read[buffer]) if room >= 0 else read[buffer]

@@ -14,6 +14,7 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore
 from relaxlab.runtime.arrays import Array
 from relaxlab.runtime.simt.access import Access
+from relaxlab.runtime.simt.asynchronous import ROWS, TERMS, WARPGROUP, Units, element_at
 from relaxlab.runtime.simt.counters import Counters
 from relaxlab.runtime.simt.counting import CountingTeam
 from relaxlab.runtime.simt.kernel import Kernel
@@ -42,12 +43,16 @@ def _zeros(buffer: Buffer, count: int) -> ReadOnly:
 @dataclass(slots=True)
 class BlockWork:
     """The work of a block: its counters, the bytes of main memory by buffer that it reads and
-    writes at least once, and how often its threads wait for main memory before they go on."""
+    writes at least once, and how often its threads wait for main memory before they go on. `boxes`
+    are the bytes that copies of boxes bring, `warpgroup_products` the part of the floating-point
+    operations of tensor cores that is of warpgroups."""
 
     counters: Counters
     read: dict[Buffer, float] = field(default_factory=dict[Buffer, float])
     written: dict[Buffer, float] = field(default_factory=dict[Buffer, float])
     trips: float = 0.0
+    boxes: float = 0.0
+    warpgroup_products: float = 0.0
 
 
 class SampledTeam(CountingTeam):
@@ -60,15 +65,22 @@ class SampledTeam(CountingTeam):
         self._bytes: dict[tuple[Buffer, bool], float] = {}
         self._trips = 0.0
         self._waits = 1.0
+        self.units = self._units = _SampledUnits(self)
 
     def _shared(self, buffer: Buffer) -> Memory:
         return _zeros(buffer, math.prod(self.kernel.shapes[buffer]))
 
     def work(self) -> BlockWork:
         """The work of the whole block."""
-        found = BlockWork(self.counters(), trips=self._trips)
+        units = self._units
+        found = BlockWork(
+            self.counters(), trips=self._trips + units.trips, boxes=units.boxes,
+            warpgroup_products=units.products,
+        )  # fmt: skip
         for (buffer, write), count in self._bytes.items():
             (found.written if write else found.read)[buffer] = count
+        for buffer, count in units.read.items():
+            found.read[buffer] = found.read.get(buffer, 0) + count
         return found
 
     def _iterations(self, s: loops.For, extent: int) -> Iterable[int]:
@@ -113,6 +125,55 @@ class SampledTeam(CountingTeam):
         self._waits = 1
 
 
+class _SampledUnits(Units):
+    """Copies of boxes and products of warpgroups, which are counted and not made: where iterations
+    are left out, nobody may wait for others."""
+
+    def __init__(self, team: SampledTeam) -> None:
+        super().__init__(team)
+        self._block = team
+        self._known: set[tuple[Buffer, tuple[int, ...]]] = set()
+        self.read: dict[Buffer, float] = {}
+        self.boxes = self.products = self.trips = 0.0
+
+    def call(self, e: expr.Call, p: Points) -> None:
+        """Count a call."""
+        team = self._block
+        match e.op:
+            case "tma_load":
+                source = element_at(e.args[1])
+                size = numpy_dtype(source.dtype).itemsize * team.weight
+                count = math.prod(int(team.value(n, p)) for n in e.args[2:-1]) * size
+                corner = tuple(int(np.ravel(team.value(n, p))[0]) for n in source.indices)
+                self.boxes += count
+                self.trips = 1.0  # a block waits for its first box alone
+                if (source.buffer, corner) not in self._known:
+                    self._known.add((source.buffer, corner))
+                    self.read[source.buffer] = self.read.get(source.buffer, 0) + count
+            case "wgmma":
+                columns, groups = int(team.value(e.args[3], p)), len(p) // WARPGROUP
+                operations = 2 * ROWS * columns * TERMS * groups
+                team.on_product(operations)
+                self.products += operations * team.weight
+            case _:
+                pass
+
+
+class _WaveUnits(Units):
+    """Where blocks begin to copy boxes; nothing waits."""
+
+    def __init__(self, team: WaveTeam) -> None:
+        super().__init__(team)
+        self._wave = team
+
+    def call(self, e: expr.Call, p: Points) -> None:
+        """Look at where a box begins."""
+        if e.op == "tma_load":
+            source = element_at(e.args[1])
+            places = np.broadcast_to(self._wave.place(source, p), len(p))
+            self._wave.share(source.buffer, places, p)
+
+
 class WaveTeam(Team):
     """One warp of each block of a wave, as far as the first iteration of each loop: where blocks
     begin to read. `shares` has for each buffer how many different places they are, of all."""
@@ -120,6 +181,7 @@ class WaveTeam(Team):
     def __init__(self, kernel: Kernel, count: int) -> None:
         super().__init__(kernel, 0, count)
         self.shares: dict[Buffer, float] = {}
+        self.units = _WaveUnits(self)
 
     def _shared(self, buffer: Buffer) -> Memory:
         return _zeros(buffer, math.prod(self.kernel.shapes[buffer]) * self.count)
@@ -135,6 +197,10 @@ class WaveTeam(Team):
         buffer = access.buffer
         if buffer.scope != "global" or self.kernel.sites[self.kernel.site(self.stmt, access)].write:
             return
+        self.share(buffer, at, p)
+
+    def share(self, buffer: Buffer, at: Array, p: Points) -> None:
+        """Note at how many different places blocks read, of all of them."""
         blocks = self._blocks(p)
         first = at[np.flatnonzero(np.diff(blocks, prepend=-1))]
         share = len(np.unique(first)) / len(first)

@@ -170,9 +170,7 @@ def keep_near(sch: Schedule, name: str, rank: int, room: int) -> int:
     return size
 
 
-def _share(
-    sch: Schedule, names: list[str], rank: int, facts: Facts, about: str | None
-) -> Share:
+def _share(sch: Schedule, names: list[str], rank: int, facts: Facts, about: str | None) -> Share:
     """Decide on the threads per row: a warp for a short one, else so many that each has sixteen
     elements, up to those of a block; on the neighbours that a thread loads together; and on how
     many of these loads are under way."""
@@ -256,6 +254,8 @@ def _across_threads(
     if keeps_order(sch.func, found_block(sch, rv)):
         return
     block = found_block(sch, rv)
+    if all(constant(extent_of(sch, loop)) == 1 for loop in reduce):
+        share = Share(share.threads, 1, share.at_once)  # a single term has no neighbours
     operands = operands_at_own_element(sch, block, len(rows)) if share.width > 1 else []
     loop, lane = fused(sch, reduce), list[LoopRV]()
     if share.width > 1:

@@ -101,16 +101,31 @@ def test_three_iterations_stand_for_all() -> None:
         assert read["B"] == sectors["B"]
 
 
+SHAPES = 'x: R.Tensor((2048, 1024), "float16"), w: R.Tensor((1024, 2048), "float16")'
+
+
 def test_products_by_tensor_cores() -> None:
-    shapes = 'x: R.Tensor((2048, 1024), "float16"), w: R.Tensor((1024, 2048), "float16")'
-    found = predict(program(shapes, "R.matmul(x, w)"), "h100")
+    found = predict(program(SHAPES, "R.matmul(x, w)"), "a100")
     (launch,) = found.launches
     assert launch.times.products == 2 * 2048 * 2048 * 1024
     # At least what the tensor cores need, and no more than three times as long.
-    least = launch.times.products / (GPUS["h100"].products * GPUS["h100"].mma)
+    least = launch.times.products / (GPUS["a100"].products * GPUS["a100"].mma)
     assert least < found.seconds < 3 * least + LAUNCH
     conflicts = [c for c in launch.work.counters.costs.values() if c.unit == "rounds of banks"]
     assert conflicts and all(c.count == c.least for c in conflicts)
+
+
+def test_products_by_warpgroups() -> None:
+    """One warp copies boxes while others multiply: none of them waits in the model."""
+    found = predict(program(SHAPES, "R.matmul(x, w)"), "h100")
+    (launch,) = found.launches
+    assert launch.times.products == 2 * 2048 * 2048 * 1024
+    work = launch.work
+    assert work.warpgroup_products == work.counters.products
+    # Each of 128 blocks reads its rows and its columns, of 1024 terms, once.
+    assert work.boxes == sum(work.read.values()) == (128 + 256) * 1024 * 2
+    least = launch.times.products / (GPUS["h100"].products * GPUS["h100"].wgmma)
+    assert least < found.seconds < 2 * least + LAUNCH
 
 
 def of_copy(threads: int, registers: int, monkeypatch: pytest.MonkeyPatch, shared: int = 0) -> int:
