@@ -20,7 +20,7 @@ from relaxlab.analysis.arith import simplify
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import IntImm, Max, PrimExpr, Var, const
-from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc, Range
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, PrimFunc, Range
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.ranges import shape_analyzer
@@ -58,6 +58,10 @@ from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 FEW_VECTORS = 4
 """Vectors of columns for which there are versions of a product by a transposed matrix."""
+WIDE = 4
+"""Vectors of columns of a tile where memory is what takes the time (`_is_wide`): a convolution of
+1 x 1 from 512 to 2048 channels of 7 x 7 took 0.9 times as long; elsewhere products took up to 1.3
+times."""
 MIN_IMAGES = 8
 """Images that threads share out at least, each of which pads its own."""
 
@@ -88,17 +92,21 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
         return _by_terms(sch, parts, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
-    at = next(r.region for r in block.reads if r.buffer is parts.vectors)
-    copied = at[-1].min != block.iter_vars[parts.col].var
     # Panels would have to be copied first: for 4 rows of float32 or int32, 16 of int8 and 2 of
     # float64 dot products took the same time or less, for twice as many rows the copy was repaid
     # (except of int8).
     few = max(1, 16 // bytes_of(output_dtype(block)))
     with_versions(
-        sch, context, rows, [DOT_ROWS.of(sch, few) if copied else 1],
+        sch, context, rows, [1 if _is_in_place(block, parts) else DOT_ROWS.of(sch, few)],
         lambda one, most: _for_few_rows(one, context) if most else _by_terms(one, parts, context),
     )  # fmt: skip
     return sch
+
+
+def _is_in_place(block: Block, parts: Parts) -> bool:
+    """True if columns are neighbours in memory, so that no panels of them are copied."""
+    at = next(r.region for r in block.reads if r.buffer is parts.vectors)
+    return at[-1].min == block.iter_vars[parts.col].var
 
 
 def _by_terms(sch: Schedule, parts: Parts, context: Context) -> Schedule:
@@ -186,6 +194,7 @@ def _schedule_tiles(
     product = sch.get_block(parts.product)
     lanes = _lanes(found_block(sch, product), parts.col, context)
     own = _panels_of_large(found_block(sch, product), parts, context)
+    is_wide = _is_wide(found_block(sch, product), parts, lanes, context)
     stored = _stored_operands(sch, parts.product)
     packed = _pack(sch, product, parts, lanes, context)
     spread = _spreading(sch, parts.product)
@@ -202,13 +211,13 @@ def _schedule_tiles(
     # A symbolic width has several vectors: only its last tile is masked. A few columns fill them,
     # or else there are tiles of one: 33 columns in two tiles of two vectors took 1.3 times as long
     # as in three.
-    most = TILE_VECTORS.of(sch, 2)
+    most = TILE_VECTORS.of(sch, WIDE if is_wide else 2)
     width = constant(extent_of(sch, col)) or _few_columns(sch, product, parts.col, lanes)
-    vectors = most if width is None or _fill_tiles(width, most, lanes) else 1
+    vectors = _tile_vectors(width, most, lanes)
     near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
     if per_image and not near:
         return None
-    rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), context)
+    rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), vectors, context)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
@@ -301,22 +310,47 @@ def _panels_of_large(block: Block, parts: Parts, context: Context) -> set[int] |
     not to fit the second-level cache beside others: a panel of it is then used for all images
     before the next one is read. 512 channels by 3 x 3 over four images of 7 x 7 took 3.4 times as
     long when all panels were read for each row of each image."""
-    region = next(r.region for r in block.reads if r.buffer is parts.vectors)
-    inner = {parts.col, *parts.reduce}
-    outer = {it.var: i for i, it in enumerate(block.iter_vars) if i not in inner}
-    size, own = bytes_of(parts.vectors.dtype), set[int]()
-    for r, dim in zip(region, parts.vectors.shape, strict=True):
-        choosing = {outer[v] for v in symbols_in(r.min) if v in outer}
-        own |= choosing
-        size *= 1 if choosing else constant(dim) or 0
+    region = next(r for r in block.reads if r.buffer is parts.vectors)
+    size, own = _matrix_of(region, block, {parts.col, *parts.reduce})
     return own if 2 * size > context.target.facts.cache(2) else None
 
 
-def _fill_tiles(width: int, vectors: int, lanes: int) -> bool:
-    """True if tiles of several vectors have few lanes more than tiles of one: 196 columns are 14
-    vectors in pairs, 13 one by one, which read a factor for each of their own."""
-    single, several = (-(-width // n) * n for n in (lanes, vectors * lanes))
-    return several <= WASTE * single
+def _matrix_of(region: BufferRegion, block: Block, inner: set[int]) -> tuple[int, set[int]]:
+    """Return the bytes of the part of an operand that the inner axes of a block read, 0 where they
+    are unknown, and the other axes, which choose it."""
+    outer = {it.var: i for i, it in enumerate(block.iter_vars) if i not in inner}
+    size, own = bytes_of(region.buffer.dtype), set[int]()
+    for r, dim in zip(region.region, region.buffer.shape, strict=True):
+        choosing = {outer[v] for v in symbols_in(r.min) if v in outer}
+        own |= choosing
+        size *= 1 if choosing else constant(dim) or 0
+    return size, own
+
+
+def _is_wide(block: Block, parts: Parts, lanes: int, context: Context) -> bool:
+    """True if tiles of all columns, read where they lie, read an operand once that does not fit the
+    second-level cache."""
+    width = constant(block.iter_vars[parts.col].dom.extent)
+    if width is None or width > WIDE * lanes or not parts.is_einsum:
+        return False
+    used = (parts.vectors, block.writes[0].buffer)
+    sizes = [
+        _matrix_of(r, block, {parts.row, *parts.reduce})[0]
+        for r in block.reads if r.buffer not in used
+    ]  # fmt: skip
+    large = any(2 * size > context.target.facts.cache(2) for size in sizes)
+    return large and _is_in_place(block, parts)
+
+
+def _tile_vectors(width: int | None, most: int, lanes: int) -> int:
+    """Return the vectors of columns of a tile, at most `most`: fewer where lanes of the last tile
+    would be more than an eighth of all. 196 columns are 14 vectors in pairs, 13 one by one, which
+    read a factor for each of their own. An unknown width has two: only its last tile is masked."""
+    if width is None:
+        return min(most, 2)
+    single = -(-width // lanes)
+    fitting = (n for n in (most, 2) if n <= most and -(-single // n) * n <= WASTE * single)
+    return next(fitting, 1)
 
 
 def _few_columns(sch: Schedule, product: BlockRV, column: int, lanes: int) -> int | None:
@@ -355,11 +389,14 @@ def _columns_last(sch: Schedule, product: BlockRV, parts: Parts) -> None:
     sch.transform_layout(product, buffer, IndexMap(tuple(axes), finals))
 
 
-def _rows_of_a_tile(sch: Schedule, extent: int | None, context: Context) -> int:
+def _rows_of_a_tile(sch: Schedule, extent: int | None, vectors: int, context: Context) -> int:
     """Return the rows of a register tile: as many as registers hold, fewer if that divides the
     extent."""
-    # Eight times two vectors of columns are 16 of the 32 accumulators, the others hold operands.
-    most = REGISTER_ROWS.of(sch, context.target.facts.vector_registers // 4)
+    # Eight times two vectors of columns are 16 of the 32 accumulators, the others hold operands:
+    # six times four leave room for a row of them.
+    registers = context.target.facts.vector_registers
+    rows = registers // 4 if vectors < WIDE else 3 * registers // (4 * vectors)
+    most = REGISTER_ROWS.of(sch, rows)
     if extent is None:
         return most
     return next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))
