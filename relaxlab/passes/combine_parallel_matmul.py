@@ -39,27 +39,36 @@ def combine_parallel_matmul(mod: Module, options: CombineOptions) -> Module:
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         weights = set(fn.params[fn.attrs.get("num_input", 0) :])
-        whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
-        new = map_blocks(whole, partial(_block, name, weights, options))
-        if new is not whole:
+        new = combined(RULE, name, fn, weights, split=options.split)
+        if new is not None:
             updates[name] = new
     return normalized(mod.with_functions(updates)) if updates else mod
 
 
+def combined(
+    rule: str, name: str, fn: graph.Function, weights: set[graph.Var], *, split: bool
+) -> graph.Function | None:
+    """The function with its products combined, of which the rewrite `rule` is asked for; None where
+    there is nothing to combine. `split` as in the options."""
+    whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
+    new = map_blocks(whole, partial(_block, rule, name, weights, split))
+    return None if new is whole else new
+
+
 def _block(
-    name: str, weights: set[graph.Var], options: CombineOptions, blk: graph.BindingBlock
+    rule: str, name: str, weights: set[graph.Var], split: bool, blk: graph.BindingBlock
 ) -> graph.BindingBlock:
     kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
     first: dict[graph.Var, list[graph.Binding]] = {}
     values: dict[graph.Var, graph.Expr] = {}
-    for group in _groups(name, blk, weights):
+    for group in _groups(rule, name, blk, weights):
         product, parts, columns = _combined(group, kind)
         names = ", ".join(f"`{v.name}`" for v, _ in group)
         reason = f"{names} become one product with {columns} columns"
-        if not may_apply(RULE, f"{name}.{product.var.name}", reason):
+        if not may_apply(rule, f"{name}.{product.var.name}", reason):
             continue
         first[group[0][0]] = [product]
-        if options.split and all(isinstance(_width(v), expr.IntImm) for v, _ in group):
+        if split and all(isinstance(_width(v), expr.IntImm) for v, _ in group):
             first[group[0][0]], parts = _as_split(product, group, kind)
         values |= parts
     new: list[graph.Binding] = []
@@ -72,7 +81,9 @@ def _block(
 Product = tuple[graph.Var, graph.Call]
 
 
-def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list[list[Product]]:
+def _groups(
+    rule: str, name: str, blk: graph.BindingBlock, weights: set[graph.Var]
+) -> list[list[Product]]:
     """Calls that differ in their weights alone, two or more together."""
     groups: list[list[Product]] = []
     made = {
@@ -89,7 +100,7 @@ def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list
             continue
         reason = _unsuited(call, weights | set(made))
         if reason is not None:
-            remark(RULE, f"{name}.{b.var.name}", reason, applied=False)
+            remark(rule, f"{name}.{b.var.name}", reason, applied=False)
             continue
         for group in groups:
             if _together(group[0][1], call, made):
@@ -101,7 +112,7 @@ def _groups(name: str, blk: graph.BindingBlock, weights: set[graph.Var]) -> list
         if len(group) == 1:
             v, call = group[0]
             text = f"no other product of `{getattr(call.args[0], 'name', '')}` fits"
-            remark(RULE, f"{name}.{v.name}", text, applied=False)
+            remark(rule, f"{name}.{v.name}", text, applied=False)
     # What makes a weight may stand after the first product: it is written anew where it is read.
     return [[(v, _inlined(c, made)) for v, c in g] for g in groups if len(g) > 1]
 

@@ -12,6 +12,7 @@ from relaxlab.passes.build_prelude import build_prelude
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
 from relaxlab.passes.clone_by_weights import clone_by_weights
+from relaxlab.passes.combine_gates import combine_gates
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
 from relaxlab.passes.expand_calls import expand_calls
@@ -115,6 +116,10 @@ HOISTING: tuple[Pass, ...] = (
 """The passes that batches need before blocks are made."""
 
 
+RECORDING: tuple[Pass, ...] = (make_blocks, combine_gates, split_phases, annotate_recording)
+"""The passes that make blocks, and say how they are recorded."""
+
+
 def batched_pipeline(target: str | Target | None = None) -> Pipeline:
     """The passes for programs whose control flow depends on the input: what they compute for many
     inputs runs in batches (see docs/dynamic-programs.md). `target` None: this machine."""
@@ -122,7 +127,7 @@ def batched_pipeline(target: str | Target | None = None) -> Pipeline:
     return (
         (cpu_pipeline() if target is None else default_pipeline(target))
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
-        .before("move_slices", *HOISTING, make_blocks, split_phases, annotate_recording)
+        .before("move_slices", *HOISTING, *RECORDING)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
         .after("fuse_tir", write_results, limit_rows.with_options(target=target))
     )

@@ -418,6 +418,7 @@ RECURSIVE = {
     "clone_by_weights": r"[+] cell: a clone for walk.back, which has other weights",
     "split_concat_product": r"[+] cell.\w+: one part of the rows is known before the recursion",
     "make_blocks": r"[+] \w+.\w+: \d+ bindings that no call or branch keeps apart",
+    "combine_gates": r"[-] cell_block\w*.\w+: no other product of `\w*` fits",
     "split_phases": r"[+] main_block: comes after the last recursion: it waits",
     "annotate_recording": r"[+] main: branches of unequal length end at the same depth",
     "batch_blocks": r"[+] main_block.\w+: differs between instances: gathered",
