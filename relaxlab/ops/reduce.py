@@ -44,7 +44,8 @@ def reduced_type(call: graph.Call, x: TensorType, axes: Any, dtype: str | None) 
     gone = normal_axes(call, axes, x.ndim)
     ndim = x.ndim if keep else x.ndim - len(gone)
     if x.shape is None:
-        return TensorType(None if ndim else (), dtype, ndim)
+        known = len(gone) == x.ndim
+        return TensorType((ONE,) * ndim if known else None, dtype, ndim)
     return TensorType(reduced_shape(x.shape, gone, keep), dtype)
 
 

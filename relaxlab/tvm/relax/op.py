@@ -92,7 +92,20 @@ def _taking_sizes(name: str) -> Any:
     return call
 
 
+def _taking_devices(name: str) -> Any:
+    """The builder of a call that is given a device of `tvm.cpu()` or its name."""
+    make = builder(name)
+
+    def call(data: graph.Expr, dst_vdevice: Any, *args: Any, **kwargs: Any) -> graph.Call:
+        return make(data, str(dst_vdevice), *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
 _OTHERWISE = {
+    "hint_on_device": _taking_devices,
+    "to_vdevice": _taking_devices,
     "layout_transform": _taking_functions,
     "image.resize2d": _taking_sizes,
     "image.resize3d": _taking_sizes,

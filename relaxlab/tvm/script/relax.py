@@ -1,4 +1,5 @@
-"""`tvm.script.relax`: the namespace `R`, whose functions are in normal form."""
+"""`tvm.script.relax`: the namespace `R`, whose functions are in normal form. Outside of programs
+operators and values of it build calls and nodes."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from __future__ import annotations
 import inspect as _inspect
 import sys as _sys
 from collections.abc import Callable as _Callable
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from relaxlab.script import relax as _core
@@ -25,7 +27,25 @@ def function(
     return _decorated(_read_function, f, frame.f_back)
 
 
+_VALUES = {
+    "shape": "ShapeExpr", "const": "const", "prim_value": "PrimValue", "str": "StringImm",
+    "dtype": "DataTypeImm", "tuple": "_tuple", "ShapeExpr": "ShapeExpr",
+    "TupleGetItem": "TupleGetItem", "ExternFunc": "ExternFunc",
+}  # fmt: skip
+"""The names of values, which Python makes outside of programs, and the nodes that they make."""
+
+
+def _tuple(*fields: _Any) -> _Any:
+    return _import_module("relaxlab.tvm.relax.expr").Tuple(fields)
+
+
 def __getattr__(name: str) -> _Any:
+    operators = _import_module("relaxlab.tvm.relax.op")
+    if name in _VALUES:
+        made = _VALUES[name]
+        return _tuple if made == "_tuple" else getattr(_import_module("relaxlab.tvm.relax"), made)
+    if name in dir(operators):
+        return getattr(operators, name)
     return getattr(_core, name)
 
 

@@ -51,6 +51,11 @@ CALLS = [
     lambda: op.nn.max_pool2d(image, pool_size=(2, 2), strides=(2, 2), ceil_mode=True),
     lambda: op.nn.layer_norm(x, vector, vector, axes=-1),
     lambda: op.nn.pixel_shuffle(tensor(1, 8, 10, 15), 2),
+    lambda: op.image.resize2d(image, 14),
+    lambda: R.reshape(x, R.shape([3, 2])),
+    lambda: R.add(x, R.const(1.0, "float32")),
+    lambda: R.sum(unknown, keepdims=True),
+    lambda: R.hint_on_device(x, tvm.cpu(0)),
 ]
 for number, call in enumerate(CALLS):
     try:

@@ -1,0 +1,99 @@
+"""Calls of operators have the types that TVM deduces, and are refused where it refuses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+
+from tests.tvm.wheel import needs_wheel, results
+
+pytestmark = needs_wheel
+
+CALLS = """
+R.add(x, y) | x=2,3,4 y=3,4
+R.maximum(x, y) | x=2,1,4 y=1,3,1
+R.greater(x, y) | x=2,3 y=2,3
+R.exp(x) | x=2,3
+R.sum(x, axis=[0, -1], keepdims=True) | x=2,3,4
+R.mean(x) | x=2,3,4
+R.argmax(x, axis=1) | x=2,3,4
+R.permute_dims(x, [1, 2, 0]) | x=2,3,4
+R.reshape(x, (4, 6)) | x=2,3,4
+R.squeeze(x, 0) | x=1,3
+R.expand_dims(x, [0, -1]) | x=2,3
+R.concat([x, y], axis=1) | x=2,3 y=2,4
+R.split(x, 2, axis=1) | x=2,4
+R.strided_slice(x, [1], [1], [3], [2]) | x=2,6
+R.matmul(x, y) | x=2,3,4 y=4,5
+R.flip(x, 0) | x=2,3
+R.repeat(x, 2, 1) | x=2,3
+R.tile(x, (2, 1)) | x=2,3
+R.nn.conv2d(x, y, strides=2, padding=1) | x=2,3,9,8 y=4,3,3,3
+R.nn.conv1d_transpose(x, y, strides=3, output_padding=1) | x=2,3,9 y=3,4,3
+R.nn.max_pool2d(x, (2, 2), (2, 2)) | x=2,3,9,8
+R.nn.adaptive_avg_pool2d(x, 4) | x=2,3,9,8
+R.nn.softmax(x, axis=-1) | x=2,3
+R.nn.layer_norm(x, y, z, axes=-1) | x=2,3 y=3 z=3
+R.image.resize2d(x, (4, 6), layout="NHWC") | x=2,9,8,3
+R.image.resize3d(x, 4, method="cubic") | x=2,3,4,5,6
+R.image.grid_sample(x, y) | x=2,3,9,8 y=2,2,4,5
+R.image.affine_grid(x, (4, 5)) | x=2,2,3
+R.vision.roi_align(x, y, (3, 2), 0.5) | x=2,3,9,8 y=4,5
+R.vision.roi_pool(x, y, 3, 0.5) | x=2,3,9,8 y=4,5
+R.vision.multibox_transform_loc(x, y, z) | x=2,5,3 y=2,12 z=1,3,4
+R.vision.get_valid_counts(x, 0.5) | x=2,6,6
+R.ccl.allreduce(x, "avg") | x=2,3
+R.ccl.allgather(x, 2) | x=2,3
+""".strip().splitlines()
+DRAWS = 150
+
+
+def drawn(rng: random.Random) -> tuple[str, str]:
+    """The types of variables, and a call on them: shapes known, symbolic or of a wrong rank, or
+    ranks alone; one dtype and device for all, or none."""
+    expression, _, variables = rng.choice(CALLS).partition(" | ")
+    kind = rng.choice(("known", "known", "rank", "wrong rank"))
+    dtype = rng.choice(("float32", "float16", "float64", ""))
+    device = rng.choice(("", "", ", vdevice=device"))
+    symbol = rng.choice("mnk")
+    types: dict[str, str] = {}
+    for part in variables.split():
+        name, _, dims = part.partition("=")
+        shape = dims.split(",")
+        if kind == "rank":
+            types[name] = f"R.Tensor(ndim={len(shape)}, dtype={dtype!r}{device})"
+            continue
+        if kind == "wrong rank" and name == "x":
+            shape.append("3")
+        elif not expression.startswith("R.reshape"):  # to extents that are stated
+            batch = all(p.partition("=")[2].startswith("2,") for p in variables.split())
+            shape[0] = symbol if batch and shape[0] == "2" else shape[0]
+        types[name] = f"R.Tensor(({', '.join(shape)},), {dtype!r}{device})"
+    return json.dumps(types), expression
+
+
+def test_types_of_drawn_calls() -> None:
+    seed = int(os.environ.get("RELAXLAB_SEED", random.getrandbits(32)))
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    cases = tuple(drawn(rng) for _ in range(DRAWS))
+    theirs, ours = (results(which, "type", cases) for which in ("tvm", "relaxlab"))
+    for case, a, b in zip(cases, theirs, ours, strict=True):
+        assert a.get("type") == b.get("type"), f"{case}\nTVM: {a}\nrelaxlab: {b}"
+    assert sum("type" in a for a in theirs) > DRAWS // 2
+
+
+@pytest.mark.parametrize(
+    ("types", "call"),
+    [({"x": "R.Tensor((2, 3), 'float32', relax.VDevice('llvm'))",
+       "y": "R.Tensor((2, 3), 'float32', relax.VDevice('cuda'))"}, "R.add(x, y)"),
+     ({"x": "R.Tensor((1, 3, 9, 8), 'float32')", "y": "R.Shape((4, 6, 2))"},
+      "R.image.resize2d(x, y)"),
+     ({"x": "R.Tensor((2, 3), 'float32')"}, "R.ccl.scatter_from_worker0(x, 2, 1)")],
+)  # fmt: skip
+def test_calls_that_both_refuse(types: dict[str, str], call: str) -> None:
+    case = ((json.dumps(types), call),)
+    assert all("refused" in results(w, "type", case)[0] for w in ("tvm", "relaxlab"))
