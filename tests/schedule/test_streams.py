@@ -169,3 +169,20 @@ def main(x: R.Tensor(({n}, 512), "float32"), w: R.Tensor(({m}, 512), "float32"))
     (kernel,) = scheduled.loop_functions().values()
     loops = [f for f in walk(kernel) if isinstance(f, For) and "prefetch" in f.annotations]
     assert {name for f in loops for name in f.annotations["prefetch"][1]} == fetched
+
+
+@pytest.mark.parametrize(("heads", "lines"), [(8, (1, 2)), (1, (0,))])
+def test_values_of_other_heads_are_passed_over(heads: int, lines: tuple[int, ...]) -> None:
+    """A position's cache lines for some features are fetched, not those of all heads; what follows
+    in memory is fetched by the hardware."""
+    shape = f'R.Tensor(("b", "n", {heads}, 64), "float32")'
+    mod = rl.parse(f"""{HEAD}
+@R.function
+def main(q: {shape}, k: {shape}, v: {shape}):
+    y = R.nn.attention(q, k, v)
+    return y
+""")
+    target = Target(cpu="sapphirerapids")
+    kernels = [f for _, f in rl.trace(mod, target=target).result.items() if isinstance(f, PrimFunc)]
+    texts = [emit_kernel(f, "f", {}, target).text for f in kernels]
+    assert sum(text.count("call void @llvm.prefetch") for text in texts) in lines
