@@ -46,6 +46,8 @@ class Fibers:
         self._memory: list[Any] = []
         self.words = np.zeros((0, native.FIBER_WORDS), np.int64)
         self._ready = self.words
+        self._given = 0, 0
+        """The addresses of the words of all instances, and of those for their results."""
         self._count, self._first_free = -1, 0
         """The instances that the words are for, -1 for none, and the address of the first free
         fiber."""
@@ -60,8 +62,11 @@ class Fibers:
         else:
             used = (end - start) // FIBER_BYTES
             self.words[:used] = self._ready[:used]
-        self._args[:, 0] = inputs.ctypes.data + self._rows * inputs.strides[0]
-        self._args[:, 1] = results.ctypes.data + self._rows * results.strides[0]
+        given = inputs.ctypes.data, results.ctypes.data
+        if given != self._given:
+            self._args[:, 0] = given[0] + self._rows * inputs.strides[0]
+            self._args[:, 1] = given[1] + self._rows * results.strides[0]
+            self._given = given
         self._recorder[FREE_FIBER] = self._first_free
         self._recorder[FIBERS_END] = start + count * FIBER_BYTES
 
@@ -85,7 +90,7 @@ class Fibers:
         words[count:, native.STATE] = native.DONE
         words[count:-1, native.NEXT_FREE] = free[1:]
         self._first_free = int(free[0]) if len(free) else 0
-        self.words[:], self._count = words, count
+        self.words[:], self._count, self._given = words, count, (0, 0)
 
     def resume(self) -> None:
         """Let the fibers that are ready go on until each waits or ends."""

@@ -212,7 +212,7 @@ class NativeFlusher(Flusher):
         pairs = zip(recorder.program.blocks, recorder.widths, strict=False)
         self._native = [NativeBlock(exe, block, width) for block, width in pairs]
         super().__init__(recorder, self._native)
-        self._exe = exe
+        self._exe, self._has_grown = exe, True
         self._run = self._function(native.flush_run)
         memory = ctypes.c_void_p
         self._all = self._function(native.flush_all, memory)
@@ -222,6 +222,7 @@ class NativeFlusher(Flusher):
     def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
         """Choose the batches, and give their results places."""
         self._fields.set(threads=self._exe.threads)
+        self._has_grown = True
         return super().begin(recorded, places, chosen)
 
     def run(self, arena: Arena) -> Ran:
@@ -246,14 +247,11 @@ class NativeFlusher(Flusher):
         Raises what a kernel reports.
         """
         recorder, fields = self._recorder, self._fields
-        self._make_room(FIRST_BATCHES, "ran_kind", "ran_end")
-        room = len(fields.array("places")) // max(1, self._most_operands)
+        if self._has_grown:
+            self._measure_room(places)
         fields.set(
             used=places.used, gathered=0, arena=arena.address, arena_size=len(arena.memory),
-            threads=self._exe.threads,
-            slot_room=len(places.offsets), depth_room=len(fields.array("depths")),
-            note_room=min(room, len(fields.array("order")), len(fields.array("batch_end"))),
-            ran=0, ran_notes=0, ran_room=len(fields.array("ran_end")), flushes=0,
+            threads=self._exe.threads, ran=0, ran_notes=0, flushes=0,
         )  # fmt: skip
         fields.hold(
             done=recorder.done, failures=recorder.failures, offsets=places.offsets,
@@ -272,7 +270,21 @@ class NativeFlusher(Flusher):
         kinds, ends = (fields.array(name)[:count].copy() for name in ("ran_kind", "ran_end"))
         if code:  # the last flush may be the one that lacked room
             self._make_room(2 * (count + fields["batches"]), "ran_kind", "ran_end")
+            self._has_grown = True
         return Ran(kinds, ends, fields["gathered"], fields["flushes"]) if count else None
+
+    def _measure_room(self, places: Places) -> None:
+        """Write down for how much there is room. What grows does so where there was too little, in
+        `begin` and behind it."""
+        fields = self._fields
+        self._make_room(FIRST_BATCHES, "ran_kind", "ran_end")
+        room = len(fields.array("places")) // max(1, self._most_operands)
+        fields.set(
+            slot_room=len(places.offsets), depth_room=len(fields.array("depths")),
+            note_room=min(room, len(fields.array("order")), len(fields.array("batch_end"))),
+            ran_room=len(fields.array("ran_end")),
+        )  # fmt: skip
+        self._has_grown = False
 
     def _fail(self, code: int) -> None:
         batch, failure = divmod(code, 1 << native.CALL_BITS)

@@ -112,6 +112,7 @@ class BatchFunction:
         self._names = tuple(b.name for b in self.program.blocks)
         self._reader, self._values = InstanceReader(self.program), ValueMaker(self.program.data)
         self._places = Places()
+        self._made: Words = np.empty((0, len(self.program.results)), np.int64)
         self._shared_end = self._shared_places()
         self._has_shared = False
         """True if the values that all instances share lie at the beginning of the arena."""
@@ -201,7 +202,7 @@ class BatchFunction:
             if self.program.waits:
                 self._computed(inputs, first, None, rounds)
             else:
-                results = np.empty((len(inputs.words), len(self.program.results)), np.int64)
+                results = self._result_words(len(inputs.words))
                 given = (inputs.words, first, inputs.failures(), results)
                 rounds.append(self._recorder.record(*given))
             self._require_success(inputs, rounds[-1].failures, ())
@@ -260,8 +261,7 @@ class BatchFunction:
         """Record and compute all instances; `rounds` collects what was recorded. Returns the words
         of their results, and the reasons why they failed."""
         while True:
-            failures = inputs.failures()
-            results = np.empty((len(inputs.words), len(self.program.results)), np.int64)
+            failures, results = inputs.failures(), self._result_words(len(inputs.words))
             try:
                 self._attempt(inputs, first, choose, rounds, failures, results)
             except MoreRoom:
@@ -269,6 +269,12 @@ class BatchFunction:
                     rounds.clear()
             else:
                 return results, failures
+
+    def _result_words(self, count: int) -> Words:
+        """Memory for the results of so many instances, which the next batch of as many takes."""
+        if len(self._made) != count:
+            self._made = np.empty((count, len(self.program.results)), np.int64)
+        return self._made
 
     def _attempt(
         self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded] | None,

@@ -78,14 +78,18 @@ class InstanceReader:
         ]  # fmt: skip
         self._data = [(c, p) for c, p in enumerate(program.params) if p.kind == "data"]
         self._native = NativeInstances(program) if inputs_are_known(program) else None
+        self._words: Words = np.empty((0, len(program.params)), np.int64)
 
     def read(self, instances: list[Sequence[Any]]) -> tuple[Inputs, int]:
-        """The inputs of instances, and the first slot after theirs.
+        """The inputs of instances, and the first slot after theirs. The next batch of as many takes
+        their memory.
 
         Raises ArgumentError naming the instance and the argument that does not fit.
         """
         count, first_slot = len(instances), len(self.program.shared)
-        made = Inputs(np.empty((count, len(self.program.params)), np.int64))
+        if len(self._words) != count:
+            self._words = np.empty((count, len(self.program.params)), np.int64)
+        made = Inputs(self._words)
         firsts: list[int] = []
         for _, _, is_read in self._columns:
             firsts.append(first_slot)
