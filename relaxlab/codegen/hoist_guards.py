@@ -110,7 +110,7 @@ def _partition(loop: For, tested: set[PrimExpr]) -> Stmt:
     def with_test(s: Stmt) -> Stmt:
         # `is`: a statement without any of the guards needs no second copy.
         full = rewrite(s, drop)
-        return s if full is s else IfThenElse(test, full, s)
+        return s if full is s else IfThenElse(test, full, _in_last_tile(s, test, loop))
 
     test = all_of(list(dict.fromkeys(guards.values())))
     around = _around_guarded(loop.body, with_test)
@@ -118,6 +118,38 @@ def _partition(loop: For, tested: set[PrimExpr]) -> Stmt:
     if around is None and isinstance(body, IfThenElse) and isinstance(test, expr.LT):
         return _peeled(loop, body, firsts[next(iter(guards))]) or replace(loop, body=body)
     return replace(loop, body=body)
+
+
+def _in_last_tile(part: Stmt, test: PrimExpr, loop: For) -> Stmt:
+    """Return what is done where the test of a whole tile fails; if only the last of a constant
+    number of tiles fails it, with that number in place of the tile's, which is the loop's variable
+    or a remainder. LLVM finds out by itself in short loops alone; in others it tested in front of
+    each load whether the tile is the last."""
+    match test:
+        case expr.LT(a, IntImm(bound)):
+            pass
+        case _:
+            return part
+    lasts: dict[PrimExpr, int] = {
+        n: n.b.value - 1
+        for n in walk(a)
+        if isinstance(n, expr.FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0
+        and n.dtype == "int64"
+    }
+    if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
+        lasts[loop.loop_var] = loop.min.value + loop.extent.value - 1
+    number = Var("tile")
+    for tile, last in lasts.items():
+
+        def named(n: Node, tile: PrimExpr = tile) -> Node | None:
+            return number if n == tile else None
+
+        place = rewrite(a, named)
+        before = Analyzer().simplify(substitute(place, {number: expr.const(last - 1)}))
+        rising = (step_of(place, number) or 0) > 0
+        if rising and isinstance(before, IntImm) and before.value < bound:
+            return substitute(rewrite(part, named), {number: expr.const(last)})
+    return part
 
 
 def _peeled(loop: For, tiles: IfThenElse, first: PrimExpr) -> Stmt | None:

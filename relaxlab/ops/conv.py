@@ -186,12 +186,14 @@ def _conv_emit(
         batch, channels, *_ = data.sizes(call, source.shape)
         shape = data.shape(call, (batch, channels, *result.sizes(call, out.shape)[2:]))
         source, steps = _every(source, data, shape, steps), [1] * dims
-    per_group = _in_groups(call, outputs, "output channels")
+    groups = _groups(call)
     c, taps = te.reduce_axis(inputs, "c"), _kernel_axes(tuple(sizes))
 
     def term(*i: PrimExpr) -> tuple[PrimExpr, PrimExpr, tuple[te.Axis, ...]]:
         n, o, *spatial = result.take(i)
-        channel = c.var if _groups(call) == 1 else o // per_group * inputs + c.var
+        # Not `o // (outputs // groups)`, the same number: that outputs are not zero is known where
+        # there is one, so that code tests no divisor for each load.
+        channel = c.var if groups == 1 else simplify(o * groups // outputs) * inputs + c.var
         at = [
             s * step + k.var * window.dilation
             for s, step, k, window in zip(spatial, steps, taps, windows, strict=True)

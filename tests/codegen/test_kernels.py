@@ -339,6 +339,31 @@ def k(a: T.handle, c: T.handle):
 """
 
 
+@pytest.mark.parametrize(
+    ("extents", "tile", "length", "rest"),
+    [("n * 3", "i % 3", 20, ["16 + j < 20"]), ("3", "i", 20, ["16 + j < 20"]),
+     ("n * 3", "i % 3", 12, ["i % 3 * 8 + j < 12"])],
+)  # fmt: skip
+def test_only_the_last_tile_is_not_whole(
+    extents: str, tile: str, length: int, rest: list[str]
+) -> None:
+    """A constant number of tiles; of the third example two are not whole."""
+    text = f"""
+def k(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (24,), "float32")
+    C = T.match_buffer(c, (n, 24), "float32")
+    for i in range({extents}):
+        for j in range(8):
+            if {tile} * 8 + j < {length}:
+                C[i // 3, {tile} * 8 + j] += A[{tile} * 8 + j]
+"""
+    _, conditions = hoisted(text)
+    assert conditions == [f"{tile} * 8 + 7 < {length}", *rest]
+    a, c = np.arange(24, dtype="float32"), np.ones((4, 24), "float32")
+    compiled(text).agree("k", [a, c], n=4)
+
+
 def test_long_loops_without_guards_are_not_copied() -> None:
     text = """
 def k(a: T.handle, c: T.handle):

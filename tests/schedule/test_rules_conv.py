@@ -129,6 +129,23 @@ def test_sums_over_images_of_symbolic_sizes_have_no_guards() -> None:
         np.testing.assert_allclose(exe["main"](x, w), want, 1e-4, 1e-4)
 
 
+def test_symbolic_channels_of_groups_are_no_divisor_to_test() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((2, 4, 5, 20), "float32"), w: R.Tensor(("o", 2, 3, 3), "float32")):
+    return R.nn.conv2d(x, w, padding=1, groups=2)
+"""
+    exe, rng = rl.compile(rl.parse(text)), np.random.default_rng(35)
+    assert "failed" not in exe.llvm("conv2d")
+    reference = op_row("nn.conv2d").reference
+    assert reference is not None
+    x = rng.standard_normal((2, 4, 5, 20), "float32")
+    for outputs in (2, 6):
+        w = rng.standard_normal((outputs, 2, 3, 3), "float32")
+        want = reference(x, w, padding=1, groups=2)
+        np.testing.assert_allclose(exe["main"](x, w), want, 1e-4, 1e-4)
+
+
 @pytest.mark.parametrize("channels, first", [(64, "i_k_j_0"), (512, "j_0_i_k")])
 def test_panels_of_large_weights_are_read_once(channels: int, first: str) -> None:
     """The loop over panels of output channels (`j`) is around those over images and their rows
