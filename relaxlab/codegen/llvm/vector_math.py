@@ -432,7 +432,8 @@ LARGE_GAMMA = 1e36
 
 
 def _lgamma(m: Formula, x: Value) -> Value:
-    """Of positive numbers; the C library takes over where there are others."""
+    """The logarithm of the gamma function of positive numbers; the C library takes over where there
+    are others."""
     e, f, y = _log_parts(m, x, None)
     # The logarithm as the sum of a number and a small one, since much of its product is cancelled.
     whole = m.mul(e, LN2_HIGH)
