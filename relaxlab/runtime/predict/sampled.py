@@ -160,7 +160,7 @@ class _SampledUnits(Units):
 
 
 class _WaveUnits(Units):
-    """Where blocks begin to copy boxes; nothing waits."""
+    """The units of a wave: they keep where its blocks begin to copy boxes, and nothing waits."""
 
     def __init__(self, team: WaveTeam) -> None:
         super().__init__(team)
