@@ -75,6 +75,31 @@ def test_results(kernel: tuple[Any, str], inner: tuple[int, ...], rows: int, dty
     assert np.abs(got - right).max() <= TOLERANCE[dtype] * np.abs(right).max()
 
 
+DECODED = """
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor((1, 512), "float32"), d: R.Tensor((COLS, 16), "float16"),
+         qs: R.Tensor((COLS, 16, 16), "uint8")):
+    return R.linear(x, R.decode_blocks((d, qs), format="Q4_0"))
+"""
+
+
+@pytest.mark.parametrize(("cols", "own"), [(64, 4), (40, 1)])
+def test_a_warp_multiplies_a_row_by_several_columns_of_four_bits(cols: int, own: int) -> None:
+    """16 elements of the row are loaded for four columns of 8 bytes, where these divide."""
+    mod = parse(DECODED.replace("COLS", str(cols)))
+    exe = rl.compile(mod, target="cuda:sm_90")
+    assert isinstance(exe, CudaExecutable)
+    (launch,) = (x for k in exe.gpu.kernels.values() for x in k.launches)
+    assert [str(d) for d in launch.extents("blockIdx")][0] == str(cols // (8 * own))
+    rng = np.random.default_rng(cols)
+    x = rng.standard_normal((1, 512), "float32")
+    d = rng.standard_normal((cols, 16)).astype("float16")
+    qs = rng.integers(0, 256, (cols, 16, 16), "uint8")
+    want = rl.interpret(mod, "main", x, d, qs)
+    assert np.abs(exe.simulate("main", x, d, qs) - want).max() <= 1e-5 * np.abs(want).max()
+
+
 @pytest.mark.skipif(
     not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
 )

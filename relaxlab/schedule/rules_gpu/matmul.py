@@ -274,11 +274,14 @@ def _by_warps(sch: Schedule, found: Product, facts: Facts) -> Schedule:
     )
     choice = RESULTS_PER_BLOCK.where(lambda n: fits_a_block(n * threads, facts))
     results = choice.at_most(sch, WARPS)
-    col, warp = sch.split(col, factors=[None, results])
-    rows: list[LoopRV] = []
-    if copies and 1 < (constant(extent_of(sch, outer[-1])) or 1) <= MOST_ROWS:
-        rows = [outer.pop()]  # which share what is loaded of the matrix
-        sch.reorder(col, warp, *rows)
+    # Results of a thread that share what is loaded of one operand: the rows that of the matrix,
+    # columns that of the rows.
+    few = bool(copies) and 1 < (constant(extent_of(sch, outer[-1])) or 1) <= MOST_ROWS
+    columns = _columns_of_a_warp(sch, product, found, col, results) if copies and not few else 1
+    col, warp, *own = sch.split(col, factors=[None, results, *([columns] if columns > 1 else [])])
+    if few:
+        own = [outer.pop()]
+        sch.reorder(col, warp, *own)
     sch.reverse_compute_at(store, warp, preserve_unit_loops=True)
     group = [width] if width > 1 else []
     _, lane, *_ = sch.split(depth, factors=[None, threads, *group])
@@ -289,24 +292,37 @@ def _by_warps(sch: Schedule, found: Product, facts: Facts) -> Schedule:
     if inside:
         if group and len(inside) == 1:  # all terms are one group for each lane
             inside = [sch.add_unit_loop(inside[0]), *inside]
-        each = along[-2:-1] if rows else []
+        each = along[-2:-1] if own else []
         sch.reorder(lane, inside[0], *each, *inside[1:])
         for number, copy in zip(operands, copies, strict=True):
-            left = rows and number == _left(found_block(sch, product), found)
-            sch.compute_at(copy, each[0] if left else inside[0])
+            left = number == _left(found_block(sch, product), found)
+            sch.compute_at(copy, each[0] if own and left == few else inside[0])
             *_, neighbour = sch.get_loops(copy)
             if constant(extent_of(sch, neighbour)) == width:
                 sch.vectorize(neighbour)
         init = sch.decompose_reduction(partial, inside[0])
-        unroll_all(sch, *each, *inside[1:], *(sch.get_loops(init)[-1:] if rows else ()))
+        unroll_all(sch, *each, *inside[1:], *(sch.get_loops(init)[-1:] if own else ()))
     sch.bind(lane, "threadIdx.x")
     *_, last = sch.get_loops(product)
     sch.bind(last, "threadIdx.x")
-    unroll_all(sch, *rows)
+    unroll_all(sch, *own)
     sch.bind(warp, "threadIdx.y")
     sch.bind(fused(sch, [*outer, col]), "blockIdx.x")
     sch.compact_buffers()
     return sch
+
+
+def _columns_of_a_warp(
+    sch: Schedule, product: BlockRV, found: Product, col: LoopRV, warps: int
+) -> int:
+    """Decide on the columns whose results a warp adds together: as many as let it load no more of a
+    row than of the matrix, such as four where weights of four bits are multiplied by float32."""
+    block = found_block(sch, product)
+    row = bytes_of(block.reads[_left(block, found)].buffer.dtype)
+    narrowest = min((bytes_of(b.dtype) for b in sch.func.buffers if b.ndim > 1), default=row)
+    count = constant(extent_of(sch, col)) or 1
+    fitting = THREAD_COLUMNS.where(lambda n: n == 1 or count % (n * warps) == 0)
+    return fitting.at_most(sch, max(1, row // narrowest), block.name)
 
 
 def _group(sch: Schedule, product: BlockRV, facts: Facts) -> int:
