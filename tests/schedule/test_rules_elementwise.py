@@ -49,6 +49,26 @@ def test_concatenated_rows_of_any_number(rng: np.random.Generator) -> None:
             np.testing.assert_array_equal(exe["main"](x, y), np.concatenate((x, y)))
 
 
+SHORT_ROWS = [
+    OpCase("flip", (T("n", 3, dtype="int8"),), {"axis": 0}),
+    OpCase("add", (T("n", 3), T(3))),
+    OpCase("permute_dims", (T("n", 2, 3),), {"axes": (0, 2, 1)}),
+    OpCase("strided_slice", (T("n", 7),),
+           {"axes": (1,), "begin": (0,), "end": (7,), "strides": (2,)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHORT_ROWS, ids=str)
+def test_vectors_go_through_several_short_rows(case: OpCase) -> None:
+    """Their places repeat, so each lane has a constant one."""
+    mod = rl.Module.of({"main": CaseProgram(case, {"n": 9}, symbolic=True).function()})
+    assert is_flat(mod)
+    exe = rl.compile(mod, threads=1, use_cache=False)
+    for n in (1, 7, 64, 101):
+        arrays, (want,) = concrete_call(case, {"n": n}, seed=n)
+        compare(exe["main"](*arrays, (n,)), want, str(case))
+
+
 UPDATES = [
     OpCase("scatter_nd", (T("n", 150), T("m", 1, dtype="int64", low=-9, high=9), T("m", 150)),
            {"reduction": "add"}),

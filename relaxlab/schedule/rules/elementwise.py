@@ -121,6 +121,9 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
                 lanes *= COLUMN_VECTORS.of(sch, 4)
             elif not _is_costly(block):
                 lanes = ROWS_AT_ONCE
+        elif period := _period_of_short_rows(block, sizes, lanes):
+            nest = [sch.fuse(*nest)]
+            lanes = math.lcm(lanes, period)
         else:
             lanes = _lanes_of_quotients(block, lanes)
         outer = vectorize_inner(sch, nest[-1], lanes)
@@ -165,6 +168,20 @@ def _lanes_of_quotients(block: Block, lanes: int) -> int:
     # The masked lanes of the last step take time like the others: a quarter more at most.
     wasteful = extent is not None and 4 * -(-extent // step) * step > 5 * max(extent, lanes)
     return lanes if wasteful else step
+
+
+def _period_of_short_rows(block: Block, sizes: list[int | None], lanes: int) -> int:
+    """Return the elements of a row that is shorter than half a vector, so that lanes go through
+    several rows, whose places are the same constants in each step; 0 where rows are longer, or
+    conditions and data decide what is read. Rows of three bytes in reverse order took five times
+    as long as vectors of their own, those of two concatenated arrays a third."""
+    period = math.prod(n or lanes for n in sizes[1:])
+    if len(sizes) < 2 or not 0 < 2 * period <= lanes or _choosing(block):
+        return 0
+    accesses = [n for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore)]
+    if any(by_data(i) for n in accesses for i in n.indices):
+        return 0
+    return period if math.lcm(lanes, period) <= MAX_VECTORS * lanes else 0
 
 
 def _goes_through(block: Block) -> bool:
