@@ -11,7 +11,6 @@ from relaxlab.codegen.llvm.recorder_words import PHASE_BITS, ROUND_BITS
 from relaxlab.ir import recording as rec
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.lab.view import View
-from relaxlab.runtime.batch.executable import BatchedExecutable
 from relaxlab.runtime.batch.function import BatchFunction
 from relaxlab.runtime.batch.records import Records
 from relaxlab.runtime.executable import Executable
@@ -30,7 +29,7 @@ def batching(exe: Executable, name: str, instances: Sequence[Any]) -> View:
     weights. Raises TypeError for a program that does not run in batches.
     """
     main = exe[name]
-    if not isinstance(exe, BatchedExecutable) or not isinstance(main, BatchFunction):
+    if not isinstance(main, BatchFunction):
         raise TypeError(f"`{name}` of {kind_of(exe)} does not run in batches: compile the program "
                         "with pipeline=rl.batched_pipeline()")  # fmt: skip
     records = main.record(instances)
