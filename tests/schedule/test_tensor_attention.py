@@ -73,7 +73,7 @@ def test_attention_is_right() -> None:
 
 def test_other_decisions() -> None:
     case = Case("float16", 128, None, 1, 1)
-    choices = {"query_rows": 32, "positions": 16, "query_stages": 3}
+    choices = {"query_rows": 64, "warp_queries": 32, "positions": 16, "query_stages": 3}
     exe = rl.compile(case.module(40, 70), "cuda", decisions={"attention": choices})
     (launch,) = exe.gpu.kernels["attention"].launches
     assert [str(e) for e in launch.extents("threadIdx")] == ["4", "8", "2"]

@@ -241,6 +241,7 @@ ONLINE_SOFTMAX = Choice(
     "True: positions come in chunks, with a running maximum; False: a row has all its scores",
 )  # fmt: skip
 QUERY_ROWS = Choice("query_rows", (2, 4, 8, 16, 32, 64, 128), "query rows of a tile of attention")
+WARP_QUERIES = Choice("warp_queries", (16, 32), "queries of a warp that multiplies by tensor cores")
 QUERY_STAGES = Choice(
     "query_stages", (2, 3, 4),
     "chunks of keys and values in shared memory, all but one of which are copied while one is used",

@@ -53,7 +53,7 @@ def schedule_warpgroup_tiles(sch: Schedule, facts: Facts) -> None:
     ).at_most(sch, CHUNK)
     stages = QUERY_STAGES.where(lambda n: n * chunk * both <= room).at_most(sch, STAGES)
     found.fused(sch, groups * ROWS, chunk, chunk, 1, whole=True)
-    _Tile(sch, found, operands, facts, groups * ROWS // SIZE, stages, chunk).schedule()
+    _Tile(sch, found, operands, facts, groups * ROWS // SIZE, 1, stages, chunk).schedule()
     sch.compact_buffers()
 
 

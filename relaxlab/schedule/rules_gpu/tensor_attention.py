@@ -1,12 +1,12 @@
 """Attention of many queries of 16-bit floats by tensor cores, with scores in registers.
 
-A warp works on 16 queries, a block of warps on as many neighbouring ones. Chunks of keys and values
-are copied into shared memory ahead of their use (`software_pipeline`). The products of queries and
-keys stay in the accumulators of tensor instructions, where scores and weights are made of them, by
-the running maximum of `fuse_reductions`. Rounded to 16 bits, weights lie in the very registers that
-the second product wants its left operand in: nothing goes back to shared memory (FlashAttention-2,
-Dao, 2023). The weights that are summed up are not rounded. Keys are rows of features, or lie
-feature by feature, as in a KV cache.
+A warp works on one or two times 16 queries, a block of warps on neighbouring ones. Chunks of keys
+and values are copied into shared memory ahead of their use (`software_pipeline`). The products of
+queries and keys stay in the accumulators of tensor instructions, where scores and weights are made
+of them, by the running maximum of `fuse_reductions`. Rounded to 16 bits, weights lie in the very
+registers that the second product wants its left operand in: nothing goes back to shared memory
+(FlashAttention-2, Dao, 2023). The weights that are summed up are not rounded. Keys are rows of
+features, or lie feature by feature, as in a KV cache.
 """
 
 from __future__ import annotations
@@ -33,14 +33,23 @@ from relaxlab.schedule.rules.base import (
     loops_inside,
     sum_of_products,
 )
-from relaxlab.schedule.rules.decisions import POSITIONS, QUERY_ROWS, QUERY_STAGES
+from relaxlab.schedule.rules.decisions import (
+    POSITIONS,
+    QUERY_ROWS,
+    QUERY_STAGES,
+    WARP_QUERIES,
+)
 from relaxlab.schedule.rules.nested import outer_block
 from relaxlab.schedule.rules_gpu.base import fused, swizzle_rows, unroll_all
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
-ROWS, CHUNK, STAGES = 128, 64, 2
-"""Queries of a tile, 16 for each of 8 warps; positions of a chunk; chunks in shared memory, one of
-which is under way. Not measured."""
+ROWS, WARP_ROWS, CHUNK, STAGES = 128, 32, 64, 2
+"""Queries of a tile and of a warp; positions of a chunk; chunks in shared memory, one of which is
+under way. Not measured."""
+REGISTERS = 200
+"""Registers of a thread that a warp's sums, scores and weights take by default, of 255. With 208,
+for 32 queries and 32 positions of 128 features, NVIDIA's compiler put some of a thread in local
+memory where the mask is asked in a loop of its own, none over a KV cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +101,39 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
         both = operands.depth + operands.features
         return (rows * operands.depth + stages * chunk * both) * size
 
+    def registers(rows: int, chunk: int) -> int:
+        """Registers of a thread for a warp's sums, scores, weights of 32 bits and of 16."""
+        return rows * (2 * operands.features + 5 * chunk) // (2 * facts.warp)
+
     most, least = facts.most_shared, min(POSITIONS.candidates)
+    # Keys and values are loaded from shared memory once for all queries of a warp.
+    shared_by = WARP_QUERIES.at_most(
+        sch, WARP_ROWS if registers(WARP_ROWS, 32) <= REGISTERS else SIZE
+    )
     rows = QUERY_ROWS.where(
-        lambda n: n % SIZE == 0 and n // SIZE * facts.warp <= facts.block_threads
+        lambda n: n % shared_by == 0 and n // shared_by * facts.warp <= facts.block_threads
         and room(n, least, 2) <= most
     ).at_most(sch, ROWS)  # fmt: skip
-    chunk = POSITIONS.where(lambda n: room(rows, n, 2) <= most).at_most(sch, CHUNK)
+    fitting = POSITIONS.where(lambda n: room(rows, n, 2) <= most)
+    small = (n for n in fitting.candidates if registers(shared_by, n) <= REGISTERS)
+    chunk = fitting.at_most(sch, min(CHUNK, max(small, default=least)))
     stages = QUERY_STAGES.where(lambda n: room(rows, chunk, n) <= most).at_most(sch, STAGES)
     found.fused(sch, rows, chunk, chunk, 1, whole=True)
-    Tile(sch, found, operands, facts, rows // SIZE, stages).schedule()
+    Tile(sch, found, operands, facts, rows // shared_by, shared_by // SIZE, stages).schedule()
     sch.compact_buffers()
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """The blocks of a tile of `warps` warps, whose threads are along z; those of a warp are 8 along
-    y, with a row each and the one 8 below it, of 4 along x."""
+    y, with a row each and the one 8 below it, of 4 along x. A warp has `turns` times 16 rows."""
 
     sch: Schedule
     found: Attention
     operands: Operands
     facts: Facts
     warps: int
+    turns: int
     stages: int
 
     def schedule(self) -> None:
@@ -186,7 +206,7 @@ class Tile:
         sch.tensorize(inner, f"mma_{side}_{self.operands.dtype}{trans}_quads")
 
     def scores(self, dot: BlockRV) -> None:
-        """Products of queries and keys: a row of tiles of 16 x 16 for each warp."""
+        """Products of queries and keys: rows of tiles of 16 x 16 for each warp."""
         sch = self.sch
         queries = self.shared(dot, self.operands.query, (0, 2))
         # Keys that lie feature by feature are transposed as they are loaded, as values are.
@@ -198,14 +218,14 @@ class Tile:
         self.lay_out(keys, rows=False, swapped=turned)
         self.lay_out(dot, rows=True)
         (row, position), (depth,) = block_loops(sch, dot)
-        z, i = sch.split(row, factors=[None, SIZE])
+        z, turn, i = sch.split(row, factors=[None, self.turns, SIZE])
         j, j1 = sch.split(position, factors=[None, SIZE])
         k, k1 = sch.split(depth, factors=[None, SIZE])
-        sch.reorder(z, k, j, i, j1, k1)
+        sch.reorder(z, k, turn, j, i, j1, k1)
         for fragment in (queries, keys):
             sch.compute_at(fragment, k, preserve_unit_loops=True)
         self.multiply(dot, z, k, i)
-        unroll_all(sch, j)
+        unroll_all(sch, turn, j)
         self.load(queries, "rows")
         self.load(keys, "columns", "_trans" if turned else "")
         sch.bind(z, "threadIdx.z")
@@ -230,11 +250,13 @@ class Tile:
         _, e, pair = self.elements(sch.get_loops(grown))
         sch.unroll(pair)
         sch.compute_at(mixed, e, preserve_unit_loops=True)
-        spatial, (position,) = block_loops(sch, mixed)
+        (*_, row, feature), (position,) = block_loops(sch, mixed)
+        turn, i = sch.split(row, factors=[None, SIZE])
         j, j1 = sch.split(position, factors=[None, SIZE])
-        sch.reorder(j, *spatial[-2:], j1)
+        sch.reorder(j, turn, i, feature, j1)
         sch.compute_at(values, j, preserve_unit_loops=True)
-        self.multiply(mixed, e, j, spatial[-2])
+        self.multiply(mixed, e, j, i)
+        sch.unroll(turn)
         self.load(values, "columns", "_trans")
 
     def round_weights(self, mixed: BlockRV) -> None:
@@ -267,15 +289,15 @@ class Tile:
         """Give threads what they have of the tiles of products: of two rows 8 apart pairs of
         columns. Returns the loops of the warps, of tiles and of pairs."""
         sch = self.sch
-        z, half, y = self.own_rows(spatial[0])
+        z, turn, half, y = self.own_rows(spatial[0])
         tile, part, x, pair = self.own_columns(spatial[1])
-        sch.reorder(z, tile, half, part, y, x, pair)
+        sch.reorder(z, tile, turn, half, part, y, x, pair)
         self.threads(z, y, x)
-        unroll_all(sch, tile, half, part)
+        unroll_all(sch, tile, turn, half, part)
         return [z, tile, pair]
 
     def own_rows(self, row: LoopRV) -> list[LoopRV]:
-        return self.sch.split(row, factors=[None, 2, 8])
+        return self.sch.split(row, factors=[None, self.turns, 2, 8])
 
     def own_columns(self, column: LoopRV) -> list[LoopRV]:
         return self.sch.split(column, factors=[None, 2, 4, 2])
@@ -285,25 +307,25 @@ class Tile:
         are then exchanged."""
         sch = self.sch
         if not reduce:
-            z, half, y = self.own_rows(row)
+            z, turn, half, y = self.own_rows(row)
             sch.bind(z, "threadIdx.z")
             sch.bind(y, "threadIdx.y")
-            sch.unroll(half)
+            unroll_all(sch, turn, half)
             return
         _, _, x, _ = self.own_columns(reduce[0])
         partial = sch.rfactor(x, found_block(sch, rv).writes[0].buffer.ndim)
         sch.set_scope(partial, 0, "local")
         # A loop of one iteration binds no axis, and counts as spatial.
         (row, *single, x), own = block_loops(sch, partial)
-        z, half, y = self.own_rows(row)
-        sch.reorder(z, y, x, half, *single, *own)
+        z, turn, half, y = self.own_rows(row)
+        sch.reorder(z, y, x, turn, half, *single, *own)
         self.threads(z, y, x)
-        unroll_all(sch, half, *own)
+        unroll_all(sch, turn, half, *own)
         (row, *single), (x,) = block_loops(sch, rv)
-        z, half, y = self.own_rows(row)
-        sch.reorder(z, y, half, *single, x)
+        z, turn, half, y = self.own_rows(row)
+        sch.reorder(z, y, turn, half, *single, x)
         self.threads(z, y, x)
-        sch.unroll(half)
+        unroll_all(sch, turn, half)
 
 
 def read_of(block: Block, buffer: Buffer) -> int:
