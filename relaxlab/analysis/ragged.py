@@ -17,7 +17,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.expr import PrimExpr, Var, const
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
-from relaxlab.ir.op_table import TypeDeductionError
+from relaxlab.ir.op_table import TypeDeductionError, has_trait
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.types import (
     Length,
@@ -63,8 +63,10 @@ def totals_of(fn: graph.Function) -> dict[Length, PrimExpr]:
 
 
 def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Type) -> None:
-    """Check that an operator on ragged tensors has one element of its result for each sequence.
-    Raises TypeDeductionError naming the operator and the dimension."""
+    """Check that an operator on ragged tensors has one element of its result for each sequence, or
+    combines all of them. Raises TypeDeductionError naming the operator and the dimension."""
+    if combines_sequences(call, arg_types):
+        return
     given = [t for t in tensors_in(*arg_types) if is_ragged(t)]
     name = f"R.{getattr(call.op, 'name', 'call')}"
     for out in tensors_in(result):
@@ -86,6 +88,19 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
                 "R.match_cast(x, R.Tensor((n, …)))",
             )
         _check_extents(name, out.shape)
+
+
+def combines_sequences(call: graph.Call, arg_types: Sequence[Type]) -> bool:
+    """True for a reduction along the sequences and along the rows of each: of the rows of all
+    sequences, wherever one ends."""
+    x = arg_types[0] if arg_types else None
+    if not isinstance(call.op, graph.Op) or not isinstance(x, TensorType) or x.shape is None:
+        return False
+    if not has_trait(call.op.name, "reduction") or not is_ragged(x) or not is_rows(x.shape):
+        return False
+    axis: int | tuple[int, ...] | None = call.attrs.get("axis")
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return {0, 1} <= {a % x.ndim for a in axes}
 
 
 def _check_extents(name: str, shape: tuple[PrimExpr, ...]) -> None:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from relaxlab.ir.module import Module
 
 
-Trait: TypeAlias = Literal["view", "free", "elementwise", "product", "rounds_once", "allocates"]
+Trait: TypeAlias = Literal[
+    "view", "free", "elementwise", "product", "reduction", "rounds_once", "allocates"
+]
 """A property of an operator, described at `OpRow`."""
 VIEW: tuple[Trait, ...] = ("view", "free", "rounds_once")
 """The traits of an operator whose result shares the memory of its first argument."""
@@ -79,6 +81,8 @@ class OpRow(Brief):
                 broadcasting; half precision is computed in float32 and rounded;
                 `product`: sums of products, accumulated in float32 at least, which are worth
                 converting their operands to half precision;
+                `reduction`: elements along `axis`, all of them without one, are combined, and it
+                does not matter which is where;
                 `rounds_once`: an element of the result is one of an argument, or the rounded result
                 of one operation, so that it loses nothing in half precision;
                 `allocates`: the result is memory of its own, so that calls are not merged, but a

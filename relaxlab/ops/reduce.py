@@ -121,6 +121,7 @@ def _simple(name: str, combine: Callable[..., te.Reduce], reference: Callable[..
         _infer(lambda d: d != "bool", "a number"),
         emit=emit,
         reference=numpy,
+        traits=["reduction"],
     )
 
 
@@ -230,6 +231,7 @@ def _statistic(
         _infer(is_float, "floating point"),
         emit=emit,
         reference=numpy,
+        traits=["reduction"],
     )
 
 

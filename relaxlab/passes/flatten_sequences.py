@@ -9,6 +9,7 @@ import numpy as np
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.ragged import (
+    combines_sequences,
     is_rows,
     mentions_ragged,
     stored,
@@ -174,6 +175,14 @@ class _Flattener:
         if row.name == ATTENTION and (value := self.attention(call)) is not None:
             remark("flatten_ragged", subject, "attention of sequences behind each other")
             self.bindings.append(graph.VarBinding(value, self.variable(var)))
+            return
+        tys = [t for t in map(leaf_type, call.args) if t is not None]
+        if combines_sequences(call, tys):
+            remark("flatten_ragged", subject, "combines the rows of all sequences")
+            count = self.count(self.lengths_of(call, var)[0])
+            rows = self.as_batch(call.args[0], count)
+            assert rows is not None
+            self.bindings.append(graph.VarBinding(replace(call, args=(rows,)), self.variable(var)))
             return
         try:
             ragged = self.loops_of(row, call, var)

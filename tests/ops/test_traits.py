@@ -35,6 +35,14 @@ def test_views_keep_the_elements_in_their_order(case: OpCase) -> None:
     assert {"free", "rounds_once"} <= op_row(case.op).traits
 
 
+@pytest.mark.parametrize("case", of_trait("reduction"))
+def test_reductions_do_not_see_the_order_of_elements(case: OpCase) -> None:
+    args = random_call(case, case.sizes[0], 1)
+    axis = dict(case.attrs or {}).get("axis")
+    (result,), (other,) = computed(case, args), computed(case, [np.flip(args[0], axis)])
+    np.testing.assert_allclose(result.astype(float), other.astype(float), 1e-2, 1e-2)
+
+
 @pytest.mark.parametrize("case", of_trait("elementwise"))
 def test_elementwise_operators_do_not_see_the_order_of_axes(case: OpCase) -> None:
     args = random_call(case, case.sizes[0], 1)

@@ -220,7 +220,36 @@ def test_a_script_is_read_as_it_is_printed() -> None:
     assert "s[i]" in mod.script()
 
 
+OVER_ALL: dict[str, Callable[[Array, Array], Array]] = {
+    "R.sum(x, axis=[0, 1])": lambda x, y: x.sum(0),
+    "R.mean(x * y)": lambda x, y: (x * y).mean(),
+    "R.max(x, axis=[-2, 0], keepdims=True)": lambda x, y: x.max(0).reshape(1, 1, 8),
+    "R.variance(R.reshape(x, (0, 0, 2, 4)), axis=[0, 1, 3])":
+        lambda x, y: x.reshape(-1, 2, 4).var((0, 2)),
+    "x - R.mean(x, axis=[0, 1])": lambda x, y: x - x.mean(0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", OVER_ALL)
+def test_reductions_over_the_rows_of_all_sequences(body: str) -> None:
+    mod = program(body)
+    flat = flatten_ragged(normalize(mod))
+    check_module(flatten_ragged, normalize(mod), flat)
+    assert "call_tir" not in operators(flat)
+    exe = rl.compile(mod)["main"]
+    for lengths in ([3, 1, 7, 64], [5, 0, 0, 2]):
+        x, y, w, g = operands(lengths)
+        want, given = OVER_ALL[body](x, y), np.array(lengths, "int32")
+        for run in (lambda *a: rl.interpret(mod, "main", *a),
+                    lambda *a: rl.interpret(flat, "main", *a), exe):  # fmt: skip
+            got = np.asarray(run(given, x, y, w, g))
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
 REFUSED = (
+    ("R.argmax(x)", "R.argmax: dimension 0 of its result|nothing to read"),
+    ("R.sum(R.permute_dims(x, axes=[0, 2, 1]), axis=[0, 2])", "R.sum: dimension 0 of its result"),
     ("R.sum(x, axis=0)", "R.sum: dimension 0 of its result"),
     ("R.flatten(x)", r"R.flatten: dimension 0 of its result \(.*\) does not count the sequences"),
     ("R.matmul(x, R.permute_dims(y, axes=[0, 2, 1]))", "dimensions 1 and 2 of its result"),

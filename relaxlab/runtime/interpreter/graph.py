@@ -15,7 +15,7 @@ import numpy as np
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
-from relaxlab.analysis.ragged import mentions_ragged, stored
+from relaxlab.analysis.ragged import combines_sequences, mentions_ragged, stored
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -323,11 +323,15 @@ class _Frame:
         row = find_op(name)
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
+        combined = False
         if self.symbols.lengths:
-            out = type_of(e, self.machine.mod)
-            if mentions_ragged(out, *(type_of(a, self.machine.mod) for a in e.args)):
+            out, *tys = (type_of(x, self.machine.mod) for x in (e, *e.args))
+            combined = combines_sequences(e, tys)
+            if mentions_ragged(out, *tys) and not combined:
                 return self.of_each_sequence(e, name, out)
         args, reference = [self.eval(a) for a in e.args], row.reference
+        if combined:
+            args[0] = args[0][None]  # the rows of all sequences as those of one
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
         if name == "reshape" and 0 in args[0].shape:
             shape = self.deduced_shape(e)
