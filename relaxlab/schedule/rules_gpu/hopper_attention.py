@@ -24,8 +24,15 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics.mma import SIZE
 from relaxlab.schedule.intrinsics.wgmma import COLUMNS, LINE, ROWS
 from relaxlab.schedule.rules.attention import find_attention
-from relaxlab.schedule.rules.base import found_block, inline_producers
-from relaxlab.schedule.rules.decisions import POSITIONS, QUERY_STAGES, WARPGROUPS
+from relaxlab.schedule.rules.base import extent_of, found_block, inline_producers
+from relaxlab.schedule.rules.decisions import (
+    PERSISTENT_BLOCKS,
+    POSITIONS,
+    QUERY_STAGES,
+    WARPGROUPS,
+)
+from relaxlab.schedule.rules.nested import outer_block
+from relaxlab.schedule.rules_gpu.hopper_matmul import BLOCKS
 from relaxlab.schedule.rules_gpu.tensor_attention import Operands, Tile, operands_of, read_of
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
@@ -106,8 +113,13 @@ class _Tile(Tile):
     chunk: int
 
     def pipeline(self, chunks: LoopRV) -> None:
-        self.sch.annotate(chunks, PIPELINE, self.stages)
-        self.sch.annotate(chunks, WARP_SPECIALIZE, 0)
+        """Blocks take tile after tile, unless tiles have different numbers of chunks: then the GPU
+        gives the next one to the block that is done first."""
+        sch, outer = self.sch, outer_block(self.sch.func)
+        assert outer is not None
+        own = {it.var for it in outer.iter_vars} & set(symbols_in(extent_of(sch, chunks)))
+        sch.annotate(chunks, PIPELINE, self.stages)
+        sch.annotate(chunks, WARP_SPECIALIZE, 0 if own else PERSISTENT_BLOCKS.of(sch, BLOCKS))
 
     def boxes(self, product: BlockRV, buffer: Buffer, axes: tuple[int, int]) -> None:
         """Copy what a product reads of a chunk as boxes: positions by blocks of 64 features."""
