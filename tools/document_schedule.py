@@ -78,14 +78,6 @@ def padded(A: T.Buffer((14, 32), "float32"), B: T.Buffer((16, 32), "float32")):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = T.if_then_else(1 <= vi and vi < 15, A[vi - 1, vj], T.float32(0))
 """,
-    "clamped": """
-@T.prim_func
-def clamped(A: T.Buffer((14, 32), "float32"), B: T.Buffer((16, 32), "float32")):
-    for i, j in T.grid(16, 32):
-        with T.sblock("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[T.min(vi, 13), vj]
-""",
     "power": """
 @T.prim_func
 def power(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16, 32), "float32")):
@@ -356,7 +348,6 @@ SECTIONS: dict[str, dict[str, Example]] = {
                            "sch.swizzle(sch.get_block('B'), 0, bits=2, base=2, shift=3)"),
         "unsafe_set_dtype": Example("chain", "sch.unsafe_set_dtype(sch.get_block('B'), 0, "
                                     "'float64')"),
-        "unsafe_zero_beyond": Example("clamped", "sch.unsafe_zero_beyond(sch.get_block('B'))"),
         "unsafe_fast_math": Example("power", "sch.unsafe_fast_math(sch.get_block('B'))"),
         "decompose_padding": Example("padded", "block = sch.get_block('B')\n"
                                      "i, j = sch.get_loops(block)\n"
@@ -441,6 +432,10 @@ WITHOUT_EXAMPLE = {
     "Loops that are not equally long": {
         "remap": "`sch.remap(i, 'order')`. [ragged.md](ragged.md#schedules) has a function with an "
         "order.",
+    },
+    "Copies of buffers": {
+        "unsafe_zero_beyond": "`sch.unsafe_zero_beyond(copy)`: `X[v] = A[T.min(v, 13)]` of 14 "
+        "elements becomes `X[v] = T.if_then_else(v < 14, A[v], 0)`.",
     },
     "Hardware instructions": {
         "tensorize": "[architecture.md](architecture.md#schedules) has "
