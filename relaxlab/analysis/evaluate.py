@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_float, is_uint, numpy_dtype
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 
 
 class CannotEvaluate(ValueError):
@@ -82,6 +83,33 @@ def evaluator(e: expr.PrimExpr) -> Callable[[Mapping[expr.Var, Any]], Any]:
             return lambda env: compute(left(env), right(env))
         case _:
             return lambda env: evaluate(e, env)
+
+
+Value = TypeVar("Value")
+
+
+def remembered(
+    compute: Callable[[Mapping[expr.Var, Any]], Value], root: Any
+) -> Callable[[Mapping[expr.Var, Any]], Value]:
+    """Return a function of the values of variables that remembers its last result: most calls of a
+    program have the sizes of the call before. It depends on the variables in `root` alone."""
+    needed = symbols_in(root)
+    last: tuple[tuple[Any, ...], Value] | None = None
+
+    def found(env: Mapping[expr.Var, Any]) -> Value:
+        nonlocal last
+        key = tuple(map(env.get, needed))
+        if last is None or last[0] != key:
+            last = key, compute(env)
+        return last[1]
+
+    return found
+
+
+def values_of(exprs: Sequence[expr.PrimExpr]) -> Callable[[Mapping[expr.Var, Any]], list[Any]]:
+    """Return a function that evaluates expressions, and remembers their last values."""
+    each = [evaluator(e) for e in exprs]
+    return remembered(lambda env: [one(env) for one in each], tuple(exprs))
 
 
 def _divides(e: expr.BinaryOp) -> bool:

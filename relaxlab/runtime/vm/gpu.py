@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from relaxlab.analysis.evaluate import evaluator
+from relaxlab.analysis.evaluate import evaluator, remembered
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir import expr
@@ -76,7 +76,9 @@ def sizes_of(launch: Launch) -> Callable[[Mapping[expr.Var, int]], Sizes | None]
         # CUDA refuses a grid without blocks.
         return ((x, y, z), tuple(block)) if min(x, y, z) > 0 else None
 
-    return sizes
+    return remembered(
+        sizes, (launch.condition, launch.extents("blockIdx"), launch.extents("threadIdx"))
+    )
 
 
 def _on_simt(func: PrimFunc, kernel: DeviceKernel) -> Kernel:

@@ -15,7 +15,7 @@ from weakref import ref
 
 import numpy as np
 
-from relaxlab.analysis.evaluate import evaluator
+from relaxlab.analysis.evaluate import evaluator, values_of
 from relaxlab.ir import host, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
@@ -28,6 +28,7 @@ from relaxlab.runtime.vm.vm import (
     assign,
     match_shape,
     read,
+    view,
 )
 
 Step: TypeAlias = Callable[[Frame], None]
@@ -157,20 +158,36 @@ def _step(line: StraightLine, instr: host.Instr, kept: frozenset[int]) -> Step |
         case host.Alloc(dst):
             ty = line.fn.registers[dst].ty
             assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype
-            dims, dtype = [evaluator(d) for d in ty.shape], ty.dtype
+            shape, dtype = values_of(ty.shape), ty.dtype
 
             def alloc(frame: Frame) -> None:
-                shape = [dim(frame.symbols) for dim in dims]
-                frame.registers[dst] = memory.empty(shape, dtype)
+                frame.registers[dst] = memory.empty(shape(frame.symbols), dtype)
 
             return alloc
+        case host.AllocStorage(dst, size):
+            bytes_ = values_of((size,))
+
+            def storage(frame: Frame) -> None:
+                frame.registers[dst] = memory.empty(bytes_(frame.symbols), "uint8")
+
+            return storage
+        case host.View(dst, base, offset):
+            ty = line.fn.registers[dst].ty
+            assert isinstance(ty, types.TensorType) and ty.shape is not None
+            place = values_of((offset, *ty.shape))
+
+            def part(frame: Frame) -> None:
+                start, *shape = place(frame.symbols)
+                frame.registers[dst] = view(memory, frame, dst, base, start, shape)
+
+            return part
         case host.CallKernel(function, buffers, scalars) if function in machine.kernels:
             kernel = machine.kernels[function]
-            values = [evaluator(s) for s in scalars]
+            values = values_of(scalars)
 
             def call(frame: Frame) -> None:
-                registers, symbols = frame.registers, frame.symbols
-                kernel([registers[b] for b in buffers], [value(symbols) for value in values])
+                registers = frame.registers
+                kernel([registers[b] for b in buffers], values(frame.symbols))
 
             return call
         case _:

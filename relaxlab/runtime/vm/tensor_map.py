@@ -4,7 +4,7 @@ encodes them (CUDA Driver API, *Tensor Map Object Management*)."""
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -25,7 +25,13 @@ SWIZZLE_128B, PROMOTE_256B = 3, 3
 def tensor_map(wanted: TensorMap, array: Any) -> np.ndarray[Any, Any]:
     """Return the descriptor of an array in the GPU's memory, as an array of one element, which
     CuPy passes to kernels by value. Raises ExecutionError where the driver refuses it."""
-    shape, rank, size = array.shape, len(wanted.box), bytes_of(wanted.buffer.dtype)
+    return _encoded(wanted, array.shape, int(array.data.ptr))
+
+
+@lru_cache(4096)
+def _encoded(wanted: TensorMap, shape: tuple[int, ...], address: int) -> np.ndarray[Any, Any]:
+    """The descriptor of an array of a shape at an address."""
+    rank, size = len(wanted.box), bytes_of(wanted.buffer.dtype)
     pitches = [prod(shape[n:]) * size for n in range(1, rank)]
     raw = np.zeros(BYTES + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
@@ -35,14 +41,14 @@ def tensor_map(wanted: TensorMap, array: Any) -> np.ndarray[Any, Any]:
     box, steps = (ctypes.c_uint32 * rank)(*wanted.box[::-1]), (ctypes.c_uint32 * rank)(*[1] * rank)
     code = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(place.ctypes.data), ctypes.c_int(DTYPES[wanted.buffer.dtype]),
-        ctypes.c_uint32(rank), ctypes.c_void_p(int(array.data.ptr)), sizes, pitch, box, steps,
+        ctypes.c_uint32(rank), ctypes.c_void_p(address), sizes, pitch, box, steps,
         ctypes.c_int(0), ctypes.c_int(SWIZZLE_128B), ctypes.c_int(PROMOTE_256B),
         ctypes.c_int(0),
     )  # fmt: skip
     if code:
         raise ExecutionError(
             f"the driver refuses to describe boxes of {' x '.join(map(str, wanted.box))} of "
-            f"{wanted.buffer.name}, {' x '.join(map(str, shape))} at {array.data.ptr:#x} (error "
+            f"{wanted.buffer.name}, {' x '.join(map(str, shape))} at {address:#x} (error "
             f"{code}): its address and the bytes of its rows have to be multiples of 16, and no "
             "extent is 0; pass a copy of it"
         )

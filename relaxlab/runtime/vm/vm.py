@@ -7,6 +7,7 @@ default the loop interpreter.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -202,7 +203,8 @@ class VirtualMachine:
                 shape, dtype = _tensor_type(frame, dst)
                 regs[dst] = self.memory.empty(shape, dtype)
             case host.View(dst, base, offset):
-                regs[dst] = _view(self.memory, frame, dst, base, evaluate(offset, symbols))
+                shape, _ = _tensor_type(frame, dst)
+                regs[dst] = view(self.memory, frame, dst, base, evaluate(offset, symbols), shape)
             case host.Kill(tensor):
                 self.memory.poison(regs[tensor].reshape(-1).view(np.uint8))
             case host.CallKernel(function, buffers, scalars):
@@ -376,11 +378,19 @@ def _tensor_type(frame: Frame, reg: int) -> tuple[tuple[int, ...], str]:
     return tuple(evaluate(d, frame.symbols) for d in ty.shape), ty.dtype
 
 
-def _view(memory: HostMemory | DeviceMemory, frame: Frame, dst: int, base: int, offset: int) -> Any:
-    shape, dtype = _tensor_type(frame, dst)
-    kind = numpy_dtype(dtype)
-    size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
-    data = frame.registers[base].reshape(-1).view(np.uint8)
+def view(
+    memory: HostMemory | DeviceMemory, frame: Frame, dst: int, base: int, offset: int,
+    shape: Sequence[int],
+) -> Any:  # fmt: skip
+    """The tensor of register `dst`, of a shape, at a byte of the array in register `base`. Raises
+    ExecutionError where it is not within that."""
+    ty = frame.function.registers[dst].ty
+    assert isinstance(ty, types.TensorType) and ty.dtype is not None
+    kind = numpy_dtype(ty.dtype)
+    size = kind.itemsize * math.prod(shape)
+    data = frame.registers[base]
+    if data.dtype != np.uint8 or data.ndim != 1:
+        data = data.reshape(-1).view(np.uint8)
     if not 0 <= offset <= offset + size <= data.size:
         raise ExecutionError(
             f"`{frame.function.registers[dst].name}` of `{frame.function.name}` takes bytes "
