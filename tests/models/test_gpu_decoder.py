@@ -106,7 +106,7 @@ def test_a_llama_on_a_gpu() -> None:
         lambda name, *args: cupy.asnumpy(exe[name](*args)), [*cache, *model.weights], lengths
     )
     cpu = rl.compile(model.module())
-    weights = cpu["transform_params"](tuple(model.weights))
+    weights = cpu["prefill_transform_params"](tuple(model.weights))
     want = model.logits(
         lambda name, *args: cpu[name](*args), [*model.cache("float32"), *weights], lengths
     )
