@@ -57,9 +57,9 @@ def _multibox_infer(call: graph.Call, tys: TypesOf) -> Type:
     anchors = _ranked(call, tys, 2, 3, "anchor")
     dtype = common_dtype(call, scores, offsets, anchors)
     require_dtype(call, scores, is_float, "floating point")
-    variances = attr(call, "variances")
-    if not isinstance(variances, tuple) or len(variances) != 4:
-        raise fail(call, f"variances {variances} must be four numbers")
+    variances = _four(attr(call, "variances"))
+    if len(variances) != 4 or not all(isinstance(v, int | float) for v in variances):
+        raise fail(call, f"variances {variances} must be one number, or four")
     if offsets.shape is not None and anchors.shape is not None:
         _same(call, offsets.shape[1], anchors.shape[1] * 4, "the offsets and those of the anchors")
     if anchors.shape is not None:
@@ -76,11 +76,16 @@ def _multibox_infer(call: graph.Call, tys: TypesOf) -> Type:
     return TupleType((TensorType((batch, count, FOUR), dtype), TensorType(scores.shape, dtype)))
 
 
+def _four(variances: Any) -> tuple[Any, ...]:
+    """The factors of x, y, width and height; one number stands for all."""
+    return variances if isinstance(variances, tuple) else (variances,) * 4
+
+
 def _multibox_emit(
     call: graph.Call, out: TupleType, scores: te.Tensor, offsets: te.Tensor, anchors: te.Tensor
 ) -> tuple[te.Tensor, ...]:
     batch, _, count = scores.shape
-    vx, vy, vw, vh = (float(v) for v in attr(call, "variances"))
+    vx, vy, vw, vh = (float(v) for v in _four(attr(call, "variances")))
 
     def box(b: PrimExpr, n: PrimExpr, k: PrimExpr) -> PrimExpr:
         left, top, right, bottom = (
@@ -122,14 +127,16 @@ def _multibox_emit(
 
 def _multibox(
     cls_pred: Array, loc_pred: Array, anchor: Array, *, clip: bool = False, threshold: float = 0.0,
-    variances: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0), keep_background: bool = True,
+    variances: Any = (1.0, 1.0, 1.0, 1.0), keep_background: bool = True,
     apply_softmax: bool = True,
 ) -> tuple[Array, Array]:  # fmt: skip
     dtype = cls_pred.dtype
     scores, offsets, anchors = (
         a.astype(scalar.accumulator_of(dtype.name)) for a in (cls_pred, loc_pred, anchor[0])
     )
-    moved = offsets.reshape(len(scores), len(anchors), 4) * np.asarray(variances, scores.dtype)
+    moved = offsets.reshape(len(scores), len(anchors), 4) * np.asarray(
+        _four(variances), scores.dtype
+    )
     low, high = anchors[:, :2], anchors[:, 2:]
     centre = moved[..., :2] * (high - low) + (low + high) / 2
     half = np.exp(moved[..., 2:]) * (high - low) / 2

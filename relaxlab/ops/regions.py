@@ -16,6 +16,7 @@ from relaxlab.ops import scalar, te
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.layouts import from_plain, layout_attr, per_dimension, to_plain
+from relaxlab.ops.resize import require_image
 from relaxlab.ops.shapes import differ
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +43,8 @@ def _infer(call: graph.Call, tys: TypesOf) -> Type:
             raise fail(call, f"rois must have 5 numbers each, is {rois}")
     if x.shape is None or rois.shape is None:
         return TensorType(None, x.dtype, layout.ndim)
-    _, channels, *_ = layout.sizes(call, x.shape)
+    _, channels, *extents = layout.sizes(call, x.shape)
+    require_image(call, extents)
     return TensorType(layout.shape(call, (rois.shape[0], channels, *size)), x.dtype)
 
 

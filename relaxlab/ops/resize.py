@@ -31,7 +31,7 @@ from relaxlab.ops.define import (
     tensor_arg,
 )
 from relaxlab.ops.layouts import SPATIAL, Layout, from_plain, layout_attr, to_plain
-from relaxlab.ops.shapes import ONE, Shape
+from relaxlab.ops.shapes import ONE, Shape, impossible
 
 Array = np.ndarray[Any, Any]
 
@@ -73,8 +73,17 @@ def _infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     dtype = attr(call, "out_dtype") or x.dtype
     if x.shape is None or size is None:
         return TensorType(None, dtype, layout.ndim)
-    batch, channels, *_ = layout.sizes(call, x.shape)
+    batch, channels, *old = layout.sizes(call, x.shape)
+    require_image(call, old)
     return TensorType(layout.shape(call, (batch, channels, *size)), dtype)
+
+
+def require_image(call: graph.Call, extents: Sequence[PrimExpr]) -> None:
+    """Raise, or check before the call runs, that an image has elements to read."""
+    for extent in extents:
+        claim = f"an image with an extent of {extent} has no elements to read"
+        if impossible(call, expr.GT(extent, te.ZERO), claim):
+            raise fail(call, claim)
 
 
 def _region(call: graph.Call, dims: int) -> tuple[tuple[float, float], ...]:

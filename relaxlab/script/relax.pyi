@@ -1025,7 +1025,7 @@ class _vision:
 
     @staticmethod
     def multibox_transform_loc(cls_pred: _Argument, loc_pred: _Argument, anchor: _Argument, clip: _bool = False, threshold: _float = 0.0, variances: _Any = (1.0, 1.0, 1.0, 1.0), keep_background: _bool = True, apply_softmax: _bool = True) -> _Value:
-        """The boxes (ymin, xmin, ymax, xmax) that offsets make of anchors (left, top, right, bottom), and their scores, those below `threshold` 0.
+        """The boxes (ymin, xmin, ymax, xmax) that offsets make of anchors (left, top, right, bottom), and their scores, those below `threshold` 0; `variances` is one number or four.
 
         Arguments: cls_pred, loc_pred, anchor. Constants: clip, threshold, variances, keep_background, apply_softmax.
 

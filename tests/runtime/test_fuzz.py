@@ -153,6 +153,9 @@ NOT_DRAWN = {
     "call_tir_with_grad": "lowered as call_tir is", "call_py_func": "a packed call by another name",
     "call_inplace_packed": "needs a function that overwrites; tests/passes/test_effects.py",
     "call_builtin_with_ctx": "of programs that are lowered",
+    **dict.fromkeys(("ccl.allgather", "ccl.allreduce", "ccl.broadcast_from_worker0",
+                     "ccl.scatter_from_worker0", "dist.redistribute_replica_to_shard"),
+                    "a program runs in one worker"),
     "make_closure": "made by `FunctionProgram`", "invoke_closure": "may have effects",
     "invoke_pure_closure": "made by `FunctionProgram`",
 }  # fmt: skip
@@ -237,7 +240,7 @@ def test_every_value_of_an_option_is_drawn(rng) -> None:
             if not drawn[*option, repr(w)]]  # fmt: skip
     assert not left
     assert len(options["nn.pad", "pad_mode"]) == 4
-    assert len([o for o, words in options.items() if words]) == 14
+    assert len([o for o, words in options.items() if words]) == 16
 
 
 def _listed(call: graph.Call, attr: str) -> set[str]:
