@@ -208,6 +208,26 @@ __device__ __forceinline__ T shift_right(T a, T n) {
   return n < 0 || n >= T(sizeof(T) * 8) ? T(a < 0 ? -1 : 0) : T(a >> n);
 }
 """,
+    "shifted_bits": """\
+// (byte >> n) & mask of N bytes in memory, four in a word: the mask leaves no bit of a neighbour.
+template <int N>
+__device__ __forceinline__ Vec<uint32_t, N / 4> shifted_bits(const uint8_t* at, int n, int mask) {
+  auto words = *reinterpret_cast<const Vec<uint32_t, N / 4>*>(at);
+  #pragma unroll
+  for (int i = 0; i < N / 4; ++i)
+    words.lane[i] = words.lane[i] >> n & uint32_t(mask) * 0x01010101u;
+  return words;
+}
+""",
+    "float_of_byte": """\
+// A byte as a float. 2^23 plus it has it as its last bits, which takes one instruction and one
+// subtraction, where to extract and convert it takes three.
+template <int N>
+__device__ __forceinline__ float float_of_byte(const Vec<uint32_t, N>& words, int n) {
+  const uint32_t bits = __byte_perm(words.lane[n / 4], 0x4B000000u, 0x7650u + n % 4);
+  return __uint_as_float(bits) - 8388608.0f;
+}
+""",
     "reinterpret": """\
 // The same bits as another type.
 template <typename To, typename From>

@@ -18,7 +18,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.intrinsics import Intrinsic
-from relaxlab.ir.loops import DEFAULT_ALIGN, Buffer, BufferLoad
+from relaxlab.ir.loops import DEFAULT_ALIGN, Buffer
 from relaxlab.ir.names import fresh_name
 
 ATOM, UNARY = 20, 12
@@ -41,7 +41,8 @@ class Conversion:
 class Wide:
     """Accesses of several neighbours in main memory at once, as texts: the type of `{count}` values
     of `{type}`, a variable of it, one with the neighbours from `{at}`, a lane of one, the store of
-    one, and the loop over its lanes."""
+    one, and the loop over its lanes; a variable with the bits that `{mask}` leaves of `{count}`
+    bytes shifted right by `{amount}`, a byte of one, and that as a float32."""
 
     type: str
     variable: str
@@ -49,6 +50,9 @@ class Wide:
     lane: str
     store: str
     loop: str
+    bits: str
+    byte: str
+    float: str
 
 
 def alignment_of(buffer: Buffer, facts: Facts) -> int:
@@ -186,7 +190,7 @@ class Scope:
     taken: set[str]
     names: dict[Var | Buffer, str] = field(default_factory=dict[Var | Buffer, str])
     values: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
-    vectors: dict[BufferLoad, str] = field(default_factory=dict[BufferLoad, str])
+    vectors: dict[PrimExpr, str] = field(default_factory=dict[PrimExpr, str])
     nonneg: set[Var] = field(default_factory=set[Var])
     before: list[str] = field(default_factory=list[str])
     failed: str = "failed"

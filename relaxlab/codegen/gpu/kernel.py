@@ -317,6 +317,15 @@ class _Writer:
             parts = neighbours(load)
             self.put(wide.load.format(**parts))
             self.s.vectors[load] = wide.lane.format(lane=lane, **parts)
+            for bits in (b for b in v.bits if b.load == load):
+                parts |= {
+                    "bits": self.s.fresh(f"{parts['name']}_bits"), "count": str(count),
+                    "amount": self.text(bits.amount), "mask": self.text(bits.mask),
+                }  # fmt: skip
+                self.put(wide.bits.format(**parts))
+                self.s.vectors[bits.value] = wide.byte.format(lane=lane, **parts)
+                as_float = expr.Cast("float32", bits.value)
+                self.s.vectors[as_float] = wide.float.format(lane=lane, **parts)
         stored = neighbours(v.store) if v.wide_store else {}
         if stored:
             self.put(wide.variable.format(**stored))
@@ -332,8 +341,7 @@ class _Writer:
             else:
                 self.store(v.store)
         del self.s.values[s.loop_var]
-        for load in v.loads:
-            del self.s.vectors[load]
+        self.s.vectors.clear()
         if stored:
             self.put(wide.store.format(**stored))
 

@@ -37,6 +37,17 @@ TRUE = IntImm(1, "bool")
 
 
 @dataclass(frozen=True, slots=True)
+class ShiftedBits:
+    """`(load >> amount) & mask` of bytes, which `value` is, for all lanes alike. The mask leaves no
+    bit of the next byte, so that words of four bytes can be shifted."""
+
+    value: expr.BitAnd
+    load: BufferLoad
+    amount: PrimExpr
+    mask: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
 class VectorLoop:
     """A vectorized loop taken apart: where `full` holds, all lanes do `store`, and `loads` and
     perhaps the store itself (`wide_store`) are of neighbours; `start` is each access's first
@@ -47,6 +58,7 @@ class VectorLoop:
     store: BufferStore
     loads: tuple[BufferLoad, ...]
     wide_store: bool
+    bits: tuple[ShiftedBits, ...]
 
     def start(self, access: BufferLoad | BufferStore, loop: For) -> PrimExpr:
         """The number of the element that lane 0 accesses."""
@@ -71,7 +83,26 @@ def vector_loop(loop: For, an: Analyzer, facts: Facts) -> VectorLoop | None:
     wide_store = _together(body, loop.loop_var, lanes, an, facts)
     if not loads and not wide_store:
         return None
-    return VectorLoop(full, agree, body, tuple(loads), wide_store)
+    bits = tuple(_shifted_bits(body.value, loads, loop, an))
+    return VectorLoop(full, agree, body, tuple(loads), wide_store, bits)
+
+
+def _shifted_bits(
+    value: PrimExpr, loads: list[BufferLoad], loop: For, an: Analyzer
+) -> Iterator[ShiftedBits]:
+    assert isinstance(loop.extent, IntImm)
+    for part in dict.fromkeys(n for n in walk(value) if isinstance(n, expr.BitAnd)):
+        match part:
+            case expr.BitAnd(expr.ShiftRight(BufferLoad() as load, amount), IntImm(mask)) if (
+                load in loads and load.dtype == "uint8" and loop.extent.value % 4 == 0
+            ):
+                least, most = an.bounds_of(amount)
+                if loop.loop_var in symbols_in(amount) or least is None or most is None:
+                    continue
+                if least >= 0 and most < 8 and 0 <= mask < 1 << 8 - most:
+                    yield ShiftedBits(part, load, amount, part.b)
+            case _:
+                pass
 
 
 def _full(loop: For) -> tuple[PrimExpr, Stmt, bool]:

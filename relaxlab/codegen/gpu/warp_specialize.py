@@ -232,9 +232,7 @@ class _Cut:
     empty: Buffer
 
     @staticmethod
-    def of(
-        loop: For, tile: PrimExpr, block: Var, team: _Team, an: Analyzer, name: str
-    ) -> _Cut:
+    def of(loop: For, tile: PrimExpr, block: Var, team: _Team, an: Analyzer, name: str) -> _Cut:
         """The cut of a loop; `tile` counts a block's tiles, `block` is its number."""
         stages = int(loop.annotations[PIPELINE])
         copies, compute = copies_of(loop, name)

@@ -68,6 +68,19 @@ static void atomicCAS(int* at, int expected, int value) {
 }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static double rsqrt(double x) { return 1.0 / sqrt(x); }
+static float __uint_as_float(unsigned bits) {
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
+static unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  unsigned char bytes[8];
+  std::memcpy(bytes, &a, 4);
+  std::memcpy(bytes + 4, &b, 4);
+  unsigned found = 0;
+  for (int i = 0; i < 4; ++i) found |= unsigned(bytes[selector >> 4 * i & 7]) << 8 * i;
+  return found;
+}
 static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 struct __half {
   unsigned short bits;
@@ -111,6 +124,10 @@ static void launch(const unsigned* d, const std::function<void()>& kernel) {
   for (auto& t : team) t.join();
 }
 """
+# A copy that is made at once is there whenever it is waited for.
+ASYNCHRONOUS = {
+    "cp_async": "std::memcpy(to, from, N);", "cp_async_commit": "", "cp_async_wait": "",
+}  # fmt: skip
 _OWN_TYPES = "int64_t uint64_t int8_t uint8_t int16_t uint16_t int32_t uint32_t".split()
 
 
@@ -121,6 +138,13 @@ class CpuCuda:
         assert COMPILER is not None
         text = HEADER + "".join(f"#define {t} cuda_{t}\n" for t in _OWN_TYPES)
         text += re.sub(r"#include <cuda_\w+\.h>\n", "", source)
+        for name, body in ASYNCHRONOUS.items():
+            text = re.sub(
+                rf"(void {name}\([^)]*\) )\{{\n.*?\n\}}\n",
+                rf"\1{{ {body} }}\n",
+                text,
+                flags=re.DOTALL,
+            )
         for name, params in re.findall(r"\n(\w+)\(([^{]*)\) \{\n", source):
             if f"\n{name}({params})" in source and "__global__" in source.split(name + "(")[0]:
                 names = ", ".join(p.split()[-1] for p in params.split(",") if p.strip())

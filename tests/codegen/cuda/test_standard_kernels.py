@@ -93,13 +93,13 @@ def test_rows_are_reduced_by_shuffles_and_shared_memory(exe: CudaExecutable, nam
 
 @pytest.mark.parametrize("name", ["linear", "matmul"])
 def test_products_work_on_slices_in_shared_memory(exe: CudaExecutable, name: str) -> None:
-    *single, tiles = exe.gpu.kernels[name].launches
-    assert not any(launch.shared for launch in single) and len(tiles.shared) == 2
-    ptx = ptx_of(exe, tiles.name)
-    assert "bar.sync" in ptx and "ld.shared" in ptx and ptx.count("fma.rn.f32") >= 4 * 4
+    one, few, many = exe.gpu.kernels[name].launches
+    assert not one.shared and len(few.shared) == len(many.shared) == 2
+    for launch, products in ((few, 4 * 4), (many, 8 * 8 * 16)):
+        ptx = ptx_of(exe, launch.name)
+        assert "bar.sync" in ptx and "ld.shared" in ptx and ptx.count("fma.rn.f32") >= products
     # Rows of the weights are read along by a warp each, columns are gone down by threads.
-    row = "".join(ptx_of(exe, launch.name) for launch in single)
-    assert ("shfl.sync" in row) == (name == "linear")
+    assert ("shfl.sync" in ptx_of(exe, one.name)) == (name == "linear")
 
 
 def test_registers_and_spills_are_reported(exe: CudaExecutable) -> None:
@@ -110,7 +110,7 @@ def test_registers_and_spills_are_reported(exe: CudaExecutable) -> None:
     assert set(resources) == names
     for name, found in resources.items():
         print(name, found)
-        assert 0 < found.registers <= 128
+        assert 0 < found.registers <= 255
         assert found.spill_stores == found.spill_loads == 0
     slices = (64 + 64) * 17 * 4
     assert resources["linear_kernel1"].shared == slices
