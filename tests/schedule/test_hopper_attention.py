@@ -4,7 +4,6 @@ it."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,14 +15,13 @@ from relaxlab.codegen.cuda import nvrtc, sass
 from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.expr import Call
-from relaxlab.ir.loops import Evaluate, For, PrimFunc, SeqStmt
-from relaxlab.ir.node import replace, rewrite
+from relaxlab.ir.loops import Evaluate, SeqStmt
+from relaxlab.ir.node import rewrite
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.simt.report import SimtError
 from relaxlab.runtime.simt.simt import simt, simt_device_kernel
 from relaxlab.runtime.vm.cuda import require_cupy
-from relaxlab.schedule.annotate import WARP_SPECIALIZE
 from relaxlab.testing.replay import replay_kernels
 from tests.schedule.test_tensor_attention import Case
 
@@ -52,40 +50,6 @@ def test_drawn_decisions(rng: np.random.Generator) -> None:
     )  # fmt: skip
 
 
-def scheduled(case: Case, queries: int, positions: int) -> PrimFunc:
-    """Tiles of 64 queries by chunks of 64 positions, in two slots."""
-    decisions = {"attention": {"warpgroups": 1, "positions": 64}}
-    exe = rl.compile(case.module(queries, positions), TARGET, decisions=decisions)
-    return exe.program.kernels["attention"]
-
-
-def run(func: PrimFunc, *operands: Any, change: Callable[[Any], Any] = lambda _: None) -> Any:
-    """Return the result of the launches, changed."""
-    kernel = lower_launches(func, "attention", facts=TARGET.facts)
-    launches = tuple(dataclasses.replace(x, body=rewrite(x.body, change)) for x in kernel.launches)
-    changed = DeviceKernel("attention", kernel.buffers, kernel.scalars, (), launches)
-    out = np.zeros(operands[0].shape, operands[0].dtype)
-    simt_device_kernel(func, changed, [*operands, out]).check()
-    return out
-
-
-@pytest.mark.parametrize(("mask", "blocks"), [(None, 132), ("BottomRight", 0)])
-def test_blocks_take_tile_after_tile(mask: str | None, blocks: int) -> None:
-    """Of as many chunks: two blocks take three tiles. With a mask each has a block of its own."""
-    case = Case("bfloat16", 64, mask, 3, 3)
-    func, asked = scheduled(case, 70, 150), list[int]()
-
-    def few(n: Any) -> Any:
-        if not (isinstance(n, For) and WARP_SPECIALIZE in n.annotations):
-            return None
-        asked.append(n.annotations[WARP_SPECIALIZE])
-        changed = {WARP_SPECIALIZE: min(asked[0], 2)}
-        return replace(n, annotations=n.annotations.with_(**changed))
-
-    case.check(partial(run, rewrite(func, few)), 70, 150)
-    assert asked == [blocks]
-
-
 @pytest.mark.parametrize(
     ("op", "message"),
     [
@@ -96,14 +60,27 @@ def test_blocks_take_tile_after_tile(mask: str | None, blocks: int) -> None:
 def test_what_is_missing_is_found(op: str, message: str) -> None:
     """Of four chunks, in two slots."""
     case = Case("bfloat16", 64, None, 1, 1)
-    func = scheduled(case, 40, 256)
+    choices = {"warpgroups": 1, "positions": 64}
+    exe = rl.compile(case.module(40, 256), TARGET, decisions={"attention": choices})
+    func = exe.program.kernels["attention"]
+    kernel = lower_launches(func, "attention", facts=TARGET.facts)
 
     def change(n: Any) -> Any:
         left_out = isinstance(n, Evaluate) and isinstance(n.value, Call) and n.value.op == op
         return SeqStmt(()) if left_out else None
 
+    def run(*operands: Any, change: Any = lambda _: None) -> Any:
+        launches = tuple(
+            dataclasses.replace(x, body=rewrite(x.body, change)) for x in kernel.launches
+        )
+        changed = DeviceKernel("attention", kernel.buffers, kernel.scalars, (), launches)
+        out = np.zeros(operands[0].shape, operands[0].dtype)
+        simt_device_kernel(func, changed, [*operands, out]).check()
+        return out
+
+    case.check(run, 40, 256)
     with pytest.raises(SimtError, match=message):
-        case.check(partial(run, func, change=change), 40, 256)
+        case.check(partial(run, change=change), 40, 256)
 
 
 def test_wide_heads_have_too_many_sums() -> None:
