@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-DECODER_LAYERS = 8
+DECODER_LAYERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +25,66 @@ class Measured:
         return f"{self.case}{f' ({chosen})' if chosen else ''}"
 
 
-def _at(bytes_: float, gb_s: float) -> float:
-    return bytes_ / gb_s / 1e3
-
-
 def _product(tflop_s: float) -> float:
     return 2 * 8192**3 / tflop_s / 1e6
 
 
-WIDE, ROWS = 8192 * 8192 * 4, 8192 * 4096 * 4
 STATIC = "matmul bf16 8192, static"
+H200 = {
+    "add f32": 185.3,
+    "gelu(x)*y f32": 185.8,
+    "relu(x+bias) f32": 129.3,
+    "transpose f32": 134.1,
+    "add bf16": 94.6,
+    "gelu(x)*y bf16": 107.6,
+    "relu(x+bias) bf16": 65.7,
+    "transpose bf16": 82.3,
+    "add f32 odd, symbolic": 185.7,
+    "cast f32 bf16": 96.4,
+    "softmax f32 8192x4096": 67.6,
+    "rms_norm f32 8192x4096": 68.2,
+    "layer_norm f32 8192x4096": 69.3,
+    "softmax f32 65536x512": 66.7,
+    "rms_norm f32 65536x512": 67.2,
+    "layer_norm f32 65536x512": 68.8,
+    "softmax f32 4096x32000": 263.4,
+    "softmax bf16 16384x4096": 67.3,
+    "rms_norm bf16 16384x4096": 68.2,
+    "layer_norm bf16 16384x4096": 69.0,
+    "softmax f32 8191x4095": 75.0,
+    "rms_norm f32 8191x4095": 97.1,
+    "layer_norm f32 8191x4095": 71.8,
+    "sum f32 axis 0": 123.4,
+    "sum f32 axis 1": 118.0,
+    "sum f32 all": 127.0,
+    "max f32 axis 1": 118.0,
+    "decode bf16 1x4096 by 4096x14336": 31.2,
+    "decode f32 1x4096 by 4096x14336": 55.0,
+    "decode bf16 1x14336 by 14336x4096": 29.7,
+    "decode f32 1x14336 by 14336x4096": 56.0,
+    "decode bf16 1x4096 by 4096x128256": 238.4,
+    "decode f32 1x4096 by 4096x128256": 457.1,
+    "matmul bf16 1024": 9.0,
+    "matmul bf16 4096": 197.1,
+    "matmul bf16 8192": 1617.0,
+    "matmul f16 8192": 1532.8,
+    "matmul bf16 8191x8193x8190": 1829.9,
+    "matmul bf16 16x4096x14336": 36.9,
+    "matmul bf16 128x14336x4096": 45.6,
+    "matmul f32 4096": 3264.0,
+    "gelu(x@w.T+b) bf16 4096x14336x4096": 861.3,
+    "attention bf16 4x4096x32x128": 2197.7,
+    "attention bf16 4x4096x32x128 causal": 1170.5,
+    "attention kv f16 1024 of 1024 32x128 by 8": 77.7,
+    "attention kv f16 1024 of 4096 32x128 by 8": 311.4,
+    "decoder, 4 layers, batch 1, BF16: a step": 803,
+    "decoder, 4 layers, batch 1, BF16: a prompt of 1024": 4270,
+    "decoder, 4 layers, batch 1, Q4_0: a step": 660,
+}
+"""Microseconds of one run of `bench_gpu` on an H200, and of `bench_gpu_models`."""
 MEASURED = (
-    # Elementwise kernels, softmax and norms of 4096 elements ran at copies' speed.
-    Measured("add f32", "h100", _at(3 * WIDE, 3010)),
-    Measured("add f32", "h200", _at(3 * WIDE, 4250)),
-    Measured("softmax f32 8192x4096", "h100", _at(2 * ROWS, 3010)),
-    Measured("rms_norm f32 8192x4096", "h100", _at(2 * ROWS, 3010)),
-    Measured("transpose f32", "h200", 280),
-    Measured("sum f32 all", "h100", 180),
-    Measured("sum f32 axis 0", "h100", 250),
-    Measured("decode bf16 1x4096 by 4096x14336", "h100", _at(14336 * 4096 * 2, 2850)),
+    *(Measured(case, "h200", us) for case, us in H200.items()),
+    Measured("add f32", "h100", 3 * 8192 * 8192 * 4 / 3010e3),
     Measured(STATIC, "h200", _product(401), {}),
     Measured(STATIC, "h200", _product(369), {"block_rows": 128}),
     Measured(STATIC, "h200", _product(319), {"block_rows": 128, "block_terms": 32}),
@@ -58,13 +98,5 @@ MEASURED = (
         {"block_rows": 128, "block_terms": 32, "warp_rows": 2, "warp_cols": 4,
          "pipeline_stages": 4, "fragments_ahead": False},
     ),
-    # By warpgroups.
-    Measured("matmul bf16 4096", "h200", 198.7),
-    Measured("matmul bf16 8192", "h200", 1515),
-    Measured("matmul f16 8192", "h200", 1536),
-    Measured("gelu(x@w.T+b) bf16 4096x14336x4096", "h200", 905),
-    Measured("decoder, 8 layers, batch 1, BF16: a step", "h200", 1400),
-    Measured("decoder, 8 layers, batch 4, BF16: a step", "h200", 2060),
 )  # fmt: skip
-"""Where NOTES.md gives a rate, the time is that of the bytes or operations of the case. Those of
-sums and of the product of one row name no GPU: their rates are an H100's."""
+"""Where NOTES.md gives a rate, the time is that of the operations of the case."""
