@@ -22,7 +22,8 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import Var
 from relaxlab.ir.gpus import Gpu, gpu_named
-from relaxlab.ir.loops import Buffer
+from relaxlab.ir.loops import Buffer, For
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.build import compile as build
@@ -220,7 +221,7 @@ def _grid(
     kernel = Kernel(launch, scalars, memory, shapes, geometry, Problems())
     works: list[tuple[BlockWork, float]] = []
     with np.errstate(all="ignore"):
-        for block, times in _representatives(geometry):
+        for block, times in _representatives(launch, geometry):
             team = SampledTeam(kernel, geometry.block_number(block))
             team.run()
             works.append((team.work(), times))
@@ -230,12 +231,24 @@ def _grid(
     return Grid(geometry.blocks, works, sizes, begins.shares)
 
 
-def _representatives(geometry: Geometry) -> Iterator[tuple[Triple, float]]:
-    """Blocks and the number of blocks that each stands for: along each axis one in the middle for
-    all but the last, and the last, which may be cut off by the extents."""
-    axes = [
-        [(0, 1)] if extent == 1 else [((extent - 1) // 2, extent - 1), (extent - 1, 1)]
-        for extent in geometry.grid
-    ]
+SAMPLES = 5
+"""Blocks that stand for all where loops depend on the block's number, as under a causal mask."""
+SPREAD = (5**0.5 - 1) / 2
+"""Multiples of it are spread evenly over 0 to 1, and fall on no period of the grid."""
+
+
+def _representatives(launch: Launch, geometry: Geometry) -> Iterator[tuple[Triple, float]]:
+    """Blocks and the number of blocks that each stands for: along each axis one for all but the
+    last, or several where a loop's extent depends on the block's number, and the last, which may be
+    cut off by the extents."""
+    numbers = {axis.var: axis.name for axis in launch.axes if axis.name.startswith("blockIdx")}
+    loops = [(n.min, n.extent) for n in walk(launch.body) if isinstance(n, For)]
+    varied = {numbers[v] for v in symbols_in(tuple(loops)) if v in numbers}
+    axes: list[list[tuple[int, float]]] = []
+    for d, extent in zip("xyz", geometry.grid, strict=True):
+        count = min(SAMPLES, extent - 1) if f"blockIdx.{d}" in varied else 1
+        first = (extent - 1) // 2
+        at = [(first + round(n * SPREAD * extent)) % max(1, extent - 1) for n in range(count)]
+        axes.append([(n, (extent - 1) / len(at)) for n in at if extent > 1] + [(extent - 1, 1)])
     for (x, i), (y, j), (z, k) in itertools.product(*axes):
         yield (x, y, z), i * j * k
