@@ -94,14 +94,17 @@ def remembered(
     """Return a function of the values of variables that remembers its last result: most calls of a
     program have the sizes of the call before. It depends on the variables in `root` alone."""
     needed = symbols_in(root)
+    if any(is_float(v.dtype) for v in needed):
+        return compute  # 0.0 and -0.0 are equal, and are not the same
     last: tuple[tuple[Any, ...], Value] | None = None
 
     def found(env: Mapping[expr.Var, Any]) -> Value:
         nonlocal last
         key = tuple(map(env.get, needed))
-        if last is None or last[0] != key:
-            last = key, compute(env)
-        return last[1]
+        known = last  # calls of other threads change it
+        if known is None or known[0] != key:
+            last = known = key, compute(env)
+        return known[1]
 
     return found
 

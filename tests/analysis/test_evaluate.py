@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, evaluator
+from relaxlab.analysis.evaluate import CannotEvaluate, evaluate, evaluator, values_of
 from relaxlab.ir.expr import Var, const
 from tests.analysis.fuzz_arith import Generator
 
@@ -43,3 +43,9 @@ def test_what_cannot_be_evaluated_is_named() -> None:
             run(const(4) // n, {n: 0})
         with pytest.raises(CannotEvaluate, match="symbol m is not known"):
             run(n + m, {n: 1})
+
+
+def test_remembered_zeros_keep_their_signs() -> None:
+    x = Var("x", "float32")
+    values = values_of((x,))
+    assert [str(values({x: v})[0]) for v in (0.0, -0.0)] == ["0.0", "-0.0"]

@@ -16,7 +16,7 @@ from relaxlab.runtime.simt.simt import simt_device_kernel
 from relaxlab.script import parse
 
 
-def masked(mask: str) -> PrimFunc:
+def masked(mask: str, loop: str = "T.unroll(4)") -> PrimFunc:
     """Sums over chunks of 4 positions, those that 8 threads see under a mask of x, chunk and j."""
     return parse(f"""
 @T.prim_func
@@ -25,7 +25,7 @@ def main(A: T.Buffer((24,), "float32"), B: T.Buffer((8,), "float32")):
         S = T.alloc_buffer((4,), "float32", scope="local")
         B[x] = T.float32(0)
         for chunk in range(6):
-            for j in T.unroll(4):
+            for j in {loop}:
                 S[j] = T.Select({mask}, A[chunk * 4 + j], T.float32(0))
             for j in range(4):
                 B[x] = B[x] + S[j]
@@ -64,3 +64,7 @@ def test_a_mask_is_asked_once_where_it_hides_nothing(name: str) -> None:
 @pytest.mark.parametrize("mask", ["(chunk * 4 + j) % 3 == x", "chunk * j < 9", "chunk < 3"])
 def test_other_masks_stay(mask: str) -> None:
     assert not branches(masked(mask))
+
+
+def test_masks_of_loops_that_start_elsewhere_stay() -> None:
+    assert not branches(masked(MASKS["linear"][0], "T.unroll(1, 4)"))

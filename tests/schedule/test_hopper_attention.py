@@ -7,6 +7,7 @@ import dataclasses
 from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.simt.report import SimtError
 from relaxlab.runtime.simt.simt import simt, simt_device_kernel
 from relaxlab.runtime.vm.cuda import require_cupy
+from relaxlab.script import parse
 from relaxlab.testing.replay import replay_kernels
 from tests.schedule.test_tensor_attention import Case
 
@@ -81,6 +83,38 @@ def test_what_is_missing_is_found(op: str, message: str) -> None:
     case.check(run, 40, 256)
     with pytest.raises(SimtError, match=message):
         case.check(partial(run, change=change), 40, 256)
+
+
+@pytest.mark.parametrize(
+    ("shape", "piece", "how"),
+    [
+        ((1, "t", 2, 64), "axes=[2], begin=[1], end=[2]", "tma_load"),
+        # Boxes are zeros beyond the end of the array alone.
+        ((1, 256, 1, 64), "axes=[1], begin=[0], end=[200]", "mma_m16n8k16"),
+    ],
+)
+def test_slices_are_read_where_they_are(shape: tuple[Any, ...], piece: str, how: str) -> None:
+    mod = parse(f"""
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(q: R.Tensor((1, 40, 1, 64), "bfloat16"), k: R.Tensor({shape!r}, "bfloat16"),
+         v: R.Tensor({shape!r}, "bfloat16")):
+    with R.dataflow():
+        a = R.strided_slice(k, {piece})
+        b = R.strided_slice(v, {piece})
+        y = R.nn.attention(q, a, b)
+        R.output(y)
+    return y
+""")
+    exe = rl.compile(mod, TARGET)
+    assert how in exe.source()
+    rng = np.random.default_rng(3)
+    sizes = tuple(70 if n == "t" else n for n in shape)
+    given = ((1, 40, 1, 64), sizes, sizes)
+    q, k, v = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in given)
+    want = rl.interpret(mod, "main", q, k, v).astype(np.float64)
+    got = exe.simulate("main", q, k, v).astype(np.float64)
+    assert np.abs(got - want).max() <= 1e-2 * np.abs(want).max()
 
 
 def test_wide_heads_have_too_many_sums() -> None:

@@ -107,6 +107,18 @@ def test_batches(form: str) -> None:
     require_close(exe.simulate("main", x, w), want)
 
 
+def test_operands_of_six_dimensions_are_no_boxes() -> None:
+    mod = parse("""
+from relaxlab.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor((1, 2, 1, 1, 128, 64), "bfloat16"),
+         w: R.Tensor((1, 2, 1, 1, 64, 128), "bfloat16")):
+    return R.matmul(x, w)
+""")
+    source = rl.compile(mod, TARGET).source()
+    assert "mma_m16n8k16" in source and "tma_load" not in source
+
+
 def test_blocks_share_the_terms_of_few_tiles() -> None:
     made = {"any m / split_terms": 3, "any m / warpgroup_cols": 64}
     exe = rl.compile(program("m", 128, "k", "kj"), TARGET, decisions={"matmul": made})

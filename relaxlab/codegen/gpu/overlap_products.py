@@ -41,10 +41,11 @@ class _Touched:
 def beside(
     first: Sequence[Stmt], between: Sequence[Stmt], product: Sequence[Stmt], behind: Sequence[Stmt]
 ) -> tuple[list[Stmt], list[Stmt]] | None:
-    """Return the statements of an iteration but for its two products, of which `between` stand
-    between these and `behind` after the second: those that may run while the previous iteration's
-    second product is under way, and those that touch its registers, to run after them. None where
-    the first product or a statement behind the second touches them."""
+    """Return the statements of an iteration behind its first product, but for the second: those
+    that may run while the previous iteration's second product is under way, and those that touch
+    its registers, to run after them. `first` is the first product and what is before it, `between`
+    is between the products, `behind` after the second. None where `first` or `behind` touches the
+    registers."""
     # Products write through addresses, which count as loads.
     registers = frozenset(b for b in _Touched.by(product).all if b.scope == "local")
     if _Touched.by([*first, *behind]).all & registers:

@@ -13,7 +13,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.gpu.launch import ThreadAxis
 from relaxlab.ir import expr
 from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr, Select, Var, const
-from relaxlab.ir.loops import BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
+from relaxlab.ir.loops import BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from relaxlab.ir.node import replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.tree import conjuncts
@@ -45,7 +45,10 @@ def _unswitched(s: For, threads: Mapping[Var, PrimExpr]) -> Stmt:
     if len(masked) != 1 or len(stores) != 1 or stores[0].value is not masked[0]:
         return s
     (mask,) = masked
-    own = {n.loop_var: n.extent for n in walk(s) if isinstance(n, For)}
+    loops = [n for n in walk(s) if isinstance(n, For)]
+    if any(n.min != const(0) for n in loops) or any(isinstance(n, LetStmt) for n in walk(s)):
+        return s
+    own = {n.loop_var: n.extent for n in loops}
     if not isinstance(mask.false_value, FloatImm) or not set(symbols_in(mask.condition)) & set(own):
         return s
     everywhere = _worst(mask.condition, {**threads, **own})

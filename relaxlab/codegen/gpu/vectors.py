@@ -91,13 +91,19 @@ def _shifted_bits(
     value: PrimExpr, loads: list[BufferLoad], loop: For, an: Analyzer
 ) -> Iterator[ShiftedBits]:
     assert isinstance(loop.extent, IntImm)
+    inside = {n.var for n in walk(value) if isinstance(n, expr.Let)}
     for part in dict.fromkeys(n for n in walk(value) if isinstance(n, expr.BitAnd)):
         match part:
             case expr.BitAnd(expr.ShiftRight(BufferLoad() as load, amount), IntImm(mask)) if (
                 load in loads and load.dtype == "uint8" and loop.extent.value % 4 == 0
             ):
                 least, most = an.bounds_of(amount)
-                if loop.loop_var in symbols_in(amount) or least is None or most is None:
+                if least is None or most is None:
+                    continue
+                # It is computed ahead of the lanes, and ahead of what guards its loads.
+                if {loop.loop_var, *inside} & set(symbols_in(amount)) or any(
+                    isinstance(n, BufferLoad) for n in walk(amount)
+                ):
                     continue
                 if least >= 0 and most < 8 and 0 <= mask < 1 << 8 - most:
                     yield ShiftedBits(part, load, amount, part.b)

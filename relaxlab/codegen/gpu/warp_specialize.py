@@ -325,7 +325,7 @@ class _Cut:
         if len(self.slices) == 2:
             first, last = self.slices
             parts = beside(
-                self.stmts[first.start : first.stop], self.stmts[first.stop : last.start],
+                self.stmts[: first.stop], self.stmts[first.stop : last.start],
                 self.stmts[last.start : last.stop], self.stmts[last.stop :],
             )  # fmt: skip
             if parts is not None:

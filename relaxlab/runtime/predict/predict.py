@@ -31,6 +31,7 @@ from relaxlab.runtime.predict.model import Grid, Times, times_of
 from relaxlab.runtime.predict.occupancy import Occupancy, occupancy
 from relaxlab.runtime.predict.sampled import BlockWork, ReadOnly, SampledTeam, WaveTeam
 from relaxlab.runtime.programs import Program
+from relaxlab.runtime.simt.asynchronous import waits
 from relaxlab.runtime.simt.kernel import Kernel, geometry_of
 from relaxlab.runtime.simt.memory import Memory
 from relaxlab.runtime.simt.report import Geometry, Problems, Triple
@@ -105,8 +106,8 @@ def predict(
     `gpu` is a row of `relaxlab.ir.gpus.GPUS`; `sizes` are the values of the symbols of the
     parameters' types, and of scalar parameters, by name. A module is compiled for the GPU's
     architecture. Arrays hold zeros, so that what depends on data is that of zeros. Raises KeyError
-    for an unknown GPU or function, ExecutionError for a symbol without a value, and for parameters
-    that are no tensors, shapes or scalars.
+    for an unknown GPU or function, ExecutionError for a symbol without a value, for parameters that
+    are no tensors, shapes or scalars, and for kernels by warpgroups (sm_90a) on a GPU without them.
     """
     figures = gpu_named(gpu)
     exe: Any = program
@@ -116,6 +117,12 @@ def predict(
     if name not in exe.program.functions:
         known = ", ".join(exe.program.functions)
         raise KeyError(f"no function named {name!r} in the program; it has: {known}")
+    launches = (x for k in exe.gpu.kernels.values() for x in k.launches)
+    if apart := [x.name for x in launches if not figures.wgmma and waits(x.body)]:
+        raise ExecutionError(
+            f"{gpu!r} has no tensor instructions of warpgroups, which {apart[0]!r} multiplies by; "
+            f"compile for cuda:{figures.arch}"
+        )
     resources = exe.compiled(figures.arch).resources if nvrtc.is_available() else {}
     run = _Run(figures, resources, {})
     kernels = {n: run.kernel(k) for n, k in exe.gpu.kernels.items()}

@@ -48,6 +48,10 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     found = find_attention(sch.func)
     if found is None:
         return "it has no product, softmax over its rows, and product with them"
+    # What else is computed before, such as slices of a projection, is read where it is.
+    inline_producers(sch, [b.name for b in found.cascade.blocks])
+    found = find_attention(sch.func)
+    assert found is not None
     cascade, blocks = found.cascade, blocks_of(sch.func)
     outer = len(cascade.outer)
     last = axes_of(cascade.blocks[-1])

@@ -24,13 +24,12 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics.mma import SIZE
 from relaxlab.schedule.intrinsics.wgmma import COLUMNS, LINE, ROWS
 from relaxlab.schedule.rules.attention import find_attention
-from relaxlab.schedule.rules.base import found_block, inline_producers
+from relaxlab.schedule.rules.base import constant, found_block, inline_producers
 from relaxlab.schedule.rules.decisions import POSITIONS, QUERY_STAGES, WARPGROUPS
+from relaxlab.schedule.rules_gpu.hopper_matmul import ACCESS, DIMENSIONS
 from relaxlab.schedule.rules_gpu.tensor_attention import Operands, Tile, operands_of, read_of
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
-DIMENSIONS = 5
-"""The dimensions that an array may have whose boxes are copied."""
 CHUNK, STAGES = 128, 2
 """Positions of a chunk; chunks in shared memory: 500 TFLOP/s on an H200, others were not tried."""
 REGISTERS = 200
@@ -80,15 +79,19 @@ def _operands(sch: Schedule, facts: Facts) -> Operands | str:
 
 
 def _is_box(block: Block, buffer: Buffer, position: Var, feature: Var) -> bool:
-    """True if a block reads neighbouring rows of features at neighbouring positions."""
+    """True if a block reads neighbouring rows of features at neighbouring positions, up to the end
+    of the array, beyond which boxes are zeros; and if rows begin at multiples of 16 bytes."""
     *outer, last = (r.min for r in block.reads[read_of(block, buffer)].region)
-    along = [i for i in outer if position in symbols_in(i)]
-    an = Analyzer()
+    along = [n for n, i in enumerate(outer) if position in symbols_in(i)]
+    row, an = constant(buffer.shape[-1]), Analyzer()
+    if buffer.ndim > DIMENSIONS or last != feature or len(along) != 1 or not row:
+        return False
+    at = outer[along[0]]
+    (count,) = (it.dom.extent for it in block.iter_vars if it.var == position)
     return (
-        buffer.ndim <= DIMENSIONS
-        and last == feature
-        and len(along) == 1
-        and bool(an.prove_equal(substitute(along[0], {position: position + 1}), along[0] + 1))
+        row * bytes_of(buffer.dtype) % ACCESS == 0
+        and an.prove_equal(substitute(at, {position: position + 1}), at + 1) is True
+        and an.prove_equal(substitute(at, {position: count}), buffer.shape[along[0]]) is True
     )
 
 

@@ -57,6 +57,8 @@ BLOCKS = 132
 """The multiprocessors of an H100 or H200."""
 STAGES = 4
 """Slices in shared memory: of 48 KB with the largest tile. Not measured with others."""
+DIMENSIONS = 5
+"""The dimensions that an array may have whose boxes are copied."""
 ACCESS = 16
 """Bytes that the distance of rows in main memory is a multiple of, for copies of boxes."""
 TENSOR_RATE, LOAD_RATE, CACHE_RATE = 2048, 48, 5000
@@ -104,6 +106,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         return f"{found.name} adds its terms in order"
     if found.left[1] != "ik" or found.reduce != len(block.iter_vars) - 1:
         return f"{found.name} has terms that are no rows of its left operand"
+    if max(block.reads[n].buffer.ndim for n, _ in (found.left, found.right)) > DIMENSIONS:
+        return f"{found.name} has operands of more than {DIMENSIONS} dimensions"
     rows, cols, terms = (
         constant(block.iter_vars[n].dom.extent) for n in (found.row, found.col, found.reduce)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,16 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.gpu.dialect import TensorMap
+from relaxlab.ir.expr import const
+from relaxlab.ir.loops import Buffer
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.packed import register_func
 from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
 from relaxlab.runtime.vm.gpu import NoGpu, simulated
 from relaxlab.runtime.vm.memory import DeviceMemory
+from relaxlab.runtime.vm.tensor_map import tensor_map
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script.parser import parse
 from relaxlab.testing.graph_programs import Programs
@@ -211,6 +216,13 @@ def main(x: R.Tensor(("n", 8), "{dtype}")):
     with torch.cuda.stream(stream), cupy.cuda.ExternalStream(stream.cuda_stream):
         got = torch.from_dlpack(exe["main"](x))
         assert got.is_cuda and torch.equal(got, x + x)
+
+
+def test_arrays_without_elements_need_no_driver_to_describe_them() -> None:
+    """Products of no terms and attention over no positions are legal, and ask for no box."""
+    buffer = Buffer("A", (const(0), const(64)), "bfloat16")
+    array = SimpleNamespace(shape=(0, 64), data=SimpleNamespace(ptr=0))
+    assert tensor_map(TensorMap(buffer, (64, 64)), array).nbytes == 128
 
 
 def test_targets() -> None:
