@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from relaxlab.ir.node import replace
 from relaxlab.ir.op_table import TypeDeductionError
+from relaxlab.ir.target import target_kinds
 from relaxlab.ir.types import TensorType, TupleType, Type
 
 
@@ -15,7 +16,11 @@ def on_common_device(op: str, arg_types: Sequence[Type], result: Type) -> Type:
 
     Raises TypeDeductionError for arguments on several devices.
     """
-    named = list(dict.fromkeys(t.vdevice for t in _tensors(arg_types) if t.vdevice))
+    places: dict[str, str] = {}
+    for t in _tensors(arg_types):
+        if t.vdevice:
+            places.setdefault(place_of(t.vdevice), t.vdevice)
+    named = list(places.values())
     if not named:
         return result
     if len(named) > 1:
@@ -24,6 +29,14 @@ def on_common_device(op: str, arg_types: Sequence[Type], result: Type) -> Type:
             suggestion=f'move one of them: R.to_vdevice(…, "{named[0]}")',
         )
     return _placed(result, named[0])
+
+
+def place_of(vdevice: str) -> str:
+    """The name of a virtual device with the kind of its target: "cpu:0:global" and
+    "llvm:0:global" are the same one."""
+    kind, _, place = vdevice.partition(":")
+    kinds = {name: k.name for k in target_kinds() for name in k.devices}
+    return f"{kinds.get(kind, kind)}:{place}"
 
 
 def _tensors(tys: Sequence[Type]) -> Iterator[TensorType]:

@@ -50,9 +50,9 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: in
         # Past the array at the end, which a prefetch may be: it never faults.
         later = substitute(start, {loop.loop_var: loop.loop_var + distance})
         size = bytes_of(load.buffer.dtype)
-        # Of rows that are apart an iteration reads less than a step.
+        # Where rows are apart, an iteration reads less than a step.
         reached = [_elements(substitute(n, last), start) for n in loads]
-        count = min(step, *(step if r is None else r + 1 for r in reached))
+        count = min(step, max(step if r is None else r + 1 for r in reached))
         # One prefetch per line that the iteration reads; the hardware drops those that are there
         # already.
         for offset in range(0, max(1, count * size), cache_line):

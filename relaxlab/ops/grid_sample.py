@@ -17,14 +17,16 @@ from relaxlab.ops import scalar, te
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.layouts import SPATIAL, Layout, from_plain, layout_attr, to_plain
-from relaxlab.ops.resize import cubic_weights, shape_of_size
+from relaxlab.ops.resize import cubic_share, cubic_weights, shape_of_size
 from relaxlab.ops.shapes import Shape, differ
 
 Array = np.ndarray[Any, Any]
 
 CUBIC = -0.75
 """The coefficient of the cubic convolution."""
-METHODS = ("nearest", "bilinear", "bicubic")
+TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
+"""Elements that are read along each dimension, by method."""
+METHODS = tuple(TAPS)
 PADDINGS = ("zeros", "border", "reflection")
 
 
@@ -71,34 +73,36 @@ def _sample_emit(call: graph.Call, out: TensorType, x: te.Tensor, grid: te.Tenso
     dtype = "float64" if x.dtype == "float64" else "float32"
     last = len(extents) - 1
 
-    def element(*i: PrimExpr) -> PrimExpr:
+    # One expression per element that is read would be of 64 of them for a cube.
+    taps = [te.reduce_axis(TAPS[method], f"k{d}") for d in range(len(extents))]
+
+    def element(*i: PrimExpr) -> te.Reduce:
         n, c, *points = layout.take(i)
-        taps: list[list[tuple[PrimExpr, PrimExpr]]] = []
-        for d, extent in enumerate(extents):
+        weight: PrimExpr = expr.const(1.0, dtype)
+        places: list[PrimExpr] = []
+        for d, (extent, tap) in enumerate(zip(extents, taps, strict=True)):
             size = scalar.cast(extent, dtype)
             at = scalar.cast(grid[(n, expr.const(last - d), *points)], dtype)
             place = (at + 1.0) * 0.5 * (size - 1.0) if align else ((at + 1.0) * size - 1.0) * 0.5
             if method != "bicubic":
                 place = _moved(place, size, padding, align)
-            taps.append(_taps(place, method))
-        total = expr.const(0.0, dtype)
-        for corner in itertools.product(*taps):
-            weight: PrimExpr = expr.const(1.0, dtype)
-            places: list[PrimExpr] = []
-            for extent, (place, share) in zip(extents, corner, strict=True):
-                if method == "bicubic":
-                    place = _moved(place, scalar.cast(extent, dtype), padding, align)
-                places.append(scalar.cast(scalar.call("nearbyint", place), "int64"))
-                weight = weight * share
-            inside = expr.all_of(
-                [t for p, e in zip(places, extents, strict=True)
-                 for t in (expr.GE(p, te.ZERO), expr.LT(p, e))]
-            )  # fmt: skip
-            read = scalar.cast(x[layout.put((n, c, *places))], dtype)
-            total = total + weight * scalar.if_then_else(inside, read, expr.const(0.0, dtype))
-        return scalar.cast(total, x.dtype)
+            place, share = _tap(place, tap.var, method)
+            if method == "bicubic":
+                place = _moved(place, size, padding, align)
+            places.append(scalar.cast(scalar.call("nearbyint", place), "int64"))
+            weight = weight * share
+        inside = expr.all_of(
+            [t for p, e in zip(places, extents, strict=True)
+             for t in (expr.GE(p, te.ZERO), expr.LT(p, e))]
+        )  # fmt: skip
+        read = scalar.cast(x[layout.put((n, c, *places))], dtype)
+        term = weight * scalar.if_then_else(inside, read, expr.const(0.0, dtype))
+        return te.te_sum(term, *taps)
 
-    return te.compute(out.shape, element, "T_grid_sample")
+    total = te.compute(out.shape, element, "T_grid_sample")
+    if dtype == x.dtype:
+        return total
+    return te.compute(out.shape, lambda *i: scalar.cast(total[i], x.dtype), "T_grid_sample_cast")
 
 
 def _moved(place: PrimExpr, size: PrimExpr, padding: str, align: bool) -> PrimExpr:
@@ -108,7 +112,8 @@ def _moved(place: PrimExpr, size: PrimExpr, padding: str, align: bool) -> PrimEx
     if padding != "reflection":
         return place
     low = 0.0 if align else -0.5
-    span = size - 1.0 if align else size
+    # Of one element, too, so that every place is moved to it.
+    span = expr.binary(expr.Max, size - 1.0, 1.0) if align else size
     offset = scalar.call("abs", place - low)
     turns = scalar.call("floor", offset / span)
     rest = offset - turns * span
@@ -117,16 +122,19 @@ def _moved(place: PrimExpr, size: PrimExpr, padding: str, align: bool) -> PrimEx
     return scalar.clamp(mirrored, expr.const(0.0, place.dtype), size - 1.0)
 
 
-def _taps(place: PrimExpr, method: str) -> list[tuple[PrimExpr, PrimExpr]]:
-    """The places that are read along one dimension, and their weights."""
+def _tap(place: PrimExpr, k: PrimExpr, method: str) -> tuple[PrimExpr, PrimExpr]:
+    """The place that is read as number `k` along one dimension, and its weight."""
     one = expr.const(1.0, place.dtype)
     if method == "nearest":
-        return [(scalar.call("nearbyint", place), one)]
+        return scalar.call("nearbyint", place), one
     first = scalar.call("floor", place)
-    t = place - first
+    t, number = place - first, scalar.cast(k, place.dtype)
     if method == "bilinear":
-        return [(first, one - t), (first + 1.0, t)]
-    return [(first + float(k - 1), w) for k, w in enumerate(cubic_weights(t, CUBIC))]
+        return first + number, expr.Select(expr.EQ(k, te.ZERO), one - t, t)
+    *others, weight = cubic_weights(t, CUBIC)
+    for n, w in reversed(list(enumerate(others))):
+        weight = expr.Select(expr.EQ(k, expr.const(n)), w, weight)
+    return first + number - 1.0, weight
 
 
 @in_float32
@@ -158,7 +166,7 @@ def _read(x: Array, at: Array, method: str, padding: str, align: bool) -> Array:
     total = np.zeros(len(x), np.float64)
     for offsets in itertools.product(steps, repeat=len(sizes)):
         far = np.abs(t - np.asarray(offsets, at.dtype))
-        shares = 1 - far if method == "bilinear" else [_cubic(float(f)) for f in far]
+        shares = 1 - far if method == "bilinear" else [cubic_share(float(f), CUBIC) for f in far]
         corner = first + np.asarray(offsets, at.dtype)
         if method == "bicubic":
             corner = np.rint(_inwards(corner, sizes, padding, align))
@@ -174,16 +182,10 @@ def _at(x: Array, corner: Array) -> Array:
 
 def _inwards(place: Array, sizes: Array, padding: str, align: bool) -> Array:
     if padding == "reflection":
-        low, span = (0, sizes - 1) if align else (-0.5, sizes)
+        low, span = (0, np.maximum(sizes - 1, 1)) if align else (-0.5, sizes)
         turns, rest = np.divmod(np.abs(place - low), span)
         place = np.where(turns % 2 == 0, rest, span - rest) + low
     return place if padding == "zeros" else np.clip(place, 0, sizes - 1)
-
-
-def _cubic(x: float) -> float:
-    if x <= 1:
-        return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
-    return (((x - 5) * x + 8) * x - 4) * CUBIC
 
 
 define(

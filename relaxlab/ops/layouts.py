@@ -183,9 +183,9 @@ class Window:
         return simplify(expr.binary(expr.Max, terms, 1))
 
     def terms_of(self, phase: PrimExpr) -> PrimExpr:
-        """The elements of one phase; `terms` where all have as many."""
-        if simplify(self.size % self.phases) == expr.const(0):
-            return self.terms
+        """The elements of one phase, none of a window without elements."""
+        if simplify(self.size % self.phases) == expr.const(0):  # all phases have as many
+            return simplify(self.size // self.phases)
         return simplify((self.size - phase + (self.phases - 1)) // self.phases)
 
     @property

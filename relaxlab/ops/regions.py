@@ -54,12 +54,14 @@ def _align_infer(call: graph.Call, tys: TypesOf) -> Type:
     return _infer(call, tys)
 
 
-def _corners(rois: loops.Buffer, r: PrimExpr, scale: float) -> tuple[PrimExpr, ...]:
+def _corners(
+    rois: loops.Buffer, r: PrimExpr, scale: float, dtype: str = "float32"
+) -> tuple[PrimExpr, ...]:
     """x1, y1, x2 and y2 of a region in elements of the image."""
 
     def corner(k: int) -> PrimExpr:
         value = loops.BufferLoad(rois, (r, expr.const(k)))
-        return scalar.cast(value, "float32") * expr.const(float(scale))
+        return scalar.cast(value, dtype) * expr.const(float(scale), dtype)
 
     return tuple(corner(k) for k in (1, 2, 3, 4))
 
@@ -78,23 +80,24 @@ def _align_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor
     _, _, height, width = layout.sizes(call, x.shape)
     rows, columns = per_dimension(call, "pooled_size", 2, 1)
     mean = attr(call, "mode") == "avg"
+    wide = "float64" if x.dtype == "float64" else "float32"
 
     def body(row: Rows, b: Buffers) -> loops.Stmt:
         r, c, i, j = layout.take(row)
-        x1, y1, x2, y2 = _corners(b[rois], r, attr(call, "spatial_scale"))
+        x1, y1, x2, y2 = _corners(b[rois], r, attr(call, "spatial_scale"), wide)
         tall, high, y_count = _window(call, y1, y2, rows, i)
-        wide, left, x_count = _window(call, x1, x2, columns, j)
+        broad, left, x_count = _window(call, x1, x2, columns, j)
         p, q = expr.Var("p"), expr.Var("q")
 
         def point(first: PrimExpr, size: PrimExpr, at: PrimExpr, count: PrimExpr) -> PrimExpr:
-            steps = scalar.cast(at, "float32") + HALF
-            return first + steps * size / scalar.cast(count, "float32")
+            steps = scalar.cast(at, wide) + expr.const(0.5, wide)
+            return first + steps * size / scalar.cast(count, wide)
 
         def read(y: PrimExpr, z: PrimExpr) -> PrimExpr:
             at = layout.put((_image(b[rois], r), c, y, z))
-            return scalar.cast(loops.BufferLoad(b[x], at), "float32")
+            return scalar.cast(loops.BufferLoad(b[x], at), wide)
 
-        value = _between(read, point(high, tall, p, y_count), point(left, wide, q, x_count),
+        value = _between(read, point(high, tall, p, y_count), point(left, broad, q, x_count),
                          height, width)  # fmt: skip
         so_far = loops.BufferLoad(b[total], row)
         first = expr.And(expr.EQ(p, te.ZERO), expr.EQ(q, te.ZERO))
@@ -103,11 +106,11 @@ def _align_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor
         walk = loops.For(p, te.ZERO, y_count, "serial",
                          loops.For(q, te.ZERO, x_count, "serial", add))  # fmt: skip
         points = expr.binary(expr.Max, y_count * x_count, 1)
-        divide = loops.BufferStore(b[total], so_far / scalar.cast(points, "float32"), row)
-        clear = loops.BufferStore(b[total], expr.const(0.0), row)
+        divide = loops.BufferStore(b[total], so_far / scalar.cast(points, wide), row)
+        clear = loops.BufferStore(b[total], expr.const(0.0, wide), row)
         return loops.seq(clear, walk, divide) if mean else loops.seq(clear, walk)
 
-    outputs = [("T_roi_align", out.shape, "float32")]
+    outputs = [("T_roi_align", out.shape, wide)]
     (total,) = te.compute_rows(out.shape, outputs, [x, rois], body, "T_roi_align")
     dtype = out.dtype
     return te.compute(out.shape, lambda *i: scalar.cast(total[i], dtype), "T_roi_align")
@@ -119,9 +122,9 @@ def _window(
     """The size of a window along a dimension, where it begins, and how many points it has."""
     extent = high - low
     if not attr(call, "aligned"):
-        extent = expr.binary(expr.Max, extent, ONE)
-    size = extent / expr.const(float(count))
-    first = low + scalar.cast(at, "float32") * size
+        extent = expr.binary(expr.Max, extent, expr.const(1.0, low.dtype))
+    size = extent / expr.const(float(count), low.dtype)
+    first = low + scalar.cast(at, low.dtype) * size
     ratio = attr(call, "sample_ratio")
     points = scalar.cast(scalar.call("ceil", size), "int64")
     return size, first, expr.const(ratio) if ratio > 0 else expr.binary(expr.Max, points, 0)
@@ -129,47 +132,50 @@ def _window(
 
 def _between(read: Any, y: PrimExpr, x: PrimExpr, height: PrimExpr, width: PrimExpr) -> PrimExpr:
     """The value at a point; 0 for one that is more than an element outside of the image."""
+    dtype = y.dtype
+    zero, one = expr.const(0.0, dtype), expr.const(1.0, dtype)
 
     def along(at: PrimExpr, extent: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-        last = scalar.cast(extent - 1, "float32")
-        inside = scalar.clamp(at, expr.const(0.0), last)
+        last = scalar.cast(extent - 1, dtype)
+        inside = scalar.clamp(at, zero, last)
         low = scalar.cast(scalar.call("floor", inside), "int64")
-        part = inside - scalar.cast(low, "float32")
+        part = inside - scalar.cast(low, dtype)
         return low, expr.binary(expr.Min, low + 1, extent - 1), part
 
     y0, y1, t = along(y, height)
     x0, x1, u = along(x, width)
-    upper = read(y0, x0) * (ONE - u) + read(y0, x1) * u
-    lower = read(y1, x0) * (ONE - u) + read(y1, x1) * u
+    upper = read(y0, x0) * (one - u) + read(y0, x1) * u
+    lower = read(y1, x0) * (one - u) + read(y1, x1) * u
     near: list[PrimExpr] = [
         test
         for at, extent in ((y, height), (x, width))
-        for test in (expr.GE(at, expr.const(-1.0)), expr.LE(at, scalar.cast(extent, "float32")))
+        for test in (expr.GE(at, expr.const(-1.0, dtype)), expr.LE(at, scalar.cast(extent, dtype)))
     ]
-    value = upper * (ONE - t) + lower * t
-    return scalar.if_then_else(expr.all_of(near), value, expr.const(0.0))
+    value = upper * (one - t) + lower * t
+    return scalar.if_then_else(expr.all_of(near), value, zero)
 
 
 def _align(
     data: Array, rois: Array, *, pooled_size: Any, spatial_scale: float, sample_ratio: int = -1,
     aligned: bool = False, layout: str = "NCHW", mode: str = "avg",
 ) -> Array:  # fmt: skip
-    x, regions = to_plain(data, layout, "NCHW"), rois.astype(np.float32)
+    real = np.float64 if data.dtype == np.float64 else np.float32
+    x, regions = to_plain(data, layout, "NCHW"), rois.astype(real)
     rows, columns = _pair(pooled_size)
-    result = np.zeros((len(rois), x.shape[1], rows, columns), np.float32)
-    one = np.float32(1)
+    result = np.zeros((len(rois), x.shape[1], rows, columns), real)
+    one = real(1)
     for r, (image, *corners) in enumerate(regions):
-        x1, y1, x2, y2 = (c * np.float32(spatial_scale) for c in corners)
+        x1, y1, x2, y2 = (c * real(spatial_scale) for c in corners)
         tall, wide = y2 - y1, x2 - x1
         if not aligned:
             tall, wide = max(tall, one), max(wide, one)
-        tall, wide = tall / np.float32(rows), wide / np.float32(columns)
+        tall, wide = tall / real(rows), wide / real(columns)
         counts = [sample_ratio if sample_ratio > 0 else max(math.ceil(s), 0) for s in (tall, wide)]
         for i, j in np.ndindex(rows, columns):
-            first = y1 + np.float32(i) * tall, x1 + np.float32(j) * wide
+            first = y1 + real(i) * tall, x1 + real(j) * wide
             points = [
                 _interpolated(x[int(image)], *(
-                    f + (np.float32(p) + np.float32(0.5)) * s / np.float32(n)
+                    f + (real(p) + real(0.5)) * s / real(n)
                     for f, p, s, n in zip(first, at, (tall, wide), counts, strict=True)
                 ))
                 for at in np.ndindex(*counts)
@@ -215,7 +221,7 @@ def _pool_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor)
     layout = layout_attr(call, "layout", "NCHW")
     _, _, height, width = layout.sizes(call, x.shape)
     rows, columns = per_dimension(call, "pooled_size", 2, 1)
-    lowest = expr.lowest("float32")
+    wide = scalar.accumulator_of(out.dtype)
 
     def body(row: Rows, b: Buffers) -> loops.Stmt:
         r, c, i, j = layout.take(row)
@@ -224,16 +230,17 @@ def _pool_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor)
         left, right = _span(x1, x2, columns, j, width)
         p, q = expr.Var("p"), expr.Var("q")
         at = layout.put((_image(b[rois], r), c, top + p, left + q))
-        value = scalar.cast(loops.BufferLoad(b[x], at), "float32")
+        value = scalar.cast(loops.BufferLoad(b[x], at), wide)
         so_far = loops.BufferLoad(b[best], row)
         store = loops.BufferStore(b[best], expr.binary(expr.Max, so_far, value), row)
         walk = loops.For(p, te.ZERO, bottom - top, "serial",
                          loops.For(q, te.ZERO, right - left, "serial", store))  # fmt: skip
         some = expr.And(expr.GT(bottom, top), expr.GT(right, left))
-        first = loops.BufferStore(b[best], expr.Select(some, lowest, expr.const(0.0)), row)
+        nothing = expr.Select(some, expr.lowest(wide), expr.const(0, wide))
+        first = loops.BufferStore(b[best], nothing, row)
         return loops.seq(first, walk)
 
-    outputs = [("T_roi_pool", out.shape, "float32")]
+    outputs = [("T_roi_pool", out.shape, wide)]
     (best,) = te.compute_rows(out.shape, outputs, [x, rois], body, "T_roi_pool")
     dtype = out.dtype
     return te.compute(out.shape, lambda *i: scalar.cast(best[i], dtype), "T_roi_pool")

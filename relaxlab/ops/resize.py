@@ -294,7 +294,7 @@ def _shares(
             return [(base, 1 - t), (base + 1, t)]
         case _:
             a = attrs.get("cubic_alpha", -0.75)
-            shares = [(base + k, _cubic(abs(t - k), a)) for k in (-1, 0, 1, 2)]
+            shares = [(base + k, cubic_share(abs(t - k), a)) for k in (-1, 0, 1, 2)]
             if attrs.get("cubic_exclude", 0):
                 shares = [(p, w) for p, w in shares if 0 <= p < old]
                 total = sum(w for _, w in shares)
@@ -302,7 +302,8 @@ def _shares(
             return shares
 
 
-def _cubic(x: float, a: float) -> float:
+def cubic_share(x: float, a: float) -> float:
+    """The weight of an element at a distance of up to 2; see `cubic_weights`."""
     if x <= 1:
         return ((a + 2) * x - (a + 3)) * x * x + 1
     return (((x - 5) * x + 8) * x - 4) * a

@@ -70,7 +70,9 @@ class Aliases:
         match b.value:
             case graph.Var() | graph.TupleGetItem() | graph.Constant():
                 self.cells[b.var] = self.cell(b.value)
-            case graph.Call(graph.Op(name), (source, *_)) if has_trait(name, "view"):
+            case graph.Call(graph.Op(name), (source, *_)) if (
+                has_trait(name, "view") or name == "builtin.stop_lift_params"
+            ):
                 self.cells[b.var] = self.cell(source)
             case graph.Tuple():
                 self.note_fields(b.var, b.value)

@@ -23,7 +23,8 @@ def inplace_updates(fn: graph.Function, mod: Module) -> set[graph.Var]:
 def overwritable(fn: graph.Function, mod: Module, places: Places) -> dict[graph.Var, int]:
     """Return the variables of the function whose values may overwrite an argument of the call that
     makes them, with its number, the first of those in `places` that is the function's own memory,
-    made by a call or donated by the caller, and that nothing reads afterwards.
+    made by a call or donated by the caller, and that nothing reads afterwards. What a packed
+    function was given is left alone: its result may be the argument itself, or hold on to it.
 
     TVM's pass DataflowUseInplaceCalls asks the same within dataflow blocks.
     """
@@ -34,6 +35,7 @@ def overwritable(fn: graph.Function, mod: Module, places: Places) -> dict[graph.
     for b in bindings:
         aliases.note(b)
     reads = _reads(fn.body, aliases)
+    kept = [c for b in bindings if _may_keep(b.value) for c in aliases.read(b.value)]
     own: set[graph.Expr] = {fn.params[i] for i in donated_params(fn)}
     found: dict[graph.Var, int] = {}
     for number, b in enumerate(bindings):
@@ -46,7 +48,7 @@ def overwritable(fn: graph.Function, mod: Module, places: Places) -> dict[graph.
             later = [c for cells in reads[number + 1 :] for c in cells]
             shared = aliases.sharing(lost)
             # A value that may be one of several is not known to be the function's own.
-            if lost in own and shared == {lost} and not _any((*others, *later), shared):
+            if lost in own and shared == {lost} and not _any((*others, *later, *kept), shared):
                 found[b.var] = at
                 break
     return found
@@ -67,6 +69,18 @@ def _may_update(value: graph.Expr) -> bool:
         return False
     row = find_op(value.op.name)
     return row is not None and row.update is not None
+
+
+def _may_keep(value: graph.Expr) -> bool:
+    """True for a call of a packed function that returns values of its own choice."""
+    match value:
+        case graph.Call(graph.ExternFunc()):
+            return True
+        case graph.Call(graph.Op(name)):
+            others = ("call_tir", "call_tir_inplace", "call_dps_packed")
+            return name.startswith("call_") and name not in others
+        case _:
+            return False
 
 
 def _makes_memory(value: graph.Expr, aliases: Aliases, own: set[graph.Expr]) -> bool:

@@ -194,7 +194,8 @@ def _of_reshape(cut: _Slice, ty: types.Type | None) -> _Slice | None:
         for end in range(axis + 1, len(new) + 1):
             count, inner = _constant(new[axis]), [_constant(d) for d in new[axis + 1 : end]]
             size = prod(d or 0 for d in inner)
-            if not count or not extent or size * count != width:
+            # Neither a size of 0 nor one that is not known divides anything.
+            if not count or not extent or not size or size * count != width:
                 continue
             if any(n % size for n in (cut.begin, extent)):
                 continue

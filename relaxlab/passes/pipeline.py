@@ -102,7 +102,7 @@ def cpu_pipeline(target: Target | None = None) -> Pipeline:
     scheduled = schedule_kernels.with_options(target=target)
     # Repacking and weight transformations are loop functions of their own: schedule them, too.
     weights = (rewrite_layouts, lift_transform_params, split_transform_params, scheduled)
-    # Of scheduled kernels: a schedule decides what reads an element when.
+    # Kernels are scheduled by now: a schedule decides when an element is read.
     passes = (*GRAPH_PASSES, scheduled, *weights, overwrite_operands, *MEMORY_PASSES)
     return _for_target(passes, target)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxlab.analysis.annotate import annotate
+from relaxlab.analysis.vdevices import place_of
 from relaxlab.ir import graph, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import replace, walk
 from relaxlab.ir.types import vdevice_named
 from relaxlab.ops.define import attr
 from relaxlab.passes.base import NoOptions, module_pass
@@ -47,7 +48,12 @@ def _placed(name: str, fn: graph.Function) -> graph.Function:
         if isinstance(p.ty, types.TensorType) and device != p.ty.vdevice:
             tys[p] = replace(p.ty, vdevice=device)
     whole = map_blocks(fn, _without_hints)
-    return fn if whole is fn and not tys else with_param_types(whole, tys)
+    if whole is fn and not tys:
+        return fn
+    placed = with_param_types(whole, tys)
+    # The result of a function that calls itself cannot be deduced.
+    recurs = graph.GlobalVar(name) in walk(fn.body)
+    return replace(placed, ret_ty=fn.ret_ty) if recurs else placed
 
 
 def _without_hints(block: graph.BindingBlock) -> graph.BindingBlock:
@@ -93,12 +99,12 @@ class _Together:
 
     def place(self, var: graph.Var, device: str) -> None:
         known = self.devices.get(self.root(var), device)
-        if device and known != device:
+        if device and place_of(known) != place_of(device):
             text = f"in `{self.name}`: `{var.name}` is to be on {device} and on {known}"
             fix = "move a value to another device with R.to_vdevice"
             raise DiagnosticError([Diagnostic("E0508", text, var.span, suggestion=fix)])
         if device:
-            self.devices[self.root(var)] = device
+            self.devices.setdefault(self.root(var), device)
 
 
 def _holds_tensors(var: graph.Var) -> bool:

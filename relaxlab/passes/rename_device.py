@@ -49,7 +49,11 @@ def rename_device(mod: Module, options: RenameOptions) -> Module:
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         tys = {p: rewrite(p.ty, renamed) for p in fn.params if p.ty is not None}
-        updates[name] = with_param_types(rewrite(fn, renamed), tys)
+        made = with_param_types(rewrite(fn, renamed), tys)
+        # The result of a function that calls itself cannot be deduced.
+        updates[name] = made if fn.ret_ty is None else replace(
+            made, ret_ty=rewrite(fn.ret_ty, renamed)
+        )  # fmt: skip
     listed = mod.attrs.with_(**{GLOBAL_INFOS: {**infos, "vdevice": tuple(devices)}})
     result, problems = annotate(replace(mod.with_functions(updates), attrs=listed))
     if problems:

@@ -1036,7 +1036,7 @@ class _vision:
 
     @staticmethod
     def non_max_suppression(data: _Argument, valid_count: _Argument, indices: _Argument, max_output_size: _int | _Sequence[_int] = -1, iou_threshold: _float = 0.5, force_suppress: _bool = False, top_k: _int | _Sequence[_int] = -1, coord_start: _int | _Sequence[_int] = 2, score_index: _int | _Sequence[_int] = 1, id_index: _int | _Sequence[_int] = 0, return_indices: _bool = True, invalid_to_bottom: _bool = False, soft_nms_sigma: _float = 0.0, score_threshold: _float = 0.0) -> _Value:
-        """Of the first `valid_count` boxes of each image those that overlap no better one of their class: their `indices`, the others -1, and their number; with `soft_nms_sigma` the boxes before; without `return_indices` the boxes alone.
+        """The boxes among the first `valid_count` of each image that overlap no better one of their class: their `indices`, the others -1, and their number; with `soft_nms_sigma` the boxes before; without `return_indices` the boxes alone.
 
         Arguments: data, valid_count, indices. Constants: max_output_size, iou_threshold, force_suppress, top_k, coord_start, score_index, id_index, return_indices, invalid_to_bottom, soft_nms_sigma, score_threshold.
 

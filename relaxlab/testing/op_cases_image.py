@@ -53,6 +53,9 @@ def grids() -> list[OpCase]:
     return [
         *cases,
         OpCase(op, (data, grid), {"method": "nearest"}, SIZES),
+        *(OpCase(op, (data, grid), {"method": m, "padding_mode": "reflection",
+                                    "align_corners": True}, ({"h": 1, "p": 2},))
+          for m in ("bilinear", "nearest", "bicubic")),
         OpCase(op, (T(2, "h", 4, 3, dtype="float16"), grid), {"layout": "NHWC"}, SIZES),
         OpCase(op, (T(1, 2, 3, "h", 2), T(1, 3, 2, "p", 2, low=-1, high=1)), {"layout": "NCDHW"},
                ({"h": 3, "p": 2},)),
@@ -77,6 +80,10 @@ def vision() -> list[OpCase]:
         OpCase("vision.roi_align", halves, {"pooled_size": 2, "spatial_scale": 1.0,
                "layout": "NHWC"}, sizes),
         OpCase("vision.roi_pool", (data, rois), size, sizes),
+        OpCase("vision.roi_pool", (T(2, 3, 6, 8, dtype="int32", low=1 << 24, high=1 << 30), rois),
+               size, sizes),
+        *(OpCase(op, (T(2, 3, 6, 8, dtype="float64"), rois), size, sizes)
+          for op in ("vision.roi_align", "vision.roi_pool")),
     ]  # fmt: skip
     offsets, anchors = T("n", 12), T(1, 3, 4, low=0, high=1)
     multibox = "vision.multibox_transform_loc"

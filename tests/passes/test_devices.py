@@ -56,6 +56,36 @@ def test_hints_that_disagree() -> None:
         propagate_devices(normalize(rl.parse(text)))
 
 
+def test_names_of_one_device() -> None:
+    """Those of "cpu" and "llvm" are the same one."""
+    text = PROGRAM.replace('R.hint_on_device(f, R.device("cuda"))', 'R.hint_on_device(f, "cpu")')
+    text = text.replace('(3,), "float32"', '(3,), "float32", "llvm"')
+    placed = devices(propagate_devices(normalize(rl.parse(text))))
+    assert {placed[name] for name in "xyd"} == {"llvm:0:global"}
+
+
+def test_functions_that_call_themselves() -> None:
+    text = """
+from relaxlab.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    I.module_global_infos({"vdevice": [I.vdevice("cuda", 0)]})
+    @R.function
+    def main(x: R.Tensor((3,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((3,), "float32"):
+        a = R.hint_on_device(x, "cuda")
+        if c:
+            r = Module.main(a, c)
+        else:
+            r = R.exp(a)
+        return r
+"""
+    placed = propagate_devices(normalize(rl.parse(text)))
+    assert devices(placed)["x"] == "cuda:0:global"
+    renamed = rename_device.with_options(index=0, new="wgsl")(placed)
+    assert devices(renamed)["x"] == "wgsl:0:global"
+
+
 def test_another_device_in_the_place_of_one() -> None:
     before = normalize(rl.parse(PLACED))
     after = rename_device.with_options(index=1, new="wgsl")(before)

@@ -63,6 +63,24 @@ def test_a_split_that_is_read_whole_stays() -> None:
     check_pass(move_slices, Before, Before)
 
 
+@pytest.mark.parametrize("shape", ["(n, 4, 0)", "(n, 0, 4)", "(0, n, 4)", "(n, 1, 0)"])
+def test_a_reshape_of_an_empty_slice(shape: str) -> None:
+    mod = normalize(
+        rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", 32), "float32")):
+    n = T.int64()
+    with R.dataflow():
+        u = R.strided_slice(x, axes=[1], begin=[3], end=[3])
+        v = R.reshape(u, {shape})
+        R.output(v)
+    return v
+""")
+    )
+    check_module(move_slices, mod, move_slices(mod))
+    compare_runs(mod, move_slices(mod), seed=0, sizes=(1, 3), runs=1)
+
+
 ENCODER = """
 @R.function
 def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 32}, "float32"),

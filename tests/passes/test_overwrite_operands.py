@@ -146,6 +146,34 @@ def test_a_residual_sum_takes_no_memory_of_its_own() -> None:
         np.testing.assert_allclose(exe["main"](*args), want, rtol=1e-4, atol=1e-4)
 
 
+SHARED = """
+@R.function
+def main(x: R.Tensor(("n", 32), "float32"), w: R.Tensor((32, 32), "float32")):
+    n = T.int64()
+    a = R.nn.softmax(x, axis=-1)
+    y = CALL
+    z = R.add(a, R.linear(x, w))
+    return (z, y)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "R.builtin.stop_lift_params(a)",
+        'R.call_pure_packed("tests.itself", a, sinfo_args=R.Tensor((n, 32), "float32"))',
+    ],
+)
+def test_another_name_for_an_operand_is_read_later(call: str) -> None:
+    rl.register_func("tests.itself", lambda x: x, override=True)
+    mod = rl.parse(SHARED.replace("CALL", call))
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=s).astype("float32") for s in ((5, 32), (32, 32))]
+    results = rl.compile(mod, use_cache=False)["main"](*args)
+    for got, want in zip(results, rl.interpret(mod, "main", *args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
 # --- Random programs --------------------------------------------------------------------------
 
 

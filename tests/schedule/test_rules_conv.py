@@ -15,6 +15,8 @@ from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import op_row
+from relaxlab.passes.legalize_ops import legalize_ops
+from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
 
@@ -269,3 +271,14 @@ def test_infinity_stays_where_a_transposed_convolution_puts_it(
     want = program.row.reference(x, w, **options)
     assert np.isfinite(want).any() and not np.isfinite(want).all()
     compare(main(x, w, (2, 9)), want, str(case))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_kernel_without_elements_is_not_read(stride: int) -> None:
+    """The interpreter refuses what is read outside of a tensor."""
+    case = OpCase("nn.conv1d_transpose", (T(1, 3, "e"), T(3, 2, "k")), {"strides": stride})
+    program = CaseProgram(case, {"e": 6, "k": 0}, symbolic=True)
+    lowered = legalize_ops(normalize(Module.of({"main": program.function()})))
+    for k in (0, 1, 2, 5):
+        arrays, (want,) = concrete_call(case, {"e": 6, "k": k}, seed=k)
+        compare(rl.interpret(lowered, "main", *arrays, (6, k)), want, str(k))

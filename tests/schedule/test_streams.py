@@ -9,7 +9,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.llvm.kernel import emit_kernel
-from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.codegen.prefetch import insert_prefetches
+from relaxlab.ir.loops import Evaluate, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.streams import NON_TEMPORAL, streamed_bytes
@@ -186,3 +187,21 @@ def main(q: {shape}, k: {shape}, v: {shape}):
     kernels = [f for _, f in rl.trace(mod, target=target).result.items() if isinstance(f, PrimFunc)]
     texts = [emit_kernel(f, "f", {}, target).text for f in kernels]
     assert sum(text.count("call void @llvm.prefetch") for text in texts) in lines
+
+
+def test_all_that_the_loads_of_an_iteration_reach_is_fetched() -> None:
+    """Rows of 256 bytes of which the first load has one element: four lines each."""
+    module = rl.parse(f"""{HEAD}
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (64, 64), "float32")
+    B = T.match_buffer(b, (64,), "float32")
+    for i in T.serial(64, annotations={{"prefetch": (4, ("A",))}}):
+        B[i] = A[i, 0]
+        for j in range(64):
+            B[i] = B[i] + A[i, j]
+""")
+    function = module["f"]
+    assert isinstance(function, PrimFunc)
+    fetches = [n for n in walk(insert_prefetches(function.body, 64)) if isinstance(n, Evaluate)]
+    assert len(fetches) == 4

@@ -71,8 +71,13 @@ def _is_below_size(ctx: Context, number: int) -> bool:
 def can_be_written(ctx: Context, p: Poly, dtype: str) -> bool:
     """True if the parts inside a polynomial's quotients, remainders and extremes are exact when
     they are calculated in `dtype`."""
-    return all(
-        is_exact(ctx, q, dtype) and can_be_written(ctx, q, dtype)
-        for a in poly.atoms_in(p)
-        for q in ctx.atoms[a].args
-    )
+    seen: set[int] = set()  # parts are shared: of nested ones there are exponentially many paths
+    pending = [p]
+    while pending:
+        for a in poly.atoms_in(pending.pop()):
+            if a not in seen:
+                seen.add(a)
+                if not all(is_exact(ctx, q, dtype) for q in ctx.atoms[a].args):
+                    return False
+                pending += ctx.atoms[a].args
+    return True

@@ -345,9 +345,9 @@ def _is_wide(block: Block, parts: Parts, lanes: int, context: Context) -> bool:
 def _tile_vectors(width: int | None, most: int, lanes: int) -> int:
     """Return the vectors of columns of a tile, at most `most`: fewer where lanes of the last tile
     would be more than an eighth of all. 196 columns are 14 vectors in pairs, 13 one by one, which
-    read a factor for each of their own. An unknown width has two: only its last tile is masked."""
+    read a factor for each of their own. Where the width is unknown, only the last is masked."""
     if width is None:
-        return min(most, 2)
+        return most
     single = -(-width // lanes)
     fitting = (n for n in (most, 2) if n <= most and -(-single // n) * n <= WASTE * single)
     return next(fitting, 1)
