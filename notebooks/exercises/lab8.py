@@ -53,8 +53,9 @@ class Staircase:
 
     @cached_property
     def trace(self) -> Trace:
-        """The compilation of the module, pass by pass."""
-        return rl.trace(self.mod, target=gpu_named(self.gpu).target)
+        """The compilation of the module, pass by pass, for GPUs without instructions of
+        warpgroups."""
+        return rl.trace(self.mod, target=f"cuda:{gpu_named(self.gpu).arch.rstrip('a')}")
 
     def predicted(self, steps: Steps | rl.Schedule) -> Prediction:
         """The times that are expected of the loops after some steps."""
