@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,12 @@ def _image(rois: loops.Buffer, r: PrimExpr) -> PrimExpr:
     return scalar.cast(loops.BufferLoad(rois, (r, te.ZERO)), "int64")
 
 
+def _inside(indices: Sequence[PrimExpr], extents: Sequence[PrimExpr]) -> PrimExpr:
+    """True where indices, of which some are data, are those of an element."""
+    pairs = zip(indices, extents, strict=True)
+    return expr.all_of([t for i, n in pairs for t in (expr.GE(i, te.ZERO), expr.LT(i, n))])
+
+
 # --- roi_align --------------------------------------------------------------------------------
 
 
@@ -77,7 +84,7 @@ def _align_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor
     """The mean or the greatest of points of each window, interpolated between elements."""
     assert out.shape is not None and out.dtype is not None
     layout = layout_attr(call, "layout", "NCHW")
-    _, _, height, width = layout.sizes(call, x.shape)
+    images, _, height, width = layout.sizes(call, x.shape)
     rows, columns = per_dimension(call, "pooled_size", 2, 1)
     mean = attr(call, "mode") == "avg"
     wide = "float64" if x.dtype == "float64" else "float32"
@@ -94,8 +101,10 @@ def _align_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor
             return first + steps * size / scalar.cast(count, wide)
 
         def read(y: PrimExpr, z: PrimExpr) -> PrimExpr:
-            at = layout.put((_image(b[rois], r), c, y, z))
-            return scalar.cast(loops.BufferLoad(b[x], at), wide)
+            image = _image(b[rois], r)
+            known = _inside((image, y, z), (images, height, width))
+            value = scalar.cast(loops.BufferLoad(b[x], layout.put((image, c, y, z))), wide)
+            return scalar.if_then_else(known, value, expr.const(0.0, wide))
 
         value = _between(read, point(high, tall, p, y_count), point(left, broad, q, x_count),
                          height, width)  # fmt: skip
@@ -219,7 +228,7 @@ def _pool_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor)
     """The greatest element of each window, 0 where it has none."""
     assert out.shape is not None and out.dtype is not None
     layout = layout_attr(call, "layout", "NCHW")
-    _, _, height, width = layout.sizes(call, x.shape)
+    images, _, height, width = layout.sizes(call, x.shape)
     rows, columns = per_dimension(call, "pooled_size", 2, 1)
     wide = scalar.accumulator_of(out.dtype)
 
@@ -229,13 +238,15 @@ def _pool_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor)
         top, bottom = _span(y1, y2, rows, i, height)
         left, right = _span(x1, x2, columns, j, width)
         p, q = expr.Var("p"), expr.Var("q")
-        at = layout.put((_image(b[rois], r), c, top + p, left + q))
-        value = scalar.cast(loops.BufferLoad(b[x], at), wide)
+        image = _image(b[rois], r)
+        known = _inside((image,), (images,))
+        read = loops.BufferLoad(b[x], layout.put((image, c, top + p, left + q)))
+        value = scalar.if_then_else(known, scalar.cast(read, wide), expr.lowest(wide))
         so_far = loops.BufferLoad(b[best], row)
         store = loops.BufferStore(b[best], expr.binary(expr.Max, so_far, value), row)
         walk = loops.For(p, te.ZERO, bottom - top, "serial",
                          loops.For(q, te.ZERO, right - left, "serial", store))  # fmt: skip
-        some = expr.And(expr.GT(bottom, top), expr.GT(right, left))
+        some = expr.all_of([known, expr.GT(bottom, top), expr.GT(right, left)])
         nothing = expr.Select(some, expr.lowest(wide), expr.const(0, wide))
         first = loops.BufferStore(b[best], nothing, row)
         return loops.seq(first, walk)

@@ -433,8 +433,10 @@ def _tensor_to_shape(d: Draw, op: str) -> graph.Call:
 
 @rule("hint_on_device", "to_vdevice")
 def _device(d: Draw, op: str) -> graph.Call:
-    place = d.choice(("cpu", "llvm", "cpu:0"))
-    return builder(op)(d.x(kinds=ANYTHING), **d.some(dst_vdevice=place))
+    attrs = {"dst_vdevice": d.choice(("cpu", "llvm", "cpu:0"))}
+    if op == "hint_on_device":
+        attrs["memory_scope"] = d.choice(("global", "local"))
+    return builder(op)(d.x(kinds=ANYTHING), **d.some(**attrs))
 
 
 @rule("builtin.stop_lift_params", "memory.ensure_zero_offset")
