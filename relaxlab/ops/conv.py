@@ -330,7 +330,7 @@ def _transpose_emit(
 
     name = f"T_conv{dims}d_transpose"
     channels_out = expr.binary(expr.Mul, outputs, _groups(call))
-    shape = (batch, channels_out, *map(expr.const, phases), *counts)
+    shape = (batch, channels_out, *(expr.const(w.phases_with_terms) for w in windows), *counts)
     sums = _weighted_sum(shape, term, out.dtype, name)
 
     def spread(*i: PrimExpr) -> PrimExpr:

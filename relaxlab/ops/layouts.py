@@ -189,6 +189,12 @@ class Window:
         return simplify((self.size - phase + (self.phases - 1)) // self.phases)
 
     @property
+    def phases_with_terms(self) -> int:
+        """The number of phases that may have elements, at least one."""
+        known = self.size.value if isinstance(self.size, expr.IntImm) else self.phases
+        return max(1, min(known, self.phases))
+
+    @property
     def has_all_phases(self) -> bool:
         """True if the window is known to have elements of each phase."""
         return isinstance(self.size, expr.IntImm) and self.size.value >= self.phases
