@@ -419,6 +419,31 @@ def with_dtype(call: Call, dtype: str) -> Call | None:
     return found
 
 
+def _images() -> Iterator[Call]:
+    """Images of another size, read at places, and in windows."""
+    f = "torch.nn.functional"
+    image, grid = T("n", 16, 28, 28), T("n", 2, 28, 28, low=-1, high=1)
+    rois = T("n", 5, low=0, high=9)
+    yield Call("image.resize2d", (image, Shape(56, 56)), {}, f"{f}.interpolate(a, (56, 56))")
+    yield Call("image.resize3d", (T("n", 4, 8, 14, 14), Shape(16, 28, 28)), {})
+    yield Call("image.grid_sample", (image, grid), {})
+    yield Call("image.affine_grid", (T("n", 2, 3), Shape(28, 28)), {})
+    window = {"pooled_size": (7, 7), "spatial_scale": 1.0}
+    yield Call("vision.roi_align", (T(1, 16, 28, 28), rois), window)
+    yield Call("vision.roi_pool", (T(1, 16, 28, 28), rois), window)
+    boxes = T("n", 3, 100), T("n", 400), T(1, 100, 4)
+    yield Call("vision.multibox_transform_loc", boxes, {})
+
+
+def _workers() -> Iterator[Call]:
+    """What workers exchange; of one worker, copies."""
+    x = T("n", 1024)
+    yield Call("ccl.allreduce", (x,), {"op_type": "sum"})
+    yield Call("ccl.allgather", (x,), {"num_workers": 1})
+    yield Call("ccl.scatter_from_worker0", (x,), {"num_workers": 1, "axis": 0})
+    yield Call("dist.redistribute_replica_to_shard", (x,), {"num_workers": 1, "axis": 0})
+
+
 def all_calls() -> list[Call]:
     """All calls: of each operator those in float32 and in a narrow dtype, of each the sizes."""
     return [one for call in operator_calls() for one in call.sized()]
@@ -427,7 +452,7 @@ def all_calls() -> list[Call]:
 def operator_calls() -> list[Call]:
     """A call of each kind, followed by that in a narrow dtype; most without a value of `n`."""
     wide = [*_reductions(), *_orders(), *_moves(), *_networks(), *_windows(), *_layers(),
-            *_products(), *_created(), *_dtypes()]  # fmt: skip
+            *_products(), *_created(), *_dtypes(), *_images(), *_workers()]  # fmt: skip
     wide += _elementwise({c.op for c in wide})
     found: list[Call] = []
     for call in wide:
