@@ -2,6 +2,10 @@
 
 The place of a new element among the old ones is a fraction of integers, so that rounding it is
 exact for any extents; only regions (`tf_crop_and_resize`) are given in floating point.
+
+Integers between which is interpolated are computed in float64 and truncated, as TVM does. What
+rounding alone keeps from an integer is that integer (`_truncated`): an image of one colour stays
+of that colour. What a cubic goes beyond the range of the result's type is cut off.
 """
 
 from __future__ import annotations
@@ -40,6 +44,9 @@ MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
          "tf_half_pixel_for_nn", "tf_crop_and_resize")  # fmt: skip
 ROUNDINGS = ("", "round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 CROP = "tf_crop_and_resize"
+STEPS = float(2**20)
+"""Steps between two integers to which an interpolated value is rounded before it is truncated: far
+coarser than the rounding errors of float64, finer than what weights of common images differ by."""
 
 
 # --- Types ------------------------------------------------------------------------------------
@@ -179,7 +186,7 @@ def _taps(
     if attr(call, "cubic_exclude"):
         zero = expr.const(0.0, dtype)
         weights = [
-            expr.Select(expr.all_of([expr.GE(p, te.ZERO), expr.LT(p, old)]), w, zero)
+            expr.Select(scalar.within([p], [old]), w, zero)
             for p, w in zip(places, weights, strict=True)
         ]
         total = weights[0] + weights[1] + weights[2] + weights[3]
@@ -192,7 +199,9 @@ def _emit(call: graph.Call, out: TensorType, x: te.Tensor, size: Shape, dims: in
     layout = layout_attr(call, "layout", f"NC{SPATIAL[dims]}")
     old = layout.sizes(call, x.shape)[2:]
     mode = attr(call, "coordinate_transformation_mode")
-    dtype = "float64" if x.dtype == "float64" else "float32"
+    nearest = attr(call, "method") == "nearest_neighbor"
+    integers = not is_float(out.dtype) and not nearest
+    dtype = "float64" if integers or x.dtype == "float64" else "float32"
     regions = _region(call, dims) if mode == CROP else ()
 
     def element(*i: PrimExpr) -> PrimExpr:
@@ -214,9 +223,22 @@ def _emit(call: graph.Call, out: TensorType, x: te.Tensor, size: Shape, dims: in
         if inside:
             fill = expr.const(float(attr(call, "extrapolation_value")), value.dtype)
             value = scalar.if_then_else(expr.all_of(inside), value, fill)
+        if integers:
+            value = scalar.clamp(_truncated(value), *_range(out.dtype or x.dtype))
         return scalar.cast(value, out.dtype or x.dtype)
 
     return te.compute(out.shape, element, f"T_resize{dims}d")
+
+
+def _range(dtype: str) -> tuple[float, float]:
+    """The least and the greatest integer of a type."""
+    info = np.iinfo(dtype)
+    return float(info.min), float(info.max)
+
+
+def _truncated(value: PrimExpr) -> PrimExpr:
+    """A float64 without its fraction, rounding errors aside."""
+    return scalar.call("trunc", scalar.call("nearbyint", value * STEPS) / STEPS)
 
 
 def _weighted(
@@ -318,7 +340,8 @@ def _reference(data: Array, size: tuple[int, ...], *, dims: int, **attrs: Any) -
     crop = attrs.get("coordinate_transformation_mode") == CROP
     attrs["rounding"] = "round" if dims == 2 else ""
     outside = np.zeros(size, bool)
-    result = x if attrs.get("method") == "nearest_neighbor" else x.astype(np.float64)
+    nearest = attrs.get("method") == "nearest_neighbor"
+    result = x if nearest else x.astype(np.float64)
     for d, new in enumerate(size):
         region = (items[d], items[dims + d]) if crop else None
         matrix, off = _matrix(x.shape[2 + d], new, region, attrs)
@@ -326,9 +349,9 @@ def _reference(data: Array, size: tuple[int, ...], *, dims: int, **attrs: Any) -
         outside |= off.reshape([-1 if k == d else 1 for k in range(dims)])
     result = np.where(outside, attrs.get("extrapolation_value", 0.0), result)
     dtype = np.dtype(attrs.get("out_dtype") or data.dtype)
-    return from_plain(result if is_float(dtype.name) else np.trunc(result), layout, letters).astype(
-        dtype
-    )
+    if not (nearest or is_float(dtype.name)):
+        result = np.clip(np.trunc(np.rint(result * STEPS) / STEPS), *_range(dtype.name))
+    return from_plain(result, layout, letters).astype(dtype)
 
 
 for _dims, _rounding in ((2, "round"), (3, "")):

@@ -37,7 +37,7 @@ def _resize(d: Draw, op: str) -> graph.Call:
         method=d.choice(resize.METHODS), coordinate_transformation_mode=d.choice(resize.MODES),
         rounding_method=d.choice(resize.ROUNDINGS), cubic_alpha=d.choice((-0.5, -0.75)),
         cubic_exclude=d.choice((0, 1)), extrapolation_value=d.choice((0.0, 1.5)),
-        out_dtype=d.choice(("float32", "float64")),
+        out_dtype=d.choice(("float32", "float64", "int32")),
     )  # fmt: skip
     if attrs.get("coordinate_transformation_mode") == resize.CROP or d.flag():
         attrs["roi"] = (*low, *(v + d.choice((0.5, 1.25)) for v in low))
@@ -69,7 +69,7 @@ def _affine(d: Draw, op: str) -> graph.Call:
 def _regions(d: Draw, op: str) -> graph.Call:
     dtype = d.dtype()
     layout, x = _image(d, "HW", dtype)
-    rois = d.new((d.small(), 5), dtype, 0, 2.9)
+    rois = d.new((d.small(), 5), dtype, -1.5, 3.9)
     attrs = {"pooled_size": (d.choice((1, 2)), d.choice((1, 3))),
              "spatial_scale": d.choice((0.5, 1.0, 3.0))}  # fmt: skip
     if op == "vision.roi_align":

@@ -32,6 +32,8 @@ def resizing() -> list[OpCase]:
         OpCase(op, (T(2, "h", 4, 3, dtype="float16"), size), {"layout": "NHWC"}, SIZES),
         OpCase(op, (T(1, 2, "h", 3, dtype="uint8", low=0, high=9), size), {"method":
                "nearest_neighbor", "out_dtype": "int32"}, SIZES),
+        *(OpCase(op, (T(1, 2, "h", 3, dtype="uint8", low=low, high=256), size), {"method": m},
+                 SIZES) for m in ("linear", "cubic") for low in (250, 255)),
         OpCase("image.resize3d", (T(1, 2, "h", 3, 2), Shape("p", 4, 3)), {}, SIZES),
         OpCase("image.resize3d", (T(1, "h", 2, 2, 3), Shape("p", 2, 3)),
                {"layout": "NDHWC", "method": "nearest_neighbor"}, SIZES),
@@ -68,6 +70,8 @@ def grids() -> list[OpCase]:
 def vision() -> list[OpCase]:
     """Regions in windows, boxes from offsets, and what suppression leaves of boxes."""
     rois = T("n", 5, values=(0, 1, 1, 7, 6, 1, -1, 2, 3, 9, 0, 0.5, 0, 2.25, 1.5, 1, 5, 5, 4, 4))
+    # Images that the batch does not have, and one that is a fraction.
+    elsewhere = T("n", 5, values=(2, 1, 1, 7, 6, -1, 1, 1, 7, 6, 1.5, 1, 1, 7, 6, -9, 1, 1, 7, 6))
     sizes = ({"n": 4},)
     data = T(2, 3, 6, 8)
     size = {"pooled_size": (2, 3), "spatial_scale": 0.75}
@@ -82,8 +86,9 @@ def vision() -> list[OpCase]:
         OpCase("vision.roi_pool", (data, rois), size, sizes),
         OpCase("vision.roi_pool", (T(2, 3, 6, 8, dtype="int32", low=1 << 24, high=1 << 30), rois),
                size, sizes),
-        *(OpCase(op, (T(2, 3, 6, 8, dtype="float64"), rois), size, sizes)
-          for op in ("vision.roi_align", "vision.roi_pool")),
+        *(OpCase(op, given, size, sizes)
+          for op in ("vision.roi_align", "vision.roi_pool")
+          for given in ((T(2, 3, 6, 8, dtype="float64"), rois), (data, elsewhere))),
     ]  # fmt: skip
     offsets, anchors = T("n", 12), T(1, 3, 4, low=0, high=1)
     multibox = "vision.multibox_transform_loc"
