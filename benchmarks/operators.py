@@ -436,7 +436,7 @@ def _images() -> Iterator[Call]:
 
 
 def _workers() -> Iterator[Call]:
-    """What workers exchange; of one worker, copies."""
+    """Collectives among workers: with one worker they are copies."""
     x = T("n", 1024)
     yield Call("ccl.allreduce", (x,), {"op_type": "sum"})
     yield Call("ccl.allgather", (x,), {"num_workers": 1})

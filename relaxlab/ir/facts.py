@@ -9,6 +9,9 @@ MEASURED = (32 * KB, 1 * MB, 32 * MB)
 """The caches that schedules were measured with: the smallest first level of current cores, and the
 second and last level of a Zen."""
 
+BOX_DIMENSIONS = 5
+"""The most dimensions of an array of which the copy engine of a Hopper GPU (TMA) copies boxes."""
+
 
 @dataclass(frozen=True, slots=True)
 class FusionLimits:

@@ -73,7 +73,7 @@ def _sample_emit(call: graph.Call, out: TensorType, x: te.Tensor, grid: te.Tenso
     dtype = "float64" if x.dtype == "float64" else "float32"
     last = len(extents) - 1
 
-    # One expression per element that is read would be of 64 of them for a cube.
+    # A sum over loops: written out, bicubic samples of 3-D images would have 64 terms.
     taps = [te.reduce_axis(TAPS[method], f"k{d}") for d in range(len(extents))]
 
     def element(*i: PrimExpr) -> te.Reduce:
@@ -91,11 +91,8 @@ def _sample_emit(call: graph.Call, out: TensorType, x: te.Tensor, grid: te.Tenso
                 place = _moved(place, size, padding, align)
             places.append(scalar.cast(scalar.call("nearbyint", place), "int64"))
             weight = weight * share
-        inside = expr.all_of(
-            [t for p, e in zip(places, extents, strict=True)
-             for t in (expr.GE(p, te.ZERO), expr.LT(p, e))]
-        )  # fmt: skip
         read = scalar.cast(x[layout.put((n, c, *places))], dtype)
+        inside = scalar.within(places, extents)
         term = weight * scalar.if_then_else(inside, read, expr.const(0.0, dtype))
         return te.te_sum(term, *taps)
 
@@ -112,7 +109,7 @@ def _moved(place: PrimExpr, size: PrimExpr, padding: str, align: bool) -> PrimEx
     if padding != "reflection":
         return place
     low = 0.0 if align else -0.5
-    # Of one element, too, so that every place is moved to it.
+    # A dimension of one element has the span 1, by which the place can be divided.
     span = expr.binary(expr.Max, size - 1.0, 1.0) if align else size
     offset = scalar.call("abs", place - low)
     turns = scalar.call("floor", offset / span)

@@ -1,9 +1,9 @@
-"""Regions of images in windows of a fixed number (`R.vision.roi_align`, `R.vision.roi_pool`)."""
+"""Regions of images in windows of a fixed number (`R.vision.roi_align`, `R.vision.roi_pool`). The
+result of a region whose image the batch does not have is 0."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,12 +71,6 @@ def _image(rois: loops.Buffer, r: PrimExpr) -> PrimExpr:
     return scalar.cast(loops.BufferLoad(rois, (r, te.ZERO)), "int64")
 
 
-def _inside(indices: Sequence[PrimExpr], extents: Sequence[PrimExpr]) -> PrimExpr:
-    """True where indices, of which some are data, are those of an element."""
-    pairs = zip(indices, extents, strict=True)
-    return expr.all_of([t for i, n in pairs for t in (expr.GE(i, te.ZERO), expr.LT(i, n))])
-
-
 # --- roi_align --------------------------------------------------------------------------------
 
 
@@ -102,7 +96,7 @@ def _align_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor
 
         def read(y: PrimExpr, z: PrimExpr) -> PrimExpr:
             image = _image(b[rois], r)
-            known = _inside((image, y, z), (images, height, width))
+            known = scalar.within((image, y, z), (images, height, width))
             value = scalar.cast(loops.BufferLoad(b[x], layout.put((image, c, y, z))), wide)
             return scalar.if_then_else(known, value, expr.const(0.0, wide))
 
@@ -174,6 +168,8 @@ def _align(
     result = np.zeros((len(rois), x.shape[1], rows, columns), real)
     one = real(1)
     for r, (image, *corners) in enumerate(regions):
+        if not 0 <= int(image) < len(x):
+            continue
         x1, y1, x2, y2 = (c * real(spatial_scale) for c in corners)
         tall, wide = y2 - y1, x2 - x1
         if not aligned:
@@ -239,7 +235,7 @@ def _pool_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor)
         left, right = _span(x1, x2, columns, j, width)
         p, q = expr.Var("p"), expr.Var("q")
         image = _image(b[rois], r)
-        known = _inside((image,), (images,))
+        known = scalar.within((image,), (images,))
         read = loops.BufferLoad(b[x], layout.put((image, c, top + p, left + q)))
         value = scalar.if_then_else(known, scalar.cast(read, wide), expr.lowest(wide))
         so_far = loops.BufferLoad(b[best], row)
@@ -279,6 +275,8 @@ def _pool(
     size = _pair(pooled_size)
     result = np.zeros((len(rois), x.shape[1], *size), data.dtype)
     for r, (image, *corners) in enumerate(regions):
+        if not 0 <= int(image) < len(x):
+            continue
         x1, y1, x2, y2 = (
             np.floor(c * np.float32(spatial_scale) + np.float32(0.5)) for c in corners
         )

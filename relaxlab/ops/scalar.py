@@ -59,6 +59,12 @@ def clamp(value: PrimExpr, low: ExprLike, high: ExprLike) -> PrimExpr:
     return expr.binary(expr.Max, expr.binary(expr.Min, value, high), low)
 
 
+def within(indices: Sequence[PrimExpr], extents: Sequence[PrimExpr]) -> PrimExpr:
+    """True where each index is from 0 to before its extent."""
+    pairs = zip(indices, extents, strict=True)
+    return expr.all_of([t for i, n in pairs for t in (expr.GE(i, expr.const(0)), expr.LT(i, n))])
+
+
 def isnan(value: PrimExpr) -> PrimExpr:
     """True if a float is NaN."""
     return expr.Call("bool", "isnan", (value,))

@@ -3,9 +3,9 @@
 Sizes are symbolic. Each is a constant times a product of symbolic factors, and tensors with the
 same factors are packed by their constants: one set of offsets is right for every value of the
 symbols. A count that is rounded up, such as that of rows in whole vectors, has the factors of the
-plain one and a few bytes more. Constants too small to be aligned are packed apart from the others.
-A tensor all of whose symbols have declared upper bounds has a constant size; such tensors share one
-region.
+plain one, and a constant is added. Constants too small to be aligned are packed apart from the
+others. A tensor all of whose symbols have declared upper bounds has a constant size; such tensors
+share one region.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Masks of unrolled loops that are asked once, on simulated threads."""
+"""Masks of unrolled loops that are tested in front of them, on simulated threads."""
 
 # Functions here are programs of the script language, whose annotations are buffers.
 # pyright: basic, reportInvalidTypeForm=false
@@ -48,7 +48,7 @@ MASKS = {
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_a_mask_is_asked_once_where_it_hides_nothing(name: str) -> None:
+def test_loops_without_the_mask_where_it_is_true_for_all(name: str) -> None:
     text, sees = MASKS[name]
     func = masked(text)
     (branch,) = branches(func)

@@ -22,7 +22,7 @@ from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.simt.report import SimtError
 from relaxlab.runtime.simt.simt import simt, simt_device_kernel
-from relaxlab.runtime.vm.cuda import require_cupy
+from relaxlab.runtime.vm.cuda import gpu_architecture, require_cupy
 from relaxlab.script import parse
 from relaxlab.testing.replay import replay_kernels
 from tests.schedule.test_tensor_attention import Case
@@ -60,7 +60,7 @@ def test_drawn_decisions(rng: np.random.Generator) -> None:
     ],
 )
 def test_what_is_missing_is_found(op: str, message: str) -> None:
-    """Of four chunks, in two slots."""
+    """Four chunks go through two slots, each of which is filled a second time."""
     case = Case("bfloat16", 64, None, 1, 1)
     choices = {"warpgroups": 1, "positions": 64}
     exe = rl.compile(case.module(40, 256), TARGET, decisions={"attention": choices})
@@ -146,8 +146,8 @@ def test_machine_code(mask: str | None) -> None:
 @pytest.mark.parametrize("mask", [None, "BottomRight"])
 def test_on_a_gpu(width: int, mask: str | None) -> None:
     cupy, case = require_cupy(), Case("bfloat16", width, mask, 8, 4)
-    if cupy.cuda.Device().compute_capability != "90":
-        pytest.skip("wgmma is of sm_90a alone")
+    if gpu_architecture() != "sm_90a":
+        pytest.skip("no other architecture has wgmma")
     main = rl.compile(case.module("s", "t"), TARGET)["main"]
     for queries, positions in ((130, 130), (9, 700), (1024, 1024), (1000, 3000)):
         case.check(lambda *a: cupy.asnumpy(main(*a)), queries, positions)

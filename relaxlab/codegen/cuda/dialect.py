@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Sequence
 
-from relaxlab.codegen.cuda.prelude import C_TYPES, TMA_RANKS, prelude
+from relaxlab.codegen.cuda.prelude import C_TYPES, prelude
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.dialect import (
     ATOM,
@@ -31,7 +31,7 @@ from relaxlab.codegen.gpu.launch import Launch
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int, is_uint
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
-from relaxlab.ir.facts import Facts
+from relaxlab.ir.facts import BOX_DIMENSIONS, Facts
 from relaxlab.ir.intrinsics import Intrinsic
 from relaxlab.ir.loops import Buffer, BufferLoad
 
@@ -206,11 +206,11 @@ def _tma_load(s: Scope, e: expr.Call) -> Text:
     sizes = tuple(n.value for n in box if isinstance(n, IntImm))
     if not isinstance(load, BufferLoad) or len(sizes) != len(box):
         raise CodegenError(f"tma_load in {s.function!r} copies a constant box of an array")
-    if len(box) != load.buffer.ndim or len(box) not in TMA_RANKS:
+    if len(box) != load.buffer.ndim or not 0 < len(box) <= BOX_DIMENSIONS:
         raise CodegenError(
             f"tma_load in {s.function!r} copies boxes of {len(box)} extents of "
             f"{load.buffer.name!r}, which has {load.buffer.ndim} dimensions; both are "
-            f"{' or '.join(map(str, TMA_RANKS))}"
+            f"equal, and {BOX_DIMENSIONS} at most"
         )
     number = s.map(load.buffer, sizes)
     place = ", ".join(text_of(s, i) for i in reversed(load.indices))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from relaxlab.ir.facts import BOX_DIMENSIONS
+
 C_TYPES = {
     "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
     "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
@@ -89,8 +91,6 @@ __device__ __forceinline__ void tma_load_{rank}d(
 """
 
 
-TMA_RANKS = (1, 2, 3, 4, 5)
-"""The dimensions that an array may have of which boxes are copied."""
 _MMA = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
 """The types of elements that matrices are multiplied in, and PTX's names of them."""
 WGMMA_COLUMNS = tuple(range(8, 257, 8))
@@ -323,7 +323,7 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t* at, int parity) {
       :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(parity) : "memory");
 }
 """,
-    **{f"tma_load_{n}d": _tma_load(n) for n in TMA_RANKS},
+    **{f"tma_load_{n}d": _tma_load(n) for n in range(1, BOX_DIMENSIONS + 1)},
     "tile_descriptor": """\
 // Lines of 128 bytes whose 16-byte parts are swizzled, one after the other; blocks of 64 columns of
 // a matrix that is stored row by row are `distance` bytes apart. See PTX's matrix descriptors.

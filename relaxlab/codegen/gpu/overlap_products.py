@@ -1,9 +1,9 @@
 """Statements that may run while a product of a warpgroup is under way.
 
 Until it is waited for, a product of `wgmma` reads and writes registers that nothing else may touch.
-The last product of an iteration is best under way during the first part of the next iteration: of
-attention, values are mixed while the next chunk's weights are made (FlashAttention-3, Shah et al.,
-2024).
+The last product of an iteration is best under way during the first part of the next iteration:
+attention then multiplies the weights of a chunk by its values while it makes the next chunk's
+weights (FlashAttention-3, Shah et al., 2024).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Loop unswitching: a mask that hides nothing is asked once, not element by element.
+"""Loop unswitching: one test in front of unrolled loops in place of a mask for each element.
 
-Attention stores scores under a mask, in unrolled loops inside the one over chunks of positions. Of
-most chunks all threads see all positions. Where the mask is a conjunction of linear inequalities,
-one of the iterations and threads is the worst: if it holds there, the statement runs without.
+Attention stores scores under a mask, in unrolled loops inside the one over chunks of positions. For
+most chunks the mask is true for every thread and position. Where it is a conjunction of linear
+inequalities, it is true for all of them if it is for the worst: this is the test, and where it
+holds, the loops run without the mask.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from relaxlab.schedule.tree import conjuncts
 
 
 def unswitch(body: Stmt, axes: Sequence[ThreadAxis]) -> Stmt:
-    """Return the program of a thread with masks of unrolled loops inside other loops asked once."""
+    """Return the program of a thread with a version without the mask for each unrolled loop that is
+    inside another loop and stores under one."""
     threads = {a.var: a.extent for a in axes if a.name.startswith("threadIdx")}
 
     def visit(s: Stmt, repeated: bool) -> Stmt:
@@ -92,7 +94,5 @@ def _gaps(e: PrimExpr) -> list[PrimExpr] | None:
             return [a - b - 1]
         case _:
             return None
-    found: list[PrimExpr] = []
-    for a, b in sides:
-        found += _gaps(type(e)(a, b)) or []
-    return found
+    first, second = (_gaps(type(e)(a, b)) for a, b in sides)
+    return None if first is None or second is None else [*first, *second]

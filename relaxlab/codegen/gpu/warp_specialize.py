@@ -29,7 +29,7 @@ from relaxlab.codegen.gpu.launch import ThreadAxis
 from relaxlab.codegen.gpu.overlap_products import beside
 from relaxlab.codegen.gpu.software_pipeline import copies_of, in_slot
 from relaxlab.codegen.gpu.thread_loops import SYNC, is_sync
-from relaxlab.ir import expr
+from relaxlab.ir import expr, row_major
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Call, IntImm, PrimExpr, Var, const
 from relaxlab.ir.facts import Facts
@@ -545,7 +545,7 @@ def _ends(
         ):
             return None
     line = LINE // bytes_of(load.dtype)
-    moves = [(_flat(store), line, 1)]
+    moves = [(row_major.place(store.indices, store.buffer.shape), line, 1)]
     moves += [(at, int(n == rows[0]), 0) for n, at in enumerate(load.indices[:-1])]
     moves.append((load.indices[-1], 0, 1))
     for at, down, along in moves:
@@ -558,13 +558,6 @@ def _ends(
 
 def _is_zero(e: PrimExpr) -> bool:
     return isinstance(e, IntImm | expr.FloatImm) and e.value == 0
-
-
-def _flat(access: BufferLoad) -> PrimExpr:
-    offset: PrimExpr = const(0)
-    for index, size in zip(access.indices, access.buffer.shape, strict=True):
-        offset = offset * size + index
-    return offset
 
 
 def _at(buffer: Buffer, place: PrimExpr) -> PrimExpr:

@@ -456,7 +456,7 @@ def flush_noted(flush: Flush) -> Word:
 @low_level
 def flush_all(flush: Flush, fibers: Array[Word]) -> Word:
     """Let fibers go on, flush after flush, until none is left. Return what `flush_noted` does:
-    where room is lacking, that flush is the caller's."""
+    where it lacks room, the caller has to run that flush."""
     left = 1
     while left > 0:
         invoke(flush.resume, flush.recorder, fibers)

@@ -94,8 +94,8 @@ class Recorder:
         self.resumed = False
         """True if fibers went on since the flush before."""
         self.left = 0
-        """The fibers that were not done after the flush before; 1 where instances wait for nothing
-        and have not been recorded."""
+        """The number of fibers that wait after the last flush. Of a program whose instances wait
+        for nothing: 1 until they are recorded, then 0."""
         self.failures: Words = np.empty(0, np.int64)
         """By instance of the batch, why it failed; 0 for those that did not."""
 

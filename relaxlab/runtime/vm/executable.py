@@ -87,8 +87,8 @@ class InterpretedExecutable(Displayed, MachineExecutable):
 
 
 def compile_for_interpreter(request: Request) -> InterpretedExecutable:
-    """The program with its kernels as they are scheduled. Raises ValueError for options of
-    CPUs."""
+    """The program with its kernels as they are scheduled. Raises ValueError for batches and
+    for options of CPUs."""
     request.refuse_batches()
     request.refuse_options_of_cpus()
     return InterpretedExecutable(request.result(), request.target)

@@ -32,7 +32,7 @@ class WgslExecutable(Displayed, GpuExecutable):
 
 def compile_wgsl(request: Request) -> WgslExecutable:
     """Compile to WGSL. Raises CodegenError for a kernel with dtypes that WGSL does not have, and
-    ValueError for options of CPUs."""
+    ValueError for batches and for options of CPUs."""
     request.refuse_batches()
     request.refuse_options_of_cpus()
     lowered = lower_shapes(request.result())

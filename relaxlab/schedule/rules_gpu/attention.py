@@ -10,6 +10,7 @@ threads cannot share the rows, in shared memory. A single row is shared by many 
 from __future__ import annotations
 
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.facts import Facts
 from relaxlab.schedule.cascade import axes_of, written
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
@@ -48,7 +49,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     found = find_attention(sch.func)
     if found is None:
         return "it has no product, softmax over its rows, and product with them"
-    # What else is computed before, such as slices of a projection, is read where it is.
+    # Operands that are computed, such as slices of a projection, are inlined into their readers.
     inline_producers(sch, [b.name for b in found.cascade.blocks])
     found = find_attention(sch.func)
     assert found is not None
@@ -101,28 +102,22 @@ def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
 
 
 def _by_tiles(sch: Schedule, context: Context) -> Schedule:
-    try:
+    """Tiles in the first way that fits the GPU and the operands."""
+    facts = context.target.facts
+    for schedule, refused in (
+        (schedule_warpgroup_tiles, "queries are not multiplied by warpgroups"),
+        (schedule_tensor_tiles, "queries are not multiplied by tensor cores"),
+        (_schedule_squares, "queries have no squares of threads"),
+    ):
         tiles = sch.copy()
-        schedule_warpgroup_tiles(tiles, context.target.facts)
-        return tiles
-    except ScheduleError as error:
-        text = f"queries are not multiplied by warpgroups: {error}"
-        remark("schedule_kernels", sch.name, text, applied=False)
-    try:
-        tiles = sch.copy()
-        schedule_tensor_tiles(tiles, context.target.facts)
-        return tiles
-    except ScheduleError as error:
-        text = f"queries are not multiplied by tensor cores: {error}"
-        remark("schedule_kernels", sch.name, text, applied=False)
-    try:
-        return _by_squares(sch.copy(), context)
-    except ScheduleError as error:
-        text = f"queries have no squares of threads: {error}"
-        remark("schedule_kernels", sch.name, text, applied=False)
+        try:
+            schedule(tiles, facts)
+            return tiles
+        except ScheduleError as error:
+            remark("schedule_kernels", sch.name, f"{refused}: {error}", applied=False)
     found = find_attention(sch.func)
     assert found is not None
-    room = context.target.facts.shared
+    room = facts.shared
     row = QUERY_ROWS.where(lambda n: _bytes_of_tile(found, n, min(POSITIONS.candidates)) <= room)
     rows = row.at_most(sch, ROWS)
     chunk = POSITIONS.where(lambda n: _bytes_of_tile(found, rows, n) <= room).at_most(sch, CHUNK)
@@ -130,22 +125,20 @@ def _by_tiles(sch: Schedule, context: Context) -> Schedule:
     return fitting(nested.apply(sch, context))
 
 
-def _by_squares(sch: Schedule, context: Context) -> Schedule:
-    """Tiles of which each thread has a part in registers."""
-    attention = find_attention(sch.func)
-    inline_producers(sch, [] if attention is None else [b.name for b in attention.cascade.blocks])
+def _schedule_squares(sch: Schedule, facts: Facts) -> None:
+    """Schedule tiles of which each thread has a part in registers. Raises ScheduleError where they
+    do not fit."""
     found = find_attention(sch.func)
     assert found is not None
     # Weights of the values pass between threads.
-    most = context.target.facts.shared // bytes_of("float32")
+    most = facts.shared // bytes_of("float32")
     fitting_rows = QUERY_ROWS.where(
         lambda n: n % SIDE == 0 and n * min(POSITIONS.candidates) <= most
     )
     rows = fitting_rows.at_most(sch, SQUARE_ROWS)
     chunk = POSITIONS.where(lambda n: n % SIDE == 0 and n * rows <= most).at_most(sch, CHUNK)
     found.fused(sch, rows, chunk, chunk, 1)
-    schedule_tiles(sch, found, context.target.facts)
-    return sch
+    schedule_tiles(sch, found, facts)
 
 
 def _bytes_of_tile(found: Attention, rows: int, positions: int) -> int:

@@ -15,7 +15,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Var
-from relaxlab.ir.facts import Facts
+from relaxlab.ir.facts import BOX_DIMENSIONS, Facts
 from relaxlab.ir.loops import Block, Buffer
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.annotate import PIPELINE, WARP_SPECIALIZE
@@ -23,10 +23,10 @@ from relaxlab.schedule.cascade import axes_of
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics.mma import SIZE
 from relaxlab.schedule.intrinsics.wgmma import COLUMNS, LINE, ROWS
-from relaxlab.schedule.rules.attention import find_attention
-from relaxlab.schedule.rules.base import constant, found_block, inline_producers
+from relaxlab.schedule.rules.attention import Attention, find_attention
+from relaxlab.schedule.rules.base import constant, found_block
 from relaxlab.schedule.rules.decisions import POSITIONS, QUERY_STAGES, WARPGROUPS
-from relaxlab.schedule.rules_gpu.hopper_matmul import ACCESS, DIMENSIONS
+from relaxlab.schedule.rules_gpu.hopper_matmul import ACCESS
 from relaxlab.schedule.rules_gpu.tensor_attention import Operands, Tile, operands_of, read_of
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
@@ -38,11 +38,10 @@ REGISTERS = 200
 
 def schedule_warpgroup_tiles(sch: Schedule, facts: Facts) -> None:
     """Schedule attention by warpgroups. Raises ScheduleError where it does not fit."""
-    attention = find_attention(sch.func)
-    inline_producers(sch, [] if attention is None else [b.name for b in attention.cascade.blocks])
     found = find_attention(sch.func)
-    operands = "it is none" if found is None else _operands(sch, facts)
-    if found is None or isinstance(operands, str):
+    assert found is not None
+    operands = _operands(sch, found, facts)
+    if isinstance(operands, str):
         raise ScheduleError("schedule", "attention", f"warpgroups compute it; {operands}")
     both = (operands.depth + operands.features) * bytes_of(operands.dtype)
     room = facts.most_shared - 1024  # barriers, and the alignment of chunks
@@ -56,10 +55,8 @@ def schedule_warpgroup_tiles(sch: Schedule, facts: Facts) -> None:
     sch.compact_buffers()
 
 
-def _operands(sch: Schedule, facts: Facts) -> Operands | str:
+def _operands(sch: Schedule, found: Attention, facts: Facts) -> Operands | str:
     """The operands for warpgroups, or why these cannot multiply them."""
-    found = find_attention(sch.func)
-    assert found is not None
     operands = operands_of(found, facts)
     if not facts.warpgroups:
         return "the GPU has no tensor instructions of warpgroups"
@@ -84,7 +81,7 @@ def _is_box(block: Block, buffer: Buffer, position: Var, feature: Var) -> bool:
     *outer, last = (r.min for r in block.reads[read_of(block, buffer)].region)
     along = [n for n, i in enumerate(outer) if position in symbols_in(i)]
     row, an = constant(buffer.shape[-1]), Analyzer()
-    if buffer.ndim > DIMENSIONS or last != feature or len(along) != 1 or not row:
+    if buffer.ndim > BOX_DIMENSIONS or last != feature or len(along) != 1 or not row:
         return False
     at = outer[along[0]]
     (count,) = (it.dom.extent for it in block.iter_vars if it.var == position)

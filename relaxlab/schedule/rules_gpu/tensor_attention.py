@@ -29,7 +29,6 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     found_block,
-    inline_producers,
     loops_inside,
     sum_of_products,
 )
@@ -88,11 +87,10 @@ def operands_of(found: Attention, facts: Facts) -> Operands | str:
 
 def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
     """Schedule attention by tensor cores. Raises ScheduleError where it does not fit."""
-    attention = find_attention(sch.func)
-    inline_producers(sch, [] if attention is None else [b.name for b in attention.cascade.blocks])
     found = find_attention(sch.func)
-    operands = "it is none" if found is None else operands_of(found, facts)
-    if found is None or isinstance(operands, str):
+    assert found is not None
+    operands = operands_of(found, facts)
+    if isinstance(operands, str):
         raise ScheduleError("schedule", "attention", f"tensor cores compute it; {operands}")
     size = bytes_of(operands.dtype)
 

@@ -95,10 +95,12 @@ def test_without_free_fibers_calls_go_on_one_after_the_other(main, monkeypatch):
     expected, few = main.batch(instances), main.last_batch.flushes
     monkeypatch.setattr(fibers, "FORKS", 1)
     main._recorder._fibers.forget()
-    for (tree, _), (other, _) in zip(main.batch(instances), expected, strict=True):
-        check_tree(tree, other)
-    assert main.last_batch.flushes > few
-    main._recorder._fibers.forget()
+    try:
+        for (tree, _), (other, _) in zip(main.batch(instances), expected, strict=True):
+            check_tree(tree, other)
+        assert main.last_batch.flushes > few
+    finally:
+        main._recorder._fibers.forget()
 
 
 def test_notes_of_all_rounds_are_one_record(main):

@@ -147,7 +147,10 @@ class Schedule(ModuleSchedule):
     ) -> list[LoopRV]:
         """Split a loop into consecutive loops of these numbers of iterations."""
         if not preserve_unit_iters:
-            raise NotImplementedError("loop_partition(preserve_unit_iters=False)")
+            raise NotImplementedError(
+                "loop_partition(preserve_unit_iters=False): a part of one iteration keeps its loop "
+                "variable; leave the option out"
+            )
         sch, rv = self.handle(loop)
         return self.given(sch, sch.loop_partition(rv, numbers(factors)))
 
