@@ -10,7 +10,7 @@ import ctypes
 import math
 import struct
 import sys
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -292,3 +292,24 @@ def view_memory(
         return np.ndarray(dims, kind, owner, start)
     raw: Any = (ctypes.c_uint8 * (math.prod(dims) * kind.itemsize)).from_address(address)
     return np.ndarray(dims, kind, raw)
+
+
+def in_order(
+    function: str, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Return the arguments of a call by position. names: of the function's parameters.
+
+    Raises ArgumentError naming the one that does not fit.
+    """
+    for name in named:
+        if name not in names:
+            raise ArgumentError(
+                f"`{function}` has no parameter `{name}`; it has: {', '.join(names)}"
+            )
+        if name in names[: len(args)]:
+            raise ArgumentError(f"`{function}` got two values for `{name}`")
+    given = names[len(args) :][: len(named)]
+    for name in given:
+        if name not in named:
+            raise ArgumentError(f"`{function}` needs a value for `{name}`")
+    return (*args, *(named[name] for name in given))

@@ -20,6 +20,7 @@ from relaxlab.runtime.native.arguments import (
     argument_converter,
     count_leaves,
     count_words,
+    in_order,
     leaves_of,
     overlap,
 )
@@ -173,24 +174,6 @@ class NativeFunction:
                 "updated in place; pass a copy"
             )
 
-    def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        """Return the arguments of a call by position. Raises ArgumentError naming the one that does
-        not fit."""
-        names = [name for name, _ in self.info.params[: self._open]]
-        for name in named:
-            if name not in names:
-                raise ArgumentError(
-                    f"`{self.info.name}` has no parameter `{name}`; it has: {', '.join(names)}"
-                )
-            if name in names[: len(args)]:
-                raise ArgumentError(f"`{self.info.name}` got two values for `{name}`")
-        rest = names[len(args) :]
-        given = rest[: len(named)]
-        for name in given:
-            if name not in named:
-                raise ArgumentError(f"`{self.info.name}` needs a value for `{name}`")
-        return (*args, *(named[name] for name in given))
-
     @brief
     def _run(self, *args: Any, **named: Any) -> Any:
         if not self._exe.runs_here:
@@ -200,7 +183,8 @@ class NativeFunction:
                 "and link it there"
             )
         if named:
-            args = self._in_order(args, named)
+            names = [name for name, _ in self.info.params[: self._open]]
+            args = in_order(self.info.name, names, args, named)
         if self._adapt is not None and self._open == len(self._converters):
             args = self._adapt(args)
         exe, words, context, state = self._exe, self._in, self._context, self._exe._state

@@ -15,12 +15,14 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.interchange import handed_over, library_of
+from relaxlab.runtime.native.arguments import in_order
 from relaxlab.runtime.request import Request
 from relaxlab.runtime.vm.vm import VirtualMachine
 
 
 class MachineExecutable(Brief):
-    """A compiled program: `exe["main"](x)` runs a function of it on `machine()`."""
+    """A compiled program: `exe["main"](x)` and `exe.main(x)` run a function of it on `machine()`,
+    `exe(x)` runs `main` or the only one."""
 
     @property
     @abstractmethod
@@ -43,6 +45,33 @@ class MachineExecutable(Brief):
     def __iter__(self) -> Iterator[str]:
         return iter(self.program.functions)
 
+    def __getattr__(self, name: str) -> Any:
+        # Not `iter(self)` before `__init__` is through: that would ask this method again, for ever.
+        names = tuple(self) if "target" in vars(self) and not hasattr(type(self), name) else ()
+        if name in names:
+            return self[name]
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute or function {name!r}; its functions: "
+            f"{', '.join(names)}",
+            name=name,
+            obj=self,
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self})
+
+    @brief
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call `main`, or the only function. Raises TypeError naming the functions where there are
+        several."""
+        names = tuple(self)
+        if "main" not in names and len(names) != 1:
+            raise TypeError(
+                f"the executable has several functions; call one of {', '.join(names)}: "
+                f'exe["{names[0]}"](...)'
+            )
+        return self["main" if "main" in names else names[0]](*args, **named)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MachineFunction(Brief):
@@ -52,9 +81,13 @@ class MachineFunction(Brief):
     name: str
 
     @brief
-    def __call__(self, *args: Any) -> Any:
-        """Run it. Raises ExecutionError for arguments that do not fit and checks that fail, and
-        what the machine needs and does not have (`NoGpu`)."""
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run it. Raises ArgumentError for names that are none of its parameters', ExecutionError
+        for arguments that do not fit and checks that fail, and what the machine needs and does not
+        have (`NoGpu`)."""
+        if named:
+            params = self.exe.program.functions[self.name].params
+            args = in_order(self.name, [p.name for p in params], args, named)
         library, result = library_of(args), self.exe.call(self.name, args)
         return result if library is None else handed_over(result, library)
 
