@@ -11,6 +11,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.script import parse
 
@@ -65,6 +66,7 @@ NORM = (layer_norm, f"R.nn.layer_norm(x, {ONES}, R.zeros_like({ONES}), axes=[-2,
         (SUMS, (70,), 9),
         (TRANSPOSE, (128,), 70),
         (TRANSPOSE, (66,), 3),
+        (TRANSPOSE, (67,), 40),
     ],
 )
 def test_results(kernel: tuple[Any, str], inner: tuple[int, ...], rows: int, dtype: str) -> None:
@@ -134,3 +136,25 @@ def test_squares_are_loaded_before_they_are_stored() -> None:
     accesses = [i.opcode.partition(".")[0] for i in code]
     assert accesses.count("LDG") == 16 and "MUFU" not in accesses
     assert accesses[: accesses.index("STS")].count("LDG") >= 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "loads", "stores"),
+    [
+        ("(64, 128)", "bfloat16", 2, 2),
+        ('("n", 128)', "float16", 2, 1),
+        ("(64, 127)", "float16", 1, 2),
+        ("(64, 128)", "int8", 2, 2),
+        ("(64, 128)", "float32", 1, 1),
+    ],
+)
+def test_squares_move_by_words(shape: str, dtype: str, loads: int, stores: int) -> None:
+    """The elements of an access, where rows of the operand or of the result have whole words."""
+    exe = compiled(shape, dtype, "R.permute_dims(x)")
+    source = exe.source(next(iter(exe.gpu.functions)))
+    before, after = source.split("__syncthreads")
+    for text, count in ((before, loads), (after, stores)):
+        assert (f", {count}>" in text) == (count > 1), text
+    width = 127 if "127" in shape else 128
+    x = np.random.default_rng(3).integers(-9, 9, (64, width)).astype(numpy_dtype(dtype))
+    np.testing.assert_array_equal(exe.simulate("main", x), x.T)

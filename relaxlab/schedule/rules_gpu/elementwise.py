@@ -92,15 +92,19 @@ def _by_squares(sch: Schedule, block: Block, load: BufferLoad, facts: Facts) -> 
     outer = [loop for i, loop in enumerate(nest) if i not in (at, last)]
     sch.reorder(*outer, row, col, row_in, col_in)
     sch.compute_at(copy, col, preserve_unit_loops=True)
-    words = max(1, facts.bank_bytes // bytes_of(load.dtype))
-    sch.storage_align(copy, 0, -2, 2 * words, words)
+    word = max(1, facts.bank_bytes // bytes_of(load.dtype))
+    sch.storage_align(copy, 0, -2, 2 * word, word)
     copied = sch.get_loops(copy)[-len(load.indices) :]
-    for down, along in ((row_in, col_in), (copied[load.indices.index(axes[last])], copied[-1])):
+    moves = ((copied[load.indices.index(axes[last])], copied[-1]), (row_in, col_in))
+    for (down, along), length in zip(moves, sizes, strict=True):
+        # Threads move words of 16-bit elements, where rows have a whole number of these.
+        width = 1 if length is None or length % word else min(word, side // facts.warp)
         turns, y = sch.split(down, factors=[None, facts.warp // 4])
-        parts, x = sch.split(along, factors=[None, facts.warp])
-        sch.reorder(turns, parts, y, x)
+        parts, x, lane = sch.split(along, factors=[None, facts.warp, width])
+        sch.reorder(turns, parts, y, x, lane)
         sch.bind(y, "threadIdx.y")
         sch.bind(x, "threadIdx.x")
+        sch.vectorize(lane)
         unroll_all(sch, turns, parts)
     bind_blocks(sch, [*outer, row, col], facts)
     sch.compact_buffers()
