@@ -7,12 +7,14 @@ Streams of weights are longer than a page and the hardware's prefetchers stop at
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Call, PrimExpr, Var
-from relaxlab.ir.loops import BufferLoad, For, Stmt, seq
-from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.loops import BufferLoad, BufferStore, For, LetStmt, Stmt, seq
+from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.row_major import place
 from relaxlab.ir.substitute import substitute, symbols_in
 
@@ -33,17 +35,32 @@ def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
 
 def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: int) -> list[Stmt]:
     found: dict[str, list[BufferLoad]] = {}
-    inside = [n for n in walk(loop.body) if isinstance(n, For)]
     # Inner loops at their first iterations: the address must mean something in front of them.
-    inner: dict[Var, PrimExpr] = {n.loop_var: n.min for n in inside}
-    last = {n.loop_var: n.min + n.extent - 1 for n in inside}
+    inner: dict[Var, PrimExpr] = {}
+    last: dict[Var, PrimExpr] = {}
     for n in walk(loop.body):
-        if isinstance(n, BufferLoad) and n.buffer.name in names:
-            found.setdefault(n.buffer.name, []).append(n)
+        match n:
+            case For(var, first, extent):
+                inner[var] = substitute(first, inner)
+                last[var] = first + extent - 1
+            case LetStmt(var, value) | expr.Let(var, value):
+                inner[var] = substitute(value, inner)
+            case BufferLoad(buffer) if buffer.name in names:
+                found.setdefault(buffer.name, []).append(n)
+            case _:
+                pass
+    certain = set(_certain_loads(loop.body))
+    written = {n.buffer for n in walk(loop.body) if isinstance(n, BufferStore)}
     statements: list[Stmt] = []
     for loads in found.values():
         # The first access of each buffer stands for all: those of one iteration are neighbours.
         load, start = loads[0], substitute(loads[0], inner)
+        tested = [n for i in start.indices for n in walk(i) if _needs_guards(n)]
+        read = {n.buffer for n in tested if isinstance(n, BufferLoad)}
+        if tested and (load not in certain or read & written):
+            continue  # what guards the access may be what keeps its address from faulting
+        if any(loop.loop_var in symbols_in(n) for n in tested):
+            continue  # it would be computed that many iterations ahead, where nothing may be
         step = _step(start, loop.loop_var)
         if not step:  # not known, or always the same place
             continue
@@ -63,13 +80,44 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: in
     return statements
 
 
+def _needs_guards(n: Node) -> bool:
+    """True if computing a node may fault by itself: it reads memory, calls a function, or divides
+    by what may be zero."""
+    match n:
+        case expr.FloorDiv(_, by) | expr.FloorMod(_, by) | expr.Div(_, by) | expr.Mod(_, by):
+            return not (isinstance(by, expr.IntImm) and by.value)
+        case _:
+            return isinstance(n, BufferLoad | Call)
+
+
+def _certain_loads(n: Node) -> Iterator[BufferLoad]:
+    """The loads that a statement makes whenever it runs, those of the first iterations of loops
+    included: no condition, assertion or empty loop is in front of them."""
+    match n:
+        case loops.SeqStmt(stmts):
+            for s in stmts:
+                yield from _certain_loads(s)
+                if any(isinstance(m, loops.AssertStmt | loops.While) for m in walk(s)):
+                    return  # what follows may not be reached
+        case For(_, first, extent, _, body):
+            yield from (*_certain_loads(first), *_certain_loads(extent))
+            if isinstance(extent, expr.IntImm) and extent.value > 0:
+                yield from _certain_loads(body)
+        case loops.IfThenElse(first) | loops.While(first) | loops.AssertStmt(first):
+            yield from _certain_loads(first)
+        case expr.Select(first) | Call(_, "if_then_else", (first, *_)):
+            yield from _certain_loads(first)
+        case expr.And(first) | expr.Or(first):
+            yield from _certain_loads(first)
+        case _:
+            if isinstance(n, BufferLoad):
+                yield n
+            for child in children(n):
+                yield from _certain_loads(child)
+
+
 def _step(load: BufferLoad, var: Var) -> int | None:
     """Elements between the accesses of successive iterations, if always the same."""
-    # An index from memory would have to be read that many iterations ahead, where there may be
-    # none.
-    indices = [n for i in load.indices for n in walk(i) if isinstance(n, BufferLoad)]
-    if any(var in symbols_in(n.indices) for n in indices):
-        return None
     return _elements(substitute(load, {var: var + 1}), load)
 
 

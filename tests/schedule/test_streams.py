@@ -10,6 +10,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.prefetch import insert_prefetches
+from relaxlab.ir.expr import Call
 from relaxlab.ir.loops import Evaluate, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
@@ -205,3 +206,37 @@ def f(a: T.handle, b: T.handle):
     assert isinstance(function, PrimFunc)
     fetches = [n for n in walk(insert_prefetches(function.body, 64)) if isinstance(n, Evaluate)]
     assert len(fetches) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "fetched"),
+    [
+        ("for j in range(8): B[i] = B[i] + A[i, pages[j]]", True),
+        ("for j in range(n): B[i] = B[i] + A[i, pages[j]]", False),
+        ("if n > 0: B[i] = A[i, pages[n - 1]]", False),
+        ("B[i] = T.if_then_else(n > 0, A[i, pages[n - 1]], T.float32(0))", False),
+        ("B[i] = T.Select(n > 0, A[i, pages[n - 1]], T.float32(0))", False),
+        ("pages[0] = 3; B[i] = A[i, pages[pages[0]]]", False),
+        ("assert n > 0; B[i] = A[i, pages[0]]", False),
+        ("if n > 0: B[i] = A[i, 63 // n]", False),
+        ("B[i] = A[i, 63 // n]", True),
+        ("k = T.int64(3); B[i] = A[i, k]", True),
+        ("if n > 0: B[i] = A[i, 5]", True),
+    ],
+)
+def test_addresses_read_nothing_ahead_of_what_guards_them(body: str, fetched: bool) -> None:
+    """`pages` may be as short as the guards allow: only hints themselves never fault."""
+    lines = "".join(f"\n        {line}" for line in body.split("; "))
+    module = rl.parse(f"""{HEAD}
+@T.prim_func
+def f(a: T.handle, p: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (64, 64), "float32")
+    pages = T.match_buffer(p, (n,), "int64")
+    B = T.match_buffer(b, (64,), "float32")
+    for i in T.serial(64, annotations={{"prefetch": (4, ("A",))}}):{lines}
+""")
+    function = module["f"]
+    assert isinstance(function, PrimFunc)
+    found = [n for n in walk(insert_prefetches(function.body, 64)) if isinstance(n, Call)]
+    assert ("prefetch" in {n.op for n in found}) == fetched
