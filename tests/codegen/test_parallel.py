@@ -115,3 +115,31 @@ def test_long_host_functions_are_not_optimised(
     # The long function is an object file of its own, for which LLVM allocates registers quickly.
     assert [len(e.artifact.code) for e in (whole, exe)] == [1, 2]
     run(exe, rng)
+
+
+def test_an_assertion_on_a_private_buffer_is_the_first_threads() -> None:
+    """Between two loops of a team, whose other threads would wait at a barrier for one that failed,
+    or fail by what their own copies hold."""
+    module = rl.parse("""
+from relaxlab.script import tir as T
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "int64")
+    B = T.match_buffer(b, (n,), "int64")
+    first = T.alloc_buffer((1,), "int64", scope="local")
+    for i in T.parallel(n):
+        B[i] = A[i] + 1
+    first[0] = T.if_then_else(n > 0, A[0], T.int64(0)) * 1000 + 17
+    assert first[0] == 3017, "does not begin with 3"
+    for i in T.parallel(n):
+        B[i] = B[i] * 2
+""")
+    exe = rl.compile(module, threads=2)
+    a, b = (np.full(1_000_000, 3) for _ in range(2))
+    exe["f"](a, b)
+    assert (b == 8).all()
+    a[0] = 4
+    with pytest.raises(rl.CheckFailed, match="does not begin with 3"):
+        exe["f"](a, b)
+    assert (b[1:] == 4).all()
