@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -284,7 +285,8 @@ class CapturedFunction(Brief):
     and later ones launch the graph. Results are arrays of their own, as without graphs. On a stream
     that is being captured by somebody else, calls run as usual.
 
-    `line` and `kernels` run it, kernels reading the `words`; `finish` ends each call.
+    `line` and `kernels` run it, kernels reading the `words`; `finish` ends each call, during which
+    `lock` is held.
     """
 
     plan: CapturePlan
@@ -292,6 +294,7 @@ class CapturedFunction(Brief):
     line: StraightLine
     kernels: Mapping[str, Kernel]
     finish: Callable[[], None]
+    lock: AbstractContextManager[Any]
     graphs: OrderedDict[Key, Graph | None] = field(
         default_factory=lambda: OrderedDict[Key, "Graph | None"]()
     )
@@ -319,11 +322,12 @@ class CapturedFunction(Brief):
     @brief
     def __call__(self, *args: Any) -> Any:
         """Run it. Raises ExecutionError for arguments that do not fit and checks that fail."""
-        frame = self.line.frame(args)
-        for step in self._checks:
-            step(frame)
-        result = self._run(frame)
-        self.finish()
+        with self.lock:
+            frame = self.line.frame(args)
+            for step in self._checks:
+                step(frame)
+            result = self._run(frame)
+            self.finish()
         return result
 
     def _run(self, frame: Frame) -> Any:

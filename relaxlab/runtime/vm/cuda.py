@@ -6,10 +6,12 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -43,9 +45,10 @@ class CudaExecutable(Displayed, GpuExecutable):
     """A program compiled for a GPU.
 
     `exe["main"](x)` runs it: arguments are CuPy arrays, or anything else with dense data, which is
-    copied to the GPU; results are CuPy arrays. Without a GPU everything but a call works: `source`
-    is the CUDA C, `ptx`, `cubin` and `resources` are what NVRTC makes of it, and `simulate` runs
-    the kernels on the SIMT interpreter.
+    copied to the GPU; results are CuPy arrays. Calls of several threads wait for each other; on
+    several streams they need the caller's events, since they share planned memory. Without a GPU
+    everything but a call works: `source` is the CUDA C, `ptx`, `cubin` and `resources` are what
+    NVRTC makes of it, and `simulate` runs the kernels on the SIMT interpreter.
     """
 
     _compiled: dict[str, nvrtc.Compiled] = field(default_factory=dict[str, nvrtc.Compiled])
@@ -56,6 +59,9 @@ class CudaExecutable(Displayed, GpuExecutable):
     )
     _captured: dict[str, CapturedFunction] = field(default_factory=dict[str, CapturedFunction])
     _folder: tempfile.TemporaryDirectory[str] | None = None
+    _lock: AbstractContextManager[Any] = field(default_factory=RLock)
+    """Held while the launches of a call are made: those of others, which use the same planned
+    memory, come before all of them or after."""
 
     def __repr__(self) -> str:
         return f"CudaExecutable({', '.join(self)}; {self.arch})"
@@ -126,7 +132,9 @@ class CudaExecutable(Displayed, GpuExecutable):
             assert line is not None  # a plan has no more kinds of instructions
             kernels = {**machine.kernels, **self._reading(plan)}
             finish = partial(self._finish, name)
-            self._captured[name] = CapturedFunction(plan, self.gpu.kernels, line, kernels, finish)
+            self._captured[name] = CapturedFunction(
+                plan, self.gpu.kernels, line, kernels, finish, self._lock
+            )
         return self._captured[name]
 
     def _reading(self, plan: CapturePlan) -> dict[str, Kernel]:
@@ -146,9 +154,10 @@ class CudaExecutable(Displayed, GpuExecutable):
     def call(self, name: str, args: Sequence[Any]) -> Any:
         """Run a function on the GPU, on CuPy's current stream. It is waited for only if one of its
         kernels can fail."""
-        line = self._line(name)
-        result = self.machine().run(name, *args) if line is None else line(args)
-        self._finish(name)
+        with self._lock:
+            line = self._line(name)
+            result = self.machine().run(name, *args) if line is None else line(args)
+            self._finish(name)
         return result
 
     def _line(self, name: str) -> StraightLine | None:

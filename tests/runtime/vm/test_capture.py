@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -141,6 +142,20 @@ def test_other_arrays_have_graphs_of_their_own(
     for past in (3, 4):
         step(rows(1), (past,), cupy.zeros((16, 8), "float32"), w)
     assert len(step.graphs) <= 3 and all(np.any(kept[:3]) for kept in caches)
+
+
+@needs_compiler
+@pytest.mark.parametrize("captured", [False, True])
+def test_calls_wait_for_those_of_other_threads(cupy: CupyStandIn, captured: bool) -> None:
+    """They share planned memory."""
+    exe = program()
+    function = exe.captured("rows") if captured else exe["rows"]
+    with ThreadPoolExecutor(1) as pool:
+        with exe._lock:  # as a call of another function
+            call = pool.submit(function, rows(2), rows(1)[0])
+            with pytest.raises(TimeoutError):
+                call.result(0.1)
+        np.testing.assert_allclose(call.result(60), np.exp(rows(2) + rows(1)[0]), rtol=1e-5)
 
 
 @needs_compiler
