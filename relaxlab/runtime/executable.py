@@ -153,8 +153,9 @@ class Executable(LoadedProgram, Displayed, Brief):
     def bind_packed(self, weights: Sequence[Any]) -> None:
         """Bind weights to all functions that take them, as the program's transformation returns
         them (see `lift_transform_params`)."""
-        for name in self._weights:
-            self[name].bind(*weights)
+        from relaxlab.runtime.native.weights import bind_together
+
+        bind_together([(self._functions[name], weights) for name in self._weights])
 
     def packed_weights(self, name: str, weights: Sequence[Any]) -> Sequence[Any]:
         """The weights of a function as its machine code takes them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir.target import Target
 from relaxlab.runtime.batch.arena import DeviceArena
 from relaxlab.runtime.batch.device import Calls, DeviceFlusher
-from relaxlab.runtime.batch.function import BatchFunction
+from relaxlab.runtime.batch.function import Alone, BatchFunction
 from relaxlab.runtime.batch.recorder import Recorder
 from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
 from relaxlab.runtime.vm.gpu import simulated
@@ -35,14 +34,16 @@ class BatchedCudaExecutable(CudaExecutable):
         super().__init__(gpu, target)
         self._recorder, self._transforms = recorder, transforms
         self._entry: BatchFunction | None = None
+        self._alone = Alone(recorder.program.entry, self._lock)
 
     def __getitem__(self, name: str) -> Any:
         if name != self._recorder.program.entry:
             return super().__getitem__(name)
-        if self._entry is None:
-            memory = DeviceMemory(require_cupy())
-            self._entry = self._batches(self.call, DeviceArena(memory))
-        return self._entry
+        with self._lock:
+            if self._entry is None:
+                memory = DeviceMemory(require_cupy())
+                self._entry = self._batches(self.call, DeviceArena(memory))
+            return self._entry
 
     def __iter__(self) -> Iterator[str]:
         yield self._recorder.program.entry
@@ -64,4 +65,4 @@ class BatchedCudaExecutable(CudaExecutable):
 
     def _batches(self, call: Calls, arena: DeviceArena) -> BatchFunction:
         flusher = DeviceFlusher(self._recorder, call, self._transforms, arena.on)
-        return BatchFunction(self._recorder, flusher, arena, RLock())
+        return BatchFunction(self._recorder, flusher, arena, self._alone)

@@ -40,11 +40,15 @@ class DeviceBlock(BlockWords):
             for t in of.outputs
         ]
 
-    def bind(self, shared: list[Any]) -> None:
-        """Pack the values that all instances share, and bind them."""
+    def prepared(self, shared: list[Any]) -> Callable[[], None]:
+        """Pack the values that all instances share. Returns the function that binds them."""
         given = tuple(shared)
         packed = given if self._transform is None else self._call(self._transform, (given,))
-        self._weights = packed if isinstance(packed, tuple) else (packed,)
+
+        def take() -> None:
+            self._weights = packed if isinstance(packed, tuple) else (packed,)
+
+        return take
 
     def run(
         self, arena: DeviceArena, operands: Any, at: int, rows: int, results: Sequence[int]

@@ -9,7 +9,7 @@ from relaxlab.codegen.artifact import Artifact
 from relaxlab.ir.target import Target
 from relaxlab.runtime.batch.arena import Arena
 from relaxlab.runtime.batch.flush import NativeFlusher
-from relaxlab.runtime.batch.function import BatchFunction
+from relaxlab.runtime.batch.function import Alone, BatchFunction
 from relaxlab.runtime.batch.recorder import Recorder
 from relaxlab.runtime.executable import Executable
 
@@ -26,15 +26,17 @@ class BatchedExecutable(Executable):
         self._entry_name = recorder.program.entry
         self._recorder = recorder
         self._entry: BatchFunction | None = None
+        self._alone = Alone(self._entry_name, self._lock)
 
     def __getitem__(self, name: str) -> Any:
         if name != self._entry_name:
             return super().__getitem__(name)
         # Made when it is first asked for: then the weights of its blocks are known.
-        if self._entry is None:
-            flusher = NativeFlusher(self, self._recorder)
-            self._entry = BatchFunction(self._recorder, flusher, Arena(), self._lock)
-        return self._entry
+        with self._lock:
+            if self._entry is None:
+                flusher = NativeFlusher(self, self._recorder)
+                self._entry = BatchFunction(self._recorder, flusher, Arena(), self._alone)
+            return self._entry
 
     def __iter__(self) -> Iterator[str]:
         yield self._entry_name

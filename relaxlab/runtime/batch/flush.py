@@ -82,8 +82,8 @@ class BlockWords:
         )
 
     @abstractmethod
-    def bind(self, shared: list[Any]) -> None:
-        """Pack the values that all instances share, and bind them."""
+    def prepared(self, shared: list[Any]) -> Callable[[], None]:
+        """Pack the values that all instances share. Returns the function that binds them."""
 
 
 class NativeBlock(BlockWords):
@@ -98,9 +98,9 @@ class NativeBlock(BlockWords):
             context=self._function._address, target=ctypes.addressof(self._function._in),
         )  # fmt: skip
 
-    def bind(self, shared: list[Any]) -> None:
-        """Pack the values that all instances share, and bind them."""
-        self._function.bind(*self._exe.packed_weights(self.of.function, shared))
+    def prepared(self, shared: list[Any]) -> Callable[[], None]:
+        """Pack the values that all instances share. Returns the function that binds them."""
+        return self._function.prepared(*self._exe.packed_weights(self.of.function, shared))
 
     def fail(self, code: int) -> None:
         """Raise the error that the function reported."""
@@ -138,9 +138,9 @@ class Flusher:
         return kind(self._recorder.code.address(f"relaxlab_{of.__name__}"))
 
     def bind(self, shared: Sequence[Array]) -> None:
-        """Give the blocks the values that all instances share."""
-        for block in self.blocks:
-            block.bind([shared[i] for i in block.of.shared])
+        """Give the blocks the values that all instances share: all blocks, or none."""
+        for take in [b.prepared([shared[i] for i in b.of.shared]) for b in self.blocks]:
+            take()
 
     def place_arrays(self, arrays: Arrays, places: Places, arena: Arena, at: int) -> None:
         """Copy the arrays of instances into the arena, from byte `at` on, and write down their

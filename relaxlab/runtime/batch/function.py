@@ -70,8 +70,8 @@ class BatchReport:
 
 
 class Alone:
-    """Keeps other threads out while a batch runs. Raises RuntimeError where what runs calls the
-    same function."""
+    """Keeps other threads out while a batch of a program runs, whose recorder, words and arenas all
+    batches share. Raises RuntimeError where what runs calls the same function."""
 
     def __init__(self, entry: str, lock: AbstractContextManager[Any]) -> None:
         self.lock, self._entry, self._running = lock, entry, False
@@ -102,13 +102,13 @@ class BatchFunction:
         recorder: Recorder,
         flusher: Flusher,
         arena: Arena,
-        lock: AbstractContextManager[Any],
+        alone: Alone,
     ) -> None:
-        """lock: held while a batch runs, whose words and arena the blocks share."""
+        """alone: entered while a batch runs, the same for all functions with this recorder."""
         self.program = recorder.program
         self.last_batch: BatchReport | None = None
         self._recorder, self._flusher, self._arena = recorder, flusher, arena
-        self._alone = Alone(self.program.entry, lock)
+        self._alone = alone
         self._names = tuple(b.name for b in self.program.blocks)
         self._reader, self._values = InstanceReader(self.program), ValueMaker(self.program.data)
         self._places = Places()
@@ -133,14 +133,12 @@ class BatchFunction:
         """Give the weights once: the arguments after the first `num_input`. They are packed for the
         blocks that read them. Returns the function.
 
-        Raises ArgumentError for weights that do not fit.
+        Raises ArgumentError for weights that do not fit; those that were bound before stay then.
         """
         with self._alone:
             shared = [self._shared_value(s, weights) for s in self.program.shared]
-            # Blocks may have some of these weights where one of them does not fit.
-            self._weights, self._shared, self._has_shared = None, shared, False
-            self._flusher.bind(self._shared)
-            self._weights = weights
+            self._flusher.bind(shared)
+            self._weights, self._shared, self._has_shared = weights, shared, False
         return self
 
     def _shared_value(

@@ -108,6 +108,13 @@ class NativeFunction:
 
         The values are checked and kept alive here, so that a call pays nothing for them.
         """
+        with self._exe._lock:
+            self.prepared(*last)()
+
+    def prepared(self, *last: Any) -> Callable[[], None]:
+        """Check the last parameters as `bind` does. Returns the function that binds them, to be
+        called before another thread binds others: several functions get their weights all or none.
+        """
         if len(last) > len(self.info.params):
             raise ArgumentError(f"`{self.info.name}` has {len(self.info.params)} parameters")
         taken: list[Any] = []
@@ -118,6 +125,8 @@ class NativeFunction:
             for convert, value in zip(self._converters[first:], last, strict=True):
                 convert(value, words, taken)
             self._require_apart(taken, len(self._tensors) - len(taken))
+
+        def take() -> None:
             # At no moment, whatever interrupts this, do words point to what nobody holds.
             self._bound_values = [*self._bound_values, *taken]
             ctypes.memmove(self._in, words, ctypes.sizeof(words))
@@ -130,6 +139,8 @@ class NativeFunction:
             if self._direct is not None:
                 self._direct.bind(first, [*map(span_of, taken)], self._bound_spans)
                 self.__call__ = self._direct.call
+
+        return take
 
     def adapt_with(self, adapt: Adapt, *, always: bool) -> None:
         """Let `adapt` make the arguments of calls without bound parameters: of those that do not

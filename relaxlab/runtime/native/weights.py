@@ -131,12 +131,13 @@ def bind_weights(
             "attributes says how many of its parameters are none, as `nn.Module.export` does"
         )
     used: set[str] = set()
+    bound: list[tuple[NativeFunction, tuple[Any, ...]]] = []
     packed: dict[tuple[Transform | None, tuple[str, ...]], tuple[Any, ...]] = {}
     for name, one in weights.items():
         key = (one._transform, one.names)
         if key not in packed:
             packed[key] = one.packed(_in_order(name, one.names, params, used))
-        functions[name].bind(*packed[key])
+        bound.append((functions[name], packed[key]))
     if isinstance(params, Mapping):
         unknown = [n for n in params if not used & _parameter_names(n)]
         if unknown:
@@ -144,6 +145,18 @@ def bind_weights(
                 f"no function has a weight {unknown[0]!r} ({len(unknown)} in all); the weights "
                 f"are: {', '.join(sorted(used))}"
             )
+    bind_together(bound)
+
+
+def bind_together(bound: Sequence[tuple[NativeFunction, Sequence[Any]]]) -> None:
+    """Bind the last parameters of functions of one executable: of all of them, or of none.
+
+    Raises ArgumentError for values that do not fit.
+    """
+    if bound:
+        with bound[0][0]._exe._lock:
+            for take in [function.prepared(*values) for function, values in bound]:
+                take()
 
 
 def _in_order(

@@ -208,6 +208,22 @@ def test_weights_are_needed_and_checked():
     assert list(exe)[0] == "main" and "batched main" in repr(main)
 
 
+def test_weights_are_bound_to_all_blocks_or_none(steps, monkeypatch):
+    _, main, weights = steps
+    given = [instance(np.random.default_rng(3), 4)]
+    before = main.batch(given)
+    last = max((b for b in main._flusher.blocks if b.of.shared), key=main._flusher.blocks.index)
+
+    def refuse(shared):
+        raise ArgumentError("no")
+
+    monkeypatch.setattr(last, "prepared", refuse)
+    with pytest.raises(ArgumentError, match="no"):
+        main.bind(*(2 * w for w in weights))
+    for (state, _), (kept, _) in zip(before, main.batch(given), strict=True):
+        np.testing.assert_array_equal(state, kept)
+
+
 def test_a_batch_waits_for_calls_of_other_threads(steps):
     """Blocks are functions of the same executable, which share words and arenas."""
     _, main, _ = steps
@@ -218,6 +234,17 @@ def test_a_batch_waits_for_calls_of_other_threads(steps):
             with pytest.raises(TimeoutError):
                 batch.result(0.2)
         assert len(batch.result(60)) == 1
+
+
+def test_threads_that_ask_first_at_once_get_one_function():
+    exe = rl.compile(rl.parse(PROGRAM), pipeline=rl.batched_pipeline(), threads=1)
+    with ThreadPoolExecutor(2) as pool:
+        with exe._lock:  # both have asked before either function is made
+            asked = [pool.submit(exe.__getitem__, "main") for _ in range(2)]
+            with pytest.raises(TimeoutError):
+                asked[0].result(0.1)
+        one, other = (a.result(60) for a in asked)
+    assert one is other
 
 
 def test_a_batch_in_a_batch_is_refused(steps):

@@ -140,6 +140,11 @@ def transform_params(x: R.Tensor((3,), "float32")):
             got = exe[name](x) if bound else exe[name](x, weight)
             np.testing.assert_allclose(got, factor * x @ weight.T, rtol=1e-4, atol=1e-3)
         exe.load({"w": w, "v": v})
+    # Where one function cannot take its weights, the others keep theirs.
+    with pytest.raises(ArgumentError, match=r"has shape \(32, 48\)"):
+        exe.load({"w": 2 * w, "v": w})
+    for name, factor, weight in (("one", 1, w), ("four", 4, v)):
+        np.testing.assert_allclose(exe[name](x), factor * x @ weight.T, rtol=1e-4, atol=1e-3)
 
 
 def test_a_program_without_weights_loads_none() -> None:
