@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ops.define import attr, builder
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.patterns import Match, is_const, is_op, wildcard
 from relaxlab.passes.patterns.rewrite import rewrite_matches
@@ -20,20 +22,29 @@ GAMMA, BETA, MEAN, VARIANCE = is_const(), is_const(), is_const(), is_const()
 CONVOLUTION = (is_op("nn.conv1d") | is_op("nn.conv2d") | is_op("nn.conv3d"))(DATA, WEIGHT)
 
 
-@module_pass(RULE, needs=("normalize",))
-def fold_batch_norm(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class FoldOptions:
+    """`inference`: norms that train, too, use the moving mean and variance and return them
+    unchanged."""
+
+    inference: bool = False
+
+
+@module_pass(RULE, FoldOptions, needs=("normalize",))
+def fold_batch_norm(mod: Module, options: FoldOptions) -> Module:
     """Scale the constant weights of a convolution as the batch norm of its result does, and add a
-    bias. As in inference, the norm uses the moving mean and variance and returns them unchanged.
-    """
+    bias, where the norm uses the moving mean and variance."""
     pattern = is_op("nn.batch_norm")(CONVOLUTION, GAMMA, BETA, MEAN, VARIANCE)
-    return rewrite_matches(mod, pattern, _folded, RULE)
+    return rewrite_matches(mod, pattern, partial(_folded, options), RULE)
 
 
 def _op(name: str, *args: Any, **attrs: Any) -> graph.Call:
     return builder(name)(*args, **attrs)
 
 
-def _folded(norm: graph.Call, match: Match) -> graph.Expr | str:
+def _folded(options: FoldOptions, norm: graph.Call, match: Match) -> graph.Expr | str:
+    if attr(norm, "training") and not options.inference:
+        return "the norm trains: it uses the mean and variance of the batch"
     convolution = match.definition(CONVOLUTION)
     assert isinstance(convolution, graph.Call)
     result, weight = leaf_type(norm.args[0]), leaf_type(match[WEIGHT])

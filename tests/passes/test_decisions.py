@@ -361,7 +361,7 @@ NORMED = """
     def main(x: R.Tensor((1, 1, 4, 4), "float32")):
         c = R.nn.conv2d(x, R.const([[[[1.5]]]], "float32"))
         o = R.const([1.0], "float32")
-        n = R.nn.batch_norm(c, o, o, o, o, axis=1)
+        n = R.nn.batch_norm(c, o, o, o, o, axis=1, training=False)
         return n[0]
 """
 COPY = """

@@ -26,7 +26,7 @@ class Module:
     ):
         with R.dataflow():
             c = R.nn.conv2d(x, w, padding=1)
-            n = R.nn.batch_norm(c, g, t, m, v, axis=1)
+            n = R.nn.batch_norm(c, g, t, m, v, axis=1, training=False)
             y = n[0]
             R.output(y)
         return y
@@ -49,8 +49,8 @@ def bound(text: str) -> rl.Module:
 
 @pytest.mark.parametrize(
     "text",
-    [PROGRAM, NHWC, PROGRAM.replace("axis=1)", "axis=1, center=False, epsilon=0.1)"),
-     PROGRAM.replace("axis=1)", "axis=1, scale=False)")],
+    [PROGRAM, NHWC, PROGRAM.replace("axis=1, ", "axis=1, center=False, epsilon=0.1, "),
+     PROGRAM.replace("axis=1, ", "axis=1, scale=False, ")],
 )  # fmt: skip
 def test_the_weights_are_scaled(text: str) -> None:
     before = bound(text)
@@ -68,6 +68,9 @@ def test_what_stays() -> None:
     blocks = bound(PROGRAM.replace("padding=1", 'padding=1, out_layout="NCHW2c"').replace(
         "c, g, t", "R.reshape(c, (b, 2, 5, 4)), g, t"
     ))  # fmt: skip
-    for mod in (unbound, other_axis, blocks):
+    trains = bound(PROGRAM.replace("training=False", "training=True"))
+    for mod in (unbound, other_axis, blocks, trains):
         after = fold_batch_norm(mod)
         assert [n for n in walk(after["main"]) if n == graph.Op("nn.batch_norm")]
+    folded = fold_batch_norm.with_options(inference=True)(trains)
+    assert "batch_norm" not in folded.script()

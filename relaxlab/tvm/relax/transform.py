@@ -24,6 +24,7 @@ from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.differentiate import DifferentiateOptions
 from relaxlab.passes.eliminate_common_subexpr import SharingOptions
+from relaxlab.passes.fold_batch_norm import FoldOptions
 from relaxlab.passes.lazy_transform_params import StreamOptions
 from relaxlab.passes.legalize_ops import LegalizeOptions
 from relaxlab.passes.lift_transform_params import LiftOptions
@@ -65,7 +66,6 @@ PASSES = {
     "RewriteDataflowReshape": "rewrite_dataflow_reshape",
     "RewriteCUDAGraph": "mark_capture_regions",
     "FuseTransposeMatmul": "fuse_transpose_matmul",
-    "FoldBatchnormToConv2D": "fold_batch_norm canonicalize",
     "RealizeVDevice": "propagate_devices",
     "NormalizeGlobalVar": "rename_functions",
     "MergeCompositeFunctions": "group_composites",
@@ -158,6 +158,17 @@ def InlinePrivateFunctions() -> Pass:  # noqa: N802
     return core_pass(
         "InlinePrivateFunctions", "inline_functions", "canonicalize", "dead_code_elimination"
     )
+
+
+def FoldBatchnormToConv2D() -> Pass:  # noqa: N802
+    """Scale the constant weights of convolutions as the batch norms of their results do in
+    inference."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        folded = run_core(mod, "fold_batch_norm", options=FoldOptions(inference=True))
+        return run_core(folded, "canonicalize")
+
+    return Pass(run, PassInfo(0, "FoldBatchnormToConv2D"))
 
 
 def ConvertToDataflow(min_size: int = 2) -> Pass:  # noqa: N802
