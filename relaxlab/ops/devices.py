@@ -27,7 +27,19 @@ def device_kind(call: graph.Call) -> str:
         raise fail(call, f"{name!r} is no device", f"write one of {known}, as 'cuda:0'")
     if int(found[2] or 0) > 0:
         raise fail(call, f"{name!r} is a second device; a program runs on one", "write index 0")
+    scope = call.attrs.get("memory_scope", "global")
+    if found[3] is not None and scope not in ("global", found[3]):
+        raise fail(call, f"{name!r} is not in the memory {scope!r}", "leave memory_scope out")
     return kinds[found[1]]
+
+
+def vdevice_of(call: graph.Call) -> str:
+    """The virtual device that a call names, with its number and memory: "cuda:0:global"."""
+    name = attr(call, "dst_vdevice")
+    kind, number, scope = vdevice_named(name).split(":")
+    if name.count(":") < 2:  # otherwise the name says which memory
+        scope = call.attrs.get("memory_scope", scope)
+    return f"{kind}:{number}:{scope}"
 
 
 def _hinted(call: graph.Call, tys: TypesOf) -> Type:
@@ -37,7 +49,7 @@ def _hinted(call: graph.Call, tys: TypesOf) -> Type:
 
 def _moved(call: graph.Call, tys: TypesOf) -> Type:
     device_kind(call)
-    return replace(tensor_arg(call, tys, 0), vdevice=vdevice_named(attr(call, "dst_vdevice")))
+    return replace(tensor_arg(call, tys, 0), vdevice=vdevice_of(call))
 
 
 def _reference(data: Any, **_: Any) -> Any:

@@ -10,8 +10,7 @@ from relaxlab.ir import graph, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, walk
-from relaxlab.ir.types import vdevice_named
-from relaxlab.ops.define import attr
+from relaxlab.ops.devices import vdevice_of
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, with_bindings
 from relaxlab.passes.retype import with_param_types
@@ -82,12 +81,12 @@ class _Together:
     def add(self, b: graph.Binding) -> None:
         value = b.value
         if isinstance(value, graph.Call) and value.op == MOVE:
-            self.place(b.var, vdevice_named(attr(value, "dst_vdevice")))
+            self.place(b.var, vdevice_of(value))
             return
         for operand in _operands(value):
             self.join(b.var, operand)
         if isinstance(value, graph.Call) and value.op == HINT:
-            self.place(b.var, vdevice_named(attr(value, "dst_vdevice")))
+            self.place(b.var, vdevice_of(value))
         self.place(b.var, getattr(b.var.ty, "vdevice", ""))
 
     def join(self, a: graph.Var, b: graph.Var) -> None:

@@ -10,6 +10,7 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import GLOBAL_INFOS, Module
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.types import TensorType, vdevice_named
+from relaxlab.ops.devices import vdevice_of
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.retype import with_param_types
 
@@ -41,8 +42,8 @@ def rename_device(mod: Module, options: RenameOptions) -> Module:
         match n:
             case TensorType(vdevice=device) if device == old:
                 return replace(n, vdevice=new)
-            case graph.Call(_, _, attrs) if _is(attrs.get("dst_vdevice"), old):
-                return replace(n, attrs=attrs.with_(dst_vdevice=new))
+            case graph.Call(_, _, attrs) if "dst_vdevice" in attrs and vdevice_of(n) == old:
+                return replace(n, attrs=attrs.with_(dst_vdevice=new, memory_scope=None))
             case _:
                 return None
 
@@ -59,7 +60,3 @@ def rename_device(mod: Module, options: RenameOptions) -> Module:
     if problems:
         raise DiagnosticError(problems)
     return result
-
-
-def _is(name: object, device: str) -> bool:
-    return isinstance(name, str) and vdevice_named(name) == device

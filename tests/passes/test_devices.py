@@ -92,3 +92,28 @@ def test_another_device_in_the_place_of_one() -> None:
     assert after.script() == before.script().replace("cuda", "wgsl")
     with pytest.raises(IndexError, match="has 2 virtual devices, none is 2"):
         rename_device.with_options(index=2, new="cuda")(before)
+
+
+@pytest.mark.parametrize("hint", ['"cuda", "texture"', '"cuda:0:texture"',
+                                  '"cuda:0:texture", memory_scope="texture"'])  # fmt: skip
+def test_the_memory_of_a_device(hint: str) -> None:
+    """It is part of the device, wherever it is named."""
+    text = PROGRAM.replace('R.hint_on_device(f, R.device("cuda"))', f"R.hint_on_device(f, {hint})")
+    before = normalize(rl.parse(text))
+    placed = devices(propagate_devices(before))
+    assert {placed[name] for name in "xybc"} == {"cuda:0:texture"}
+    listed = before.script().replace('I.vdevice("cuda", 0, "global")',
+                                     'I.vdevice("cuda", 0, "texture")')  # fmt: skip
+    for script, device in ((before.script(), "cuda:0:texture"), (listed, "wgsl:0:global")):
+        renamed = rename_device.with_options(index=1, new="wgsl")(normalize(rl.parse(script)))
+        assert devices(propagate_devices(renamed))["x"] == device
+    with pytest.raises(DiagnosticError, match="to be on cuda:0:global and on cuda:0:texture"):
+        propagate_devices(
+            normalize(rl.parse(text.replace("a[1])", 'R.hint_on_device(b, "cuda"))')))
+        )
+
+
+def test_a_device_in_two_memories() -> None:
+    hint = 'R.hint_on_device(f, "cuda:0:texture", "local")'
+    with pytest.raises(DiagnosticError, match="'cuda:0:texture' is not in the memory 'local'"):
+        normalize(rl.parse(PROGRAM.replace('R.hint_on_device(f, R.device("cuda"))', hint)))
