@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from relaxlab.analysis.facts_check import checked_buffers
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.loops import PrimFunc
@@ -78,10 +79,13 @@ def _obstacle(fn: graph.Function, mod: Module) -> str | None:
             return f"`{b.var.name}` is not the one result of a loop function"
         if known_shape(b.var.ty) is None:
             return f"the shape of `{b.var.name}` is not known"
-        mine = zip(call.args, _callee(call, mod).buffers, strict=False)
-        stated = [a for a, b in mine if b.facts]
+        callee = _callee(call, mod)
+        checked = checked_buffers(callee)
+        stated = [a for a, b in zip(call.args, callee.buffers, strict=False) if b in checked]
         if stated and (counted or any(a not in fn.params for a in stated)):
             return f"`{call.callee}` has index functions, whose facts are checked before it runs"
+        if len(set(stated)) < len(stated):
+            return f"`{call.callee}` is given one array for several index functions"
         counted = counted or bool(stated)
         if any(i >= 0 and call.args[i] not in computed for i in call.inplace):
             return f"`{b.var.name}` overwrites an argument of the function"
@@ -169,7 +173,7 @@ def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
 
 
 def _take_facts(buffers: Buffers, call: TirCall, callee: PrimFunc) -> None:
-    """Let the parameters that a call takes as index functions state what these do."""
+    """Let the parameters that a call takes as index functions, each as one, state what these do."""
     if not any(b.facts for b in callee.buffers):
         return
     given = (*map(leaf_type, call.args), *call.outs)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.facts_check import checked_buffers
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import bytes_of
@@ -61,7 +62,8 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
     # Indices from data make it opaque; for inlining it only matters that each element is made from
     # single elements. A schedule made by hand makes it opaque, too, and would be lost.
     apart = func.attrs.get(loops.IS_SCHEDULED) or func.attrs.get(loops.KEPT_APART)
-    stated = any(b.facts for b in func.buffers)
+    checked = checked_buffers(func)  # before the kernel runs
+    stated = bool(checked)
     if kind is PatternKind.OPAQUE and not apart and not stated and _is_gather(blocks):
         kind = PatternKind.INJECTIVE
     stores = [n for n in walk(func.body) if isinstance(n, loops.BufferStore)]
@@ -72,15 +74,15 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
         tuple(_repeats(func, blocks, b) for b in func.buffers),
         _terms(blocks),
         tuple(_rows(blocks, b) for b in func.buffers),
-        tuple(stated and not apart and _is_movable(blocks, b) for b in func.buffers),
+        tuple(
+            stated and not apart and b not in checked and _is_movable(blocks, b)
+            for b in func.buffers
+        ),
     )
 
 
 def _is_movable(blocks: list[loops.Block], buffer: loops.Buffer) -> bool:
-    """True for what is read an element for each instance of a block, but for index functions, which
-    have to be checked before the kernel runs."""
-    if buffer.facts:
-        return False
+    """True for what is read an element for each instance of a block."""
     readers = [b for b in blocks if any(r.buffer is buffer for r in b.reads)]
     return bool(readers) and all(isinstance(b.body, loops.BufferStore) for b in readers)
 

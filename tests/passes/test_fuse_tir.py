@@ -167,3 +167,70 @@ def test_groups_by_hand(steps: list[tuple[str, str]], why_not: str | None) -> No
     assert isinstance(merged["group"], loops.PrimFunc) == (why_not is None)
     assert why_not is None or why_not in notes[0].reason
     compare_runs(start, cpu_pipeline().run(start).result)
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "reason"),
+    [
+        ("", "lengths, at", None),
+        ("w = R.call_tir(cls.copy, (lengths,), R.Tensor((n,), 'int32'))", "w, at",
+         "has index functions, whose facts are checked before it runs"),
+        ("", "at, at", "is given one array for several index functions"),
+    ],
+)  # fmt: skip
+def test_what_facts_mention_is_there_before_the_kernel(
+    made: str, arguments: str, reason: str | None
+) -> None:
+    """The array whose elements an index function sums up, too."""
+    mod = normalize(
+        parse(f"""
+@I.ir_module
+class Rows:
+    @T.prim_func(private=True)
+    def pick(v_: T.handle, s_: T.handle, y_: T.handle):
+        n = T.int64()
+        v = T.match_buffer(v_, (n,), "int32")
+        s = T.index_function(s_, (n,), "int32", facts=[T.prefix_sums(lambda i: v[i])])
+        y = T.match_buffer(y_, (n,), "int32")
+        for i in range(n):
+            with T.sblock("y"):
+                k = T.axis.spatial(n, i)
+                y[k] = s[k] + v[k]
+
+    @T.prim_func(private=True)
+    def copy(x_: T.handle, y_: T.handle):
+        n = T.int64()
+        x = T.match_buffer(x_, (n,), "int32")
+        y = T.match_buffer(y_, (n,), "int32")
+        for i in range(n):
+            with T.sblock("copy"):
+                k = T.axis.spatial(n, i)
+                y[k] = x[k]
+
+    @R.function(private=True)
+    def group(lengths: R.Tensor(("n",), "int32"), at: R.Tensor(("n",), "int32")):
+        R.func_attr({{"Primitive": True}})
+        n = T.int64()
+        with R.dataflow():
+            {made or "pass"}
+            a = R.call_tir(cls.pick, ({arguments}), R.Tensor((n,), "int32"))
+            b = R.call_tir(cls.copy, (a,), R.Tensor((n,), "int32"))
+            R.output(b)
+        return b
+
+    @R.function
+    def main(lengths: R.Tensor(("n",), "int32"), at: R.Tensor(("n",), "int32")):
+        y = cls.group(lengths, at)
+        return y
+""")
+    )
+    with recording() as remarks:
+        after = fuse_tir(mod)
+    if reason is not None:
+        assert after is mod and any(reason in r.reason for r in remarks)
+    else:
+        group = after["group"]
+        assert isinstance(group, loops.PrimFunc)
+        lengths, at, _ = group.buffers
+        (fact,) = at.facts
+        assert lengths in walk(fact)
