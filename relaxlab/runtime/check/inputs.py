@@ -43,6 +43,8 @@ def random_arguments(
         s: min(int(rng.choice(sizes)), bounds.get(s.name, 1 << 30)) for s in symbols_in(fn.params)
     }
     given = {p: p.ty for p in fn.params if isinstance(p.ty, types.LengthsType)}
+    for ty in given.values():
+        _fit_limits(ty, env)
     lengths = {p: _random_lengths(ty, env, rng) for p, ty in given.items()}
     totals = totals_of(fn)
     return tuple(
@@ -55,15 +57,29 @@ def random_arguments(
 def _random_lengths(
     ty: types.LengthsType, env: dict[expr.Var, int], rng: np.random.Generator
 ) -> Any:
-    """Random lengths of sequences, whose rows `env` has the number of from here on."""
+    """Random lengths of sequences within their limits, which add up to the number of rows unless
+    none do."""
     assert ty.shape is not None and ty.total is not None and ty.dtype is not None
-    count = evaluate(ty.shape[0], env)
-    shares = np.full(count, 1 / max(1, count))
-    found = rng.multinomial(evaluate(ty.total, env), shares) if count else np.zeros(0, int)
-    found = np.clip(found, ty.least, ty.most)
-    if isinstance(ty.total, expr.Var):
-        env[ty.total] = int(found.sum())
+    count, total = evaluate(ty.shape[0], env), evaluate(ty.total, env)
+    most = total if ty.most is None else ty.most
+    found = np.full(count, ty.least)
+    while (rest := total - int(found.sum())) > 0 and (found < most).any():
+        open_ = found < most
+        found = np.minimum(found + rng.multinomial(rest, open_ / open_.sum()), most)
     return found.astype(numpy_dtype(ty.dtype))
+
+
+def _fit_limits(ty: types.LengthsType, env: dict[expr.Var, int]) -> None:
+    """Change the number of rows, else of sequences, where lengths within the limits add up to
+    another one, if it is a symbol."""
+    assert ty.shape is not None and ty.total is not None
+    count, total = evaluate(ty.shape[0], env), evaluate(ty.total, env)
+    if isinstance(ty.total, expr.Var):
+        most = total if ty.most is None else ty.most * count
+        env[ty.total] = min(max(total, ty.least * count), most) if count else 0
+    elif isinstance(ty.shape[0], expr.Var):
+        fewest = min(total, 1) if not ty.most else -(-total // ty.most)
+        env[ty.shape[0]] = max(fewest, min(count, total // ty.least) if ty.least else count)
 
 
 def random_value(

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.types import LengthsType
 from relaxlab.passes.bind_params import bind_params
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.check.check import CheckError
+from relaxlab.runtime.check.inputs import random_arguments
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.mixed_programs import mixed_program
@@ -245,3 +247,25 @@ def main(x: R.Tensor((1,), "float32")):
         rl.interpret(mod, "main", np.zeros(1, "float32"))
     with pytest.raises(CheckError, match="computing `y`: .* smaller numbers"):
         rl.check(mod, runs=1)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    ['"b", 1, at_least=1', '"b", 100, at_most=4', '"b", 100, at_least=30, at_most=34',
+     "3, 8, at_least=2, at_most=3", '"b", "n", at_least=2, at_most=3', '"b", 0', '2, "n"'],
+)  # fmt: skip
+def test_random_lengths_keep_to_their_limits(lengths: str) -> None:
+    """The first that are drawn, whatever the symbols: there may be but few that fit."""
+    mod = rl.parse(f"""
+@R.function
+def main(s: R.Lengths({lengths}), _: R.Shape(["n"])):
+    return s
+""")
+    fn = mod.graph_functions()["main"]
+    ty = fn.params[0].ty
+    assert isinstance(ty, LengthsType)
+    for seed in range(20):
+        found, rows = random_arguments(fn, np.random.default_rng(seed))
+        most = 100 if ty.most is None else ty.most
+        assert ((found >= ty.least) & (found <= most)).all()
+        rl.interpret(mod, "main", found, rows)
