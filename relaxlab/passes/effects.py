@@ -159,11 +159,10 @@ class Aliases:
             return
         for v in dict.fromkeys(vars_in(value)):
             yield self.cell(v)
-            yield from (cell for (of, _), cell in self.tuple_fields() if of is v)
-
-    def tuple_fields(self) -> list[tuple[tuple[Cell, int], Cell]]:
-        """The fields that are known: ((tuple, index), cell)."""
-        return list(self.fields.items())
+            index = 0
+            while (v, index) in self.fields:
+                yield self.fields[v, index]
+                index += 1
 
     def overwritten(self, value: graph.Expr) -> Iterator[Cell]:
         """The cells that evaluating `value` overwrites or may overwrite, in branches too."""

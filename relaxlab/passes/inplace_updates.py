@@ -8,7 +8,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.passes.bindings import all_bindings, tir_call
-from relaxlab.passes.effects import Aliases, Cell, donated_params, overlaps, summary_of
+from relaxlab.passes.effects import Aliases, Cell, base_of, donated_params, overlaps, summary_of
 
 Places = Callable[[graph.Expr], Sequence[int]]
 """The numbers of the arguments that a call could write its result over."""
@@ -34,8 +34,15 @@ def overwritable(fn: graph.Function, mod: Module, places: Places) -> dict[graph.
     aliases = Aliases(summary_of(mod))
     for b in bindings:
         aliases.note(b)
-    reads = _reads(fn.body, aliases)
-    kept = [c for b in bindings if _may_keep(b.value) for c in aliases.read(b.value)]
+    # By variables: those of each later binding once more for each update took 16 s for 4000.
+    reads: dict[graph.Expr, list[tuple[int, Cell]]] = {}
+    for number, cells in enumerate(_reads(fn.body, aliases)):
+        for c in cells:
+            reads.setdefault(base_of(c), []).append((number, c))
+    kept: dict[graph.Expr, list[Cell]] = {}
+    for b in bindings:
+        for c in aliases.read(b.value) if _may_keep(b.value) else ():
+            kept.setdefault(base_of(c), []).append(c)
     own: set[graph.Expr] = {fn.params[i] for i in donated_params(fn)}
     found: dict[graph.Var, int] = {}
     for number, b in enumerate(bindings):
@@ -44,11 +51,13 @@ def overwritable(fn: graph.Function, mod: Module, places: Places) -> dict[graph.
         for at in places(b.value):
             args = arguments_of(b.value)
             lost = aliases.cell(args[at])
-            others = [c for i, a in enumerate(args) if i != at for c in aliases.read(a)]
-            later = [c for cells in reads[number + 1 :] for c in cells]
-            shared = aliases.sharing(lost)
             # A value that may be one of several is not known to be the function's own.
-            if lost in own and shared == {lost} and not _any((*others, *later, *kept), shared):
+            if lost not in own or aliases.sharing(lost) != {lost}:
+                continue
+            base = base_of(lost)
+            others = [c for i, a in enumerate(args) if i != at for c in aliases.read(a)]
+            later = (c for n, c in reversed(reads.get(base, [])) if n > number)
+            if not any(overlaps(c, (lost,)) for c in (*others, *later, *kept.get(base, ()))):
                 found[b.var] = at
                 break
     return found
@@ -112,7 +121,3 @@ def _reads(seq: graph.SeqExpr, aliases: Aliases) -> list[Sequence[Cell]]:
                 found.append(tuple(aliases.read(b.value)))
     found.append(tuple(aliases.read(seq.body)))
     return found
-
-
-def _any(cells: Sequence[Cell], others: set[Cell]) -> bool:
-    return any(overlaps(c, others) for c in cells)

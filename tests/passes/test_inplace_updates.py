@@ -5,6 +5,8 @@ import relaxlab as rl
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.node import replace
+from relaxlab.passes import inplace_updates as updates
+from relaxlab.passes.effects import overlaps
 from relaxlab.passes.inplace_updates import inplace_updates
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.normalize import normalize
@@ -109,6 +111,30 @@ def test_when_memory_is_the_functions_own(body, names):
     after = legalize_ops(start)
     check_module(legalize_ops, start, after)
     compare_runs(start, after)
+
+
+def test_the_time_is_that_of_the_bindings(monkeypatch):
+    """Comparisons of cells for each update: not with what all later bindings read."""
+    compared = []
+
+    def counting(cell, others):
+        compared.append(cell)
+        return overlaps(cell, others)
+
+    monkeypatch.setattr(updates, "overlaps", counting)
+    for count in (10, 40):
+        lines = [f"y{i + 1} = R.slice_scatter(y{i}, u, 0, 8, axis=0)" for i in range(count)]
+        program = rl.parse(f"""
+@R.function
+def main(y0: R.Tensor((8,), "float32"), u: R.Tensor((8,), "float32")):
+    with R.dataflow():
+        {"; ".join(lines)}
+        R.output(y{count})
+    return y{count}
+""")
+        compared.clear()
+        assert updated(program) == {f"y{i}" for i in range(2, count + 1)}
+        assert len(compared) <= 4 * count
 
 
 def test_branches():
