@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relaxlab.analysis.subtype import dims_of
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.names import UniqueNames
@@ -38,11 +39,11 @@ def _lazy(fn: graph.Function, count: int) -> graph.Function:
         names("fget_param"),
         types.FuncType((INDEX, types.ObjectType()), types.ObjectType(), is_pure=True),
     )
-    known = {*symbols_in(inputs)}
+    known = symbols_in(inputs)
     makers = {w: _maker(getter, i, w, names) for i, w in enumerate(weights)}
-    symbols = {w: [s for s in symbols_in(w) if s not in known] for w in weights}
-    new = before_first_reads(fn, makers, symbols)
-    unknown = fn.ret_ty is not None and {*symbols_in(fn.ret_ty)} - known
+    dims = {w: [d for d, _ in dims_of(w.ty, "")] if w.ty else [] for w in weights}
+    new = before_first_reads(fn, makers, dims, known)
+    unknown = fn.ret_ty is not None and {*symbols_in(fn.ret_ty)}.difference(known)
     return replace(
         new,
         params=(*inputs, getter),

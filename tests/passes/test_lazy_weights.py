@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -137,3 +139,39 @@ def test_weights_are_transformed_one_by_one() -> None:
     for number, value in enumerate(wanted):
         np.testing.assert_array_equal(results[number], value)
     assert events == [("load", 0), ("load", 1), ("store", 2), ("store", 0), ("store", 1)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [("2 * m", "w v u"), ("m + 1", "w v u"), ("m * m", "v w u"), ("m * k", "v u w"),
+     ("2 * m + k", "v w u")],
+)  # fmt: skip
+def test_weights_come_after_those_that_determine_their_symbols(shape: str, order: str) -> None:
+    mod = normalize(
+        rl.parse(f"""
+@R.function
+def main(
+    w: R.Tensor(("{shape}",), "float32"), v: R.Tensor(("m",), "float32"),
+    u: R.Tensor(("k",), "float32"),
+):
+    R.func_attr({{"num_input": 0}})
+    with R.dataflow():
+        y = R.concat((R.exp(w), v, u), axis=0)
+        R.output(y)
+    return y
+""")
+    )
+    after = lazy_get_input(mod)
+    assert not check_well_formed(after)
+    m, k = 3, 2
+    sizes = {"w": eval(shape, {"m": m, "k": k}), "v": m, "u": k}
+    weights = {name: np.arange(size, dtype="float32") for name, size in sizes.items()}
+    asked: list[str] = []
+
+    def get(_: int, name: str) -> np.ndarray[Any, Any]:
+        asked.append(name)
+        return weights[name]
+
+    want = rl.interpret(mod, "main", *weights.values())
+    np.testing.assert_array_equal(rl.interpret(after, "main", get), want)
+    assert asked == order.split()
