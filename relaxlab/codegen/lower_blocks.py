@@ -1,7 +1,8 @@
 """Blocks away: a loop function becomes plain loops over buffers.
 
-Block axes are replaced by their bindings, predicates and reduction inits become conditionals,
-and match buffers become accesses of the buffer they view. Blocks that are tensor intrinsics get
+Block axes are replaced by their bindings, or become variables where the block changes what these
+read; predicates and reduction inits become conditionals, and match buffers become accesses of the
+buffer they view. Blocks that are tensor intrinsics get
 their code. Reductions that may be over nothing are initialised apart first.
 """
 
@@ -15,7 +16,7 @@ from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
 from relaxlab.ir.loops import Buffer, Stmt, seq
-from relaxlab.ir.node import Node, map_children, replace, rewrite
+from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 
 TRUE = IntImm(1, "bool")
@@ -38,18 +39,39 @@ def _lower(
 ) -> Stmt:
     block = implemented(realize.block)
     allocated.extend(block.alloc_buffers)
-    bindings: dict[Var, PrimExpr] = {
-        it.var: value for it, value in zip(block.iter_vars, realize.iter_values, strict=True)
-    }
+    bindings, fixed = axis_values(realize)
     body = init_as_condition(block).body
     body = substitute(body, bindings)
     for match in reversed(block.match_buffers):
         body = _inline_match(body, substitute(match, bindings))
     # Blocks inside come after substitution, which gives their bindings the values of the axes here.
-    body = cast("Stmt", visit(body))
+    body = with_variables(cast("Stmt", visit(body)), fixed)
     if realize.predicate == TRUE:
         return body
     return loops.IfThenElse(realize.predicate, body, span=realize.span)
+
+
+def axis_values(
+    realize: loops.BlockRealize,
+) -> tuple[dict[Var, PrimExpr], dict[Var, PrimExpr]]:
+    """The values of a block's axes: those that are the same throughout the block, and those that
+    read what it writes, which have to be computed before."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    bindings = {it.var: value for it, value in pairs}
+    written = {r.buffer for r in realize.block.writes}
+    written |= {n.buffer for n in walk(realize.block) if isinstance(n, loops.BufferStore)}
+    fixed = {
+        var: value for var, value in bindings.items()
+        if any(isinstance(n, loops.BufferLoad) and n.buffer in written for n in walk(value))
+    }  # fmt: skip
+    return {var: value for var, value in bindings.items() if var not in fixed}, fixed
+
+
+def with_variables(body: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
+    """The statement with variables that have these values."""
+    for var, value in reversed(values.items()):
+        body = loops.LetStmt(var, value, body)
+    return body
 
 
 def init_as_condition(block: loops.Block) -> loops.Block:

@@ -80,6 +80,13 @@ def _order_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str |
                 f"all axes are spatial or reduce; axis {iv.var.name} of block {block.name!r} "
                 f"is {iv.kind}"
             )
+    changed = written(block)
+    for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        if any(isinstance(n, BufferLoad) and n.buffer in changed for n in walk(value)):
+            return (
+                f"no iteration depends on another; axis {iv.var.name} of block {block.name!r} is "
+                f"bound to {value}, which the block changes"
+            )
     for w in block.writes:
         for r in block.reads:
             if r.buffer is not w.buffer or same_region(r, w):

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.codegen.steps import blocks, loops
 from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
@@ -115,3 +116,43 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
     made = loops.without_no_ops(func)
     lines = [line.strip() for line in made.script().splitlines() if "A[" in line or "for" in line]
     assert lines == ["for i in range(8):", "B[i] = A[i]"]
+
+
+@pytest.mark.parametrize("kind", ["spatial", "opaque"])
+@pytest.mark.parametrize("domain", ["1", "(at[0], at[0] + 1)"])
+@pytest.mark.parametrize("view", [False, True])
+def test_axes_keep_the_values_that_they_have_when_a_block_begins(
+    kind: str, domain: str, view: bool
+) -> None:
+    """Where it changes what their bindings read, they become variables."""
+    writes = "at[0] = v + 2" if not view else (
+        'cell = T.match_buffer(at[0:1], (1,), "int64")\n            cell[0] = v + 2'
+    )  # fmt: skip
+    module = parse(f"""
+@T.prim_func
+def f(at: T.Buffer((1,), "int64"), A: T.Buffer((8,), "int64")):
+    for i in range(4):
+        with T.sblock("b"):
+            v = T.axis.{kind}({domain}, at[0])
+            T.reads()
+            T.writes(at[0], A[0:8])
+            {writes}
+            A[T.max(0, T.min(7, v))] = v
+""")
+    function = module["f"]
+    assert isinstance(function, PrimFunc)
+    exe = rl.compile(module)
+    forms = [lambda *a: rl.interpret(module, "f", *a), exe["f"]]
+    for step in (blocks.blocks_without_axes, blocks.without_blocks):
+        changed = module.with_functions({"f": step(function)})
+        forms.append(lambda *a, m=changed: rl.interpret(m, "f", *a))
+    for form in forms:
+        at, a = np.zeros(1, "int64"), np.full(8, -1)
+        form(at, a)
+        np.testing.assert_array_equal(at, [8])
+        np.testing.assert_array_equal(a, [0, -1, 2, -1, 4, -1, 6, -1])
+    schedule = Schedule(function)
+    (loop,) = schedule.get_loops(schedule.get_block("b"))
+    reason = "is opaque" if kind == "opaque" else r"bound to at\[0\], which the block changes"
+    with pytest.raises(ScheduleError, match=reason):
+        schedule.vectorize(loop)

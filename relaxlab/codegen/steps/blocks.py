@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from relaxlab.codegen.lower_blocks import init_as_condition, lower_blocks, without_matches
+from relaxlab.codegen.lower_blocks import (
+    axis_values,
+    init_as_condition,
+    lower_blocks,
+    with_variables,
+    without_matches,
+)
 from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir.loops import Block, BlockRealize, For, PrimFunc
 from relaxlab.ir.node import Node, map_children, replace, rewrite
@@ -36,8 +42,9 @@ def blocks_without_axes(func: PrimFunc) -> PrimFunc:
 
     def visit(n: Node) -> Node:
         if isinstance(n, BlockRealize) and n.iter_values:
-            pairs = zip(n.block.iter_vars, n.iter_values, strict=True)
-            bound = substitute(replace(n.block, iter_vars=()), {iv.var: v for iv, v in pairs})
+            bindings, fixed = axis_values(n)
+            bound = substitute(replace(n.block, iter_vars=()), bindings)
+            bound = replace(bound, body=with_variables(bound.body, fixed))
             n = BlockRealize((), n.predicate, bound, span=n.span)
         return map_children(n, visit)
 
