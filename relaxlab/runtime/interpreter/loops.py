@@ -131,7 +131,9 @@ class _Writer:
             inner = replace(
                 inner, depth=scope.depth + 1, counters=counters, axes=(*scope.axes, number)
             )
-            self.stmt(s.body, inner.bind(s.loop_var, name, array=True), at)
+            # Without iterations, what does not depend on their numbers is not evaluated, either.
+            self.put(at, f"if {size} > 0:")
+            self.stmt(s.body, inner.bind(s.loop_var, name, array=True), at + 1)
         else:
             self.put(at, f"for {name} in counting({lo}, {extent}):")
             inner = replace(inner, loops=(*inner.loops, s.loop_var))

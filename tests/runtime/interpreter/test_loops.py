@@ -383,6 +383,16 @@ def test_prefetching_does_nothing_even_beyond_the_buffer():
     np.testing.assert_array_equal(both(func, x, x * 0)[1], x)
 
 
+def test_loops_without_iterations_read_nothing():
+    """What an inner loop of none leaves to an outer one, too, such as an index of 0."""
+    i, j, n = Var("i"), Var("j"), Var("n")
+    a, b = Buffer("A", (const(3), n)), Buffer("B", (const(3), n, const(2)))
+    copy = BufferStore(b, BufferLoad(a, (i, const(0))), (i, const(0), j))
+    func = loops.PrimFunc((a, b), loop(i, 3, loop(j, n, copy)))
+    assert is_independent(func.body, {})
+    both(func, np.zeros((3, 0), "float32"), np.zeros((3, 0, 2), "float32"))
+
+
 def test_symbols_are_bound_by_compound_shapes_and_scalar_parameters():
     n, k, i = Var("n"), Var("k"), Var("i")
     a = Buffer("A", (n * 2 + 1,), "int64")
