@@ -24,7 +24,7 @@ from relaxlab.analysis.deduce import (
 )
 from relaxlab.analysis.fit_loop_call import fit_loop_call
 from relaxlab.analysis.fit_operator_call import as_claim, unproved_conditions
-from relaxlab.analysis.ragged import mentions_ragged, stored
+from relaxlab.analysis.ragged import Totals, mentions_ragged, stored
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
@@ -33,7 +33,6 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import replace
 from relaxlab.ir.types import (
-    Length,
     LengthsType,
     ObjectType,
     PrimType,
@@ -162,7 +161,7 @@ class _Scope:
         default_factory=set[tuple[expr.PrimExpr, expr.PrimExpr]]
     )  # dimensions that a match_cast compares: what is checked need not be checked again
     block: list[graph.Binding] = field(default_factory=list[graph.Binding])
-    totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
+    totals: Totals = field(default_factory=Totals)
     in_dataflow: bool = False
 
     def inner(self, name: str = "") -> _Scope:
@@ -170,7 +169,7 @@ class _Scope:
         there."""
         return _Scope(
             self.owner, name or self.name, self.analyzer, set(self.symbols), dict(self.renamed),
-            self.taken, self.bounds, set(self.checked_equal), totals=dict(self.totals),
+            self.taken, self.bounds, set(self.checked_equal), totals=self.totals.copy(),
         )  # fmt: skip
 
     def define(self, ty: Type | None) -> None:
@@ -179,8 +178,8 @@ class _Scope:
             if s not in self.symbols:
                 self.symbols.add(s)
                 self.analyzer.bind_shape(s, self.bounds.get(s.name))
-        if isinstance(ty, LengthsType) and ty.each is not None and ty.total is not None:
-            self.totals[ty.each] = ty.total
+        self.totals.define(ty)
+        if isinstance(ty, LengthsType) and ty.each is not None:
             self.analyzer.bind(ty.each, ty.least, ty.most)
 
     def function(self, fn: graph.Function) -> graph.Function:

@@ -3,22 +3,24 @@
 A tensor whose shape mentions the lengths of sequences holds one element for each of them along its
 first dimension. An operator on such tensors means, for each sequence, that element of its result on
 a batch of sequences that are all as long. The elements lie behind each other, each row-major (CoRa,
-MLSys 2022, section 5.3, for one outer dimension): where the second dimension is the ragged one,
-they are the rows of a dense tensor, else a flat array.
+MLSys 2022, section 5.3, for one outer dimension): where the dimensions after the first are ragged
+and those after them regular, they are the rows of a dense tensor, else a flat array.
+
+The size of an element is a polynomial in the lengths. So an element begins where sums of products
+of lengths over the sequences before it say: of s[i] for rows, of s[i] * s[i] for scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import graph
-from relaxlab.ir.expr import PrimExpr, Var, const
+from relaxlab.ir.expr import Add, Mul, PrimExpr, Sub, Var, const
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.op_table import TypeDeductionError, has_trait
-from relaxlab.ir.substitute import substitute
 from relaxlab.ir.types import (
     Length,
     LengthsType,
@@ -29,9 +31,46 @@ from relaxlab.ir.types import (
     lengths_in,
 )
 
-Totals = Mapping[Length, PrimExpr]
-"""The number of rows of all sequences, by their lengths."""
+Product = tuple[Length, ...]
+"""A product of lengths, in the order of their names; of none, it is 1."""
 ZERO, ONE = const(0), const(1)
+
+
+class Totals(dict[Product, PrimExpr]):
+    """The sums of products of lengths over all sequences: (s,) has the number of rows. One that is
+    not known gets a symbol when it is first asked for."""
+
+    def __missing__(self, product: Product) -> PrimExpr:
+        self[product] = Var(f"sum_{'_'.join(map(name_of, product))}")
+        return self[product]
+
+    def products(self) -> dict[Product, Var]:
+        """The products of several lengths that have been asked for, and their symbols."""
+        return {p: v for p, v in self.items() if len(p) > 1 and isinstance(v, Var)}
+
+    def define(self, ty: Type | None) -> None:
+        """Take the number of rows from the type of a parameter that has lengths."""
+        if isinstance(ty, LengthsType) and ty.each is not None and ty.total is not None:
+            self[(ty.each,)] = ty.total
+
+    def copy(self) -> Totals:
+        """The same totals, to be added to independently."""
+        return Totals(self)
+
+
+def name_of(length: Length) -> str:
+    """The name of the parameter that a length is from: `s` of `s[i]`."""
+    return length.name.partition("[")[0]
+
+
+def sums_of_products(
+    products: Mapping[Product, Var], lengths: Mapping[Length, Iterable[int]]
+) -> dict[Var, int]:
+    """The values of the symbols that sums of products of lengths have."""
+    return {
+        symbol: sum(map(prod, zip(*(map(int, lengths[s]) for s in product), strict=True)))
+        for product, symbol in products.items()
+    }
 
 
 def tensors_in(*tys: Type | None) -> list[TensorType]:
@@ -56,10 +95,12 @@ def mentions_lengths(mod: Module) -> bool:
     return any(isinstance(ty, LengthsType) and ty.each is not None for ty in params)
 
 
-def totals_of(fn: graph.Function) -> dict[Length, PrimExpr]:
+def totals_of(fn: graph.Function) -> Totals:
     """The numbers of rows of the lengths that a function has as parameters."""
-    given = [p.ty for p in fn.params if isinstance(p.ty, LengthsType)]
-    return {ty.each: ty.total for ty in given if ty.each is not None and ty.total is not None}
+    totals = Totals()
+    for p in fn.params:
+        totals.define(p.ty)
+    return totals
 
 
 def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Type) -> None:
@@ -100,46 +141,72 @@ def combines_sequences(call: graph.Call, arg_types: Sequence[Type]) -> bool:
         return False
     axis: int | tuple[int, ...] | None = call.attrs.get("axis")
     axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    return {0, 1} <= {a % x.ndim for a in axes}
+    return set(range(1 + row_dims(x.shape))) <= {a % x.ndim for a in axes}
 
 
 def _check_extents(name: str, shape: tuple[PrimExpr, ...]) -> None:
-    ragged = [d for d, e in enumerate(shape) if lengths_in(e)]
-    if len(ragged) > 1:
-        raise TypeDeductionError(
-            f"{name}: dimensions {ragged[0]} and {ragged[1]} of its result, {shape[ragged[0]]} and "
-            f"{shape[ragged[1]]}, are both as long as a sequence; one may be",
-            suggestion="R.nn.attention needs no scores of its own",
-        )
-    for d in ragged:
-        if not is_linear(shape[d]):
+    for d, extent in enumerate(shape):
+        if products_in(extent) is None:
             raise TypeDeductionError(
-                f"{name}: dimension {d} of its result is {shape[d]}, which is no sum of multiples "
-                "of lengths"
+                f"{name}: dimension {d} of its result is {extent}, which is no sum of multiples "
+                "of lengths and of their products"
             )
 
 
-def is_linear(extent: PrimExpr) -> bool:
-    """True for sums of multiples of lengths and of numbers."""
-    lengths, an = lengths_in(extent), Analyzer.for_shapes((extent,))
-    base = substitute(extent, dict.fromkeys(lengths, ZERO))
-    ones = {s: substitute(extent, {t: ONE if t is s else ZERO for t in lengths}) for s in lengths}
-    total = base
-    for s, at_one in ones.items():
-        total = total + (at_one - base) * s
-    return an.prove_equal(total, extent) is True
+def products_in(extent: PrimExpr) -> dict[Product, PrimExpr] | None:
+    """The coefficients of products of lengths in a polynomial of lengths; the one of () is without
+    lengths. None for other expressions."""
+    found = _expanded(Analyzer.for_shapes((extent,)).simplify(extent))
+    if found is None:
+        return None
+    an = Analyzer.for_shapes(tuple(found.values()))
+    simple = {p: an.simplify(c) for p, c in found.items()}
+    return {p: c for p, c in simple.items() if c != ZERO}
 
 
-def prefix(extent: PrimExpr, at: PrimExpr, sums: Mapping[Length, PrimExpr]) -> PrimExpr:
-    """The sum of an extent over the first `at` sequences, of whose lengths `sums` are the sums."""
-    base = substitute(extent, dict.fromkeys(lengths_in(extent), ZERO))
-    table: dict[Var, PrimExpr] = {s: value for s, value in sums.items()}
-    return Analyzer.for_shapes((extent,)).simplify(substitute(extent, table) - base + base * at)
+def _expanded(extent: PrimExpr) -> dict[Product, PrimExpr] | None:
+    if isinstance(extent, Length):
+        return {(extent,): ONE}
+    if not lengths_in(extent):
+        return {(): extent}
+    if not isinstance(extent, Add | Sub | Mul):
+        return None
+    a, b = _expanded(extent.a), _expanded(extent.b)
+    if a is None or b is None:
+        return None
+    result: dict[Product, PrimExpr] = {}
+    if isinstance(extent, Mul):
+        for p, c in a.items():
+            for q, d in b.items():
+                both = tuple(sorted((*p, *q), key=lambda s: (s.name, id(s))))
+                result[both] = result.get(both, ZERO) + c * d
+        return result
+    sign = 1 if isinstance(extent, Add) else -1
+    return {p: a.get(p, ZERO) + b.get(p, ZERO) * sign for p in (*a, *b)}
+
+
+def prefix(extent: PrimExpr, at: PrimExpr, sums: Callable[[Product], PrimExpr]) -> PrimExpr:
+    """The sum of an extent over the first `at` sequences; `sums` has the sums of products of
+    lengths over these."""
+    terms = products_in(extent)
+    assert terms is not None, extent
+    total = ZERO
+    for product, factor in terms.items():
+        total = total + factor * (sums(product) if product else at)
+    return Analyzer.for_shapes((extent,)).simplify(total)
+
+
+def row_dims(shape: tuple[PrimExpr, ...]) -> int:
+    """The number of ragged dimensions after the first one of a ragged shape whose elements are the
+    rows of a dense tensor; 0 for other shapes."""
+    ragged = [bool(lengths_in(d)) for d in shape[1:]]
+    count = sum(ragged)
+    return count if all(ragged[:count]) else 0
 
 
 def is_rows(shape: tuple[PrimExpr, ...]) -> bool:
     """True for a ragged shape whose elements are the rows of a dense tensor."""
-    return bool(lengths_in(shape[1])) and not lengths_in(shape[2:])
+    return row_dims(shape) > 0
 
 
 def fixed_size(shape: tuple[PrimExpr, ...]) -> PrimExpr:
@@ -147,12 +214,16 @@ def fixed_size(shape: tuple[PrimExpr, ...]) -> PrimExpr:
     return prod((e for e in shape[1:] if not lengths_in(e)), start=ONE)
 
 
+def ragged_size(shape: tuple[PrimExpr, ...]) -> PrimExpr:
+    """The product of the ragged extents of an element of a ragged tensor."""
+    return prod((e for e in shape[1:] if lengths_in(e)), start=ONE)
+
+
 def stored_shape(shape: tuple[PrimExpr, ...], totals: Totals) -> tuple[PrimExpr, ...]:
     """The shape of the dense tensor that has the elements of a ragged one."""
-    extent = next(e for e in shape[1:] if lengths_in(e))
-    total = prefix(extent, shape[0], totals)
+    total = prefix(ragged_size(shape), shape[0], totals.__getitem__)
     if is_rows(shape):
-        return (total, *shape[2:])
+        return (total, *shape[1 + row_dims(shape) :])
     return (Analyzer.for_shapes((total, *shape)).simplify(total * fixed_size(shape)),)
 
 

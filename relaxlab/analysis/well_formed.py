@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from relaxlab.analysis.annotate import annotate
 from relaxlab.analysis.deduce import missing_function
 from relaxlab.analysis.loops_check import check_loops
-from relaxlab.analysis.ragged import stored
+from relaxlab.analysis.ragged import Totals, stored
 from relaxlab.analysis.subtype import defined_symbols, dims_of
 from relaxlab.analysis.unify import determined_symbols
 from relaxlab.ir import expr, graph, types
@@ -71,9 +71,7 @@ class _Checker:
     visible: set[graph.Var] = field(default_factory=set[graph.Var])
     symbols: set[expr.Var] = field(default_factory=set[expr.Var])
     ever: set[graph.Var] = field(default_factory=set[graph.Var])
-    totals: dict[types.Length, expr.PrimExpr] = field(
-        default_factory=dict[types.Length, expr.PrimExpr]
-    )
+    totals: Totals = field(default_factory=Totals)
     reported: set[object] = field(default_factory=set[object])
     pure: bool = True
     in_dataflow: bool = False
@@ -91,7 +89,7 @@ class _Checker:
         stay there."""
         return _Checker(
             self.name, self.mod, self.found, set(self.visible), set(self.symbols), self.ever,
-            dict(self.totals), self.reported, self.pure,
+            self.totals.copy(), self.reported, self.pure,
         )  # fmt: skip
 
     def function(self, fn: graph.Function) -> None:
@@ -108,7 +106,8 @@ class _Checker:
     def determine(self, claims: list[types.Type], what: str, at: object) -> None:
         """Define the symbols of types that values are checked against at run time."""
         lengths = [ty for ty in claims if isinstance(ty, types.LengthsType)]
-        self.totals |= {ty.each: ty.total for ty in lengths if ty.each and ty.total}
+        for ty in lengths:
+            self.totals.define(ty)
         dims = [d for ty in claims for d, _ in dims_of(ty, "")]
         # No lengths determine their sum, which tensors with the rows do.
         sizes = [stored(ty, self.totals) for ty in claims if ty not in lengths]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.prelude import given_buffers
-from relaxlab.analysis.ragged import stored
+from relaxlab.analysis.ragged import Totals, stored
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Buffer, PrimFunc
@@ -131,7 +131,7 @@ def _is_shape(value: graph.Expr) -> bool:
 def _check_buffer(call: graph.Call, what: str, ty: Type, buffer: Buffer) -> None:
     if not isinstance(ty, TensorType):
         raise fail(call, f"{what} must be a tensor, is {ty}")
-    dense = stored(ty, {})  # the elements of a ragged tensor are given to loops as they lie
+    dense = stored(ty, Totals())  # the elements of a ragged tensor are given to loops as they lie
     assert isinstance(dense, TensorType)
     same_dtype = ty.dtype is None or ty.dtype == buffer.dtype
     same_rank = ty.ndim < 0 or dense.ndim == buffer.ndim

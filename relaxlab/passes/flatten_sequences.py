@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.ragged import (
+    Product,
+    Totals,
     combines_sequences,
     is_rows,
     mentions_ragged,
+    name_of,
+    row_dims,
     stored,
+    stored_shape,
     tensors_in,
 )
+from relaxlab.analysis.subtype import coarsen
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.op_table import OpRow, find_op
-from relaxlab.ir.types import Length, LengthsType, TensorType, TupleType, Type, lengths_in
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.types import (
+    Length,
+    LengthsType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    lengths_in,
+)
 from relaxlab.ops.define import builder
 from relaxlab.passes.bindings import TirCall, all_bindings, leaf_type
 from relaxlab.passes.legalize_ops import specialize_scalars, spread_tuples
 from relaxlab.passes.new_functions import NewFunctions
-from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops
+from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops, product_sums
 from relaxlab.tracing import remark
 
 ONE = expr.const(1)
@@ -70,24 +85,29 @@ class _Flattener:
     fn: graph.Function
     loop_functions: NewFunctions[loops.PrimFunc]
     lengths: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
-    totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
+    totals: Totals = field(default_factory=Totals)
     new: dict[graph.Var, graph.Var] = field(default_factory=dict[graph.Var, graph.Var])
     """The variables with dense tensors, by those with ragged ones."""
     batch: dict[graph.Var, graph.Expr] = field(default_factory=dict[graph.Var, graph.Expr])
     """Variables with the rows of all sequences as those of one: (1, rows, ...)."""
     first: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
     """Variables with the first row of each sequence, and the end."""
+    sums: dict[Product, graph.Var] = field(default_factory=dict[Product, graph.Var])
+    """Variables with the sums of products of several lengths over the sequences before each."""
     bindings: list[graph.Binding] = field(default_factory=list[graph.Binding])
     kind: type[graph.Var] = graph.Var
 
     def function(self) -> graph.Function:
         fn = self.fn
         for p in fn.params:
-            if isinstance(p.ty, LengthsType) and p.ty.each is not None and p.ty.total is not None:
-                self.lengths[p.ty.each], self.totals[p.ty.each] = p, p.ty.total
+            self.totals.define(p.ty)
+            if isinstance(p.ty, LengthsType) and p.ty.each is not None:
+                self.lengths[p.ty.each] = p
         params = tuple(map(self.variable, fn.params))
-        ret = None if fn.ret_ty is None else stored(fn.ret_ty, self.totals)
-        made = replace(fn, params=params, body=self.sequence(fn.body), ret_ty=ret)
+        ret = None if fn.ret_ty is None else self.result_type(fn.ret_ty, params)
+        body = self.sequence(fn.body)
+        body = replace(body, blocks=(*self.prelude(), *body.blocks))
+        made = replace(fn, params=params, body=body, ret_ty=ret)
         left = next((n for n in walk(made.body) if isinstance(n, Length)), None)
         if left is not None:
             raise self.error(
@@ -96,6 +116,50 @@ class _Flattener:
                 "compute with the lengths themselves, which are a tensor, one for each sequence",
             )
         return made
+
+    def result_type(self, ty: Type, params: Sequence[graph.Var]) -> Type:
+        """The type of the function's result. Sums of products of lengths that its parameters do
+        not determine are not known where it is called."""
+        kept = stored(ty, self.totals)
+        known = {s for p in params for s in symbols_in(p.ty)}
+        unknown = {*self.totals.products().values()} - known
+        return coarsen(kept, {*symbols_in(kept)} - unknown)
+
+    def prelude(self) -> list[graph.BindingBlock]:
+        """Bindings that compute the sums of products of lengths that the function mentions, and
+        bind those over all sequences to their symbols."""
+        outer = self.bindings, self.kind, self.first
+        self.bindings, self.kind, self.first = [], graph.Var, {}
+        for product, symbol in self.totals.products().items():
+            for s in product:
+                self.require_parameter(s)
+            func = product_sums(self.count(product[0]), product)
+            callee = self.loop_functions.name_of(func, "prefix_sums")
+            rows = dict.fromkeys(map(self.starts, product))
+            size = (self.count(product[0]) + 1,)
+            call = TirCall(callee, tuple(rows), (), (TensorType(size, "int64"),)).build()
+            self.bindings.append(graph.VarBinding(call, self.table(product)))
+            count = self.count(product[0])
+            last = builder("strided_slice")(self.table(product), axes=[0], begin=[count],
+                                            end=[count + 1])  # fmt: skip
+            end = self.bind(last, f"{symbol.name}_tensor")
+            shape = self.bind(graph.Call(graph.Op("tensor_to_shape"), (end,)), f"{symbol.name}_end")
+            ty = ShapeType((symbol,))
+            var = graph.Var(f"{symbol.name}_shape", ty)
+            self.bindings.append(graph.MatchCast(shape, ty, var))
+        made = [graph.BindingBlock(tuple(self.bindings))] if self.bindings else []
+        self.bindings, self.kind, self.first = outer
+        return made
+
+    def table(self, product: Product) -> graph.Var:
+        """The variable with the sums of a product of lengths: int64 (sequences + 1,)."""
+        if len(product) == 1:
+            return self.starts(product[0])
+        if product not in self.sums:
+            ty = TensorType((self.count(product[0]) + 1,), "int64")
+            name = "_".join(map(name_of, product))
+            self.sums[product] = graph.Var(f"{name}_starts", ty)
+        return self.sums[product]
 
     def variable(self, v: graph.Var) -> graph.Var:
         """The variable with the dense tensors of `v`; `v` where it has no ragged ones."""
@@ -151,10 +215,23 @@ class _Flattener:
                 self.batch[var] = fields.fields[index]
                 self.bindings.append(replace(b, value=self.moved(value), var=self.variable(var)))
             case _:
-                changes: dict[str, object] = {"value": self.moved(value), "var": self.variable(var)}
-                if isinstance(b, graph.MatchCast):
-                    changes["ty"] = stored(b.ty, self.totals)
-                self.bindings.append(replace(b, **changes))
+                self.other_binding(b)
+
+    def other_binding(self, b: graph.VarBinding | graph.MatchCast) -> None:
+        """A binding of no operator on ragged tensors, with dense ones."""
+        value, var = self.moved(b.value), self.variable(b.var)
+        if isinstance(b, graph.MatchCast):
+            self.bindings.append(replace(b, value=value, var=var, ty=stored(b.ty, self.totals)))
+            return
+        sizes = {*self.totals.products().values()} & {*symbols_in(var.ty)}
+        of_function = isinstance(value, graph.Call) and not isinstance(value.op, graph.Op)
+        if of_function and sizes and var.ty is not None:  # which does not know these sizes
+            known = {*symbols_in(var.ty)} - sizes
+            result = self.kind(f"{var.name}_result", coarsen(var.ty, known))
+            self.bindings.append(graph.VarBinding(value, result))
+            self.bindings.append(graph.MatchCast(result, var.ty, var))
+        else:
+            self.bindings.append(replace(b, value=value, var=var))
 
     def bind(self, value: graph.Expr, hint: str) -> graph.Var:
         made = self.kind(hint, type_of(value, self.mod))
@@ -204,11 +281,15 @@ class _Flattener:
     def require_parameters(self, call: graph.Call, var: graph.Var) -> None:
         """Raise DiagnosticError unless the lengths of a call's tensors are parameters."""
         for s in self.lengths_of(call, var):
-            if s not in self.lengths:
-                raise self.error(
-                    f"{s} is the length of sequences whose lengths are no parameter", call,
-                    'make them a parameter: s: R.Lengths("b", "n")',
-                )  # fmt: skip
+            self.require_parameter(s, call)
+
+    def require_parameter(self, s: Length, at: object = None) -> None:
+        """Raise DiagnosticError unless lengths are a parameter."""
+        if s not in self.lengths:
+            raise self.error(
+                f"{s} is the length of sequences whose lengths are no parameter", at,
+                'make them a parameter: s: R.Lengths("b", "n")',
+            )  # fmt: skip
 
     def lengths_of(self, call: graph.Call, var: graph.Var) -> list[Length]:
         """The lengths that the tensors of a call have."""
@@ -225,13 +306,13 @@ class _Flattener:
         constants = {i: t.data for i, t in enumerate(given)
                      if isinstance(t, graph.Constant) and t.data.ndim == 0}  # fmt: skip
         func = specialize_scalars(func, constants)
-        starts: dict[Length, loops.Buffer] = {}
+        starts: dict[Product, loops.Buffer] = {}
         for s in self.lengths_of(call, var):
             count = self.count(s)
-            facts = (loops.Nondecreasing(expr.const(0), self.totals[s]),)
+            facts = (loops.Nondecreasing(expr.const(0), self.totals[s,]),)
             name = f"{self.lengths[s].name}_starts"
-            starts[s] = loops.Buffer(name, (count + 1,), "int64", facts=facts)
-        count = self.count(next(iter(starts)))
+            starts[s,] = loops.Buffer(name, (count + 1,), "int64", facts=facts)
+        count = self.count(next(iter(starts))[0])
         return RaggedLoops(func, len(given) - len(constants), count, starts, self.totals)
 
     def count(self, s: Length) -> expr.PrimExpr:
@@ -264,7 +345,13 @@ class _Flattener:
             return None
         kept = stored(ty, self.totals)
         assert isinstance(kept, TensorType) and kept.shape is not None
-        return replace(kept, shape=(ONE, *kept.shape), ndim=-1)
+        return replace(kept, shape=self.as_one(ty.shape), ndim=-1)
+
+    def as_one(self, shape: tuple[expr.PrimExpr, ...]) -> tuple[expr.PrimExpr, ...]:
+        """The shape of the rows of all sequences as those of one: all dimensions are there, and the
+        first of those that a row's number is made of counts them."""
+        rows, *rest = stored_shape(shape, self.totals)
+        return (ONE, rows, *(ONE,) * (row_dims(shape) - 1), *rest)
 
     def as_batch(self, arg: graph.Expr, count: expr.PrimExpr) -> graph.Expr | None:
         """An argument with the rows of all sequences as those of one."""
@@ -274,11 +361,10 @@ class _Flattener:
                 new = [self.as_batch(f, count) for f in fields]
                 known = tuple(f for f in new if f is not None)
                 return replace(arg, fields=known) if len(known) == len(new) else None
-            case graph.ShapeExpr((first, extent, *rest)) if first == count:
-                rows = self.totals.get(extent, extent) if isinstance(extent, Length) else extent
-                if lengths_in((rows, *rest)):
-                    return None
-                return replace(arg, values=(ONE, rows, *rest))
+            case graph.ShapeExpr((first, *rest) as values) if first == count:
+                if not lengths_in(values):
+                    return replace(arg, values=(ONE, *rest))
+                return replace(arg, values=self.as_one(values)) if is_rows(values) else None
             case graph.Var() if arg in self.batch:
                 return self.batch[arg]
             case graph.Var() if isinstance(ty, TensorType) and lengths_in(ty.shape):
@@ -324,7 +410,7 @@ class _Flattener:
                    if not isinstance(t, graph.Constant) or t.data.ndim]  # fmt: skip
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
         outs = tuple(stored(t, self.totals) for t in tensors_in(var.ty))
-        args = (*(self.starts(s) for s in ragged.starts), *tensors)
+        args = (*map(self.table, ragged.starts), *tensors)
         value = TirCall(callee, args, symbols, outs).build()
         if isinstance(var.ty, TupleType) and len(outs) == 1:
             only = self.kind(f"{var.name}_0", outs[0])

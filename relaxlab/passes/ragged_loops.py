@@ -7,23 +7,29 @@ and the length that the loops mention is that of the sequence (CoRa, MLSys 2022)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.arith.exact import LARGEST_FACTOR
 from relaxlab.analysis.ragged import (
+    Product,
     Totals,
     fixed_size,
-    is_linear,
     is_rows,
+    name_of,
     prefix,
+    products_in,
+    ragged_size,
+    row_dims,
     stored_shape,
 )
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.row_major import place
-from relaxlab.ir.substitute import free_symbols, substitute
+from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
 from relaxlab.ir.types import Length, lengths_in
 
 ONE = expr.const(1)
@@ -38,14 +44,15 @@ class NotPerSequence(Exception):
 class RaggedLoops:
     """The loop function of an operator on `count` sequences whose lengths it mentions.
 
-    `inputs` is the number of its parameters that are inputs; `starts` are the first rows of the
-    sequences, as index functions, and `totals` the numbers of rows.
+    `inputs` is the number of its parameters that are inputs; `starts` are index functions with the
+    sums of products of lengths over the sequences before each, to begin with those of the lengths
+    themselves, which are the first rows. `totals` are the sums over all sequences.
     """
 
     func: loops.PrimFunc
     inputs: int
     count: PrimExpr
-    starts: Mapping[Length, loops.Buffer]
+    starts: dict[Product, loops.Buffer]
     totals: Totals
     own: set[loops.Buffer] = field(default_factory=set[loops.Buffer])
     """The buffers that have an element for each sequence."""
@@ -118,30 +125,37 @@ class RaggedLoops:
         mine = [a for a in _accesses(block) if a.buffer in self.own]
         if not all(lengths_in(a.buffer.shape) and is_rows(a.buffer.shape) for a in mine):
             return False
-        (extent, *others) = dict.fromkeys(a.buffer.shape[1] for a in mine)
-        (row, *other_rows) = dict.fromkeys(a.indices[1] for a in mine)
+        ends = {id(a): 1 + row_dims(a.buffer.shape) for a in mine}
+        (extents, *others) = dict.fromkeys(a.buffer.shape[1 : ends[id(a)]] for a in mine)
+        (row, *other_rows) = dict.fromkeys(a.indices[1 : ends[id(a)]] for a in mine)
+        spatial = {v.var: v for v in block.iter_vars}
         if (
             others
             or other_rows
-            or not any(v.var is row and _runs_over(v, extent) for v in block.iter_vars)
+            or len(set(row)) < len(row)
+            or not all(
+                isinstance(at, expr.Var) and at in spatial and _runs_over(spatial[at], extent)
+                for at, extent in zip(row, extents, strict=True)
+            )
         ):
             return False
+        end = 1 + len(row)
 
         def without_row(n: object) -> loops.BufferLoad | loops.BufferStore | None:
             match n:
                 case loops.BufferLoad(buffer, at) | loops.BufferStore(buffer, indices=at) if (
                     buffer in self.own
                 ):
-                    return replace(n, indices=at[2:])
+                    return replace(n, indices=at[end:])
                 case _:
                     return None
 
         rest: list[Node] = [
             rewrite(s, without_row) for s in (block.init, block.body) if s is not None
         ]
-        rest += [v.dom for v in block.iter_vars if v.var is not row]
+        rest += [v.dom for v in block.iter_vars if v.var not in row]
         left = {n for r in rest for n in walk(r) if isinstance(n, expr.Var)}
-        return not left & {sequence, row} and not any(isinstance(s, Length) for s in left)
+        return not left & {sequence, *row} and not any(isinstance(s, Length) for s in left)
 
     def build(self) -> loops.PrimFunc:
         """The loop function on the elements of all sequences. Its parameters are the starts, then
@@ -168,13 +182,12 @@ class RaggedLoops:
             return b
         if b in self.packed:
             return self.packed[b]
-        extent, *others = (e for e in b.shape if lengths_in(e))
-        if others:
-            raise NotPerSequence(f"{b.name} has two dimensions as long as a sequence")
-        if not is_linear(extent):  # the sum over sequences does not follow from that of lengths
-            raise NotPerSequence(
-                f"{b.name} has a dimension of {extent}, which is no sum of multiples of lengths"
-            )
+        for extent in filter(lengths_in, b.shape):
+            if products_in(extent) is None:  # nor is the sum over the sequences one of products
+                raise NotPerSequence(
+                    f"{b.name} has a dimension of {extent}, which is no sum of multiples of "
+                    "lengths and of their products"
+                )
         self.packed[b] = replace(b, shape=stored_shape(b.shape, self.totals))
         return self.packed[b]
 
@@ -199,10 +212,18 @@ class RaggedLoops:
         return made
 
     def _lengths_at(self, at: PrimExpr) -> dict[expr.Var, PrimExpr]:
-        return {
-            s: loops.BufferLoad(o, (at + 1,)) - loops.BufferLoad(o, (at,))
-            for s, o in self.starts.items()
-        }
+        return {product[0]: _step(o, at) for product, o in self.starts.items() if len(product) == 1}
+
+    def table(self, product: Product) -> loops.Buffer:
+        """The index function with the sums of a product of lengths."""
+        if product not in self.starts:
+            at = loops.Position()
+            step = prod((_step(self.starts[s,], at) for s in product), start=ONE)
+            rises = loops.Nondecreasing(expr.const(0), self.totals[product])
+            name = f"{'_'.join(map(name_of, product))}_starts"
+            facts = (rises, loops.PrefixSums(step))
+            self.starts[product] = loops.Buffer(name, (self.count + 1,), "int64", facts=facts)
+        return self.starts[product]
 
     def _block(self, block: loops.Block, axis: expr.Var) -> loops.Block:
         of_axis = self._lengths_at(axis)
@@ -226,21 +247,51 @@ class RaggedLoops:
 
     def _place(self, b: loops.Buffer, at: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         sequence, *inner = at
-        extent = next(e for e in b.shape if lengths_in(e))
-        sums = {s: loops.BufferLoad(o, (sequence,)) for s, o in self.starts.items()}
-        start = prefix(extent, sequence, sums)
+        start = prefix(
+            ragged_size(b.shape), sequence, lambda p: loops.BufferLoad(self.table(p), (sequence,))
+        )
         if is_rows(b.shape):
-            return (start + inner[0], *inner[1:])
+            end = row_dims(b.shape)
+            return (start + place(inner[:end], b.shape[1 : 1 + end]), *inner[end:])
         return (start * fixed_size(b.shape) + place(inner, b.shape[1:]),)
 
     def _region(self, b: loops.Buffer, region: tuple[loops.Range, ...]) -> tuple[loops.Range, ...]:
         first = self._place(b, tuple(r.min for r in region))
-        if is_rows(b.shape):
-            extents = [r.extent for r in region[1:]]
-            return tuple(map(loops.Range, first, extents))
-        if all(r.extent == ONE for r in region):
-            return (loops.Range(first[0], ONE),)
-        return (loops.Range(expr.const(0), self.buffer(b).shape[0]),)
+        end = 1 + row_dims(b.shape)
+        packed = region[: end if end > 1 else len(region)]  # which share a dimension
+        rest = tuple(map(loops.Range, first[1:], (r.extent for r in region[len(packed) :])))
+        if all(r.extent == ONE for r in packed[:-1]):
+            return (loops.Range(first[0], packed[-1].extent), *rest)
+        return (loops.Range(expr.const(0), self.buffer(b).shape[0]), *rest)
+
+
+def product_sums(count: PrimExpr, product: Product) -> loops.PrimFunc:
+    """The loop function that sums a product of lengths up over `count` sequences. It takes the
+    first rows of these, for each length of the product once, and returns int64 (count + 1,). It
+    stops where a sum is beyond what may be a size, before anything is computed that wraps."""
+    shape = (count + 1,)
+    starts = {s: loops.Buffer(f"{name_of(s)}_starts", shape, "int64") for s in product}
+    sums = loops.Buffer(f"{'_'.join(map(name_of, product))}_starts", shape, "int64")
+    i = expr.Var("i")
+    lengths, before = [_step(starts[s], i) for s in product], loops.BufferLoad(sums, (i,))
+    floats = [expr.Cast("float64", e) for e in (*lengths, before)]
+    most = expr.const(float(LARGEST_FACTOR), "float64")
+    fits = expr.LE(prod(floats[1:-1], start=floats[0]) + floats[-1], most)
+    body = loops.seq(
+        loops.BufferStore(sums, expr.const(0), (expr.const(0),)),
+        loops.For(i, expr.const(0), count, "serial", loops.seq(
+            loops.AssertStmt(fits, "sequences up to {}, which is {} long, have too many elements",
+                             (i, lengths[0])),
+            loops.BufferStore(sums, before + prod(lengths, start=ONE), (i + 1,)),
+        )),
+    )  # fmt: skip
+    func = loops.PrimFunc((*starts.values(), sums), body)
+    return substitute(func, symbols={s: expr.Var(s.name) for s in symbols_in(func.buffers)})
+
+
+def _step(starts: loops.Buffer, at: PrimExpr) -> PrimExpr:
+    """The number of rows of the sequence `at`."""
+    return loops.BufferLoad(starts, (at + 1,)) - loops.BufferLoad(starts, (at,))
 
 
 def _statements(body: loops.Stmt) -> tuple[loops.Stmt, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.analysis.ragged import stored, totals_of
+from relaxlab.analysis.ragged import stored, sums_of_products, totals_of
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.data import Constructor, DataDef, DataValue
 from relaxlab.ir.dtypes import is_float, numpy_dtype
@@ -47,9 +47,12 @@ def random_arguments(
         _fit_limits(ty, env)
     lengths = {p: _random_lengths(ty, env, rng) for p, ty in given.items()}
     totals = totals_of(fn)
+    types_of = {p: p.ty and stored(p.ty, totals) for p in fn.params}
+    of_each = {ty.each: lengths[p] for p, ty in given.items() if ty.each is not None}
+    env |= sums_of_products(totals.products(), of_each)
     return tuple(
         lengths[p] if p in lengths
-        else random_value(p.ty and stored(p.ty, totals), env, rng, f"`{p.name}`", data)
+        else random_value(types_of[p], env, rng, f"`{p.name}`", data)
         for p in fn.params
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import in_dtype, unknowns
+from relaxlab.analysis.ragged import Totals, stored, sums_of_products
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
 from relaxlab.ir.data import DataValue
@@ -41,12 +42,12 @@ class Symbols:
     values: dict[expr.Var, int] = field(default_factory=dict[expr.Var, int])
     origins: dict[expr.Var, str] = field(default_factory=dict[expr.Var, str])
     lengths: dict[Length, Array] = field(default_factory=dict[Length, Array])
-    totals: dict[Length, expr.PrimExpr] = field(default_factory=dict[Length, expr.PrimExpr])
+    totals: Totals = field(default_factory=Totals)
 
     def copy(self) -> Symbols:
         """Return a copy of the symbols, to be added to independently."""
         return Symbols(
-            dict(self.values), dict(self.origins), dict(self.lengths), dict(self.totals)
+            dict(self.values), dict(self.origins), dict(self.lengths), self.totals.copy()
         )
 
     def define_lengths(self, value: Any, ty: Type | None, where: str) -> list[Dim]:
@@ -60,8 +61,19 @@ class Symbols:
         for at in np.flatnonzero((value < ty.least) | (value > most))[:1]:
             limits = f"not in {ty.least} to {most}"
             raise ExecutionError(f"{where}: length {at} is {value[at]}, {limits}")
-        self.lengths[ty.each], self.totals[ty.each] = value, ty.total
+        self.lengths[ty.each] = value
+        self.totals.define(ty)
         return [(ty.total, int(value.sum(dtype="int64")), f"the number of rows of {where}")]
+
+    def stored(self, ty: Type) -> Type:
+        """The type of the arrays that values of type `ty` are."""
+        if not self.totals:
+            return ty
+        found = stored(ty, self.totals)
+        new = {p: s for p, s in self.totals.products().items() if s not in self.values}
+        for symbol, size in sums_of_products(new, self.lengths).items():
+            self.values[symbol], self.origins[symbol] = size, "products of the lengths"
+        return found
 
     def bind(self, dims: Sequence[Dim]) -> None:
         """Bind the symbols of declared dimensions and check all of them.

@@ -15,7 +15,7 @@ import numpy as np
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
-from relaxlab.analysis.ragged import combines_sequences, mentions_ragged, stored
+from relaxlab.analysis.ragged import combines_sequences, mentions_ragged, row_dims
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -162,7 +162,7 @@ class _Frame:
 
     def stored(self, ty: Type) -> Type:
         """The type of the arrays that values of type `ty` are."""
-        return stored(ty, self.symbols.totals) if self.symbols.totals else ty
+        return self.symbols.stored(ty)
 
     def verify(self, value: Any, ty: Type, what: str) -> None:
         """Check `value` against a deduced type, which defines no symbols."""
@@ -323,15 +323,15 @@ class _Frame:
         row = find_op(name)
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
-        combined = False
+        rows: Type | None = None  # whose rows are combined, wherever a sequence ends
         if self.symbols.lengths:
             out, *tys = (type_of(x, self.machine.mod) for x in (e, *e.args))
-            combined = combines_sequences(e, tys)
-            if mentions_ragged(out, *tys) and not combined:
+            rows = tys[0] if combines_sequences(e, tys) else None
+            if mentions_ragged(out, *tys) and rows is None:
                 return self.of_each_sequence(e, name, out)
         args, reference = [self.eval(a) for a in e.args], row.reference
-        if combined:
-            args[0] = args[0][None]  # the rows of all sequences as those of one
+        if rows is not None:
+            args[0] = _as_one_sequence(args[0], rows)
         attrs = {k: self.attribute(v) for k, v in e.attrs.items()}
         if name == "reshape" and 0 in args[0].shape:
             shape = self.deduced_shape(e)
@@ -469,6 +469,13 @@ def _name(e: graph.Expr) -> str:
     if isinstance(e, graph.ShapeExpr):
         return f"shape ({', '.join(map(str, e.values))})"
     return f"`{getattr(e, 'name', 'the value')}`"
+
+
+def _as_one_sequence(rows: Any, ty: Type) -> Any:
+    """The rows of all sequences as those of one: (1, rows, ...) with all dimensions of `ty`."""
+    assert isinstance(ty, TensorType) and ty.shape is not None
+    others = (1,) * (row_dims(ty.shape) - 1)
+    return rows.reshape(1, len(rows), *others, *rows.shape[1:])
 
 
 def _packed(name: str) -> Callable[..., Any]:
