@@ -128,16 +128,17 @@ class _Flattener:
     def prelude(self) -> list[graph.BindingBlock]:
         """Bindings that compute the sums of products of lengths that the function mentions, and
         bind those over all sequences to their symbols."""
-        outer = self.bindings, self.kind, self.first
-        self.bindings, self.kind, self.first = [], graph.Var, {}
+        outer = self.bindings, self.kind
+        self.bindings, self.kind = [], graph.Var
         for product, symbol in self.totals.products().items():
             for s in product:
                 self.require_parameter(s)
             func = product_sums(self.count(product[0]), product)
             callee = self.loop_functions.name_of(func, "prefix_sums")
-            rows = dict.fromkeys(map(self.starts, product))
-            size = (self.count(product[0]) + 1,)
-            call = TirCall(callee, tuple(rows), (), (TensorType(size, "int64"),)).build()
+            given = tuple(self.wide(s) for s in dict.fromkeys(product))
+            out = self.table(product).ty
+            assert isinstance(out, TensorType)
+            call = TirCall(callee, given, (), (out,)).build()
             self.bindings.append(graph.VarBinding(call, self.table(product)))
             count = self.count(product[0])
             last = builder("strided_slice")(self.table(product), axes=[0], begin=[count],
@@ -148,7 +149,7 @@ class _Flattener:
             var = graph.Var(f"{symbol.name}_shape", ty)
             self.bindings.append(graph.MatchCast(shape, ty, var))
         made = [graph.BindingBlock(tuple(self.bindings))] if self.bindings else []
-        self.bindings, self.kind, self.first = outer
+        self.bindings, self.kind = outer
         return made
 
     def table(self, product: Product) -> graph.Var:
@@ -306,14 +307,17 @@ class _Flattener:
         constants = {i: t.data for i, t in enumerate(given)
                      if isinstance(t, graph.Constant) and t.data.ndim == 0}  # fmt: skip
         func = specialize_scalars(func, constants)
-        starts: dict[Product, loops.Buffer] = {}
-        for s in self.lengths_of(call, var):
-            count = self.count(s)
-            facts = (loops.Nondecreasing(expr.const(0), self.totals[s,]),)
-            name = f"{self.lengths[s].name}_starts"
-            starts[s,] = loops.Buffer(name, (count + 1,), "int64", facts=facts)
-        count = self.count(next(iter(starts))[0])
-        return RaggedLoops(func, len(given) - len(constants), count, starts, self.totals)
+        lengths = {s: self.index_function(s) for s in self.lengths_of(call, var)}
+        count = self.count(next(iter(lengths)))
+        return RaggedLoops(func, len(given) - len(constants), count, lengths, self.totals)
+
+    def index_function(self, s: Length) -> loops.Buffer:
+        """The lengths as loop functions take them, with what is known of them."""
+        ty = self.lengths[s].ty
+        assert isinstance(ty, LengthsType)
+        most = self.totals[s,] if ty.most is None else expr.const(ty.most)
+        facts = (loops.Within(expr.const(ty.least), most + 1),)
+        return loops.Buffer(self.lengths[s].name, (self.count(s),), "int64", facts=facts)
 
     def count(self, s: Length) -> expr.PrimExpr:
         """The number of the sequences that have these lengths."""
@@ -410,7 +414,7 @@ class _Flattener:
                    if not isinstance(t, graph.Constant) or t.data.ndim]  # fmt: skip
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
         outs = tuple(stored(t, self.totals) for t in tensors_in(var.ty))
-        args = (*map(self.table, ragged.starts), *tensors)
+        args = (*map(self.wide, ragged.lengths), *map(self.table, ragged.starts), *tensors)
         value = TirCall(callee, args, symbols, outs).build()
         if isinstance(var.ty, TupleType) and len(outs) == 1:
             only = self.kind(f"{var.name}_0", outs[0])
@@ -423,6 +427,10 @@ class _Flattener:
         if s not in self.first:
             self.first[s] = first_rows(self.lengths[s], self.bind)
         return self.first[s]
+
+    def wide(self, s: Length) -> graph.Var:
+        """The lengths as loop functions take them: int64 (sequences,)."""
+        return self.bind(builder("astype")(self.lengths[s], dtype="int64"), self.lengths[s].name)
 
     def attention(self, call: graph.Call) -> graph.Expr | None:
         """Attention over the rows of each sequence; None where keys or queries are not ragged, or

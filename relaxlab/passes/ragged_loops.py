@@ -7,7 +7,7 @@ and the length that the loops mention is that of the sequence (CoRa, MLSys 2022)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -44,16 +44,18 @@ class NotPerSequence(Exception):
 class RaggedLoops:
     """The loop function of an operator on `count` sequences whose lengths it mentions.
 
-    `inputs` is the number of its parameters that are inputs; `starts` are index functions with the
-    sums of products of lengths over the sequences before each, to begin with those of the lengths
-    themselves, which are the first rows. `totals` are the sums over all sequences.
+    `inputs` is the number of its parameters that are inputs; `lengths` are the lengths as index
+    functions, `totals` the sums of products of them over all sequences.
     """
 
     func: loops.PrimFunc
     inputs: int
     count: PrimExpr
-    starts: dict[Product, loops.Buffer]
+    lengths: Mapping[Length, loops.Buffer]
     totals: Totals
+    starts: dict[Product, loops.Buffer] = field(default_factory=dict[Product, loops.Buffer])
+    """Index functions with the sums of products of lengths over the sequences before each: of the
+    lengths themselves, the first rows."""
     own: set[loops.Buffer] = field(default_factory=set[loops.Buffer])
     """The buffers that have an element for each sequence."""
     packed: dict[loops.Buffer, loops.Buffer] = field(
@@ -158,8 +160,9 @@ class RaggedLoops:
         return not left & {sequence, *row} and not any(isinstance(s, Length) for s in left)
 
     def build(self) -> loops.PrimFunc:
-        """The loop function on the elements of all sequences. Its parameters are the starts, then
-        those that it had, with dense tensors in the place of ragged ones, then symbols.
+        """The loop function on the elements of all sequences. Its parameters are the lengths, the
+        starts, then those that it had, with dense tensors in the place of ragged ones, then
+        symbols.
 
         Raises NotPerSequence for one that mixes sequences.
         """
@@ -168,7 +171,7 @@ class RaggedLoops:
         allocated = tuple(map(self.buffer, root.alloc_buffers))
         body = replace(root, body=loops.seq(*nests), alloc_buffers=allocated)
         realize = loops.BlockRealize((), expr.const(True), body)
-        params = (*self.starts.values(), *map(self.buffer, func.buffers))
+        params = (*self.lengths.values(), *self.starts.values(), *map(self.buffer, func.buffers))
         made = replace(func, params=params, body=realize)
         bound = {d for b in params for d in b.shape if isinstance(d, expr.Var)}
         free = tuple(s for s in free_symbols(made) if s not in bound)
@@ -212,13 +215,13 @@ class RaggedLoops:
         return made
 
     def _lengths_at(self, at: PrimExpr) -> dict[expr.Var, PrimExpr]:
-        return {product[0]: _step(o, at) for product, o in self.starts.items() if len(product) == 1}
+        return {s: loops.BufferLoad(each, (at,)) for s, each in self.lengths.items()}
 
     def table(self, product: Product) -> loops.Buffer:
         """The index function with the sums of a product of lengths."""
         if product not in self.starts:
-            at = loops.Position()
-            step = prod((_step(self.starts[s,], at) for s in product), start=ONE)
+            at = self._lengths_at(loops.Position())
+            step = prod((at[s] for s in product), start=ONE)
             rises = loops.Nondecreasing(expr.const(0), self.totals[product])
             name = f"{'_'.join(map(name_of, product))}_starts"
             facts = (rises, loops.PrefixSums(step))
@@ -240,9 +243,9 @@ class RaggedLoops:
                     return None
 
         moved = substitute(rewrite(block, visit), of_axis)
-        used = [o for o in self.starts.values() if o in _buffers_of(moved)]
-        two = loops.Range(axis, expr.const(2))
-        reads = tuple(loops.BufferRegion(o, (two,)) for o in used)
+        index = (*self.lengths.values(), *self.starts.values())
+        one, found = loops.Range(axis, ONE), _buffers_of(moved)
+        reads = tuple(loops.BufferRegion(b, (one,)) for b in index if b in found)
         return replace(moved, reads=(*moved.reads, *reads))
 
     def _place(self, b: loops.Buffer, at: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
@@ -266,14 +269,14 @@ class RaggedLoops:
 
 
 def product_sums(count: PrimExpr, product: Product) -> loops.PrimFunc:
-    """The loop function that sums a product of lengths up over `count` sequences. It takes the
-    first rows of these, for each length of the product once, and returns int64 (count + 1,). It
-    stops where a sum is beyond what may be a size, before anything is computed that wraps."""
-    shape = (count + 1,)
-    starts = {s: loops.Buffer(f"{name_of(s)}_starts", shape, "int64") for s in product}
-    sums = loops.Buffer(f"{'_'.join(map(name_of, product))}_starts", shape, "int64")
+    """The loop function that sums a product of lengths up over `count` sequences. It takes each
+    lengths of the product once, int64 (count,), and returns int64 (count + 1,). It stops where a
+    sum is beyond what may be a size, before anything is computed that wraps."""
+    given = {s: loops.Buffer(name_of(s), (count,), "int64") for s in product}
+    sums = loops.Buffer(f"{'_'.join(map(name_of, product))}_starts", (count + 1,), "int64")
     i = expr.Var("i")
-    lengths, before = [_step(starts[s], i) for s in product], loops.BufferLoad(sums, (i,))
+    lengths = [loops.BufferLoad(given[s], (i,)) for s in product]
+    before = loops.BufferLoad(sums, (i,))
     floats = [expr.Cast("float64", e) for e in (*lengths, before)]
     most = expr.const(float(LARGEST_FACTOR), "float64")
     fits = expr.LE(prod(floats[1:-1], start=floats[0]) + floats[-1], most)
@@ -285,13 +288,8 @@ def product_sums(count: PrimExpr, product: Product) -> loops.PrimFunc:
             loops.BufferStore(sums, before + prod(lengths, start=ONE), (i + 1,)),
         )),
     )  # fmt: skip
-    func = loops.PrimFunc((*starts.values(), sums), body)
+    func = loops.PrimFunc((*given.values(), sums), body)
     return substitute(func, symbols={s: expr.Var(s.name) for s in symbols_in(func.buffers)})
-
-
-def _step(starts: loops.Buffer, at: PrimExpr) -> PrimExpr:
-    """The number of rows of the sequence `at`."""
-    return loops.BufferLoad(starts, (at + 1,)) - loops.BufferLoad(starts, (at,))
 
 
 def _statements(body: loops.Stmt) -> tuple[loops.Stmt, ...]:

@@ -218,3 +218,9 @@ def test_arguments_of_another_size_are_refused() -> None:
 def test_random_arguments_fit() -> None:
     report = rl.check(program("R.exp(a) * a"), runs=2)
     assert report and "not compared" not in str(report), report
+
+
+def test_products_of_sequences_are_tiled() -> None:
+    """Rows of scores are proved not to overlap from the lengths, which loops are given."""
+    trace = str(rl.trace(program(f"R.matmul(x, {TRANSPOSED})")))
+    assert "ragged_matmul: scheduled by the rule ragged" in trace
