@@ -40,6 +40,7 @@ from relaxlab.nn.layers import (
 from relaxlab.nn.loop_functions import Scores
 from relaxlab.nn.module import Module, ModuleList
 from relaxlab.nn.positions import PositionEmbedding
+from relaxlab.nn.transformer import MultiheadAttention, TransformerEncoderLayer
 from relaxlab.ops.block_builder import ModuleBuilder
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Module",
     "ModuleBuilder",
     "ModuleList",
+    "MultiheadAttention",
     "Parameter",
     "PositionEmbedding",
     "Precision",
@@ -77,6 +79,7 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Tensor",
+    "TransformerEncoderLayer",
     "Weight",
     "spec",
 ]

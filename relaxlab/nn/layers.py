@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from relaxlab.ir import expr
 from relaxlab.nn import loop_functions
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.initial import Initialiser, normal, ones, uniform_fan_in, zeros
@@ -113,7 +115,8 @@ FLOAT32 = Precision()
 
 
 class Linear(Module):
-    """y = x @ W.T (+ bias) for x float32 (m, in_features), in a `Precision`."""
+    """y = x @ W.T (+ bias) for x float32 (..., in_features), in a `Precision`. Quantised
+    activations are those of rows, (m, in_features)."""
 
     def __init__(
         self,
@@ -136,7 +139,8 @@ class Linear(Module):
         return y if self.bias is None else y + x.builder.weight(self.bias)
 
     def _product(self, x: Tensor) -> Tensor:
-        w, activations = self.weight, self.precision.of(x.builder.most(x.shape[0]))
+        rows = math.prod(x.shape[:-1], start=expr.const(1))
+        w, activations = self.weight, self.precision.of(x.builder.most(rows))
         if w.format in PLAIN_DTYPES:
             activations = self.precision.plain if w.format == "BF16" else "float32"
         if activations == "float32":

@@ -163,6 +163,10 @@ def _declare(
     match what:
         case spec.Tensor(shape, dtype, donated):
             return function.tensor_param(name, shape, dtype, donated=donated)
+        case spec.Lengths():
+            return function.lengths_param(name, what)
+        case spec.Ragged(shape, dtype):
+            return function.ragged_param(name, shape, dtype)
         case spec.Shape(values):
             return function.shape_param(name, values)
         case Sequence():

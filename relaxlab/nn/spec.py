@@ -21,10 +21,30 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Lengths:
+    """The lengths of sequences, int32: `Lengths("b", "n", at_most=512)` for b sequences of n rows
+    in all. The method receives them as a tensor."""
+
+    sequences: Dim
+    rows: Dim
+    at_most: int | None = None
+    at_least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """A tensor with dimensions that are as long as each sequence: `Ragged(("b", "s[i]", 512))`,
+    where `s` is an argument before it that has lengths."""
+
+    shape: tuple[Dim, ...]
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """A shape parameter, whose values the method receives as scalar expressions."""
 
     values: tuple[Dim, ...]
 
 
-Spec: TypeAlias = "Tensor | Shape | Sequence[Spec]"
+Spec: TypeAlias = "Tensor | Lengths | Ragged | Shape | Sequence[Spec]"
