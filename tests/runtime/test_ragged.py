@@ -1,5 +1,7 @@
 """Sequences of different lengths as arguments of programs."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,34 @@ def test_rows_are_not_copied() -> None:
     cut = rl.ragged(data, offsets=np.array([1, 3, 4], "int32"))
     assert np.shares_memory(cut.data, data) and cut.lengths.tolist() == [2, 1]
     assert [len(x) for x in cut.to_list()] == [2, 1]
+
+
+def test_rows_for_pairs_of_positions() -> None:
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s) for s in ((3, 2, 4), (0, 5, 4), (1, 1, 4), (2, 0, 4))]
+    r = rl.ragged(given, dims=2)
+    assert [x.tolist() for x in r.extents] == [[3, 0, 1, 2], [2, 5, 1, 0]]
+    assert r.data.shape == (7, 4) and r.offsets.tolist() == [0, 6, 6, 7, 7]
+    for back in (r.to_list(), rl.ragged(r.data, lengths=r.extents).to_list()):
+        for a, b in zip(back, given, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert all(np.shares_memory(x, r.data) for x in r.to_list() if x.size)
+    assert [x.shape for x in r.like(np.zeros(7)).to_list()] == [(3, 2), (0, 5), (1, 1), (2, 0)]
+
+
+PAIRS = (
+    (lambda: rl.ragged(np.zeros(7), lengths=([3, 1], [2, 2])), "products .* add up to 8, .* 7"),
+    (lambda: rl.ragged(np.zeros(7), lengths=([3, 1], [2])), "2 lengths along one .* 1 along"),
+    (lambda: rl.ragged(np.zeros(7), lengths=([3, 1], [2, -1])), r"lengths\[1\] is -1"),
+    (lambda: rl.ragged([np.zeros((2, 3))], dims=3), r"sequence 0 is float64\[2, 3\]"),
+    (lambda: rl.ragged([np.zeros((2, 3))], dims=0), "dims is 0"),
+)
+
+
+@pytest.mark.parametrize(("make", "message"), PAIRS, ids=[m for _, m in PAIRS])
+def test_pairs_that_do_not_fit_are_refused(make: Callable[[], Ragged], message: str) -> None:
+    with pytest.raises(RaggedError, match=message):
+        make()
 
 
 class Jagged:
