@@ -6,8 +6,9 @@ a batch of sequences that are all as long. The elements lie behind each other, e
 MLSys 2022, section 5.3, for one outer dimension): where the dimensions after the first are ragged
 and those after them regular, they are the rows of a dense tensor, else a flat array.
 
-The size of an element is a polynomial in the lengths. So an element begins where sums of products
-of lengths over the sequences before it say: of s[i] for rows, of s[i] * s[i] for scores.
+The size of an element is a sum of multiples of products, whose factors are lengths or other numbers
+that follow from them, as s[i] // 2 does. So an element begins where the sums of these products over
+the sequences before it say: of s[i] for rows, of s[i] * s[i] for scores.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import graph
 from relaxlab.ir.expr import Add, Mul, PrimExpr, Sub, Var, const
 from relaxlab.ir.module import Module
@@ -31,8 +33,9 @@ from relaxlab.ir.types import (
     lengths_in,
 )
 
-Product = tuple[Length, ...]
-"""A product of lengths, in the order of their names; of none, it is 1."""
+Product = tuple[PrimExpr, ...]
+"""A product of lengths, and of numbers that follow from them, in the order of their text; of none,
+it is 1."""
 ZERO, ONE = const(0), const(1)
 
 
@@ -41,12 +44,12 @@ class Totals(dict[Product, PrimExpr]):
     not known gets a symbol when it is first asked for."""
 
     def __missing__(self, product: Product) -> PrimExpr:
-        self[product] = Var(f"sum_{'_'.join(map(name_of, product))}")
+        self[product] = Var(f"sum_{name_of(product)}")
         return self[product]
 
     def products(self) -> dict[Product, Var]:
-        """The products of several lengths that have been asked for, and their symbols."""
-        return {p: v for p, v in self.items() if len(p) > 1 and isinstance(v, Var)}
+        """The products other than lengths that have been asked for, and their symbols."""
+        return {p: v for p, v in self.items() if not is_length(p) and isinstance(v, Var)}
 
     def define(self, ty: Type | None) -> None:
         """Take the number of rows from the type of a parameter that has lengths."""
@@ -58,19 +61,31 @@ class Totals(dict[Product, PrimExpr]):
         return Totals(self)
 
 
-def name_of(length: Length) -> str:
-    """The name of the parameter that a length is from: `s` of `s[i]`."""
-    return length.name.partition("[")[0]
+def is_length(product: Product) -> bool:
+    """True for a product of one length alone."""
+    return len(product) == 1 and isinstance(product[0], Length)
+
+
+def name_of(product: Product) -> str:
+    """The names of the parameters that the lengths of a product are from: `s_t` of s[i] * t[i]."""
+    lengths = (s for factor in product for s in lengths_in(factor))
+    return "_".join(s.name.partition("[")[0] for s in lengths)
 
 
 def sums_of_products(
-    products: Mapping[Product, Var], lengths: Mapping[Length, Iterable[int]]
+    products: Mapping[Product, Var],
+    lengths: Mapping[Length, Iterable[int]],
+    sizes: Mapping[Var, int],
 ) -> dict[Var, int]:
-    """The values of the symbols that sums of products of lengths have."""
-    return {
-        symbol: sum(map(prod, zip(*(map(int, lengths[s]) for s in product), strict=True)))
-        for product, symbol in products.items()
-    }
+    """The values of the symbols that sums of products have, given those of lengths and of other
+    symbols."""
+    found: dict[Var, int] = {}
+    for product, symbol in products.items():
+        mine = lengths_in(product)
+        rows = zip(*(map(int, lengths[s]) for s in mine), strict=True)
+        each = ({**sizes, **dict(zip(mine, row, strict=True))} for row in rows)
+        found[symbol] = sum(prod(int(evaluate(f, values)) for f in product) for values in each)
+    return found
 
 
 def tensors_in(*tys: Type | None) -> list[TensorType]:
@@ -128,7 +143,6 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
                 suggestion="keep the first dimension, or work on the rows of all sequences: "
                 "R.match_cast(x, R.Tensor((n, …)))",
             )
-        _check_extents(name, out.shape)
 
 
 def combines_sequences(call: graph.Call, arg_types: Sequence[Type]) -> bool:
@@ -144,41 +158,25 @@ def combines_sequences(call: graph.Call, arg_types: Sequence[Type]) -> bool:
     return set(range(1 + row_dims(x.shape))) <= {a % x.ndim for a in axes}
 
 
-def _check_extents(name: str, shape: tuple[PrimExpr, ...]) -> None:
-    for d, extent in enumerate(shape):
-        if products_in(extent) is None:
-            raise TypeDeductionError(
-                f"{name}: dimension {d} of its result is {extent}, which is no sum of multiples "
-                "of lengths and of their products"
-            )
-
-
-def products_in(extent: PrimExpr) -> dict[Product, PrimExpr] | None:
-    """The coefficients of products of lengths in a polynomial of lengths; the one of () is without
-    lengths. None for other expressions."""
+def products_in(extent: PrimExpr) -> dict[Product, PrimExpr]:
+    """The coefficients of the products that an extent is a sum of; the one of () has no lengths."""
     found = _expanded(Analyzer.for_shapes((extent,)).simplify(extent))
-    if found is None:
-        return None
     an = Analyzer.for_shapes(tuple(found.values()))
     simple = {p: an.simplify(c) for p, c in found.items()}
     return {p: c for p, c in simple.items() if c != ZERO}
 
 
-def _expanded(extent: PrimExpr) -> dict[Product, PrimExpr] | None:
-    if isinstance(extent, Length):
-        return {(extent,): ONE}
+def _expanded(extent: PrimExpr) -> dict[Product, PrimExpr]:
     if not lengths_in(extent):
         return {(): extent}
     if not isinstance(extent, Add | Sub | Mul):
-        return None
+        return {(extent,): ONE}
     a, b = _expanded(extent.a), _expanded(extent.b)
-    if a is None or b is None:
-        return None
     result: dict[Product, PrimExpr] = {}
     if isinstance(extent, Mul):
         for p, c in a.items():
             for q, d in b.items():
-                both = tuple(sorted((*p, *q), key=lambda s: (s.name, id(s))))
+                both = tuple(sorted((*p, *q), key=lambda f: (str(f), id(f))))
                 result[both] = result.get(both, ZERO) + c * d
         return result
     sign = 1 if isinstance(extent, Add) else -1
@@ -188,10 +186,8 @@ def _expanded(extent: PrimExpr) -> dict[Product, PrimExpr] | None:
 def prefix(extent: PrimExpr, at: PrimExpr, sums: Callable[[Product], PrimExpr]) -> PrimExpr:
     """The sum of an extent over the first `at` sequences; `sums` has the sums of products of
     lengths over these."""
-    terms = products_in(extent)
-    assert terms is not None, extent
     total = ZERO
-    for product, factor in terms.items():
+    for product, factor in products_in(extent).items():
         total = total + factor * (sums(product) if product else at)
     return Analyzer.for_shapes((extent,)).simplify(total)
 

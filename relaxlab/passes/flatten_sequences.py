@@ -12,6 +12,7 @@ from relaxlab.analysis.ragged import (
     Product,
     Totals,
     combines_sequences,
+    is_length,
     is_rows,
     mentions_ragged,
     name_of,
@@ -40,7 +41,7 @@ from relaxlab.ops.define import builder
 from relaxlab.passes.bindings import TirCall, all_bindings, leaf_type
 from relaxlab.passes.legalize_ops import specialize_scalars, spread_tuples
 from relaxlab.passes.new_functions import NewFunctions
-from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops, product_sums
+from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops, other_symbols, product_sums
 from relaxlab.tracing import remark
 
 ONE = expr.const(1)
@@ -131,16 +132,15 @@ class _Flattener:
         outer = self.bindings, self.kind
         self.bindings, self.kind = [], graph.Var
         for product, symbol in self.totals.products().items():
-            for s in product:
+            mine = lengths_in(product)
+            for s in mine:
                 self.require_parameter(s)
-            func = product_sums(self.count(product[0]), product)
-            callee = self.loop_functions.name_of(func, "prefix_sums")
-            given = tuple(self.wide(s) for s in dict.fromkeys(product))
-            out = self.table(product).ty
+            count, out = self.count(mine[0]), self.table(product).ty
             assert isinstance(out, TensorType)
-            call = TirCall(callee, given, (), (out,)).build()
+            callee = self.loop_functions.name_of(product_sums(count, product), "prefix_sums")
+            scalars = tuple(s for s in other_symbols(product) if s not in symbols_in(count))
+            call = TirCall(callee, tuple(map(self.wide, mine)), scalars, (out,)).build()
             self.bindings.append(graph.VarBinding(call, self.table(product)))
-            count = self.count(product[0])
             last = builder("strided_slice")(self.table(product), axes=[0], begin=[count],
                                             end=[count + 1])  # fmt: skip
             end = self.bind(last, f"{symbol.name}_tensor")
@@ -154,12 +154,11 @@ class _Flattener:
 
     def table(self, product: Product) -> graph.Var:
         """The variable with the sums of a product of lengths: int64 (sequences + 1,)."""
-        if len(product) == 1:
+        if isinstance(product[0], Length) and is_length(product):
             return self.starts(product[0])
         if product not in self.sums:
-            ty = TensorType((self.count(product[0]) + 1,), "int64")
-            name = "_".join(map(name_of, product))
-            self.sums[product] = graph.Var(f"{name}_starts", ty)
+            ty = TensorType((self.count(lengths_in(product)[0]) + 1,), "int64")
+            self.sums[product] = graph.Var(f"{name_of(product)}_starts", ty)
         return self.sums[product]
 
     def variable(self, v: graph.Var) -> graph.Var:

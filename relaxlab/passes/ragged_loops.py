@@ -20,7 +20,6 @@ from relaxlab.analysis.ragged import (
     is_rows,
     name_of,
     prefix,
-    products_in,
     ragged_size,
     row_dims,
     stored_shape,
@@ -185,12 +184,6 @@ class RaggedLoops:
             return b
         if b in self.packed:
             return self.packed[b]
-        for extent in filter(lengths_in, b.shape):
-            if products_in(extent) is None:  # nor is the sum over the sequences one of products
-                raise NotPerSequence(
-                    f"{b.name} has a dimension of {extent}, which is no sum of multiples of "
-                    "lengths and of their products"
-                )
         self.packed[b] = replace(b, shape=stored_shape(b.shape, self.totals))
         return self.packed[b]
 
@@ -220,11 +213,10 @@ class RaggedLoops:
     def table(self, product: Product) -> loops.Buffer:
         """The index function with the sums of a product of lengths."""
         if product not in self.starts:
-            at = self._lengths_at(loops.Position())
-            step = prod((at[s] for s in product), start=ONE)
+            step = substitute(prod(product, start=ONE), self._lengths_at(loops.Position()))
             rises = loops.Nondecreasing(expr.const(0), self.totals[product])
-            name = f"{'_'.join(map(name_of, product))}_starts"
             facts = (rises, loops.PrefixSums(step))
+            name = f"{name_of(product)}_starts"
             self.starts[product] = loops.Buffer(name, (self.count + 1,), "int64", facts=facts)
         return self.starts[product]
 
@@ -269,27 +261,41 @@ class RaggedLoops:
 
 
 def product_sums(count: PrimExpr, product: Product) -> loops.PrimFunc:
-    """The loop function that sums a product of lengths up over `count` sequences. It takes each
-    lengths of the product once, int64 (count,), and returns int64 (count + 1,). It stops where a
-    sum is beyond what may be a size, before anything is computed that wraps."""
-    given = {s: loops.Buffer(name_of(s), (count,), "int64") for s in product}
-    sums = loops.Buffer(f"{'_'.join(map(name_of, product))}_starts", (count + 1,), "int64")
+    """The loop function that sums a product up over `count` sequences. It takes each lengths of the
+    product once, int64 (count,), returns int64 (count + 1,), and has the other symbols of the
+    product as scalars. It stops where a factor is negative or a sum is beyond what may be a size,
+    before anything is computed that wraps."""
+    given = {s: loops.Buffer(name_of((s,)), (count,), "int64") for s in lengths_in(product)}
+    sums = loops.Buffer(f"{name_of(product)}_starts", (count + 1,), "int64")
     i = expr.Var("i")
-    lengths = [loops.BufferLoad(given[s], (i,)) for s in product]
-    before = loops.BufferLoad(sums, (i,))
-    floats = [expr.Cast("float64", e) for e in (*lengths, before)]
+    lengths: dict[expr.Var, PrimExpr] = {s: loops.BufferLoad(b, (i,)) for s, b in given.items()}
+    factors, before = [substitute(f, lengths) for f in product], loops.BufferLoad(sums, (i,))
+    floats = [expr.Cast("float64", e) for e in (*factors, before)]
     most = expr.const(float(LARGEST_FACTOR), "float64")
     fits = expr.LE(prod(floats[1:-1], start=floats[0]) + floats[-1], most)
+    checks = [
+        loops.AssertStmt(expr.GE(at, expr.const(0)), f"{f}, which is {{}} for sequence {{}}, is a "
+                         "dimension, and negative", (at, i))
+        for f, at in zip(product, factors, strict=True) if not isinstance(f, Length)
+    ]  # fmt: skip
+    large = "sequences up to {}, which is {} long, have too many elements"
+    checks.append(loops.AssertStmt(fits, large, (i, next(iter(lengths.values())))))
+    sum_ = loops.BufferStore(sums, before + prod(factors, start=ONE), (i + 1,))
     body = loops.seq(
         loops.BufferStore(sums, expr.const(0), (expr.const(0),)),
-        loops.For(i, expr.const(0), count, "serial", loops.seq(
-            loops.AssertStmt(fits, "sequences up to {}, which is {} long, have too many elements",
-                             (i, lengths[0])),
-            loops.BufferStore(sums, before + prod(lengths, start=ONE), (i + 1,)),
-        )),
-    )  # fmt: skip
-    func = loops.PrimFunc((*given.values(), sums), body)
-    return substitute(func, symbols={s: expr.Var(s.name) for s in symbols_in(func.buffers)})
+        loops.For(i, expr.const(0), count, "serial", loops.seq(*checks, sum_)),
+    )
+    buffers = (*given.values(), sums)
+    scalars = other_symbols(product)
+    func = loops.PrimFunc((*buffers, *(s for s in scalars if s not in symbols_in(buffers))), body)
+    own = {s: expr.Var(s.name) for s in (*symbols_in(buffers), *scalars)}
+    return substitute(func, symbols=own)
+
+
+def other_symbols(product: Product) -> tuple[expr.Var, ...]:
+    """The symbols of a product that are no lengths."""
+    found = (s for factor in product for s in symbols_in(factor))
+    return tuple(dict.fromkeys(s for s in found if not isinstance(s, Length)))
 
 
 def _statements(body: loops.Stmt) -> tuple[loops.Stmt, ...]:

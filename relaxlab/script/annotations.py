@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.ragged import products_in
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
@@ -224,15 +223,11 @@ def _ragged(cx: Context, c: Arguments) -> types.Type:
 
 
 def _check_extents(cx: Context, c: Arguments, shape: tuple[PrimExpr, ...], node: ast.expr) -> None:
-    """Check that each dimension that depends on the lengths of sequences is a polynomial of them,
-    whose sum over all sequences can be computed, and that it is never negative."""
+    """Check that no dimension that depends on the lengths of sequences may be negative."""
     an = Analyzer.for_shapes(shape)
     for ty in cx.lengths.values():
         an.bind(ty.each, ty.least, ty.most)
     for extent in filter(types.lengths_in, shape):
-        if products_in(extent) is None:
-            wrong = "which is no sum of multiples of lengths and of their products"
-            c.wrong(f"has a dimension of {extent}, {wrong}", node)
         if an.prove(expr.GE(extent, expr.const(0))) is not True:
             help = 'say how short a sequence may be: s: R.Lengths("b", "n", at_least=1)'
             c.wrong(f"has a dimension of {extent}, which may be negative", node, help)

@@ -13,13 +13,17 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir import graph
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
+from relaxlab.ir.types import Length
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.flatten_ragged import flatten_ragged
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import GRAPH_PASSES
+from relaxlab.passes.ragged_loops import product_sums
 from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.simt.simt import simt
 from relaxlab.script.parser import parse
 from relaxlab.testing.pass_check import check_module
@@ -165,6 +169,50 @@ def test_against_one_sequence_at_a_time(case: Case) -> None:
             check(case, s, t, lambda *a, m=m: rl.interpret(m, "main", *a))
 
 
+OTHER_LENGTHS = """
+@R.function
+def main(s: R.Lengths("b", "n", at_least=3, at_most=64), m: R.Shape(["k"]),
+         x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
+         h: R.Ragged({"i": "b", "j": "s[i] // k", "l": "s[i]", "d": 2}, "float32"),
+         w: R.Tensor((5, 3, 4), "float32")):
+    k = T.int64()
+    r = BODY
+    return r
+"""
+FROM_LENGTHS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "R.strided_slice(x, axes=[1], begin=[0], end=[2])": lambda x, h, w: x[:2],
+    "R.strided_slice(x, axes=[1], begin=[0], end=[64], strides=[2])": lambda x, h, w: x[::2],
+    "h * h": lambda x, h, w: h * h,
+    "R.sum(h, axis=1)": lambda x, h, w: h.sum(0),
+    "R.permute_dims(h, axes=[0, 2, 1, 3])": lambda x, h, w: h.transpose(1, 0, 2),
+    "R.median(x, axis=1)[0]": lambda x, h, w: np.sort(x, 0)[(len(x) - 1) // 2],
+    'R.nn.avg_pool1d(x, pool_size=2, strides=2, layout="NWC")':
+        lambda x, h, w: (x[: len(x) // 2 * 2 : 2] + x[1::2]) / 2,
+    'R.nn.conv1d(x, w, strides=2, data_layout="NWC", kernel_layout="OWI")':
+        lambda x, h, w: np.stack([np.tensordot(x[i : i + 3], w, ((0, 1), (1, 2)))
+                                  for i in range(0, len(x) - 2, 2)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", FROM_LENGTHS)
+def test_dimensions_that_follow_from_lengths(body: str) -> None:
+    mod = normalize(parse(OTHER_LENGTHS.replace("BODY", body)))
+    flat = flatten_ragged(mod)
+    check_module(flatten_ragged, mod, flat)
+    rng = np.random.default_rng(SEED)
+    for s in ([3, 7, 4], [5], [12, 3]):
+        x = [rng.standard_normal((n, 4), "float32") for n in s]
+        h = [rng.standard_normal((n // 3, n, 2), "float32") for n in s]
+        w = rng.standard_normal((5, 3, 4), "float32")
+        given = (np.array(s, "int32"), (3,), np.concatenate(x), rl.ragged(h, dims=2).data, w)
+        want = [FROM_LENGTHS[body](p, q, w).reshape(-1) for p, q in zip(x, h, strict=True)]
+        runs = [lambda *a, m=m: rl.interpret(m, "main", *a) for m in (mod, flat)]
+        runs += [rl.compile(mod)["main"]] if body == "R.sum(h, axis=1)" else []
+        for run in runs:
+            got = np.asarray(run(*given)).reshape(-1)
+            np.testing.assert_allclose(got, np.concatenate(want), 1e-4, 1e-5)
+
+
 IN_NATIVE_CODE = ("R.exp(a) * a", f"R.matmul(x, {TRANSPOSED})", "R.nn.softmax(a, axis=2)")
 
 
@@ -224,3 +272,10 @@ def test_products_of_sequences_are_tiled() -> None:
     """Rows of scores are proved not to overlap from the lengths, which loops are given."""
     trace = str(rl.trace(program(f"R.matmul(x, {TRANSPOSED})")))
     assert "ragged_matmul: scheduled by the rule ragged" in trace
+
+
+def test_sizes_beyond_any_memory_are_refused() -> None:
+    each = Length("s[i]")
+    sums = product_sums(Var("b"), (each, each, each))
+    with pytest.raises(UserError, match="sequences up to 1, which is 4194304 long, have too many"):
+        interpret_prim_func(sums, (np.array([3, 1 << 22, 4]), np.zeros(4, "int64")))

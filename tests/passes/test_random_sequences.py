@@ -33,8 +33,15 @@ STEPS = (
     ("v", "R.sum({r}, axis=1)"),
     ("v", "R.tanh({v})"),
     ("v", "R.reshape(R.sum({p}, axis=2), (b, 8))"),
+    ("a", "R.tanh(R.matmul({p}, R.permute_dims({p}, axes=[0, 1, 3, 2])))"),
+    ("a", "R.permute_dims({a}, axes=[0, 1, 3, 2])"),
+    ("a", "R.nn.softmax({a}, axis=3)"),
+    ("a", "R.multiply({a}, R.expand_dims(R.sum({p}, axis=3), axis=2))"),
+    ("p", "R.matmul({a}, {p})"),
+    ("p", "R.multiply({p}, R.expand_dims(R.sum({a}, axis=2), axis=3))"),
 )
-"""Values of the kinds r (b, s[i], 8), p (b, 2, s[i], 4) and v (b, 8), by values of such kinds."""
+"""Values of the kinds r (b, s[i], 8), p (b, 2, s[i], 4), a (b, 2, s[i], s[i]) and v (b, 8), by
+values of such kinds."""
 TOP = """
 @R.function
 def main(s: R.Lengths("b", "n", at_most=64),
@@ -43,6 +50,7 @@ def main(s: R.Lengths("b", "n", at_most=64),
     b = T.int64()
     with R.dataflow():
         p0 = R.permute_dims(R.reshape(r0, (0, 0, 2, 4)), axes=[0, 2, 1, 3])
+        a0 = R.matmul(p0, R.permute_dims(p0, axes=[0, 1, 3, 2]))
         LINES
         R.output(RESULTS)
     return (RESULTS,)
@@ -54,7 +62,7 @@ def drawn(seed: int, steps: int = 8) -> rl.Module:
     """A program of random steps, whose results are the last values of each kind."""
     print(f"RELAXLAB_SEED={seed}")
     rng = np.random.default_rng(seed)
-    made, lines = {"r": ["r0"], "p": ["p0"], "v": ["v0"]}, list[str]()
+    made, lines = {"r": ["r0"], "p": ["p0"], "a": ["a0"], "v": ["v0"]}, list[str]()
     for k in range(1, steps + 1):
         kind, text = STEPS[rng.integers(len(STEPS))]
         for of, names in made.items():

@@ -49,7 +49,7 @@ def random_arguments(
     totals = totals_of(fn)
     types_of = {p: p.ty and stored(p.ty, totals) for p in fn.params}
     of_each = {ty.each: lengths[p] for p, ty in given.items() if ty.each is not None}
-    env |= sums_of_products(totals.products(), of_each)
+    env |= sums_of_products(totals.products(), of_each, env)
     return tuple(
         lengths[p] if p in lengths
         else random_value(types_of[p], env, rng, f"`{p.name}`", data)

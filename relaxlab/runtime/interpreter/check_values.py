@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.evaluate import in_dtype, unknowns
 from relaxlab.analysis.ragged import Totals, stored, sums_of_products
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.dtypes import is_float
-from relaxlab.ir.graph import Function
+from relaxlab.ir.graph import Expr, Function
 from relaxlab.ir.types import (
     DataType,
     FuncType,
@@ -37,17 +38,19 @@ Dim = tuple[expr.PrimExpr, int, str]
 @dataclass(slots=True)
 class Symbols:
     """The symbols of one call of a function: their values and where each was bound; the lengths of
-    sequences, and the symbols of how many rows they have."""
+    sequences, the symbols of how many rows they have, and what is stated of them."""
 
     values: dict[expr.Var, int] = field(default_factory=dict[expr.Var, int])
     origins: dict[expr.Var, str] = field(default_factory=dict[expr.Var, str])
     lengths: dict[Length, Array] = field(default_factory=dict[Length, Array])
     totals: Totals = field(default_factory=Totals)
+    known: tuple[LengthsType, ...] = ()
 
     def copy(self) -> Symbols:
         """Return a copy of the symbols, to be added to independently."""
         return Symbols(
-            dict(self.values), dict(self.origins), dict(self.lengths), self.totals.copy()
+            dict(self.values), dict(self.origins), dict(self.lengths), self.totals.copy(),
+            self.known,
         )
 
     def define_lengths(self, value: Any, ty: Type | None, where: str) -> list[Dim]:
@@ -63,7 +66,16 @@ class Symbols:
             raise ExecutionError(f"{where}: length {at} is {value[at]}, {limits}")
         self.lengths[ty.each] = value
         self.totals.define(ty)
+        self.known = (*self.known, ty)
         return [(ty.total, int(value.sum(dtype="int64")), f"the number of rows of {where}")]
+
+    def analyzer(self, e: Expr) -> Analyzer:
+        """Return an analyzer for the type of an expression, with the limits of the lengths."""
+        an = Analyzer.for_shapes(e)
+        for ty in self.known:
+            if ty.each is not None:
+                an.bind(ty.each, ty.least, ty.most)
+        return an
 
     def stored(self, ty: Type) -> Type:
         """The type of the arrays that values of type `ty` are."""
@@ -71,7 +83,7 @@ class Symbols:
             return ty
         found = stored(ty, self.totals)
         new = {p: s for p, s in self.totals.products().items() if s not in self.values}
-        for symbol, size in sums_of_products(new, self.lengths).items():
+        for symbol, size in sums_of_products(new, self.lengths, self.values).items():
             self.values[symbol], self.origins[symbol] = size, "products of the lengths"
         return found
 

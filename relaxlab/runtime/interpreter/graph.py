@@ -138,13 +138,15 @@ class _Frame:
         both = list(zip(fn.params, args, strict=True))
         of_lengths = [self.symbols.define_lengths(a, p.ty, f"parameter `{p.name}`")
                       for p, a in both]  # fmt: skip
-        dims = [
-            d
-            for p, a in both
-            if p.ty is not None
-            for d in match_value(a, self.stored(p.ty), f"parameter `{p.name}`")
-        ]
-        self.symbols.bind([*dims, *(d for found in of_lengths for d in found)])
+        known = [d for found in of_lengths for d in found]
+        for ragged in (False, True):  # whose sizes may follow from what the others determine
+            dims = [
+                d
+                for p, a in both
+                if p.ty is not None and mentions_ragged(p.ty) is ragged
+                for d in match_value(a, self.stored(p.ty), f"parameter `{p.name}`")
+            ]
+            self.symbols.bind([*dims, *(() if ragged else known)])
         bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {})
         for symbol, value in self.symbols.values.items():
             if value > bounds.get(symbol.name, value):
@@ -325,7 +327,8 @@ class _Frame:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
         rows: Type | None = None  # whose rows are combined, wherever a sequence ends
         if self.symbols.lengths:
-            out, *tys = (type_of(x, self.machine.mod) for x in (e, *e.args))
+            an = self.symbols.analyzer(e)
+            out, *tys = (type_of(x, self.machine.mod, an) for x in (e, *e.args))
             rows = tys[0] if combines_sequences(e, tys) else None
             if mentions_ragged(out, *tys) and rows is None:
                 return self.of_each_sequence(e, name, out)
