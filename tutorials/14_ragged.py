@@ -200,6 +200,23 @@ pooled = rl.compile(Pool)["main"](lengths.astype("int32"), batch)
 print(pooled.shape)
 
 # %% [markdown]
+# Several dimensions may be ragged, as those of the scores of all pairs of rows. Element `i` begins
+# where the sum of `s[i] * s[i]` over the sequences before it says: one more table in the prelude.
+
+
+# %%
+@I.ir_module
+class Scores:
+    @R.function
+    def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
+        return R.nn.softmax(R.einsum((x, x), "bid,bjd->bij"), axis=2)
+
+
+scores = rl.compile(Scores)["main"](lengths.astype("int32"), batch)
+squares = rl.ragged(scores, lengths=(batch.lengths, batch.lengths))
+print([part.shape for part in squares.to_list()])
+
+# %% [markdown]
 # ## Exercises
 #
 # **14.1** Write the prelude. `lengths` is a list of whole numbers. Return two lists: the first row

@@ -279,3 +279,48 @@ def test_sizes_beyond_any_memory_are_refused() -> None:
     sums = product_sums(Var("b"), (each, each, each))
     with pytest.raises(UserError, match="sequences up to 1, which is 4194304 long, have too many"):
         interpret_prim_func(sums, (np.array([3, 1 << 22, 4]), np.zeros(4, "int64")))
+
+
+BIASED = """
+@R.function
+def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "h": 2, "d": 4}, "float32"),
+         bias: R.Ragged({"i": "b", "h": 1, "j": "s[i]", "k": "s[i]"}, "float32")):
+    return R.nn.attention(x, x, x, bias)
+"""
+
+
+def test_attention_with_a_bias_of_each_sequence() -> None:
+    rng = np.random.default_rng(SEED)
+    xs = [rng.standard_normal((n, 2, 4), "float32") for n in (2, 0, 4)]
+    biases = [rng.standard_normal((n, n), "float32") for n in (2, 0, 4)]
+    x, bias = rl.ragged(xs), rl.ragged(biases, dims=2)
+    want = [np.einsum("hij,jhd->ihd", softmax(np.einsum("ihd,jhd->hij", q, q) / 2 + m, 2), q)
+            for q, m in zip(xs, biases, strict=True)]  # fmt: skip
+    mod = parse(BIASED)
+    for m in (mod, flatten_ragged(normalize(mod))):
+        got = rl.interpret(m, "main", x.lengths, x.data, bias.data)
+        np.testing.assert_allclose(got, np.concatenate(want), 1e-4, 1e-5)
+
+
+DOCUMENTS = """
+@R.function
+def main(s: R.Lengths("b", "n"), t: R.Lengths("n", "m"),
+         x: R.Ragged({"i": "n", "j": "t[i]", "d": 4}, "float32")):
+    y = R.sum(R.nn.softmax(x, axis=1) * x, axis=1)
+    z = R.match_cast(y, R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"))
+    w = R.nn.softmax(R.einsum((z, z), "bid,bjd->bij"), axis=2)
+    return R.sum(R.matmul(w, z), axis=1)
+"""
+
+
+def test_words_of_sentences_of_documents() -> None:
+    rng = np.random.default_rng(SEED)
+    s, t = [2, 0, 1], [3, 0, 4]
+    words = [rng.standard_normal((n, 4), "float32") for n in t]
+    sentences = np.stack([(softmax(w, 0) * w).sum(0) for w in words])
+    documents = np.split(sentences, np.cumsum(s)[:-1])
+    want = np.stack([(softmax(z @ z.T, 1) @ z).sum(0) for z in documents])
+    given = (np.array(s, "int32"), np.array(t, "int32"), np.concatenate(words))
+    mod = parse(DOCUMENTS)
+    for m in (mod, flatten_ragged(normalize(mod))):
+        np.testing.assert_allclose(rl.interpret(m, "main", *given), want, 1e-4, 1e-5)
