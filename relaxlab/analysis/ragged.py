@@ -3,8 +3,9 @@
 A tensor whose shape mentions the lengths of sequences holds one element for each of them along its
 first dimension. An operator on such tensors means, for each sequence, that element of its result on
 a batch of sequences that are all as long. The elements lie behind each other, each row-major (CoRa,
-MLSys 2022, section 5.3, for one outer dimension): where the dimensions after the first are ragged
-and those after them regular, they are the rows of a dense tensor, else a flat array.
+MLSys 2022, section 5.3, for one outer dimension), as the rows of a dense tensor: where the
+dimensions after the first are ragged and those after them regular, a row has the latter; else it is
+one number.
 
 The size of an element is a sum of multiples of products, whose factors are lengths or other numbers
 that follow from them, as s[i] // 2 does. So an element begins where the sums of these products over
@@ -151,7 +152,7 @@ def combines_sequences(call: graph.Call, arg_types: Sequence[Type]) -> bool:
     x = arg_types[0] if arg_types else None
     if not isinstance(call.op, graph.Op) or not isinstance(x, TensorType) or x.shape is None:
         return False
-    if not has_trait(call.op.name, "reduction") or not is_ragged(x) or not is_rows(x.shape):
+    if not has_trait(call.op.name, "reduction") or not is_ragged(x):
         return False
     axis: int | tuple[int, ...] | None = call.attrs.get("axis")
     axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
@@ -193,34 +194,22 @@ def prefix(extent: PrimExpr, at: PrimExpr, sums: Callable[[Product], PrimExpr]) 
 
 
 def row_dims(shape: tuple[PrimExpr, ...]) -> int:
-    """The number of ragged dimensions after the first one of a ragged shape whose elements are the
-    rows of a dense tensor; 0 for other shapes."""
+    """The number of dimensions after the first one of a ragged shape that a row's number is made
+    of: the ragged ones where these come first, else all."""
     ragged = [bool(lengths_in(d)) for d in shape[1:]]
     count = sum(ragged)
-    return count if all(ragged[:count]) else 0
+    return count if all(ragged[:count]) else len(ragged)
 
 
-def is_rows(shape: tuple[PrimExpr, ...]) -> bool:
-    """True for a ragged shape whose elements are the rows of a dense tensor."""
-    return row_dims(shape) > 0
-
-
-def fixed_size(shape: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The product of the regular extents of an element of a ragged tensor."""
-    return prod((e for e in shape[1:] if not lengths_in(e)), start=ONE)
-
-
-def ragged_size(shape: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The product of the ragged extents of an element of a ragged tensor."""
-    return prod((e for e in shape[1:] if lengths_in(e)), start=ONE)
+def rows_of_each(shape: tuple[PrimExpr, ...]) -> PrimExpr:
+    """The number of rows of each element of a ragged tensor."""
+    return prod(shape[1 : 1 + row_dims(shape)], start=ONE)
 
 
 def stored_shape(shape: tuple[PrimExpr, ...], totals: Totals) -> tuple[PrimExpr, ...]:
-    """The shape of the dense tensor that has the elements of a ragged one."""
-    total = prefix(ragged_size(shape), shape[0], totals.__getitem__)
-    if is_rows(shape):
-        return (total, *shape[1 + row_dims(shape) :])
-    return (Analyzer.for_shapes((total, *shape)).simplify(total * fixed_size(shape)),)
+    """The shape of the dense tensor that has the rows of a ragged one."""
+    total = prefix(rows_of_each(shape), shape[0], totals.__getitem__)
+    return (total, *shape[1 + row_dims(shape) :])
 
 
 def stored(ty: Type, totals: Totals) -> Type:

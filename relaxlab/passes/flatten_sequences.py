@@ -13,7 +13,6 @@ from relaxlab.analysis.ragged import (
     Totals,
     combines_sequences,
     is_length,
-    is_rows,
     mentions_ragged,
     name_of,
     row_dims,
@@ -344,7 +343,7 @@ class _Flattener:
 
     def batch_type(self, ty: TensorType) -> TensorType | None:
         """The type of the rows of all sequences as those of one; None for other elements."""
-        if ty.shape is None or not lengths_in(ty.shape) or not is_rows(ty.shape):
+        if ty.shape is None or not lengths_in(ty.shape):
             return None
         kept = stored(ty, self.totals)
         assert isinstance(kept, TensorType) and kept.shape is not None
@@ -367,7 +366,7 @@ class _Flattener:
             case graph.ShapeExpr((first, *rest) as values) if first == count:
                 if not lengths_in(values):
                     return replace(arg, values=(ONE, *rest))
-                return replace(arg, values=self.as_one(values)) if is_rows(values) else None
+                return replace(arg, values=self.as_one(values))
             case graph.Var() if arg in self.batch:
                 return self.batch[arg]
             case graph.Var() if isinstance(ty, TensorType) and lengths_in(ty.shape):

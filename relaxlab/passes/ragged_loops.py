@@ -16,12 +16,10 @@ from relaxlab.analysis.arith.exact import LARGEST_FACTOR
 from relaxlab.analysis.ragged import (
     Product,
     Totals,
-    fixed_size,
-    is_rows,
     name_of,
     prefix,
-    ragged_size,
     row_dims,
+    rows_of_each,
     stored_shape,
 )
 from relaxlab.ir import expr, loops
@@ -124,7 +122,7 @@ class RaggedLoops:
         if sequence is None:
             return True
         mine = [a for a in _accesses(block) if a.buffer in self.own]
-        if not all(lengths_in(a.buffer.shape) and is_rows(a.buffer.shape) for a in mine):
+        if not all(lengths_in(a.buffer.shape) for a in mine):
             return False
         ends = {id(a): 1 + row_dims(a.buffer.shape) for a in mine}
         (extents, *others) = dict.fromkeys(a.buffer.shape[1 : ends[id(a)]] for a in mine)
@@ -243,17 +241,15 @@ class RaggedLoops:
     def _place(self, b: loops.Buffer, at: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         sequence, *inner = at
         start = prefix(
-            ragged_size(b.shape), sequence, lambda p: loops.BufferLoad(self.table(p), (sequence,))
+            rows_of_each(b.shape), sequence, lambda p: loops.BufferLoad(self.table(p), (sequence,))
         )
-        if is_rows(b.shape):
-            end = row_dims(b.shape)
-            return (start + place(inner[:end], b.shape[1 : 1 + end]), *inner[end:])
-        return (start * fixed_size(b.shape) + place(inner, b.shape[1:]),)
+        end = row_dims(b.shape)
+        return (start + place(inner[:end], b.shape[1 : 1 + end]), *inner[end:])
 
     def _region(self, b: loops.Buffer, region: tuple[loops.Range, ...]) -> tuple[loops.Range, ...]:
         first = self._place(b, tuple(r.min for r in region))
         end = 1 + row_dims(b.shape)
-        packed = region[: end if end > 1 else len(region)]  # which share a dimension
+        packed = region[:end]  # which share a dimension
         rest = tuple(map(loops.Range, first[1:], (r.extent for r in region[len(packed) :])))
         if all(r.extent == ONE for r in packed[:-1]):
             return (loops.Range(first[0], packed[-1].extent), *rest)

@@ -84,6 +84,7 @@ ON_ROWS = (
     Case("R.sum(p, axis=-1)", lambda x, y, a, p, w, g: p.sum(2)),
     Case("R.reshape(p, (0, 0, 0, 2, 2))", lambda x, y, a, p, w, g: p.reshape(*p.shape[:2], 2, 2)),
     Case("R.split(p, 2, axis=3)[1]", lambda x, y, a, p, w, g: p[..., 2:]),
+    Case("R.exp(a) * a", lambda x, y, a, p, w, g: np.exp(a) * a),
 )
 TRANSPOSED = "R.permute_dims(y, axes=[0, 2, 1])"
 OVER_SEQUENCES = (
@@ -91,7 +92,6 @@ OVER_SEQUENCES = (
     Case(f"R.nn.softmax(R.matmul(x, {TRANSPOSED}), axis=2)",
          lambda x, y, a, p, w, g: softmax(x @ y.T, 1)),
     Case("R.nn.softmax(a, axis=2)", lambda x, y, a, p, w, g: softmax(a, 1)),
-    Case("R.exp(a) * a", lambda x, y, a, p, w, g: np.exp(a) * a),
     Case("R.matmul(a, R.expand_dims(y, axis=1))", lambda x, y, a, p, w, g: a @ y),
     Case("R.permute_dims(a, axes=[0, 1, 3, 2])", lambda x, y, a, p, w, g: a.transpose(0, 2, 1)),
     Case("R.permute_dims(a, axes=[0, 2, 3, 1])", lambda x, y, a, p, w, g: a.transpose(1, 2, 0)),
@@ -213,6 +213,19 @@ def test_dimensions_that_follow_from_lengths(body: str) -> None:
             np.testing.assert_allclose(got, np.concatenate(want), 1e-4, 1e-5)
 
 
+def test_reductions_over_all_sequences() -> None:
+    wanted = {"R.sum(a)": lambda a, p: a.sum(), "R.mean(p, axis=[0, 1, 2])":
+              lambda a, p: p.mean((0,)), "R.max(a, keepdims=True)":
+              lambda a, p: a.max().reshape(1, 1, 1, 1)}  # fmt: skip
+    s, t = [3, 0, 5], [2, 4, 1]
+    for body, of in wanted.items():
+        mod = normalize(program(body))
+        given = (np.array(s, "int32"), np.array(t, "int32"), *operands(s, t))
+        for m in (mod, flatten_ragged(mod)):
+            got = rl.interpret(m, "main", *given)
+            np.testing.assert_allclose(got, of(given[4], given[5]), 1e-4, 1e-5)
+
+
 IN_NATIVE_CODE = ("R.exp(a) * a", f"R.matmul(x, {TRANSPOSED})", "R.nn.softmax(a, axis=2)")
 
 
@@ -222,13 +235,14 @@ def operators(mod: rl.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("case", ON_ROWS, ids=str)
-def test_pairs_of_positions_are_rows(case: Case) -> None:
+def test_what_works_on_rows_is_called_on_all_of_them(case: Case) -> None:
     flat = flatten_ragged(normalize(program(case.body)))
     assert not any(n.startswith("ragged_") for n in flat), list(flat)
 
 
-@pytest.mark.parametrize("case", [c for c in OVER_SEQUENCES if c.body in IN_NATIVE_CODE], ids=str)
-def test_native_code(case: Case) -> None:
+@pytest.mark.parametrize("body", IN_NATIVE_CODE)
+def test_native_code(body: str) -> None:
+    (case,) = (c for c in (*ON_ROWS, *OVER_SEQUENCES) if c.body == body)
     exe = rl.compile(program(case.body))["main"]
     for number in range(3):
         check(case, *lengths_of(number, empty=True), exe)
