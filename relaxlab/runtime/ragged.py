@@ -87,10 +87,10 @@ def ragged(
     """Sequences of different lengths as one array of rows.
 
     `rows` is a list of arrays that agree in all but their first dimension, which are copied behind
-    each other; a jagged nested tensor of PyTorch; or the rows themselves with their `lengths`
-    (int32 or int64), or with `offsets` as Arrow has them: the first row of each sequence, and the
-    end. Rows are copied from a list alone, and those outside of the offsets are left out. Raises
-    RaggedError naming the sequence whose length or offset does not fit.
+    each other; a nested tensor of PyTorch, whose rows are not copied if it is jagged; or the rows
+    themselves with their `lengths` (int32 or int64), or with `offsets` as Arrow has them: the first
+    row of each sequence, and the end. Rows outside of the offsets are left out. Raises RaggedError
+    naming the sequence whose length or offset does not fit.
 
     With several ragged dimensions, as those of scores, there is a row for each pair of positions:
     `dims` says how many of the first dimensions of a list's arrays differ, and `lengths` are a
@@ -105,9 +105,13 @@ def ragged(
     """
     if lengths is not None and offsets is not None:
         raise RaggedError("sequences are given by their lengths or by offsets, not by both")
+    if getattr(rows, "is_nested", False) and not hasattr(rows, "offsets"):
+        rows = list(rows.unbind())
     if lengths is None and offsets is None:
         if isinstance(rows, list | tuple):
             return _of_list(rows, dims)  # type: ignore[reportUnknownArgumentType]
+        if dims != 1:
+            raise RaggedError("dims is of a list; rows have a tuple of lengths, one a dimension")
         if not hasattr(rows, "offsets") or not callable(getattr(rows, "values", None)):
             raise RaggedError("an array of rows needs the lengths of its sequences, or offsets")
         rows, offsets = rows.values(), rows.offsets()

@@ -85,6 +85,22 @@ def test_an_array_of_another_dtype_is_made_of_them() -> None:
     assert made.dtype == "float64" and made[:, 0].tolist() == [1, 1, 2]
 
 
+class Strided:
+    """What PyTorch's nested tensors of the other layout offer."""
+
+    is_nested = True
+
+    def unbind(self) -> tuple[np.ndarray, ...]:
+        return np.ones((3, 2, 4)), np.ones((1, 5, 4))
+
+
+def test_nested_tensors_with_several_ragged_dimensions() -> None:
+    r = rl.ragged(Strided(), dims=2)
+    assert [x.shape for x in r.to_list()] == [(3, 2, 4), (1, 5, 4)] and r.data.shape == (11, 4)
+    with pytest.raises(RaggedError, match="dims is of a list"):
+        rl.ragged(Jagged(), dims=2)
+
+
 def test_jagged_tensors() -> None:
     r = rl.ragged(Jagged())
     assert [x.tolist() for x in r.to_list()] == [[0, 1], [2, 3, 4]]
