@@ -50,7 +50,6 @@ from relaxlab.codegen.llvm.recorder_words import (
     ROW_SLOT,
     ROW_WORDS,
 )
-from relaxlab.ir.recording import RECORD_DATA, RECORD_DIMS, RECORD_SLOT
 
 ALIGN = 64
 """Alignment of the first row of each batch of results, in bytes."""
@@ -233,28 +232,6 @@ def flush_place(flush: Flush) -> Word:
             used = (used + ALIGN - 1) // ALIGN * ALIGN
         first = flush.batch_end[batch]
     return used
-
-
-@low_level
-def place_arrays(
-    flush: Flush, records: Array[Word], count: Word, ndim: Word, element: Word, at: Word
-) -> Word:
-    """Copy the arrays of input records into the arena, from byte `at` on, one after the other, and
-    write where they and their rows are. Return where they end."""
-    for i in range(count):
-        record = Array[Word](address_of(records[i * (RECORD_DIMS + ndim)]))
-        row = element
-        for axis in range(ndim - 1):
-            row *= record[RECORD_DIMS + 1 + axis]
-        size = row
-        if ndim > 0:
-            size = row * record[RECORD_DIMS]
-        slot = record[RECORD_SLOT]
-        flush.offsets[slot] = at
-        flush.row_bytes[slot] = row
-        copy_memory(Address(flush.arena + at), Address(record[RECORD_DATA]), size)
-        at += size
-    return at
 
 
 @low_level
@@ -467,18 +444,10 @@ def flush_all(flush: Flush, fibers: Array[Word]) -> Word:
     return 0
 
 
-@low_level
-def flush_once(flush: Flush, inputs: Address, count: Word, results: Address) -> Word:
-    """Record instances that wait for nothing and run what they noted. Return what `flush_noted`
-    does."""
-    invoke(flush.record, flush.recorder, inputs, count, results)
-    return flush_noted(flush)
-
-
 FUNCTIONS = (
-    place_arrays, flush_extent, flush_order, flush_place, flush_places, flush_scalars,
+    flush_extent, flush_order, flush_place, flush_places, flush_scalars,
     flush_outputs, flush_rows, flush_run, flush_operands, flush_wake, flush_has_room, flush_ran,
-    flush_noted, flush_all, flush_once,
+    flush_noted, flush_all,
 )  # fmt: skip
 
 

@@ -286,6 +286,9 @@ def read_instance(instances: Instances, given: Object, i: Word) -> Word:
 @low_level
 def read_instances(instances: Instances, given: Object) -> Word:
     """Read the inputs of all instances."""
+    for column in range(instances.count):
+        plan = instances.plans[column]
+        plan.bytes = 0
     for i in range(list_size(given)):
         code = read_instance(instances, list_item(given, i), i)
         if code != DONE:

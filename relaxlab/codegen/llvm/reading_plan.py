@@ -103,7 +103,8 @@ class InputPlan(Record):
     then `depth` numbers in tuples inside of it), and its kind. Of integers the least and the most;
     of arrays as in `FieldPlan`, where a dimension below zero is -1 - the number of a symbol, and
     `size` are the bytes of an element. records: where those of arrays go, one per instance;
-    first_slot: of those that have slots, else 0; bytes: of all that were read."""
+    placed: 1 for those that blocks read, which have slots from `first_slot` on; bytes: of all that
+    were read."""
 
     kind: Word
     parameter: Word
@@ -116,6 +117,7 @@ class InputPlan(Record):
     least: Word
     most: Word
     records: Array[Word]
+    placed: Word
     first_slot: Word
     bytes: Word
 

@@ -49,6 +49,7 @@ from relaxlab.codegen.llvm.recorder_words import (
     STACK_END,
     TOO_DEEP,
 )
+from relaxlab.codegen.llvm.starting import starting_texts
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.target import Target
@@ -71,7 +72,8 @@ def recording_code(program: rec.RecordingProgram, target: Target) -> tuple[bytes
     texts = [
         _Emitter(program, f, declarations, messages).function() for f in program.functions.values()
     ]
-    texts += [_batch_entry(program, declarations), *flushing_texts(declarations)]
+    texts += [_batch_entry(program, declarations)]
+    texts += [*flushing_texts(declarations), *starting_texts(declarations)]
     if program.waits:
         texts += [fiber_body(declarations), instance_body(_record_one(program), declarations)]
         texts += [resume_fibers(declarations)]

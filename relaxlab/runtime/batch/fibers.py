@@ -9,7 +9,7 @@ import numpy as np
 
 from relaxlab.codegen.llvm import fibers as native
 from relaxlab.codegen.llvm.jit import LoadedObject
-from relaxlab.codegen.llvm.recorder_words import FIBERS_END, FREE_FIBER
+from relaxlab.codegen.llvm.recorder_words import FIBERS_END
 from relaxlab.runtime.batch.words import Words
 
 STACK_BYTES = 1 << 20
@@ -38,59 +38,45 @@ class Fibers:
         types = (ctypes.c_void_p, ctypes.c_void_p)
         self._resume = ctypes.CFUNCTYPE(None, *types)(self.resume_address)
         self._body, self._record = map(code.address, (native.BODY, native.INSTANCE_BODY))
-        self._recorder, self._args = recorder, np.zeros((0, 2), np.int64)
-        self._rows = np.arange(0)
+        self._recorder = recorder
         self._caller, self._library = _aligned(CONTEXT_BYTES), ctypes.CDLL(None)
         self._made = np.zeros((0, 2), np.int64)
         """Per fiber, the addresses of its context and of the end of its stack."""
         self._memory: list[Any] = []
-        self.words = np.zeros((0, native.FIBER_WORDS), np.int64)
-        self._ready = self.words
-        self._given = 0, 0
-        """The addresses of the words of all instances, and of those for their results."""
-        self._count, self._first_free = -1, 0
-        """The instances that the words are for, -1 for none, and the address of the first free
-        fiber."""
+        self.words = self.ready = np.zeros((0, native.FIBER_WORDS), np.int64)
+        """The words of all fibers, and as they are when a batch begins."""
+        self.args = np.zeros((0, 2), np.int64)
+        """Per instance, the addresses of its words and of those for its results."""
+        self.first_free = 0
+        """The address of the first free fiber."""
+        self._count = -1
+        """The instances that the words are for, -1 for none."""
 
-    def start(self, inputs: Words, results: Words, end: int) -> None:
-        """Begin a batch: a fiber for each row of `inputs`, ready to run, and free ones. end: the
-        address behind those that the batch before has used."""
-        count, start = len(inputs), self.words.ctypes.data
-        if count != self._count:
-            self._prepare(count)
-            start = self.words.ctypes.data
-        else:
-            used = (end - start) // FIBER_BYTES
-            self.words[:used] = self._ready[:used]
-        given = inputs.ctypes.data, results.ctypes.data
-        if given != self._given:
-            self._args[:, 0] = given[0] + self._rows * inputs.strides[0]
-            self._args[:, 1] = given[1] + self._rows * results.strides[0]
-            self._given = given
-        self._recorder[FREE_FIBER] = self._first_free
-        self._recorder[FIBERS_END] = start + count * FIBER_BYTES
-
-    def _prepare(self, count: int) -> None:
-        """Make the words of the fibers of batches of so many instances, as they are at the
-        beginning."""
+    def prepare(self, count: int) -> bool:
+        """Make the words of the fibers of batches of so many instances. False if they are there."""
+        if count == self._count:
+            return False
         free_count = FORKS if self._forks else 0
         missing = count + free_count - len(self._made)
         if missing > 0:
             self._made = np.concatenate([self._made, [self._make() for _ in range(missing)]])
         self.words = np.empty((count + free_count, native.FIBER_WORDS), np.int64)
-        self._ready = words = np.zeros_like(self.words)
-        self._rows = rows = np.arange(count)
-        self._args = np.empty((count, 2), np.int64)
+        self.ready = words = np.zeros_like(self.words)
+        rows = np.arange(count)
+        self.args = np.empty((count, 2), np.int64)
         words[:count, native.NUMBER] = rows
         words[:count, native.FUNCTION] = self._record
-        words[:count, native.ARGS] = self._args.ctypes.data + rows * self._args.strides[0]
+        words[:count, native.ARGS] = self.args.ctypes.data + rows * self.args.strides[0]
         words[:, [native.CONTEXT, native.FIBER_STACK_END]] = self._made[: len(words)]
         words[:, native.CALLER] = self._caller.ctypes.data
         free = self.words.ctypes.data + np.arange(count, len(words)) * FIBER_BYTES
         words[count:, native.STATE] = native.DONE
         words[count:-1, native.NEXT_FREE] = free[1:]
-        self._first_free = int(free[0]) if len(free) else 0
-        self.words[:], self._count, self._given = words, count, (0, 0)
+        self.first_free = int(free[0]) if len(free) else 0
+        # No batch before has used any of these.
+        self.words[:], self._count = words, count
+        self._recorder[FIBERS_END] = self.words.ctypes.data
+        return True
 
     def resume(self) -> None:
         """Let the fibers that are ready go on until each waits or ends."""

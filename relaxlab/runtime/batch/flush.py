@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxlab.codegen.llvm import flushing as native
+from relaxlab.codegen.llvm import starting
 from relaxlab.codegen.llvm.context import CONTEXT
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.runtime.batch.arena import Arena, Array
-from relaxlab.runtime.batch.instances import Arrays
 from relaxlab.runtime.batch.recorder import Recorded, Recorder
 from relaxlab.runtime.batch.records import ChosenOrder
 from relaxlab.runtime.batch.words import Words
@@ -126,14 +126,16 @@ class Flusher:
             recorder=recorder.words, phase_ends=np.zeros(phases, np.int64),
         )  # fmt: skip
         word, memory = ctypes.c_int64, ctypes.c_void_p
-        self._place_arrays = self._function(native.place_arrays, memory, word, word, word, word)
+        self._start = recorder.start.fields
+        self._start.set(flush=self._fields.address)
+        self._start_batch = self._function(starting.start_batch)
         self._extent = self._function(native.flush_extent)
         self._place = self._function(native.flush_place)
         self._order = self._function(native.flush_order, word)
         self._wake = self._function(native.flush_wake, memory)
 
     def _function(self, of: Callable[..., Any], *more: Any) -> Callable[..., int]:
-        """A function of flushes, which takes the address of `_fields` first."""
+        """A function that takes the address of a record first."""
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *more)
         return kind(self._recorder.code.address(f"relaxlab_{of.__name__}"))
 
@@ -142,15 +144,27 @@ class Flusher:
         for take in [b.prepared([shared[i] for i in b.of.shared]) for b in self.blocks]:
             take()
 
-    def place_arrays(self, arrays: Arrays, places: Places, arena: Arena, at: int) -> None:
-        """Copy the arrays of instances into the arena, from byte `at` on, and write down their
-        places."""
-        self._fields.set(arena=arena.address)
-        self._fields.hold(offsets=places.offsets, row_bytes=places.row_bytes)
-        records, ty = arrays.records, arrays.param.tensor
-        self._place_arrays(
-            self._fields.address, records.ctypes.data, len(records), ty.ndim,
-            bytes_of(str(ty.dtype)), at,
+    def start(self, places: Places, arena: Arena) -> None:
+        """Begin the batch that was prepared: copy the arrays of instances into the arena, write
+        down their places, and empty the recorder."""
+        self._hold(places, arena)
+        self._start_batch(self._start.address)
+        if self._start["inputs_end"] > len(arena.memory):
+            self._make_place(arena)
+            self._start_batch(self._start.address)
+        self._recorder.begun, places.used = True, self._start["inputs_end"]
+        arena.publish(self._start["inputs_begin"], places.used)
+
+    def _make_place(self, arena: Arena) -> None:
+        """Let the arena grow for the arrays of instances."""
+        arena.reserve(self._start["inputs_end"], self._start["inputs_begin"])
+        self._fields.set(arena=arena.address, arena_size=len(arena.memory))
+
+    def _hold(self, places: Places, arena: Arena) -> None:
+        self._fields.set(arena=arena.address, arena_size=len(arena.memory))
+        self._fields.hold(
+            done=self._recorder.done, failures=self._recorder.start.failures,
+            offsets=places.offsets, row_bytes=places.row_bytes,
         )  # fmt: skip
 
     def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
@@ -190,11 +204,13 @@ class Flusher:
         Raises what a kernel reports.
         """
 
-    def run_at_once(
-        self, inputs: Words, results: Words, places: Places, arena: Arena
-    ) -> Ran | None:
-        """Record and run as much as takes no work in Python; the recorder says what is `left`. None
-        where nothing ran."""
+    def run_batch(self, places: Places, arena: Arena) -> Ran | None:
+        """Begin the batch that was prepared, and run as much as takes no work in Python; the
+        recorder says what is `left`. None where nothing ran."""
+        return None
+
+    def go_on(self, places: Places, arena: Arena) -> Ran | None:
+        """Run as much as takes no work in Python of instances that were woken."""
         return None
 
     def wake(self, recorded: Recorded, arena: Arena) -> None:
@@ -214,9 +230,8 @@ class NativeFlusher(Flusher):
         super().__init__(recorder, self._native)
         self._exe, self._has_grown = exe, True
         self._run = self._function(native.flush_run)
-        memory = ctypes.c_void_p
-        self._all = self._function(native.flush_all, memory)
-        self._once = self._function(native.flush_once, memory, ctypes.c_int64, memory)
+        self._run_batch = self._function(starting.run_batch)
+        self._resume_batch = self._function(starting.resume_batch)
         self._fields.set(resume=recorder.resume_address, record=recorder.record_address)
 
     def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
@@ -238,30 +253,34 @@ class NativeFlusher(Flusher):
             self._fail(code)
         return Ran(kinds, ends, fields["gathered"])
 
-    def run_at_once(
-        self, inputs: Words, results: Words, places: Places, arena: Arena
-    ) -> Ran | None:
+    def run_batch(self, places: Places, arena: Arena) -> Ran | None:
         """Record instances and run what they note, flush after flush, as long as there is room.
         None where nothing ran.
 
         Raises what a kernel reports.
         """
-        recorder, fields = self._recorder, self._fields
+        self._hold(places, arena)
+        code = self._run_batch(self._start.address)
+        if code == starting.NO_PLACE:
+            self._make_place(arena)
+            code = self._run_batch(self._start.address)
+        self._recorder.begun = True
+        return self._ran(code, places)
+
+    def go_on(self, places: Places, arena: Arena) -> Ran | None:
+        """Go on where instances have been woken, as `run_batch` does."""
+        self._hold(places, arena)
+        self._fields.set(used=places.used)
+        return self._ran(self._resume_batch(self._start.address), places)
+
+    def _hold(self, places: Places, arena: Arena) -> None:
         if self._has_grown:
             self._measure_room(places)
-        fields.set(
-            used=places.used, gathered=0, arena=arena.address, arena_size=len(arena.memory),
-            threads=self._exe.threads, ran=0, ran_notes=0, flushes=0,
-        )  # fmt: skip
-        fields.hold(
-            done=recorder.done, failures=recorder.failures, offsets=places.offsets,
-            row_bytes=places.row_bytes,
-        )  # fmt: skip
-        if recorder.program.waits:
-            code = self._all(fields.address, recorder.fiber_words.ctypes.data)
-        else:
-            given, made = inputs.ctypes.data, results.ctypes.data
-            code = self._once(fields.address, given, len(inputs), made)
+        super()._hold(places, arena)
+        self._fields.set(threads=self._exe.threads)
+
+    def _ran(self, code: int, places: Places) -> Ran | None:
+        recorder, fields = self._recorder, self._fields
         places.used = fields["used"]
         if code > 0:
             self._fail(code)

@@ -41,9 +41,9 @@ class BatchReport:
         self._blocks = blocks
         self._ran: list[Ran] = []
 
-    def add(self, ran: Ran) -> None:
+    def add(self, ran: Ran | None) -> None:
         """Count the batches of flushes, if there are any."""
-        if not len(ran.ends):
+        if ran is None or not len(ran.ends):
             return
         self._ran.append(ran)
         self.flushes += ran.flushes
@@ -112,7 +112,6 @@ class BatchFunction:
         self._names = tuple(b.name for b in self.program.blocks)
         self._reader, self._values = InstanceReader(self.program), ValueMaker(self.program.data)
         self._places = Places()
-        self._made: Words = np.empty((0, len(self.program.results)), np.int64)
         self._shared_end = self._shared_places()
         self._has_shared = False
         """True if the values that all instances share lie at the beginning of the arena."""
@@ -195,14 +194,9 @@ class BatchFunction:
         if self.program.waits:
             self._require_weights()
         with self._alone:
-            inputs, first = self._reader.read(self._given(instances))
+            inputs = self._reader.read(self._given(instances))
             rounds: list[Recorded] = []
-            if self.program.waits:
-                self._computed(inputs, first, None, rounds)
-            else:
-                results = self._result_words(len(inputs.words))
-                given = (inputs.words, first, inputs.failures(), results)
-                rounds.append(self._recorder.record(*given))
+            self._computed(inputs, None, rounds)
             self._require_success(inputs, rounds[-1].failures, ())
             return records_of(self.program, joined(rounds))
 
@@ -219,9 +213,9 @@ class BatchFunction:
         return []
 
     def _run(self, instances: list[Sequence[Any]], choose: Choice | None) -> list[Any]:
-        inputs, first = self._reader.read(instances)
+        inputs = self._reader.read(instances)
         try:
-            words, failures = self._computed(inputs, first, choose)
+            words, failures = self._computed(inputs, choose)
         except FAILURES as error:
             if len(instances) == 1:
                 raise BatchError(str(error), 0, (None,)) from error
@@ -246,82 +240,77 @@ class BatchFunction:
         return results
 
     def _require_success(self, inputs: Inputs, failures: Words, results: Sequence[Any]) -> None:
-        if failures.any():
+        if np.count_nonzero(failures):  # a quarter of the time of `any`
             failed = np.flatnonzero(failures)
             at = int(failed[0])
             reason = inputs.refused.get(at) or self._recorder.reason(int(failures[at]))
             raise BatchError(reason, at, results, len(failed))
 
     def _computed(
-        self, inputs: Inputs, first: int, choose: Choice | None,
-        rounds: list[Recorded] | None = None,
-    ) -> tuple[Words, Words]:  # fmt: skip
-        """Record and compute all instances; `rounds` collects what was recorded. Returns the words
-        of their results, and the reasons why they failed."""
+        self, inputs: Inputs, choose: Choice | None, rounds: list[Recorded] | None = None
+    ) -> tuple[Words, Words]:
+        """Record and compute all instances. `rounds` collects what was recorded; then nothing is
+        computed unless instances wait. Returns the words of their results, and the reasons why
+        they failed."""
+        of, whole = self._recorder.start, False
         while True:
-            failures, results = inputs.failures(), self._result_words(len(inputs.words))
             try:
-                self._attempt(inputs, first, choose, rounds, failures, results)
+                self._attempt(inputs, choose, rounds)
+                whole = not np.count_nonzero(of.failures)
             except MoreRoom:
                 if rounds is not None:
                     rounds.clear()
-            else:
-                return results, failures
-
-    def _result_words(self, count: int) -> Words:
-        """Memory for the results of so many instances, which the next batch of as many takes."""
-        if len(self._made) != count:
-            self._made = np.empty((count, len(self.program.results)), np.int64)
-        return self._made
+                continue
+            finally:
+                if not whole:
+                    self._recorder.forget()
+            return of.results, of.failures
 
     def _attempt(
-        self, inputs: Inputs, first: int, choose: Choice | None, rounds: list[Recorded] | None,
-        failures: Words, results: Words,
-    ) -> None:  # fmt: skip
-        places, flusher = self._places, self._flusher
-        places.grow(first)
-        self._place_inputs(inputs, places)
+        self, inputs: Inputs, choose: Choice | None, rounds: list[Recorded] | None
+    ) -> None:
+        places, flusher, arena, recorder = (
+            self._places, self._flusher, self._arena, self._recorder
+        )  # fmt: skip
         report = BatchReport(len(inputs.words), self._names)
-
-        def at_once() -> None:
-            ran = flusher.run_at_once(inputs.words, results, places, self._arena)
-            if ran is not None:
-                report.add(ran)
-
-        given = (inputs.words, first, failures, results)
+        recorder.prepare(inputs, self._place_fields(inputs))
         whole = choose is None and rounds is None
-        for recorded in self._recorder.rounds(*given, at_once if whole else None):
-            if rounds is not None:
-                rounds.append(recorded)
-            chosen = None if choose is None else chosen_order(self.program, recorded, choose)
-            end = flusher.begin(recorded, places, chosen)
-            self._arena.reserve(end, places.used)
-            places.used = end
-            report.add(flusher.run(self._arena))
-            flusher.wake(recorded, self._arena)
+        if whole:
+            report.add(flusher.run_batch(places, arena))
+        if recorder.left:
+            for recorded in recorder.rounds(
+                lambda: flusher.start(places, arena),
+                (lambda: report.add(flusher.go_on(places, arena))) if whole else None,
+            ):
+                if rounds is not None:
+                    rounds.append(recorded)
+                    if not self.program.waits:
+                        return
+                chosen = None if choose is None else chosen_order(self.program, recorded, choose)
+                end = flusher.begin(recorded, places, chosen)
+                arena.reserve(end, places.used)
+                places.used = end
+                report.add(flusher.run(arena))
+                flusher.wake(recorded, arena)
         self.last_batch = report
 
     # --- The arena --------------------------------------------------------------------------------
 
-    def _place_inputs(self, inputs: Inputs, places: Places) -> None:
-        """Give shared values that are read by their slots, and inputs, places in the arena, and
-        copy them there."""
+    def _place_fields(self, inputs: Inputs) -> int:
+        """Give shared values that are read by their slots, and the arrays in values of data types,
+        places in the arena, and copy them there. Returns where they end."""
+        places, arena = self._places, self._arena
         self._place_shared()
+        places.grow(inputs.slots)
         used = self._shared_end
-        starts: list[int] = []
-        for size in (*(a.nbytes for a in inputs.arrays), *(f.nbytes for _, f, _ in inputs.fields)):
-            starts.append(used)
-            used += -(-size // ALIGN) * ALIGN
-        self._arena.reserve(used, self._shared_end)
-        given = iter(starts)
-        for arrays, start in zip(inputs.arrays, given, strict=False):
-            self._flusher.place_arrays(arrays, places, self._arena, start)
-        for (first, flat, lengths), start in zip(inputs.fields, given, strict=True):
-            ends = start + np.cumsum(lengths) * flat.itemsize
+        arena.reserve(used + sum(f.nbytes + ALIGN for _, f, _ in inputs.fields), used)
+        for first, flat, lengths in inputs.fields:
+            ends = used + np.cumsum(lengths) * flat.itemsize
             places.offsets[first : first + len(lengths)] = ends - lengths * flat.itemsize
-            self._arena.copy(flat, start)
-        self._arena.publish(self._shared_end, used)
-        places.used = used
+            arena.copy(flat, used)
+            used += -(-flat.nbytes // ALIGN) * ALIGN
+        arena.publish(self._shared_end, used)
+        return used
 
     def _shared_places(self) -> int:
         """Write down where the shared values that are read by their slots lie, at the beginning of
@@ -349,7 +338,7 @@ class BatchFunction:
 
     def _results(self, words: Words, failures: Words) -> list[Any]:
         """The results of all instances, None for those that failed."""
-        failed = failures.any()
+        failed = np.count_nonzero(failures)
         kept = np.flatnonzero(failures == 0).tolist() if failed else range(len(failures))
         of_kept = words[kept] if failed else words
         columns = [self._column(of_kept[:, k], r) for k, r in enumerate(self.program.results)]

@@ -13,7 +13,13 @@ from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.types import DataType
-from relaxlab.runtime.batch.native_instances import NativeInstances, inputs_are_known
+from relaxlab.runtime.batch.native_instances import (
+    BYTES,
+    FIRST_SLOT,
+    InputPlans,
+    NativeInstances,
+    inputs_are_known,
+)
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.data_values import ValuesAsWords
@@ -21,37 +27,29 @@ from relaxlab.runtime.native.data_values import ValuesAsWords
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Arrays:
-    """The arrays that instances give for a parameter: their input records, a row each, and the
-    bytes of all. Their slots, where blocks read them, are numbered from `first_slot` on."""
-
-    param: rec.EntryParam
-    first_slot: int
-    records: Words
-    nbytes: int
-
-
 @dataclass(slots=True)
 class Inputs:
     """The inputs of a batch. `words` has a row per instance: its scalars, and the addresses of its
-    input records. `arrays` are those that blocks may read; `fields` those in values of data types:
-    of each dtype one after the other, with the slot of the first and the lengths. `keep` holds the
-    memory that words point to. `refused` has the reasons of the instances whose arrays do not
-    fit."""
+    input records. `plans` has a row of words for each parameter, where these records are. `fields`
+    are the arrays in values of data types: of each dtype one after the other, with the slot of the
+    first and the lengths. `slots` is the first slot behind those of inputs. `keep` holds the memory
+    that words point to. `refused` has the reasons of the instances whose arrays do not fit,
+    `failures` a failure for these, 0 for the others."""
 
     words: Words
-    arrays: list[Arrays] = field(default_factory=lambda: [])
+    plans: Words
+    slots: int
+    failures: Words
     fields: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
     keep: list[Any] = field(default_factory=lambda: [])
     refused: dict[int, str] = field(default_factory=lambda: {})
 
-    def failures(self) -> Words:
-        """By instance, its failure as native code numbers them; 0 for those that fit."""
-        made = np.zeros(len(self.words), np.int64)
-        if self.refused:
-            made[list(self.refused)] = REFUSED
-        return made
+    def refuse(self, reasons: dict[int, str]) -> None:
+        """Leave instances out."""
+        if reasons:
+            self.refused = reasons | self.refused
+            self.failures = np.zeros_like(self.failures)
+            self.failures[list(self.refused)] = REFUSED
 
 
 def readable_kinds(program: rec.RecordingProgram) -> frozenset[tuple[str, int]]:
@@ -71,42 +69,37 @@ class InstanceReader:
     def __init__(self, program: rec.RecordingProgram) -> None:
         self.program = program
         self._values = ValuesAsWords(program.data)
-        readable = readable_kinds(program)
-        self._columns = [
-            (column, p, (str(p.tensor.dtype), p.tensor.ndim) in readable)
-            for column, p in enumerate(program.params) if p.kind == "array"
-        ]  # fmt: skip
         self._data = [(c, p) for c, p in enumerate(program.params) if p.kind == "data"]
-        self._native = NativeInstances(program) if inputs_are_known(program) else None
+        self._plans = InputPlans(program, readable_kinds(program))
+        known = inputs_are_known(program)
+        self._native = NativeInstances(program, self._plans) if known else None
         self._words: Words = np.empty((0, len(program.params)), np.int64)
+        self._failures: Words = np.zeros(0, np.int64)
+        self._count, self._slots = -1, 0
+        """The instances that there is room for, and the first slot behind those of their arrays."""
 
-    def read(self, instances: list[Sequence[Any]]) -> tuple[Inputs, int]:
-        """The inputs of instances, and the first slot after theirs. The next batch of as many takes
-        their memory.
+    def read(self, instances: list[Sequence[Any]]) -> Inputs:
+        """The inputs of instances. The next batch of as many takes their memory.
 
         Raises ArgumentError naming the instance and the argument that does not fit.
         """
-        count, first_slot = len(instances), len(self.program.shared)
-        if len(self._words) != count:
-            self._words = np.empty((count, len(self.program.params)), np.int64)
-        made = Inputs(self._words)
-        firsts: list[int] = []
-        for _, _, is_read in self._columns:
-            firsts.append(first_slot)
-            first_slot += count if is_read else 0
-        records = None
-        if self._native is not None:
-            records = self._native.read(instances, made.words, firsts)
+        if len(instances) != self._count:
+            self._prepare(len(instances))
+        made = Inputs(self._words, self._plans.rows, self._slots, self._failures)
+        if self._native is not None and self._native.read(instances, self._words):
             made.keep.append(instances)  # whose arrays are read where they lie
-        if records is None:
+        else:
             self._require_arguments(instances)
-            records = self._slowly(instances, made, firsts)
-        columns = zip(self._columns, firsts, records, strict=True)
-        for (_, p, is_read), first, (rows, size) in columns:
-            made.keep.append(rows)
-            if is_read:
-                made.arrays.append(Arrays(p, first, rows, size))
-        return made, self._read_data(instances, made, first_slot)
+            self._slowly(instances, made)
+        if self._data:
+            self._read_data(instances, made)
+        return made
+
+    def _prepare(self, count: int) -> None:
+        self._words = np.empty((count, len(self.program.params)), np.int64)
+        self._failures = np.zeros(count, np.int64)
+        self._slots = self._plans.prepare(count, len(self.program.shared))
+        self._count = count
 
     def _require_arguments(self, instances: Sequence[Sequence[Any]]) -> None:
         for i, instance in enumerate(instances):
@@ -116,13 +109,9 @@ class InstanceReader:
                     f"{self.program.num_input} besides its weights"
                 )
 
-    def _slowly(
-        self, instances: Sequence[Sequence[Any]], made: Inputs, firsts: Sequence[int]
-    ) -> list[tuple[Words, int]]:
-        """Read all but values of data types. Returns the records of all arrays, and their bytes."""
-        given = iter(firsts)
+    def _slowly(self, instances: Sequence[Sequence[Any]], made: Inputs) -> None:
+        """Read all but values of data types."""
         symbols: dict[expr.Var, Words] = {}
-        found: list[tuple[Words, int]] = []
         for column, param in enumerate(self.program.params):
             if param.kind == "data":
                 continue
@@ -133,25 +122,20 @@ class InstanceReader:
             arrays = _arrays(param, values)
             count = len(arrays)
             shapes = np.array([a.shape for a in arrays], np.int64).reshape(count, param.tensor.ndim)
-            made.refused = _misfits(param, shapes, symbols) | made.refused
+            made.refuse(_misfits(param, shapes, symbols))
             flat = np.concatenate([a.reshape(-1) for a in arrays])
             lengths = np.prod(shapes, axis=1, dtype=np.int64)
-            records = np.empty((count, rec.RECORD_DIMS + param.tensor.ndim), np.int64)
+            records, plan = self._plans.records[column], made.plans[column]
             starts = np.cumsum(lengths) - lengths
             records[:, rec.RECORD_DATA] = flat.ctypes.data + starts * flat.itemsize
-            records[:, rec.RECORD_SLOT] = next(given) + np.arange(count)
+            records[:, rec.RECORD_SLOT] = plan[FIRST_SLOT] + np.arange(count)
             records[:, rec.RECORD_DIMS :] = shapes
+            plan[BYTES] = flat.nbytes
             made.words[:, column] = records.ctypes.data + np.arange(count) * records.strides[0]
             made.keep.append(flat)
-            found.append((records, flat.nbytes))
-        return found
 
-    def _read_data(
-        self, instances: Sequence[Sequence[Any]], made: Inputs, first_slot: int
-    ) -> int:
-        """Write the values of data types that instances give. Returns the next slot."""
-        if not self._data:
-            return first_slot
+    def _read_data(self, instances: Sequence[Sequence[Any]], made: Inputs) -> None:
+        """Write the values of data types that instances give."""
         columns: list[tuple[list[Any], DataType]] = []
         for _, p in self._data:
             assert isinstance(p.ty, DataType)
@@ -160,9 +144,8 @@ class InstanceReader:
         given = self._values.read(columns, lambda c, i: f"`{names[c]}` of instance {i}")
         for (column, _), places in zip(self._data, given.places, strict=True):
             made.words[:, column] = places
-        made.fields, first_slot = given.numbered(first_slot)
+        made.fields, made.slots = given.numbered(made.slots)
         made.keep.append(given)
-        return first_slot
 
 
 def _leaf(value: Any, path: tuple[int, ...]) -> Any:

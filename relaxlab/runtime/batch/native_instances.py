@@ -19,7 +19,10 @@ from relaxlab.runtime.native.value_reader import reading_function
 INTEGERS = ("int64", "int32")
 """Dtypes of integers that machine code reads."""
 KINDS = {"data": native.DATA, "scalar": native.SCALAR, "array": native.TENSOR}
-WORDS = len(native.InputPlan.__annotations__)
+FIELDS = list(native.InputPlan.__annotations__)
+RECORDS, FIRST_SLOT, BYTES = map(FIELDS.index, ("records", "first_slot", "bytes"))
+"""The words of a plan with the address of records, their first slot, and the bytes of all arrays.
+"""
 
 
 def inputs_are_known(program: rec.RecordingProgram) -> bool:
@@ -35,42 +38,74 @@ def inputs_are_known(program: rec.RecordingProgram) -> bool:
     )
 
 
-class NativeInstances:
-    """The plans of a program's inputs."""
+class InputPlans:
+    """The plans of a program's inputs, a row of words for each parameter, and the records of arrays
+    by the column of their parameter. Batches of as many instances share them.
 
-    def __init__(self, program: rec.RecordingProgram) -> None:
+    placed: the dtypes and ranks of the arrays that blocks read.
+    """
+
+    def __init__(self, program: rec.RecordingProgram, placed: frozenset[tuple[str, int]]) -> None:
         self._alive: list[Any] = []
-        self._symbols: dict[expr.Var, int] = {}
-        plans = [self._plan(p) for p in program.params]
-        self._table = np.concatenate([np.empty(0, np.int64), *(p.words for p in plans)])
-        self._rows = self._table.reshape(-1, WORDS)
-        self._arrays = [(i, p.tensor) for i, p in enumerate(program.params) if p.kind == "array"]
-        self._instances = Fields(native.Instances)
-        self._instances.set(
-            count=len(plans), arguments=program.num_input, symbol_count=len(self._symbols),
-            array_type=id(np.ndarray), tuple_type=id(tuple), int_type=id(int),
-            word_type=id(np.int64),
-        )  # fmt: skip
-        self._instances.hold(plans=self._table, symbols=np.empty(len(self._symbols), np.int64))
-        self._records: list[Words] = []
-        self._count = -1
-        """The instances that the records have room for."""
-        self._read = reading_function(native.READ_INSTANCES)
+        plans = [self._plan(p, placed) for p in program.params]
+        self.rows: Words = np.array([p.words for p in plans], np.int64).reshape(-1, len(FIELDS))
+        self._arrays = {i: p.tensor for i, p in enumerate(program.params) if p.kind == "array"}
+        self._placed = [(i, bool(p["placed"])) for i, p in enumerate(plans) if i in self._arrays]
+        self.records: dict[int, Words] = {}
 
-    def _plan(self, p: rec.EntryParam) -> Fields:
+    def _plan(self, p: rec.EntryParam, placed: frozenset[tuple[str, int]]) -> Fields:
         made = Fields(native.InputPlan)
         self._alive.append(made)
         made.set(kind=KINDS[p.kind], parameter=p.parameter, depth=len(p.path))
         made.hold(path=np.array(p.path, np.int64))
-        if p.kind == "data":
-            return made
-        dtype = numpy_dtype(str(p.tensor.dtype))
-        self._alive.append(dtype)
-        made.set(descr=id(dtype), size=dtype.itemsize, ndim=p.tensor.ndim)
-        made.hold(dims=np.array([self._dim(d) for d in p.tensor.shape or ()], np.int64))
-        if p.kind == "scalar":
-            made.set(least=int(np.iinfo(dtype).min), most=int(np.iinfo(dtype).max))
+        if p.kind != "data":
+            dtype = numpy_dtype(str(p.tensor.dtype))
+            self._alive.append(dtype)
+            is_placed = p.kind == "array" and (str(p.tensor.dtype), p.tensor.ndim) in placed
+            made.set(
+                descr=id(dtype), size=dtype.itemsize, ndim=p.tensor.ndim, placed=int(is_placed)
+            )
         return made
+
+    def prepare(self, count: int, first_slot: int) -> int:
+        """Make room for the records of so many instances, whose slots are numbered from
+        `first_slot` on. Returns the first slot after theirs."""
+        for i, is_placed in self._placed:
+            words = rec.RECORD_DIMS + self._arrays[i].ndim
+            self.records[i] = np.empty((count, words), np.int64)
+            self.rows[i, RECORDS] = self.records[i].ctypes.data
+            self.rows[i, FIRST_SLOT] = first_slot
+            first_slot += count if is_placed else 0
+        return first_slot
+
+
+class NativeInstances:
+    """Reads instances by plans, of which it writes the rest: dimensions and ranges."""
+
+    def __init__(self, program: rec.RecordingProgram, plans: InputPlans) -> None:
+        self._plans = plans
+        self._symbols: dict[expr.Var, int] = {}
+        self._alive: list[Any] = []
+        for row, param in zip(plans.rows, program.params, strict=True):
+            self._complete(row, param)
+        self._instances = Fields(native.Instances)
+        self._instances.set(
+            count=len(plans.rows), arguments=program.num_input, symbol_count=len(self._symbols),
+            array_type=id(np.ndarray), tuple_type=id(tuple), int_type=id(int),
+            word_type=id(np.int64),
+        )  # fmt: skip
+        self._instances.hold(plans=plans.rows, symbols=np.empty(len(self._symbols), np.int64))
+        self._read = reading_function(native.READ_INSTANCES)
+
+    def _complete(self, row: Words, p: rec.EntryParam) -> None:
+        if p.kind == "data":
+            return
+        dims = np.array([self._dim(d) for d in p.tensor.shape or ()], np.int64)
+        self._alive.append(dims)
+        row[FIELDS.index("dims")] = dims.ctypes.data
+        if p.kind == "scalar":
+            limits = np.iinfo(numpy_dtype(str(p.tensor.dtype)))
+            row[FIELDS.index("least")], row[FIELDS.index("most")] = limits.min, limits.max
 
     def _dim(self, d: expr.PrimExpr) -> int:
         if isinstance(d, expr.IntImm):
@@ -78,30 +113,8 @@ class NativeInstances:
         assert isinstance(d, expr.Var)
         return -1 - self._symbols.setdefault(d, len(self._symbols))
 
-    def read(
-        self, instances: list[Sequence[Any]], words: Words, firsts: Sequence[int]
-    ) -> list[tuple[Words, int]] | None:
-        """Write the words of all instances. Returns the input records of all arrays, of which the
-        slots begin at `firsts`, and their bytes; batches of the same size share their memory. None
-        where something is not as foreseen."""
-        if len(instances) != self._count:
-            self._prepare(len(instances), firsts)
-        self._rows[:, BYTES] = 0
-        self._instances.set(words=words.ctypes.data)
-        if self._read(self._instances.address, instances) != native.DONE:
-            return None
-        sizes = self._rows[:, BYTES].tolist()
-        return [(r, sizes[i]) for r, (i, _) in zip(self._records, self._arrays, strict=True)]
-
-    def _prepare(self, count: int, firsts: Sequence[int]) -> None:
-        self._count, self._records = count, []
-        for (i, ty), first in zip(self._arrays, firsts, strict=True):
-            records = np.empty((count, rec.RECORD_DIMS + ty.ndim), np.int64)
-            self._rows[i, RECORDS : RECORDS + 2] = records.ctypes.data, first
-            self._records.append(records)
-
-
-RECORDS = list(native.InputPlan.__annotations__).index("records")
-"""The word of a plan with the address of records; the first slot follows it."""
-BYTES = RECORDS + 2
-"""The word with the bytes of all arrays."""
+    def read(self, instances: list[Sequence[Any]], words: Words) -> bool:
+        """Write the words of all instances, and their records. False where something is not as
+        foreseen."""
+        self._instances.hold(words=words)
+        return self._read(self._instances.address, instances) == native.DONE

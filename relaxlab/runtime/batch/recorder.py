@@ -18,6 +18,8 @@ from relaxlab.ir.errors import UserError
 from relaxlab.ir.recording import RecordingProgram
 from relaxlab.ir.target import Target
 from relaxlab.runtime.batch.fibers import Fibers
+from relaxlab.runtime.batch.instances import Inputs
+from relaxlab.runtime.batch.start import Start
 from relaxlab.runtime.batch.words import Words
 
 FIRST_ROOM = 256
@@ -85,19 +87,18 @@ class Recorder:
         self._heap = np.empty(FIRST_ROOM, np.int64)
         self.words = np.zeros(native.LOGS + native.LOG_WORDS * len(self.widths), np.int64)
         self._heads = self.words[native.LOGS :].reshape(-1, native.LOG_WORDS)
-        self._empty = self._empty_words()
+        self.start = Start(program, self.words)
+        self._hold_empty()
         self._fibers = None
         if program.waits:
             self._fibers = Fibers(self.code, self.words, forks(program))
         self.done = np.zeros(len(self.widths), np.int64)
         """Per log, the notes that ran before, where instances wait."""
-        self.resumed = False
-        """True if fibers went on since the flush before."""
+        self.begun = self.resumed = False
+        """True if the batch has begun; and if fibers went on since the flush before."""
         self.left = 0
         """The number of fibers that wait after the last flush. Of a program whose instances wait
         for nothing: 1 until they are recorded, then 0."""
-        self.failures: Words = np.empty(0, np.int64)
-        """By instance of the batch, why it failed; 0 for those that did not."""
 
     @property
     def resume_address(self) -> int:
@@ -115,102 +116,78 @@ class Recorder:
         """The words of all fibers, a row each; none where instances wait for nothing."""
         return NO_FIBERS if self._fibers is None else self._fibers.words
 
-    def rounds(
-        self, inputs: Words, first_slot: int, failures: Words, results: Words,
-        at_once: Callable[[], None] | None = None,
-    ) -> Iterator[Recorded]:  # fmt: skip
-        """Record the instances whose words are the rows of `inputs`: integers, and addresses of
-        input records; `results` gets the words of their results. Slots are numbered from
-        `first_slot` on. There is one round, unless instances wait for tensors: then each has what
-        was noted since the one before, and the caller wakes them before it asks for the next.
-        `at_once` records and runs what it can; rounds have what is left.
+    def prepare(self, inputs: Inputs, at: int) -> None:
+        """Write down the next batch, whose arrays are copied into the arena from byte `at` on.
+        Instances with a failure will be left out; those that fail will be given one."""
+        self.left, self.begun, self.resumed = 1, False, False
+        self.start.prepare(inputs, at, self._fibers)
 
-        Instances with a failure are left out; those that fail are given one.
+    def rounds(
+        self, begin: Callable[[], None], go_on: Callable[[], None] | None = None
+    ) -> Iterator[Recorded]:
+        """Record the instances. There is one round, unless instances wait for tensors: then each
+        has what was noted since the one before, and the caller wakes them before it asks for the
+        next. `begin` empties the recorder. `go_on` runs what it can of instances that were woken;
+        rounds have what is left.
 
         Raises MoreRoom where the caller has to begin again.
         """
-        self.left = 1
         if self._fibers is None:
-            if at_once is not None:
-                refused = failures.copy()
-                self._begin(first_slot, failures)
-                at_once()
-                if not self.left:
-                    return
-                failures[:] = refused
-            yield self.record(inputs, first_slot, failures, results)
+            yield self.record(begin)
             return
-        end = int(self.words[native.FIBERS_END])
-        self._begin(first_slot, failures)
-        self._fibers.start(inputs, results, end)
-        whole = False
-        try:
-            yield from self._waiting_rounds(self._fibers, results, failures, at_once)
-            whole = not failures.any()
-        finally:
-            if not whole:
-                self._fibers.forget()
-
-    def _waiting_rounds(
-        self, made: Fibers, results: Words, failures: Words, at_once: Callable[[], None] | None
-    ) -> Iterator[Recorded]:
-        self.resumed = False
+        if not self.begun:
+            begin()
         while self.left:
-            if at_once is not None:
-                at_once()
-                if not self.left:
-                    return
             if not self.resumed:
-                made.resume()
+                self._fibers.resume()
             self.resumed = False
-            if self.words[native.FAILED]:
-                self._grow_heap()
-                raise MoreRoom
-            counts = self._heads[:, native.LOG_COUNT].copy()
-            if self._grow(counts):
-                raise MoreRoom
-            slots = int(self.words[native.NEXT_SLOT])
-            yield Recorded(self._logs, self.done.copy(), counts, slots, results, failures)
+            yield self._waiting_round()
+            if go_on is not None and self.left:
+                go_on()
 
-    def record(
-        self, inputs: Words, first_slot: int, failures: Words, results: Words
-    ) -> Recorded:
+    def _waiting_round(self) -> Recorded:
+        if self.words[native.FAILED]:
+            self._grow_heap()
+            raise MoreRoom
+        counts = self._heads[:, native.LOG_COUNT].copy()
+        if self._grow(counts):
+            raise MoreRoom
+        return self._recorded(self.done.copy(), counts)
+
+    def _recorded(self, done: Words, counts: Words) -> Recorded:
+        slots, of = int(self.words[native.NEXT_SLOT]), self.start
+        return Recorded(self._logs, done, counts, slots, of.results, of.failures)
+
+    def record(self, begin: Callable[[], None]) -> Recorded:
         """Record instances that wait for nothing, as `rounds` does."""
-        refused = failures.copy()
+        given, made = self.start.inputs, self.start.results
         while True:
-            failures[:] = refused
-            self._begin(first_slot, failures)
-            self._record(
-                self.words.ctypes.data, inputs.ctypes.data, len(inputs), results.ctypes.data
-            )
+            begin()
+            self._record(self.words.ctypes.data, given.ctypes.data, len(given), made.ctypes.data)
             if self.words[native.FAILED]:
                 self._grow_heap()
                 continue
             counts = self._heads[:, native.LOG_COUNT].copy()
             # Nothing else has changed: with room for all notes it is done once more.
             if not self._grow(counts):
-                break
-        done, slots = np.zeros_like(counts), int(self.words[native.NEXT_SLOT])
-        return Recorded(self._logs, done, counts, slots, results, failures)
+                return self._recorded(np.zeros_like(counts), counts)
 
-    def _begin(self, first_slot: int, failures: Words) -> None:
-        self.words[:] = self._empty
-        self.words[native.NEXT_SLOT] = first_slot
-        self.words[native.FAILURES] = failures.ctypes.data
-        self.failures = failures
-        self.done[:] = 0
+    def forget(self) -> None:
+        """Give up the fibers, some of which are in the middle of an instance."""
+        if self._fibers is not None:
+            self._fibers.forget()
 
-    def _empty_words(self) -> Words:
-        """The words of a recorder that has noted nothing."""
+    def _hold_empty(self) -> None:
+        """Let batches begin with the words of a recorder that has noted nothing."""
         made, heap = np.zeros_like(self.words), self._heap.ctypes.data
         made[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
         made[native.LOGS :] = [w for log in self._logs for w in (log.ctypes.data, 0, len(log))]
-        return made
+        self.start.fields.hold(empty=made)
 
     def _grow_heap(self) -> None:
         """Make room for more values of data types."""
         self._heap = np.empty(2 * len(self._heap), np.int64)
-        self._empty = self._empty_words()
+        self._hold_empty()
 
     def _grow(self, counts: Words) -> bool:
         """Make room for the notes in logs that were full. True if there were such logs."""
@@ -221,7 +198,7 @@ class Recorder:
             np.empty((2 * n, log.shape[1]), np.int64) if is_full else log
             for n, log, is_full in zip(counts.tolist(), self._logs, full, strict=True)
         )
-        self._empty = self._empty_words()
+        self._hold_empty()
         return True
 
     def reason(self, failure: int) -> str:

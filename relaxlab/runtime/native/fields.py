@@ -17,11 +17,12 @@ class Fields:
     def __init__(self, record: type[Record]) -> None:
         self._at = {name: at // 8 for name, (at, _) in layout_of(record).items()}
         self.words = np.zeros(len(self._at), np.int64)
+        self._cells = self.words.data  # one of its items takes half the time of an array's
         self.address: int = self.words.ctypes.data
         self._arrays: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> int:
-        return int(self.words[self._at[name]])
+        return self._cells[self._at[name]]
 
     def array(self, name: str) -> Any:
         """The array whose address is there; an empty one before there is any."""
@@ -30,7 +31,7 @@ class Fields:
     def set(self, **numbers: int) -> None:
         """Write numbers."""
         for name, value in numbers.items():
-            self.words[self._at[name]] = value
+            self._cells[self._at[name]] = value
 
     def hold(self, **arrays: np.ndarray[Any, Any]) -> None:
         """Write the addresses of arrays, and keep these."""

@@ -155,9 +155,9 @@ def test_recursion_without_end_names_the_instance(steps):
 def test_all_others_are_computed_beside_those_that_fail(steps, monkeypatch):
     mod, main, weights = steps
     rng, recordings = np.random.default_rng(4), []
-    record = type(main._recorder)._begin
+    prepare = type(main._recorder).prepare
     monkeypatch.setattr(
-        type(main._recorder), "_begin", lambda *a: (recordings.append(1), record(*a))[1]
+        type(main._recorder), "prepare", lambda *a: (recordings.append(1), prepare(*a))[1]
     )
     good = [instance(rng, int(n)) for n in rng.integers(0, 9, 12)]
     narrow = (*good[0][:2], good[0][2][:, :4])

@@ -8,6 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab import dynamic
 from relaxlab.runtime.batch.instances import InstanceReader
+from relaxlab.runtime.batch.native_instances import BYTES
 
 RNG = np.random.default_rng(0)
 H, WORDS = 4, 20
@@ -51,11 +52,11 @@ def test_trees_share_what_they_have_in_common(trees):
 
 
 def words_without_addresses(reader, instances):
-    """All integers and shapes that are read, and the elements of all arrays."""
-    inputs, slots = reader.read(instances)
-    scalars = [c for c, p in enumerate(reader.program.params) if p.kind == "scalar"]
-    arrays = [a.records[:, 1:].tolist() for a in inputs.arrays]
-    return inputs.words[:, scalars].tolist(), arrays, slots, [a.nbytes for a in inputs.arrays]
+    """All integers and shapes that are read, the bytes of all arrays, and the next slot."""
+    inputs, params = reader.read(instances), list(enumerate(reader.program.params))
+    scalars = [c for c, p in params if p.kind == "scalar"]
+    records = [reader._plans.records[c][:, 1:].tolist() for c, p in params if p.kind == "array"]
+    return inputs.words[:, scalars].tolist(), records, inputs.plans[:, BYTES].tolist(), inputs.slots
 
 
 @pytest.fixture(scope="module")
