@@ -286,11 +286,12 @@ class NativeFlusher(Flusher):
             self._fail(code)
         recorder.left, recorder.resumed = -code, code < 0
         count = fields["ran"]
-        kinds, ends = (fields.array(name)[:count].copy() for name in ("ran_kind", "ran_end"))
+        kinds, ends = fields.array("ran_kind")[:count], fields.array("ran_end")[:count]
+        ran = Ran(kinds.copy(), ends.copy(), fields["gathered"], fields["flushes"])
         if code:  # the last flush may be the one that lacked room
             self._make_room(2 * (count + fields["batches"]), "ran_kind", "ran_end")
             self._has_grown = True
-        return Ran(kinds, ends, fields["gathered"], fields["flushes"]) if count else None
+        return ran if count else None
 
     def _measure_room(self, places: Places) -> None:
         """Write down for how much there is room. What grows does so where there was too little, in

@@ -37,19 +37,33 @@ class BatchReport:
 
     def __init__(self, instances: int, blocks: tuple[str, ...] = ()) -> None:
         self.instances = instances
-        self.nodes = self.batches = self.flushes = self.bytes_gathered = 0
         self._blocks = blocks
         self._ran: list[Ran] = []
 
     def add(self, ran: Ran | None) -> None:
         """Count the batches of flushes, if there are any."""
-        if ran is None or not len(ran.ends):
-            return
-        self._ran.append(ran)
-        self.flushes += ran.flushes
-        self.batches += len(ran.ends)
-        self.nodes += int(ran.ends[-1])
-        self.bytes_gathered += ran.gathered
+        if ran is not None and len(ran.ends):
+            self._ran.append(ran)
+
+    @property
+    def nodes(self) -> int:
+        """Notes that were taken."""
+        return sum(int(ran.ends[-1]) for ran in self._ran)
+
+    @property
+    def batches(self) -> int:
+        """Batches that ran."""
+        return sum(len(ran.ends) for ran in self._ran)
+
+    @property
+    def flushes(self) -> int:
+        """Flushes that ran them."""
+        return sum(ran.flushes for ran in self._ran)
+
+    @property
+    def bytes_gathered(self) -> int:
+        """Bytes read from rows that do not follow each other."""
+        return sum(ran.gathered for ran in self._ran)
 
     @property
     def launches(self) -> tuple[tuple[str, int], ...]:

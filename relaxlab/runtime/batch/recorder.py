@@ -108,7 +108,7 @@ class Recorder:
     @property
     def heap(self) -> Words:
         """The values of data types that were made while recording, as words."""
-        used = int(self.words[native.HEAP_NEXT]) - self._heap.ctypes.data
+        used = int(self.words[native.HEAP_NEXT]) - self._heap_begin
         return self._heap[: used // 8]
 
     @property
@@ -180,6 +180,7 @@ class Recorder:
     def _hold_empty(self) -> None:
         """Let batches begin with the words of a recorder that has noted nothing."""
         made, heap = np.zeros_like(self.words), self._heap.ctypes.data
+        self._heap_begin = heap
         made[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
         made[native.LOGS :] = [w for log in self._logs for w in (log.ctypes.data, 0, len(log))]
         self.start.fields.hold(empty=made)

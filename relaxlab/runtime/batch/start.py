@@ -28,7 +28,7 @@ class Start:
         )  # fmt: skip
 
     def prepare(self, inputs: Inputs, begin: int, fibers: Fibers | None) -> None:
-        """Write down the next batch, whose arrays are copied into the arena from byte `begin` on."""
+        """Write down the next batch. Its arrays are copied into the arena from byte `begin` on."""
         count = len(inputs.words)
         if count != len(self.failures):
             self.results = np.empty((count, self._result_words), np.int64)

@@ -150,65 +150,72 @@ Tensors: TypeAlias = "Callable[[list[int], TensorType], Sequence[Array]]"
 @dataclass(frozen=True, slots=True)
 class _Fields:
     """The fields of a constructor by what they hold: the numbers of those with a value, and its
-    data type; with a tensor, and its type; and with an integer, and its dtype."""
+    data type; with a tensor, and its type; and with an integer, and its dtype. `only` is the value
+    of a constructor without fields: one is as good as another."""
 
+    data: str
     constructor: str
+    tag: int
     count: int
+    only: DataValue | None
     values: tuple[tuple[int, str], ...]
     tensors: tuple[tuple[int, TensorType], ...]
     scalars: tuple[tuple[int, Any], ...]
 
 
-def _fields_of(layout: rec.DataLayout) -> _Fields:
-    fields = list(enumerate(layout.fields))
+def _fields_of(data: str, tag: int, layout: rec.DataLayout) -> _Fields:
+    fields, name = list(enumerate(layout.fields)), layout.constructor
     values = [(i, f.ty.name) for i, f in fields if isinstance(f.ty, DataType)]
     others = [(i, f.kind, f.ty) for i, f in fields if isinstance(f.ty, TensorType)]
     tensors = [(i, ty) for i, kind, ty in others if kind == "slot"]
     scalars = [(i, numpy_dtype(str(ty.dtype))) for i, kind, ty in others if kind == "scalar"]
-    return _Fields(layout.constructor, len(fields), tuple(values), tuple(tensors), tuple(scalars))
+    only = None if fields else DataValue(data, name, tag, ())
+    return _Fields(
+        data, name, tag, len(fields), only, tuple(values), tuple(tensors), tuple(scalars)
+    )  # fmt: skip
 
 
-Visited: TypeAlias = "tuple[int, str, int, _Fields, list[Any]]"
-"""A value as words: its address, its type, its tag, and its fields, which are words at first."""
+Visited: TypeAlias = "tuple[int, _Fields, list[Any]]"
+"""A value as words: its address, its constructor, and its fields, which are words at first."""
 
 
 class ValueMaker:
     """Makes values of data types of the words that native code has left."""
 
     def __init__(self, layouts: Layouts) -> None:
-        self._fields = {name: [*map(_fields_of, of)] for name, of in layouts.items()}
+        self._fields = {
+            name: [_fields_of(name, tag, layout) for tag, layout in enumerate(of)]
+            for name, of in layouts.items()
+        }
 
     def made(
         self, roots: list[int], ty: DataType, tensors: Tensors, memory: Words | None = None
     ) -> list[DataValue]:
         """The values at some addresses. What several share is one object; `tensors` is asked once
         for each field that holds tensors. memory: where most of the words are."""
-        visited = self._in_post_order(roots, ty.name, memory)
+        known: dict[int, DataValue] = {}
+        visited = self._in_post_order(roots, ty.name, memory, known)
         slots: dict[tuple[int, int], list[int]] = {}
-        for *_, of, words in visited:
+        for _, of, words in visited:
             for i, _ in of.tensors:
                 slots.setdefault((id(of), i), []).append(words[i])
-        types = {(id(of), i): ty for *_, of, _ in visited for i, ty in of.tensors}
+        types = {(id(of), i): ty for _, of, _ in visited for i, ty in of.tensors}
         arrays = {field: iter(tensors(given, types[field])) for field, given in slots.items()}
-        known: dict[int, DataValue] = {}
-        empty: dict[int, DataValue] = {}
-        for address, data, tag, of, fields in visited:
-            if not fields:  # one is as good as another
-                if id(of) not in empty:
-                    empty[id(of)] = DataValue(data, of.constructor, tag, ())
-                known[address] = empty[id(of)]
-                continue
+        for address, of, fields in visited:
             for i, _ in of.tensors:
                 fields[i] = next(arrays[id(of), i])
             for i, _ in of.values:
                 fields[i] = known[fields[i]]
             for i, dtype in of.scalars:
                 fields[i] = np.asarray(fields[i], dtype)
-            known[address] = DataValue(data, of.constructor, tag, tuple(fields))
+            known[address] = DataValue(of.data, of.constructor, of.tag, tuple(fields))
         return [known[r] for r in roots]
 
-    def _in_post_order(self, roots: list[int], data: str, memory: Words | None) -> list[Visited]:
-        """All values that some addresses lead to, each behind those that it holds."""
+    def _in_post_order(
+        self, roots: list[int], data: str, memory: Words | None, known: dict[int, DataValue]
+    ) -> list[Visited]:
+        """All values that some addresses lead to, each behind those that it holds. Those without
+        fields are `known` instead."""
         found: list[Visited] = []
         seen: set[int] = set()
         words = [] if memory is None else memory.tolist()  # faster to read than memory
@@ -226,19 +233,18 @@ class ValueMaker:
             seen.add(address)
             if begin <= address < end:
                 at = (address - begin) // 8
-                tag = words[at]
-                of = self._fields[name][tag]
+                of = self._fields[name][words[at]]
                 fields = words[at + 1 : at + 1 + of.count]
             else:
-                tag = ctypes.c_int64.from_address(address).value
-                of = self._fields[name][tag]
+                of = self._fields[name][ctypes.c_int64.from_address(address).value]
                 fields = (ctypes.c_int64 * of.count).from_address(address + 8)[:]
-            visited = (address, name, tag, of, fields)
-            if of.values:
-                pending.append(visited)
+            if of.only is not None:
+                known[address] = of.only
+            elif of.values:
+                pending.append((address, of, fields))
                 pending += [(fields[i], inner) for i, inner in of.values]
             else:
-                found.append(visited)
+                found.append((address, of, fields))
         return found
 
 
