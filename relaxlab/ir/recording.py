@@ -257,10 +257,12 @@ class EntryResult:
 class RecordingProgram:
     """The functions that record, and the blocks that they note. Slots below `len(shared)` are those
     of the shared values; `gathered` are the numbers of those that blocks gather by them. `result`
-    nests numbers of `results` as the entry's result nests tuples."""
+    nests numbers of `results` as the entry's result nests tuples. The entry's first `num_input`
+    parameters are each instance's; `weights` are the names of the others."""
 
     entry: str
     num_input: int
+    weights: tuple[str, ...]
     functions: dict[str, RecordingFunction]
     blocks: tuple[BatchBlock, ...]
     shared: tuple[SharedValue, ...]

@@ -71,10 +71,11 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     params, results, result = state.entry_signature()
     entry = state.function(state.entry)
     num_input = entry.attrs.get("num_input", len(entry.params))
+    weights = tuple(p.name for p in entry.params[num_input:])
     return rec.RecordingProgram(
-        state.entry, num_input, functions, tuple(state.blocks.values()), tuple(state.shared),
-        tuple(sorted(state.gathered)), params, results, result, state.first_depth, state.data(),
-        rec.waiting_functions(functions),
+        state.entry, num_input, weights, functions, tuple(state.blocks.values()),
+        tuple(state.shared), tuple(sorted(state.gathered)), params, results, result,
+        state.first_depth, state.data(), rec.waiting_functions(functions),
     )  # fmt: skip
 
 
@@ -216,8 +217,11 @@ class _Function:
         kinds = self.program.kinds.of(fn.body.body)
         results = self.as_kinds(self.value(fn.body.body), kinds)
         return rec.RecordingFunction(
-            self.name, tuple(params), tuple(self.arrays), self.program.ordered(self.steps),
-            tuple(results)
+            self.name,
+            tuple(params),
+            tuple(self.arrays),
+            self.program.ordered(self.steps),
+            tuple(results),
         )
 
     def parameter(self, p: graph.Var, params: list[expr.Var]) -> Value:

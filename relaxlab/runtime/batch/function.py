@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from relaxlab.codegen.llvm.flushing import ALIGN
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.errors import brief, counted
+from relaxlab.ir.errors import brief, counted, kind_of
 from relaxlab.ir.expr import IntImm
 from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.arrays import ExecutionError
@@ -129,13 +129,10 @@ class BatchFunction:
         self._shared_end = self._shared_places()
         self._has_shared = False
         """True if the values that all instances share lie at the beginning of the arena."""
-        self._weights: tuple[Any, ...] | None = None if self._has_weights() else ()
+        self._weights: tuple[Any, ...] | None = None
         self._shared: list[np.ndarray[Any, Any]] = []
-        if self._weights is not None:
-            self.bind()
-
-    def _has_weights(self) -> bool:
-        return any(s.parameter >= 0 for s in self.program.shared)
+        if not any(s.parameter >= 0 for s in self.program.shared):
+            self._bind(())
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(p.name for p in self.program.params))
@@ -148,11 +145,20 @@ class BatchFunction:
 
         Raises ArgumentError for weights that do not fit; those that were bound before stay then.
         """
+        names = self.program.weights
+        if len(weights) != len(names):
+            raise ArgumentError(
+                f"`{self.program.entry}` takes {counted(len(names), 'weight')} "
+                f"({', '.join(names)}), got {len(weights)}"
+            )
         with self._alone:
-            shared = [self._shared_value(s, weights) for s in self.program.shared]
-            self._flusher.bind(shared)
-            self._weights, self._shared, self._has_shared = weights, shared, False
+            self._bind(weights)
         return self
+
+    def _bind(self, weights: tuple[Any, ...]) -> None:
+        shared = [self._shared_value(s, weights) for s in self.program.shared]
+        self._flusher.bind(shared)
+        self._weights, self._shared, self._has_shared = weights, shared, False
 
     def _shared_value(
         self, shared: rec.SharedValue, weights: Sequence[Any]
@@ -160,20 +166,19 @@ class BatchFunction:
         if shared.constant is not None:
             return shared.constant.data
         number = shared.parameter - self.program.num_input
-        if number >= len(weights):
-            raise ArgumentError(
-                f"`{self.program.entry}` has more weights than {counted(len(weights), 'one')}"
-            )
+        name = f"the weight `{self.program.weights[number]}` of `{self.program.entry}`"
         value = weights[number]
         for index in shared.path:
+            if not isinstance(value, tuple | list) or index >= len(value):
+                raise ArgumentError(f"{name} is {kind_of(value)}, expected a tuple with the "
+                                    f"field {index}")  # fmt: skip
             value = value[index]
         array, ty = self._arena.to_host(value), shared.ty
         dims = zip(ty.shape or (), array.shape, strict=False)
         fits = all(not isinstance(d, IntImm) or d.value == n for d, n in dims)
         if array.dtype != numpy_dtype(str(ty.dtype)) or array.ndim != ty.ndim or not fits:
             raise ArgumentError(
-                f"weight {number} of `{self.program.entry}` is an array of {array.dtype} of shape "
-                f"{array.shape}, expected {ty}"
+                f"{name} is an array of {array.dtype} of shape {array.shape}, expected {ty}"
             )
         return array
 
@@ -183,7 +188,7 @@ class BatchFunction:
         return self.batch([args])[0]
 
     @brief
-    def batch(self, instances: Sequence[Any], choose: Choice | None = None) -> list[Any]:
+    def batch(self, instances: Iterable[Any], choose: Choice | None = None) -> list[Any]:
         """Run the instances and return their results, in order. An instance is a tuple of the
         arguments besides the weights, or the argument where there is one.
 
@@ -195,11 +200,17 @@ class BatchFunction:
         ScheduleError for batches that leave notes out.
         """
         self._require_weights()
+        given = self._given(instances)
+        if choose is not None and not callable(choose):
+            raise ArgumentError(
+                f"`choose` is {choose!r}, expected a function from notes to batches, such as "
+                "`rl.batches_by(policy)` makes"
+            )
         with self._alone:
-            return self._run(self._given(instances), choose) if instances else self._nothing()
+            return self._run(given, choose) if given else self._nothing()
 
     @brief
-    def record(self, instances: Sequence[Any]) -> Records:
+    def record(self, instances: Iterable[Any]) -> Records:
         """Record the instances and return what was noted. Nothing is computed, unless instances
         wait for tensors.
 
@@ -207,8 +218,9 @@ class BatchFunction:
         """
         if self.program.waits:
             self._require_weights()
+        given = self._given(instances)
         with self._alone:
-            inputs = self._reader.read(self._given(instances))
+            inputs = self._reader.read(given)
             rounds: list[Recorded] = []
             self._computed(inputs, None, rounds)
             self._require_success(inputs, rounds[-1].failures, ())
@@ -218,7 +230,12 @@ class BatchFunction:
         if self._weights is None:
             raise ArgumentError(f"`{self.program.entry}` needs its weights: call `bind` first")
 
-    def _given(self, instances: Sequence[Any]) -> list[Sequence[Any]]:
+    def _given(self, instances: Iterable[Any]) -> list[Sequence[Any]]:
+        if not isinstance(instances, Iterable) or isinstance(instances, str | Mapping):
+            raise ArgumentError(
+                f"`{self.program.entry}.batch` takes a list of instances, got {kind_of(instances)};"
+                f" for a single one: `{self.program.entry}.batch([instance])[0]`"
+            )
         single = self.program.num_input == 1
         return [(i,) if single and not isinstance(i, tuple) else i for i in instances]
 

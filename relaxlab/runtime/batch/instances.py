@@ -12,6 +12,7 @@ from relaxlab.codegen.llvm.recorder_words import REFUSED
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.types import DataType
 from relaxlab.runtime.batch.native_instances import (
     BYTES,
@@ -102,11 +103,16 @@ class InstanceReader:
         self._count = count
 
     def _require_arguments(self, instances: Sequence[Sequence[Any]]) -> None:
+        takes = f"`{self.program.entry}` takes {self.program.num_input} besides its weights"
         for i, instance in enumerate(instances):
+            if not isinstance(instance, tuple | list):
+                kind = kind_of(instance)
+                raise ArgumentError(
+                    f"instance {i} is {kind}, expected a tuple of arguments; {takes}"
+                )
             if len(instance) != self.program.num_input:
                 raise ArgumentError(
-                    f"instance {i} has {len(instance)} arguments; `{self.program.entry}` takes "
-                    f"{self.program.num_input} besides its weights"
+                    f"instance {i} has {counted(len(instance), 'argument')}; {takes}"
                 )
 
     def _slowly(self, instances: Sequence[Sequence[Any]], made: Inputs) -> None:
@@ -168,10 +174,17 @@ def _scalars(param: rec.EntryParam, values: list[Any]) -> Array:
 
 def _arrays(param: rec.EntryParam, values: list[Any]) -> list[Array]:
     wanted, ndim = numpy_dtype(str(param.tensor.dtype)), param.tensor.ndim
-    arrays = [np.asarray(v) for v in values]
+    arrays = [_array(param, i, v) for i, v in enumerate(values)]
     if any(a.dtype != wanted or a.ndim != ndim for a in arrays):
         _refuse(param, values, lambda v: np.asarray(v).dtype == wanted and np.ndim(v) == ndim)
     return arrays
+
+
+def _array(param: rec.EntryParam, i: int, value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # of lists of different lengths
+        raise ArgumentError(f"`{param.name}` of instance {i} is no array: {error}") from None
 
 
 def _misfits(

@@ -74,8 +74,9 @@ class DataWriter:
         layouts = self.layouts[value.data]
         known = 0 <= value.tag < len(layouts)
         if not known or layouts[value.tag].constructor != value.constructor:
+            has = ", ".join(f"`{layout.constructor}`" for layout in layouts)
             raise ArgumentError(f"{what} has `{value.constructor}`, which is no constructor of "
-                                f"`{value.data}` in this program")  # fmt: skip
+                                f"`{value.data}` in this program, but {has}")  # fmt: skip
         if len(layouts[value.tag].fields) != len(value.fields):
             raise ArgumentError(f"{what} has a `{value.constructor}` with {len(value.fields)} "
                                 f"fields, expected {len(layouts[value.tag].fields)}")  # fmt: skip
@@ -90,12 +91,22 @@ class DataWriter:
                 self.addresses.append(len(self.words))
                 self.words.append(8 * self.places[id(v)])
             elif f.kind == "scalar":
-                self.words.append(int(v))
+                self.words.append(
+                    self._integer(v, f, f"a field of `{value.constructor}` in {what}")
+                )
             else:
                 array = self._array(v, f, f"a field of `{value.constructor}` in {what}")
                 self.tensors.setdefault(array.dtype, []).append((len(self.words), array))
                 self.words.append(0)
         self.places[id(value)] = first
+
+    def _integer(self, value: Any, of: rec.Field, what: str) -> int:
+        """An integer of a value. Raises ArgumentError for what its dtype does not hold."""
+        assert isinstance(of.ty, TensorType)
+        array, wanted = np.asarray(value), numpy_dtype(str(of.ty.dtype))
+        if array.shape != () or array.dtype.kind not in "biu" or array.astype(wanted) != array:
+            raise ArgumentError(f"{what} is {value!r}, expected {of.ty}")
+        return int(array)
 
     def _array(self, value: Any, of: rec.Field, what: str) -> Array:
         """A tensor of a value. Raises ArgumentError for one of another dtype or shape, such as the

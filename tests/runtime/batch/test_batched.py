@@ -194,6 +194,16 @@ def test_arguments_that_do_not_fit(steps):
         main.batch([good, (count, places, rows[:, :4])])
     with pytest.raises(ArgumentError, match="instance 1 has 2 arguments; `main` takes 3"):
         main.batch([good, good[:2]])
+    with pytest.raises(ArgumentError, match="instance 1 is an int, expected a tuple"):
+        main.batch([good, 3])
+    with pytest.raises(ArgumentError, match="`rows` of instance 1 is no array"):
+        main.batch([good, (count, places, [[1.0], [2.0, 3.0]])])
+    for given, kind in ((3, "an int"), (None, "None"), ({"a": good}, "a dict")):
+        with pytest.raises(ArgumentError, match=f"takes a list of instances, got {kind}; for a "):
+            main.batch(given)
+    with pytest.raises(ArgumentError, match="`choose` is 'depth', expected a function.*batches_by"):
+        main.batch([good], "depth")
+    assert len(main.batch(iter([good, good]))) == 2  # any iterable, and errors leave it usable
 
 
 def test_weights_are_needed_and_checked():
@@ -201,8 +211,9 @@ def test_weights_are_needed_and_checked():
     main = exe["main"]
     with pytest.raises(ArgumentError, match="call `bind` first"):
         main.batch([instance(np.random.default_rng(0), 1)])
-    with pytest.raises(ArgumentError, match="more weights"):
-        main.bind(np.zeros((1, 5), np.float32))
+    for count in (1, 3):
+        with pytest.raises(ArgumentError, match=f"takes 2 weights .start, w., got {count}"):
+            main.bind(*[np.zeros((1, 5), np.float32)] * count)
     with pytest.raises((ArgumentError, CheckFailed)):
         main.bind(np.zeros((1, 5), np.float32), np.zeros(5))
     assert list(exe)[0] == "main" and "batched main" in repr(main)

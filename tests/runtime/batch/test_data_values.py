@@ -93,7 +93,7 @@ def test_blocks_of_single_operators_compute_the_same():
 
 
 def test_long_lists_and_shared_tails(main):
-    (found, _), = main.batch([random_list(3000)])  # more room than at first; no Python recursion
+    ((found, _),) = main.batch([random_list(3000)])  # more room than at first; no Python recursion
     assert sum(1 for _ in items(found)) == 3000
     tail = random_list(3)
     x = np.ones((1, 4), np.float32)
@@ -112,3 +112,25 @@ def test_values_of_other_types_are_refused(main):
     text = "`xs` of instance 1 is .*expected a value of `List`"
     with pytest.raises(rl.ArgumentError, match=text):
         main.batch([NIL(), 3])
+
+
+def test_fields_that_do_not_fit_are_refused(main):
+    x = np.ones((1, 4), np.float32)
+    for number in (2.5, np.zeros(3, np.int64), 2**70, "2"):
+        xs = CONS(x, 1, NIL())
+        object.__setattr__(xs, "fields", (x, number, xs.fields[2]))
+        with pytest.raises(rl.ArgumentError, match="a field of `Cons` in `xs` of instance 1 is "):
+            main.batch([NIL(), xs])
+    unknown = rl.constructors(rl.parse(OTHER))["Twig"]()
+    with pytest.raises(rl.ArgumentError, match="has `Twig`, .* in this program, but `Nil`, `Cons`"):
+        main.batch([unknown])
+    assert len(main.batch([NIL()])) == 1
+
+
+OTHER = """
+@I.ir_module
+class Other:
+    @R.data
+    class List:
+        Twig: ()
+"""
