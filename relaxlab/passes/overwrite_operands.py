@@ -11,7 +11,7 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
     TirCall,
     leaf_type,
@@ -28,19 +28,27 @@ RULE = "overwrite_operands"
 TRUE = expr.const(True)
 
 
-@module_pass(RULE, needs=("normalize",))
-def overwrite_operands(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class OverwriteOptions:
+    """`constant_sizes`: also results of constant size lie over operands."""
+
+    constant_sizes: bool = False
+
+
+@module_pass(RULE, OverwriteOptions, needs=("normalize",))
+def overwrite_operands(mod: Module, options: OverwriteOptions) -> Module:
     """A call of a loop function whose operand is read for the last time becomes one that has its
     result in the operand's memory, where every element is read by that iteration alone which writes
     the same place: of a residual sum after a product, say. The loop function gets a copy without
     the result's parameter.
 
-    Tensors of constant size have results of their own: their memory is planned to the byte, and
-    every thread may run a small kernel by itself (`replicate_small_kernels`). Functions that are
+    Unless `constant_sizes` is on, tensors of constant size have results of their own: their memory
+    is planned to the byte, and every thread may run a small kernel by itself
+    (`replicate_small_kernels`). Functions that are
     recorded (see `make_blocks`) run in another order than they are written in, and stay as they
     are.
     """
-    state = _Overwriter(mod, NewFunctions[loops.PrimFunc](mod))
+    state = _Overwriter(mod, NewFunctions[loops.PrimFunc](mod), options)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         if "recorded" in fn.attrs:
@@ -55,6 +63,7 @@ def overwrite_operands(mod: Module, _: NoOptions) -> Module:
 class _Overwriter:
     mod: Module
     functions: NewFunctions[loops.PrimFunc]
+    options: OverwriteOptions
     known: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     """The operands that the result of a loop function can lie over, by its name."""
 
@@ -64,7 +73,9 @@ class _Overwriter:
         if call is None or len(call.outs) != 1 or call.inplace:
             return []
         func, out = self.mod.get(call.callee), call.outs[0]
-        if not isinstance(func, loops.PrimFunc) or _is_known(out):
+        if not isinstance(func, loops.PrimFunc):
+            return []
+        if _is_known(out) and not self.options.constant_sizes:
             return []
         if call.callee not in self.known:
             *operands, result = func.buffers

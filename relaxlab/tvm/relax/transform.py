@@ -66,6 +66,7 @@ PASSES = {
     "RewriteDataflowReshape": "rewrite_dataflow_reshape",
     "RewriteCUDAGraph": "mark_capture_regions",
     "FuseTransposeMatmul": "fuse_transpose_matmul",
+    "DataflowUseInplaceCalls": "use_inplace_calls",
     "RealizeVDevice": "propagate_devices",
     "NormalizeGlobalVar": "rename_functions",
     "MergeCompositeFunctions": "group_composites",
