@@ -6,18 +6,20 @@ They read; only `update_func` and its kin change something, as modules of TVM ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.index_map import IndexMap
-from relaxlab.ir import graph, loops, types
+from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.expr import EQ, Cast, FloatImm, IntImm, PrimExpr, binary
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.node import Attrs, Node, replace
 from relaxlab.ops import te
-from relaxlab.ops.define import builder
+from relaxlab.ops.define import builder, expression_of
 from relaxlab.script.printer import HEADER as CORE_HEADER
 from relaxlab.script.printer import print_module
+from relaxlab.tvm.comparable import Comparable, comparable
 
 
 class Functions(tuple[tuple[str, BaseFunc], ...]):
@@ -142,6 +144,54 @@ OPERATORS: dict[str, Any] = {
 """Python's operators on graph expressions."""
 
 
+_BITS = {
+    "and": expr.BitAnd, "or": expr.BitOr, "xor": expr.BitXor, "lshift": expr.ShiftLeft,
+    "rshift": expr.ShiftRight,
+}  # fmt: skip
+
+
+def _bits(cls: type[expr.BinaryOp], *, swapped: bool = False) -> Callable[[Any, Any], PrimExpr]:
+    def combine(a: Any, b: Any) -> PrimExpr:
+        return binary(cls, b, a) if swapped else binary(cls, a, b)
+
+    return combine
+
+
+def _tensor_operator(name: str, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    """Python's operator on tensor expressions."""
+
+    def apply(a: Any, b: Any) -> Any:
+        return expression_of(name, b, a) if swapped else expression_of(name, a, b)
+
+    return apply
+
+
+@dataclass(frozen=True)
+class TensorSlice:
+    """A tensor with the first of its indices: `x[i]` of `x[i][j]`."""
+
+    tensor: te.Tensor
+    indices: tuple[Any, ...]
+
+    def __getitem__(self, indices: Any) -> Any:
+        return self.tensor[(*self.indices, *_as_tuple(indices))]
+
+
+_load = te.Tensor.__getitem__
+
+
+def _as_tuple(indices: Any) -> tuple[Any, ...]:
+    return tuple(indices) if isinstance(indices, tuple | list) else (indices,)
+
+
+def _element(tensor: te.Tensor, indices: Any) -> Any:
+    given = _as_tuple(indices)
+    if 0 < len(given) < tensor.ndim:
+        return TensorSlice(tensor, given)
+    load = _load(tensor, given)  # type: ignore[arg-type]
+    return comparable(load) if any(isinstance(i, Comparable) for i in given) else load
+
+
 def _item(e: graph.Expr, index: int) -> graph.Expr:
     if isinstance(e, graph.ShapeExpr):
         return e.values[index]  # type: ignore[return-value]
@@ -222,6 +272,8 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     loops.Block: {"name_hint": _name},
     loops.IterVar: {"iter_type": property(lambda v: v.kind)},
     PrimExpr: {
+        **{f"__{k}__": _bits(cls) for k, cls in _BITS.items()},
+        **{f"__r{k}__": _bits(cls, swapped=True) for k, cls in _BITS.items()},
         "astype": lambda e, dtype: e if e.dtype == dtype else Cast(dtype, e),
         "equal": lambda e, other: binary(EQ, e, other),
     },
@@ -229,6 +281,10 @@ ACCESSORS: dict[type, dict[str, Any]] = {
         "map_indices": lambda m, indices: list(m.apply(indices)),
     },
     te.Tensor: {
+        **{f"__{k}__": _tensor_operator(v) for k, v in _ARITHMETIC.items()},
+        **{f"__r{k}__": _tensor_operator(v, swapped=True) for k, v in _ARITHMETIC.items()},
+        "__neg__": lambda t: expression_of("negative", t),
+        "__getitem__": _element,
         "__call__": lambda t, *indices: t[indices],
         "op": property(lambda t: t.stage or t),
     },

@@ -17,6 +17,8 @@ _RENAMED = {
     f"{_HERE}.s_tir.meta_schedule": f"{_HERE}.meta_schedule",
     f"{_HERE}.s_tir": f"{_HERE}.tir",
     f"{_HERE}.tirx": f"{_HERE}.tir",
+    f"{_HERE}.sym": f"{_HERE}.arith",
+    f"{_HERE}.prim": f"{_HERE}.tir",
 }
 """Newer names of packages, and the names of the same packages here."""
 

@@ -9,31 +9,11 @@ from typing import Any
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.node import node, rewrite
+from relaxlab.ir.node import node
 from relaxlab.ops import te as core
 from relaxlab.ops.te import Tensor
+from relaxlab.tvm.comparable import Index, plain
 from relaxlab.tvm.names import names
-
-
-class Equality(expr.EQ):
-    """A comparison by `==` of an index: a condition, and to Python true if both are the same."""
-
-    __slots__ = ()
-
-    def __bool__(self) -> bool:
-        return self.a is self.b
-
-
-class Index(expr.Var):
-    """An index of an element, of which `==` builds a condition."""
-
-    __slots__ = ()
-    __hash__ = expr.Var.__hash__
-
-    def __eq__(self, other: object) -> Any:
-        if isinstance(other, PrimExpr | int):
-            return Equality(self, expr.as_expr(other, self.dtype))
-        return NotImplemented
 
 
 @node
@@ -125,15 +105,9 @@ def _substituted(value: Any, at: dict[expr.Var, PrimExpr]) -> Any:
         case core.Reduce(combiner, sources, axes):
             return core.Reduce(combiner, _substituted(sources, at), axes)
         case PrimExpr():
-            return rewrite(value, lambda n: _plain(n, at))
+            return plain(value, at)
         case _:
             return expr.as_expr(value)
-
-
-def _plain(n: object, at: dict[expr.Var, PrimExpr]) -> PrimExpr | None:
-    if isinstance(n, Equality):
-        return expr.EQ(n.a, n.b)
-    return at.get(n) if isinstance(n, expr.Var) else None
 
 
 # --- Reductions

@@ -239,3 +239,22 @@ def test_indices_that_are_loaded_are_simplified() -> None:
         assert an.prove(binary(expr.LT, row * 4 + y, m * 4)) is True
     with an.assuming(expr.And(binary(expr.GE, row, 0), binary(expr.LT, row, 1 << 62))):
         assert an.prove(binary(expr.GE, row * 4, 0)) is None
+
+
+def test_what_an_expression_is_a_multiple_of() -> None:
+    n, m, an = expr.Var("n"), expr.Var("m"), Analyzer()
+    assert an.modulus_of(n * 6 + m * 9 + 13) == (3, 1)
+    assert an.modulus_of(n * 4 - 1) == (4, 3)
+    assert an.modulus_of(expr.const(-5)) == (0, -5)
+    assert an.modulus_of(n) == (1, 0)
+
+
+def test_factors_of_variables() -> None:
+    n, m, k = (expr.Var(name) for name in "nmk")
+    an = Analyzer()
+    assert list(map(str, an.linear_in(n * 3 + m * k + n * k + 2, (n,)) or ())) == [
+        "k + 3", "k * m + 2",
+    ]  # fmt: skip
+    for e in (n * n, n * m, n // 2, expr.Max(n, m)):
+        assert an.linear_in(e, (n, m)) is None
+    assert list(map(str, an.linear_in(k // 2, (n, m)) or ())) == ["0", "0", "k // 2"]

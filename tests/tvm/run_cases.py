@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -15,7 +16,9 @@ if sys.argv[1] == "relaxlab":
     relaxlab.tvm.install()
 
 import tvm
-from tvm import relax, s_tir, tirx
+import tvm.topi.image
+import tvm.topi.nn
+from tvm import relax, s_tir, sym, te, tirx, topi
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.script import from_source
 from tvm.script import relax as R
@@ -92,6 +95,58 @@ def described(ty: relax.TensorType) -> str:
     return f"{dims} {ty.dtype or 'any'} {device or ''}"
 
 
+def tensors(program: str, given: str) -> dict[str, str]:
+    """The loop function of tensor expressions, with `out` or the value of the last line as result;
+    the placeholders are given as names with shapes and dtypes."""
+    names = {"te": te, "topi": topi, "tvm": tvm, "tirx": tirx, "topi_const": tirx.const}
+    inputs: list[te.Tensor] = []
+    try:
+        for part in given.split():
+            name, _, described = part.partition("=")
+            shape, _, dtype = described.partition(":")
+            dims = tuple(map(int, shape.split(",")))
+            dtype = "float32" if dtype in ("", "abs") else dtype
+            inputs.append(te.placeholder(dims, dtype, name))
+            names[name] = inputs[-1]
+        *steps, last = program.strip().splitlines()
+        exec("\n".join(steps), names)
+        outs = eval(last, names)
+        outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
+        func = te.create_prim_func([*inputs, *outs])
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[-600:]}
+    return {"script": func.script()}
+
+
+def arithmetic(_: str, text: str) -> dict[str, str]:
+    """The value of an expression about an analyzer `a`, which knows 0 <= i < 8 and 0 <= j < 16."""
+    i, j, n, m = (tirx.Var(name, "int64") for name in "ijnm")
+    a = sym.Analyzer()
+    a.bind(i, tvm.ir.Range(0, 8))
+    a.bind(j, tvm.ir.Range.from_min_extent(0, 16))
+    names = {"a": a, "i": i, "j": j, "n": n, "m": m, "tvm": tvm, "sym": sym, "tirx": tirx,
+             "Range": tvm.ir.Range}  # fmt: skip
+    try:
+        return {"value": plainly(eval(text, names))}
+    except Exception as error:
+        return {"refused": type(error).__name__}
+
+
+def plainly(value: object) -> str:
+    """A value of the analyses as text, expressions without their dtypes."""
+    match type(value).__name__:
+        case "ConstIntBound" | "IntervalSet":
+            return f"[{plainly(value.min_value)}, {plainly(value.max_value)}]"  # type: ignore
+        case "ModularSet":
+            return f"{value.base} mod {value.coeff}"  # type: ignore[attr-defined]
+        case "tuple" | "list" | "Array":
+            return ", ".join(map(plainly, value))  # type: ignore[call-overload]
+        case "CompareResult":
+            return value.name  # type: ignore[attr-defined]
+    text = str(value).replace("neg_inf", "None").replace("pos_inf", "None")
+    return re.sub(r"T\.(?:int64|bool)\(([-\w]+)\)", r"\1", text)
+
+
 RUN = {"print": reprint, "schedule": schedule, "transform": transform, "lower": lower,
-       "type": type_of}[sys.argv[2]]
+       "type": type_of, "tensors": tensors, "arithmetic": arithmetic}[sys.argv[2]]
 json.dump([RUN(*case) for case in json.load(sys.stdin)], sys.stdout)

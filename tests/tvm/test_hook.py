@@ -58,3 +58,47 @@ def test_a_missing_file() -> None:
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match=r"tvm\.relax\.nothing is not among the names of TVM"):
         _ = tvm.relax.nothing
+
+
+TESTING = """
+import numpy as np
+import pytest
+import tvm
+import tvm.prim
+import tvm.relax.op.nn as nn
+import tvm.sym
+import tvm.testing
+from tvm import tirx
+
+size = tvm.testing.parameter(2, 3)
+
+
+@tvm.testing.requires_llvm
+def test_arrays(size):
+    x = tvm.runtime.tensor(np.ones(size, "float32"))
+    tvm.testing.assert_allclose(x, np.ones(size), rtol=1e-5)
+    with pytest.raises(AssertionError):
+        tvm.testing.assert_allclose(x, np.ones(size + 1))
+
+
+@tvm.testing.parametrize_targets("llvm")
+def test_targets(target, dev):
+    assert target == "llvm" and dev.exist and callable(nn.relu)
+
+
+def test_expressions():
+    n = tirx.Var("n", "int64")
+    tvm.testing.assert_prim_expr_equal(n + n, n * 2)
+    assert tvm.sym.Analyzer().can_prove_equal(n + n, tvm.prim.Mul(n, 2))
+
+
+if __name__ == "__main__":
+    tvm.testing.main()
+"""
+
+
+def test_a_file_of_tests_runs(tmp_path: Path) -> None:
+    file = tmp_path / "test_program.py"
+    file.write_text(TESTING, "utf-8")
+    ran = run("-m", "relaxlab.tvm", str(file), "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    assert ran.returncode == 0 and "4 passed" in ran.stdout, ran.stdout + ran.stderr

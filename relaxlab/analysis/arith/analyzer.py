@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from math import inf
+from math import gcd, inf
 from typing import Any
 
 from relaxlab.analysis.arith import conditions, convert, poly
@@ -151,6 +151,33 @@ class Analyzer:
             return None, None
         lo, hi = lower_bound(self._ctx, p), upper_bound(self._ctx, p)
         return (int(lo) if finite(lo) else None, int(hi) if finite(hi) else None)
+
+    def modulus_of(self, e: expr.PrimExpr) -> tuple[int, int]:
+        """Return numbers (c, r) so that an integer expression is r more than a multiple of c, with
+        0 <= r < c; a constant is its value more than a multiple of 0."""
+        p = convert.poly_of(self._ctx, e)
+        if not is_exact(self._ctx, p, e.dtype):
+            return 1, 0
+        rest = p.get(poly.ONE, 0)
+        c = gcd(*(k for m, k in p.items() if m))
+        return (c, rest % c) if c else (0, rest)
+
+    def linear_in(
+        self, e: expr.PrimExpr, variables: tuple[expr.Var, ...]
+    ) -> tuple[expr.PrimExpr, ...] | None:
+        """Return the factor of each variable in an integer expression, and what is left without
+        them; None where the expression is not linear in the variables."""
+        ctx = self._ctx
+        numbers = [ctx.var(v) for v in variables]
+        parts: list[poly.Poly] = [{} for _ in (*variables, None)]
+        for m, k in convert.poly_of(ctx, e).items():
+            mine = [a for a in m if a in numbers]
+            others = tuple(a for a in m if a not in numbers)
+            below = symbols_in(convert.expr_of(ctx, {others: 1}, e.dtype))
+            if len(mine) > 1 or any(v in below for v in variables):
+                return None
+            parts[numbers.index(mine[0]) if mine else -1][others] = k
+        return tuple(convert.expr_of(ctx, p, e.dtype) for p in parts)
 
     def upper_bound(self, e: expr.PrimExpr) -> int | None:
         """The inclusive constant upper bound of an integer expression, or None."""

@@ -7,7 +7,7 @@ _HOMES = {
     "GlobalVar": "relaxlab.ir.graph:GlobalVar",
     "BaseFunc": "relaxlab.tvm.relax.expr:BaseFunc",
     "Op": "relaxlab.tvm.ir.op:Op",
-    "Range": "relaxlab.ir.loops:Range",
+    "Range": "relaxlab.tvm.ir.range:Range",
     "Node": "relaxlab.ir.node:Node",
     "Attrs": "relaxlab.ir.node:Attrs",
     "DictAttrs": "relaxlab.ir.node:Attrs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -126,6 +127,7 @@ def _group(path: str) -> ModuleType:
     module = ModuleType(f"{__name__}.{path}", f"The operators `relax.{path}.*`.")
     vars(module)["__getattr__"] = lambda name: _member(f"{path}.{name}")  # pyright: ignore
     vars(module)["__dir__"] = lambda: _names(f"{path}.")
+    module.__spec__ = ModuleSpec(module.__name__, None)
     name_object(module, Ref("R", path))
     return module
 
@@ -163,3 +165,6 @@ def __dir__() -> list[str]:
 
 
 name_object(sys.modules[__name__], Ref("R"))
+__path__: list[str] = []  # which lets `import tvm.relax.op.nn` look for it in `sys.modules`
+for _path in ("nn", "image", "vision", "ccl", "memory", "grad", "vm", "builtin", "distributed"):
+    sys.modules[f"{__name__}.{_path}"] = _member(_path)

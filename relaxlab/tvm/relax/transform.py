@@ -11,6 +11,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
+from relaxlab.ir.op_table import op_names
 from relaxlab.passes.base import find_pass
 from relaxlab.passes.bind_params import BindParamsOptions
 from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
@@ -374,6 +375,16 @@ def LegalizeOps(  # noqa: N802
         return run_core(mod, "legalize_ops", options=options)
 
     return Pass(run, PassInfo(0, "LegalizeOps"))
+
+
+_POLYNOMIALS = ("exp", "tanh", "erf", "nn.softmax")
+
+
+def FastMathTransform() -> Pass:  # noqa: N802
+    """Make calls of loop functions of exp, tanh, erf and softmax alone: machine code computes these
+    functions by polynomials, which are right to a few units of the last place."""
+    options = LegalizeOptions(tuple(n for n in op_names() if n not in _POLYNOMIALS))
+    return core_pass("FastMathTransform", "legalize_ops", options=options)
 
 
 FunctionPass = DataflowBlockPass = Pass

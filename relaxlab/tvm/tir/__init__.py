@@ -15,7 +15,7 @@ _SPELLED = (
 )  # fmt: skip
 _FUNCTIONS = (
     "abs", "all", "any", "ceildiv", "const", "div", "floordiv", "floormod", "if_then_else",
-    "indexdiv", "indexmod", "likely", "max", "max_value", "min", "min_value", "power",
+    "indexdiv", "indexmod", "infinity", "likely", "max", "max_value", "min", "min_value", "power",
     "truncdiv", "truncmod",
 )  # fmt: skip
 _HOMES = {

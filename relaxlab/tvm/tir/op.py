@@ -91,14 +91,28 @@ def abs(x: Any, span: object = None) -> PrimExpr:  # noqa: A001
     return expr.Call(value.dtype, "abs", (value,))
 
 
+_LARGEST = {
+    name: (2 - 2.0**-digits) * 2.0**exponent
+    for name, digits, exponent in (
+        ("float16", 10, 15), ("bfloat16", 7, 127), ("float32", 23, 127), ("float64", 52, 1023),
+    )
+}  # fmt: skip
+"""The largest finite numbers of dtypes, by the bits of their fractions and their exponents."""
+
+
 def max_value(dtype: str, span: object = None) -> PrimExpr:
-    """The largest number of a dtype."""
-    return highest(dtype)
+    """The largest number of a dtype, infinity aside."""
+    return expr.const(_LARGEST[dtype], dtype) if is_float(dtype) else highest(dtype)
 
 
 def min_value(dtype: str, span: object = None) -> PrimExpr:
-    """The smallest number of a dtype."""
-    return lowest(dtype)
+    """The smallest number of a dtype, infinity aside."""
+    return expr.const(-_LARGEST[dtype], dtype) if is_float(dtype) else lowest(dtype)
+
+
+def infinity(dtype: str, span: object = None) -> PrimExpr:
+    """Infinity."""
+    return expr.const(float("inf"), dtype)
 
 
 def _intrinsic(name: str) -> Callable[..., PrimExpr]:

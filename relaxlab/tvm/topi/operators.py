@@ -6,20 +6,23 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from relaxlab.ir import expr
 from relaxlab.ir.op_table import find_op, op_names
-from relaxlab.ops import te
 from relaxlab.ops.define import expression_of
 from relaxlab.ops.te import Tensor
 
 RENAMED = {
     "cast": "astype", "concatenate": "concat", "transpose": "permute_dims",
-    "nn.flatten": "nn.batch_flatten", "nn.leaky_relu": "nn.leakyrelu",
-    "nn.matmul": "matmul", "nn.fast_softmax": "nn.softmax",
+    "reinterpret": "bitcast", "collapse_sum": "collapse_sum_to", "div": "divide",
+    "floordiv": "floor_divide", "floormod": "floor_mod",
+    "fast_exp": "exp", "fast_tanh": "tanh", "fast_erf": "erf", "nn.fast_softmax": "nn.softmax",
+    "nn.flatten": "nn.batch_flatten", "nn.leaky_relu": "nn.leakyrelu", "nn.add": "add",
+    "nn.concatenate": "concat",
 }  # fmt: skip
 """TVM's names of operators on tensor expressions, and those of the core's rows."""
 PARAMETERS = {
     "newshape": "shape", "a_min": "min", "a_max": "max", "lhs": "x1", "rhs": "x2",
+    "target_shape": "shape", "a": "x", "x": "data", "data": "x", "slope": "alpha",
+    "a_tuple": "tensors", "reps": "repeats", "ary": "x",
 }  # fmt: skip
 """TVM's names of parameters, and the core's."""
 _UNREAD = ("name", "tag", "auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
@@ -47,39 +50,33 @@ def operator(name: str) -> Callable[..., Tensor | tuple[Tensor, ...]]:
     return apply
 
 
-def batch_matmul(x: Tensor, y: Tensor, *args: Any, transpose_b: bool = True, **options: Any) -> Any:
-    """The products of matrices, the second transposed unless `transpose_b` is False."""
-    other = expression_of("permute_dims", y, axes=(0, 2, 1)) if transpose_b else y
-    return expression_of("matmul", x, other)
-
-
-def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, *_: Any, **__: Any) -> Any:
-    """The product with transposed weights, and a bias."""
-    product = expression_of("matmul", data, expression_of("permute_dims", weight))
-    return product if bias is None else expression_of("add", product, bias)
-
-
-def full(shape: Any, dtype: str, fill_value: Any) -> Any:
-    """A tensor of one value."""
-    return te.compute(tuple(shape), lambda *_: expr.const(fill_value, dtype), "full")
-
-
-_SPECIAL = {"nn.batch_matmul": batch_matmul, "nn.dense": dense, "full": full}
+_OTHERWISE = {"": "tensors", "nn.": "neural", "image.": "images"}
+"""The modules of the functions whose arguments are not those of an operator, by prefix."""
 
 
 def lookup(prefix: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of the module of the operators whose names begin so."""
+    package = __name__.rpartition(".")[0]
+
+    def written() -> dict[str, Any]:
+        """The functions that take other arguments than an operator, by name."""
+        if prefix not in _OTHERWISE:
+            return {}
+        home = import_module(f"{package}.{_OTHERWISE[prefix]}")
+        return {
+            k: v for k, v in vars(home).items() if getattr(v, "__module__", "") == home.__name__
+        }
 
     def get(name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if not prefix and name == "nn":
-            return import_module("relaxlab.tvm.topi.nn")
-        return _SPECIAL.get(prefix + name) or operator(prefix + name)
+        if not prefix and name in ("nn", "image", "vision"):
+            return import_module(f"{package}.{name}")
+        return written().get(name) or operator(prefix + name)
 
     def listing() -> list[str]:
-        found = {*op_names(), *RENAMED, *_SPECIAL}
+        found = {*op_names(), *RENAMED, *(prefix + name for name in written())}
         mine = {n.removeprefix(prefix) for n in found if n.startswith(prefix)}
-        return sorted(n for n in mine if "." not in n)
+        return sorted(n for n in mine if "." not in n and not n.startswith("_"))
 
     return get, listing
