@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import (
@@ -50,11 +50,17 @@ def linear_index(b: Builder, memory: Memory, indices: Sequence[Value]) -> Value:
     """The element offset of `indices`, int64 from integers of any width."""
 
     def offset() -> Value:
-        total = int_value(0)
+        total, apart = int_value(0), int_value(0)
         for index, stride in zip(indices, memory.strides, strict=True):
             wide = cast(b, index, "int64")
+            # Lanes a symbolic distance apart: their distances from the first are the same in each
+            # iteration, for which LLVM multiplies the place of one lane then, not of all of them.
+            if wide.offsets is not None and wide.base is not None and stride.const is None:
+                lanes = replace(wide, base=int_value(0), text=None)
+                apart = binary(b, expr.Add, apart, binary(b, expr.Mul, lanes, stride))
+                wide = wide.base
             total = binary(b, expr.Add, total, binary(b, expr.Mul, wide, stride))
-        return total
+        return binary(b, expr.Add, total, apart)
 
     return b.once("offset", (memory, *indices), offset)
 

@@ -55,7 +55,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
 
 def _apply(sch: Schedule, context: Context) -> Schedule | str:
     """Schedule a kernel whose axes are joined. Where one of the two axes is symbolic, there is a
-    version with smaller tiles for shorter ones, and one without tiles for the shortest."""
+    version with smaller tiles for shorter ones, and one without tiles for the shortest; where it is
+    that of neighbours in the result, these are for as many as fit one vector, too."""
     parts = _find(sch.copy())
     if isinstance(parts, str):
         return parts
@@ -67,36 +68,53 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     if not symbolic:
         return _in_tiles(sch, context, side, side)
 
-    def version(sch: Schedule, most: int | None) -> Schedule | None:
-        if most is not None and most <= SHORT:
-            return _short_rows(sch, most)
-        return _in_tiles(sch, context, most or side, side)
+    def by_tiles(sch: Schedule, bounds: list[int]) -> Schedule:
+        with_versions(
+            sch, context, functools.reduce(expr.Min, symbolic), bounds,
+            lambda one, most: _by_elements(one) if most == SHORT
+            else _in_tiles(one, context, most or side, side),
+        )  # fmt: skip
+        return sch
 
-    bounds = [SHORT // 2, SHORT, side // 2]
-    with_versions(sch, context, functools.reduce(expr.Min, symbolic), bounds, version)
+    width = extents[1]
+    if not isinstance(width, Var) or not _gathers(parts):
+        return by_tiles(sch, [SHORT, side // 2])
+    short = [SHORT] if len(symbolic) > 1 else []  # else longer rows are longer than that
+    with_versions(
+        sch, context, width, [SHORT // 2, SHORT],
+        lambda one, most: _as_vector(one, width, most) if most
+        else by_tiles(one, [*short, side // 2]),
+    )  # fmt: skip
     return sch
 
 
-def _short_rows(sch: Schedule, most: int) -> Schedule | None:
-    """Divide all loops but the innermost, of at most `most` iterations, among threads. It is one
-    vector where its elements can be gathered, a constant number of elements apart in the operand:
-    4 x 16 x 8 x 24 with its second axis last and 8 symbolic took 3.7 us, not 7.7; with all axes
-    reversed and 4 symbolic, as half of a vector of eight 1.5 times as long as with constants, as a
-    vector of four 1.01 times. Else it goes element by element, in one version for all short rows:
-    with all axes reversed and symbolic a vector took 12 us, not 6.9."""
+def _gathers(parts: _Parts) -> bool:
+    """True if a processor can gather the elements: none gathers shorter ones than four bytes (int8
+    by 6: 14 us instead of 4)."""
+    dtypes = (*(a.load.dtype for a in parts.found), output_dtype(parts.block))
+    return min(map(bytes_of, dtypes)) >= 4
+
+
+def _as_vector(sch: Schedule, width: Var, most: int) -> Schedule:
+    """Make the innermost loop, of `width` iterations, one vector of `most` lanes, which are
+    gathered. 4 x 16 x 8 x 24 with its axes reversed and all symbolic took 9.5 us element by
+    element and takes 4.9, with constants 5.6; in a loop over vectors of four, of one iteration,
+    9.3."""
+    sch.declare_upper_bound(width, most)
     inline_producers(sch)
     (block,) = blocks_of(sch.func)
     *nest, last = sch.get_loops(sch.get_block(block.name))
-    column = block.iter_vars[-1].var
-    loads = [across.load for across in _loads_across(block)]
-    between = [d for n in loads for d in n.buffer.shape[n.indices.index(column) + 1 :]]
-    # No processor gathers shorter elements (int8 by 6: 14 us instead of 4).
-    gathers = min(bytes_of(n.dtype) for n in (*loads, block.writes[0].buffer)) >= 4
-    if gathers and None not in map(constant, between):
-        nest.append(vectorize_inner(sch, last, most))
-    elif most < SHORT:
-        return None
-    sch.parallel(sch.fuse(*nest))
+    one, lane = sch.split(last, factors=[1, most])
+    sch.vectorize(lane)
+    sch.parallel(sch.fuse(*nest, one))
+    return sch
+
+
+def _by_elements(sch: Schedule) -> Schedule:
+    """Divide all loops but the innermost, of few elements, among threads."""
+    inline_producers(sch)
+    (block,) = blocks_of(sch.func)
+    sch.parallel(sch.fuse(*sch.get_loops(sch.get_block(block.name))[:-1]))
     return sch
 
 
