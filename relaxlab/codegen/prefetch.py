@@ -3,6 +3,9 @@
 A loop annotated `prefetch=(iterations, (buffer name, …))` touches, at the start of each
 iteration, the cache lines that the named buffers' accesses reach that many iterations later.
 Streams of weights are longer than a page and the hardware's prefetchers stop at its end.
+
+One annotated `prefetch_beside=(buffer name, …)` touches the lines behind those that an iteration
+reads, as many: the same rows of the next panel of a matrix that is read panel by panel.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.row_major import place
 from relaxlab.ir.substitute import substitute, symbols_in
 
+BESIDE = "prefetch_beside"
+
 
 def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
     """Expand the `prefetch` annotations of a block-free statement, for lines of so many bytes."""
@@ -28,12 +33,43 @@ def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
             distance, names = n.annotations["prefetch"]
             body = seq(*_prefetches(n, distance, names, cache_line), n.body)
             return replace(n, body=body, annotations=n.annotations.with_(prefetch=None))
+        if isinstance(n, For) and BESIDE in n.annotations:
+            body = seq(*_prefetches_beside(n, n.annotations[BESIDE], cache_line), n.body)
+            return replace(n, body=body, annotations=n.annotations.with_(**{BESIDE: None}))
         return n
 
     return visit(stmt)  # type: ignore[return-value]
 
 
 def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: int) -> list[Stmt]:
+    statements: list[Stmt] = []
+    for start, reached in _accesses(loop, names):
+        if any(loop.loop_var in symbols_in(n) for n in _guarded_parts(start)):
+            continue  # it would be computed that many iterations ahead, where nothing may be
+        step = _step(start, loop.loop_var)
+        if not step:  # not known, or always the same place
+            continue
+        # Past the array at the end, which a prefetch may be: it never faults.
+        later = substitute(start, {loop.loop_var: loop.loop_var + distance})
+        # Where rows are apart, an iteration reads less than a step.
+        count = min(step, max(step if r is None else r + 1 for r in reached))
+        statements += _lines(later, 0, count, cache_line)
+    return statements
+
+
+def _prefetches_beside(loop: For, names: tuple[str, ...], cache_line: int) -> list[Stmt]:
+    statements: list[Stmt] = []
+    for start, reached in _accesses(loop, names):
+        known = [r + 1 for r in reached if r is not None]
+        if len(known) == len(reached):
+            statements += _lines(start, max(known), max(known), cache_line)
+    return statements
+
+
+def _accesses(loop: For, names: tuple[str, ...]) -> Iterator[tuple[BufferLoad, list[int | None]]]:
+    """The first access of each of the named buffers in an iteration, if its address can be computed
+    where the iteration begins, and how many elements behind it each of its accesses ends, if always
+    as many."""
     found: dict[str, list[BufferLoad]] = {}
     # Inner loops at their first iterations: the address must mean something in front of them.
     inner: dict[Var, PrimExpr] = {}
@@ -51,32 +87,31 @@ def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: in
                 pass
     certain = set(_certain_loads(loop.body))
     written = {n.buffer for n in walk(loop.body) if isinstance(n, BufferStore)}
-    statements: list[Stmt] = []
     for loads in found.values():
         # The first access of each buffer stands for all: those of one iteration are neighbours.
-        load, start = loads[0], substitute(loads[0], inner)
-        tested = [n for i in start.indices for n in walk(i) if _needs_guards(n)]
+        start = substitute(loads[0], inner)
+        tested = _guarded_parts(start)
         read = {n.buffer for n in tested if isinstance(n, BufferLoad)}
-        if tested and (load not in certain or read & written):
+        if tested and (loads[0] not in certain or read & written):
             continue  # what guards the access may be what keeps its address from faulting
-        if any(loop.loop_var in symbols_in(n) for n in tested):
-            continue  # it would be computed that many iterations ahead, where nothing may be
-        step = _step(start, loop.loop_var)
-        if not step:  # not known, or always the same place
-            continue
-        # Past the array at the end, which a prefetch may be: it never faults.
-        later = substitute(start, {loop.loop_var: loop.loop_var + distance})
-        size = bytes_of(load.buffer.dtype)
-        # Where rows are apart, an iteration reads less than a step.
-        reached = [_elements(substitute(n, last), start) for n in loads]
-        count = min(step, max(step if r is None else r + 1 for r in reached))
-        # One prefetch per line that the iteration reads; the hardware drops those that are there
-        # already.
-        for offset in range(0, max(1, count * size), cache_line):
-            *rest, column = later.indices
-            line = replace(later, indices=(*rest, column + offset // size))
-            address = Call("handle", "address_of", (line,))
-            statements.append(loops.Evaluate(Call("void", "prefetch", (address,))))
+        yield start, [_elements(substitute(n, last), start) for n in loads]
+
+
+def _guarded_parts(load: BufferLoad) -> list[Node]:
+    """The parts of an address that may fault by themselves where they are computed."""
+    return [n for i in load.indices for n in walk(i) if _needs_guards(n)]
+
+
+def _lines(load: BufferLoad, first: int, count: int, cache_line: int) -> list[Stmt]:
+    """One prefetch per line of `count` elements, the first so many behind an access; the hardware
+    drops those that are there already."""
+    size = bytes_of(load.buffer.dtype)
+    *rest, column = load.indices
+    statements: list[Stmt] = []
+    for offset in range(first * size, first * size + max(1, count * size), cache_line):
+        line = replace(load, indices=(*rest, column + offset // size))
+        address = Call("handle", "address_of", (line,))
+        statements.append(loops.Evaluate(Call("void", "prefetch", (address,))))
     return statements
 
 

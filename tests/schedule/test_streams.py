@@ -240,3 +240,23 @@ def f(a: T.handle, p: T.handle, b: T.handle):
     assert isinstance(function, PrimFunc)
     found = [n for n in walk(insert_prefetches(function.body, 64)) if isinstance(n, Call)]
     assert ("prefetch" in {n.op for n in found}) == fetched
+
+
+@pytest.mark.parametrize(("channels", "fetched"), [(512, 1), (64, 0)])
+def test_the_next_panel_of_a_large_image_is_fetched(channels: int, fetched: int) -> None:
+    """Behind three vectors of four places is the line of the next ones, in each channel."""
+    mod = rl.parse(f"""
+@R.function
+def main(
+    x: R.Tensor(("n", {channels}, 48, 48), "float32"),
+    w: R.Tensor((64, {channels}, 1, 1), "float32"),
+):
+    return R.nn.conv2d(x, w)
+""")
+    target = Target(cpu="sapphirerapids")
+    scheduled = rl.trace(mod, target=target).find("schedule_kernels").after
+    (kernel,) = scheduled.loop_functions().values()
+    loops = [f for f in walk(kernel) if isinstance(f, For) and "prefetch_beside" in f.annotations]
+    assert [f.annotations["prefetch_beside"] for f in loops] == [("A",)] * (fetched > 0)
+    text = emit_kernel(kernel, "f", {}, target).text
+    assert text.count("call void @llvm.prefetch") == fetched

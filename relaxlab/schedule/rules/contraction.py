@@ -50,7 +50,13 @@ from relaxlab.schedule.rules.contraction_parts import (
     find_parts,
     window_places,
 )
-from relaxlab.schedule.rules.decisions import DOT_ROWS, REGISTER_ROWS, TERMS_COPIED, TILE_VECTORS
+from relaxlab.schedule.rules.decisions import (
+    DOT_ROWS,
+    PREFETCH_PANEL,
+    REGISTER_ROWS,
+    TERMS_COPIED,
+    TILE_VECTORS,
+)
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -62,6 +68,8 @@ WIDE = 4
 """Vectors of columns of a tile where memory is what takes the time (`_is_wide`): a convolution of
 1 x 1 from 512 to 2048 channels of 7 x 7 took 0.9 times as long; elsewhere products took up to 1.3
 times."""
+STREAMED = 3
+"""The same where the columns come from memory (`_streams_columns`)."""
 MIN_IMAGES = 8
 """Images that threads share out at least, each of which pads its own."""
 
@@ -194,6 +202,7 @@ def _schedule_tiles(
     product = sch.get_block(parts.product)
     lanes = _lanes(found_block(sch, product), parts.col, context)
     own = _panels_of_large(found_block(sch, product), parts, context)
+    streams = _streams_columns(found_block(sch, product), parts, context)
     is_wide = _is_wide(found_block(sch, product), parts, lanes, context)
     stored = _stored_operands(sch, parts.product)
     packed = _pack(sch, product, parts, lanes, context)
@@ -207,13 +216,8 @@ def _schedule_tiles(
     outer = [n for i, n in enumerate(nest) if i not in inside]
     # Results between neighbours of which others lie are written by the same thread, soon after.
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
-    width = constant(extent_of(sch, col))
-    # A symbolic width has several vectors: only its last tile is masked. A few columns fill them,
-    # or else there are tiles of one: 33 columns in two tiles of two vectors took 1.3 times as long
-    # as in three.
-    most = TILE_VECTORS.of(sch, WIDE if is_wide else 2)
-    width = constant(extent_of(sch, col)) or _few_columns(sch, product, parts.col, lanes)
-    vectors = _tile_vectors(width, most, lanes)
+    most = WIDE if is_wide else STREAMED if streams else 2
+    vectors = _tile_vectors(sch, product, parts.col, most, lanes)
     near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
     if per_image and not near:
         return None
@@ -228,6 +232,8 @@ def _schedule_tiles(
     sch.reverse_compute_at(store, around[-1], preserve_unit_loops=True)
     for loop in (*phases, *(reduce[-1:] if parts.unroll_last else ())):
         sch.unroll(loop)
+    if streams and PREFETCH_PANEL.of(sch, True):
+        sch.annotate(reduce[-1], "prefetch_beside", (parts.vectors.name,))
     init = sch.decompose_reduction(product, reduce[0])
     spatial = sch.get_loops(store)[-len(nest) + len(reduce) :]
     results = (spatial[parts.row], spatial[parts.col])
@@ -342,22 +348,31 @@ def _is_wide(block: Block, parts: Parts, lanes: int, context: Context) -> bool:
     return large and _is_in_place(block, parts)
 
 
-def _tile_vectors(width: int | None, most: int, lanes: int) -> int:
+def _streams_columns(block: Block, parts: Parts, context: Context) -> bool:
+    """True if vectors of columns are read where they lie from a matrix that does not fit the
+    second-level cache: each panel comes from memory, a few lines of each row, where nothing but
+    prefetches of the next panel overlaps with arithmetic. 1 x 1 from 256 to 64 channels of 56 x 56
+    took 0.6 times as long with them and three vectors in a tile, which share loads of weights."""
+    region = next(r for r in block.reads if r.buffer is parts.vectors)
+    size, _ = _matrix_of(region, block, {parts.col, *parts.reduce})
+    large = size > context.target.facts.cache(2)
+    return large and parts.is_einsum and _is_in_place(block, parts)
+
+
+def _tile_vectors(sch: Schedule, product: BlockRV, column: int, most: int, lanes: int) -> int:
     """Return the vectors of columns of a tile, at most `most`: fewer where lanes of the last tile
     would be more than an eighth of all. 196 columns are 14 vectors in pairs, 13 one by one, which
-    read a factor for each of their own. Where the width is unknown, only the last is masked."""
-    if width is None:
+    read a factor for each of their own. A symbolic width has several vectors: only its last tile is
+    masked. A few columns fill them, or else there are tiles of one: 33 columns in two tiles of two
+    vectors took 1.3 times as long as in three."""
+    most = TILE_VECTORS.of(sch, most)
+    extent = found_block(sch, product).iter_vars[column].dom.extent
+    width = constant(extent) or shape_analyzer(sch.func).upper_bound(extent)
+    if width is None or (constant(extent) is None and width > FEW_VECTORS * lanes):
         return most
     single = -(-width // lanes)
     fitting = (n for n in (most, 2) if n <= most and -(-single // n) * n <= WASTE * single)
     return next(fitting, 1)
-
-
-def _few_columns(sch: Schedule, product: BlockRV, column: int, lanes: int) -> int | None:
-    """Return the bound of a symbolic number of columns, if it is a few vectors."""
-    extent = found_block(sch, product).iter_vars[column].dom.extent
-    most = shape_analyzer(sch.func).upper_bound(extent)
-    return most if most is not None and most <= FEW_VECTORS * lanes else None
 
 
 def _spreading(sch: Schedule, product: str) -> BlockRV | None:

@@ -138,6 +138,10 @@ ROWS_PER_TILE = Choice(
 PREFETCH_ROWS = Choice(
     "prefetch_rows", FLAG, "True: the next row is prefetched during the last pass over one"
 )
+PREFETCH_PANEL = Choice(
+    "prefetch_panel", FLAG,
+    "True: the next vectors of columns are prefetched while a tile of rows is multiplied",
+)  # fmt: skip
 SHARE_TERMS = Choice(
     "share_terms", FLAG,
     "True: threads share out a reduction's terms and add their partial results; False: its results",
