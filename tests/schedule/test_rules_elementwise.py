@@ -69,6 +69,40 @@ def test_vectors_go_through_several_short_rows(case: OpCase) -> None:
         compare(exe["main"](*arrays, (n,)), want, str(case))
 
 
+PER_CHANNEL = [
+    OpCase("add", (T("n", 40, 9, 7), T(40, 1, 1))),
+    OpCase("add", (T("n", 40, "h", "w"), T(40, 1, 1))),
+    OpCase("nn.prelu", (T("n", 5, 3, 4, dtype="float16"), T(5, dtype="float16")), {"axis": 1}),
+]
+
+
+@pytest.mark.parametrize("case", PER_CHANNEL, ids=str)
+def test_rows_of_an_image_are_one(case: OpCase) -> None:
+    """Only the last vector of a channel has lanes that are off."""
+    sizes = {"n": 2, "h": 5, "w": 3}
+    mod = rl.Module.of({"main": CaseProgram(case, sizes, symbolic=True).function()})
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    blocks = [n for n in walk(kernel.body) if isinstance(n, loops.Block) and n.iter_vars]
+    assert [len(b.iter_vars) for b in blocks] == [3]
+    exe = rl.compile(mod, threads=1, use_cache=False)
+    for n, h, w in ((1, 5, 3), (3, 16, 16), (2, 1, 33)):
+        arrays, (want,) = concrete_call(case, {"n": n, "h": h, "w": w}, seed=n)
+        compare(exe["main"](*arrays, (n, h, w)), want, str(case))
+
+
+def test_values_of_a_channel_are_made_once() -> None:
+    """Vectors of a long row are a loop inside, which shares the root of the variance."""
+    case = OpCase(
+        "nn.batch_norm", (T("n", 32, 56, 56), *(T(32),) * 4), {"axis": 1, "training": False}
+    )
+    mod = rl.Module.of({"main": CaseProgram(case, {"n": 2}, symbolic=True).function()})
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    first = next(n for n in walk(kernel.body) if isinstance(n, loops.For))
+    assert [first.kind, *(n.kind for n in walk(first.body) if isinstance(n, loops.For))] == [
+        "parallel", "serial", "vectorized"
+    ]  # fmt: skip
+
+
 UPDATES = [
     OpCase("scatter_nd", (T("n", 150), T("m", 1, dtype="int64", low=-9, high=9), T("m", 150)),
            {"reduction": "add"}),
