@@ -35,9 +35,11 @@ class Facts:
     where nothing can be masked. mask_registers: masks of up to 64 lanes are registers of their
     own, made from integers. vector_registers: how many there are. cache_line: the unit of caches.
     caches: of the data caches that one core uses, first level first. prefetch_level: the cache
-    that software prefetching fills. stack: of a thread, of which kernels may have a quarter and
-    functions that call each other half. scratchpads: memories with storage scopes of their own, and
-    the bytes that a kernel may have there. fusion: limits of fusion.
+    that software prefetching fills. root_estimates: an instruction estimates 1 / sqrt(x) of float32
+    by the same bits as Intel's, of which Newton's method makes exact roots. stack: of a thread, of
+    which kernels may have a quarter and functions that call each other half. scratchpads: memories
+    with storage scopes of their own, and the bytes that a kernel may have there. fusion: limits of
+    fusion.
 
     Of GPUs: warp: threads that run in step. shuffles: they can exchange registers. block_threads:
     the most threads of a block. grid: the most blocks along x, y and z. registers: of 32 bits, for
@@ -55,6 +57,7 @@ class Facts:
     cache_line: int = 64
     caches: tuple[int, ...] = MEASURED
     prefetch_level: int = 2
+    root_estimates: bool = False
     stack: int = 4 * MB
     scratchpads: tuple[tuple[str, int], ...] = ()
     fusion: FusionLimits = FusionLimits()

@@ -50,6 +50,7 @@ def cpu_facts(
         caches=sizes,
         # Intel's cores can wait for more lines at once in the second level than in the first.
         prefetch_level=1 if cpu.startswith("znver") else 2,
+        root_estimates="avx512f" in features and cpu in _INTEL,
         # With what is read and written, a row stays in a second-level cache.
         fusion=FusionLimits(row_bytes=known.cache(2) // 32),
     )
@@ -68,6 +69,12 @@ _CACHES: Mapping[str, tuple[int, ...]] = {
 }
 """Caches of CPUs by LLVM's names, as their makers give them; the last level of one of several
 groups of cores."""
+
+_INTEL = frozenset({"skylake-avx512", "cascadelake", "cooperlake", "icelake-client",
+                    "icelake-server", "tigerlake", "rocketlake", "sapphirerapids",
+                    "emeraldrapids", "graniterapids"})  # fmt: skip
+"""Intel's CPUs with AVX-512: VRSQRT14PS gives the same bits on all of them, those of a C program
+that Intel publishes. Of others it is only known how near they are."""
 
 
 @cache

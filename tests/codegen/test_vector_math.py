@@ -17,6 +17,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.executable import Executable
+from tests.codegen.kernels import Kernels, module_text, parse_kernels
 
 COUNT = 1 << 15
 
@@ -265,3 +266,66 @@ def test_angles_of_points() -> None:
     assert error.max() <= 3, (y[~near][error.argmax()], x[~near][error.argmax()])
     zeros = (y == 0) & ~np.isnan(x)
     np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(y[zeros]))
+
+
+REPEATED = """
+def repeated(A: T.Buffer((32,), "float32"), C: T.Buffer((32,), "float32")):
+    for i in T.vectorized(32):
+        C[i] = T.log(A[i]) * T.log(A[i]) + T.log(A[i])
+"""
+
+
+def test_a_function_is_computed_once_for_the_same_element() -> None:
+    """A logarithm jumps around rare cases; LLVM would merge no two of them."""
+    text, _ = module_text(parse_kernels(REPEATED))
+    assert text.count("\nrare") == 1
+    x = np.linspace(0, 5, 32, dtype="float32")
+    got = np.zeros_like(x)
+    Kernels(parse_kernels(REPEATED))("repeated", [x, got])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(got, np.log(x) ** 2 + np.log(x), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("condition", "sides"), [("ONE > 0", "ONE, SLOW"), ("ONE < 0", "SLOW, ONE")]
+)
+def test_a_side_that_no_lane_asks_for_is_passed_over(condition: str, sides: str) -> None:
+    """Vectors of positive numbers alone, of negative ones, of both, with NaN and zeros."""
+    value = f"T.Select({condition}, {sides})".replace("SLOW", "T.exp(ONE * T.float32(I % 5))")
+    value = value.replace("ONE", "A[I]").replace("I", "(j * 16 + lane)")
+    text = f"""
+def chosen(A: T.Buffer((96,), "float32"), C: T.Buffer((96,), "float32")):
+    for j in range(6):
+        for lane in T.vectorized(16):
+            C[j * 16 + lane] = {value}
+"""
+    kernels = Kernels(parse_kernels(text))
+    assert "\nrare" in kernels.text
+    x = np.random.default_rng(7).uniform(-2, 2, 96).astype("float32")
+    x[:16], x[16:32] = np.abs(x[:16]), -np.abs(x[16:32])
+    x[40:44] = math.nan, 0.0, -0.0, -8.0
+    got = np.zeros_like(x)
+    kernels("chosen", [x, got])
+    usual = x > 0 if ">" in condition else ~(x < 0)
+    slow_side = np.exp(x * (np.arange(96) % 5).astype("float32"))
+    np.testing.assert_allclose(got, np.where(usual, x, slow_side), 1e-5)
+
+
+ROOT = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    return R.sqrt(x)
+"""
+
+
+def test_roots_are_exact() -> None:
+    """Of mantissas with exponents of both parities, and of numbers that estimates do not fit. (All
+    mantissas were compared once.)"""
+    start = int(np.random.default_rng().integers(13))
+    print("first mantissa:", start)
+    bits = np.arange((127 << 23) + start, 129 << 23, 13, dtype="int32")
+    x = np.concatenate([bits.view("float32"), np.float32([*SPECIAL, 1e-30, 1e-40])])
+    main = rl.compile(rl.parse(ROOT), use_cache=False, threads=1)["main"]
+    with np.errstate(invalid="ignore"):
+        same = (main(x) == np.sqrt(x)) | (np.isnan(x) | (x < 0))
+    assert same.all(), x[~same]

@@ -163,18 +163,18 @@ def _align(memory: Memory, index: Value) -> int:
 
 def _load_scalar(b: Builder, memory: Memory, index: Value) -> str:
     pointer = element_pointer(b, memory, index)
-    return b.emit(f"load {memory.element}, ptr {pointer}, align {_align(memory, index)}")
+    return b.load(f"load {memory.element}, ptr {pointer}, align {_align(memory, index)}")
 
 
 def _load_vector(b: Builder, memory: Memory, start: Value, lanes: int, mask: Value | None) -> str:
     vec = f"<{lanes} x {memory.element}>"
     pointer, align = element_pointer(b, memory, start), _align(memory, start)
     if mask is None:
-        return b.emit(f"load {vec}, ptr {pointer}, align {align}")
+        return b.load(f"load {vec}, ptr {pointer}, align {align}")
     # A masked load keeps private memory from becoming registers; a load and a select dissolve
     # (NOTES, *Private buffers must become registers*).
     if memory.holds(start, lanes):
-        whole = b.emit(f"load {vec}, ptr {pointer}, align {align}")
+        whole = b.load(f"load {vec}, ptr {pointer}, align {align}")
         lanes_on = f"{mask.ty} {b.materialise(mask)}"
         return b.emit(f"select {lanes_on}, {vec} {whole}, {vec} zeroinitializer")
     name = f"llvm.masked.load.{_suffix(memory, lanes)}.p0"

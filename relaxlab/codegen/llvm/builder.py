@@ -148,6 +148,9 @@ def _clamp_half(value: float) -> float:
 _NOT_ALONE = ("load ", "call ", "alloca ", "phi ", "freeze ", "atomicrmw ", "cmpxchg ")
 """Instructions that their operands alone do not determine: they read memory, or an undefined value
 may become another one each time."""
+_WRITING = ("call ", "atomicrmw ", "cmpxchg ")
+"""Instructions with a result that may write to memory; calls of LLVM's own functions that do have
+none."""
 _ALONE = tuple(f"call  i64 @llvm.{name}.i64(" for name in ("smin", "smax"))
 """Calls that their operands do determine, frequent in masks."""
 
@@ -160,8 +163,9 @@ class Builder:
     With `debug`, instructions carry the metadata `!line` of the statement they are made for
     (`relaxlab.codegen.llvm.listing`).
 
-    `known` and `computed` are of the current basic block: names by the text of instructions, and
-    values that `once` made, with what their keys identify.
+    `known`, `computed` and `loaded` are of the current basic block: names by the text of
+    instructions, values that `once` made, with what their keys identify, and names by the text of
+    loads since memory was last written to.
     """
 
     declarations: dict[str, str]
@@ -172,6 +176,7 @@ class Builder:
     block: str = "entry"
     known: dict[str, str] = field(default_factory=lambda: dict[str, str]())
     computed: dict[object, tuple[Value, object]] = field(default_factory=lambda: {})
+    loaded: dict[str, str] = field(default_factory=lambda: dict[str, str]())
     debug: bool = False
     line: int = 0
 
@@ -193,7 +198,17 @@ class Builder:
         self.lines.append(self._placed(f"{name} = {text}"))
         if not text.startswith(_NOT_ALONE) or text.startswith(_ALONE):
             self.known[text] = name
+        elif text.startswith(_WRITING) and "@llvm." not in text:
+            self.loaded.clear()
         return name
+
+    def load(self, text: str) -> str:
+        """Emit the load `text` of what no other thread writes; returns the name. It is done once in
+        a basic block as long as nothing is written to memory."""
+        found = self.loaded.get(text)
+        if found is None:
+            found = self.loaded[text] = self.emit(text)
+        return found
 
     def once(self, what: Hashable, of: tuple[object, ...], make: Callable[[], Value]) -> Value:
         """The value that `make` emits of the objects `of`; emitted once in a basic block."""
@@ -207,6 +222,7 @@ class Builder:
     def raw(self, text: str) -> None:
         """Emit an instruction without a result."""
         self.lines.append(self._placed(text))
+        self.loaded.clear()
 
     def label(self, hint: str) -> str:
         """A fresh label, not yet placed."""
@@ -219,6 +235,21 @@ class Builder:
         self.block = label
         self.known.clear()
         self.computed.clear()
+        self.loaded.clear()
+
+    @contextmanager
+    def detour(self, straight: str) -> Generator[None, None, None]:
+        """Emit the body, which writes nothing to memory, in a block that is passed over if the i1
+        is set. What was computed before is still known afterwards."""
+        aside, done = self.label("rare"), self.label("done")
+        kept = [dict(names) for names in (self.known, self.computed, self.loaded)]
+        self.branch(straight, done, aside)
+        self.place(aside)
+        yield
+        self.jump(done)
+        self.place(done)
+        for names, before in zip((self.known, self.computed, self.loaded), kept, strict=True):
+            names.update(before)  # type: ignore[reportArgumentType]
 
     def jump(self, label: str) -> None:
         """Branch to `label`."""

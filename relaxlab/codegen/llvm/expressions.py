@@ -19,14 +19,15 @@ from relaxlab.codegen.llvm.builder import (
     mangle,
     vector_literal,
 )
-from relaxlab.codegen.llvm.formula import per_lane
+from relaxlab.codegen.llvm.formula import all_lanes, per_lane
 from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function
 from relaxlab.codegen.positive import is_positive
 from relaxlab.codegen.powers import known_power
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
 from relaxlab.ir.intrinsics import INTRINSICS
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import children, walk
+from relaxlab.ir.substitute import symbols_in
 
 
 class FailWhen(Protocol):
@@ -102,7 +103,7 @@ def emit_expr(s: Scope, e: expr.PrimExpr) -> Value:
         case expr.Not(a):
             return _not(b, emit_expr(s, a))
         case expr.Select(c, x, y):
-            return _select(b, emit_expr(s, c), emit_expr(s, x), emit_expr(s, y))
+            return _choice(s, c, x, y)
         case expr.Let(var, value, body):
             s.values[var] = emit_expr(s, value)
             return emit_expr(s, body)
@@ -233,6 +234,46 @@ def _not(b: Builder, v: Value) -> Value:
     return Value(v.dtype, b.emit(f"xor {v.ty} {b.materialise(v)}, {ones}"))
 
 
+def _choice(s: Scope, cond: expr.PrimExpr, x: expr.PrimExpr, y: expr.PrimExpr) -> Value:
+    """Emit a choice. Functions that take long, on one side alone, are passed over where no lane
+    asks for that side: selu of 262,144 positive float16 took 68 us with them, 20 without."""
+    b, c = s.builder, emit_expr(s, cond)
+    plain = c.lanes == 1 or s.on_access is not None
+    known = frozenset[expr.Call]() if plain else _costly_calls(cond)
+    first, second = (not plain and bool(_costly_calls(side) - known) for side in (x, y))
+    costly = x if first else y
+    if first == second or _may_fail(s, costly):
+        return _select(b, c, emit_expr(s, x), emit_expr(s, y))
+    others = _not(b, c) if first else c
+    usual = b.widen(emit_expr(s, y if first else x), c.lanes)
+    # Lanes that are built aside would not be there afterwards.
+    for var in s.values.keys() & symbols_in(costly):
+        b.materialise(s.values[var])
+    before = b.block
+    with b.detour(all_lanes(b, others)):
+        chosen = _select(b, others, usual, emit_expr(s, costly))
+        after = b.block
+    ends = f"[ {b.materialise(usual)}, %{before} ], [ {chosen.text}, %{after} ]"
+    return Value(usual.dtype, b.emit(f"phi {usual.ty} {ends}"))
+
+
+def _costly_calls(e: expr.PrimExpr) -> frozenset[expr.Call]:
+    """The calls of functions of floats that take long in an expression, indices left out."""
+    if isinstance(e, loops.BufferLoad):
+        return frozenset()
+    inside = (_costly_calls(n) for n in children(e) if isinstance(n, expr.PrimExpr))
+    found = frozenset[expr.Call]().union(*inside)
+    if isinstance(e, expr.Call) and e.op in INTRINSICS and INTRINSICS[e.op].costly:
+        return found | {e}
+    return found
+
+
+def _may_fail(s: Scope, e: expr.PrimExpr) -> bool:
+    """True if an expression has a division whose divisor may be an integer zero."""
+    divided = (n.b for n in walk(e) if isinstance(n, expr.BinaryOp) and n.row.is_division)
+    return any(not is_float(d.dtype) and not is_positive(d, s.positive, s.sizes) for d in divided)
+
+
 def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
     if c.const is not None:
         return x if c.const else y
@@ -266,12 +307,12 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     dtype, base = args[0].dtype, element_of(args[0].dtype)
     if base in ("float16", "bfloat16"):
         return cast(b, _float_call(b, op, [cast(b, a, "float32") for a in args]), base)
+    if base == "float32" and op in FLOAT32_FUNCTIONS:
+        return float32_function(b, op, args)
     if INTRINSICS[op].llvm:
         pairs = [(a.ty, b.materialise(a)) for a in args]
         name = f"llvm.{INTRINSICS[op].llvm}.{mangle(dtype)}"
         return Value(dtype, b.call(name, args[0].ty, pairs))
-    if base == "float32" and op in FLOAT32_FUNCTIONS:
-        return float32_function(b, op, args)
     if op == "sigmoid":
         one = b.widen(float_value(1.0, base), args[0].lanes)
         # -0.0 - x is -x for zeros, too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.llvm.arithmetic import binary, cast
@@ -24,6 +25,15 @@ def per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
         one = b.call(symbol, elem, [(elem, t) for t in scalars])
         result = b.emit(f"insertelement {llvm_type(dtype)} {result}, {elem} {one}, i64 {i}")
     return Value(dtype, result)
+
+
+def all_lanes(b: Builder, mask: Value) -> str:
+    """True if every lane of a vector of bools (or the bool itself) is set, as an i1."""
+    text = b.materialise(mask)
+    if mask.lanes == 1:
+        return text
+    bits = b.emit(f"bitcast {mask.ty} {text} to i{mask.lanes}")
+    return b.emit(f"icmp eq i{mask.lanes} {bits}, -1")
 
 
 class Formula:
@@ -100,3 +110,16 @@ class Formula:
     def keep_nan(self, x: Value, y: Value) -> Value:
         nan = self.b.emit(f"fcmp uno {x.ty} {x.text}, {x.text}")
         return self.select(Value(with_lanes("bool", self.lanes), nan), x, y)
+
+    def negative(self, x: Value) -> Value:
+        return self.sub(self.num(-0.0), x)
+
+    def unless(self, usual: Value, result: Value, other: Callable[[], Value]) -> Value:
+        """`result` in the lanes where `usual` holds; `other` is only computed if some lane needs
+        it."""
+        b, before = self.b, self.b.block
+        with b.detour(all_lanes(b, usual)):
+            chosen = self.select(usual, result, other())
+            after = b.block
+        ends = f"[ {result.text}, %{before} ], [ {chosen.text}, %{after} ]"
+        return Value(self.dtype, b.emit(f"phi {result.ty} {ends}"))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from relaxlab.codegen.llvm.arithmetic import cast
 from relaxlab.codegen.llvm.builder import Builder, Value
 from relaxlab.codegen.llvm.formula import Formula, per_lane
+from relaxlab.codegen.llvm.square_root import square_root
 from relaxlab.ir import expr
 
 _EXP_POLY = [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
@@ -98,7 +99,7 @@ _SQRT_HALF_BITS = 0x3F3504F3
 def _log(m: Formula, x: Value) -> Value:
     is_normal = m.op(expr.GE, x, SMALLEST_NORMAL)
     usual = m.op(expr.And, is_normal, m.op(expr.LT, x, math.inf))
-    return _unless(m, usual, _log_of_normal(m, x), lambda: _log_of_any(m, x))
+    return m.unless(usual, _log_of_normal(m, x), lambda: _log_of_any(m, x))
 
 
 def _log_of_normal(m: Formula, x: Value, lost: Value | None = None) -> Value:
@@ -379,7 +380,7 @@ def _fmod(m: Formula, x: Value, y: Value) -> Value:
     rest = m.select(m.op(expr.LT, rest, 0.0), m.add(rest, step), rest)
     usual = m.op(expr.And, m.op(expr.LT, quotient, EXACT_QUOTIENT), m.op(expr.LT, step, math.inf))
     result = m.call("copysign", rest, x)
-    return _unless(m, usual, result, lambda: per_lane(m.b, "fmodf", [x, y]))
+    return m.unless(usual, result, lambda: per_lane(m.b, "fmodf", [x, y]))
 
 
 # erf(x) = x * P(x^2) / Q(x^2) on [-3.92, 3.92]; the rational approximation Eigen and XLA publish
@@ -448,7 +449,7 @@ def _lgamma(m: Formula, x: Value) -> Value:
     far = m.add(m.fma(factor, high, m.sub(m.num(-0.0), x)), m.fma(factor, low, series))
     usual = m.op(expr.And, m.op(expr.GE, x, SMALLEST_NORMAL), m.op(expr.LT, x, LARGE_GAMMA))
     result = m.select(m.op(expr.LT, x, 3.0), near, far)
-    return _unless(m, usual, result, lambda: per_lane(m.b, "lgammaf", [x]))
+    return m.unless(usual, result, lambda: per_lane(m.b, "lgammaf", [x]))
 
 
 _SIN_POLY = [-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1]
@@ -493,7 +494,7 @@ def _sincos(m: Formula, x: Value, shift: int) -> Value:
 
 def _of_small_angle(m: Formula, x: Value, result: Value, symbol: str) -> Value:
     small = m.op(expr.LE, m.call("fabs", x), LARGE_ANGLE)  # false for NaN
-    return _unless(m, small, result, lambda: per_lane(m.b, symbol, [x]))
+    return m.unless(small, result, lambda: per_lane(m.b, symbol, [x]))
 
 
 _TAN_POLY = [9.38540185543e-3, 3.11992232697e-3, 2.44301354525e-2, 5.34112807005e-2,
@@ -507,23 +508,6 @@ def _tan(m: Formula, x: Value) -> Value:
     result = m.select(is_odd, m.div(m.num(-1.0), tangent), tangent)
     result = m.select(m.op(expr.EQ, x, 0.0), x, result)  # keeps the sign of zero
     return _of_small_angle(m, x, result, "tanf")
-
-
-def _unless(m: Formula, usual: Value, result: Value, other: Callable[[], Value]) -> Value:
-    """`result` in the lanes where `usual` holds; `other` is only computed if some lane needs it."""
-    b, text = m.b, usual.text
-    if m.lanes > 1:
-        bits = b.emit(f"bitcast {usual.ty} {text} to i{m.lanes}")
-        text = b.emit(f"icmp eq i{m.lanes} {bits}, -1")
-    rare, done, before = b.label("rare"), b.label("done"), b.block
-    b.branch(text or "", done, rare)
-    b.place(rare)
-    chosen = m.select(usual, result, other())
-    after = b.block
-    b.jump(done)
-    b.place(done)
-    phi = f"phi {result.ty} [ {result.text}, %{before} ], [ {chosen.text}, %{after} ]"
-    return Value(m.dtype, b.emit(phi))
 
 
 def _rsqrt(m: Formula, x: Value) -> Value:
@@ -558,6 +542,7 @@ FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "fmod": _fmod,
     "pow": _pow,
     "rsqrt": _rsqrt,
+    "sqrt": square_root,
 }
 
 
@@ -565,4 +550,7 @@ def float32_function(b: Builder, name: str, args: Sequence[Value]) -> Value:
     """Emit the named function of float32 scalars or vectors."""
     lanes = max(x.lanes for x in args)
     args = [b.widen(x, lanes) for x in args]
-    return FLOAT32_FUNCTIONS[name](Formula(b, args[0]), *args)
+    # Once for equal arguments: LLVM merges no two that each jump around rare cases, of which the 17
+    # logarithms in the polynomials of `erfinv` took 0.7 of its time.
+    key = (name, *map(b.materialise, args))
+    return b.once(key, (), lambda: FLOAT32_FUNCTIONS[name](Formula(b, args[0]), *args))
