@@ -7,6 +7,8 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import dynamic
+from relaxlab.codegen.llvm.flushing import ALIGN
+from relaxlab.runtime.batch import arena
 from relaxlab.runtime.batch.recorder import BatchError
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.loaded import CheckFailed
@@ -173,6 +175,27 @@ def test_all_others_are_computed_beside_those_that_fail(steps, monkeypatch):
         np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
         assert number == tripled
     assert len(recordings) == 1
+
+
+def test_an_instance_that_memory_lacks_for_is_named(steps, monkeypatch):
+    _, main, _ = steps
+    rng = np.random.default_rng(5)
+    small = instance(rng, 2)
+    expected = main.batch([small, small])
+    large = instance(rng, 1000 + len(main._arena.memory) // ALIGN)  # a step fills a line at least
+
+    def refused(size):
+        raise MemoryError(f"no {size} bytes")
+
+    monkeypatch.setattr(arena, "new_bytes", refused)
+    with pytest.raises(BatchError, match="instance 1 of the batch: no .* bytes") as error:
+        main.batch([small, large, small])
+    results = error.value.results
+    assert results[1] is None
+    for found in ((results[0], results[2]), main.batch([small, small])):
+        for (x, number), (y, other) in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(x, y)
+            assert number == other
 
 
 def test_what_a_program_requires_is_checked_for_each_instance(steps):
