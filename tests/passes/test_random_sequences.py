@@ -93,4 +93,4 @@ def test_programs(number: int) -> None:
 
 
 def test_a_program_in_native_code() -> None:
-    compare(drawn(SEED * 1000 + 8, 5), LENGTHS[1], native=True)
+    compare(drawn(SEED * 1000 + 8, 3), LENGTHS[1], native=True)
