@@ -24,6 +24,7 @@ from relaxlab.ir.expr import Add, Mul, PrimExpr, Sub, Var, const
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.op_table import TypeDeductionError, has_trait
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import (
     Length,
     LengthsType,
@@ -226,3 +227,14 @@ def stored(ty: Type, totals: Totals) -> Type:
                 return None
 
     return rewrite(ty, visit)
+
+
+def stored_parameter(p: graph.Var, totals: Totals) -> Type | None:
+    """The type of a parameter with the dense tensor of a ragged one. Where its number of rows is no
+    symbol, nothing determines the sums of products that it mentions, and it may be any number."""
+    kept = p.ty and stored(p.ty, totals)
+    if not isinstance(kept, TensorType) or not kept.shape or isinstance(kept.shape[0], Var):
+        return kept
+    if {*totals.products().values()}.isdisjoint(symbols_in(kept.shape[0])):
+        return kept
+    return replace(kept, shape=(Var(f"{p.name}_rows"), *kept.shape[1:]))

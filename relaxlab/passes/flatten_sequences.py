@@ -17,6 +17,7 @@ from relaxlab.analysis.ragged import (
     name_of,
     row_dims,
     stored,
+    stored_parameter,
     stored_shape,
     tensors_in,
 )
@@ -92,6 +93,8 @@ class _Flattener:
     """Variables with the rows of all sequences as those of one: (1, rows, ...)."""
     first: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
     """Variables with the first row of each sequence, and the end."""
+    claims: list[graph.MatchCast] = field(default_factory=list[graph.MatchCast])
+    """Parameters as tensors of the sizes that follow from lengths."""
     sums: dict[Product, graph.Var] = field(default_factory=dict[Product, graph.Var])
     """Variables with the sums of products of several lengths over the sequences before each."""
     bindings: list[graph.Binding] = field(default_factory=list[graph.Binding])
@@ -103,7 +106,7 @@ class _Flattener:
             self.totals.define(p.ty)
             if isinstance(p.ty, LengthsType) and p.ty.each is not None:
                 self.lengths[p.ty.each] = p
-        params = tuple(map(self.variable, fn.params))
+        params = tuple(map(self.parameter, fn.params))
         ret = None if fn.ret_ty is None else self.result_type(fn.ret_ty, params)
         body = self.sequence(fn.body)
         body = replace(body, blocks=(*self.prelude(), *body.blocks))
@@ -124,6 +127,19 @@ class _Flattener:
         known = {s for p in params for s in symbols_in(p.ty)}
         unknown = {*self.totals.products().values()} - known
         return coarsen(kept, {*symbols_in(kept)} - unknown)
+
+    def parameter(self, v: graph.Var) -> graph.Var:
+        """The parameter with the dense tensor of `v`. Where it has any number of rows, that is
+        compared with the one that follows from the lengths."""
+        new, ty = self.variable(v), stored_parameter(v, self.totals)
+        if not isinstance(ty, TensorType) or not isinstance(new.ty, TensorType):
+            return new
+        if ty.shape == new.ty.shape:
+            return new
+        given, sized = replace(new, ty=ty), graph.Var(v.name, new.ty)
+        self.new[v] = sized
+        self.claims.append(graph.MatchCast(given, new.ty, sized))
+        return given
 
     def prelude(self) -> list[graph.BindingBlock]:
         """Bindings that compute the sums of products of lengths that the function mentions, and
@@ -147,6 +163,7 @@ class _Flattener:
             ty = ShapeType((symbol,))
             var = graph.Var(f"{symbol.name}_shape", ty)
             self.bindings.append(graph.MatchCast(shape, ty, var))
+        self.bindings += self.claims
         made = [graph.BindingBlock(tuple(self.bindings))] if self.bindings else []
         self.bindings, self.kind = outer
         return made

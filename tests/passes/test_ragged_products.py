@@ -338,3 +338,24 @@ def test_words_of_sentences_of_documents() -> None:
     mod = parse(DOCUMENTS)
     for m in (mod, flatten_ragged(normalize(mod))):
         np.testing.assert_allclose(rl.interpret(m, "main", *given), want, 1e-4, 1e-5)
+
+
+SUMS = """
+@R.function
+def main(s: R.Lengths("b", "n"), t: R.Lengths("b", "m"), size: R.Shape(["n", "m"]),
+         h: R.Ragged({"i": "b", "j": "s[i] + t[i]", "k": "s[i]"}, "float32"),
+         g: R.Ragged({"i": "b", "h": 2, "k": "s[i]"}, "float32")):
+    return R.sum(h, axis=1)
+"""
+
+
+def test_sizes_that_no_parameter_determines() -> None:
+    mod = parse(SUMS)
+    flat = flatten_ragged(normalize(mod))
+    assert flat.script().count("R.match_cast") == 3  # two sums, and the rows of h
+    h, g = np.arange(15, dtype="float32"), np.zeros(10, "float32")
+    given = (np.array([2, 3], "int32"), np.array([1, 0], "int32"), (5, 1), h, g)
+    for run in (rl.compile(mod)["main"], lambda *a: rl.interpret(flat, "main", *a)):
+        assert np.asarray(run(*given)).tolist() == [6, 9, 27, 30, 33]
+        with pytest.raises(UserError, match=r"`h`.* 14, expected sum_s_s \+ sum_s_t"):
+            run(*given[:3], h[:-1], g)

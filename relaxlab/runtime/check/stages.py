@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
-from relaxlab.analysis.ragged import stored, totals_of
+from relaxlab.analysis.ragged import stored_parameter, totals_of
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
@@ -110,8 +110,9 @@ def same_parameters(a: graph.Function, b: graph.Function) -> bool:
     """True if two functions take the same arguments."""
 
     def taken(f: graph.Function) -> types.Type:
-        given = types.TupleType(tuple(p.ty or types.ObjectType() for p in f.params))
-        return stored(given, totals_of(f))
+        totals = totals_of(f)
+        given = (stored_parameter(p, totals) or types.ObjectType() for p in f.params)
+        return types.TupleType(tuple(given))
 
     one, other = taken(a), taken(b)
     return len(a.params) == len(b.params) and structural_equal(one, other, map_free_vars=True)
