@@ -13,7 +13,9 @@ from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
 from relaxlab.ir.expr import IntImm, Ramp
 from relaxlab.ir.loops import For, IfThenElse, PrimFunc
+from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
+from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import parse
@@ -30,7 +32,9 @@ STEPS = (
     flatten_buffers,
     loops.vectorized,
     loops.unrolled,
+    loops.selects_as_branches,
     loops.without_no_ops,
+    loops.conditions_outside,
 )
 
 
@@ -156,3 +160,32 @@ def f(at: T.Buffer((1,), "int64"), A: T.Buffer((8,), "int64")):
     reason = "is opaque" if kind == "opaque" else r"bound to at\[0\], which the block changes"
     with pytest.raises(ScheduleError, match=reason):
         schedule.vectorize(loop)
+
+
+@pytest.mark.parametrize(
+    ("condition", "moves"),
+    [("n < 4", True), ("n % 4 == 0", True), ("i < n", False), ("4 % n == 0", False),
+     ("A[0] < T.float32(1)", False)],
+)  # fmt: skip
+def test_conditions_move_out_of_loops_where_iterations_find_the_same(
+    condition: str, moves: bool
+) -> None:
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), n: T.int64):
+    for i in range(8):
+        if {condition}:
+            A[i] = T.float32(1)
+        else:
+            for j in range(2):
+                A[i] = T.Cast("float32", j)
+""")["f"]
+    assert isinstance(func, PrimFunc)
+    after = loops.conditions_outside(func)
+    assert isinstance(after.body, IfThenElse if moves else For)
+    assert len({n.loop_var for n in walk(after) if isinstance(n, For)}) == (3 if moves else 2)
+    for n in (1, 3, 4):
+        x, y = (np.full(8, 2, "float32") for _ in range(2))
+        interpret(Module.of({"f": func}), "f", x, n)
+        interpret(Module.of({"f": after}), "f", y, n)
+        np.testing.assert_array_equal(x, y)

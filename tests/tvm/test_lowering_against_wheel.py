@@ -38,15 +38,44 @@ def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for i in range(4):
         T.evaluate(0)
 """
+CONDITIONS = """
+@T.prim_func
+def main(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32"), n: T.int32):
+    for i in range(16):
+        for j in range(8):
+            if i < n:
+                C[i, j] = A[i, j]
+    for i in range(16):
+        for j in range(8):
+            if n % 4 == 0:
+                C[i, j] = A[i, j] + T.float32(1)
+            else:
+                for k in range(2):
+                    C[i, j] = T.Cast("float32", k)
+    for i in range(16):
+        for j in range(8):
+            if A[i, 0] < T.float32(0):
+                C[i, j] = T.float32(2)
+"""
+CHOICES = """
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for i in range(16):
+        C[i] = T.Select(i > 0, A[i - 1], T.float32(0)) + T.Select(i > 3, T.float32(2), T.float32(1))
+"""
 STEPS = (
     "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque",
     "CompactBufferAllocation", "LowerMatchBuffer", "LowerOpaqueBlock", "FlattenBuffer",
     "VectorizeLoop", "UnrollLoop", "StmtSimplify", "RemoveNoOp",
 )  # fmt: skip
-TEXTS = {"local": LOCAL, "shifted": SHIFTED, **PROGRAMS}
+TEXTS = {
+    "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES, **PROGRAMS,
+}  # fmt: skip
 CASES = (
     *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
       for count in range(1, len(STEPS) + 1)),
+    ("conditions", "HoistIfThenElse"), ("choices", "RewriteUnsafeSelect"),
+    ("shifted", "AnnotateEntryFunc"),
     *(("shifted", name) for name in ("CanonicalizeLoop", "VectorizeLoop", "RemoveNoOp")),
 )  # fmt: skip
 DIFFERENT = {

@@ -47,6 +47,41 @@ R.vision.multibox_transform_loc(x, y, z) | x=2,5,3 y=2,12 z=1,3,4
 R.vision.get_valid_counts(x, 0.5) | x=2,6,6
 R.ccl.allreduce(x, "avg") | x=2,3
 R.ccl.allgather(x, 2) | x=2,3
+R.where(R.const(True), x, y) | x=2,3 y=2,3
+R.clip(x, 0, 1) | x=2,3
+R.astype(x, "int32") | x=2,3
+R.full_like(x, R.const(1.0, "float32")) | x=2,3
+R.ones_like(x, "int32") | x=2,3
+R.broadcast_to(x, (4, 2, 3)) | x=1,3
+R.tril(x, 1) | x=2,3
+R.cumsum(x, axis=1) | x=2,3
+R.cumprod(x, 0) | x=2,3
+R.variance(x, axis=[1]) | x=2,3
+R.stack([x, y], axis=1) | x=2,3 y=2,3
+R.flatten(x) | x=2,3
+R.sort(x, 0) | x=2,3
+R.argsort(x, 1) | x=2,3
+R.topk(x, 1, 1) | x=2,3
+R.split(x, [1, 2], axis=1) | x=2,4
+R.matmul(x, y, out_dtype="float32") | x=3,4 y=4,5
+R.einsum((x, y), "ij,jk->ik") | x=2,3 y=3,4
+R.collapse_sum_to(x, (3, 1)) | x=2,3,4
+R.collapse_sum_like(x, y) | x=2,3,4 y=3,1
+R.nn.prelu(x, y, 1) | x=2,3,4 y=3
+R.nn.dropout(x) | x=2,3
+R.nn.batch_norm(x, y, z, y, z, axis=1) | x=2,3,4 y=3 z=3
+R.nn.group_norm(x, y, z, 2, 1, [2]) | x=2,4,3 y=4 z=4
+R.nn.instance_norm(x, y, z, 1, [2]) | x=2,4,3 y=4 z=4
+R.nn.rms_norm(x, y, axes=[-1]) | x=2,3 y=3
+R.nn.conv1d(x, y, padding=1) | x=2,3,9 y=4,3,3
+R.nn.conv2d(x, y, dilation=2, out_layout="NHWC") | x=2,3,9,8 y=4,3,3,3
+R.nn.conv2d_transpose(x, y, strides=2) | x=2,3,9,8 y=3,4,3,3
+R.nn.conv3d(x, y) | x=2,3,5,6,7 y=4,3,3,3,3
+R.nn.avg_pool2d(x, (3, 2), 2, 1, ceil_mode=True) | x=2,3,9,8
+R.nn.cross_entropy_with_logits(x, y) | x=2,3 y=2,3
+R.nn.batch_flatten(x) | x=2,3,4
+R.log_add_exp(x, y) | x=2,3 y=3
+R.isfinite(x) | x=2,3
 """.strip().splitlines()
 DRAWS = 150
 

@@ -1,4 +1,5 @@
-"""Steps about loops: from 0, unrolled, as vectors; statements that do nothing left out."""
+"""Steps about loops: from 0, unrolled, as vectors, inside of conditions; statements that do nothing
+left out."""
 
 from __future__ import annotations
 
@@ -197,6 +198,50 @@ class _Widening:
                 return Ramp(simple(expr.binary(of, scalar, base)), simple(stride * factor), lanes)
             case _:
                 return of(self.wide(a), self.wide(b))
+
+
+# --- Conditions -----------------------------------------------------------------------------------
+
+
+def conditions_outside(func: PrimFunc) -> PrimFunc:
+    """The function whose loops around nothing but a condition are inside of it, where each
+    iteration finds the same: it reads neither the loop's variable nor memory. A condition that
+    divides by anything but a constant stays: a loop without iterations does not divide by 0."""
+
+    def visit(n: Node) -> Node | None:
+        match n:
+            case For(var, _, _, kind, IfThenElse(condition, yes, no)) if kind != "thread_binding":
+                parts = list(walk(condition))
+                if var in parts or not all(map(_is_constant_in_loops, parts)):
+                    return None
+                other = None if no is None else with_fresh_binders(replace(n, body=no))
+                return IfThenElse(condition, replace(n, body=yes), other)
+            case _:
+                return None
+
+    return rewrite(func, visit)
+
+
+def _is_constant_in_loops(part: Node) -> bool:
+    if isinstance(part, expr.Div | expr.Mod | expr.FloorDiv | expr.FloorMod):
+        return isinstance(part.b, IntImm) and part.b.value != 0
+    return not isinstance(part, BufferLoad | expr.Call)
+
+
+def selects_as_branches(func: PrimFunc) -> PrimFunc:
+    """The function in which no value is read that a condition does not choose: what chooses between
+    values of which one reads memory evaluates that one alone."""
+
+    def visit(n: Node) -> Node | None:
+        match n:
+            case expr.Select(condition, yes, no) if lanes_of(condition.dtype) == 1:
+                reads = any(isinstance(p, BufferLoad) for v in (yes, no) for p in walk(v))
+                made = expr.Call(n.dtype, "if_then_else", (condition, yes, no))
+                return made if reads else None
+            case _:
+                return None
+
+    return rewrite(func, visit)
 
 
 # --- What does nothing ----------------------------------------------------------------------------

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.analysis.subtype import Verdict, check_subtype, lca
+from relaxlab.analysis.deduce import call_signature, type_of
+from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, dims_of, lca
 from relaxlab.analysis.well_formed import check_graphs
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, children, walk
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.node import Node, children, replace, walk
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.dead_code_elimination import remove_unread
 from relaxlab.passes.effects import is_pure
@@ -168,6 +169,60 @@ def definable_tir_vars_in_struct_info(sinfo: types.Type) -> list[expr.Var]:
 
 tir_vars_in_type = tir_vars_in_struct_info
 definable_tir_vars_in_type = definable_tir_vars_in_struct_info
+
+
+def erase_to_well_defined(
+    ty: types.Type,
+    shape_var_map: Mapping[expr.Var, Any] | None = None,
+    var_map: Mapping[graph.Var, graph.Expr] | None = None,
+) -> types.Type:
+    """The type with symbols as a map says, without the shapes that need others."""
+    values = {s: expr.as_expr(v) for s, v in (shape_var_map or {}).items()}
+    return substitute(coarsen(ty, values), values)
+
+
+def get_static_type(ty: types.Type) -> types.Type:
+    """The type with ranks in the place of dimensions."""
+    match ty:
+        case types.TensorType():
+            return replace(ty, shape=None)
+        case types.ShapeType():
+            return types.ShapeType(None, ty.ndim)
+        case types.TupleType(fields):
+            return types.TupleType(tuple(map(get_static_type, fields)))
+        case types.FuncType(params, ret):
+            given = None if params is None else tuple(map(get_static_type, params))
+            return replace(ty, params=given, ret=get_static_type(ret))
+        case _:
+            return ty
+
+
+def derive_call_ret_type(func_ty: types.FuncType, call: graph.Call, ctx: Any = None) -> types.Type:
+    """The type of a call's result if its function is of a type."""
+    given = tuple(map(type_of, call.args))
+    return call_signature(func_ty, given, call, Analyzer.for_shapes(func_ty, given))
+
+
+def collect_non_negative_expressions(ty: types.Type) -> list[expr.PrimExpr]:
+    """The dimensions in a type that are no constants."""
+    return _unique(d for d, _ in dims_of(ty, "") if not isinstance(d, expr.IntImm))
+
+
+def computable_at_compile_time(func: graph.Function) -> list[graph.Var]:
+    """The weights, which are the parameters behind the first `num_input`, and the bound variables
+    that depend on these alone; none where that number is not stated."""
+    count = func.attrs.get("num_input")
+    if count is None:
+        return []
+    found = list(func.params[int(getattr(count, "value", count)) :])
+    known = set(found)
+    stated = [p.ty for p in known if p.ty is not None]
+    symbols = {s for ty in stated for s in definable_tir_vars_in_struct_info(ty)}
+    for b in all_bindings(func):
+        if known.issuperset(free_vars(b.value)) and symbols.issuperset(symbols_in(b.value)):
+            found.append(b.var)
+            known.add(b.var)
+    return found
 
 
 def defined_symbolic_vars(func: graph.Function) -> list[expr.Var]:

@@ -65,11 +65,13 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "ConvertBlocksToOpaque": blocks.blocks_without_axes,
     "ConvertSSA": _unchanged,  # a variable has one definition
     "FlattenBuffer": flatten_buffers,
+    "HoistIfThenElse": loops.conditions_outside,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
     "LowerOpaqueBlock": blocks.without_blocks,
     "PlanAndUpdateBufferAllocationLocation": plan_allocations,
     "RemoveNoOp": loops.without_no_ops,
+    "RewriteUnsafeSelect": loops.selects_as_branches,
     "Simplify": _simplified,
     "StmtSimplify": _simplified,
     "UnrollLoop": loops.unrolled,
@@ -82,6 +84,21 @@ def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
     return _pass("VectorizeLoop", loops.vectorized if enable_vectorize else loops.serialized)
 
 
+def AnnotateEntryFunc() -> Pass:  # noqa: N802
+    """Note in the only function of a module that programs begin there."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        if len(mod.functions) != 1:
+            return mod
+        marked = {
+            name: replace(f, attrs=f.attrs.with_(**{"tir.is_entry_func": True}))
+            for name, f in mod.loop_functions().items()
+        }
+        return mod.with_functions(marked)
+
+    return Pass(run, PassInfo(0, "AnnotateEntryFunc"))
+
+
 def BindTarget(target: Any) -> Pass:  # noqa: N802
     """Note a target in each loop function."""
     return _pass("BindTarget", lambda f: replace(f, attrs=f.attrs.with_(target=target)))
@@ -89,9 +106,7 @@ def BindTarget(target: Any) -> Pass:  # noqa: N802
 
 def __getattr__(name: str) -> Callable[[], Pass]:
     if name not in STEPS:
-        raise AttributeError(
-            f"tvm.tir.transform.{name} is not among the passes that relaxlab has"
-        )
+        raise AttributeError(f"tvm.tir.transform.{name} is not among the passes that relaxlab has")
 
     def make() -> Pass:
         return _pass(name, STEPS[name])
