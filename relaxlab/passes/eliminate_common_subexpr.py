@@ -17,19 +17,20 @@ from relaxlab.tracing import may_apply
 
 @dataclass(frozen=True, slots=True)
 class SharingOptions:
-    """`calls_only`: fields that are taken of tuples twice stay so."""
+    """`calls_only`: tuples that are made twice, and fields that are taken twice, stay so."""
 
     calls_only: bool = False
 
 
 @module_pass("eliminate_common_subexpr", SharingOptions, needs=("normalize",))
 def eliminate_common_subexpr(mod: Module, options: SharingOptions) -> Module:
-    """Bind a second evaluation of the same pure call to the first one's variable.
+    """Bind a second evaluation of the same pure call, or the same tuple, to the first variable.
 
     It leaves copies (`y = x`) for `canonicalize` to remove. A value computed in a branch is known
     only there. Calls of other functions are taken for impure unless they are known to be pure.
     """
-    shared = (graph.Call,) if options.calls_only else (graph.Call, graph.TupleGetItem)
+    of_tuples = (graph.Tuple, graph.TupleGetItem)
+    shared = (graph.Call,) if options.calls_only else (graph.Call, *of_tuples)
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         state = _Eliminator(name, mod, overwritten_vars(fn, mod), shared)

@@ -47,6 +47,7 @@ from relaxlab.passes.remove_unused_parameters import remove_unused_parameters
 from relaxlab.passes.reorder_permute_dims_after_concat import reorder_permute_dims_after_concat
 from relaxlab.passes.reorder_take_after_matmul import reorder_take_after_matmul
 from relaxlab.passes.rewrite_dataflow_reshape import rewrite_dataflow_reshape
+from relaxlab.passes.use_inplace_calls import use_inplace_calls
 from relaxlab.testing.graph_programs import Programs
 
 HEAD = """
@@ -349,6 +350,15 @@ OUTLINED = """
             R.output(b)
         return b
 """
+OVER = """
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            y = R.exp(x)
+            z = R.add(y, x)
+            R.output(z)
+        return z
+"""
 TURNED = """
     @R.function
     def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((4, 8), "float32")):
@@ -403,6 +413,7 @@ TABLE += [
     ("fuse_transpose_matmul", alone(fuse_transpose_matmul), TURNED, [
         "[+] main.y: matched with `t`: now linear",
     ]),
+    ("use_inplace_calls", alone(use_inplace_calls), OVER, ["[+] main.z: is written over `y`"]),
     ("fold_batch_norm", alone(fold_batch_norm), NORMED, [
         "[+] main.n: matched with `c`: now ",
     ]),

@@ -112,3 +112,33 @@ def test_calls_with_effects_stay():
             return (a, b)
 
     check_pass(eliminate_common_subexpr, Before, compare=False)
+
+
+def test_fields_of_equal_tuples_are_the_same():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                t = (x, y)
+                u = (x, y)
+                a = t[1]
+                b = u[1]
+                c = R.add(a, b)
+                R.output(c)
+            return c
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                t = (x, y)
+                u = t
+                a = t[1]
+                b = a
+                c = R.add(a, a)
+                R.output(c)
+            return c
+
+    check_pass(eliminate_common_subexpr, Before, Expected)

@@ -55,7 +55,6 @@ DIFFERENT = {
     "Canon_const": "names of constants go away, too",
     "Canon_symbol": "a claim is checked where the program makes it",
     "CSE_cast": "what a claim is about is computed once, too",
-    "CSE_tuple": "fields of equal tuples are not seen to be equal",
     "LambdaLift_closure": "a function that is only called takes what it captured, with no closure",
     "LiftTransform_none": "a function that would transform nothing is not made",
     "LiftTransform_two": "a weight that is read twice is taken from the tuple once",
