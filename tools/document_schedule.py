@@ -344,6 +344,7 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "set_scope": Example("chain", "sch.set_scope(sch.get_block('B'), 0, 'shared')"),
         "storage_align": Example("chain", "sch.storage_align(sch.get_block('B'), 0, axis=0, "
                                  "factor=32, offset=8)"),
+        "pad_axis": Example("chain", "sch.pad_axis(sch.get_block('B'), 1, multiple=24, beside=2)"),
         "swizzle": Example("chain", "sch.set_scope(sch.get_block('B'), 0, 'shared')\n"
                            "sch.swizzle(sch.get_block('B'), 0, bits=2, base=2, shift=3)"),
         "unsafe_set_dtype": Example("chain", "sch.unsafe_set_dtype(sch.get_block('B'), 0, "

@@ -20,6 +20,7 @@ from relaxlab.schedule.cache_index import cache_index as _cache_index
 from relaxlab.schedule.cache_inplace import cache_inplace as _cache_inplace
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.fast_math import unsafe_fast_math as _unsafe_fast_math
+from relaxlab.schedule.pad_axis import pad_axis as _pad_axis
 from relaxlab.schedule.rolling_buffer import rolling_buffer as _rolling_buffer
 from relaxlab.schedule.set_dtype import unsafe_set_dtype as _unsafe_set_dtype
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
@@ -147,6 +148,13 @@ class DataPrimitives(ScheduleState):
             "storage_align", args, _annotate.storage_align, self._name(block), buffer_index, axis,
             factor, offset,
         )  # fmt: skip
+
+    def pad_axis(self, block: BlockRV, axis: int, multiple: int, beside: int = 0) -> None:
+        """Let a block that fills an intermediate buffer go on along its axis number `axis`, storing
+        zeros, until the buffer has `beside` elements more than a multiple of `multiple`: then whole
+        tiles of its readers, and windows that reach so far beyond them, find elements there."""
+        args = {"block": block, "axis": axis, "multiple": multiple, "beside": beside}
+        self._edit("pad_axis", args, _pad_axis, self._name(block), axis, multiple, beside)
 
     def swizzle(self, block: BlockRV, buffer_index: int, bits: int, base: int, shift: int) -> None:
         """Store a shared or private buffer that the block writes by an XOR swizzle: `bits` bits of

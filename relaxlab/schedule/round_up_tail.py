@@ -125,7 +125,7 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
         # most of it.
         begins = expr.LT(guarded.tile, guarded.extent) if looped else expr.const(True)
         parts = [begins if c == guarded.guard else c for c in conjuncts(n.predicate)]
-        return replace(n, predicate=all_of(parts), block=_padded(n.block, guarded))
+        return replace(n, predicate=all_of(parts), block=_padded(func, n.block, guarded))
 
     if not found:
         raise ScheduleError(
@@ -242,20 +242,34 @@ def _private_places(block: Block, guarded: _Guarded) -> Iterator[tuple[Buffer, i
                 yield buffer, dim, substitute(index, {guarded.axis: guarded.row})
 
 
-def _padded(block: Block, guarded: _Guarded) -> Block:
-    """Extend the block to columns past the end, for which shared memory reads as zero."""
+def _padded(func: PrimFunc, block: Block, guarded: _Guarded) -> Block:
+    """Extend the block to columns past the end, for which shared memory reads as zero, unless it is
+    known to have elements there, as after `pad_axis`."""
+    longer = _longer(block, guarded)
+    an = shape_analyzer(func)
+    for it in longer:
+        an.bind_range(it.var, it.dom)
+
+    def has_elements(load: BufferLoad) -> bool:
+        return all(
+            an.prove(expr.LE(expr.const(0), at)) and an.prove(expr.LT(at, dim))
+            for at, dim in zip(load.indices, load.buffer.shape, strict=True)
+            if guarded.axis in symbols_in(at)
+        )
 
     def pad(n: Node) -> Node | None:
         match n:
             case BufferLoad(buffer, indices) if (
-                buffer.scope != "local" and guarded.axis in symbols_in(indices)
+                buffer.scope != "local"
+                and guarded.axis in symbols_in(indices)
+                and not has_elements(n)
             ):
                 inside = expr.LT(guarded.axis, guarded.extent)
                 return expr.Call(n.dtype, "if_then_else", (inside, n, expr.const(0, buffer.dtype)))
             case _:
                 return None
 
-    return replace(rewrite(block, pad), iter_vars=_longer(block, guarded))
+    return replace(rewrite(block, pad), iter_vars=longer)
 
 
 def _longer(block: Block, guarded: _Guarded) -> tuple[IterVar, ...]:

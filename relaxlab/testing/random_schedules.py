@@ -133,6 +133,9 @@ def random_step(sch: Schedule, rng: random.Random) -> str:
             sch.loop_partition(loop, rng.choice([[2, None], [None, 1], [1]]))
         case "pad_einsum":
             sch.pad_einsum(block, [rng.choice([1, 2, 4]) for _ in found.iter_vars])
+        case "pad_axis" if found.iter_vars:
+            axis = rng.randrange(len(found.iter_vars))
+            sch.pad_axis(block, axis, rng.choice([2, 3, 8]), rng.choice([0, 2]))
         case "add_unit_loop":
             sch.add_unit_loop(block)
         case _:
@@ -176,5 +179,5 @@ STEP_NAMES = (
     *("reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline"),
     *("cache_read", "cache_write", "set_scope", "parallel", "vectorize", "unroll"),
     *("decompose_reduction", "rfactor", "blockize", "transform_layout", "add_unit_loop"),
-    *("pad_einsum", "cache_index", "cache_inplace", "loop_partition"),
+    *("pad_einsum", "pad_axis", "cache_index", "cache_inplace", "loop_partition"),
 )

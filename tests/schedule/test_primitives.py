@@ -381,6 +381,36 @@ def test_storage_align() -> None:
     check(chain, apply, after)
 
 
+def test_pad_axis() -> None:
+    @T.prim_func
+    def after(var_A: T.handle, var_C: T.handle):
+        n = T.int64()
+        A = T.match_buffer(var_A, (n,), "float32")
+        C = T.match_buffer(var_C, (n,), "float32")
+        B = T.alloc_buffer(((n + 7) // 8 * 8,), "float32")
+        for i in range((n + 7) // 8 * 8):
+            with T.block("B"):
+                vi = T.axis.spatial((n + 7) // 8 * 8, i)
+                B[vi] = T.if_then_else(vi < n, A[vi] * T.float32(2), T.float32(0))
+        for i in range(n):
+            with T.block("C"):
+                vi = T.axis.spatial(n, i)
+                C[vi] = B[vi] + T.float32(1)
+
+    check(chain, lambda sch: sch.pad_axis(sch.get_block("B"), 0, 8), after)
+
+
+def test_pad_axis_is_refused_where_others_see_the_axis() -> None:
+    sch = Schedule(chain)
+    with pytest.raises(ScheduleError, match="C is an intermediate buffer"):
+        sch.pad_axis(sch.get_block("C"), 0, 8)
+    with pytest.raises(ScheduleError, match="a positive multiple"):
+        sch.pad_axis(sch.get_block("B"), 1, 8)
+    sch.split(sch.get_loops(sch.get_block("B"))[0], factors=[None, 4])
+    with pytest.raises(ScheduleError, match="a loop over all n values of vi"):
+        sch.pad_axis(sch.get_block("B"), 0, 8)
+
+
 def test_decompose_reduction() -> None:
     @T.prim_func
     def after(var_A: T.handle, B: T.Buffer((6, 8), "float32"), var_C: T.handle):

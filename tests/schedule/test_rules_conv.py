@@ -10,7 +10,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
-from relaxlab.ir.expr import const
+from relaxlab.ir.expr import Call, const
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -18,6 +18,7 @@ from relaxlab.ir.op_table import op_row
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.schedule.rules.contraction import CHANNELS
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
 
 Shape = tuple[int, ...]
@@ -128,6 +129,26 @@ def test_sums_over_images_of_symbolic_sizes_have_no_guards() -> None:
     for size in ((1, 1), (8, 32), (9, 33), (56, 56), (3, 131)):
         x = rng.standard_normal((2, 8, *size), "float32")
         want = np.maximum(reference(x, w, padding=1, groups=8), 0)
+        np.testing.assert_allclose(exe["main"](x, w), want, 1e-4, 1e-4)
+
+
+def test_padded_rows_have_zeros_for_whole_tiles() -> None:
+    """No sum of a symbolic number of columns loads under a mask, and eight channels of a group read
+    a tile one after the other."""
+    module, _ = Convolution((32, 8, 3, 3), {"padding": 1, "groups": 2}).export(
+        {"main": {"x": nn.spec.Tensor((1, 16, "h", "w"))}}
+    )
+    (kernel,) = rl.trace(module).find("schedule_kernels").after.loop_functions().values()
+    (update,) = (n for n in walk(kernel) if isinstance(n, Block) and "_update" in n.name)
+    assert not any(isinstance(n, Call) for n in walk(update.body))
+    assert any(isinstance(n, For) and n.extent == const(CHANNELS) for n in walk(kernel))
+    reference, rng = op_row("nn.conv2d").reference, np.random.default_rng(35)
+    assert reference is not None
+    w = rng.standard_normal((32, 8, 3, 3), "float32")
+    exe = rl.compile(module)
+    for size in ((1, 1), (7, 33), (20, 64)):
+        x = rng.standard_normal((1, 16, *size), "float32")
+        want = np.maximum(reference(x, w, padding=1, groups=2), 0)
         np.testing.assert_allclose(exe["main"](x, w), want, 1e-4, 1e-4)
 
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from relaxlab.analysis.arith import simplify
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import IntImm, Max, PrimExpr, Var, const
+from relaxlab.ir.expr import FloorDiv, IntImm, Max, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, PrimFunc, Range
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
@@ -70,6 +71,10 @@ WIDE = 4
 times."""
 STREAMED = 3
 """The same where the columns come from memory (`_streams_columns`)."""
+CHANNELS = 8
+"""Channels that are computed of a tile of an image, which stays in the first-level cache, before
+the next one is read: 16 outputs of each of four groups of 8 inputs, 3 x 3, took 0.86 times as
+long with constants, with symbolic sizes 0.76 times (NOTES, *Tiles that channels share*)."""
 MIN_IMAGES = 8
 """Images that threads share out at least, each of which pads its own."""
 
@@ -204,6 +209,7 @@ def _schedule_tiles(
     own = _panels_of_large(found_block(sch, product), parts, context)
     streams = _streams_columns(found_block(sch, product), parts, context)
     is_wide = _is_wide(found_block(sch, product), parts, lanes, context)
+    sharing = _sharing(found_block(sch, product), parts)
     stored = _stored_operands(sch, parts.product)
     packed = _pack(sch, product, parts, lanes, context)
     spread = _spreading(sch, parts.product)
@@ -216,18 +222,22 @@ def _schedule_tiles(
     outer = [n for i, n in enumerate(nest) if i not in inside]
     # Results between neighbours of which others lie are written by the same thread, soon after.
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
-    most = WIDE if is_wide else STREAMED if streams else 2
-    vectors = _tile_vectors(sch, product, parts.col, most, lanes)
+    most = TILE_VECTORS.of(sch, WIDE if is_wide else STREAMED if streams else 2)
+    width = _known_width(sch, product, parts.col, lanes)
+    vectors = _tile_vectors(width, most, lanes)
     near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
     if per_image and not near:
         return None
+    if width is None and not near:
+        _pad_columns(sch, product, parts.col, stored, vectors * lanes)
+    again = [] if near or sharing is None else _channels_of_a_tile(sch, nest[sharing], outer)
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), vectors, context)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
     first = outer if own is None else [n for n in outer if n in [nest[i] for i in own]]
     shared = [*first, panel, *(n for n in outer if n not in first)]
-    around = [tile, *phases, *between]
+    around = [tile, *again, *phases, *between]
     sch.reorder(*shared, *around, *reduce, row, col)
     sch.reverse_compute_at(store, around[-1], preserve_unit_loops=True)
     for loop in (*phases, *(reduce[-1:] if parts.unroll_last else ())):
@@ -242,10 +252,7 @@ def _schedule_tiles(
         split_vector(sch, inner[1], lanes, unroll=True)
         sch.unroll(inner[0])
     if near:
-        image = sch.fuse(*outer) if len(outer) > 1 else outer[0]
-        sch.parallel(image)
-        for block, width in near.items():
-            _compute_under(sch, block, image, -(-width // lanes) * lanes)
+        _compute_per_image(sch, near, outer, lanes)
     else:
         # Without others around them, panels may be fewer than threads.
         sch.parallel(sch.fuse(*shared) if outer else sch.fuse(panel, tile))
@@ -259,6 +266,71 @@ def _schedule_tiles(
     where_allowed(sch.round_up_tails)
     where_allowed(sch.round_up_vectors)
     return sch
+
+
+def _sharing(block: Block, parts: Parts) -> int | None:
+    """Return the axis that divides into whole runs of `CHANNELS` values, each of which reads the
+    same vectors of an image, as output channels (of a group) do; None if there is none."""
+    places = next(r.region for r in block.reads if r.buffer is parts.vectors)
+    column = block.iter_vars[parts.col].var
+    if column not in window_places(r.min for r in places):
+        return None
+
+    def runs(n: Node) -> Node | None:
+        match n:
+            case FloorDiv(Var(), IntImm(value)) if value % CHANNELS == 0:
+                return const(0)
+            case _:
+                return None
+
+    used = {v for r in places for v in symbols_in(rewrite(r.min, runs))}
+    inner = (parts.row, parts.col, *parts.phases)
+    for i, it in enumerate(block.iter_vars):
+        size = constant(it.dom.extent) or 1
+        if it.kind == "spatial" and i not in inner and it.var not in used and size % CHANNELS == 0:
+            return i
+    return None
+
+
+def _pad_columns(
+    sch: Schedule, product: BlockRV, col: int, stored: list[BlockRV], columns: int
+) -> None:
+    """Store zeros behind the rows of operands that are computed, such as padded images, as far as
+    whole tiles of a symbolic number of columns read: masked loads take ports of the multiply-adds.
+    """
+    block = found_block(sch, product)
+    column = block.iter_vars[col].var
+    an = shape_analyzer(sch.func)
+    for it in block.iter_vars:
+        an.bind_range(it.var, it.dom)
+    for rv in stored:
+        made = found_block(sch, rv).writes[0].buffer
+        for region in (r.region for r in block.reads if r.buffer is made):
+            dims = [d for d, r in enumerate(region) if column in symbols_in(r.min)]
+            furthest = an.upper_bound(simplify(region[-1].min - column))
+            if dims == [len(region) - 1] and furthest is not None:
+                where_allowed(partial(sch.pad_axis, rv, dims[0], columns, furthest))
+
+
+def _channels_of_a_tile(sch: Schedule, channels: LoopRV, outer: list[LoopRV]) -> list[LoopRV]:
+    """Return the loop over channels that read the same tile of an image, and leave the one over
+    runs of them in its place among the outer loops."""
+    if channels not in outer:  # they are neighbours in memory
+        return []
+    at = outer.index(channels)
+    outer[at], again = sch.split(channels, factors=[None, CHANNELS])
+    return [again]
+
+
+def _compute_per_image(
+    sch: Schedule, near: dict[BlockRV, int], outer: list[LoopRV], lanes: int
+) -> None:
+    """Divide images among threads, each of which computes its operands for itself: `near` are these
+    and how many elements of their rows are read."""
+    image = sch.fuse(*outer) if len(outer) > 1 else outer[0]
+    sch.parallel(image)
+    for block, width in near.items():
+        _compute_under(sch, block, image, -(-width // lanes) * lanes)
 
 
 def _compute_under(sch: Schedule, rv: BlockRV, images: LoopRV, width: int) -> None:
@@ -359,20 +431,25 @@ def _streams_columns(block: Block, parts: Parts, context: Context) -> bool:
     return large and parts.is_einsum and _is_in_place(block, parts)
 
 
-def _tile_vectors(sch: Schedule, product: BlockRV, column: int, most: int, lanes: int) -> int:
+def _tile_vectors(width: int | None, most: int, lanes: int) -> int:
     """Return the vectors of columns of a tile, at most `most`: fewer where lanes of the last tile
     would be more than an eighth of all. 196 columns are 14 vectors in pairs, 13 one by one, which
-    read a factor for each of their own. A symbolic width has several vectors: only its last tile is
-    masked. A few columns fill them, or else there are tiles of one: 33 columns in two tiles of two
-    vectors took 1.3 times as long as in three."""
-    most = TILE_VECTORS.of(sch, most)
-    extent = found_block(sch, product).iter_vars[column].dom.extent
-    width = constant(extent) or shape_analyzer(sch.func).upper_bound(extent)
-    if width is None or (constant(extent) is None and width > FEW_VECTORS * lanes):
+    read a factor for each of their own. Where the width is unknown, only the last is masked."""
+    if width is None:
         return most
     single = -(-width // lanes)
     fitting = (n for n in (most, 2) if n <= most and -(-single // n) * n <= WASTE * single)
     return next(fitting, 1)
+
+
+def _known_width(sch: Schedule, product: BlockRV, column: int, lanes: int) -> int | None:
+    """Return the number of columns, or the bound of a symbolic one if it is a few vectors: these
+    are filled, or else there are tiles of one. 33 columns in two tiles of two vectors took 1.3
+    times as long as in three."""
+    extent = found_block(sch, product).iter_vars[column].dom.extent
+    width = shape_analyzer(sch.func).upper_bound(extent)
+    is_known = constant(extent) is not None or (width or 0) <= FEW_VECTORS * lanes
+    return width if is_known else None
 
 
 def _spreading(sch: Schedule, product: str) -> BlockRV | None:
