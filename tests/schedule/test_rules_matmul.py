@@ -125,6 +125,22 @@ def test_copied_panels() -> None:
     assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, vectors * lanes), tile]
 
 
+def test_small_matrices_are_copied_beside_transposed_rows() -> None:
+    lanes = rl.Target.host().lanes("float32")
+    panel = (64, 4 * lanes)
+    assert panel in locals_of(program(BACKWARD, 8 * lanes, 64))
+    assert panel not in locals_of(program(PLAIN, 8 * lanes, 64))
+    assert panel not in locals_of(program(BACKWARD, 4 * lanes, 64))  # whole rows are read
+
+
+def test_few_symbolic_columns_of_batches_have_panels_of_two_vectors() -> None:
+    lanes = rl.Target.host().lanes("float32")
+    batched = BATCHED.replace("R.nn.relu(R.matmul(x, w))", "R.matmul(x, w)").replace("N", '"n"')
+    shapes = {(*buffer[-2:],) for buffer in locals_of(program(batched, 0, 64))}
+    assert (64, 2 * lanes) in shapes and (64, lanes) not in shapes
+    assert (64, lanes) in locals_of(program(PLAIN.replace("N", '"n"'), 0, 64))
+
+
 def test_few_rows_by_a_transposed_matrix_are_tiles_of_dot_products() -> None:
     """Each vector of the matrix is loaded once for all rows of a tile; any depth and columns."""
     lanes = rl.Target.host().lanes("float32")

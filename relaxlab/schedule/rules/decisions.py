@@ -91,7 +91,7 @@ NARROW_PANELS = Choice(
     "vectors of columns up to which a symbolic number of columns has a version for each",
 )
 FEW_PANELS = Choice(
-    "few_panels", (5, 7, 11, 13, 17),
+    "few_panels", (5, 7, 10, 11, 13, 17),
     "vectors of columns up to which a symbolic number of them has panels of one vector",
 )  # fmt: skip
 BLOCK_DEPTH = Choice("block_depth", (64, 128, 256, 512), "depth of a block of a deep product")

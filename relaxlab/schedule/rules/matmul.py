@@ -141,10 +141,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
             return by_depth(sch)
         return _schedule(sch, context, _Most(columns=columns))
 
-    known = constant(width) is not None
-    # By 65 columns threads would have one panel of four vectors each, the second of which is three
-    # quarters empty (NOTES, *Last panels*). An odd number, which no wider panel divides.
-    few_panels = [] if known else [FEW_PANELS.of(sch, 11) * lanes]
+    few_panels = [] if constant(width) is not None else [_few_panels(sch, parts) * lanes]
 
     def copied(sch: Schedule, depth: int | None) -> Schedule:
         with_versions(
@@ -203,9 +200,14 @@ def _tile_of(
     """Decide on the tile of a version; `size`: columns and depth where they are constants."""
     (width, depth), facts, lanes = size, context.target.facts, context.target.lanes("float32")
     single = most.rows == 1
-    # Narrow results and small matrices stay in the caches: copying panels would cost, not save.
+    # Narrow results and small matrices stay in the caches: copying panels would cost, not save. But
+    # parts of the rows of a matrix share few sets of the first level with the terms of transposed
+    # rows: of 4 x 128 x 128 x 128 205 us, copied 101.
     narrow = most.columns is not None and most.columns <= _narrow_panels(sch) * lanes
-    in_place = not single and (narrow or _is_small(parts, depth, width, facts))
+    one_panel = width is not None and width <= PANEL_VECTORS.of(sch, 4) * lanes
+    apart = not parts.across or parts.copied is None or one_panel
+    small = apart and _is_small(parts, depth, width, facts)
+    in_place = not single and (narrow or small)
     if not single and parts.copied is not None:
         in_place = not COPY_OPERAND.of(sch, not in_place)
     at_most, columns = PANEL_VECTORS.of(sch, 4), width or most.columns
@@ -320,6 +322,16 @@ def _narrow_panels(sch: Schedule) -> int:
     columns took 1.8 times as long in a panel of four vectors as in one of two, 33 1.2 times as in
     one of three."""
     return NARROW_PANELS.of(sch, 4)
+
+
+def _few_panels(sch: Schedule, parts: Product) -> int:
+    """Return the vectors of columns up to which a symbolic number of them has panels as narrow as
+    divide it: by 65 columns threads would have one panel of four vectors each, the second of which
+    is three quarters empty (NOTES, *Last panels*). 11, which no wider panel divides; 10, panels of
+    two, where other products are there to share out: four of 128 x 128 x 128 took 100 us, not 121.
+    Each panel reads transposed rows anew, whose terms are lines apart: up to 5, as the four took
+    98 us in panels of four vectors, 157 of one."""
+    return FEW_PANELS.of(sch, 5 if parts.across else 10 if parts.row else 11)
 
 
 def _block_depth(sch: Schedule) -> int:
