@@ -9,6 +9,7 @@ import relaxlab as rl
 from relaxlab.ir import loops
 from relaxlab.ir.node import walk
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
+from relaxlab.testing.replay import replay_kernels
 
 PROGRAM = """
 @R.function
@@ -179,3 +180,17 @@ def test_scans_of_floats_along_rows_have_rows_as_lanes(
     for n in (0, 1, 5, 16, 33):
         x = rng.normal(size=(n, 37)).astype("float32")
         np.testing.assert_allclose(exe["main"](x), run(x, axis=1), 1e-5, 1e-5)
+
+
+def test_a_block_without_axes_is_scheduled() -> None:
+    """It calls a C function alone, and has no last axis along which values could be shared."""
+    mod = rl.parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "int32")):
+    for i in range(1):
+        with T.sblock("call"):
+            T.reads(A[0:8])
+            T.writes(A[0:8])
+            T.evaluate(T.call_extern("int32", "f", A.data))
+""")
+    assert replay_kernels(rl.trace(mod)) == 1

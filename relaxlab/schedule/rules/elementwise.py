@@ -158,6 +158,8 @@ def _shares_values(sch: Schedule, block: Block, nest: list[LoopRV], vectors: Loo
     """True if vectors along the last axis share values that the block computes of loads elsewhere,
     as those of a channel of an image do, and rows are long and enough for all threads: then the
     loop over vectors stays inside, in front of which LLVM moves these values."""
+    if not block.iter_vars:
+        return False
     last = block.iter_vars[-1].var
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
     shared = any(last not in symbols_in(n.indices) for n in loads)
