@@ -186,10 +186,12 @@ def _as_tuple(indices: Any) -> tuple[Any, ...]:
 
 def _element(tensor: te.Tensor, indices: Any) -> Any:
     given = _as_tuple(indices)
-    if 0 < len(given) < tensor.ndim:
+    # By an index of `te.compute`: programs for the core get the core's errors.
+    of_compute = any(isinstance(i, Comparable) for i in given)
+    if of_compute and len(given) < tensor.ndim:
         return TensorSlice(tensor, given)
     load = _load(tensor, given)  # type: ignore[arg-type]
-    return comparable(load) if any(isinstance(i, Comparable) for i in given) else load
+    return comparable(load) if of_compute else load
 
 
 def _item(e: graph.Expr, index: int) -> graph.Expr:

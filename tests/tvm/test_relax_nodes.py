@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import relaxlab.tvm as tvm
+from relaxlab.ir import expr
+from relaxlab.ops import te
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import relax
 from relaxlab.tvm.script import ir as I
@@ -133,3 +135,10 @@ def test_calls_of_loop_functions() -> None:
     assert isinstance(extern.args[0], relax.ExternFunc) and extern.args[0].name == "lib.run"
     inplace = relax.op.call_tir_inplace(kernel, (x,), [0], out)
     assert inplace.attrs.inplace_indices == (0,)
+
+
+def test_tensors_of_the_core_keep_their_errors() -> None:
+    """One index of two is a slice for the functions of `tvm.te.compute` alone."""
+    table = te.placeholder((expr.const(2), expr.const(3)), "float32", "table")
+    with pytest.raises(ValueError, match="table has 2 dimensions, indexed with 1"):
+        _ = table[0]
