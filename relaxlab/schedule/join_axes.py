@@ -54,8 +54,14 @@ class _Nest:
     block: Block
     joined: set[int]
 
+    def statements(self) -> list[Stmt]:
+        """What the block does. Its regions mention the same accesses again."""
+        init = self.block.init
+        return [self.block.body] if init is None else [self.block.body, init]
+
     def accesses(self) -> list[BufferLoad | BufferStore]:
-        return [n for n in walk(self.block) if isinstance(n, BufferLoad | BufferStore)]
+        found = (n for s in self.statements() for n in walk(s))
+        return [n for n in found if isinstance(n, BufferLoad | BufferStore)]
 
 
 def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
@@ -151,9 +157,7 @@ def _joined_dimensions(nests: Sequence[_Nest]) -> Joined:
 
 def _keep_joined(nest: _Nest, dims: Joined) -> None:
     """Keep the axes that nothing mentions but indices that are joined."""
-    used = Counter(n for n in walk(nest.block.body) if isinstance(n, Var))
-    if nest.block.init is not None:
-        used += Counter(n for n in walk(nest.block.init) if isinstance(n, Var))
+    used = Counter(n for s in nest.statements() for n in walk(s) if isinstance(n, Var))
     first, second = Counter[Var](), Counter[Var]()
     for access in nest.accesses():
         for p in dims[access.buffer]:

@@ -194,3 +194,20 @@ def main(A: T.Buffer((8,), "int32")):
             T.evaluate(T.call_extern("int32", "f", A.data))
 """)
     assert replay_kernels(rl.trace(mod)) == 1
+
+
+def test_axes_that_a_nested_index_mentions_are_not_joined() -> None:
+    """The index into `w` reads its rows backwards, which joined axes do not."""
+    mod = rl.parse("""
+@R.function
+def main(w: R.Tensor((8, 8), "float32"), p: R.Tensor((5, 4), "int32"),
+         q: R.Tensor((5, 4), "int64")):
+    with R.dataflow():
+        y = R.index_tensor(w, (p, R.flip(q, axis=0)))
+        R.output(y)
+    return y
+""")
+    rng = np.random.default_rng(0)
+    w = rng.random((8, 8), "float32")
+    p, q = rng.integers(0, 8, (5, 4), "int32"), rng.integers(0, 8, (5, 4), "int64")
+    np.testing.assert_array_equal(rl.compile(mod, use_cache=False)(w, p, q), w[p, q[::-1]])
