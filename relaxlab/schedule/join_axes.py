@@ -55,7 +55,7 @@ class _Nest:
     joined: set[int]
 
     def statements(self) -> list[Stmt]:
-        """What the block does. Its regions mention the same accesses again."""
+        """The body and the initialisation, without the regions, which mention accesses again."""
         init = self.block.init
         return [self.block.body] if init is None else [self.block.body, init]
 
