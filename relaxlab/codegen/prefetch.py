@@ -20,8 +20,7 @@ from relaxlab.ir.loops import BufferLoad, BufferStore, For, LetStmt, Stmt, seq
 from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.row_major import place
 from relaxlab.ir.substitute import substitute, symbols_in
-
-BESIDE = "prefetch_beside"
+from relaxlab.schedule.annotate import PREFETCH_BESIDE
 
 
 def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
@@ -33,9 +32,9 @@ def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
             distance, names = n.annotations["prefetch"]
             body = seq(*_prefetches(n, distance, names, cache_line), n.body)
             return replace(n, body=body, annotations=n.annotations.with_(prefetch=None))
-        if isinstance(n, For) and BESIDE in n.annotations:
-            body = seq(*_prefetches_beside(n, n.annotations[BESIDE], cache_line), n.body)
-            return replace(n, body=body, annotations=n.annotations.with_(**{BESIDE: None}))
+        if isinstance(n, For) and PREFETCH_BESIDE in n.annotations:
+            body = seq(*_prefetches_beside(n, n.annotations[PREFETCH_BESIDE], cache_line), n.body)
+            return replace(n, body=body, annotations=n.annotations.with_(**{PREFETCH_BESIDE: None}))
         return n
 
     return visit(stmt)  # type: ignore[return-value]

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import Call, PrimExpr
+from relaxlab.ir.node import walk
 from relaxlab.ir.tvm_intrinsics import tvm_rows
 
 Meaning: TypeAlias = Callable[..., Any]
@@ -387,3 +388,11 @@ INTRINSICS: dict[str, Intrinsic] = {
                   "void", flops=0, pure=False, absent=_WARPS),
     )
 }  # fmt: skip
+
+
+def has_effect(e: PrimExpr) -> bool:
+    """True if an expression has a call that does more than return a value, or may."""
+    return any(
+        isinstance(n, Call) and (n.op not in INTRINSICS or not INTRINSICS[n.op].pure)
+        for n in walk(e)
+    )

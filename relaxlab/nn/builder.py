@@ -88,9 +88,7 @@ class FunctionBuilder:
         """A new parameter with the lengths of sequences."""
         count, rows = self.dims((what.sequences, what.rows))
         each = types.Length(f"{name}[{types.DIMENSIONS[0]}]")
-        ty = types.LengthsType(
-            (count,), "int32", 1, rows, what.at_most, each, what.at_least
-        )  # fmt: skip
+        ty = types.LengthsType((count,), "int32", 1, rows, what.at_most, each, what.at_least)
         self._lengths[name] = each
         return Tensor(self, self._param(name, ty))
 

@@ -44,9 +44,8 @@ def overwrite_operands(mod: Module, options: OverwriteOptions) -> Module:
 
     Unless `constant_sizes` is on, tensors of constant size have results of their own: their memory
     is planned to the byte, and every thread may run a small kernel by itself
-    (`replicate_small_kernels`). Functions that are
-    recorded (see `make_blocks`) run in another order than they are written in, and stay as they
-    are.
+    (`replicate_small_kernels`). Functions that are recorded (see `make_blocks`) run in another
+    order than they are written in, and stay as they are.
     """
     state = _Overwriter(mod, NewFunctions[loops.PrimFunc](mod), options)
     updates: dict[str, graph.Function] = {}

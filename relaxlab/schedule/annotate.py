@@ -13,6 +13,10 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.scope import is_output
 from relaxlab.schedule.tree import describe_block, describe_loop, find_block, find_loop
 
+PREFETCH_BESIDE = "prefetch_beside"
+"""A loop whose iterations ask for the lines behind those that they read of the named buffers
+(`codegen/prefetch.py`)."""
+
 PIPELINE = "software_pipeline"
 """The annotation of a loop that copies slices into shared memory and computes with them: how many
 slices are there at a time (`codegen/gpu/software_pipeline.py`)."""

@@ -119,7 +119,7 @@ def k(a: T.handle, c: T.handle):
         a = np.arange(n * 16 * m, dtype="float32").reshape(n, 16, m)
         c = np.zeros((m, n, 16), "float32")
         kernels.agree("k", [a, c], n=n, m=m)
-    # What is multiplied by `m` is the same for all x and y.
+    # Only the lane numbers, which are the same for all x and y, are multiplied by `m` as vectors.
     lines = kernels.kernels["k"].text.splitlines()
     products = [line for line in lines if "= mul" in line and "<16 x i64>" in line]
     lanes = ", ".join(f"i64 {j}" for j in range(16))

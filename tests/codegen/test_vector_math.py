@@ -318,14 +318,12 @@ def main(x: R.Tensor(("n",), "float32")):
 """
 
 
-def test_roots_are_exact() -> None:
-    """Of mantissas with exponents of both parities, and of numbers that estimates do not fit. (All
-    mantissas were compared once.)"""
-    start = int(np.random.default_rng().integers(13))
-    print("first mantissa:", start)
+def test_roots_are_exact(rng: np.random.Generator) -> None:
+    """Every thirteenth number from 1 to 4, and those that estimates are not used for, have the root
+    that IEEE 754 asks for."""
+    start = int(rng.integers(13))
     bits = np.arange((127 << 23) + start, 129 << 23, 13, dtype="int32")
     x = np.concatenate([bits.view("float32"), np.float32([*SPECIAL, 1e-30, 1e-40])])
     main = rl.compile(rl.parse(ROOT), use_cache=False, threads=1)["main"]
     with np.errstate(invalid="ignore"):
-        same = (main(x) == np.sqrt(x)) | (np.isnan(x) | (x < 0))
-    assert same.all(), x[~same]
+        np.testing.assert_array_equal(main(x), np.sqrt(x))

@@ -19,7 +19,7 @@ LENGTHS = ([3, 0, 1, 6], [1], [2, 2])
 
 
 def attention(q: Array, k: Array, v: Array, *, causal: bool) -> Array:
-    """Of one head: q (s, d), k and v (t, d)."""
+    """Return the attention of one head, (s, d), for q (s, d), k and v (t, d)."""
     scores = q @ k.T / sqrt(q.shape[1])
     if causal:
         scores = np.where(np.tri(*scores.shape, dtype=bool), scores, -np.inf)

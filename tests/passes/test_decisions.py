@@ -455,7 +455,6 @@ UNDECIDED = {
     "propagate_devices": "values are where hints and types say",
     "rename_device": "one device stands for the other everywhere",
     "lower_alloc_tensor": "each tensor gets a storage",
-    "use_inplace_calls": "the lowered program decides which calls may",
 }
 """Passes that take no decision, and what they do."""
 

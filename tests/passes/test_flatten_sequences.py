@@ -47,8 +47,8 @@ class Program:
 """
 
 
-def program(body: str, *, empty: bool = True) -> rl.Module:
-    text = TOP if empty else TOP.replace("at_most", "at_least=1, at_most")
+def program(body: str, *, empty: bool = True, top: str = TOP) -> rl.Module:
+    text = top if empty else top.replace("at_most", "at_least=1, at_most")
     return parse(text.replace("BODY", body))
 
 

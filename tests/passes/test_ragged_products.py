@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,6 +28,8 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.simt.simt import simt
 from relaxlab.script.parser import parse
 from relaxlab.testing.pass_check import check_module
+from tests.passes import test_flatten_sequences as flatten_sequences
+from tests.passes.test_flatten_sequences import softmax
 
 Array = np.ndarray
 FOR_GPU = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
@@ -53,14 +56,7 @@ class Program:
 """
 
 
-def program(body: str, *, empty: bool = True) -> rl.Module:
-    text = TOP if empty else TOP.replace("at_most", "at_least=1, at_most")
-    return parse(text.replace("BODY", body))
-
-
-def softmax(x: Array, axis: int) -> Array:
-    e = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
-    return e / e.sum(axis, keepdims=True)
+program = partial(flatten_sequences.program, top=TOP)
 
 
 @dataclass(frozen=True)

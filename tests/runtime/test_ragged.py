@@ -86,7 +86,7 @@ def test_an_array_of_another_dtype_is_made_of_them() -> None:
 
 
 class Strided:
-    """What PyTorch's nested tensors of the other layout offer."""
+    """A stand-in for a nested tensor of PyTorch with the strided layout."""
 
     is_nested = True
 

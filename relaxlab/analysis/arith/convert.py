@@ -21,7 +21,7 @@ from relaxlab.analysis.arith.interval import FULL, Interval
 from relaxlab.analysis.arith.poly import Poly
 from relaxlab.analysis.arith.prove import is_nonneg, is_positive
 from relaxlab.ir import dtypes, expr
-from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.intrinsics import has_effect
 from relaxlab.ir.loops import (
     BufferLoad,
     Nondecreasing,
@@ -30,7 +30,7 @@ from relaxlab.ir.loops import (
     SegmentIds,
     Within,
 )
-from relaxlab.ir.node import Node, map_children, walk
+from relaxlab.ir.node import Node, map_children
 from relaxlab.ir.substitute import substitute
 
 INTEGERS = frozenset(("int64", "int32"))
@@ -51,7 +51,7 @@ def simplify(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
     if known is not None:
         return known
     if e.dtype in INTEGERS:
-        out = e if _has_effect(e) else _simplify_integer(ctx, e)
+        out = e if has_effect(e) else _simplify_integer(ctx, e)
     elif e.dtype == "bool":
         out = conditions.simplify_condition(ctx, e)
     else:
@@ -67,13 +67,6 @@ def _simplify_integer(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:
     if can_be_written(ctx, p, e.dtype):
         return expr_of(ctx, p, e.dtype)
     return simplify_operands(ctx, e)
-
-
-def _has_effect(e: expr.PrimExpr) -> bool:
-    return any(
-        isinstance(n, expr.Call) and (n.op not in INTRINSICS or not INTRINSICS[n.op].pure)
-        for n in walk(e)
-    )
 
 
 def simplify_operands(ctx: Context, e: expr.PrimExpr) -> expr.PrimExpr:

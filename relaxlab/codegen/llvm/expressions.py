@@ -25,7 +25,7 @@ from relaxlab.codegen.positive import is_positive
 from relaxlab.codegen.powers import known_power
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
-from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.intrinsics import INTRINSICS, has_effect
 from relaxlab.ir.node import children, walk
 from relaxlab.ir.substitute import symbols_in
 
@@ -242,7 +242,7 @@ def _choice(s: Scope, cond: expr.PrimExpr, x: expr.PrimExpr, y: expr.PrimExpr) -
     known = frozenset[expr.Call]() if plain else _costly_calls(cond)
     first, second = (not plain and bool(_costly_calls(side) - known) for side in (x, y))
     costly = x if first else y
-    if first == second or _may_fail(s, costly):
+    if first == second or has_effect(costly) or _may_fail(s, costly):
         return _select(b, c, emit_expr(s, x), emit_expr(s, y))
     others = _not(b, c) if first else c
     usual = b.widen(emit_expr(s, y if first else x), c.lanes)

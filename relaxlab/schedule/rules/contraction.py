@@ -24,6 +24,7 @@ from relaxlab.ir.expr import FloorDiv, IntImm, Max, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, PrimFunc, Range
 from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.annotate import PREFETCH_BESIDE
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
     attempted,
@@ -243,7 +244,7 @@ def _schedule_tiles(
     for loop in (*phases, *(reduce[-1:] if parts.unroll_last else ())):
         sch.unroll(loop)
     if streams and PREFETCH_PANEL.of(sch, True):
-        sch.annotate(reduce[-1], "prefetch_beside", (parts.vectors.name,))
+        sch.annotate(reduce[-1], PREFETCH_BESIDE, (parts.vectors.name,))
     init = sch.decompose_reduction(product, reduce[0])
     spatial = sch.get_loops(store)[-len(nest) + len(reduce) :]
     results = (spatial[parts.row], spatial[parts.col])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from relaxlab.ops.define import expression_of
 from relaxlab.ops.te import Tensor
@@ -18,6 +18,11 @@ def ints(value: Any, count: int = 1) -> tuple[Any, ...]:
     """A number for each of `count` dimensions, or the items of a sequence."""
     items = tuple(value) if isinstance(value, tuple | list) else (value,) * count
     return tuple(getattr(v, "value", v) for v in items)
+
+
+def refuse(function: str, what: str) -> NoReturn:
+    """Raise NotImplementedError for what a function of TVM takes and that of relaxlab does not."""
+    raise NotImplementedError(f"topi.{function} takes no {what} in relaxlab; call it without")
 
 
 def transposed(x: Tensor) -> Any:

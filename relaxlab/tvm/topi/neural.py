@@ -211,7 +211,10 @@ def _adaptive(dims: int) -> Any:
         extents = [data.shape[i] for i, c in enumerate(layout) if c not in "NC"]
         given = [getattr(e, "value", None) for e in extents]
         if any(g is None or g % s for g, s in zip(given, sizes, strict=True)):
-            raise NotImplementedError(f"adaptive max pooling of {given} to {sizes}: no multiple")
+            raise NotImplementedError(
+                f"adaptive max pooling of an image of {given} to {sizes}: each extent has to be a "
+                "constant, and a multiple of the result's"
+            )
         window = [g // s for g, s in zip(given, sizes, strict=True)]  # type: ignore[operator]
         return op(f"nn.max_pool{dims}d", data, pool_size=window, strides=window, layout=layout)
 

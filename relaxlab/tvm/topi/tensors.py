@@ -13,7 +13,7 @@ from relaxlab.ops import te
 from relaxlab.ops.layouts import Layout
 from relaxlab.ops.shapes import simplify
 from relaxlab.ops.te import Tensor
-from relaxlab.tvm.topi.common import Ints, ints, op, transposed
+from relaxlab.tvm.topi.common import Ints, ints, op, refuse, transposed
 
 
 def identity(x: Tensor) -> Any:
@@ -67,7 +67,7 @@ def argmin(
 
 def _place(name: str, data: Tensor, axis: Any, keepdims: bool, last: bool) -> Any:
     if last:
-        raise NotImplementedError(f"topi.{name}(select_last_index=True)")
+        refuse(name, "select_last_index")
     return op("astype", op(name, data, axis=axis, keepdims=keepdims), dtype="int32")
 
 
@@ -90,7 +90,7 @@ def take(
 ) -> Any:
     """Elements, or slices along an axis."""
     if batch_dims:
-        raise NotImplementedError("topi.take(batch_dims=...)")
+        refuse("take", "batch_dims")
     if axis is None:
         a, axis = op("reshape", a, shape=(-1,)), 0
     return op("take", a, indices, axis=axis, mode=mode)
@@ -187,7 +187,7 @@ def _indices_last(indices: Tensor) -> Any:
 def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Any:
     """The elements at places whose coordinates are along the first axis of the indices."""
     if batch_dims:
-        raise NotImplementedError("topi.gather_nd(batch_dims=...)")
+        refuse("gather_nd", "batch_dims")
     return op("gather_nd", a, _indices_last(indices))
 
 
@@ -257,7 +257,7 @@ def sliding_window(data: Tensor, axis: int, window_shape: Ints, strides: Ints) -
 def matrix_set_diag(data: Tensor, diagonal: Tensor, k: int = 0, align: str = "RIGHT_LEFT") -> Any:
     """The matrices with other elements on a diagonal."""
     if isinstance(k, tuple | list):
-        raise NotImplementedError("topi.matrix_set_diag of several diagonals")
+        refuse("matrix_set_diag", "range of diagonals as k")
 
     def element(*i: PrimExpr) -> PrimExpr:
         row, column = i[-2], i[-1]
@@ -311,7 +311,7 @@ def argsort(
 ) -> Any:  # fmt: skip
     """The places of the elements along an axis in order."""
     if valid_count is not None:
-        raise NotImplementedError("topi.argsort(valid_count=...)")
+        refuse("argsort", "valid_count")
     places = op("argsort", data, axis=axis, descending=not is_ascend, dtype="int32")
     return places if dtype == "int32" else op("astype", places, dtype=dtype)
 

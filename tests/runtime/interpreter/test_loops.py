@@ -384,7 +384,7 @@ def test_prefetching_does_nothing_even_beyond_the_buffer():
 
 
 def test_loops_without_iterations_read_nothing():
-    """What an inner loop of none leaves to an outer one, too, such as an index of 0."""
+    """An index that is constant in an empty inner loop is not checked by the outer loop either."""
     i, j, n = Var("i"), Var("j"), Var("n")
     a, b = Buffer("A", (const(3), n)), Buffer("B", (const(3), n, const(2)))
     copy = BufferStore(b, BufferLoad(a, (i, const(0))), (i, const(0), j))
