@@ -116,11 +116,11 @@ def tune(
     uses them. threads: of calls, all cores by default. spaces: by the name of a kernel, a function
     that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried for every
     kernel. search: "coordinate" goes from the rule's choice to neighbours, "random" draws,
-    "evolution" goes by a cost model. resume: leave out points that the database has trials of, by
-    this compiler. report: is called after each trial. scheduler: the address of a Dask scheduler,
-    such as "tcp://host:8786", whose workers build and measure instead of processes of this machine
-    (see docs/tuning.md); the target is then the CPU of those that are to measure, by default that
-    of this machine.
+    "evolution" goes by a cost model, "own" draws in a kernel's own space alone. resume: leave out
+    points that the database has trials of, by this compiler. report: is called after each trial.
+    scheduler: the address of a Dask scheduler, such as "tcp://host:8786", whose workers build and
+    measure instead of processes of this machine (see docs/tuning.md); the target is then the CPU of
+    those that are to measure, by default that of this machine.
 
     Decisions are accepted where the kernel is faster than the default by one percent with 95 %
     confidence when the two are measured in turns once more, after the search, and slower at none of

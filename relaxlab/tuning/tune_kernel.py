@@ -33,12 +33,22 @@ CONFIRMING = 31
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Tried(Brief):
+    """A trial that was measured. ratio: how many times as fast as the default it is, about; trace:
+    of its schedule, as JSON, "" where the rules make it."""
+
+    ratio: float
+    point: Point
+    trace: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class TunedKernel(Brief):
     """The result of the search for a kernel. point: the decisions that were accepted, empty for the
     rule's own; interval: how many times as fast as the default the kernel is with them, None for
     the default. seconds: of a call with the default, at each of the sizes; trials: how many there
     were by outcome, refusals: by reason; note: why it ended so; duration: in seconds. matrix: what
-    was measured at each size in the end, None for nothing."""
+    was measured at each size in the end, None for nothing. tried: what was measured before."""
 
     name: str
     key: str
@@ -51,6 +61,7 @@ class TunedKernel(Brief):
     note: str
     duration: float
     matrix: Matrix | None = None
+    tried: tuple[Tried, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,7 @@ class KernelTuner:
     ratio: float = 1.0
     ratios: list[float] = field(default_factory=list[float])
     best_at: dict[int, tuple[float, Built]] = field(default_factory=dict[int, tuple[float, Built]])
+    tried: list[Tried] = field(default_factory=list[Tried])
     outcomes: Counter[str] = field(default_factory=Counter[str])
     refusals: Counter[str] = field(default_factory=Counter[str])
     digests: set[str] = field(default_factory=set[str])
@@ -252,6 +264,7 @@ class KernelTuner:
                 self.best_at[size] = ratio, made
         gain = found.ratio ** (len(sizes) / len(self.kernel.sizes))
         search.learn(made.point, self.ratio * gain)
+        self.tried.append(Tried(self.ratio * gain, made.point, made.trace))
         self._report()
         return Trial(found, sizes, gain) if found.is_faster else None
 
@@ -363,7 +376,7 @@ class KernelTuner:
         return TunedKernel(
             self.kernel.name, self.kernel.key, self.kernel.sizes, point, interval, seconds,
             dict(self.outcomes), {**self.refusals, **left}, note, time.monotonic() - self.started,
-            matrix,
+            matrix, tuple(self.tried),
         )  # fmt: skip
 
 

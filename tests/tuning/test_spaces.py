@@ -14,7 +14,9 @@ from relaxlab.schedule import Schedule
 from relaxlab.schedule.compiled import decisions_of
 from relaxlab.schedule.decisions import RULES, SPACE, Decision
 from relaxlab.tuning.database import Database, Record
+from relaxlab.tuning.generic import GENERIC
 from relaxlab.tuning.kernels import KERNEL, Kernel, TuneError, kernels_of, schedule_alone
+from relaxlab.tuning.methods import METHODS
 from relaxlab.tuning.plans import NoPlan, Planner
 from relaxlab.tuning.points import changed
 from relaxlab.tuning.search import RandomSearch
@@ -66,6 +68,16 @@ def test_a_planner_makes_the_rules_schedule_and_a_spaces(kernel: Kernel) -> None
         planner.plan({SPACE: "other"})
     assert planner.drawn({SPACE: "tiles", "by_panels": True}) is None
     assert sum(planner.refused.values()) == 1
+
+
+def test_a_search_may_stay_in_a_kernels_own_space(kernel: Kernel) -> None:
+    planner = Planner(kernel, HOST, {GENERIC: tiles, "tiles": tiles})
+    points = METHODS["own"](planner.plan({}).decisions, (), planner).propose(4)
+    assert points and all(point[SPACE] == "tiles" for point in points)
+    # Without one, all decisions are drawn.
+    planner = Planner(kernel, HOST, {GENERIC: tiles})
+    points = METHODS["own"](planner.plan({}).decisions, (), planner).propose(8)
+    assert {point.get(SPACE) for point in points} == {None, GENERIC}
 
 
 def test_another_space_drops_the_decisions_of_the_one_before() -> None:

@@ -16,6 +16,7 @@ from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.schedule import Schedule as Core
 from relaxlab.tuning import database as core
 from relaxlab.tuning.tune import tune
+from relaxlab.tuning.tune_kernel import TunedKernel
 from relaxlab.tvm.meta_schedule.space_generator import ScheduleFn
 from relaxlab.tvm.target import Target, core_target
 from relaxlab.tvm.tir.schedule.schedule import Schedule
@@ -41,17 +42,16 @@ class Database:
     core: core.Database
     traces: dict[str, str] = field(default_factory=dict)
 
-    def keep(self, func: PrimFunc, key: str, space: str | None) -> None:
-        """Keep the trace that the search for a kernel found best: of the given space, if any of its
-        schedules could be run. One that was slow in its first samples has no interval."""
-        records = [r for r in self.core.records() if r.kernel == key and r.trace]
-        ran = ("measured", "accepted")
-        within = [r for r in records if r.outcome in ran and r.point.get(SPACE) == space]
-        ended = [r for r in records if r.outcome in ("accepted", "default")]
-        if within:
-            self.traces[structural_key(func)] = max(within, key=lambda r: r.interval or ()).trace
-        elif ended:
-            self.traces[structural_key(func)] = ended[-1].trace
+    def keep(self, func: PrimFunc, found: TunedKernel, space: str | None) -> None:
+        """Keep the trace that the search for a kernel found best: of the given space, where there
+        is one; none if none of its schedules could be run."""
+        if space is None:
+            records = [r for r in self.core.records() if r.kernel == found.key and r.trace]
+            best = [r.trace for r in records if r.outcome in ("accepted", "default")][-1:]
+        else:
+            within = [one for one in found.tried if one.point.get(SPACE) == space]
+            best = [one.trace for one in sorted(within, key=lambda one: one.ratio)][-1:]
+        self.traces.update({structural_key(func): trace for trace in best})
 
     def has_workload(self, mod: Module) -> bool:
         """True if there is a schedule for each loop function of the module."""
@@ -87,7 +87,7 @@ def tune_tir(
     **options: Any,
 ) -> Any:
     """Search for the schedules of a module's loop functions, with so many trials in all, in
-    relaxlab's spaces and in that of a `ScheduleFn`. Returns the database of the results; with a
+    relaxlab's spaces or in that of a `ScheduleFn`. Returns the database of the results; with a
     `config`, as in older programs, the best schedule."""
     program = as_module(mod)
     functions = program.loop_functions()
@@ -101,10 +101,10 @@ def tune_tir(
         found = tune(
             alone, core_target(target), trials=max(1, trials // len(functions)),
             database=kept.core, threads=_threads(target),
-            spaces=spaces,
+            spaces=spaces, search="own" if own else "coordinate",
         )  # fmt: skip
         for one in found.kernels:
-            kept.keep(func, one.key, OWN if own else None)
+            kept.keep(func, one, OWN if own else None)
     if config is not None:
         return kept.query_schedule(program, target)
     return kept
