@@ -16,14 +16,18 @@ import relaxlab as rl
 from benchmarks.operators import operator_calls
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.expr import LE, IntImm
+from relaxlab.ir.loops import Buffer, BufferLoad
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
+from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
 from relaxlab.testing.function_programs import FunctionProgram
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram
+from relaxlab.testing.ragged_programs import SCORES
 from relaxlab.testing.replay import replay_for, replay_kernels, replay_remarks
 from relaxlab.tracing import recording
 
@@ -177,3 +181,14 @@ def test_rules_that_do_not_fit_say_why() -> None:
     (chosen,) = [w for w in of_product if w.applied]
     assert chosen.reason == "scheduled by the rule matmul"
     assert dict(chosen.about)["steps"].trace[-1].name == "guarded_versions"
+
+
+def test_what_is_known_of_a_kernel_does_not_depend_on_earlier_questions() -> None:
+    """What is proved of elements of index functions grows with those that were asked about: a
+    schedule decided by it would not be the same when replayed."""
+    (kernel,) = rl.parse(SCORES).loop_functions().values()
+    offsets = next(p for p in kernel.params if isinstance(p, Buffer) and p.name == "o")
+    first, then = (BufferLoad(offsets, (IntImm(i, "int64"),)) for i in (1, 2))
+    one, other = shape_analyzer(kernel), shape_analyzer(kernel)
+    assert one.prove(LE(first, then))
+    assert other._ctx.elements == {}  # pyright: ignore[reportPrivateUsage]
