@@ -7,18 +7,18 @@ values that its parent has, so only results are sent.
 from __future__ import annotations
 
 import gc
-import io
 import os
 import pickle
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from relaxlab.ir.node import Attrs, Node, values_with_nodes
+from relaxlab.ir.node_pickle import pickled, unpickled
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -140,32 +140,10 @@ class _Work(Generic[_T, _R]):
                     yield number, compute(self.items[number])
 
     def _computed_and_sent(self, item: _T) -> bytes:
-        file = io.BytesIO()
-        _Pickler(file, self.places).dump(self.function(item))
-        return file.getvalue()
+        return pickled(self.function(item), self.places)
 
     def _received(self, result: bytes) -> _R:
-        return _Unpickler(io.BytesIO(result), self.known).load()
-
-
-class _Pickler(pickle.Pickler):
-    """Writes nodes that both processes have as their numbers."""
-
-    def __init__(self, file: io.BytesIO, places: Mapping[int, int]) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._places = places
-
-    def persistent_id(self, obj: object) -> int | None:
-        return self._places.get(id(obj))
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, known: Sequence[Node]) -> None:
-        super().__init__(file)
-        self._known = known
-
-    def persistent_load(self, pid: int) -> Node:
-        return self._known[pid]
+        return unpickled(result, self.known)
 
 
 def _reachable(nodes: Iterable[Node]) -> list[Node]:

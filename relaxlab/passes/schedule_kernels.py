@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph
@@ -21,12 +21,16 @@ from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule.bounds import UPPER_BOUNDS
 from relaxlab.schedule.decisions import SEPARATOR, Decided, Made, Sampled
+from relaxlab.schedule.known_schedules import KnownSchedules, key_of
 from relaxlab.schedule.rules import replay_kernel, schedule_kernel
 from relaxlab.schedule.rules.context import FACTS, Context
 from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import is_limited
 from relaxlab.tracing.record import repeat
 
+Scheduled: TypeAlias = tuple[PrimFunc, list[Remark]]
+"""A kernel, and what the rules said of it."""
+KNOWN = KnownSchedules()
 SECONDS = 2e-4
 """Time to schedule a node of a loop function: 100 to 500 microseconds, more where it gets many
 versions."""
@@ -45,6 +49,11 @@ class ScheduleOptions:
     decisions: Mapping[str, Made] = field(default_factory=dict[str, Made])
     tuned: Mapping[str, Made] = field(default_factory=dict[str, Made])
     seed: int | None = None
+
+    def follows_rules(self, kernel: str) -> bool:
+        """True if nothing but the rules decides on the schedule of a kernel."""
+        decided = self.tuned or self.decisions.get(kernel) or self.seed is not None
+        return not (decided or is_limited())
 
     def schedule(self, kernel: str, func: PrimFunc, context: Context) -> PrimFunc:
         """Return the kernel scheduled."""
@@ -77,24 +86,36 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
         if isinstance(f, PrimFunc) and not f.attrs.get(IS_SCHEDULED)
     ]
 
-    def scheduled(item: tuple[str, PrimFunc]) -> tuple[PrimFunc, list[Remark]]:
+    def context_of(name: str) -> Context:
+        given = frozenset(weights.get(name, ()))
+        return Context(target, given, bounds.get(name, {}), options.versions)
+
+    def scheduled(item: tuple[str, PrimFunc]) -> Scheduled:
         name, f = item
         with recording() as remarks:
             if not _runs(f.body):
                 remark("schedule_kernels", name, "its loops have no iterations", applied=False)
                 return replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True})), remarks
-            given = frozenset(weights.get(name, ()))
-            context = Context(target, given, bounds.get(name, {}), options.versions)
-            new = options.schedule(name, f, context)
+            new = options.schedule(name, f, context_of(name))
             restored: dict[str, Any] = {name: f.attrs.get(name) for name in FACTS}
             return replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True})), remarks
 
     # Where the number of rewrites is limited, each depends on those before it.
     seconds = [0.0 if is_limited() else SECONDS * sum(1 for _ in walk(f)) for _, f in found]
-    results = map_forked(scheduled, found, seconds, [f for _, f in found])
+    keys = {n: key_of(n, f, context_of(n)) for n, f in found if options.follows_rules(n)}
+    results = {n: KNOWN.find(keys[n], f) for n, f in found if n in keys}
+    new = [i for i, (name, _) in enumerate(found) if results.get(name) is None]
+    made = map_forked(
+        scheduled, [found[i] for i in new], [seconds[i] for i in new], [f for _, f in found]
+    )
+    for i, result in zip(new, made, strict=True):
+        name, f = found[i]
+        results[name] = result
+        if name in keys:
+            KNOWN.keep(keys[name], f, result)
     updates: dict[str, PrimFunc] = {}
-    for (name, _), (new, remarks) in zip(found, results, strict=True):
-        updates[name] = new
+    for name, _ in found:
+        updates[name], remarks = results[name]
         repeat(remarks)
     return mod.with_functions(updates)
 

@@ -11,6 +11,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import GRAPH_PASSES
 from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.schedule.known_schedules import KnownSchedules
 from relaxlab.tracing import PassRecord, first_rewrites
 
 SCRIPT = """
@@ -31,6 +32,7 @@ def test_other_processes_schedule_alike(monkeypatch: pytest.MonkeyPatch) -> None
     runs: list[PassRecord] = []
     for cores in (1, 3):
         monkeypatch.setattr(processes, "cores", lambda cores=cores: cores)
+        monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", KnownSchedules())
         runs.append(Pipeline((schedule_kernels,)).run(mod).passes[0])
     here, there = runs
     assert str(there.after) == str(here.after)

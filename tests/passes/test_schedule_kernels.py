@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +13,19 @@ import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.loops import For, IfThenElse, PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Attrs, walk
-from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.ir.node import Attrs, Node, walk
+from relaxlab.ir.target import Target, register_target, target_kind
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.pipeline import GRAPH_PASSES, cpu_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
+from relaxlab.schedule.known_schedules import KnownSchedules
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.pass_check import check_module, compare_runs
+from relaxlab.tracing import first_rewrites
 
 
 @I.ir_module
@@ -160,3 +166,59 @@ class M:
     assert check_well_formed(done) == []
     limits = [int(limit) for limit in re.findall(r"if n <= (\d+)", str(done))]
     assert 32 in limits and max(limits) < 100
+
+
+def spans_in(kernel: Node) -> list[Any]:
+    return [getattr(n, "span", None) for n in walk(kernel)]
+
+
+def test_what_was_scheduled_before_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same functions elsewhere in a source, with their own parameters and places; not where
+    rules, decisions or a limit on rewrites may say something else."""
+    known = KnownSchedules()
+    monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", known)
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 24), "float32")):
+    return R.nn.softmax(x)
+"""
+    first, moved = (
+        Pipeline(GRAPH_PASSES).run(rl.parse(source)).result for source in (text, "\n\n" + text)
+    )
+    one, other = (Pipeline((schedule_kernels,)).run(mod).passes[0] for mod in (first, moved))
+    assert str(one.after) == str(other.after)
+    assert list(map(str, one.remarks)) == list(map(str, other.remarks)) != []
+    (name,) = moved.loop_functions()
+    own, new = moved[name], other.after[name]
+    assert isinstance(own, PrimFunc) and isinstance(new, PrimFunc)
+    assert all(a is b for a, b in zip(own.params, new.params, strict=True))
+    monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", KnownSchedules())
+    anew = schedule_kernels(moved)[name]
+    assert spans_in(new) == spans_in(anew) != spans_in(one.after[name])
+    monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", known)
+    # Each of these is scheduled anew.
+    seen: list[str] = []
+
+    def look(name: str, func: PrimFunc, context: Context, decider: object) -> PrimFunc:
+        seen.append(name)
+        return func
+
+    monkeypatch.setattr("relaxlab.passes.schedule_kernels.schedule_kernel", look)
+    schedule_kernels(moved)
+    assert not seen
+    schedule_kernels.with_options(decisions={name: {"unroll": 1}})(moved)
+    schedule_kernels.with_options(seed=1)(moved)
+    schedule_kernels.with_options(versions=False)(moved)
+    with first_rewrites(0):
+        schedule_kernels(moved)
+    target = replace(Target.host(), kind="mine")
+    for rules in (target_kind("cpu").rules, tuple):
+        register_target(replace(target_kind("cpu"), name="mine", rules=rules), override=True)
+        schedule_kernels.with_options(target=target)(moved)
+        schedule_kernels.with_options(target=target)(moved)
+    assert seen == [name] * 6
+    # What was kept longest goes first.
+    monkeypatch.setattr("relaxlab.schedule.known_schedules.MOST_BYTES", 100)
+    known.keep("a", own, "a" * 40)
+    known.keep("b", own, "b" * 40)
+    assert known.find("a", own) is None and known.find("b", own) == "b" * 40
