@@ -56,7 +56,11 @@ def check_known(cx: Context, path: str, node: ast.AST) -> None:
     last = path.rpartition(".")[2]
     moved = sorted(n for n in known if n.rpartition(".")[2] == last)
     other = known_elsewhere(last) or (moved[0] if moved else None)
-    help = f"did you mean {other!r}?" if other else cx.suggest(path, known)
+    help = (
+        f"did you mean 'R.{other}'?"
+        if other
+        else cx.suggest(f"R.{path}", {f"R.{name}" for name in known})
+    )
     cx.fail(node, "E0103", f"R has no operator {path!r}", help=help)
 
 
