@@ -17,8 +17,9 @@ class CannotEvaluate(ValueError):
     """The expression mentions an unknown variable, divides by zero, or reads memory."""
 
 
-def evaluate(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> Any:
-    """The value of `e` with its variables taken from `env`: an int, float or bool.
+def evaluate(e: expr.PrimExpr, env: Mapping[Any, Any]) -> Any:
+    """The value of `e` with its variables, and the index along the outermost dimension, taken from
+    `env`: an int, float or bool.
 
     Shapes are small: int64 does not wrap. Narrower integers do, and floats are rounded to their
     dtype, as in memory. Raises `CannotEvaluate`.
@@ -42,15 +43,15 @@ def in_dtype(value: float, dtype: str) -> Any:
     return (int(value) - low) % (1 << bits) + low
 
 
-def _exact(e: expr.PrimExpr, env: Mapping[expr.Var, Any]) -> Any:
+def _exact(e: expr.PrimExpr, env: Mapping[Any, Any]) -> Any:
     match e:
         case expr.IntImm(value, dtype):
             return bool(value) if dtype == "bool" else value
         case expr.FloatImm(value):
             return value
-        case expr.Var(name):
+        case expr.Var() | expr.OuterIndex():
             if e not in env:
-                raise CannotEvaluate(f"symbol {name} is not known")
+                raise CannotEvaluate(f"symbol {e} is not known")
             return env[e]
         case expr.BinaryOp(a, b):
             try:

@@ -1,8 +1,9 @@
 """Ragged tensors: what types of operators' results may be, and how their elements lie in memory.
 
 A tensor whose shape mentions the lengths of sequences holds one element for each of them along its
-first dimension. An operator on such tensors means, for each sequence, that element of its result on
-a batch of sequences that are all as long. The elements lie behind each other, each row-major (CoRa,
+first dimension; one whose shape mentions the index along that dimension, as i + 1 does, the rows of
+a triangle. An operator on such tensors means, for each sequence, that element of its result on a
+batch of sequences that are all as long. The elements lie behind each other, each row-major (CoRa,
 MLSys 2022, section 5.3, for one outer dimension), as the rows of a dense tensor: where the
 dimensions after the first are ragged and those after them regular, a row has the latter; else it is
 one number.
@@ -16,21 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
+from typing import Any, cast
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import graph
-from relaxlab.ir.expr import Add, Mul, PrimExpr, Sub, Var, const
+from relaxlab.ir.expr import OUTER, Add, Mul, OuterIndex, PrimExpr, Sub, Var, as_expr, const
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace, rewrite
+from relaxlab.ir.node import replace, rewrite, walk
 from relaxlab.ir.op_table import TypeDeductionError, has_trait
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import (
+    Each,
     Length,
     LengthsType,
     TensorType,
     TupleType,
     Type,
+    is_part,
     is_ragged,
     lengths_in,
 )
@@ -69,9 +73,22 @@ def is_length(product: Product) -> bool:
 
 
 def name_of(product: Product) -> str:
-    """The names of the parameters that the lengths of a product are from: `s_t` of s[i] * t[i]."""
-    lengths = (s for factor in product for s in lengths_in(factor))
-    return "_".join(s.name.partition("[")[0] for s in lengths)
+    """The names of the parameters that the lengths of a product are from, and of the outer index:
+    `s_t_i` of s[i] * t[i] * i."""
+    each = (s for factor in product for s in lengths_in(factor))
+    return "_".join(s.name.partition("[")[0] if isinstance(s, Length) else OUTER for s in each)
+
+
+def sizes_of_each(
+    varying: Iterable[Each], lengths: Mapping[Length, Iterable[int]], sizes: Mapping[Var, int]
+) -> list[dict[Any, int]]:
+    """The values of variables, and of what differs from sequence to sequence, for each of these."""
+    columns: dict[Each, Iterable[int]] = {
+        s: map(int, lengths[s]) if isinstance(s, Length) else range(int(evaluate(s.count, sizes)))
+        for s in varying
+    }
+    rows = zip(*columns.values(), strict=True)
+    return [{**sizes, **dict(zip(columns, row, strict=True))} for row in rows]
 
 
 def sums_of_products(
@@ -83,9 +100,7 @@ def sums_of_products(
     symbols."""
     found: dict[Var, int] = {}
     for product, symbol in products.items():
-        mine = lengths_in(product)
-        rows = zip(*(map(int, lengths[s]) for s in mine), strict=True)
-        each = ({**sizes, **dict(zip(mine, row, strict=True))} for row in rows)
+        each = sizes_of_each(lengths_in(product), lengths, sizes)
         found[symbol] = sum(prod(int(evaluate(f, values)) for f in product) for values in each)
     return found
 
@@ -106,10 +121,12 @@ def mentions_ragged(*tys: Type | None) -> bool:
     return any(is_ragged(t) for t in tensors_in(*tys))
 
 
-def mentions_lengths(mod: Module) -> bool:
-    """True for a module with lengths of sequences that tensors may be ragged by."""
-    params = (p.ty for f in mod.graph_functions().values() for p in f.params)
-    return any(isinstance(ty, LengthsType) and ty.each is not None for ty in params)
+def may_be_ragged(mod: Module) -> bool:
+    """True for a module with lengths of sequences, or an outer index, that tensors may be ragged
+    by."""
+    functions = mod.graph_functions().values()
+    lengths = any(isinstance(p.ty, LengthsType) for f in functions for p in f.params)
+    return lengths or any(isinstance(n, OuterIndex) for f in functions for n in walk(f))
 
 
 def totals_of(fn: graph.Function) -> Totals:
@@ -125,8 +142,17 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
     combines all of them. Raises TypeDeductionError naming the operator and the dimension."""
     if combines_sequences(call, arg_types):
         return
-    given = [t for t in tensors_in(*arg_types) if is_ragged(t)]
+    given = [t for t in tensors_in(*arg_types) if is_ragged(t) and not is_part(t)]
     name = f"R.{getattr(call.op, 'name', 'call')}"
+    if name == "R.strided_slice" and is_part(result) and not is_ragged(arg_types[0]):
+        _check_part(call, result)
+        return
+    if not given and any(map(is_part, tensors_in(*arg_types))):
+        raise TypeDeductionError(
+            f"{name}: the first rows of a tensor, as many as differ from sequence to sequence, are "
+            "an operand beside ragged tensors",
+            suggestion="compute with the whole tensor, and slice the result",
+        )
     for out in tensors_in(result):
         if given and out.shape is None:
             raise TypeDeductionError(
@@ -136,7 +162,9 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
             )
         if out.shape is None or not (given or is_ragged(out)):
             continue
-        count = given[0].shape[0] if given and given[0].shape else None
+        counts = [s.count for s in lengths_in(out.shape) if isinstance(s, OuterIndex)]
+        counts += [t.shape[0] for t in given if t.shape]
+        count = counts[0] if counts else None
         if not out.shape or lengths_in(out.shape[0]) or count not in (None, out.shape[0]):
             shape = ", ".join(map(str, out.shape))
             raise TypeDeductionError(
@@ -147,11 +175,37 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
             )
 
 
+def _check_part(call: graph.Call, part: Type) -> None:
+    """Check that a part of a regular tensor is its first rows. Raises TypeDeductionError."""
+    assert isinstance(part, TensorType) and part.shape is not None
+    if not takes_first(call) or lengths_in(part.shape[1:]):
+        raise TypeDeductionError(
+            "R.strided_slice: what differs from sequence to sequence can be the first rows of a "
+            "tensor, and nothing else of it",
+            suggestion="begin at 0, without strides, along axis 0 alone",
+        )
+
+
+def takes_first(call: graph.Call) -> bool:
+    """True for a slice of the first elements along one axis, one after the other."""
+    axes, begin, strides = (_items(call.attrs.get(k)) for k in ("axes", "begin", "strides"))
+    return len(axes) == 1 and begin == [ZERO] and strides in ([], [ONE])
+
+
+def _items(attr: Any) -> list[PrimExpr]:
+    """The numbers of an attribute: none, one, or several."""
+    if isinstance(attr, tuple):
+        return [as_expr(n) for n in cast("tuple[Any, ...]", attr)]
+    return [] if attr is None else [as_expr(attr)]
+
+
 def combines_sequences(call: graph.Call, arg_types: Sequence[Type]) -> bool:
     """True for a reduction along the sequences and along the rows of each: of the rows of all
     sequences, wherever one ends."""
     x = arg_types[0] if arg_types else None
     if not isinstance(call.op, graph.Op) or not isinstance(x, TensorType) or x.shape is None:
+        return False
+    if is_part(x):
         return False
     if not has_trait(call.op.name, "reduction") or not is_ragged(x):
         return False
@@ -214,14 +268,17 @@ def stored_shape(shape: tuple[PrimExpr, ...], totals: Totals) -> tuple[PrimExpr,
 
 
 def stored(ty: Type, totals: Totals) -> Type:
-    """A type with the dense tensors that have the elements of ragged ones in their place."""
+    """A type with the dense tensors that have the elements of ragged ones in their place, of parts
+    the tensors that they are parts of."""
 
     if isinstance(ty, TensorType) and not is_ragged(ty):
         return ty
 
     def visit(n: object) -> Type | None:
         match n:
-            case TensorType(shape) if shape is not None and lengths_in(shape):
+            case TensorType(shape, dtype, ndim) if shape is not None and lengths_in(shape):
+                if is_part(n):  # the tensor that it is a part of
+                    return TensorType(None, dtype, ndim)
                 return replace(n, shape=stored_shape(shape, totals))
             case _:
                 return None

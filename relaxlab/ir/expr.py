@@ -136,6 +136,23 @@ class Var(PrimExpr, Atom):
     __hash__ = object.__hash__
 
 
+OUTER = "i"
+"""The name that messages and scripts give the index along the outermost dimension."""
+
+
+@node
+class OuterIndex(PrimExpr):
+    """The index along the outermost dimension, of `count` elements, of a ragged tensor: what an
+    extent such as i + 1, that of row i of a triangle, depends on."""
+
+    count: PrimExpr
+    span: Span | None = span_field(default=None)
+
+    @property
+    def dtype(self) -> str:
+        return "int64"
+
+
 @node
 class IntImm(PrimExpr):
     """An integer (or bool) constant."""
@@ -593,6 +610,8 @@ def format_expr(e: Node, parent: int = 0) -> str:
             return repr(value)
         case Var(name):
             return name
+        case OuterIndex():
+            return OUTER
         case BinaryOp(a, b) if type(e).__name__ in _SYMBOLS:
             symbol, level = _SYMBOLS[type(e).__name__]
             text = f"{format_expr(a, level)} {symbol} {format_expr(b, level + 1)}"

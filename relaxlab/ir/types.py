@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxlab.ir.brief import cut
-from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.expr import OUTER, IntImm, OuterIndex, PrimExpr, Var
 from relaxlab.ir.node import Node, binder, hint_field, node, span_field, walk
 from relaxlab.ir.span import Span
 
@@ -98,6 +98,10 @@ class Length(Var):
     whose shapes mention it are ragged. The first of their dimensions counts the sequences."""
 
 
+Each = Length | OuterIndex
+"""The length of an element of a ragged tensor, or its index: extents follow from these."""
+
+
 @node
 class LengthsType(TensorType):
     """The lengths of sequences that lie behind each other: int32 (sequences,). `total` is the
@@ -129,15 +133,16 @@ class FuncType(Type):
     span: Span | None = span_field(default=None)
 
 
-def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Length, ...]:
-    """The lengths of sequences that dimensions mention, in order; empty for regular ones."""
+def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Each, ...]:
+    """The lengths of sequences, and the index of each, that dimensions mention, in order; empty for
+    regular ones."""
     given = (dims,) if isinstance(dims, PrimExpr) else dims or ()
-    found: dict[Length, None] = {}
+    found: dict[Each, None] = {}
     for d in given:  # of each type that is deduced: most dimensions are not worth a walk
         if isinstance(d, Length):
             found[d] = None
         elif not isinstance(d, IntImm | Var):
-            found |= {n: None for n in walk(d) if isinstance(n, Length)}
+            found |= {n: None for n in walk(d) if isinstance(n, Each)}
     return tuple(found)
 
 
@@ -146,13 +151,19 @@ def is_ragged(ty: Type | None) -> bool:
     return isinstance(ty, TensorType) and bool(lengths_in(ty.shape))
 
 
+def is_part(ty: Type | None) -> bool:
+    """True for a part of one regular tensor that differs from sequence to sequence: its first rows,
+    as many as there are of the sequence."""
+    return isinstance(ty, TensorType) and ty.shape is not None and bool(lengths_in(ty.shape[:1]))
+
+
 def limits_of(ty: LengthsType) -> list[tuple[str, int]]:
     """The limits that lengths state, by the names that they have in scripts."""
     least = [("at_least", ty.least)] if ty.least else []
     return least if ty.most is None else [*least, ("at_most", ty.most)]
 
 
-DIMENSIONS = "ijklmnopqrst"
+DIMENSIONS = OUTER + "jklmnopqrst"
 """The names that the dimensions of ragged tensors are printed with."""
 
 
@@ -168,7 +179,7 @@ def format_type(ty: Type) -> str:
         case LengthsType(shape=shape) if shape is not None:
             limits = "".join(f", {name}={n}" for name, n in limits_of(ty))
             return f"R.Lengths({shape[0]}, {ty.total}{limits})"
-        case TensorType(shape, dtype) if shape is not None and lengths_in(shape):
+        case TensorType(shape, dtype) if shape is not None and is_ragged(ty) and not is_part(ty):
             dims = ", ".join(f'"{n}": {d}' for n, d in zip(DIMENSIONS, shape, strict=False))
             return f"R.Ragged({{{dims}}}, {dtype!r})"
         case TensorType(shape, dtype, ndim):

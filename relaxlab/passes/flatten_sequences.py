@@ -19,6 +19,7 @@ from relaxlab.analysis.ragged import (
     stored,
     stored_parameter,
     stored_shape,
+    takes_first,
     tensors_in,
 )
 from relaxlab.analysis.subtype import coarsen
@@ -29,23 +30,34 @@ from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import (
+    Each,
     Length,
     LengthsType,
     ShapeType,
     TensorType,
     TupleType,
     Type,
+    is_part,
     lengths_in,
 )
 from relaxlab.ops.define import builder
-from relaxlab.passes.bindings import TirCall, all_bindings, leaf_type
+from relaxlab.passes.bindings import (
+    TirCall,
+    all_bindings,
+    known_shape,
+    leaf_type,
+    map_blocks,
+    use_counts,
+    with_bindings,
+)
+from relaxlab.passes.effects import overwritten_vars
 from relaxlab.passes.legalize_ops import specialize_scalars, spread_tuples
 from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops, other_symbols, product_sums
 from relaxlab.tracing import remark
 
 ONE = expr.const(1)
-ATTENTION = "nn.attention"
+ATTENTION, SLICE = "nn.attention", "strided_slice"
 
 
 def flatten_sequences(mod: Module) -> Module:
@@ -93,6 +105,11 @@ class _Flattener:
     """Variables with the rows of all sequences as those of one: (1, rows, ...)."""
     first: dict[Length, graph.Var] = field(default_factory=dict[Length, graph.Var])
     """Variables with the first row of each sequence, and the end."""
+    whole: dict[graph.Var, graph.Var] = field(default_factory=dict[graph.Var, graph.Var])
+    """Regular tensors, by the variables that are the first elements of these: loops read them where
+    they are."""
+    overwritten: set[graph.Var] = field(default_factory=set[graph.Var])
+    """The variables whose memory is overwritten somewhere."""
     claims: list[graph.MatchCast] = field(default_factory=list[graph.MatchCast])
     """Parameters as tensors of the sizes that follow from lengths."""
     sums: dict[Product, graph.Var] = field(default_factory=dict[Product, graph.Var])
@@ -106,12 +123,17 @@ class _Flattener:
             self.totals.define(p.ty)
             if isinstance(p.ty, LengthsType) and p.ty.each is not None:
                 self.lengths[p.ty.each] = p
+        self.overwritten = overwritten_vars(fn, self.mod)
+        for p in fn.params:
+            if any(map(is_part, tensors_in(p.ty))):
+                raise self.part_error(p.name, p)
         params = tuple(map(self.parameter, fn.params))
         ret = None if fn.ret_ty is None else self.result_type(fn.ret_ty, params)
-        body = self.sequence(fn.body)
-        body = replace(body, blocks=(*self.prelude(), *body.blocks))
-        made = replace(fn, params=params, body=body, ret_ty=ret)
-        left = next((n for n in walk(made.body) if isinstance(n, Length)), None)
+        made = replace(fn, params=params, body=self.sequence(fn.body), ret_ty=ret)
+        made = self.without_unread_copies(made)
+        body = replace(made.body, blocks=(*self.prelude(made), *made.body.blocks))
+        made = replace(made, body=body)
+        left = next((n for n in walk(made.body) if isinstance(n, Each)), None)
         if left is not None:
             raise self.error(
                 f"{left}, a number for each sequence, is used outside of the shape of a tensor",
@@ -141,16 +163,30 @@ class _Flattener:
         self.claims.append(graph.MatchCast(given, new.ty, sized))
         return given
 
-    def prelude(self) -> list[graph.BindingBlock]:
-        """Bindings that compute the sums of products of lengths that the function mentions, and
-        bind those over all sequences to their symbols."""
+    def without_unread_copies(self, fn: graph.Function) -> graph.Function:
+        """A function without copies of the first elements of tensors that loops read where they
+        are."""
+        copies, uses = {self.new.get(v) for v in self.whole}, use_counts(fn)
+
+        def needed(b: graph.Binding) -> bool:
+            return not isinstance(b, graph.VarBinding) or b.var not in copies or uses[b.var] > 0
+
+        return map_blocks(fn, lambda k: with_bindings(k, [b for b in k.bindings if needed(b)]))
+
+    def prelude(self, fn: graph.Function) -> list[graph.BindingBlock]:
+        """Bindings that compute the sums of products of lengths that the function `fn` mentions,
+        and bind those over all sequences to their symbols."""
         outer = self.bindings, self.kind
         self.bindings, self.kind = [], graph.Var
+        of_claims = symbols_in(tuple(c.ty for c in self.claims))
+        mentioned = {*walk(fn), *symbols_in(fn), *of_claims}
         for product, symbol in self.totals.products().items():
-            mine = lengths_in(product)
+            if mentioned.isdisjoint((symbol, self.sums.get(product, symbol))):
+                continue
+            mine = [s for s in lengths_in(product) if isinstance(s, Length)]
             for s in mine:
                 self.require_parameter(s)
-            count, out = self.count(mine[0]), self.table(product).ty
+            count, out = self.count(lengths_in(product)[0]), self.table(product).ty
             assert isinstance(out, TensorType)
             callee = self.loop_functions.name_of(product_sums(count, product), "prefix_sums")
             scalars = tuple(s for s in other_symbols(product) if s not in symbols_in(count))
@@ -201,6 +237,8 @@ class _Flattener:
 
         def visit(n: Node) -> Node:
             match n:
+                case graph.Var() if n in self.whole and is_part(n.ty):
+                    raise self.part_error(n.name, e)
                 case graph.Var():
                     return self.new.get(n, n)
                 case graph.SeqExpr():
@@ -237,6 +275,8 @@ class _Flattener:
         """A binding of no operator on ragged tensors, with dense ones."""
         value, var = self.moved(b.value), self.variable(b.var)
         if isinstance(b, graph.MatchCast):
+            if any(map(is_part, tensors_in(b.ty))):
+                raise self.part_error(var.name, b)
             self.bindings.append(replace(b, value=value, var=var, ty=stored(b.ty, self.totals)))
             return
         sizes = {*self.totals.products().values()} & {*symbols_in(var.ty)}
@@ -259,11 +299,26 @@ class _Flattener:
         text = f"in `{self.name}`: {message}"
         return DiagnosticError([Diagnostic("E0510", text, span, (), suggestion)])
 
+    def part_error(self, name: str, at: object, of: str = "") -> DiagnosticError:
+        return self.error(
+            f"`{name}` is the first rows of a tensor, {of}as many as differ from sequence to "
+            "sequence: such a part is an operand of operators on ragged tensors and nothing else",
+            at, "use the whole tensor, or a copy of it",
+        )  # fmt: skip
+
     # --- Operators ----------------------------------------------------------------------------
 
     def operator(self, row: OpRow, call: graph.Call, var: graph.Var) -> None:
         """The bindings that take the place of the call of an operator."""
         self.require_parameters(call, var)
+        if row.name == SLICE and takes_first(call) and not mentions_ragged(leaf_type(call.args[0])):
+            whole = self.moved(call.args[0])
+            if isinstance(whole, graph.Var) and whole not in self.overwritten:
+                self.whole[var] = whole
+            if is_part(var.ty):
+                if var not in self.whole:
+                    raise self.part_error(var.name, call, "that is overwritten in place, ")
+                return
         subject = f"{self.name}.{var.name}: {row.name}"
         if row.name == ATTENTION and (value := self.attention(call)) is not None:
             remark("flatten_ragged", subject, "attention of sequences behind each other")
@@ -279,7 +334,8 @@ class _Flattener:
             return
         try:
             ragged = self.loops_of(row, call, var)
-            result = self.on_rows(call, var, ragged.count) if ragged.works_on_rows() else None
+            packed = not ragged.whole and ragged.works_on_rows()
+            result = self.on_rows(call, var, ragged.count) if packed else None
             func = ragged.build() if result is None else ragged.func
         except NotPerSequence as why:
             raise self.error(
@@ -297,7 +353,8 @@ class _Flattener:
     def require_parameters(self, call: graph.Call, var: graph.Var) -> None:
         """Raise DiagnosticError unless the lengths of a call's tensors are parameters."""
         for s in self.lengths_of(call, var):
-            self.require_parameter(s, call)
+            if isinstance(s, Length):
+                self.require_parameter(s, call)
 
     def require_parameter(self, s: Length, at: object = None) -> None:
         """Raise DiagnosticError unless lengths are a parameter."""
@@ -307,8 +364,8 @@ class _Flattener:
                 'make them a parameter: s: R.Lengths("b", "n")',
             )  # fmt: skip
 
-    def lengths_of(self, call: graph.Call, var: graph.Var) -> list[Length]:
-        """The lengths that the tensors of a call have."""
+    def lengths_of(self, call: graph.Call, var: graph.Var) -> list[Each]:
+        """The lengths that the tensors of a call have, and the index that these follow from."""
         tensors = tensors_in(var.ty, *map(leaf_type, call.args))
         return list(dict.fromkeys(s for t in tensors for s in lengths_in(t.shape)))
 
@@ -322,9 +379,17 @@ class _Flattener:
         constants = {i: t.data for i, t in enumerate(given)
                      if isinstance(t, graph.Constant) and t.data.ndim == 0}  # fmt: skip
         func = specialize_scalars(func, constants)
-        lengths = {s: self.index_function(s) for s in self.lengths_of(call, var)}
-        count = self.count(next(iter(lengths)))
-        return RaggedLoops(func, len(given) - len(constants), count, lengths, self.totals)
+        each = self.lengths_of(call, var)
+        lengths = {s: self.index_function(s) for s in each if isinstance(s, Length)}
+        inputs = [t for i, t in enumerate(given) if i not in constants]
+        sources = map(self.read_where_it_is, inputs)
+        shapes = (None if s is None else known_shape(s.ty) for s in sources)
+        whole = {b: s for b, s in zip(func.buffers, shapes, strict=False) if s is not None}
+        return RaggedLoops(func, len(inputs), self.count(each[0]), lengths, self.totals, whole)
+
+    def read_where_it_is(self, e: graph.Expr) -> graph.Var | None:
+        """The regular tensor that a tensor's elements are the first ones of; None for others."""
+        return self.whole.get(e) if isinstance(e, graph.Var) else None
 
     def index_function(self, s: Length) -> loops.Buffer:
         """The lengths as loop functions take them, with what is known of them."""
@@ -334,8 +399,10 @@ class _Flattener:
         facts = (loops.Within(expr.const(ty.least), most + 1),)
         return loops.Buffer(self.lengths[s].name, (self.count(s),), "int64", facts=facts)
 
-    def count(self, s: Length) -> expr.PrimExpr:
-        """The number of the sequences that have these lengths."""
+    def count(self, s: Each) -> expr.PrimExpr:
+        """The number of the sequences that have these lengths, or this index."""
+        if isinstance(s, expr.OuterIndex):
+            return s.count
         ty = self.lengths[s].ty
         assert isinstance(ty, LengthsType) and ty.shape is not None
         return ty.shape[0]
@@ -425,7 +492,7 @@ class _Flattener:
         """Bind `var` to the results of loops over the sequences."""
         callee = self.loop_functions.name_of(func, f"ragged_{row.name.rpartition('.')[2]}")
         given = [t for a in call.args for t in _tensors(a)]
-        tensors = [self.moved(t) for t in given
+        tensors = [self.read_where_it_is(t) or self.moved(t) for t in given
                    if not isinstance(t, graph.Constant) or t.data.ndim]  # fmt: skip
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
         outs = tuple(stored(t, self.totals) for t in tensors_in(var.ty))

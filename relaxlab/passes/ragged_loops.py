@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.arith.exact import LARGEST_FACTOR
@@ -27,8 +28,9 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.row_major import place
 from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
-from relaxlab.ir.types import Length, lengths_in
+from relaxlab.ir.types import Each, Length, lengths_in
 
+N = TypeVar("N", bound=Node)
 ONE = expr.const(1)
 Access = loops.BufferLoad | loops.BufferStore
 
@@ -42,7 +44,8 @@ class RaggedLoops:
     """The loop function of an operator on `count` sequences whose lengths it mentions.
 
     `inputs` is the number of its parameters that are inputs; `lengths` are the lengths as index
-    functions, `totals` the sums of products of them over all sequences.
+    functions, `totals` the sums of products of them over all sequences. `whole` has the shapes of
+    regular tensors by the inputs that are the first elements of these.
     """
 
     func: loops.PrimFunc
@@ -50,6 +53,7 @@ class RaggedLoops:
     count: PrimExpr
     lengths: Mapping[Length, loops.Buffer]
     totals: Totals
+    whole: Mapping[loops.Buffer, tuple[PrimExpr, ...]]
     starts: dict[Product, loops.Buffer] = field(default_factory=dict[Product, loops.Buffer])
     """Index functions with the sums of products of lengths over the sequences before each: of the
     lengths themselves, the first rows."""
@@ -61,8 +65,9 @@ class RaggedLoops:
 
     def __post_init__(self) -> None:
         self.func = replace(self.func, body=self._simplified())
+        self.packed |= {b: replace(b, shape=shape) for b, shape in self.whole.items()}
         buffers = self.func.buffers
-        ragged = {b for b in buffers if lengths_in(b.shape)}
+        ragged = {b for b in buffers if lengths_in(b.shape) and not lengths_in(b.shape[:1])}
         self.own = ragged | set(buffers[self.inputs :])
         for _, block in self.nests():
             touched = {a.buffer for a in _accesses(block)}
@@ -153,8 +158,8 @@ class RaggedLoops:
             rewrite(s, without_row) for s in (block.init, block.body) if s is not None
         ]
         rest += [v.dom for v in block.iter_vars if v.var not in row]
-        left = {n for r in rest for n in walk(r) if isinstance(n, expr.Var)}
-        return not left & {sequence, *row} and not any(isinstance(s, Length) for s in left)
+        left = {n for r in rest for n in walk(r) if isinstance(n, expr.Var | Each)}
+        return not left & {sequence, *row} and not any(isinstance(n, Each) for n in left)
 
     def build(self) -> loops.PrimFunc:
         """The loop function on the elements of all sequences. Its parameters are the lengths, the
@@ -172,7 +177,7 @@ class RaggedLoops:
         made = replace(func, params=params, body=realize)
         bound = {d for b in params for d in b.shape if isinstance(d, expr.Var)}
         free = tuple(s for s in free_symbols(made) if s not in bound)
-        if any(isinstance(s, Length) for s in free):
+        if any(isinstance(n, Each) for n in (*free, *walk(made))):
             raise NotPerSequence("a length is used outside of the sequence that it belongs to")
         return replace(made, params=(*params, *free))
 
@@ -200,18 +205,21 @@ class RaggedLoops:
         if any(lengths_in((f.min, f.extent)) for f in before):
             raise NotPerSequence(f"block {block.name} visits positions before sequences")
         made: loops.Stmt = replace(inner, block=self._block(block, axis))
-        of_loop = self._lengths_at(at)
         for f in reversed(around):
-            made = replace(f, extent=substitute(f.extent, of_loop), body=made)
+            made = replace(f, extent=self._at(f.extent, at), body=made)
         return made
 
-    def _lengths_at(self, at: PrimExpr) -> dict[expr.Var, PrimExpr]:
-        return {s: loops.BufferLoad(each, (at,)) for s, each in self.lengths.items()}
+    def _at(self, e: N, at: PrimExpr) -> N:
+        """`e` for one sequence: with its lengths and its index."""
+        lengths: dict[expr.Var, PrimExpr] = {
+            s: loops.BufferLoad(each, (at,)) for s, each in self.lengths.items()
+        }
+        return at_index(substitute(e, lengths), at)
 
     def table(self, product: Product) -> loops.Buffer:
         """The index function with the sums of a product of lengths."""
         if product not in self.starts:
-            step = substitute(prod(product, start=ONE), self._lengths_at(loops.Position()))
+            step = self._at(prod(product, start=ONE), loops.Position())
             rises = loops.Nondecreasing(expr.const(0), self.totals[product])
             facts = (rises, loops.PrefixSums(step))
             name = f"{name_of(product)}_starts"
@@ -219,10 +227,12 @@ class RaggedLoops:
         return self.starts[product]
 
     def _block(self, block: loops.Block, axis: expr.Var) -> loops.Block:
-        of_axis = self._lengths_at(axis)
-
         def visit(n: object) -> loops.BufferLoad | loops.BufferStore | loops.BufferRegion | None:
             match n:
+                case loops.BufferLoad(b) | loops.BufferStore(b) | loops.BufferRegion(b) if (
+                    b in self.whole
+                ):
+                    return replace(n, buffer=self.buffer(b))
                 case loops.BufferLoad(b, at) | loops.BufferStore(b, indices=at) if lengths_in(
                     b.shape
                 ):
@@ -232,7 +242,7 @@ class RaggedLoops:
                 case _:
                     return None
 
-        moved = substitute(rewrite(block, visit), of_axis)
+        moved = self._at(rewrite(block, visit), axis)
         index = (*self.lengths.values(), *self.starts.values())
         one, found = loops.Range(axis, ONE), _buffers_of(moved)
         reads = tuple(loops.BufferRegion(b, (one,)) for b in index if b in found)
@@ -256,26 +266,33 @@ class RaggedLoops:
         return (loops.Range(expr.const(0), self.buffer(b).shape[0]), *rest)
 
 
+def at_index(e: N, at: PrimExpr) -> N:
+    """`e` with the index along the outermost dimension in the place of what stands for it."""
+    return rewrite(e, lambda n: at if isinstance(n, expr.OuterIndex) else None)
+
+
 def product_sums(count: PrimExpr, product: Product) -> loops.PrimFunc:
     """The loop function that sums a product up over `count` sequences. It takes each lengths of the
     product once, int64 (count,), returns int64 (count + 1,), and has the other symbols of the
     product as scalars. It stops where a factor is negative or a sum is beyond what may be a size,
     before anything is computed that wraps."""
-    given = {s: loops.Buffer(name_of((s,)), (count,), "int64") for s in lengths_in(product)}
+    each = [s for s in lengths_in(product) if isinstance(s, Length)]
+    given = {s: loops.Buffer(name_of((s,)), (count,), "int64") for s in each}
     sums = loops.Buffer(f"{name_of(product)}_starts", (count + 1,), "int64")
     i = expr.Var("i")
     lengths: dict[expr.Var, PrimExpr] = {s: loops.BufferLoad(b, (i,)) for s, b in given.items()}
-    factors, before = [substitute(f, lengths) for f in product], loops.BufferLoad(sums, (i,))
+    factors = [at_index(substitute(f, lengths), i) for f in product]
+    before = loops.BufferLoad(sums, (i,))
     floats = [expr.Cast("float64", e) for e in (*factors, before)]
     most = expr.const(float(LARGEST_FACTOR), "float64")
     fits = expr.LE(prod(floats[1:-1], start=floats[0]) + floats[-1], most)
     checks = [
         loops.AssertStmt(expr.GE(at, expr.const(0)), f"{f}, which is {{}} for sequence {{}}, is a "
                          "dimension, and negative", (at, i))
-        for f, at in zip(product, factors, strict=True) if not isinstance(f, Length)
+        for f, at in zip(product, factors, strict=True) if not isinstance(f, Each)
     ]  # fmt: skip
     large = "sequences up to {}, which is {} long, have too many elements"
-    checks.append(loops.AssertStmt(fits, large, (i, next(iter(lengths.values())))))
+    checks.append(loops.AssertStmt(fits, large, (i, next(iter(lengths.values()), factors[0]))))
     sum_ = loops.BufferStore(sums, before + prod(factors, start=ONE), (i + 1,))
     body = loops.seq(
         loops.BufferStore(sums, expr.const(0), (expr.const(0),)),
@@ -319,8 +336,8 @@ def _accesses(block: loops.Block) -> list[Access]:
 
 
 def _lengths_of(block: loops.Block) -> bool:
-    """True if a block mentions the length of a sequence."""
-    return any(isinstance(n, Length) for n in walk(block))
+    """True if a block mentions the length of a sequence, or its index."""
+    return any(isinstance(n, Each) for n in walk(block))
 
 
 def _buffers_of(block: loops.Block) -> set[loops.Buffer]:

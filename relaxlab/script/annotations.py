@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
@@ -201,25 +202,56 @@ def length_of_each(cx: Context, node: ast.Subscript) -> types.Length | None:
 
 
 def _ragged(cx: Context, c: Arguments) -> types.Type:
-    """The type of a tensor with named dimensions, some of which are as long as lengths say."""
+    """The type of a tensor with named dimensions, some of which are as long as lengths, or the
+    index along the first one, say."""
     a = c.bind()
     dims, dtype = a["dims"], a["dtype"]
     assert dims is not None and dtype is not None
-    help = 'write {"i": "b", "j": "s[i]", "d": 512}, with s: R.Lengths("b", "n") before it'
+    help = (
+        'write {"i": "b", "j": "s[i]", "d": 512}, with s: R.Lengths("b", "n") before it, or '
+        '{"i": "n", "j": "i + 1"} for a triangle'
+    )
     if not is_dict(dims.value) or not 2 <= len(dims.value) <= len(types.DIMENSIONS):
         c.wrong("needs named dimensions, two or more", dims.node, help)
     outer = next(iter(dims.value))
     for text in dims.value.values():
         _check_indices(c, text, outer, dims.node, help)
-    shape = tuple(dimension(cx, Arg(d, dims.node)) for d in dims.value.values())
+    count, *others = dims.value.values()
+    first = dimension(cx, Arg(count, dims.node))
+    with _named(cx, outer, expr.OuterIndex(first)):
+        shape = (first, *(dimension(cx, Arg(d, dims.node)) for d in others))
     found = types.lengths_in(shape)
     if not found:
-        c.wrong("has no dimension with the lengths of sequences", dims.node, help)
+        c.wrong("has no dimension that differs from element to element", dims.node, help)
+    for at in found:
+        if isinstance(at, expr.OuterIndex) and at.count != first:
+            c.wrong(f"has {first} elements, and an index below {at.count}", dims.node)
     for ty in cx.lengths.values():
         if ty.each in found and shape[0] != ty.shape[0]:
             c.wrong(f"has {shape[0]} sequences, and their lengths are {ty}", dims.node)
     _check_extents(cx, c, shape, dims.node)
     return types.TensorType(shape, dtype_of(cx, dtype), span=cx.span(c.node))
+
+
+@contextmanager
+def _named(cx: Context, name: str, value: PrimExpr) -> Generator[None]:
+    """A block in which a name stands for a value."""
+    frame = cx.frames[-1]
+    outer = frame.get(name)
+    frame[name] = value
+    try:
+        yield
+    finally:
+        del frame[name]
+        if outer is not None:
+            frame[name] = outer
+
+
+def outer_index(cx: Context, c: Arguments) -> expr.OuterIndex:
+    """The index along the outermost dimension of ragged tensors with so many elements."""
+    a = c.bind()
+    assert a["count"] is not None
+    return expr.OuterIndex(dimension(cx, a["count"]))
 
 
 def _check_extents(cx: Context, c: Arguments, shape: tuple[PrimExpr, ...], node: ast.expr) -> None:
@@ -229,7 +261,11 @@ def _check_extents(cx: Context, c: Arguments, shape: tuple[PrimExpr, ...], node:
         an.bind(ty.each, ty.least, ty.most)
     for extent in filter(types.lengths_in, shape):
         if an.prove(expr.GE(extent, expr.const(0))) is not True:
-            help = 'say how short a sequence may be: s: R.Lengths("b", "n", at_least=1)'
+            help = (
+                'say how short a sequence may be: s: R.Lengths("b", "n", at_least=1)'
+                if any(isinstance(s, types.Length) for s in types.lengths_in(extent))
+                else None
+            )
             c.wrong(f"has a dimension of {extent}, which may be negative", node, help)
 
 

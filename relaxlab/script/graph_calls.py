@@ -17,7 +17,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names, op_row
 from relaxlab.script.advice import known_elsewhere
-from relaxlab.script.annotations import TYPES, dimensions, types_of
+from relaxlab.script.annotations import TYPES, dimensions, outer_index, types_of
 from relaxlab.script.constants import decode_constant
 from relaxlab.script.convert import (
     attribute_value,
@@ -564,6 +564,7 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "const": _const,
     "shape": _shape,
     "prim_value": _prim_value,
+    "outer_index": outer_index,
     "str": _str,
     "dtype": _dtype,
     "device": _device,

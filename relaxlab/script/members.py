@@ -77,7 +77,8 @@ _TYPES = (
            's: R.Lengths("b", "n", at_most=512)'),
     Member("R.Ragged", "dims, dtype", "type",
            "The type of a ragged tensor by named dimensions. The first counts sequences, another "
-           "is as long as an earlier parameter with `R.Lengths` says for each.",
+           "is as long as an earlier parameter with `R.Lengths` says for each, or as follows from "
+           "the index along the first: `{\"i\": \"n\", \"j\": \"i + 1\"}` is a triangle.",
            'x: R.Ragged({"i": "b", "j": "s[i]", "d": 512}, "float32")'),
     Member("R.Tuple", "*fields", "type", "The type of a tuple.",
            'p: R.Tuple(R.Tensor((4,)), R.Tensor((4,)))'),
@@ -100,6 +101,9 @@ _GRAPH = (
            "A constant tensor: a number, nested lists, an array, or compressed text with its dtype "
            "and shape.", 'R.const([1, 2, 3], "float32")'),
     Member("R.shape", "values", "value", "A shape as a value.", "R.shape([n, 4])"),
+    Member("R.outer_index", "count", "value",
+           "The index along the first dimension, of `count` elements, of ragged tensors, in shapes "
+           "and bounds of slices.", "R.outer_index(n) + 1"),
     Member("R.prim_value", "value", "value", "A scalar as a value.", "R.prim_value(n + 1)"),
     Member("R.str", "value", "value", "A string as a value.", 'R.str("message")'),
     Member("R.dtype", "value", "value", "A dtype as a value.", 'R.dtype("float32")'),

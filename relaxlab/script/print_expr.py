@@ -21,6 +21,10 @@ def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
             return w.mark(path, w.names.of(e, name))
         case expr.IntImm() | expr.FloatImm() | expr.StringImm():
             return w.mark(path, immediate(e))
+        case expr.OuterIndex(count):
+            named = None if w.outer is None or w.outer[0] != e else w.outer[1]
+            of = scalar(w, count, path + ".count")
+            return w.mark(path, named or f"R.outer_index({of})")
         case expr.BinaryOp():
             text, own = _binary(w, e, path)
         case expr.Not(a):

@@ -10,7 +10,9 @@ import numpy as np
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, types
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import Attrs
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.script.print_expr import scalar
 from relaxlab.script.writer import Writer, string
 
@@ -67,9 +69,12 @@ def _quote(text: str) -> str:
 
 def _tensor(w: Writer, ty: types.TensorType, path: str, quoted: bool) -> str:
     args: list[str] = []
-    if ty.shape is not None and types.lengths_in(ty.shape):
+    if ty.shape is not None and types.is_ragged(ty) and not types.is_part(ty):
+        first = _outer_name(w, ty.shape)
+        w.outer = expr.OuterIndex(ty.shape[0]), first
         texts = dims(w, ty.shape, path + ".shape", True)
-        named = zip(types.DIMENSIONS, texts, strict=False)
+        w.outer = None
+        named = zip((first, *types.DIMENSIONS[1:]), texts, strict=False)
         return f'R.Ragged({{{", ".join(f"{string(n)}: {t}" for n, t in named)}}}, "{ty.dtype}")'
     if ty.shape is not None:
         args.append(f"({sequence(dims(w, ty.shape, path + '.shape', quoted))})")
@@ -83,6 +88,12 @@ def _tensor(w: Writer, ty: types.TensorType, path: str, quoted: bool) -> str:
     if ty.vdevice:
         args.append(f"vdevice={string(ty.vdevice)}")
     return f"R.Tensor({', '.join(args)})" if args else "R.Tensor"
+
+
+def _outer_name(w: Writer, shape: tuple[PrimExpr, ...]) -> str:
+    """The name of the first dimension of a ragged shape, which no symbol of the others has."""
+    symbols = {w.names.of(s, s.name) for s in symbols_in(shape[1:])}
+    return fresh_name(types.DIMENSIONS[0], symbols.__contains__)
 
 
 def sequence(texts: list[str]) -> str:

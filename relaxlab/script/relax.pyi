@@ -1149,7 +1149,7 @@ class Prim(_Any):
     def __init__(self, dtype: _Any = None, value: _Any = None) -> None: ...
 
 class Ragged(_Any):
-    """The type of a ragged tensor by named dimensions. The first counts sequences, another is as long as an earlier parameter with `R.Lengths` says for each.
+    """The type of a ragged tensor by named dimensions. The first counts sequences, another is as long as an earlier parameter with `R.Lengths` says for each, or as follows from the index along the first: `{"i": "n", "j": "i + 1"}` is a triangle.
 
         x: R.Ragged({"i": "b", "j": "s[i]", "d": 512}, "float32")
     """
@@ -2362,6 +2362,12 @@ def outer(x1: _Argument, x2: _Argument) -> _Value:
     Dtypes of x1: any.
 
         R.outer(x, y)  # (2,), (3,) -> (2, 3)
+    """
+
+def outer_index(count: _Any) -> _Value:
+    """The index along the first dimension, of `count` elements, of ragged tensors, in shapes and bounds of slices.
+
+        R.outer_index(n) + 1
     """
 
 def output(*values: _Any) -> None:

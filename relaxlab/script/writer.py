@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import OuterIndex, PrimExpr, Var
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.names import Names
@@ -44,6 +44,7 @@ class Writer:
     ) -> None:
         self.names = Names()
         self.loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}  # the ranges of enclosing loops
+        self.outer: tuple[OuterIndex, str] | None = None  # of the ragged type being written
         self.typed_loops = False  # whether the ends of loops say that they are int64
         self.in_module = True
         self.module_name = "Module"

@@ -289,6 +289,16 @@ def _opaque(ctx: Context, e: expr.PrimExpr) -> Poly:
     return ctx.poly_of_atom(number)
 
 
+def _outer_index(ctx: Context, e: expr.PrimExpr) -> Poly:
+    """The index along the outermost dimension, which is less than its count."""
+    assert isinstance(e, expr.OuterIndex)
+    number = ctx.intern(e, lambda: Atom("opaque", e, limits=(0, inf)))
+    if number not in ctx.scope.facts:
+        room = poly.add(poly_of(ctx, e.count), poly.atom(number), -1)
+        ctx.scope.facts[number] = (poly.add(room, poly.const(-1)),)
+    return ctx.poly_of_atom(number)
+
+
 def _load(ctx: Context, e: expr.PrimExpr) -> Poly:
     """An element of an array: of an index function, what its facts say of it."""
     assert isinstance(e, BufferLoad)
@@ -455,6 +465,7 @@ _ROWS: dict[type, Callable[[Context, expr.PrimExpr], Poly]] = {
     expr.Cast: _cast,
     expr.Let: _let,
     BufferLoad: _load,
+    expr.OuterIndex: _outer_index,
 }
 
 

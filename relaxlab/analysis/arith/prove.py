@@ -225,8 +225,8 @@ def _definition(ctx: Context, number: int) -> Iterator[Poly]:
     maximum."""
     a = ctx.atoms[number]
     it = poly.atom(number)
+    yield from ctx.scope.facts.get(number, ())
     if a.place is not None:
-        yield from ctx.scope.facts.get(number, ())
         yield from _order_of_elements(ctx, number, a.place)
     if a.kind in ("div", "mod"):
         dividend, divisor = a.args

@@ -51,7 +51,7 @@ class Interpreter:
 
     def module(self, mod: Module) -> Runner:
         """Calls functions of a module."""
-        return lambda name, args: Machine(mod, self.run_loops).call(name, args)
+        return lambda name, args: Machine.of(mod, self.run_loops).call(name, args)
 
     def run_loops(self, func: loops.PrimFunc, args: Sequence[Any], *, name: str = "") -> None:
         """A loop function; where its schedule changed the layout of parameters that callers have

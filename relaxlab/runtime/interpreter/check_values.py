@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.evaluate import in_dtype, unknowns
-from relaxlab.analysis.ragged import Totals, stored, sums_of_products
+from relaxlab.analysis.ragged import Totals, mentions_ragged, stored, sums_of_products
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
 from relaxlab.ir.data import DataValue
@@ -45,12 +45,14 @@ class Symbols:
     lengths: dict[Length, Array] = field(default_factory=dict[Length, Array])
     totals: Totals = field(default_factory=Totals)
     known: tuple[LengthsType, ...] = ()
+    of_one: bool = False
+    """They are those of one sequence, in whose place all others are."""
 
     def copy(self) -> Symbols:
         """Return a copy of the symbols, to be added to independently."""
         return Symbols(
             dict(self.values), dict(self.origins), dict(self.lengths), self.totals.copy(),
-            self.known,
+            self.known, self.of_one,
         )
 
     def define_lengths(self, value: Any, ty: Type | None, where: str) -> list[Dim]:
@@ -79,7 +81,7 @@ class Symbols:
 
     def stored(self, ty: Type) -> Type:
         """The type of the arrays that values of type `ty` are."""
-        if not self.totals:
+        if not self.totals and not mentions_ragged(ty):
             return ty
         found = stored(ty, self.totals)
         new = {p: s for p, s in self.totals.products().items() if s not in self.values}

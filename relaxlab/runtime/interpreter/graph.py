@@ -13,9 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.annotate import annotate
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import CannotEvaluate, evaluate
-from relaxlab.analysis.ragged import combines_sequences, mentions_ragged, row_dims
+from relaxlab.analysis.ragged import (
+    combines_sequences,
+    may_be_ragged,
+    mentions_ragged,
+    row_dims,
+    sizes_of_each,
+    tensors_in,
+)
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -24,8 +32,17 @@ from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import OpRow, find_op
-from relaxlab.ir.substitute import symbols_in
-from relaxlab.ir.types import FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
+from relaxlab.ir.types import (
+    FuncType,
+    ObjectType,
+    PrimType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    is_part,
+    lengths_in,
+)
 from relaxlab.runtime.arrays import (
     Array,
     ExecutionError,
@@ -36,7 +53,7 @@ from relaxlab.runtime.arrays import (
 )
 from relaxlab.runtime.interpreter.check_values import Symbols, arguments, match_value
 from relaxlab.runtime.interpreter.deep_calls import call_nested
-from relaxlab.runtime.interpreter.ragged import batch_of, joined, sizes_of_each
+from relaxlab.runtime.interpreter.ragged import batch_of, joined
 from relaxlab.runtime.packed import get_func
 
 LoopRunner = Callable[..., None]
@@ -44,10 +61,22 @@ LoopRunner = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A module, and how its loop functions are run."""
+    """A module, how its loop functions are run, and whether its tensors may be ragged."""
 
     mod: Module
     run_loops: LoopRunner
+    ragged: bool
+
+    @staticmethod
+    def of(mod: Module, run_loops: LoopRunner) -> Machine:
+        """The machine of a module. Types are deduced where tensors may be ragged: what an operator
+        does depends on them. Raises DiagnosticError where there are none."""
+        ragged = may_be_ragged(mod)
+        if ragged:
+            mod, wrong = annotate(mod)
+            if wrong:
+                raise DiagnosticError(wrong)
+        return Machine(mod, run_loops, ragged)
 
     def call(self, name: str, args: tuple[Any, ...]) -> Any:
         """Run the function of that name on Python arguments."""
@@ -326,9 +355,11 @@ class _Frame:
         if row is None or row.reference is None:
             raise ExecutionError(f"operator R.{name} has no NumPy meaning")
         rows: Type | None = None  # whose rows are combined, wherever a sequence ends
-        if self.symbols.lengths:
+        if self.machine.ragged and not self.symbols.of_one:
             an = self.symbols.analyzer(e)
             out, *tys = (type_of(x, self.machine.mod, an) for x in (e, *e.args))
+            if is_part(out):
+                return self.eval(e.args[0]).copy()
             rows = tys[0] if combines_sequences(e, tys) else None
             if mentions_ragged(out, *tys) and rows is None:
                 return self.of_each_sequence(e, name, out)
@@ -352,12 +383,11 @@ class _Frame:
         """The result of an operator on ragged tensors, one sequence after the other."""
         outer, results = self.symbols, list[Any]()
         ragged = {v for v in walk(e) if isinstance(v, graph.Var) and mentions_ragged(v.ty)}
-        used = {s for t in (out, *(v.ty for v in ragged)) for s in symbols_in(t)}
-        lengths = {s: values for s, values in outer.lengths.items() if s in used}
-        each = sizes_of_each(outer.values, lengths)
+        used = (s for t in tensors_in(out, *(v.ty for v in ragged)) for s in lengths_in(t.shape))
+        each = sizes_of_each(dict.fromkeys(used), outer.lengths, outer.values)
         for i, sizes in enumerate(each):
             batch = {v: batch_of(self.values[v], v.ty, each, i) for v in ragged}
-            alone = Symbols(sizes, outer.origins)  # in which all sequences are alike
+            alone = Symbols(sizes, outer.origins, of_one=True)  # in which all sequences are alike
             frame = _Frame(self.machine, self.name, {**self.values, **batch}, alone)
             results.append(frame.operator(e, name))
         return joined(results, out, self.stored(out), self.scalar)

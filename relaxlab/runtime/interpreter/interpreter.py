@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.analysis.annotate import annotate
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.analysis.facts_check import checked_buffers, facts_check
 from relaxlab.analysis.prelude import prelude_of, without_prelude
-from relaxlab.analysis.ragged import mentions_lengths
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
-from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.module import Module
@@ -44,12 +41,8 @@ def interpret(mod: Module, name: str = "main", *args: Any) -> Any:
     Module.require(mod)
     if name not in mod:
         raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
-    if mentions_lengths(mod):  # what an operator does with sequences depends on the types
-        mod, wrong = annotate(mod)
-        if wrong:
-            raise DiagnosticError(wrong)
     try:
-        return Machine(mod, interpret_prim_func).call(name, args)
+        return Machine.of(mod, interpret_prim_func).call(name, args)
     except RecursionError:
         raise ExecutionError(f"`{name}` is called, or calls others, too deeply") from None
 

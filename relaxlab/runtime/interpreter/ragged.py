@@ -14,26 +14,21 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr
-from relaxlab.ir.types import Length, TensorType, TupleType, Type, lengths_in
-from relaxlab.runtime.arrays import Array
+from relaxlab.ir.types import TensorType, TupleType, Type, is_part, lengths_in
 
-Sizes = Mapping[expr.Var, int]
-
-
-def sizes_of_each(symbols: Sizes, lengths: Mapping[Length, Array]) -> list[dict[expr.Var, int]]:
-    """The values of symbols and lengths, for each sequence."""
-    columns = {s: values.tolist() for s, values in lengths.items()}
-    count = len(next(iter(columns.values())))
-    return [{**symbols, **{s: c[i] for s, c in columns.items()}} for i in range(count)]
+Sizes = Mapping[expr.PrimExpr, int]
 
 
-def batch_of(value: Any, ty: Type | None, each: list[dict[expr.Var, int]], i: int) -> Any:
-    """A batch in which every sequence is the i-th of `value`; a regular value as it is."""
+def batch_of(value: Any, ty: Type | None, each: list[dict[expr.PrimExpr, int]], i: int) -> Any:
+    """A batch in which every sequence is the i-th of `value`; a regular value as it is, and of what
+    is to be a part of one the rows that the i-th sequence has."""
     if isinstance(ty, TupleType):
         both = zip(value, ty.fields, strict=True)
         return tuple(batch_of(v, t, each, i) for v, t in both)
     if not isinstance(ty, TensorType) or ty.shape is None or not lengths_in(ty.shape):
         return value
+    if is_part(ty):
+        return value[: int(evaluate(ty.shape[0], each[i]))]
     shapes = [_shape(ty, sizes) for sizes in each[: i + 1]]
     counts = [int(np.prod(s)) for s in shapes]
     flat = np.asarray(value).reshape(-1)[sum(counts[:-1]) : sum(counts)]

@@ -77,7 +77,7 @@ def simt(
     if name not in mod:
         raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
     run = _Run(record, facts)
-    result = Machine(mod, run.prim_func).call(name, args)
+    result = Machine.of(mod, run.prim_func).call(name, args)
     return run.report(name, result)
 
 
