@@ -38,6 +38,7 @@ from relaxlab.ir.types import (
     TupleType,
     Type,
     is_part,
+    is_ragged,
     lengths_in,
 )
 from relaxlab.ops.define import builder
@@ -336,7 +337,8 @@ class _Flattener:
             ragged = self.loops_of(row, call, var)
             packed = not ragged.whole and ragged.works_on_rows()
             result = self.on_rows(call, var, ragged.count) if packed else None
-            func = ragged.build() if result is None else ragged.func
+            view = None if result is not None else self.view(row, call, var)
+            func = ragged.func if result is not None or view is not None else ragged.build()
         except NotPerSequence as why:
             raise self.error(
                 f"R.{row.name} cannot work on sequences of different lengths: {why}",
@@ -346,9 +348,20 @@ class _Flattener:
         if result is not None:
             remark("flatten_ragged", subject, "works on the rows of all sequences")
             self.rows_result(result, var)
+        elif view is not None:
+            remark("flatten_ragged", subject, "is a view of the elements of all sequences")
+            self.bindings.append(graph.VarBinding(view, self.variable(var)))
         else:
             remark("flatten_ragged", subject, "loops over the sequences")
             self.loops_result(func, row, call, ragged, var)
+
+    def view(self, row: OpRow, call: graph.Call, var: graph.Var) -> graph.Expr | None:
+        """The packed elements in their new shape, of an operator that keeps the elements of each
+        sequence in their order, such as a reshape; None for others."""
+        if "view" not in row.traits or not mentions_ragged(leaf_type(call.args[0])):
+            return None
+        kept = known_shape(stored(var.ty, self.totals)) if var.ty and is_ragged(var.ty) else None
+        return None if kept is None else _reshaped(self.moved(call.args[0]), kept)
 
     def require_parameters(self, call: graph.Call, var: graph.Var) -> None:
         """Raise DiagnosticError unless the lengths of a call's tensors are parameters."""
