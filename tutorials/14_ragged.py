@@ -217,6 +217,26 @@ squares = rl.ragged(scores, lengths=(batch.lengths, batch.lengths))
 print([part.shape for part in squares.to_list()])
 
 # %% [markdown]
+# An extent may follow from the index `i` of the first dimension, too: row `i` of a triangle has
+# `i + 1` elements. Slices to such an end are read where they are, so the product below visits no
+# term above the diagonal, and copies nothing.
+
+
+# %%
+@I.ir_module
+class Triangle:
+    @R.function
+    def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "m"), "float32")):
+        n = T.int64()
+        lower = R.strided_slice(x, axes=[1], begin=[0], end=[R.outer_index(n) + 1])
+        rows = R.strided_slice(y, axes=[0], begin=[0], end=[R.outer_index(n) + 1])
+        return R.matmul(lower, rows)
+
+
+x, y = (rng.standard_normal((40, n), dtype="float32") for n in (40, 8))
+print(np.allclose(rl.compile(Triangle)["main"](x, y), np.tril(x) @ y, atol=1e-4))
+
+# %% [markdown]
 # ## Exercises
 #
 # **14.1** Write the prelude. `lengths` is a list of whole numbers. Return two lists: the first row
