@@ -122,11 +122,16 @@ def mentions_ragged(*tys: Type | None) -> bool:
 
 
 def may_be_ragged(mod: Module) -> bool:
-    """True for a module with lengths of sequences, or an outer index, that tensors may be ragged
-    by."""
+    """True for a module with lengths of sequences that tensors may be ragged by, or an outer index
+    that slices end at."""
     functions = mod.graph_functions().values()
-    lengths = any(isinstance(p.ty, LengthsType) for f in functions for p in f.params)
-    return lengths or any(isinstance(n, OuterIndex) for f in functions for n in walk(f))
+    if any(isinstance(p.ty, LengthsType) for f in functions for p in f.params):
+        return True
+    nodes = (n for f in functions for n in walk(f))
+    return any(
+        isinstance(n, OuterIndex) or (isinstance(n, graph.Var) and mentions_ragged(n.ty))
+        for n in nodes
+    )
 
 
 def totals_of(fn: graph.Function) -> Totals:

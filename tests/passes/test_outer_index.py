@@ -74,6 +74,10 @@ ON_ELEMENTS = (
 OVER_ROWS = (
     Case("R.matmul(lower, rows)", lambda i, x, y, a, b, u, p: x[i, : i + 1] @ y[: i + 1]),
     Case("R.matmul(a, rows)", lambda i, x, y, a, b, u, p: a @ y[: i + 1]),
+    Case("R.strided_slice(x, axes=[1], begin=[0], end=[T.min(R.outer_index(n) + 2, n)])",
+         lambda i, x, y, a, b, u, p: x[i, : i + 2]),
+    Case("R.sum(lower, axis=1) * R.sum(u, axis=1)",
+         lambda i, x, y, a, b, u, p: x[i, : i + 1].sum() * u.sum()),
     Case("lower + a", lambda i, x, y, a, b, u, p: x[i, : i + 1] + a),
     Case("R.add(lower, lower)", lambda i, x, y, a, b, u, p: 2 * x[i, : i + 1]),
     Case("R.tanh(lower) + b", lambda i, x, y, a, b, u, p: np.tanh(x[i, : i + 1]) + b),
@@ -117,7 +121,7 @@ def test_against_one_row_at_a_time(case: Case) -> None:
             check(case, *size, lambda *args, m=m: rl.interpret(m, "main", *args))
 
 
-@pytest.mark.parametrize("case", (ON_ELEMENTS[0], *OVER_ROWS[:3], OVER_ROWS[5]), ids=str)
+@pytest.mark.parametrize("case", (ON_ELEMENTS[0], *OVER_ROWS[:2], OVER_ROWS[7]), ids=str)
 def test_native_code(case: Case) -> None:
     exe = rl.compile(program(case.body))["main"]
     for size in SIZES:
@@ -125,9 +129,9 @@ def test_native_code(case: Case) -> None:
 
 
 def test_no_access_is_outside_of_its_buffer() -> None:
-    exe = rl.compile(program(OVER_ROWS[2].body), checks="all")["main"]
+    exe = rl.compile(program(OVER_ROWS[4].body), checks="all")["main"]
     for size in SIZES:
-        check(OVER_ROWS[2], *size, exe)
+        check(OVER_ROWS[4], *size, exe)
 
 
 def test_on_a_simulated_gpu() -> None:
@@ -248,6 +252,43 @@ def test_functions_are_called_with_triangles() -> None:
         assert np.asarray(run(a, (3,))).tolist() == [0, 9, 36]
         with pytest.raises(UserError, match=r"is 5, expected .*sum_i.* = 6"):
             run(a[:-1], (3,))
+
+
+LOCAL = """
+@R.function
+def main(a: R.Ragged({"i": "n", "j": "i + 1"}, "float32"), size: R.Shape(["n"])):
+    @R.function
+    def add(y: R.Ragged({"i": "n", "j": "i + 1"}, "float32")):
+        return R.cumsum(R.add(y, a), axis=1)
+    return add(R.cumsum(a, axis=1))
+"""
+
+
+def test_local_functions_take_triangles() -> None:
+    mod = parse(LOCAL)
+    rows = [np.arange(i + 1, dtype="float32") + i for i in range(3)]
+    want = np.concatenate([np.cumsum(np.cumsum(r) + r) for r in rows])
+    for run in (rl.compile(mod)["main"], lambda *a: rl.interpret(mod, "main", *a)):
+        np.testing.assert_allclose(run(np.concatenate(rows), (3,)), want)
+
+
+MIXED = """
+@R.function
+def main(s: R.Lengths("b", "n"), size: R.Shape(["n"]),
+         x: R.Ragged({"i": "b", "j": "s[i]", "k": "i + 1"}, "float32")):
+    return R.sum(R.nn.softmax(x, axis=1) * x, axis=2)
+"""
+
+
+def test_extents_by_lengths_beside_those_by_the_index() -> None:
+    mod = normalize(parse(MIXED))
+    assert rl.structural_equal(parse(mod.script()), mod)
+    xs = [np.random.default_rng(SEED).standard_normal((n, i + 1), "float32")
+          for i, n in enumerate((2, 0, 3))]  # fmt: skip
+    want = np.concatenate([(softmax(x, 0) * x).sum(1) for x in xs])
+    given = (np.array([2, 0, 3], "int32"), (5,), np.concatenate([x.reshape(-1) for x in xs]))
+    for m in (mod, flatten_ragged(mod)):
+        np.testing.assert_allclose(rl.interpret(m, "main", *given), want, 1e-5, 1e-6)
 
 
 REFUSED = (
