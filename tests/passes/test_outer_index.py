@@ -13,6 +13,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.flatten_ragged import flatten_ragged
@@ -159,7 +160,7 @@ def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "m"), "float32"))
 
 def test_a_triangular_product_reads_matrices_where_they_are() -> None:
     trace = rl.trace(parse(PRODUCT))
-    kernels = [n for n, f in trace.result.items() if isinstance(f, rl.ir.loops.PrimFunc)]
+    kernels = [n for n, f in trace.result.items() if isinstance(f, PrimFunc)]
     assert kernels == ["ragged_matmul"]
     assert "ragged_matmul: scheduled by the rule ragged" in str(trace)
 
