@@ -152,13 +152,18 @@ def register_op(row: OpRow, *, override: bool = False) -> OpRow:
             raise ValueError(
                 f"operator {row.name!r} is registered twice; override=True replaces the first"
             )
-        if row.name in import_module("relaxlab.ops").OPERATORS:
+        if is_own(row.name):
             raise ValueError(
                 f"operator {row.name!r} belongs to relaxlab and cannot be replaced; "
                 "give yours another name"
             )
     _TABLE[row.name] = row
     return row
+
+
+def is_own(name: str) -> bool:
+    """True for an operator of relaxlab itself, once all of these are registered."""
+    return name in import_module("relaxlab.ops").OPERATORS
 
 
 def register_gradient(name: str, rule: Callable[[Any], Sequence[Any]]) -> None:

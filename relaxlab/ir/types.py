@@ -7,9 +7,10 @@ rank -1 that nothing is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 from relaxlab.ir.brief import cut
-from relaxlab.ir.expr import OUTER, IntImm, OuterIndex, PrimExpr, Var
+from relaxlab.ir.expr import OUTER, IntImm, OuterIndex, PrimExpr, Var, const
 from relaxlab.ir.node import Node, binder, hint_field, node, span_field, walk
 from relaxlab.ir.span import Span
 
@@ -68,7 +69,8 @@ class ShapeType(Type):
 
 @node
 class TensorType(Type):
-    """A tensor: its shape, or only its rank (-1: unknown); dtype None when unknown.
+    """A tensor: its shape, or only its rank (-1: unknown); dtype None when unknown. Numbers among
+    the dimensions become constants.
 
     `vdevice` is the virtual device that an annotation names, such as "cuda:0:global"; it says
     nothing about values, so that it is no part of equality.
@@ -82,7 +84,20 @@ class TensorType(Type):
 
     def __post_init__(self) -> None:
         if self.shape is not None:
+            if not all(isinstance(d, PrimExpr) for d in self.shape):  # type: ignore
+                object.__setattr__(self, "shape", tuple(_dimension(d) for d in self.shape))
             object.__setattr__(self, "ndim", len(self.shape))
+
+
+def _dimension(d: object) -> PrimExpr:
+    if isinstance(d, PrimExpr):
+        return d
+    try:
+        return const(index(d))  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"a dimension is an integer or an expression of symbols, not {d!r}"
+        ) from None
 
 
 def vdevice_named(text: str) -> str:

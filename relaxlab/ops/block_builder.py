@@ -330,7 +330,7 @@ class BlockBuilder:
         """A call of the loop function that tensor expressions describe.
 
         `fn` gets the arguments with tensor expressions in the place of tensors, and `options`; it
-        returns one of them or a tuple.
+        returns one of them or a tuple. Raises DiagnosticError where they read beside a tensor.
         """
         inputs: list[te.Tensor] = []
         values: list[graph.Expr] = []
@@ -339,6 +339,7 @@ class BlockBuilder:
         outputs = result if isinstance(result, tuple) else (result,)
         func = te.create_prim_func([*inputs, *outputs])
         hint = name or getattr(fn, "__name__", "te").strip("_<>") or "te"
+        te.check(hint, func)
         callee = self.add_function(hint, func)
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))
         operands = (callee, graph.Tuple(tuple(values)))

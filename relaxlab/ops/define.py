@@ -21,6 +21,7 @@ from relaxlab.ir.op_table import (
     Trait,
     TypeDeductionError,
     find_op,
+    is_own,
     op_row,
     op_signature,
     register_op,
@@ -82,7 +83,13 @@ def define(
     in_place = None if update is None else _updating(update)
 
     def deduce(call: graph.Call, tys: TypesOf, _: object) -> Type:
-        ty = infer(call, tys)
+        try:
+            ty = infer(call, tys)
+        except TypeDeductionError:
+            raise
+        except Exception as e:
+            _note(e, call, "its rule for types")
+            raise
         if not isinstance(ty, Type):
             raise fail(call, f"its rule for types returned {kind_of(ty)}, which is no type")
         return ty
@@ -263,14 +270,27 @@ _EMITS: dict[str, Emit] = {}
 
 def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFunc]:
     def lower(call: graph.Call, tys: TypesOf, out: Type) -> loops.PrimFunc:
+        assert isinstance(call.op, graph.Op)
         args, inputs = _lowered_args(call, tys, out)
-        result = emit(call, out, *args)
+        try:
+            result = emit(call, out, *args)
+        except Exception as e:
+            _note(e, call, "`emit`")
+            raise
         outputs = result if isinstance(result, tuple) else (result,)
         _check_emitted(call, out, outputs)
         names = {a: arg_name(call, i) for i, a in enumerate(args) if isinstance(a, te.Tensor)}
-        return te.create_prim_func([*inputs, *outputs], names)
+        func = te.create_prim_func([*inputs, *outputs], names)
+        if not is_own(call.op.name):  # those of relaxlab itself are tested, and a check takes 2 ms
+            te.check(call.op.name, func, call.span)
+        return func
 
     return lower
+
+
+def _note(error: Exception, call: graph.Call, rule: str) -> None:
+    """Have an error say in which of an operator's functions it was raised, and for which call."""
+    error.add_note(f"in {rule} of {op_name(call)}{'' if call.span is None else f', {call.span}'}")
 
 
 def _updating(

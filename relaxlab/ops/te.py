@@ -11,15 +11,20 @@ The names follow TVM's `te`. Extents may be symbolic; indices are int64.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from relaxlab.analysis.loops_check import check_loops
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.dtypes import is_float, is_int
+from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import ExprLike, PrimExpr
 from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Atom, Attrs, Node, node, replace, rewrite, walk
+from relaxlab.ir.span import Span
 from relaxlab.ir.substitute import free_symbols, substitute
 
 ZERO = expr.const(0)
@@ -43,8 +48,13 @@ class Tensor(Atom):
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> PrimExpr:
         items = indices if isinstance(indices, tuple) else (indices,)
         if len(items) != self.ndim:
-            raise ValueError(f"{self.name} has {self.ndim} dimensions, indexed with {len(items)}")
-        return TensorLoad(self, tuple(expr.as_expr(i) for i in items))
+            dims = counted(self.ndim, "dimension")
+            raise ValueError(f"{self.name} has {dims}, indexed with {len(items)}")
+        at = tuple(expr.as_expr(i) for i in items)
+        for i in at:
+            if not is_int(i.dtype):
+                raise TypeError(f"an index of {self.name} is {i.dtype}, and indices are integers")
+        return TensorLoad(self, at)
 
 
 @node
@@ -134,7 +144,8 @@ def compute(
     """A tensor whose element at `*indices` is `fn(*indices)`.
 
     The loops take the names of `fn`'s parameters; a variadic `fn` gets i, j, k, l or i0, i1, ….
-    `facts` are those of inputs, which become index functions.
+    `facts` are those of inputs, which become index functions. Raises ValueError for a function of
+    another number of indices.
     """
     (tensor,) = _stage(shape, fn, (name,), name, facts)
     return tensor
@@ -159,7 +170,11 @@ def _stage(
     facts: Facts = NO_FACTS,
 ) -> tuple[Tensor, ...]:
     dims = tuple(expr.as_expr(d) for d in shape)
-    axes = tuple(Axis.named(n, d) for n, d in zip(_axis_names(fn, len(dims)), dims, strict=True))
+    names_of_axes = _axis_names(fn, len(dims))
+    if len(names_of_axes) != len(dims):
+        of, has = counted(len(names_of_axes), "index", "indices"), counted(len(dims), "dimension")
+        raise ValueError(f"the function of {block!r} takes {of}, and its shape has {has}")
+    axes = tuple(Axis.named(n, d) for n, d in zip(names_of_axes, dims, strict=True))
     result = fn(*(a.var for a in axes))
     value = _value(result)
     sources = value.sources if isinstance(value, Reduce) else value
@@ -311,11 +326,13 @@ def create_prim_func(
 ) -> loops.PrimFunc:
     """The loop function that computes the stages behind the outputs among `params`.
 
-    Inputs are the tensors without a stage. One block per stage; tensors between stages are
-    allocated in the root block. Symbols that no parameter's shape binds by itself become scalar
+    Inputs are the tensors without a stage, outputs those with one and all that stand among `params`
+    a second time, which are copied. One block per stage; tensors between stages are allocated in
+    the root block. Symbols that no parameter's shape binds by itself become scalar
     parameters at the end. `names` are those of index functions in messages. ValueError when an
     input is missing from `params`.
     """
+    params = _without_repetition(params)
     stages = _ordered([p.stage for p in params if p.stage is not None])
     buffers = _declare(params, stages, names or {})
     _check_inputs(params, stages)
@@ -326,6 +343,25 @@ def create_prim_func(
     root = loops.Block("root", (), (), (), loops.seq(*nests), alloc_buffers=local)
     body = loops.BlockRealize((), TRUE, root)
     return _loop_function(tuple(buffers[p] for p in params), body)
+
+
+def check(name: str, func: loops.PrimFunc, span: Span | None = None) -> None:
+    """Raises DiagnosticError for a loop function that is not well-formed, such as one that reads
+    beside its arrays. `span`: the call that it is for."""
+    problems = check_loops(name, func)
+    if problems:
+        raise DiagnosticError(dataclasses.replace(d, span=d.span or span) for d in problems)
+
+
+def _without_repetition(params: Sequence[Tensor]) -> list[Tensor]:
+    """The parameters, with a copy in the place of each that was there before: an input that is
+    returned as it is, or a result that is returned twice. Each has memory of its own to fill."""
+    seen: set[Tensor] = set()
+    found: list[Tensor] = []
+    for p in params:
+        found.append(compute(p.shape, lambda *i, p=p: p[i], p.name) if p in seen else p)
+        seen.add(p)
+    return found
 
 
 def _loop_function(buffers: tuple[loops.Buffer, ...], body: loops.Stmt) -> loops.PrimFunc:

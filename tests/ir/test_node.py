@@ -129,3 +129,11 @@ def test_symbols() -> None:
     buffer = loops.Buffer("A", (N,))
     loop = loops.For(i, expr.const(0), M, "serial", loops.BufferStore(buffer, i + M, (i,)))
     assert symbols_in(loop) == (i, M, N) and free_symbols(loop) == (M, N)
+
+
+def test_dimensions_of_tensor_types_are_integers_or_expressions() -> None:
+    n = expr.Var("n")
+    mixed = types.TensorType((3, n), "int8")  # type: ignore[arg-type]
+    assert mixed.shape == (expr.const(3), n)
+    with pytest.raises(TypeError, match="an integer or an expression of symbols, not 'n'"):
+        types.TensorType(("n",), "int8")  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -125,3 +127,35 @@ def test_misuse_is_named() -> None:
         bb.update_function("g", branching()["main"])
     assert list(bb.get()) == ["main", "plus"]
     bb.update_function("main", branching()["main"])
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        lambda x: x,
+        lambda x: (te.compute(x.shape, lambda i: x[i] + 1.0, "y"), x, x),
+        lambda x: (lambda y: (y, y))(te.compute(x.shape, lambda i: x[i] + 1.0, "y")),
+    ],
+    ids=["an argument", "arguments beside a result", "a result twice"],
+)
+def test_tensor_expressions_return_what_has_a_place_already(repeat: Any) -> None:
+    x = tensor("x", 5)
+    bb = rl.BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit_te(repeat, x))
+    data = np.arange(5, dtype="float32")
+    got = rl.compile(bb.get(), use_cache=False)(data)
+    results = got if isinstance(got, tuple) else (got,)
+    plus_one = [len(results) > 1, len(results) == 2, False]
+    for result, more in zip(results, plus_one, strict=False):
+        np.testing.assert_array_equal(result, data + more)
+
+
+def test_tensor_expressions_that_read_beside_a_tensor_are_refused() -> None:
+    x = tensor("x", expr.Var("n"))
+    bb = rl.BlockBuilder()
+    with bb.function("main", [x]):
+        with pytest.raises(DiagnosticError, match="reaches n, outside 0 to n - 1"):
+            bb.emit_te(lambda x: te.compute(x.shape, lambda i: x[i + 1], "next"), x)
+        # Whether there is a fifth element is not known before the call.
+        bb.emit_func_output(bb.emit_te(lambda x: te.compute(x.shape, lambda i: x[4], "fifth"), x))

@@ -62,6 +62,29 @@ def test_rules_that_do_not_fit(infer: Any, emit: Any, message: str) -> None:
         rl.compile(rl.parse(TEXT), use_cache=False)
 
 
+@pytest.mark.parametrize(
+    ("infer", "emit", "error", "note"),
+    [
+        (lambda c, t: t[1], copied, IndexError, "in its rule for types of R.test_defined, <"),
+        (same, lambda c, x: x, TypeError, "in `emit` of R.test_defined, <script>:"),
+    ],
+)  # fmt: skip
+def test_errors_in_rules_name_the_operator(infer: Any, emit: Any, error: Any, note: str) -> None:
+    define("test_defined", "x", infer, emit=emit, override=True)
+    with pytest.raises(error) as e:
+        rl.compile(rl.parse(TEXT), use_cache=False)
+    assert e.value.__notes__[0].startswith(note)
+
+
+def test_a_rule_that_reads_beside_its_argument_is_refused_at_the_call() -> None:
+    def beyond(call: Any, out: Any, x: te.Tensor) -> te.Tensor:
+        return te.compute(out.shape, lambda i, j: x[i + 1, j], "beyond")
+
+    define("test_defined", "x", same, emit=beyond, override=True)
+    with pytest.raises(DiagnosticError, match=r"reaches n, outside 0 to n - 1\n *--> <script>:"):
+        rl.compile(rl.parse(TEXT), use_cache=False)
+
+
 def test_an_unknown_trait_is_refused() -> None:
     with pytest.raises(
         ValueError, match="'test_defined': there is no trait 'views'; there are view"

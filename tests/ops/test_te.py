@@ -117,3 +117,14 @@ def test_identities_of_max_and_min(dtype: str) -> None:
     else:
         info = np.iinfo(dtype)
         assert (low, high) == (expr.const(info.min, dtype), expr.const(info.max, dtype))
+
+
+def test_the_function_of_an_element_takes_as_many_indices_as_there_are_dimensions() -> None:
+    with pytest.raises(ValueError, match="'y' takes 1 index, and its shape has 2 dimensions"):
+        te.compute((N, M), lambda i: 1.0, "y")
+
+
+def test_a_float_is_no_index() -> None:
+    x = te.placeholder((N,), "float32", "x")
+    with pytest.raises(TypeError, match="an index of x is float32, and indices are integers"):
+        te.compute((N,), lambda i: x[x[i]], "y")
