@@ -133,9 +133,8 @@ class Executable(LoadedProgram, Displayed, Brief):
         for name, weights in self._weights.items():
             self[name].adapt_with(weights.adapt, always=weights.are_packed)
         for name, func in entries.items():
-            allocate = allocator(self[name], func, poison=poison)
-            if allocate is not None:
-                self[name].adapt_with(allocate, always=False)
+            complete = allocator(name, func, self[name].check, poison=poison)
+            self[name].adapt_with(complete, always=False)
 
     def load(self, params: Mapping[str, Any] | Sequence[Any]) -> Executable:
         """Pack the weights of the program once and bind them: later calls take the inputs alone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,14 +12,22 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.errors import counted
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    PrimFunc,
+    SeqStmt,
+)
 from relaxlab.ir.module import Module, name_of
-from relaxlab.ir.node import Attrs, replace, walk
+from relaxlab.ir.node import Attrs, Node, children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
 from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.function import Adapt, NativeFunction
+from relaxlab.runtime.native.function import Adapt
 from relaxlab.schedule.schedule import Schedule
 
 Program: TypeAlias = Module | PrimFunc | graph.Function | Schedule
@@ -101,7 +109,7 @@ def fresh_buffers(func: PrimFunc) -> tuple[Buffer, ...]:
     """The parameters that the function writes to before it reads them: pure outputs, whose memory
     may hold anything before the call."""
     sources = _viewed(func)
-    read = {_source(n.buffer, sources) for n in walk(func.body) if isinstance(n, BufferLoad)}
+    read = {_source(n.buffer, sources) for n in _loads_of_old_elements(func.body, frozenset())}
     first_reads: dict[Buffer, bool] = {}
     for block in _blocks(func):
         reads, writes = (
@@ -111,6 +119,35 @@ def fresh_buffers(func: PrimFunc) -> tuple[Buffer, ...]:
         for buffer in reads | writes:
             first_reads.setdefault(buffer, buffer in reads)
     return tuple(b for b in written_buffers(func) if not first_reads.get(b, b in read))
+
+
+_Element: TypeAlias = tuple[Buffer, tuple[expr.PrimExpr, ...]]
+
+
+def _loads_of_old_elements(stmt: Node, stored: frozenset[_Element]) -> Iterator[BufferLoad]:
+    """The loads of elements that no statement is known to have stored before: `stored` are those
+    that were, at indices that still have the same values."""
+    match stmt:
+        case BufferLoad(buffer, indices):
+            if (buffer, indices) not in stored:
+                yield stmt
+        case SeqStmt(stmts):
+            for s in stmts:
+                yield from _loads_of_old_elements(s, stored)
+                match s:
+                    case BufferStore(buffer, _, indices) if not _reads_memory(indices):
+                        stored |= {(buffer, indices)}
+                    case _:
+                        pass
+            return
+        case _:
+            pass
+    for child in children(stmt):
+        yield from _loads_of_old_elements(child, stored)
+
+
+def _reads_memory(values: Sequence[expr.PrimExpr]) -> bool:
+    return any(isinstance(n, BufferLoad) for v in values for n in walk(v))
 
 
 def _blocks(func: PrimFunc) -> list[Block]:
@@ -129,33 +166,39 @@ def _source(buffer: Buffer, sources: dict[Buffer, Buffer]) -> Buffer:
     return buffer
 
 
-def allocator(function: NativeFunction, func: PrimFunc, *, poison: bool) -> Adapt | None:
-    """Return the function that completes the arguments of a call that leaves out the outputs of a
-    loop function: it appends new arrays of the shapes that follow from those of the inputs, filled
-    as memory that was not written if `poison`. None for a function without pure outputs.
+Check: TypeAlias = Callable[[int, Any], None]
+"""Raises ArgumentError for a value that does not fit the parameter at a position."""
+
+
+def allocator(name: str, func: PrimFunc, check: Check, *, poison: bool) -> Adapt:
+    """Return the function that completes the arguments of a call of `name` that leaves out the
+    outputs of a loop function: it appends new arrays of the shapes that follow from those of the
+    inputs, filled as memory that was not written if `poison`.
 
     It raises ArgumentError for another number of arguments, for inputs that do not fit, and where a
     shape does not follow from the inputs.
     """
-    name = function.info.name
     outputs = fresh_buffers(func)
-    if not outputs:
-        return None
+    updated = [p for p in written_buffers(func) if p not in outputs]
     inputs = [p for p in func.params if p not in outputs]
+    first, last = (", ".join(p.name for p in some) for some in (inputs, outputs))
+    takes = f"`{name}` takes {counted(len(inputs), 'argument')} ({first})"
+    if outputs:
+        takes += f", or {len(func.params)} with its outputs ({last})"
+    also = ""
+    if updated:
+        of = ", ".join(f"`{p.name}`" for p in updated)
+        also = f"; it may read {of} before writing there, so that a call gives the array"
 
     def complete(args: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(args) == len(func.params):
             return args
         if len(args) != len(inputs):
-            first, last = (", ".join(p.name for p in some) for some in (inputs, outputs))
-            raise ArgumentError(
-                f"`{name}` takes {counted(len(inputs), 'argument')} ({first}), or "
-                f"{len(func.params)} with its outputs ({last}), got {len(args)}"
-            )
+            raise ArgumentError(f"{takes}, got {len(args)}{also}")
         for p, arg in zip(inputs, args, strict=True):
             # Before sizes are read off them: an array that does not fit gives the error about
             # itself, not one about an output.
-            function.check(func.params.index(p), arg)
+            check(func.params.index(p), arg)
         given = iter(args)
         values = _sizes(inputs, args)
         return tuple(

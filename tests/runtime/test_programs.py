@@ -108,6 +108,38 @@ def test_buffers_read_first_are_no_outputs() -> None:
         rl.compile(accumulate)(np.ones(4, "float32"))
 
 
+@T.prim_func
+def running_sums(
+    A: T.Buffer((3, 4), "int32"), S: T.Buffer((3,), "int32"), P: T.Buffer((4,), "int32")
+):
+    for i in range(3):
+        S[i] = 0
+        for j in range(4):
+            S[i] = S[i] + A[i, j]
+        if S[i] > 5:
+            P[0] = 1
+        P[i] = P[0] + P[i + 1]
+
+
+def test_loops_without_blocks_store_elements_before_they_read_them() -> None:
+    assert [b.name for b in written_buffers(running_sums)] == ["S", "P"]
+    assert [b.name for b in fresh_buffers(running_sums)] == ["S"]
+    exe = rl.compile(running_sums, use_cache=False)
+    a, p = np.arange(12, dtype="int32").reshape(3, 4), np.zeros(4, "int32")
+    np.testing.assert_array_equal(exe(a, p)[0], a.sum(1))
+    with pytest.raises(ArgumentError, match="got 1; it may read `P` before writing there"):
+        exe(a)
+
+
+def test_the_interpreter_makes_outputs_and_takes_functions_alone() -> None:
+    a, p = np.arange(12, dtype="int32").reshape(3, 4), np.zeros(4, "int32")
+    sums, _ = rl.compile(running_sums, target="interpreter")(a, p)
+    np.testing.assert_array_equal(sums, a.sum(1))
+    out = np.zeros(3, "int32")
+    rl.interpret(running_sums, "running_sums", a, out, p)
+    np.testing.assert_array_equal(out, a.sum(1))
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -17,28 +17,29 @@ from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
-from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.intrinsics import register_intrinsic_meaning
 from relaxlab.runtime.interpreter.loops import compile_loops
+from relaxlab.runtime.programs import Program, as_module
 
 __all__ = ["interpret", "interpret_prim_func", "register_intrinsic_meaning"]
 
 
 @brief
-def interpret(mod: Module, name: str = "main", *args: Any) -> Any:
-    """Run a function of `mod`: operators by their NumPy references, loop functions by
+def interpret(program: Program, name: str = "main", *args: Any) -> Any:
+    """Run a function of a program: operators by their NumPy references, loop functions by
     `interpret_prim_func`, registered functions by calling them.
 
-    Tensors are NumPy arrays (bfloat16 through ml_dtypes) or anything with DLPack, shapes tuples of
-    int, scalars numbers. A loop function is given its outputs as arguments and returns None. The
-    program runs as it stands, without passes; claims of its signatures and `match_cast`s are
-    checked. Raises ExecutionError naming the function, the value, what was expected and what came.
+    program: a module, a function or a schedule. Tensors are NumPy arrays (bfloat16 through
+    ml_dtypes) or anything with DLPack, shapes tuples of int, scalars numbers. A loop function is
+    given its outputs as arguments and returns None. The program runs as it stands, without passes;
+    claims of its signatures and `match_cast`s are checked. Raises ExecutionError naming the
+    function, the value, what was expected and what came.
     """
-    Module.require(mod)
+    mod = as_module(program)
     if name not in mod:
         raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,13 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
 from relaxlab.ir.host import HostProgram
+from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.interchange import handed_over, library_of
 from relaxlab.runtime.native.arguments import in_order
+from relaxlab.runtime.programs import allocator
 from relaxlab.runtime.request import Request
 from relaxlab.runtime.vm.vm import VirtualMachine
 
@@ -94,12 +96,20 @@ class MachineFunction(Brief):
 
 class InterpretedExecutable(Displayed, MachineExecutable):
     """A program whose kernels the interpreter runs, on NumPy arrays: for machines that no code is
-    generated for. `source` is the module after all passes."""
+    generated for. `source` is the module after all passes. Of loop functions that were compiled by
+    themselves, `entries`, calls may leave out the outputs."""
 
-    def __init__(self, module: Module, target: Target) -> None:
+    def __init__(
+        self, module: Module, target: Target, entries: Mapping[str, PrimFunc] | None = None
+    ) -> None:
         self.module = module
         self.target = target
         self._program = lower_shapes(module)
+        # The machine checks what it is given.
+        self._complete = {
+            name: allocator(name, func, lambda *_: None, poison=True)
+            for name, func in (entries or {}).items()
+        }
 
     def __repr__(self) -> str:
         return f"InterpretedExecutable({', '.join(self)}; {self.target.kind})"
@@ -113,6 +123,11 @@ class InterpretedExecutable(Displayed, MachineExecutable):
         """A new machine, to run calls or to look at them step by step."""
         return VirtualMachine(self._program)
 
+    def call(self, name: str, args: Sequence[Any]) -> Any:
+        """Run a function of the program."""
+        complete = self._complete.get(name)
+        return super().call(name, args if complete is None else complete(tuple(args)))
+
     def source(self, name: str | None = None) -> str:
         """The module after all passes as a script, or one function of it. Raises KeyError for an
         unknown name."""
@@ -124,4 +139,4 @@ def compile_for_interpreter(request: Request) -> InterpretedExecutable:
     for options of CPUs."""
     request.refuse_batches()
     request.refuse_options_of_cpus()
-    return InterpretedExecutable(request.result(), request.target)
+    return InterpretedExecutable(request.result(), request.target, request.entries)
