@@ -99,7 +99,11 @@ def _field(value: Any, ty: types.Type, what: str) -> Any:
         return value
     assert isinstance(ty, types.TensorType) and ty.dtype is not None
     dtype = numpy_dtype(ty.dtype)
-    array = np.asarray(value, dtype) if isinstance(value, bool | int | float) else np.asarray(value)
+    array = np.asarray(value)
+    if isinstance(value, bool | int | float):
+        array = np.asarray(value, dtype)
+        if dtype.kind in "iub" and array != value:
+            raise TypeError(f"{what} is a {ty}, got {value!r}")
     shape = tuple(d.value for d in ty.shape or () if isinstance(d, IntImm))
     if array.dtype != dtype or array.shape != shape:
         got = f"an array of {array.dtype} of shape {array.shape}"

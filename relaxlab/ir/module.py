@@ -87,6 +87,8 @@ class Module(Node):
                 advice = f"write @I.ir_module above `class {value.__name__}`"
             elif isinstance(value, FunctionType):
                 advice = f"write @R.function or @T.prim_func above `def {value.__name__}`"
+            elif hasattr(value, "export") and "relaxlab" in packages:
+                advice = "`mod, names = model.export(...)` makes one of a model"
             elif importers:
                 advice = f"rl.{importers[0]}(...) imports it"
             elif packages & {*_WITHOUT_IMPORTER}:

@@ -49,8 +49,10 @@ class Generation(Brief):
         sampler: Draw | None,
         on_text: OnText | None,
     ) -> None:
-        if max_new_tokens < 1:
-            raise PromptError(f"max_new_tokens must be at least 1, is {max_new_tokens}")
+        if not isinstance(max_new_tokens, int | np.integer) or max_new_tokens < 1:
+            raise PromptError(
+                f"max_new_tokens must be a whole number of at least 1, is {max_new_tokens!r}"
+            )
         self.prompt_ids, self.max_new_tokens = prompt_ids, max_new_tokens
         self.ids: list[int] = []
         self.text = ""
@@ -150,6 +152,9 @@ class Cache(Protocol):
 
 def encode_prompt(checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw: bool) -> list[int]:
     """The ids of a prompt that must fit into a context; see `TextGenerator.encode`."""
+    kinds = "text, a list of messages {'role': ..., 'content': ...}, or a list of token ids"
+    if isinstance(prompt, bytes) or not isinstance(prompt, str | Sequence | np.ndarray):
+        raise PromptError(f"a prompt is {kinds}, not {kind_of(prompt)}")
     if isinstance(prompt, str):
         if raw or checkpoint.chat is None:
             ids = checkpoint.tokenizer.encode(prompt)
@@ -160,9 +165,8 @@ def encode_prompt(checkpoint: Checkpoint, max_context: int, prompt: Prompt, raw:
     elif not all(isinstance(item, Mapping) for item in prompt):
         wrong = next(item for item in prompt if not isinstance(item, Mapping))
         raise PromptError(
-            "a prompt is text, a list of messages {'role': ..., 'content': ...}, or a list of "
-            f"token ids; this list has {kind_of(wrong)} in it (`generate_all` answers several "
-            "prompts)"
+            f"a prompt is {kinds}; this list has {kind_of(wrong)} in it (`generate_all` answers "
+            "several prompts)"
         )
     elif checkpoint.chat is None:
         raise PromptError(f"{checkpoint.path} has no chat template; pass text")

@@ -79,6 +79,9 @@ class Checkpoint:
         return [dense(source, self.read, tables) for source in sources]
 
 
+_MODELS = f"give a GGUF file, a folder with config.json, or one of: {', '.join(NAMED)}"
+
+
 def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     """Open a model by name (`smollm2-135m`, `tiny`), GGUF file or Hugging Face folder.
 
@@ -87,11 +90,10 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     """
     named = NAMED.get(str(model))
     path = Path(model) if named is None else named()
-    if not path.exists():
-        raise FileNotFoundError(
-            f"there is no model {str(model)!r}; give a GGUF file, a folder with config.json, "
-            f"or one of: {', '.join(NAMED)}"
-        )
+    if not str(model) or not path.exists():
+        raise FileNotFoundError(f"there is no model {str(model)!r}; {_MODELS}")
+    if path.is_dir() and not (path / "config.json").exists():
+        raise FileNotFoundError(f"the folder {str(model)!r} has no config.json; {_MODELS}")
     with collection_paused():  # a vocabulary makes hundreds of thousands of objects
         return _open_folder(path) if path.is_dir() else _open_file(path)
 

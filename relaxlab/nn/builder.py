@@ -20,6 +20,7 @@ from relaxlab.nn import slicing, spec
 from relaxlab.nn.initial import Initialiser
 from relaxlab.ops.block_builder import BlockBuilder, ModuleBuilder
 from relaxlab.ops.define import builder as operator
+from relaxlab.script.advice import known_elsewhere
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +126,11 @@ class FunctionBuilder:
 
     def weight(self, weight: Parameter) -> Tensor:
         """Return the parameter of `weight`. Raises KeyError when the module does not own it."""
+        if weight not in self._weights:
+            raise KeyError(
+                f"{weight!r} is no parameter of the module that is exported: make its layer in "
+                "`__init__` and keep it as an attribute, there or in an nn.ModuleList"
+            )
         return self._weights[weight]
 
     def emit(self, value: graph.Expr, name: str) -> Tensor:
@@ -242,7 +248,9 @@ class Tensor:
             for full in (name, f"nn.{name}"):
                 if find_op(full) is not None:
                     return partial(self.op, full)
-        raise AttributeError(f"a tensor has no attribute or operator {name!r}")
+        meant = known_elsewhere(name)
+        advice = "" if meant is None else f"; did you mean {meant.removeprefix('nn.')!r}?"
+        raise AttributeError(f"a tensor has no attribute or operator {name!r}{advice}")
 
     def __getitem__(self, key: Any) -> Tensor:
         x = self
@@ -292,6 +300,18 @@ class Tensor:
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return self.op("matmul", other)
+
+    def __lt__(self, other: Operand) -> Tensor:
+        return self.op("less", other)
+
+    def __le__(self, other: Operand) -> Tensor:
+        return self.op("less_equal", other)
+
+    def __gt__(self, other: Operand) -> Tensor:
+        return self.op("greater", other)
+
+    def __ge__(self, other: Operand) -> Tensor:
+        return self.op("greater_equal", other)
 
     def __neg__(self) -> Tensor:
         return self.op("negative")

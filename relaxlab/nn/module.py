@@ -112,8 +112,13 @@ class Module(Brief):
         becomes that many parameters. Every function takes those parameters (attribute
         `num_input` says how many), then all weights in the order of the returned names; a method
         returns a tensor, or a sequence of tensors that becomes a tuple. `bounds` are upper bounds
-        of symbols (attribute `tir_var_upper_bound`).
+        of symbols (attribute `tir_var_upper_bound`). Raises TypeError for what is no specification.
         """
+        if not isinstance(methods, Mapping):
+            raise TypeError(
+                "methods is a dictionary of dictionaries, such as "
+                f'{{"forward": {{"x": nn.spec.Tensor(("n", 64))}}}}, not {kind_of(methods)}'
+            )
         weights = self.named_parameters()
         module = ModuleBuilder()
         for name, arguments in methods.items():
@@ -169,8 +174,13 @@ def _declare(
             return function.ragged_param(name, shape, dtype)
         case spec.Shape(values):
             return function.shape_param(name, values)
-        case Sequence():
+        case Sequence() if not isinstance(what, str):
             return [_declare(function, f"{name}_{i}", s) for i, s in enumerate(what)]
+        case _:
+            raise TypeError(
+                f"the specification of `{name}` is {kind_of(what)}; write "
+                'nn.spec.Tensor(("n", 64), "float32")'
+            )
 
 
 class ModuleList(Module):

@@ -395,7 +395,10 @@ class Builder:
         return op_signature(self.row)
 
     def __call__(self, *args: Any, ty_args: tuple[Type, ...] = (), **kwargs: Any) -> graph.Call:
-        bound = inspect.signature(self).bind(*args, **kwargs).arguments
+        try:
+            bound = inspect.signature(self).bind(*args, **kwargs).arguments
+        except TypeError as e:
+            raise TypeError(f"R.{self.row.name}{self.__signature__}: {e}") from None
         dtype = _dtype_among(bound.values())
         values: list[graph.Expr] = []
         attrs: dict[str, Any] = {}

@@ -23,6 +23,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.passes.base import PipelineError
 from relaxlab.passes.bindings import known_shape, leaf_type
 from relaxlab.passes.fact_checks import Checked
 from relaxlab.passes.fusion_rules import product
@@ -34,13 +35,15 @@ from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
 Values = dict[graph.Var, host.Value]
+_EXPANDED = ("call_tir", "call_tir_inplace", "call_dps_packed")
+"""Calls that allocate their results, of which `expand_calls` makes an allocation and a call."""
 
 
 def lower_shapes(mod: Module) -> host.HostProgram:
     """The host program of a module whose calls were expanded.
 
     Raises `DiagnosticError` for what no host function can say (a symbol nothing determines, an
-    operator without loops or reference).
+    operator without loops or reference), and PipelineError for functions without types.
     """
     checks = NewFunctions[loops.PrimFunc](mod)
     graphs = mod.graph_functions().items()
@@ -140,9 +143,10 @@ class _Lowerer:
             raise self.error("E0503", "a tuple stands where one value is wanted", e)
         return value
 
-    def error(self, code: str, message: str, e: Any) -> DiagnosticError:
+    def error(self, code: str, message: str, e: Any, fix: str | None = None) -> DiagnosticError:
         span = getattr(e, "span", None)
-        return DiagnosticError([Diagnostic(code, f"in `{self.name}`: {message}", span)])
+        text = f"in `{self.name}`: {message}"
+        return DiagnosticError([Diagnostic(code, text, span, suggestion=fix)])
 
     # --- The function -------------------------------------------------------------------------
 
@@ -209,7 +213,12 @@ class _Lowerer:
 
     def returned(self) -> tuple[host.Value, types.Type]:
         value = self.value(self.fn.body.body)
-        ty = self.fn.ret_ty or leaf_type(self.fn.body.body) or types.ObjectType()
+        ty = self.fn.ret_ty or leaf_type(self.fn.body.body)
+        if ty is None:
+            raise PipelineError(
+                f"the result of `{self.name}` has no type: the pipeline needs `normalize`, which "
+                "deduces types"
+            )
         claimed = self.claimed(value, ty, f"the result of `{self.name}`")
         return claimed, ty
 
@@ -437,7 +446,10 @@ class _Lowerer:
     def reference(self, var: graph.Var, e: graph.Call, name: str) -> host.Value:
         row = find_op(name)
         if row is None or row.reference is None:
-            raise self.error("E0504", f"R.{name} has neither loops nor a reference", e)
+            fix = None
+            if name in _EXPANDED:
+                fix = "the pass `expand_calls` lowers it; the pipeline has to end with its passes"
+            raise self.error("E0504", f"R.{name} has neither loops nor a reference", e, fix)
         attrs = json.dumps(_plain(e.attrs))
         has_scalars = any(isinstance(leaf_type(a), types.PrimType) for a in e.args)
         ty = var.ty if has_scalars else None

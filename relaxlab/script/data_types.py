@@ -6,6 +6,7 @@ import ast
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.data import Constructor, DataDef
+from relaxlab.ir.errors import counted
 from relaxlab.script.annotations import type_of
 from relaxlab.script.core import Context
 from relaxlab.script.expressions import evaluate
@@ -102,12 +103,16 @@ def read_pattern(cx: Context, node: ast.match_case) -> tuple[str, list[graph.Var
         )  # fmt: skip
     of = cx.constructors[name]
     if len(pattern.patterns) != len(of.fields):
-        cx.fail(pattern, "E0125", f"`{name}` has {len(of.fields)} fields, and the case names "
-                f"{len(pattern.patterns)}", help=f"it is {of!r}")  # fmt: skip
+        has = f"`{name}` has {counted(len(of.fields), 'field')}"
+        text = f"{has}, and the case names {len(pattern.patterns)}"
+        cx.fail(pattern, "E0125", text, help=f"it is {of!r}")
     fields: list[graph.Var] = []
     for p, ty in zip(pattern.patterns, of.fields, strict=True):
         if not isinstance(p, ast.MatchAs) or p.pattern is not None:
             cx.fail(p, "E0125", "the field of a pattern is a name",
                     help="match the field itself in the body of the case")  # fmt: skip
+        if p.name is not None and any(p.name == f.name for f in fields):
+            cx.fail(p, "E0125", f"two fields of the pattern are called {p.name!r}",
+                    help="give each a name of its own; `_` is for what is not read")  # fmt: skip
         fields.append(graph.Var(p.name or "_", ty, span=cx.span(p)))
     return name, fields

@@ -58,12 +58,14 @@ class GraphReader:
             self._statements(stmts)
             if not cx.diagnostics:
                 last = stmts[-1] if stmts else node
+                names = (n for n in ast.walk(last) if isinstance(n, ast.Name))
+                bound = [n.id for n in names if isinstance(n.ctx, ast.Store)]
                 cx.report(
                     cx.error(
                         last,
                         "E0108",
                         "the graph function does not return a value",
-                        help="end it with `return x`",
+                        help=f"end it with `return {bound[-1] if bound else 'x'}`",
                     )
                 )
             return graph.SeqExpr(self._finish(), graph.Tuple(()))

@@ -226,7 +226,9 @@ def test_errors_of_folders(tmp_path, rng):
         open_model(tmp_path)
 
 
-def test_a_model_that_is_not_there():
+def test_a_model_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"folder .* has no config\.json; give a GGUF file"):
+        open_model(tmp_path)
     with pytest.raises(FileNotFoundError, match="no model 'nothing.gguf'.*smollm2-135m, tiny"):
         open_model("nothing.gguf")
 

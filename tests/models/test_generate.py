@@ -140,13 +140,16 @@ def test_sampling_is_reproducible(generator):
         ([5] * (CONTEXT + 1), f"{CONTEXT + 1} tokens, the context holds {CONTEXT}"),
         ([5, 384], "token id 384, the model has 0..383"),
         ([-1], "token id -1"),
+        (None, "a prompt is text, .*, not None"),
+        (b"text", "a prompt is text, .*, not a bytes"),
     ],
 )
 def test_prompts_that_cannot_be_answered(generator, prompt, message):
     with pytest.raises(PromptError, match=message):
         generator.generate(prompt)
-    with pytest.raises(PromptError, match=message):
-        generator.logits(prompt)
+    if isinstance(prompt, list):
+        with pytest.raises(PromptError, match=message):
+            generator.logits(prompt)
 
 
 @pytest.mark.parametrize("prompt", [["one", "two"], [1, "two"], [{"role": "user"}, None]])
@@ -158,8 +161,11 @@ def test_lists_that_are_no_prompt(generator, prompt):
 def test_an_empty_text_without_template_is_empty(generator):
     with pytest.raises(PromptError, match="empty"):
         generator.generate("", raw=True)
-    with pytest.raises(PromptError, match="max_new_tokens must be at least 1"):
-        generator.generate("a", max_new_tokens=0)
+    for count in (0, 2.5):
+        with pytest.raises(
+            PromptError, match="max_new_tokens must be a whole number of at least 1"
+        ):
+            generator.generate("a", max_new_tokens=count)
 
 
 def test_contexts_that_the_model_does_not_have():

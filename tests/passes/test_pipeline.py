@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.passes.base import Pipeline
+from relaxlab.passes.base import Pipeline, PipelineError, find_pass
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
 from relaxlab.runtime.interpreter.interpreter import interpret
@@ -37,3 +39,23 @@ def test_every_pass_keeps_the_meaning_and_prints_what_parses(seed):
         if record.changed:
             compare_runs(mod, record.after, seed=seed, runs=1)
             assert_structural_equal(parse(record.after.script()), record.after)
+
+
+def test_pipelines_without_an_end_or_a_beginning_say_what_is_missing() -> None:
+    mod = rl.parse(
+        """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            y = R.exp(x)
+            R.output(y)
+        return y
+"""
+    )
+    with pytest.raises(PipelineError, match="result of `main` has no type: .* needs `normalize`"):
+        rl.compile(mod, pipeline=Pipeline([]))
+    lowered = Pipeline([find_pass("normalize"), find_pass("legalize_ops")])
+    with pytest.raises(DiagnosticError, match="the pass `expand_calls` lowers it"):
+        rl.compile(mod, pipeline=lowered)

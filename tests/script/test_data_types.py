@@ -91,6 +91,8 @@ WRONG = [
     ("case cls.Leaf(_):", "case 3:", "E0125", "a case is a constructor"),
     ("case cls.Node(left, right):\n                n", "case cls.Node(left):\n                n",
      "E0125", "has 2 fields, and the case names 1"),
+    ("case cls.Node(left, right):", "case cls.Node(left, left):", "E0125", "called 'left'"),
+    ("case cls.Leaf(_):", "case cls.Leaf(_, __):", "E0125", "has 1 field, and the case names 2"),
     ("case cls.Leaf(_):", "case cls.Node(_, __):", "E0211", "2 cases of `Node`"),
     ("main(left)[1]", "main(n)[1]", "E0102", "undefined name 'n'"),
     ('"Tree", "Tree"', '"Tree", "Tre"', "E0102", "no data type 'Tre'"),
@@ -118,8 +120,9 @@ def test_fields_that_do_not_fit_are_refused():
         node(leaf(1))
     with pytest.raises(TypeError, match=r"field 1 of `Node` is a `Tree`, got"):
         node(leaf(1), 2)
-    with pytest.raises(TypeError, match=r"field 0 of `Leaf` is a R\.Tensor"):
-        leaf(np.zeros(3))
+    for wrong in (np.zeros(3), 2.5):
+        with pytest.raises(TypeError, match=r"field 0 of `Leaf` is a R\.Tensor.*, got"):
+            leaf(wrong)
     other = DataValue("Bush", "Leaf", 0, (1,))
     with pytest.raises(rl.ExecutionError, match="must be a value of the data type `Tree`"):
         rl.interpret(rl.parse(TREES), "main", other)

@@ -12,6 +12,7 @@ import numpy as np
 from relaxlab.frontend.jaxpr.importer import from_jax
 from relaxlab.frontend.packages import package
 from relaxlab.frontend.program import CompiledProgram
+from relaxlab.ir.errors import counted
 
 Extents = tuple[int, ...]
 
@@ -51,12 +52,17 @@ class CompiledFunction:
         self._programs: dict[Any, _Programs] = {}
         update_wrapper(self, fn)
 
+    def __repr__(self) -> str:
+        name = getattr(self.fn, "__name__", "function")
+        return f"CompiledFunction({name}, compiled {counted(self.compilations, 'time')})"
+
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The result: arrays of JAX if one of the arguments is one, else of NumPy; neither is
-        copied."""
+        copied. Arguments have the dtypes that JAX gives them: float32 for Python's floats, and
+        for float64 arrays, too, which are converted, unless `jax_enable_x64` is set."""
         jax = package("jax")
         leaves, tree = jax.tree_util.tree_flatten((args, named))
-        arrays = [np.asarray(x) for x in leaves]
+        arrays = [_as_jax_takes_it(jax, x) for x in leaves]
         kinds = tuple((a.dtype.name, a.ndim) for a in arrays)
         programs = self._programs.setdefault((tree, kinds), _Programs())
         extents = tuple(e for a in arrays for e in a.shape)
@@ -82,6 +88,11 @@ class CompiledFunction:
         imported = from_jax(self.fn, *given, **by_name)
         programs.program = imported.compile(self.target, **self.options)
         self.compilations += 1
+
+
+def _as_jax_takes_it(jax: Any, value: Any) -> np.ndarray[Any, Any]:
+    array = np.asarray(value)
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
 def _symbols(seen: Sequence[Extents]) -> tuple[str | None, ...]:

@@ -147,10 +147,13 @@ class BatchFunction:
         """
         names = self.program.weights
         if len(weights) != len(names):
-            raise ArgumentError(
-                f"`{self.program.entry}` takes {counted(len(names), 'weight')} "
-                f"({', '.join(names)}), got {len(weights)}"
-            )
+            takes = f"takes {counted(len(names), 'weight')} ({', '.join(names)})"
+            if not names:
+                takes = (
+                    'has no weights: R.func_attr({"num_input": 1}) in it says that all parameters '
+                    "after the first are weights"
+                )
+            raise ArgumentError(f"`{self.program.entry}` {takes}, got {len(weights)}")
         with self._alone:
             self._bind(weights)
         return self

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import ref
 
 from relaxlab.ir import graph
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.function import NativeFunction
@@ -129,6 +130,10 @@ def bind_weights(
         raise ArgumentError(
             "no function of this executable declares weights: `num_input` among a function's "
             "attributes says how many of its parameters are none, as `nn.Module.export` does"
+        )
+    if not isinstance(params, Mapping | Sequence):
+        raise TypeError(
+            f"weights are a dictionary of arrays by name, or a list of them, not {kind_of(params)}"
         )
     used: set[str] = set()
     bound: list[tuple[NativeFunction, tuple[Any, ...]]] = []

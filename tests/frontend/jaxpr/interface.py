@@ -118,6 +118,9 @@ def functions_are_compiled_when_called() -> None:
         np.testing.assert_allclose(ours, np.tanh(x @ w), rtol=1e-5)
     assert f.compilations == 2
     assert isinstance(f(jnp.asarray(x), w), jax.Array) and f.compilations == 2
+    np.testing.assert_allclose(f(x.astype("float64"), w), np.tanh(x @ w), rtol=1e-5)
+    assert f.compilations == 2 and repr(f) == "CompiledFunction(<lambda>, compiled 2 times)"
+    assert rl.jit(lambda x, s: x * s)(x, 2.0).dtype == np.float32
 
 
 CHECKS = (

@@ -362,6 +362,8 @@ def places() -> Iterator[Program]:
         ("dynamic_update_slice",),
     )
     yield Program("known update", lambda x: x.at[:, 1:3].set(0.0), (X,), ())
+    rows_twice = np.array([0, 0, 2], "int32")
+    yield Program("known rows", lambda x: x.at[rows_twice].add(1.0), (X,), ())
     rows = Arg((4, 3), "int32", -2, 5)
     for name in ("set", "add", "subtract", "multiply", "min", "max"):
         kinds = {"set": "scatter", "subtract": "scatter-sub", "multiply": "scatter-mul"}

@@ -229,6 +229,16 @@ def test_arguments_that_do_not_fit(steps):
     assert len(main.batch(iter([good, good]))) == 2  # any iterable, and errors leave it usable
 
 
+PLAIN = """
+@I.ir_module
+class Plain:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+        y = R.add(x, w)
+        return y
+"""
+
+
 def test_weights_are_needed_and_checked():
     exe = rl.compile(rl.parse(PROGRAM), pipeline=rl.batched_pipeline(), threads=1)
     main = exe["main"]
@@ -239,6 +249,9 @@ def test_weights_are_needed_and_checked():
             main.bind(*[np.zeros((1, 5), np.float32)] * count)
     with pytest.raises((ArgumentError, CheckFailed)):
         main.bind(np.zeros((1, 5), np.float32), np.zeros(5))
+    plain = rl.compile(rl.parse(PLAIN), pipeline=rl.batched_pipeline(), threads=1)["main"]
+    with pytest.raises(ArgumentError, match='no weights: R.func_attr.*"num_input": 1.*, got 1'):
+        plain.bind(np.zeros(4, np.float32))
     assert list(exe)[0] == "main" and "batched main" in repr(main)
 
 
