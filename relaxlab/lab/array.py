@@ -31,7 +31,10 @@ def array_view(value: Any) -> View:
     finite = numbers[np.isfinite(numbers)]
     low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
     signed = bool(low < 0 < high)
+    shown = zip(corner.shape, array.shape[max(array.ndim - 2, 0) :], strict=True)
+    place = ["0"] * (array.ndim - 2) + [f":{n}" if n < all_ else ":" for n, all_ in shown]
     state["corner"] = {
+        "name": f"values[{', '.join(place)}]" if corner.size < array.size else "values",
         "shape": list(corner.shape),
         "text": [number_text(v) for v in corner.reshape(-1)],
         "heat": _heat(numbers, low, high, signed=signed),

@@ -17,7 +17,9 @@ def test_statistics_and_a_corner(scheme, open_view, audit, rng):
     array = rng.normal(size=(3, 50, 40)).astype("float32")
     view = array_view(array)
     corner = view.state["corner"]
-    assert corner["shape"] == [*CORNER]
+    assert corner["shape"] == [*CORNER] and corner["name"] == "values[0, :16, :24]"
+    assert array_view(array[0, :9]).state["corner"]["name"] == "values[:, :24]"
+    assert array_view(array[0, :4, :4]).state["corner"]["name"] == "values"
     assert corner["text"][:2] == [f"{v:.4g}" for v in array[0, 0, :2]]
     assert sum(view.state["histogram"]) == array.size
     page = open_view(view, scheme)

@@ -56,7 +56,7 @@ export default {
     const { root, cleanup } = mount(el);
     const state = model.get("state");
     const { corner } = state;
-    const grid = bufferGrid({ name: "values", shape: corner.shape, dtype: state.dtype, scope: "global" },
+    const grid = bufferGrid({ name: corner.name, shape: corner.shape, dtype: state.dtype, scope: "global" },
       (cell) => ({ text: corner.text[cell], cls: corner.heat[cell] < 0 ? "heat cold" : "heat", weight: 0.45 * Math.abs(corner.heat[cell]), title: corner.text[cell] }));
     grid.show();
     const whole = state.picture ? picture(state.picture) : null;

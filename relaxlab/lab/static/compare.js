@@ -1,8 +1,8 @@
 // Two pipelines side by side: their passes by name, and how their modules differ after each.
 
 import { failureFacts } from "./failure.js";
-import { field, h, listbox, mount, notes } from "./core.js";
-import { PASSES_STYLE, breakable, changesSentence, moduleDiff, modulesOf, passTime } from "./passes.js";
+import { breakable, field, h, listbox, mount, notes } from "./core.js";
+import { PASSES_STYLE, changesSentence, moduleDiff, modulesOf, passTime } from "./passes.js";
 
 /** The modules of both sides after a row: those of the last pass that ran there. */
 export function modulesAt(state, row) {

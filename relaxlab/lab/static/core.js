@@ -308,3 +308,5 @@ export const plural = (n, one, many = `${one}s`) => `${formatCount(n)} ${n === 1
 /** Seconds with a unit */
 export const formatSeconds = (s) => (s >= 1 ? `${s.toFixed(2)} s` : s >= 1e-3 ? `${(s * 1e3).toFixed(1)} ms`
   : s >= 1e-6 ? `${(s * 1e6).toFixed(1)} µs` : s === 0 ? "0" : `${(s * 1e9).toFixed(0)} ns`);
+/** A name that is broken after its underscores, where it has to be. */
+export const breakable = (name) => name.split("_").flatMap((part, i) => (i ? ["_", h("wbr"), part] : [part]));

@@ -209,9 +209,6 @@ export function changesSentence(pairs) {
   return `+${sum("added")} −${sum("removed")} lines in ${changed.length} of ${plural(pairs.length, "function")}`;
 }
 
-/** A name that is broken after its underscores, where it has to be. */
-export const breakable = (name) => name.split("_").flatMap((part, i) => (i ? ["_", h("wbr"), part] : [part]));
-
 /** The times of passes as text and a bar relative to the longest. */
 export function passTime(ms, longest) {
   const text = ms >= 100 ? ms.toFixed(0) : ms >= 1 ? ms.toFixed(1) : ms.toFixed(2);

@@ -1,8 +1,8 @@
 // The pipeline explorer: passes, what each changed, its remarks: rewrites made and refused, and why.
 
 import { failureFacts } from "./failure.js";
-import { field, fromDifferences, h, keyStep, listbox, mount, notes, plural, stepper, withCode } from "./core.js";
-import { PASSES_STYLE, breakable, changesSentence, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
+import { breakable, field, fromDifferences, h, keyStep, listbox, mount, notes, plural, stepper, withCode } from "./core.js";
+import { PASSES_STYLE, changesSentence, moduleDiff, modulesOf, passTime, subjectPlaces } from "./passes.js";
 
 /** The remarks of a pass, from columns of numbers. */
 export function remarksOf(pass, lines) {

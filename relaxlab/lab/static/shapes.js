@@ -1,6 +1,6 @@
 // Shapes, binding by binding: rules, unifications, questions, losses; numbers follow the sliders.
 
-import { field, formatBytes, formatCount, h, listbox, position, stepper } from "./core.js";
+import { breakable, field, formatBytes, formatCount, h, listbox, position, stepper } from "./core.js";
 import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { finder, matching } from "./find.js";
 import { ofFunctions } from "./functions.js";
@@ -69,8 +69,9 @@ function details(b, env) {
   ];
 }
 
-const typeText = (b) => (b.dims ? `(${b.dims.map((d) => formatExpr(d)).join(", ")}${b.dims.length === 1 ? "," : ""}) ${b.dtype ?? "?"}`
-  : b.type.replaceAll("R.", "") || "no type");
+/** The type of a value: "(n, 4) float32", and fields of tuples as tensors by themselves. */
+export const typeText = (b) => (b.dims ? `(${b.dims.map((d) => formatExpr(d)).join(", ")}${b.dims.length === 1 ? "," : ""}) ${b.dtype ?? "?"}`
+  : b.type.replaceAll(/R\.Tensor\((\([^()]*\)), '(\w+)'\)/g, "$1 $2").replaceAll("R.", "") || "no type");
 
 const FILTERS = {
   all: ["all values", () => true], parameters: ["parameters", (b) => b.kind === "parameter"],
@@ -104,7 +105,7 @@ function functionView(fn, model) {
   const sizes = fn.bindings.map(() => h("span", { class: "muted cell amount" }));
   const items = fn.bindings.map((b, i) => ({
     label: [h("span", { class: `mono who ${b.made_up ? "made-up" : ""}`, title: b.made_up ? "a name that the compiler made up" : null }, b.name),
-      h("span", { class: "mono muted" }, b.op), h("span", { class: "mono what" }, typeText(b)),
+      h("span", { class: "mono muted" }, breakable(b.op)), h("span", { class: "mono what" }, typeText(b)),
       cells[i], sizes[i], h("span", {}, marks(b).map(([sign, cls, words]) => h("span", { class: `badge ${cls}`, title: words }, sign, h("span", { class: "visually-hidden" }, ` ${words}`))))],
     title: b.rule,
   }));

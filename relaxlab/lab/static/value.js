@@ -17,7 +17,7 @@ export const shapeText = (v) => `(${v.shape.join(", ")}) ${v.dtype}`;
 export function valueDetails(name, type, v, more) {
   const rows = type ? [["type", type]] : [];
   if (v.kind === "tensor") {
-    rows.push(["type", `${shapeText(v)}, ${formatBytes(v.bytes)}`], ...more);
+    rows.push([type ? "now" : "type", `${shapeText(v)}, ${formatBytes(v.bytes)}`], ...more);
     if (v.min !== undefined) rows.push(["min", v.min], ["max", v.max], ["mean", v.mean], ["std", v.std]);
     if (v.nan) rows.push(["NaN", String(v.nan)]);
     if (v.infinite) rows.push(["infinite", String(v.infinite)]);
