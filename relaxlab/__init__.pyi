@@ -50,6 +50,7 @@ from relaxlab.models import dynamic as dynamic
 from relaxlab.models.decoder import Decoder as Decoder
 from relaxlab.models.generate import TextGenerator as TextGenerator
 from relaxlab.models.loader import open_model as open_model
+from relaxlab.models.sampling import Sampler as Sampler
 from relaxlab.models.text_encoder import BertEncoder as BertEncoder
 from relaxlab.models.transcriber import Transcriber as Transcriber
 from relaxlab.ops import te as te

@@ -229,11 +229,11 @@ def _operator(
         if mentions_ragged(*arg_types, result):
             check_ragged_result(call, arg_types, result)
     except TypeDeductionError as error:
-        notes = tuple(
+        notes = tuple(dict.fromkeys(  # a value that is given twice is described once
             f"argument {describe(a, i)} is {t}"
             for i, (a, t) in enumerate(zip(call.args, arg_types, strict=True))
             if not isinstance(t, FuncType)
-        )
+        ))  # fmt: skip
         raise _error("E0203", str(error), call, notes=notes, suggestion=error.suggestion) from error
     return in_normal_form(result, an)
 

@@ -563,12 +563,16 @@ class _Checker:
         below = prove(expr.binary(expr.LT, low, 0))
         if below or prove(expr.GE(high, extent)):
             reaches = self.an.simplify(low if below else high)
+            fix = "guard the access with T.if_then_else, or change the sizes of buffer or loop"
+            if isinstance(index, expr.IntImm) and index.value < 0:
+                from_front = self.an.simplify(expr.binary(expr.Add, extent, index))
+                fix = f"write {from_front}: indices do not count from the end"
             self.report(
                 "E0334",
                 f"index {index} of dimension {dim} of {buffer.name} reaches {reaches}, "
                 f"outside 0 to {self.an.simplify(extent - 1)}",
                 at,
-                fix="guard the access with T.if_then_else, or change the sizes of buffer or loop",
+                fix=fix,
             )
 
     def is_attained(self, e: expr.PrimExpr) -> bool:

@@ -154,8 +154,9 @@ class TextGenerator(Brief):
     ) -> Generation:
         """Answer a prompt (see `encode`) with at most `max_new_tokens` tokens.
 
-        sampler: draws tokens, as a `Sampler` does; None: greedily. on_text: called with each piece
-        of text. Raises PromptError or ChatError for a prompt that cannot be answered.
+        sampler: draws tokens, such as `relaxlab.Sampler(temperature=0.8, seed=1)`; None: greedily.
+        on_text: called with each piece of text. Raises PromptError or ChatError for a prompt that
+        cannot be answered.
         """
         answer = self.submit(
             prompt, max_new_tokens=max_new_tokens, raw=raw, sampler=sampler, on_text=on_text

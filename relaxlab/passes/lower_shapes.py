@@ -36,7 +36,9 @@ from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
 Values = dict[graph.Var, host.Value]
 _EXPANDED = ("call_tir", "call_tir_inplace", "call_dps_packed")
-"""Calls that allocate their results, of which `expand_calls` makes an allocation and a call."""
+_TOO_EARLY = (
+    "the pass `expand_calls` lowers it, which this pipeline lacks: take it from the default"
+)
 
 
 def lower_shapes(mod: Module) -> host.HostProgram:
@@ -144,9 +146,9 @@ class _Lowerer:
         return value
 
     def error(self, code: str, message: str, e: Any, fix: str | None = None) -> DiagnosticError:
-        span = getattr(e, "span", None)
+        at = getattr(e, "span", None)
         text = f"in `{self.name}`: {message}"
-        return DiagnosticError([Diagnostic(code, text, span, suggestion=fix)])
+        return DiagnosticError([Diagnostic(code, text, at, suggestion=fix)])
 
     # --- The function -------------------------------------------------------------------------
 
@@ -215,10 +217,8 @@ class _Lowerer:
         value = self.value(self.fn.body.body)
         ty = self.fn.ret_ty or leaf_type(self.fn.body.body)
         if ty is None:
-            raise PipelineError(
-                f"the result of `{self.name}` has no type: the pipeline needs `normalize`, which "
-                "deduces types"
-            )
+            text = f"the result of `{self.name}` has no type"
+            raise PipelineError(f"{text}: the pipeline needs `normalize`, which deduces them")
         claimed = self.claimed(value, ty, f"the result of `{self.name}`")
         return claimed, ty
 
@@ -446,9 +446,7 @@ class _Lowerer:
     def reference(self, var: graph.Var, e: graph.Call, name: str) -> host.Value:
         row = find_op(name)
         if row is None or row.reference is None:
-            fix = None
-            if name in _EXPANDED:
-                fix = "the pass `expand_calls` lowers it; the pipeline has to end with its passes"
+            fix = _TOO_EARLY if name in _EXPANDED else None
             raise self.error("E0504", f"R.{name} has neither loops nor a reference", e, fix)
         attrs = json.dumps(_plain(e.attrs))
         has_scalars = any(isinstance(leaf_type(a), types.PrimType) for a in e.args)

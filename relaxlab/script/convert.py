@@ -118,8 +118,19 @@ def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None)
                 node,
                 "E0106",
                 f"a scalar expression is needed here, not {describe(value)}",
-                help=f"call it: `{value}(...)`" if isinstance(value, Ref) else None,
+                help=_advice(value),
             )
+
+
+def _advice(value: Value) -> str | None:
+    match value:
+        case Ref():
+            return f"call it: `{value}(...)`"
+        case tuple() if value and all(isinstance(v, expr.Var) for v in value):  # type: ignore
+            names = ", ".join("ijkl"[: len(value)])  # type: ignore[reportUnknownArgumentType]
+            return f"it is a tuple of variables: name each, as in `for {names} in T.grid(...)`"
+        case _:
+            return None
 
 
 def pointer_of(cx: Context, handle: Handle) -> expr.Var:

@@ -112,3 +112,27 @@ def test_self_and_constants_of_the_class_have_advice() -> None:
     found = [d.suggestion for d in caught.value.diagnostics]
     assert "write it before the class: programs know the names around them" in found
     assert "a function of a module takes no `self`: leave it out" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "advised"),
+    [
+        ("for i in T.grid(4, 4):\n        B[0] = A[i]",
+         "it is a tuple of variables: name each, as in `for i, j in T.grid(...)`"),
+        ("B[0] = A[-1]", "write 3: indices do not count from the end"),
+        ("B[0] = A[4]",
+         "guard the access with T.if_then_else, or change the sizes of buffer or loop"),
+    ],
+)  # fmt: skip
+def test_indices_of_loop_functions_have_advice(line: str, advised: str) -> None:
+    text = '@T.prim_func\ndef f(A: T.Buffer((4,), "int8"), B: T.Buffer((4,), "int8")):\n    '
+    with pytest.raises(rl.DiagnosticError) as caught:
+        rl.parse(text + line)
+    assert [d.suggestion for d in caught.value.diagnostics] == [advised]
+
+
+def test_a_value_that_is_given_twice_is_described_once() -> None:
+    (error,) = errors("y = R.matmul(R.sum(z), R.sum(z))")
+    assert len(error.notes) == len(set(error.notes))
+    (error,) = errors("y = R.where(x, x, x)")
+    assert error.notes == ("argument `x` is R.Tensor((4, 4), 'float32')",)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import EllipsisType
 from typing import TypeAlias
 
@@ -21,7 +22,7 @@ from relaxlab.analysis.subtype import Verdict, check_subtype
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.brief import cut
 from relaxlab.ir.node import node
-from relaxlab.ir.op_table import find_op
+from relaxlab.ir.op_table import find_op, op_names
 from relaxlab.passes.bindings import same_dims
 
 Dim: TypeAlias = "int | expr.PrimExpr | None"
@@ -315,7 +316,9 @@ def is_op(name: str) -> OpPattern:
     """
     plain = name.removeprefix("relax.").removeprefix("R.")
     if find_op(plain) is None:
-        raise ValueError(f"there is no operator {name!r}")
+        close = get_close_matches(plain, op_names(), 1, 0.7)
+        advice = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"there is no operator {name!r}{advice}")
     return OpPattern(plain)
 
 
