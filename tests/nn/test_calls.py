@@ -9,6 +9,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
+from relaxlab.runtime.native.arguments import ArgumentError
 
 
 @pytest.mark.parametrize("model", [nn.Linear(4, 8), nn.Sequential(nn.Linear(4, 8), nn.ReLU())])
@@ -82,5 +83,7 @@ def test_models_and_weights_in_the_wrong_place() -> None:
     with pytest.raises(TypeError, match=r"got a Linear; `mod, names = model.export"):
         rl.compile(model)  # type: ignore[arg-type]
     mod, _ = model.export({"forward": {"x": nn.spec.Tensor((2, 4))}})
+    with pytest.raises(ArgumentError, match=r"no weights \(weight_data\): `exe.load"):
+        rl.compile(mod)(np.zeros((2, 4), "float32"))
     with pytest.raises(TypeError, match="weights are a dictionary of arrays by name.*not None"):
         rl.compile(mod).load(None)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import ref
 
 from relaxlab.ir import graph
+from relaxlab.ir.brief import cut
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.runtime.native.arguments import ArgumentError
@@ -77,6 +78,7 @@ class Weights:
         self.names, self._transform = tuple(names), transform
         packed = len(names) if transform is None else transform.count
         self._inputs = len(function.info.params) - packed
+        self._function = function.info.name
 
     @property
     def are_packed(self) -> bool:
@@ -89,7 +91,13 @@ class Weights:
 
     def adapt(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments of a call with packed weights instead of those of the program. The
-        result of the executable's own transformation is taken as it is."""
+        result of the executable's own transformation is taken as it is. Raises ArgumentError for a
+        call without weights."""
+        if self.names and len(args) == self._inputs:
+            raise ArgumentError(
+                f"`{self._function}` was given no weights ({cut(', '.join(self.names), 60)}): "
+                "`exe.load(weights)` binds them once, and calls take the inputs alone then"
+            )
         inputs, weights = args[: self._inputs], args[self._inputs :]
         if self._transform is None or len(weights) != len(self.names):
             return args
