@@ -66,13 +66,14 @@ class Arena:
     def publish(self, start: int, end: int) -> None:
         """Let kernels see what the host has written to some bytes."""
 
+    def row(self, place: int, ty: TensorType) -> Any:
+        """A copy of the tensor of a type at a place in bytes."""
+        of = self.form(ty)
+        return np.ndarray(of.dims, of.dtype, self.memory, place).copy()
+
     def rows(self, places: Words, ty: TensorType) -> list[Any]:
         """Copies of the tensors of one type at places in bytes."""
         of = self.form(ty)
-        if len(places) == 1:  # a slice takes less time than indices
-            start = int(places[0])
-            raw = self.memory[start : start + of.elements * of.dtype.itemsize].copy()
-            return [raw.view(of.dtype).reshape(of.dims)]
         whole = len(self.memory) // of.dtype.itemsize * of.dtype.itemsize
         rows = self.memory[:whole].view(of.dtype)[of.indices(places)]
         return list(rows.reshape(len(places), *of.dims))
@@ -129,6 +130,10 @@ class DeviceArena(Arena):
     def is_whole(self, array: Any) -> bool:
         """True for the arrays that `viewed` returns."""
         return any(array is view for view in self._views.values())
+
+    def row(self, place: int, ty: TensorType) -> Any:
+        """A copy on the device."""
+        return self.rows(np.array([place], np.int64), ty)[0]
 
     def rows(self, places: Words, ty: TensorType) -> list[Any]:
         """Copies on the device."""

@@ -109,12 +109,12 @@ class DeviceFlusher(Flusher):
         fields = self._fields
         fields.set(arena=arena.address, arena_size=len(arena.memory))
         words, count = self._operands(fields.address), fields["batches"]
-        kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
+        kinds, ends = (fields.array(name)[:count].tolist() for name in ("batch_kind", "batch_end"))
         operands = self._on.constant(fields.array("places")[:words])
         results = fields.array("results")[: count * self._most_outputs]
         rows = np.diff(ends, prepend=0).tolist()
         at, most = 0, self._most_outputs
-        for batch, (kind, of_batch) in enumerate(zip(kinds.tolist(), rows, strict=True)):
+        for batch, (kind, of_batch) in enumerate(zip(kinds, rows, strict=True)):
             given = results[batch * most : (batch + 1) * most].tolist()
             at = self._device[kind].run(arena, operands, at, of_batch, given)
         return Ran(kinds, ends, fields["gathered"])

@@ -49,14 +49,14 @@ class Places:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes three times as long to make
 class Ran:
     """The batches of flushes in the order in which they ran: the number of each one's block, and
     how many notes there are up to its end. `gathered` are the bytes that they read from rows which
     do not follow each other."""
 
-    kinds: Words
-    ends: Words
+    kinds: list[int]
+    ends: list[int]
     gathered: int
     flushes: int = 1
 
@@ -229,6 +229,9 @@ class NativeFlusher(Flusher):
         self._native = [NativeBlock(exe, block, width) for block, width in pairs]
         super().__init__(recorder, self._native)
         self._exe, self._has_grown = exe, True
+        self._held: tuple[int, ...] = ()
+        """The numbers that the words of the flush were written from; none where they are stale."""
+        self._counts = self._fields.reader("used", "ran", "gathered", "flushes")
         self._run = self._function(native.flush_run)
         self._run_batch = self._function(starting.run_batch)
         self._resume_batch = self._function(starting.resume_batch)
@@ -237,7 +240,7 @@ class NativeFlusher(Flusher):
     def begin(self, recorded: Recorded, places: Places, chosen: ChosenOrder | None) -> int:
         """Choose the batches, and give their results places."""
         self._fields.set(threads=self._exe.threads)
-        self._has_grown = True
+        self._has_grown, self._held = True, ()
         return super().begin(recorded, places, chosen)
 
     def run(self, arena: Arena) -> Ran:
@@ -248,7 +251,7 @@ class NativeFlusher(Flusher):
         fields = self._fields
         fields.set(arena=arena.address, arena_size=len(arena.memory))
         code, count = self._run(self._fields.address), fields["batches"]
-        kinds, ends = (fields.array(name)[:count].copy() for name in ("batch_kind", "batch_end"))
+        kinds, ends = (fields.array(name)[:count].tolist() for name in ("batch_kind", "batch_end"))
         if code:
             self._fail(code)
         return Ran(kinds, ends, fields["gathered"])
@@ -276,18 +279,22 @@ class NativeFlusher(Flusher):
     def _hold(self, places: Places, arena: Arena) -> None:
         if self._has_grown:
             self._measure_room(places)
-        super()._hold(places, arena)
-        self._fields.set(threads=self._exe.threads)
+        # The words keep the two arrays whose identity counts.
+        arrays = id(places.offsets), id(self._recorder.start.failures)
+        held = (arena.address, len(arena.memory), *arrays, self._exe.threads)
+        if held != self._held:
+            super()._hold(places, arena)
+            self._fields.set(threads=self._exe.threads)
+            self._held = held
 
     def _ran(self, code: int, places: Places) -> Ran | None:
         recorder, fields = self._recorder, self._fields
-        places.used = fields["used"]
+        places.used, count, gathered, flushes = self._counts()
         if code > 0:
             self._fail(code)
         recorder.left, recorder.resumed = -code, code < 0
-        count = fields["ran"]
-        kinds, ends = fields.array("ran_kind")[:count], fields.array("ran_end")[:count]
-        ran = Ran(kinds.copy(), ends.copy(), fields["gathered"], fields["flushes"])
+        kinds, ends = fields.array("ran_kind"), fields.array("ran_end")
+        ran = Ran(kinds[:count].tolist(), ends[:count].tolist(), gathered, flushes)
         if code:  # the last flush may be the one that lacked room
             self._make_room(2 * (count + fields["batches"]), "ran_kind", "ran_end")
             self._has_grown = True

@@ -74,22 +74,24 @@ class InstanceReader:
         self._plans = InputPlans(program, readable_kinds(program))
         known = inputs_are_known(program)
         self._native = NativeInstances(program, self._plans) if known else None
-        self._words: Words = np.empty((0, len(program.params)), np.int64)
-        self._failures: Words = np.zeros(0, np.int64)
-        self._count, self._slots = -1, 0
-        """The instances that there is room for, and the first slot behind those of their arrays."""
+        self._count = -1
+        """The instances that there is room for."""
+        self._prepare(0)
 
     def read(self, instances: list[Sequence[Any]]) -> Inputs:
-        """The inputs of instances. The next batch of as many takes their memory.
+        """The inputs of instances, whose arrays may be read where they lie. The next batch of as
+        many takes their memory: where all is as expected, they are the same object.
 
         Raises ArgumentError naming the instance and the argument that does not fit.
         """
         if len(instances) != self._count:
             self._prepare(len(instances))
-        made = Inputs(self._words, self._plans.rows, self._slots, self._failures)
-        if self._native is not None and self._native.read(instances, self._words):
-            made.keep.append(instances)  # whose arrays are read where they lie
-        else:
+        is_read = self._native is not None and self._native.read(instances)
+        if is_read and not self._data:
+            return self._expected
+        of = self._expected
+        made = Inputs(of.words, of.plans, of.slots, of.failures)
+        if not is_read:
             self._require_arguments(instances)
             self._slowly(instances, made)
         if self._data:
@@ -97,9 +99,12 @@ class InstanceReader:
         return made
 
     def _prepare(self, count: int) -> None:
-        self._words = np.empty((count, len(self.program.params)), np.int64)
-        self._failures = np.zeros(count, np.int64)
-        self._slots = self._plans.prepare(count, len(self.program.shared))
+        words = np.empty((count, len(self.program.params)), np.int64)
+        slots = self._plans.prepare(count, len(self.program.shared))
+        self._expected = Inputs(words, self._plans.rows, slots, np.zeros(count, np.int64))
+        """The inputs of a batch of so many instances in which nothing is unusual."""
+        if self._native is not None:
+            self._native.write_to(words)
         self._count = count
 
     def _require_arguments(self, instances: Sequence[Sequence[Any]]) -> None:

@@ -113,8 +113,11 @@ class NativeInstances:
         assert isinstance(d, expr.Var)
         return -1 - self._symbols.setdefault(d, len(self._symbols))
 
-    def read(self, instances: list[Sequence[Any]], words: Words) -> bool:
+    def write_to(self, words: Words) -> None:
+        """Let the words of instances be written to an array with a row for each."""
+        self._instances.hold(words=words)
+
+    def read(self, instances: list[Sequence[Any]]) -> bool:
         """Write the words of all instances, and their records. False where something is not as
         foreseen."""
-        self._instances.hold(words=words)
         return self._read(self._instances.address, instances) == native.DONE

@@ -21,6 +21,7 @@ from relaxlab.runtime.batch.fibers import Fibers
 from relaxlab.runtime.batch.instances import Inputs
 from relaxlab.runtime.batch.start import Start
 from relaxlab.runtime.batch.words import Words
+from relaxlab.runtime.native.data_values import ValueWords
 
 FIRST_ROOM = 256
 """Notes for which a log has room at first, and words for values of data types."""
@@ -106,10 +107,10 @@ class Recorder:
         return 0 if self._fibers is None else self._fibers.resume_address
 
     @property
-    def heap(self) -> Words:
-        """The values of data types that were made while recording, as words."""
-        used = int(self.words[native.HEAP_NEXT]) - self._heap_begin
-        return self._heap[: used // 8]
+    def heap(self) -> ValueWords:
+        """The values of data types that were made while recording."""
+        used = self.words.item(native.HEAP_NEXT) - self._heap_begin
+        return self._heap_begin, self._heap[: used // 8].tolist()
 
     @property
     def fiber_words(self) -> Words:

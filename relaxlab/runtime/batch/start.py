@@ -18,6 +18,7 @@ class Start:
 
     def __init__(self, program: rec.RecordingProgram, recorder: Words) -> None:
         self.fields = Fields(native.Start)
+        self._of: tuple[Inputs, int] | None = None
         self._result_words = len(program.results)
         self.inputs: Words = np.empty((0, len(program.params)), np.int64)
         self.results: Words = np.empty((0, self._result_words), np.int64)
@@ -29,7 +30,11 @@ class Start:
 
     def prepare(self, inputs: Inputs, begin: int, fibers: Fibers | None) -> None:
         """Write down the next batch. Its arrays are copied into the arena from byte `begin` on."""
-        count = len(inputs.words)
+        count, of = len(inputs.words), self._of
+        renewed = fibers is not None and fibers.prepare(count)
+        if of is not None and of[0] is inputs and of[1] == begin and not renewed:
+            return  # as the batch before, word for word
+        self._of = inputs, begin
         if count != len(self.failures):
             self.results = np.empty((count, self._result_words), np.int64)
             self.failures = np.empty(count, np.int64)
@@ -38,6 +43,6 @@ class Start:
         self.inputs = inputs.words
         self.fields.hold(inputs=inputs.words, plans=inputs.plans, refused=inputs.failures)
         self.fields.set(first_slot=inputs.slots, inputs_begin=begin)
-        if fibers is not None and fibers.prepare(count):
+        if fibers is not None and renewed:
             self.fields.hold(fibers=fibers.words, ready=fibers.ready, args=fibers.args)
             self.fields.set(free_fiber=fibers.first_free)

@@ -156,6 +156,8 @@ class ValuesAsWords:
 
 Tensors: TypeAlias = "Callable[[list[int], TensorType], Sequence[Array]]"
 """Gives the arrays of one type in some slots."""
+ValueWords: TypeAlias = "tuple[int, list[int]]"
+"""Memory with values as words: its address, and the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,21 +202,21 @@ class ValueMaker:
         }
 
     def made(
-        self, roots: list[int], ty: DataType, tensors: Tensors, memory: Words | None = None
+        self, roots: list[int], ty: DataType, tensors: Tensors, memory: ValueWords = (0, [])
     ) -> list[DataValue]:
         """The values at some addresses. What several share is one object; `tensors` is asked once
         for each field that holds tensors. memory: where most of the words are."""
         known: dict[int, DataValue] = {}
         visited = self._in_post_order(roots, ty.name, memory, known)
-        slots: dict[tuple[int, int], list[int]] = {}
-        for _, of, words in visited:
-            for i, _ in of.tensors:
-                slots.setdefault((id(of), i), []).append(words[i])
-        types = {(id(of), i): ty for _, of, _ in visited for i, ty in of.tensors}
-        arrays = {field: iter(tensors(given, types[field])) for field, given in slots.items()}
+        alike: dict[int, list[Visited]] = {}
+        for value in visited:
+            alike.setdefault(id(value[1]), []).append(value)
+        for values in alike.values():
+            for i, of_field in values[0][1].tensors:
+                arrays = tensors([words[i] for _, _, words in values], of_field)
+                for (_, _, fields), array in zip(values, arrays, strict=True):
+                    fields[i] = array
         for address, of, fields in visited:
-            for i, _ in of.tensors:
-                fields[i] = next(arrays[id(of), i])
             for i, _ in of.values:
                 fields[i] = known[fields[i]]
             for i, dtype in of.scalars:
@@ -223,14 +225,13 @@ class ValueMaker:
         return [known[r] for r in roots]
 
     def _in_post_order(
-        self, roots: list[int], data: str, memory: Words | None, known: dict[int, DataValue]
+        self, roots: list[int], data: str, memory: ValueWords, known: dict[int, DataValue]
     ) -> list[Visited]:
         """All values that some addresses lead to, each behind those that it holds. Those without
         fields are `known` instead."""
         found: list[Visited] = []
         seen: set[int] = set()
-        words = [] if memory is None else memory.tolist()  # faster to read than memory
-        begin = 0 if memory is None else memory.ctypes.data
+        begin, words = memory
         end = begin + 8 * len(words)
         pending: list[tuple[int, str] | Visited] = [(r, data) for r in reversed(roots)]
         while pending:

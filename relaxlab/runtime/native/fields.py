@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,11 @@ class Fields:
 
     def __getitem__(self, name: str) -> int:
         return self._cells[self._at[name]]
+
+    def reader(self, *names: str) -> Callable[[], tuple[int, ...]]:
+        """A function that reads several numbers, in the time of one."""
+        read, cells = itemgetter(*(self._at[name] for name in names)), self._cells
+        return lambda: read(cells)
 
     def array(self, name: str) -> Any:
         """The array whose address is there; an empty one before there is any."""

@@ -1,5 +1,6 @@
 """Batches of a small program that loops as often as each instance says."""
 
+import cProfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -349,3 +350,30 @@ def test_every_pass_keeps_what_one_instance_computes():
 
     report = rl.check(mod, pipeline=rl.batched_pipeline(), inputs=inputs, runs=1)
     assert "forms agree" in str(report)
+
+
+def test_a_batch_like_the_one_before_takes_few_calls_of_python(steps):
+    _, main, _ = steps
+    given = [instance(np.random.default_rng(0), 2)]
+    for _ in range(2):  # the first makes room for all of it
+        main.batch(given)
+    profile = cProfile.Profile()
+    profile.enable()
+    main.batch(given)
+    profile.disable()
+    assert sum(entry.callcount for entry in profile.getstats()) < 100
+
+
+def test_batches_of_all_sizes_follow_each_other(steps):
+    _, main, _ = steps
+    rng = np.random.default_rng(4)
+    instances = [instance(rng, n) for n in (1, 9, 300, 0, 40)]
+    expected = [main.batch([i])[0][0] for i in instances]
+    by_policy = rl.batches_by("agenda")
+    for numbers, choose in (
+        ([2], None), ([0], by_policy), ([0], None), ([1, 2, 3], None), ([1], by_policy),
+        ([4], None), ([1, 1, 0], by_policy), ([0, 1, 2], None), ([3], None), (range(5), None),
+    ):  # fmt: skip
+        results = main.batch([instances[n] for n in numbers], choose=choose)
+        for number, (x, _) in zip(numbers, results, strict=True):
+            np.testing.assert_allclose(x, expected[number], rtol=1e-5, atol=1e-5)
