@@ -3,12 +3,14 @@
 An instance whose control flow depends on a tensor stops where it reads it, and the next one is
 recorded. When all of them wait, the caller computes what they noted, and they go on. Calls that are
 independent of each other and may wait are fibers of their own, which their caller joins. A *fiber*
-is a row of words; the C library switches between stacks (`swapcontext`).
+is a row of words. What switches between stacks is written in assembly: the C library's
+`swapcontext` asks the system about signals each time, which took a quarter of a batch of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from relaxlab.codegen.llvm.builder import Builder
 from relaxlab.codegen.llvm.recorder_words import (
@@ -21,6 +23,7 @@ from relaxlab.codegen.llvm.recorder_words import (
     NO_ROOM,
     STACK_END,
 )
+from relaxlab.ir.target import Target
 
 (
     STATE, SLOT, VALUE, FUNCTION, ARGS, NUMBER, FIBER_STACK_END, CONTEXT, CALLER, PARENT, PENDING,
@@ -28,7 +31,8 @@ from relaxlab.codegen.llvm.recorder_words import (
 ) = range(13)  # fmt: skip
 """Words of a fiber: its state, the slot that it waits for and the address of its tensor, the
 function `(recorder, args)` that it runs and its argument, the number of the instance, the end of
-the stack, the addresses of its own context and of its caller's, the fiber that joins it, how many
+the stack, the addresses of the words with its own context and its caller's (a context is the end
+of a stack on which `SWITCH` has put registers), the fiber that joins it, how many
 of those it has itself to join, and the fiber that is free after it."""
 READY, WAITING, AT_PHASE, JOINING, DONE = range(5)
 """States of a fiber: it may go on, waits for a tensor, waits for all others to reach the end of a
@@ -42,6 +46,82 @@ RESUME = "relaxlab_resume_fibers"
 """The function `(recorder, fibers)` that lets each fiber that is ready go on until it waits
 or ends, until none is ready, or room is lacking. Fibers of an instance that failed end where they
 are."""
+SWITCH = "relaxlab_switch"
+"""The function `(recorder, leave, enter)` that writes the running context to the address `leave`
+and goes on in the one at `enter`. A fiber begins there, with the recorder as its argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """The registers that functions keep for their callers, on an architecture: the bytes that they
+    take on a stack, at which of them the address is where the context goes on, and the assembly
+    that puts them there and takes others."""
+
+    size: int
+    return_at: int
+    assembly: tuple[str, ...]
+
+
+def _aarch64() -> Registers:
+    pairs = [f"x{n}, x{n + 1}" for n in range(19, 31, 2)]
+    pairs += [f"d{n}, d{n + 1}" for n in range(8, 16, 2)]
+    stores = [f"stp {pair}, [sp, #{16 * i}]" for i, pair in enumerate(pairs)]
+    loads = [store.replace("stp", "ldp") for store in stores]
+    size = 16 * len(pairs)
+    swap = ["mov x9, sp", "str x9, [x1]", "ldr x9, [x2]", "mov sp, x9"]
+    text = (f"sub sp, sp, #{size}", *stores, *swap, *loads, f"add sp, sp, #{size}")
+    return Registers(size, 16 * pairs.index("x29, x30") + 8, text)
+
+
+def _riscv64() -> Registers:
+    whole, real = ["ra", *(f"s{n}" for n in range(12))], [f"fs{n}" for n in range(12)]
+    places = [(8 * i, name) for i, name in enumerate([*whole, *real])]
+    stores = [f"{'fsd' if name in real else 'sd'} {name}, {at}(sp)" for at, name in places]
+    loads = [f"{'fld' if name in real else 'ld'} {name}, {at}(sp)" for at, name in places]
+    size = -(-8 * len(places) // 16) * 16
+    swap = ["sd sp, 0(a1)", "ld sp, 0(a2)"]
+    return Registers(
+        size, 0, (f"addi sp, sp, -{size}", *stores, *swap, *loads, f"addi sp, sp, {size}")
+    )
+
+
+def _x86_64() -> Registers:
+    names = ("rbp", "rbx", "r12", "r13", "r14", "r15")
+    pushes = [f"pushq %{name}" for name in names]
+    pops = [f"popq %{name}" for name in reversed(names)]
+    # Behind the address there is a word more: functions begin 8 bytes off a multiple of 16.
+    size = 8 * (len(names) + 2)
+    text = (*pushes, "movq %rsp, (%rsi)", "movq (%rdx), %rsp", *pops)
+    return Registers(size, 8 * len(names), text)
+
+
+REGISTERS = {
+    "aarch64": _aarch64, "arm64": _aarch64, "riscv64": _riscv64, "x86_64": _x86_64,
+}  # fmt: skip
+
+
+def registers_of(target: Target) -> Registers:
+    """What contexts are made of on a target.
+
+    Raises ValueError for an architecture on which no switch is written.
+    """
+    architecture = target.triple.partition("-")[0]
+    if architecture not in REGISTERS:
+        known = ", ".join(sorted(REGISTERS))
+        raise ValueError(
+            f"instances cannot wait for tensors on {architecture}, only on {known}; compile "
+            "without `rl.batched_pipeline()`, for one instance at a time"
+        )
+    return REGISTERS[architecture]()
+
+
+def switch(target: Target) -> str:
+    """The function `SWITCH`, which has no code but the assembly."""
+    text = "\\0A".join(registers_of(target).assembly)
+    return (
+        f"define void @{SWITCH}(ptr %recorder, ptr %leave, ptr %enter) naked noinline nounwind {{\n"
+        f'  call void asm sideeffect "{text}", "~{{memory}}"()\n  ret void\n}}'
+    )
 
 
 def wait(b: Builder, state: str | int, slot: str) -> str:
@@ -202,4 +282,4 @@ def _pointer(b: Builder, word: str) -> str:
 def _switch(b: Builder, leave: str, enter: str) -> None:
     """Save the running context at an address, and go on in the one at another."""
     pair = [("ptr", _pointer(b, leave)), ("ptr", _pointer(b, enter))]
-    b.call("swapcontext", "i32", pair)
+    b.call(SWITCH, "void", [("ptr", "%recorder"), *pair])

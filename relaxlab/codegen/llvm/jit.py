@@ -47,6 +47,7 @@ def _initialise() -> None:
     if not _ready:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()  # of the assembly that switches between stacks
         _ready = True
 
 

@@ -28,6 +28,7 @@ from relaxlab.codegen.llvm.fibers import (
     join,
     note_failure,
     resume_fibers,
+    switch,
     wait,
 )
 from relaxlab.codegen.llvm.flushing import flushing_texts
@@ -76,7 +77,7 @@ def recording_code(program: rec.RecordingProgram, target: Target) -> tuple[bytes
     texts += [*flushing_texts(declarations), *starting_texts(declarations)]
     if program.waits:
         texts += [fiber_body(declarations), instance_body(_record_one(program), declarations)]
-        texts += [resume_fibers(declarations)]
+        texts += [resume_fibers(declarations), switch(target)]
         texts += [_forked(program.functions[n]) for n in sorted(program.waiting)]
     code, _ = jit.compile_object(jit.module_text(texts, declarations, target), target)
     return code, tuple(messages)

@@ -10,6 +10,7 @@ import numpy as np
 from relaxlab.codegen.llvm import fibers as native
 from relaxlab.codegen.llvm.jit import LoadedObject
 from relaxlab.codegen.llvm.recorder_words import FIBERS_END
+from relaxlab.ir.target import Target
 from relaxlab.runtime.batch.words import Words
 
 STACK_BYTES = 1 << 20
@@ -19,12 +20,8 @@ FORKS = 1024
 """Fibers that instances may begin: when none is free, they go on one after the other."""
 STACK_SPARE = 1 << 16
 """Bytes at the end of a stack that recursion leaves free, for what it calls."""
-CONTEXT_BYTES = 8192
-"""Bytes for a `ucontext_t`: 968 on x86-64, 4560 on AArch64."""
-LINK, STACK, STACK_SIZE = 8, 16, 32
-"""Bytes from the beginning of a `ucontext_t` to the context that follows, and to its stack's
-address and size, in the C libraries of Linux for 64 bits."""
-ALIGN = 64
+ALIGN = 16
+"""Alignment of stacks, in bytes."""
 
 
 class Fibers:
@@ -32,16 +29,16 @@ class Fibers:
     instance of the batch and for each that they may begin, as `relaxlab.codegen.llvm.fibers` has
     it."""
 
-    def __init__(self, code: LoadedObject, recorder: Words, forks: bool) -> None:
-        self._forks = forks
+    def __init__(self, code: LoadedObject, target: Target, recorder: Words, forks: bool) -> None:
+        self._forks, self._registers = forks, native.registers_of(target)
         self.resume_address = code.address(native.RESUME)
         types = (ctypes.c_void_p, ctypes.c_void_p)
         self._resume = ctypes.CFUNCTYPE(None, *types)(self.resume_address)
         self._body, self._record = map(code.address, (native.BODY, native.INSTANCE_BODY))
         self._recorder = recorder
-        self._caller, self._library = _aligned(CONTEXT_BYTES), ctypes.CDLL(None)
+        self._caller = np.zeros(1, np.int64)
         self._made = np.zeros((0, 2), np.int64)
-        """Per fiber, the addresses of its context and of the end of its stack."""
+        """Per fiber, the addresses of the word with its context and of the end of its stack."""
         self._memory: list[Any] = []
         self.words = self.ready = np.zeros((0, native.FIBER_WORDS), np.int64)
         """The words of all fibers, and as they are when a batch begins."""
@@ -87,18 +84,14 @@ class Fibers:
         self._made, self._memory, self._count = self._made[:0], [], -1
 
     def _make(self) -> tuple[int, int]:
-        context, stack = _aligned(CONTEXT_BYTES), np.empty(STACK_BYTES, np.uint8)
-        library, at = self._library, ctypes.c_void_p(context.ctypes.data)
-        library.getcontext(at)
-        words = context.view(np.int64)
-        words[[LINK // 8, STACK // 8, STACK_SIZE // 8]] = 0, stack.ctypes.data, STACK_BYTES
-        recorder = ctypes.c_void_p(self._recorder.ctypes.data)
-        library.makecontext(at, ctypes.c_void_p(self._body), ctypes.c_int(1), recorder)
-        self._memory += [context, stack]
-        return context.ctypes.data, stack.ctypes.data + STACK_SPARE
-
-
-def _aligned(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    whole = np.zeros(size + ALIGN, np.uint8)
-    start = -whole.ctypes.data % ALIGN
-    return whole[start : start + size]
+        """A stack, at whose beginning lie the word with its context, and below it the registers of
+        a function that was left where `BODY` begins."""
+        stack = np.empty(STACK_BYTES // 8, np.int64)
+        start = stack.ctypes.data
+        context = (start + STACK_BYTES) // ALIGN * ALIGN - ALIGN
+        first = context - self._registers.size
+        stack[(first - start) // 8 :] = 0
+        stack[(first + self._registers.return_at - start) // 8] = self._body
+        stack[(context - start) // 8] = first
+        self._memory.append(stack)
+        return context, start + STACK_SPARE

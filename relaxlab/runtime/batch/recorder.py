@@ -92,7 +92,7 @@ class Recorder:
         self._hold_empty()
         self._fibers = None
         if program.waits:
-            self._fibers = Fibers(self.code, self.words, forks(program))
+            self._fibers = Fibers(self.code, target, self.words, forks(program))
         self.done = np.zeros(len(self.widths), np.int64)
         """Per log, the notes that ran before, where instances wait."""
         self.begun = self.resumed = False
