@@ -101,7 +101,7 @@ REGISTERS = {
 
 
 def registers_of(target: Target) -> Registers:
-    """What contexts are made of on a target.
+    """The registers that contexts on a target are made of.
 
     Raises ValueError for an architecture on which no switch is written.
     """
