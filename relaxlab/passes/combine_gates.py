@@ -6,7 +6,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.batch_blocks import is_unbatched_block
-from relaxlab.passes.combine_parallel_matmul import combined
+from relaxlab.passes.combine_parallel_matmul import CombineOptions, combined
 from relaxlab.passes.make_blocks import entry_of
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.passes.shared_values import shared_values
@@ -26,7 +26,7 @@ def combine_gates(mod: Module, _: NoOptions) -> Module:
     for name, fn in mod.graph_functions().items():
         if is_unbatched_block(mod, name):
             weights = {p for p in fn.params if shared.source(name, p) is not None}
-            new = combined("combine_gates", name, fn, weights, split=True)
+            new = combined("combine_gates", name, fn, weights, CombineOptions(split=True))
             if new is not None:
                 updates[name] = new
     return normalized(mod.with_functions(updates)) if updates else mod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -22,9 +22,11 @@ RULE = "combine_parallel_matmul"
 @dataclass(frozen=True, slots=True)
 class CombineOptions:
     """`split`: the products are the fields of a `split` where their widths are constant, not
-    slices, which fuse into what reads them."""
+    slices, which fuse into what reads them. `check` is given the operand that products share, and
+    their weights and biases; if it returns False they stay apart."""
 
     split: bool = False
+    check: Callable[[graph.Expr, list[graph.Expr], list[graph.Expr]], bool] | None = None
 
 
 @module_pass(RULE, CombineOptions, needs=("normalize",))
@@ -39,24 +41,28 @@ def combine_parallel_matmul(mod: Module, options: CombineOptions) -> Module:
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
         weights = set(fn.params[fn.attrs.get("num_input", 0) :])
-        new = combined(RULE, name, fn, weights, split=options.split)
+        new = combined(RULE, name, fn, weights, options)
         if new is not None:
             updates[name] = new
     return normalized(mod.with_functions(updates)) if updates else mod
 
 
 def combined(
-    rule: str, name: str, fn: graph.Function, weights: set[graph.Var], *, split: bool
+    rule: str, name: str, fn: graph.Function, weights: set[graph.Var], options: CombineOptions
 ) -> graph.Function | None:
     """The function with its products combined, of which the rewrite `rule` is asked for; None where
-    there is nothing to combine. `split` as in the options."""
+    there is nothing to combine."""
     whole = map_blocks(fn, lambda b: b)  # neighbouring plain blocks as one
-    new = map_blocks(whole, partial(_block, rule, name, weights, split))
+    new = map_blocks(whole, partial(_block, rule, name, weights, options))
     return None if new is whole else new
 
 
 def _block(
-    rule: str, name: str, weights: set[graph.Var], split: bool, blk: graph.BindingBlock
+    rule: str,
+    name: str,
+    weights: set[graph.Var],
+    options: CombineOptions,
+    blk: graph.BindingBlock,
 ) -> graph.BindingBlock:
     kind = graph.DataflowVar if isinstance(blk, graph.DataflowBlock) else graph.Var
     first: dict[graph.Var, list[graph.Binding]] = {}
@@ -64,11 +70,14 @@ def _block(
     for group in _groups(rule, name, blk, weights):
         product, parts, columns = _combined(group, kind)
         names = ", ".join(f"`{v.name}`" for v, _ in group)
+        if not _accepted(options, group):
+            remark(rule, f"{name}.{product.var.name}", f"{names}: the check refuses", applied=False)
+            continue
         reason = f"{names} become one product with {columns} columns"
         if not may_apply(rule, f"{name}.{product.var.name}", reason):
             continue
         first[group[0][0]] = [product]
-        if split and all(isinstance(_width(v), expr.IntImm) for v, _ in group):
+        if options.split and all(isinstance(_width(v), expr.IntImm) for v, _ in group):
             first[group[0][0]], parts = _as_split(product, group, kind)
         values |= parts
     new: list[graph.Binding] = []
@@ -115,6 +124,14 @@ def _groups(
             remark(rule, f"{name}.{v.name}", text, applied=False)
     # What makes a weight may stand after the first product: it is written anew where it is read.
     return [[(v, _inlined(c, made)) for v, c in g] for g in groups if len(g) > 1]
+
+
+def _accepted(options: CombineOptions, group: Sequence[Product]) -> bool:
+    if options.check is None:
+        return True
+    calls = [call for _, call in group]
+    biases = [bias for c in calls for bias in c.args[2:]]
+    return options.check(calls[0].args[0], [c.args[1] for c in calls], biases)
 
 
 def _inlined(call: graph.Call, values: dict[graph.Var, graph.Call]) -> graph.Call:

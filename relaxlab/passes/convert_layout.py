@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,29 +17,39 @@ from relaxlab.passes.shadows import Shadows, with_shadows
 from relaxlab.tracing import may_apply, remark
 
 RULE = "convert_layout"
-DATA, KERNEL = "NCHW", "OIHW"
-"""The layouts that programs are written in."""
+DATA = "NCHW"
+KERNELS = {"nn.conv2d": "OIHW", "nn.conv2d_transpose": "IOHW"}
+"""The layouts that programs are written in: of data, and of weights by operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutOptions:
-    """`data` and `kernel`: the layouts for `nn.conv2d`, such as NHWC and OHWI."""
+    """`data`: the layout of data, such as NHWC. `kernel` and `transposed_kernel`: those of the
+    weights of `nn.conv2d` and `nn.conv2d_transpose`; None leaves these convolutions. `converts`
+    returns False for calls of them that are to stay as they are."""
 
     data: str = "NHWC"
-    kernel: str = "OHWI"
+    kernel: str | None = "OHWI"
+    transposed_kernel: str | None = None
+    converts: Callable[[graph.Call], bool] | None = None
+
+    def kernel_of(self, op: str) -> str | None:
+        """The layout of the weights of an operator."""
+        return {"nn.conv2d": self.kernel, "nn.conv2d_transpose": self.transposed_kernel}[op]
 
 
 @module_pass(RULE, LayoutOptions, needs=("normalize",))
 def convert_layout(mod: Module, options: LayoutOptions) -> Module:
-    """Convert `nn.conv2d` in NCHW to the layout `data` (and its weight to `kernel`). Elementwise
+    """Convert convolutions in NCHW to the layout `data` (and their weights to theirs). Elementwise
     operators, pooling, `concat`, `split` and reductions that keep their dimensions follow; the
     rest reads values in their own layout. Signatures do not change; weights are transposed by
     calls that `lift_transform_params` can move out of the program.
 
     Raises ValueError for a layout that is no order of the letters NCHW (OIHW).
     """
-    for given, letters in ((options.data, DATA), (options.kernel, KERNEL)):
-        if sorted(given) != sorted(letters):
+    kernels = ((options.kernel_of(op), letters) for op, letters in KERNELS.items())
+    for given, letters in ((options.data, DATA), *kernels):
+        if given is not None and sorted(given) != sorted(letters):
             raise ValueError(
                 f"{RULE}: {given!r} must have each of the letters {letters!r} once; layouts with "
                 "blocks of channels (NCHW4c) are for data that comes in them: nn.conv2d takes them"
@@ -91,8 +102,8 @@ class _Rewrite:
         no remark."""
         assert isinstance(call.op, graph.Op)
         op = call.op.name
-        if op == "nn.conv2d":
-            return self.conv(call, shadows)
+        if op in KERNELS:
+            return self.conv(call, op, shadows)
         operands = [
             f for a in call.args for f in (a.fields if isinstance(a, graph.Tuple) else (a,))
         ]
@@ -121,21 +132,25 @@ class _Rewrite:
         """Return the number of an axis in the other layout."""
         return self.options.data.index(DATA[axis])
 
-    def conv(self, call: graph.Call, shadows: Shadows) -> graph.Call | str | None:
+    def conv(self, call: graph.Call, op: str, shadows: Shadows) -> graph.Call | str | None:
+        wanted = self.options.kernel_of(op)
+        chosen = self.options.converts is None or self.options.converts(call)
+        if wanted is None or not chosen:
+            return "it is to stay in its layout"
         layouts = [attr(call, k) for k in ("data_layout", "kernel_layout")]
         result = attr(call, "out_layout") or layouts[0]
         if layouts[0] == self.options.data:
             return None
-        if layouts != [DATA, KERNEL] or result != DATA:
+        if layouts != [DATA, KERNELS[op]] or result != DATA:
             return f"it is written in {layouts[0]} and {layouts[1]}"
         data, kernel = call.args
         ty = leaf_type(data)
         assert isinstance(ty, types.TensorType)
         if ty.ndim != 4:
             return "the rank of the data is not known"
-        turned = _call("permute_dims", (kernel,), axes=_axes(KERNEL, self.options.kernel))
+        turned = _call("permute_dims", (kernel,), axes=_axes(KERNELS[op], wanted))
         attrs = call.attrs.with_(
-            data_layout=self.options.data, kernel_layout=self.options.kernel, out_layout=None
+            data_layout=self.options.data, kernel_layout=wanted, out_layout=None
         )
         return replace(call, args=(shadows.of(data, ty), turned), attrs=attrs)
 

@@ -10,8 +10,10 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, map_children, replace
 from relaxlab.ir.op_table import has_trait, op_row
+from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.bindings import leaf_type, map_blocks, with_bindings
+from relaxlab.passes.patterns.rewrite import drop_unread, normalized
 from relaxlab.passes.shadows import Shadows, with_shadows
 from relaxlab.tracing import may_apply, remark
 
@@ -22,17 +24,21 @@ RULE = "convert_to_mixed_precision"
 class PrecisionOptions:
     """`dtype`: "float16" or "bfloat16". `product`: the dtype in which products are computed and
     which they state, where their operator can, before their results become `dtype`; None leaves
-    that to the operator."""
+    that to the operator. `params`: the names of the float32 parameters that callers are to give in
+    `dtype`, all other signatures stay. `elementwise`: exponentials and other functions of single
+    elements follow their operands, too, though they round more than once."""
 
     dtype: str = "float16"
     product: str | None = None
+    params: tuple[str, ...] = ()
+    elementwise: bool = False
 
 
 @module_pass(RULE, PrecisionOptions, needs=("normalize",))
 def convert_to_mixed_precision(mod: Module, options: PrecisionOptions) -> Module:
     """Convert the float32 operands of products to `dtype`; their results stay in it through
     operators that only move or combine elements, and become float32 again for everything else
-    (norms, softmax, exponentials, sums, results of functions). Signatures do not change.
+    (norms, softmax, exponentials, sums, results of functions).
 
     Values that leave the range of `dtype` (65504 in float16) become infinite. Raises ValueError for
     another dtype.
@@ -46,7 +52,53 @@ def convert_to_mixed_precision(mod: Module, options: PrecisionOptions) -> Module
         return _cast(e, options.dtype)
 
     rewrite = partial(_binding, options)
-    return with_shadows(mod, convert, lambda e, _: _cast(e, "float32"), "_half", rewrite)
+    converted = with_shadows(mod, convert, lambda e, _: _cast(e, "float32"), "_half", rewrite)
+    return _with_half_params(converted, options) if options.params else converted
+
+
+def _with_half_params(mod: Module, options: PrecisionOptions) -> Module:
+    """The module whose functions take the parameters of the given names in half precision. Raises
+    ValueError for a name that no float32 parameter has."""
+    functions = mod.graph_functions()
+    known = {p.name for fn in functions.values() for p in fn.params if _is_float32(p)}
+    for name in options.params:
+        if name not in known:
+            raise ValueError(f"{RULE}: there is no float32 parameter {name!r}")
+    updates = {name: _with_half_params_of(fn, options, mod) for name, fn in functions.items()}
+    return normalized(mod.with_functions(updates))
+
+
+def _with_half_params_of(
+    fn: graph.Function, options: PrecisionOptions, mod: Module
+) -> graph.Function:
+    halves: dict[graph.Var, graph.Var] = {}
+    for p in fn.params:
+        if p.name in options.params and isinstance(p.ty, types.TensorType) and _is_float32(p):
+            halves[p] = replace(p, ty=replace(p.ty, dtype=options.dtype))
+    if not halves:
+        return fn
+    converted: dict[graph.Var, graph.Var] = {}
+
+    def converts(b: graph.Binding) -> bool:
+        """True for a conversion of one of the parameters, whose variable is that one from here."""
+        match b:
+            case graph.VarBinding(graph.Call(graph.Op("astype"), (graph.Var() as p,), attrs), v):
+                if p in halves and attrs["dtype"] == options.dtype:
+                    converted[v] = halves[p]
+            case _:
+                pass
+        return b.var in converted
+
+    def block(blk: graph.BindingBlock) -> graph.BindingBlock:
+        return with_bindings(blk, [b for b in blk.bindings if not converts(b)])
+
+    wide = {p: graph.DataflowVar(p.name, p.ty) for p in halves}
+    restored = (graph.VarBinding(_cast(given, "float32"), wide[p]) for p, given in halves.items())
+    body = map_blocks(fn, block).body
+    body = substitute(body, values=wide | converted)
+    body = replace(body, blocks=(graph.DataflowBlock(tuple(restored)), *body.blocks))
+    new = replace(fn, params=tuple(halves.get(p, p) for p in fn.params), body=body)
+    return drop_unread(new, set(wide.values()), mod)
 
 
 def _cast(e: graph.Expr, dtype: str) -> graph.Call:
@@ -58,7 +110,10 @@ def _binding(
 ) -> bool:
     assert isinstance(value.op, graph.Op)
     op = value.op.name
-    product, follows = has_trait(op, "product"), has_trait(op, "rounds_once")
+    product = has_trait(op, "product")
+    follows = has_trait(op, "rounds_once") or (
+        options.elementwise and has_trait(op, "elementwise") and op != "astype"
+    )
     where = f"{name}.{b.var.name}: {op}"
     if not (product or follows):
         if any(shadows.has(e) for e in _tensors(value)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relaxlab.ir import graph
@@ -11,7 +11,7 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks, tir_call, use_counts, with_bindings
 from relaxlab.passes.new_functions import NewFunctions
-from relaxlab.passes.outline import outline_bindings
+from relaxlab.passes.outline import is_scalar, outline_bindings
 from relaxlab.passes.patterns import Match, Pattern
 from relaxlab.passes.patterns.match import BlockScope, Matcher, NearestMiss
 from relaxlab.tracing import may_apply, remark
@@ -20,11 +20,12 @@ from relaxlab.tracing import may_apply, remark
 @dataclass(frozen=True, slots=True)
 class FusionPattern:
     """A pattern whose matches become functions with the attribute `Composite` = `name`. `check` may
-    refuse a match with a reason."""
+    refuse a match with a reason; `attrs` returns further attributes of its function."""
 
     name: str
     pattern: Pattern
     check: Callable[[Match], str | None] | None = None
+    attrs: Callable[[Match], Mapping[str, object]] | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -32,9 +33,13 @@ class FusionPattern:
 
 @dataclass(frozen=True, slots=True)
 class PatternFusionOptions:
-    """`patterns`: in order of priority; an earlier one takes calls from later ones."""
+    """`patterns`: in order of priority; an earlier one takes calls from later ones. `functions`:
+    the names of those that are searched, all where there are none. `inside`: which constants stay
+    in the functions that are made; the others become arguments."""
 
     patterns: tuple[FusionPattern, ...] = ()
+    functions: tuple[str, ...] | None = None
+    inside: Callable[[graph.Constant], bool] = is_scalar
 
 
 @module_pass("fuse_ops_by_pattern", PatternFusionOptions, needs=("normalize",))
@@ -46,10 +51,11 @@ def fuse_ops_by_pattern(mod: Module, options: PatternFusionOptions) -> Module:
     """
     if not options.patterns:
         return mod
-    state = _Grouping(mod, options.patterns, NewFunctions(mod))
+    state = _Grouping(mod, options, NewFunctions(mod))
     updates: dict[str, graph.Function] = {}
     for name, fn in mod.graph_functions().items():
-        if "Composite" not in fn.attrs and not fn.attrs.get("Primitive"):
+        searched = options.functions is None or name in options.functions
+        if searched and "Composite" not in fn.attrs and not fn.attrs.get("Primitive"):
             uses = use_counts(fn)
             updates[name] = map_blocks(fn, lambda b, n=name, u=uses: state.block(n, b, u))
     for one in options.patterns:
@@ -62,7 +68,7 @@ def fuse_ops_by_pattern(mod: Module, options: PatternFusionOptions) -> Module:
 @dataclass(slots=True)
 class _Grouping:
     mod: Module
-    patterns: tuple[FusionPattern, ...]
+    options: PatternFusionOptions
     outlined: NewFunctions[graph.Function]
     misses: dict[str, NearestMiss] = field(default_factory=dict[str, NearestMiss])
     matched: set[str] = field(default_factory=set[str])
@@ -73,7 +79,7 @@ class _Grouping:
         scope = BlockScope(self.mod, blk, uses)
         taken: set[graph.Var] = set()
         calls: dict[graph.Var, graph.Call] = {}
-        for one in self.patterns:
+        for one in self.options.patterns:
             miss = self.misses.setdefault(one.name, NearestMiss())
             matcher = Matcher(scope, miss, name)
             for b in blk.bindings:
@@ -116,7 +122,9 @@ class _Grouping:
     def outline(self, one: FusionPattern, found: Match, scope: BlockScope) -> graph.Call:
         members = [scope.bindings[scope.position[v]] for v in found.members]
         attrs = Attrs(Composite=one.name)
-        fn, args = outline_bindings(members, [found.root], attrs)  # type: ignore[arg-type]
+        if one.attrs is not None:
+            attrs = attrs.with_(**one.attrs(found))
+        fn, args = outline_bindings(members, [found.root], attrs, self.options.inside)  # type: ignore[arg-type]
         hint = "fused_" + "".join(c if c.isalnum() else "_" for c in one.name)
         return graph.Call(graph.GlobalVar(self.outlined.name_of(fn, hint)), args)
 

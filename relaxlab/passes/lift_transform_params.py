@@ -27,9 +27,11 @@ from relaxlab.tracing import may_apply
 
 @dataclass(frozen=True, slots=True)
 class LiftOptions:
-    """`shared`: functions with the same weights share a transformation."""
+    """`shared`: functions with the same weights share a transformation. `functions`: the names of
+    those that may be split, all where there are none."""
 
     shared: bool = True
+    functions: tuple[str, ...] | None = None
 
 
 @module_pass("lift_transform_params", LiftOptions, needs=("normalize",))
@@ -47,7 +49,10 @@ def lift_transform_params(mod: Module, options: LiftOptions) -> Module:
     values = _used_as_values(mod)
     groups: dict[object, dict[str, graph.Function]] = {}
     for name, fn in mod.graph_functions().items():
-        if "num_input" in fn.attrs and "recorded" not in fn.attrs and name not in values:
+        chosen = options.functions is None or name in options.functions
+        if "num_input" not in fn.attrs or not chosen:
+            continue
+        if "recorded" not in fn.attrs and name not in values:
             weights = fn.params[fn.attrs["num_input"] :]
             key = structural_key(tuple(w.ty for w in weights)), tuple(w.name for w in weights)
             group = groups.setdefault(key if options.shared else name, {})

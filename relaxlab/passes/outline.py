@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.node import Attrs, Node, rewrite
@@ -10,15 +10,24 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import leaf_type, vars_in
 
 
+def is_scalar(constant: graph.Constant) -> bool:
+    """True for a constant without dimensions."""
+    return constant.data.ndim == 0
+
+
 def outline_bindings(
-    members: Sequence[graph.VarBinding], results: Sequence[graph.Var], attrs: Attrs
+    members: Sequence[graph.VarBinding],
+    results: Sequence[graph.Var],
+    attrs: Attrs,
+    inside: Callable[[graph.Constant], bool] = is_scalar,
 ) -> tuple[graph.Function, tuple[graph.Expr, ...]]:
     """Return a private function of the bindings, in order, with the values of `results` as its
     result (one: that value; several: a tuple); and the arguments of its call.
 
-    Its parameters are the variables and the tensor constants that the bindings read from outside;
-    scalar constants stay inside. Symbols that no parameter's dimension alone determines are a last
-    parameter `R.Shape([...])` (the paper's Figure 8).
+    Its parameters are the variables and the constants that the bindings read from outside, but for
+    the constants that stay `inside`: scalars, if nothing else is said. Symbols that no
+    parameter's dimension alone determines are a last parameter `R.Shape([...])` (the paper's
+    Figure 8).
     """
     params: dict[object, tuple[graph.Expr, graph.Var]] = {}
     local = {m.var for m in members}
@@ -30,7 +39,7 @@ def outline_bindings(
                 inner[v] = params[v][1]
 
     def constant(n: Node) -> Node | None:
-        if not isinstance(n, graph.Constant) or n.data.ndim == 0:
+        if not isinstance(n, graph.Constant) or inside(n):
             return None
         name = f"const{len(params)}"
         return params.setdefault(id(n.data), (n, graph.Var(name, leaf_type(n))))[1]

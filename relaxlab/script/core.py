@@ -54,11 +54,6 @@ class Symbol:
         self.declared = declared
 
 
-def no_environment(name: str) -> Value:
-    """The environment of `parse(text)`: nothing but the script's own names."""
-    raise Unbound(name)
-
-
 BUILTINS: dict[str, Callable[..., Any]] = {
     name: getattr(builtins, name) for name in ("float", "int", "bool", "len", "abs", "min", "max")
 }

@@ -6,9 +6,10 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from relaxlab.ir.errors import brief, kind_of
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.captured import Captured, python_value
-from relaxlab.script.core import Context, Failure, no_environment
+from relaxlab.script.core import Context, Failure
 from relaxlab.script.definitions import decorator_of
 from relaxlab.script.expressions import evaluate
 from relaxlab.script.macros import is_macro, macro_here
@@ -30,18 +31,24 @@ _NAMESPACES = {"ir": Ref("I"), "relax": Ref("R"), "tir": Ref("T"), "tirx": Ref("
 
 
 @brief
-def parse(text: str, *, check: bool = True, name: str = "<script>") -> Module:
+def parse(
+    text: str,
+    *,
+    check: bool = True,
+    name: str = "<script>",
+    names: Mapping[str, Any] | None = None,
+) -> Module:
     """The module that a script defines: a class with `@I.ir_module`, or functions.
 
-    The text is interpreted, never executed; of Python's names only `I`, `R`, `T` and those that the
-    script itself gives to constants (`N = 64`) exist in it.
+    The text is interpreted, never executed; of Python's names only `I`, `R`, `T`, those that the
+    script itself gives to constants (`N = 64`), and those of `names` with their values exist in it.
     `check`: types are deduced and both levels checked for well-formedness too. `name` is used
     in messages.
     Raises DiagnosticError with everything that is wrong, not only the first error.
     """
     source = Source(name, text)
     tree = syntax_tree(source)
-    cx = _context(source, no_environment)
+    cx = _context(source, Captured(source, (names or {},)).value)
     cx.frames[0].update(I=Ref("I"), R=Ref("R"), T=Ref("T"), TypeVar=Ref("typing", "TypeVar"))
     module = Module(())
     try:

@@ -20,3 +20,4 @@ def build(mod: Any, target: Any = None, **options: Any) -> Any:
 
 
 compile = build  # noqa: A001
+__path__: list[str] = []  # which lets imports look for submodules, of which `hook` has the names

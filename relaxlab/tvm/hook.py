@@ -19,8 +19,21 @@ _RENAMED = {
     f"{_HERE}.tirx": f"{_HERE}.tir",
     f"{_HERE}.sym": f"{_HERE}.arith",
     f"{_HERE}.prim": f"{_HERE}.tir",
+    **dict.fromkeys((f"{_HERE}.tir.buffer", f"{_HERE}.tir.stmt"), f"{_HERE}.tir"),
+    **dict.fromkeys(
+        (f"{_HERE}.relax.dpl.{n}" for n in ("context", "pattern", "rewrite")), f"{_HERE}.relax.dpl"
+    ),
+    f"{_HERE}.relax.global_info": f"{_HERE}.ir",
+    **dict.fromkeys(
+        (f"{_HERE}.ir.{n}" for n in ("attrs", "base", "expr", "global_info", "type")), f"{_HERE}.ir"
+    ),
+    f"{_HERE}.runtime.vm": f"{_HERE}.relax.vm",
+    f"{_HERE}.runtime.ndarray": f"{_HERE}.runtime",
+    **dict.fromkeys((f"{_HERE}.te.operation", f"{_HERE}.te.tensor"), f"{_HERE}.te"),
+    f"{_HERE}.driver.build_module": f"{_HERE}.driver",
+    f"{_HERE}.target.target": f"{_HERE}.target",
 }
-"""Newer names of packages, and the names of the same packages here."""
+"""Other names of packages and of their modules, with what has the same names here."""
 
 
 class _Finder(MetaPathFinder, Loader):

@@ -399,4 +399,5 @@ _HOMES = {
     "ShapeTuple": "builtins:tuple",
 }
 
+__path__: list[str] = []  # which lets imports look for submodules, of which `hook` has the names
 __getattr__, __dir__ = names(__name__, _HOMES)

@@ -117,3 +117,6 @@ def core_target(target: Any) -> CoreTarget:
     if name == "cuda" and chosen.arch:
         name = f"cuda:{chosen.arch}"
     return parse_target(name)
+
+
+__path__: list[str] = []  # which lets imports look for submodules, of which `hook` has the names

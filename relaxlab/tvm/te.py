@@ -189,4 +189,5 @@ _HOMES = {
     )
 }  # fmt: skip
 
+__path__: list[str] = []  # which lets imports look for submodules, of which `hook` has the names
 __getattr__, __dir__ = names(__name__, _HOMES)

@@ -63,6 +63,8 @@ DIFFERENT = {
     "ExpandTuple_nested": "fields of inner tuples are read at the call",
     "AdjustMatmul_left": "products of products are put in order from the last on",
     "Specialize": "the function of any size stays beside its copy",
+    "ConvLayout_softmax": "softmax is computed in the layout of the program",
+    "ToMixed_exp": "a constant is converted where it is made",
     "Gradient_nn": "the gradient of a convolution transposes, in place of other layouts",
 }
 """The cases in which relaxlab's module differs, and how."""

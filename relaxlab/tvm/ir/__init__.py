@@ -23,8 +23,13 @@ _HOMES = {
     "assert_structural_equal": "relaxlab.tvm.ir.equal:assert_structural_equal",
     "structural_equal": "relaxlab.tvm.ir.equal:structural_equal",
     "structural_hash": "relaxlab.tvm.ir.equal:structural_hash",
-    "expr": "relaxlab.tvm.relax.expr",
     "VDevice": "relaxlab.tvm.ir.module:VDevice",
+    "Var": "relaxlab.tvm.relax.expr:Var",
+    "Span": "relaxlab.ir.span:Span",
+    "Array": "builtins:list",
+    "Map": "builtins:dict",
+    "load_json": "relaxlab.tvm.ir.module:load_json",
+    "save_json": "relaxlab.tvm.ir.module:save_json",
 }
 
 __getattr__, __dir__ = names(__name__, _HOMES)

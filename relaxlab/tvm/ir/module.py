@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.tvm.accessors import name_of, name_of_function
+from relaxlab.tvm.script.normal import from_source
 from relaxlab.tvm.spelling import Spelling
 
 
@@ -27,6 +29,16 @@ class IRModule(metaclass=Spelling, core=Module):
     def from_expr(func: Any) -> Module:
         """A module of one function, under its global symbol or "main"."""
         return Module.of({name_of_function(func): func})
+
+
+def save_json(node: Any) -> str:
+    """A module or function as JSON: its script."""
+    return json.dumps({"script": node.script()})
+
+
+def load_json(json_str: str) -> Any:
+    """The module or function of a text that `save_json` gave."""
+    return from_source(json.loads(json_str)["script"])
 
 
 def make_node(type_key: str, **fields: Any) -> Attrs:

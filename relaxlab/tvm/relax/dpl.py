@@ -130,7 +130,6 @@ def is_expr(expr: graph.Expr) -> DFPattern:
 
 _HOMES = {
     **{name: f"relaxlab.passes.patterns:{name}" for name in patterns.__all__ if name[0].islower()},
-    "pattern": "relaxlab.tvm.relax.dpl",
     "CallPattern": "relaxlab.passes.patterns.language:CallPattern",
     "ConstantPattern": "relaxlab.passes.patterns.language:ConstPattern",
     "GlobalVarPattern": "relaxlab.passes.patterns.language:GlobalVarPattern",
@@ -144,4 +143,5 @@ _HOMES = {
     "WildcardPattern": "relaxlab.passes.patterns.language:Wildcard",
     "PatternSeq": "relaxlab.passes.patterns.language:Chain",
 }
+__path__: list[str] = []  # which lets imports look for submodules, of which `hook` has the names
 __getattr__, __dir__ = names(__name__, _HOMES)

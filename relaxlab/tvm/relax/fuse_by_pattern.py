@@ -38,9 +38,12 @@ class FusionPattern:
 
     def in_core(self) -> core.FusionPattern:
         """The pattern as the core has it."""
-        if self.attrs_getter is not None:
-            raise NotImplementedError("FusionPattern: attrs_getter is not among what relaxlab has")
-        return core.FusionPattern(self.name, self.pattern, self._refusal)
+        attrs = None if self.attrs_getter is None else self._attrs
+        return core.FusionPattern(self.name, self.pattern, self._refusal, attrs)
+
+    def _attrs(self, match: Match) -> Mapping[str, str]:
+        assert self.attrs_getter is not None
+        return self.attrs_getter(_context(match, self.annotation_patterns or {}).annotated_expr)
 
     def _refusal(self, match: Match) -> str | None:
         if self.check is None or self.check(_context(match, self.annotation_patterns or {})):
@@ -64,9 +67,18 @@ def as_fusion_pattern(given: Any) -> FusionPattern:
     return given if isinstance(given, FusionPattern) else FusionPattern(*given)
 
 
-def fuse(mod: Module, given: Sequence[Any], *, annotate_codegen: bool) -> Module:
+def fuse(
+    mod: Module,
+    given: Sequence[Any],
+    functions: Sequence[str] | None,
+    *,
+    bind_constants: bool,
+    annotate_codegen: bool,
+) -> Module:
     """Outline what patterns match as functions that TVM's passes name and mark as these do."""
-    options = core.PatternFusionOptions(tuple(as_fusion_pattern(p).in_core() for p in given))
+    patterns = tuple(as_fusion_pattern(p).in_core() for p in given)
+    chosen = None if functions is None else tuple(functions)
+    options = core.PatternFusionOptions(patterns, chosen, lambda _: bind_constants)
     after = core.fuse_ops_by_pattern.function(mod, options)
     new = {k: f for k, f in after.graph_functions().items() if k not in mod}
     kept = after.without(*new)
@@ -74,7 +86,9 @@ def fuse(mod: Module, given: Sequence[Any], *, annotate_codegen: bool) -> Module
     made: dict[str, graph.Function] = {}
     for name, fn in new.items():
         taken = kept.with_functions(made)
-        renamed[name] = taken.fresh_name(_name_of(fn))
+        compiler = _compiler_of(fn) if annotate_codegen else ""
+        hint = "_".join(filter(None, [_name_of(fn), compiler]))
+        renamed[name] = taken.fresh_name(hint)
         marked = replace(fn, attrs=fn.attrs.with_(Primitive=True), name_hint=renamed[name])
         made[renamed[name]] = _with_codegen(fn) if annotate_codegen else marked
 
@@ -92,9 +106,13 @@ def _name_of(fn: graph.Function) -> str:
     return "_".join(["fused", *(f"relax_{op.replace('.', '_')}" for op in ops)])
 
 
+def _compiler_of(fn: graph.Function) -> str:
+    """The compiler that the name of a pattern begins with."""
+    return str(fn.attrs["Composite"]).partition(".")[0]
+
+
 def _with_codegen(fn: graph.Function) -> graph.Function:
     """A function that calls a composite one inside it, for a compiler that its name begins with."""
-    compiler = str(fn.attrs["Composite"]).partition(".")[0]
     params = tuple(graph.Var(p.name, p.ty) for p in fn.params)
     inner, result = graph.Var("local_func"), graph.Var("output", fn.ret_ty)
     bindings = (
@@ -102,5 +120,5 @@ def _with_codegen(fn: graph.Function) -> graph.Function:
         graph.VarBinding(graph.Call(inner, params), result),
     )
     body = graph.SeqExpr((graph.BindingBlock(bindings),), result)
-    attrs = fn.attrs.with_(Composite=None, Codegen=compiler)
+    attrs = fn.attrs.with_(Composite=None, Codegen=_compiler_of(fn))
     return graph.Function(params, body, fn.ret_ty, attrs=attrs)

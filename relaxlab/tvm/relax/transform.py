@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from relaxlab.ir import graph
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import replace, walk
 from relaxlab.ir.op_table import op_names
 from relaxlab.passes.base import find_pass
 from relaxlab.passes.bind_params import BindParamsOptions
@@ -18,7 +18,7 @@ from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
 from relaxlab.passes.bindings import map_blocks
 from relaxlab.passes.bundle_model_params import BundleOptions
 from relaxlab.passes.combine_parallel_matmul import CombineOptions
-from relaxlab.passes.convert_layout import LayoutOptions
+from relaxlab.passes.convert_layout import KERNELS, LayoutOptions
 from relaxlab.passes.convert_to_dataflow import DataflowOptions
 from relaxlab.passes.convert_to_mixed_precision import PrecisionOptions
 from relaxlab.passes.dead_code_elimination import EliminationOptions
@@ -98,12 +98,6 @@ def _without_arguments(name: str) -> Callable[[], Pass]:
     return make
 
 
-def _require_default(name: str, argument: str, value: Any, default: Any = None) -> None:
-    """Raise NotImplementedError for an option that the core's pass does not have."""
-    if value != default:
-        raise NotImplementedError(f"{name}({argument}={value!r}): the pass has no such option")
-
-
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
     """Compute each pure value once, or each call alone."""
     options = SharingOptions(call_only)
@@ -144,13 +138,14 @@ def FuseOpsByPattern(  # noqa: N802
     annotate_codegen: bool = False,
     entry_functions: Sequence[str] | None = None,
 ) -> Pass:
-    """Outline what patterns match; with `annotate_codegen`, for the compilers that the names of
-    the patterns begin with."""
-    _require_default("FuseOpsByPattern", "bind_constants", bind_constants, default=True)
-    _require_default("FuseOpsByPattern", "entry_functions", entry_functions)
+    """Outline what patterns match in functions, with the constants where `bind_constants`; with
+    `annotate_codegen`, for the compilers that the names of the patterns begin with."""
 
     def run(mod: Module, _: PassContext) -> Module:
-        return fuse_by_pattern.fuse(normalized(mod), patterns, annotate_codegen=annotate_codegen)
+        return fuse_by_pattern.fuse(
+            normalized(mod), patterns, entry_functions or None,
+            bind_constants=bind_constants, annotate_codegen=annotate_codegen,
+        )  # fmt: skip
 
     return Pass(run, PassInfo(0, "FuseOpsByPattern"))
 
@@ -280,14 +275,51 @@ def UpdateVDevice(new_vdevice: str, index: int) -> Pass:  # noqa: N802
     return core_pass("UpdateVDevice", "rename_device", options=RenameOptions(index, new_vdevice))
 
 
-def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any = None) -> Pass:  # noqa: N802
-    """Compute convolutions in other layouts, given as {"relax.nn.conv2d": ["NHWC", "OHWI"]}."""
-    others = [k for k in desired_layouts if k != "relax.nn.conv2d"]
-    if others or layout_cb is not None:
-        wanted = "a function for layouts" if layout_cb is not None else ", ".join(others)
-        raise NotImplementedError(f"ConvertLayout changes relax.nn.conv2d alone, not {wanted}")
-    data, kernel = (*desired_layouts["relax.nn.conv2d"], "OHWI")[:2]
-    return core_pass("ConvertLayout", "convert_layout", options=LayoutOptions(data, kernel))
+Layouts = Mapping[str, Sequence[str]]
+"""The layouts of data and weights by operator: {"relax.nn.conv2d": ["NHWC", "OHWI"]}."""
+
+
+def ConvertLayout(  # noqa: N802
+    desired_layouts: Layouts, layout_cb: Callable[[graph.Call], Layouts] | None = None
+) -> Pass:
+    """Compute convolutions in other layouts; `layout_cb` returns those of a call, none if it is to
+    stay."""
+
+    def run(mod: Module, _: PassContext) -> Module:
+        mod = normalized(mod)
+        found = [desired_layouts] if desired_layouts else []
+        converts: Callable[[graph.Call], bool] | None = None
+        if layout_cb is not None:
+            chosen = layout_cb
+            calls = (n for f in mod.graph_functions().values() for n in walk(f) if is_conv(n))
+            found += [layouts for call in calls if (layouts := chosen(call))]
+            converts = lambda call: bool(chosen(call))  # noqa: E731
+        return run_core(mod, "convert_layout", options=_layouts(found, converts)) if found else mod
+
+    return Pass(run, PassInfo(0, "ConvertLayout"))
+
+
+def is_conv(n: Any) -> TypeGuard[graph.Call]:
+    """True for a call of a convolution whose layout can be chosen."""
+    return isinstance(n, graph.Call) and isinstance(n.op, graph.Op) and n.op.name in KERNELS
+
+
+def _layouts(
+    given: Sequence[Layouts], converts: Callable[[graph.Call], bool] | None
+) -> LayoutOptions:
+    """The options for the core. Raises NotImplementedError for several layouts of data, or other
+    operators."""
+    kernels: dict[str, str] = {}
+    data: set[str] = set()
+    for op, layouts in ((k.removeprefix("relax."), v) for each in given for k, v in each.items()):
+        if op not in KERNELS:
+            raise NotImplementedError(f"ConvertLayout changes {', '.join(KERNELS)}, not {op}")
+        data.add(layouts[0])
+        kernels[op] = layouts[1] if len(layouts) > 1 else KERNELS[op]
+    if len(data) != 1:
+        raise NotImplementedError(f"ConvertLayout: one layout of data in a module, not {data}")
+    conv2d, transposed = kernels.get("nn.conv2d"), kernels.get("nn.conv2d_transpose")
+    return LayoutOptions(data.pop(), conv2d, transposed, converts)
 
 
 def ToMixedPrecision(  # noqa: N802
@@ -296,25 +328,28 @@ def ToMixedPrecision(  # noqa: N802
     """Compute products in half precision, and state `out_dtype` as the dtype of their results."""
     if out_dtype not in ("float32", "float16"):
         raise ValueError(f"ToMixedPrecision(out_dtype={out_dtype!r}): float32 or float16")
-    _require_default("ToMixedPrecision", "fp16_input_names", fp16_input_names)
-    options = PrecisionOptions(product=out_dtype)
+    names = tuple(fp16_input_names or ())
+    options = PrecisionOptions(product=out_dtype, params=names, elementwise=True)
     return core_pass("ToMixedPrecision", "convert_to_mixed_precision", options=options)
 
 
-def CombineParallelMatmul(check: Any = None) -> Pass:  # noqa: N802
-    """Compute products of one matrix with several as one."""
-    _require_default("CombineParallelMatmul", "check", check)
-    options = CombineOptions(split=True)
+def CombineParallelMatmul(check: Callable[..., bool] | None = None) -> Pass:  # noqa: N802
+    """Compute products of one matrix with several as one, unless the check refuses it, which is
+    given the matrix, the weights, the biases, and a dictionary, empty here."""
+
+    def accepts(x: graph.Expr, weights: list[graph.Expr], biases: list[graph.Expr]) -> bool:
+        return check is None or bool(check(x, weights, biases, {}))
+
+    options = CombineOptions(True, accepts)
     return core_pass("CombineParallelMatmul", "combine_parallel_matmul", options=options)
 
 
 def LiftTransformParams(shared_transform: bool | list[str] = False) -> Pass:  # noqa: N802
     """Move what depends on weights alone to a function of its own, which the caller calls."""
-    if not isinstance(shared_transform, bool):
-        raise NotImplementedError("LiftTransformParams(shared_transform=[...]): True shares all")
+    names = None if isinstance(shared_transform, bool) else tuple(shared_transform)
 
     def run(mod: Module, _: PassContext) -> Module:
-        options = LiftOptions(shared_transform)
+        options = LiftOptions(bool(shared_transform), names)
         after = run_core(mod, "lift_transform_params", options=options)
         updates: dict[str, graph.Function] = {}
         for name, fn in after.graph_functions().items():

@@ -42,9 +42,8 @@ def _read(reader: Reader, frame: FrameType, what: Any) -> Any:
 
 
 def from_source(program: str, extra_vars: Any = None) -> BaseFunc | Module:
-    """The module of a text, or its function where it is one function without a class."""
-    if extra_vars:
-        raise NotImplementedError("from_source(extra_vars=...): a text sees its own names alone")
-    mod = normalized(parse(program))
+    """The module of a text, or its function where it is one function without a class. `extra_vars`
+    are further names that it may use, with their values."""
+    mod = normalized(parse(program, names=extra_vars))
     has_class = any(isinstance(n, ast.ClassDef) for n in ast.parse(program).body)
     return mod if has_class or len(mod.functions) != 1 else mod.functions[0][1]

@@ -6,6 +6,9 @@ _HOMES = {
     "ir": "relaxlab.tvm.script.ir",
     "relax": "relaxlab.tvm.script.relax",
     "tir": "relaxlab.script.tir",
+    "tirx": "relaxlab.script.tir",
+    "ir_module": "relaxlab.tvm.script.ir:ir_module",
+    "parse": "relaxlab.tvm.script.normal:from_source",
 }
 
 __getattr__, __dir__ = names(__name__, _HOMES)

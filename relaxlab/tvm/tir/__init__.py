@@ -4,9 +4,9 @@ from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.tvm.names import names
 
 _NODES = (
-    "Block", "BlockRealize", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Evaluate",
-    "For", "IfThenElse", "IterVar", "LetStmt", "MatchBufferRegion", "PrimFunc", "SeqStmt", "Stmt",
-    "While",
+    "AssertStmt", "Block", "BlockRealize", "Buffer", "BufferLoad", "BufferRegion", "BufferStore",
+    "Evaluate", "For", "IfThenElse", "IterVar", "LetStmt", "MatchBufferRegion", "PrimFunc",
+    "SeqStmt", "Stmt", "While",
 )  # fmt: skip
 _EXPRESSIONS = ("Broadcast", "Call", "Let", "Not", "PrimExpr", "Ramp", "StringImm", "Var")
 _SPELLED = (
@@ -16,7 +16,8 @@ _SPELLED = (
 _FUNCTIONS = (
     "abs", "all", "any", "ceildiv", "const", "div", "floordiv", "floormod", "if_then_else",
     "indexdiv", "indexmod", "infinity", "likely", "max", "max_value", "min", "min_value", "power",
-    "truncdiv", "truncmod",
+    "truncdiv", "truncmod", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right",
+    "call_intrin", "call_pure_extern", "convert", "stmt_list", "stmt_seq",
 )  # fmt: skip
 _HOMES = {
     **{n: f"relaxlab.tvm.tir.op:{n}" for n in INTRINSICS if n.isidentifier()},
@@ -27,6 +28,14 @@ _HOMES = {
     "SBlock": "relaxlab.ir.loops:Block",
     "SBlockRealize": "relaxlab.ir.loops:BlockRealize",
     "SizeVar": "relaxlab.ir.expr:Var",
+    "BitwiseAnd": "relaxlab.ir.expr:BitAnd",
+    "BitwiseOr": "relaxlab.ir.expr:BitOr",
+    "BitwiseXor": "relaxlab.ir.expr:BitXor",
+    "LShift": "relaxlab.ir.expr:ShiftLeft",
+    "RShift": "relaxlab.ir.expr:ShiftRight",
+    "ForKind": "relaxlab.tvm.tir.function:ForKind",
+    "Range": "relaxlab.tvm.ir.range:Range",
+    "Reduce": "relaxlab.ops.te:Reduce",
     "IndexMap": "relaxlab.tvm.tir.function:IndexMap",
     "TensorIntrin": "relaxlab.tvm.tir.function:TensorIntrin",
     "Schedule": "relaxlab.tvm.tir.schedule.schedule:Schedule",

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any
 
 from relaxlab.analysis import index_map as core
 from relaxlab.ir import expr
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.schedule import tensor_intrin
+
+
+class ForKind(StrEnum):
+    """The kinds of loops."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD_BINDING = "thread_binding"
 
 
 class IndexMap:

@@ -10,6 +10,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, highest, lowest
 from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.loops import Evaluate, SeqStmt, Stmt
 
 
 def const(value: Any, dtype: str | None = None, span: object = None) -> PrimExpr:
@@ -113,6 +114,39 @@ def min_value(dtype: str, span: object = None) -> PrimExpr:
 def infinity(dtype: str, span: object = None) -> PrimExpr:
     """Infinity."""
     return expr.const(float("inf"), dtype)
+
+
+def call_intrin(dtype: str, func_name: Any, *args: Any, span: object = None) -> PrimExpr:
+    """A call of an intrinsic, by its name with TVM's prefix or without."""
+    name = str(getattr(func_name, "name", func_name)).rpartition(".")[2]
+    if name not in INTRINSICS:
+        raise ValueError(f"there is no intrinsic {name!r}")
+    return expr.Call(dtype, name, tuple(map(expr.as_expr, args)))
+
+
+def call_pure_extern(dtype: str, func_name: str, *args: Any, span: object = None) -> PrimExpr:
+    """A call of a function of C without effects."""
+    return expr.Call(dtype, "call_extern", (expr.StringImm(func_name), *map(expr.as_expr, args)))
+
+
+def convert(value: Any) -> Any:
+    """A number as an expression, a list or tuple item by item; what is none of these itself."""
+    if isinstance(value, list | tuple):
+        return [convert(v) for v in value]
+    return const(value) if isinstance(value, bool | int | float) else value
+
+
+def stmt_seq(*args: Any) -> Stmt:
+    """Statements, or expressions that are evaluated, in order."""
+    items = [a if isinstance(a, Stmt) else Evaluate(expr.as_expr(a)) for a in args]
+    return items[0] if len(items) == 1 else SeqStmt(tuple(items))
+
+
+def stmt_list(stmt: Stmt) -> list[Stmt]:
+    """The statements of a sequence, of sequences inside it too; another statement alone."""
+    if not isinstance(stmt, SeqStmt):
+        return [stmt]
+    return [s for item in stmt.stmts for s in stmt_list(item)]
 
 
 def _intrinsic(name: str) -> Callable[..., PrimExpr]:
