@@ -39,6 +39,7 @@ class ModuleBuilder:
     """A collection of functions; of structurally equal loop functions it holds one."""
 
     def __init__(self, module: Module | None = None) -> None:
+        self._attrs = NO_ATTRS if module is None else module.attrs
         self._graph_functions: dict[str, BaseFunc] = {}
         self._loop_functions: dict[str, loops.PrimFunc] = {}
         self._by_identity: dict[int, tuple[loops.PrimFunc, str]] = {}
@@ -51,7 +52,7 @@ class ModuleBuilder:
 
     def module(self) -> Module:
         """The module built so far, graph functions first."""
-        return Module.of({**self._graph_functions, **self._loop_functions})
+        return Module.of({**self._graph_functions, **self._loop_functions}, self._attrs)
 
     def add_graph_function(self, name: str, func: graph.Function) -> None:
         """Add `func`. ValueError when the name is taken."""

@@ -20,7 +20,9 @@ from relaxlab.ir.node import (
     field_names,
     map_children,
     replace,
+    walk,
 )
+from relaxlab.ir.substitute import substitute, symbols_in
 
 CALL_TIR = graph.Op("call_tir")
 CALL_TIR_INPLACE = graph.Op("call_tir_inplace")
@@ -271,3 +273,12 @@ def expr_key(value: Any) -> Any:
             return tuple((k, expr_key(v)) for k, v in value.items())
         case _:
             return value
+
+
+def copy_function(fn: graph.Function) -> graph.Function:
+    """A function of the same meaning with variables and symbols of its own."""
+    bound = [n.var for n in walk(fn) if isinstance(n, graph.Binding)]
+    params = [p for n in walk(fn) if isinstance(n, graph.Function) for p in n.params]
+    values: dict[graph.Var, graph.Expr] = {v: replace(v) for v in (*params, *bound)}
+    symbols = {s: expr.Var(s.name, s.var_dtype) for s in symbols_in(fn)}
+    return substitute(substitute(fn, values=values), symbols)
