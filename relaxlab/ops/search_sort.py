@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from relaxlab.ops.define import (
 from relaxlab.ops.manipulate import reshape_compute
 from relaxlab.ops.radix import Row, place_of_rank, sort_rows
 from relaxlab.ops.reduce import reduced_type
-from relaxlab.ops.shapes import ONE, impossible, product
+from relaxlab.ops.shapes import impossible, product
 
 Array = np.ndarray[Any, Any]
 Buffers = dict[te.Tensor, loops.Buffer]
@@ -195,7 +195,7 @@ def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
         if isinstance(count, expr.IntImm) and count.value < 0:
             raise fail(call, f"k must be -1 (all) or at least 0, is {k}")
         if impossible(call, LE(count, x.shape[axis]), f"k ({count}) exceeds the extent"):
-            raise fail(call, f"k is {count}, the tensor has only {x.shape[axis]} along axis {axis}")
+            count = x.shape[axis]  # all that there are
         values = TensorType((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
     indices = tensor_like(values, dtype_attr(call))
     return {"both": TupleType((values, indices)), "values": values, "indices": indices}[kind]
@@ -203,9 +203,10 @@ def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 def _topk_emit(call: graph.Call, out: Type, x: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
-    k, kind = attr(call, "k"), attr(call, "ret_type")
-    count = x.shape[axis] if k == -1 else expr.as_expr(k)
-    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    kind = attr(call, "ret_type")
+    first = out.fields[0] if isinstance(out, TupleType) else out
+    assert isinstance(first, TensorType) and first.shape is not None
+    shape, count = first.shape, first.shape[axis]
     # A symbolic count could be any; the list's length bounds the time of an insertion.
     if isinstance(count, expr.IntImm) and 0 < count.value <= MAX_SELECTED:
         order = _first_compute(x, axis, count.value, attr(call, "largest"))
@@ -225,7 +226,7 @@ def _topk(
     largest: bool = True,
     dtype: str = "int32",
 ) -> Any:
-    count = data.shape[axis] if k == -1 else k
+    count = data.shape[axis] if k == -1 else min(k, data.shape[axis])
     order = np.take(_argsort(data, axis, largest, "int64"), range(count), axis)
     values, indices = np.take_along_axis(data, order, axis), order.astype(numpy_dtype(dtype))
     return {"both": (values, indices), "values": values, "indices": indices}[ret_type]
@@ -291,32 +292,51 @@ def _median_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
     require_dtype(call, x, lambda d: d != "bool", "a number")
     axis = attr(call, "axis")
-    if isinstance(axis, tuple) and len(axis) != 1:
-        raise fail(call, f"axis must be one dimension or None, is {axis}")
     values = reduced_type(call, x, axis, x.dtype)
     shape = () if x.shape is None else x.shape
     gone = normal_axes(call, axis, x.ndim) if x.ndim >= 0 else ()
     for extent in (shape[d] for d in gone if shape):
         if impossible(call, expr.GT(extent, te.ZERO), f"{extent} elements have no median"):
             raise fail(call, "there is no median of 0 elements")
-    return values if axis is None else TupleType((values, tensor_like(values, "int64")))
+    return TupleType((values, tensor_like(values, "int64"))) if _is_one(axis) else values
+
+
+def _is_one(axis: int | tuple[int, ...] | None) -> bool:
+    """True for one axis, along which elements have a place, not for several or all."""
+    return axis is not None and (not isinstance(axis, tuple) or len(axis) == 1)
 
 
 def _median_emit(call: graph.Call, out: Type, x: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
     """The element at (n - 1) // 2 in sorted order, or the NaN at the end of it."""
     keep = bool(attr(call, "keepdims"))
-    if attr(call, "axis") is None:
-        shape = (ONE,) * x.ndim if keep else ()
-        flat = reshape_compute(x, (product(x.shape),))
-        values, _ = _median_along(flat, 0, shape, lambda i, place: (place,))
+    axes = normal_axes(call, attr(call, "axis"), x.ndim)
+    if not _is_one(attr(call, "axis")):
+        assert isinstance(out, TensorType) and out.shape is not None
+        rows = [d for d in range(x.ndim) if d not in axes]
+        flat = _flattened(x, rows, axes)
+        kept = rows if keep else range(len(rows))
+        values, _ = _median_along(
+            flat, len(rows), out.shape, lambda i, place: (*(i[d] for d in kept), place)
+        )
         return values
-    (axis,) = normal_axes(call, attr(call, "axis"), x.ndim)
+    (axis,) = axes
     after = axis + 1 if keep else axis
     assert isinstance(out, TupleType) and isinstance(out.fields[0], TensorType)
     assert out.fields[0].shape is not None
     return _median_along(
         x, axis, out.fields[0].shape, lambda i, place: (*i[:axis], place, *i[after:])
     )
+
+
+def _flattened(x: te.Tensor, rows: Sequence[int], axes: Sequence[int]) -> te.Tensor:
+    """The tensor with some axes flattened to one, the last, behind the others."""
+    order = [*rows, *axes]
+    dims = [x.shape[d] for d in order]
+    if order != [*range(x.ndim)]:
+        source, places = x, [order.index(d) for d in range(x.ndim)]
+        x = te.compute(tuple(dims), lambda *i: source[tuple(i[p] for p in places)], "T_rows")
+    count = len(rows)
+    return reshape_compute(x, (*dims[:count], product(tuple(dims[count:]))))
 
 
 def _median_along(
@@ -340,8 +360,12 @@ def _median_along(
 
 
 def _median(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
-    values = x.reshape(-1) if axis is None else x
-    (along,) = axis if isinstance(axis, tuple) else (axis or 0,)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(np.atleast_1d(axis) % x.ndim)
+    one = _is_one(axis)
+    rows = [d for d in range(x.ndim) if d not in axes]
+    sizes = [x.shape[d] for d in rows]
+    values = x if one else x.transpose(*rows, *axes).reshape(*sizes, -1)
+    along = axes[0] if one else len(rows)
     order = _argsort(values, along, dtype="int64")
     count = values.shape[along]
     middle, last = (np.take(order, [k], along) for k in ((count - 1) // 2, count - 1))
@@ -349,13 +373,14 @@ def _median(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
         final = np.take_along_axis(values, last, along)
         middle = np.where(np.isnan(final), last, middle)
     found = np.take_along_axis(values, middle, along)
-    if axis is None:
-        return found.reshape((1,) * x.ndim if keepdims else ())
+    if not one:
+        kept = [1 if d in axes else n for d, n in enumerate(x.shape)]
+        return found.reshape(kept if keepdims else sizes)
     pair = (found, middle)
     return pair if keepdims else tuple(np.squeeze(t, along) for t in pair)
 
 
-# The lower of the two middle elements, NaN when there is one. Along an axis: (values, indices).
+# The lower of the two middle elements, NaN when there is one. Along one axis: (values, indices).
 define(
     "median",
     params("x", axis=None, keepdims=False),

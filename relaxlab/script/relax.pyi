@@ -2221,7 +2221,7 @@ def mean(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """
 
 def median(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
-    """The median; along an axis, a tuple of medians and their indices.
+    """The median, of all or along axes; along one, a tuple of medians and their indices.
 
     Arguments: x. Constants: axis, keepdims.
 
@@ -2819,7 +2819,7 @@ def to_vdevice(data: _Argument, dst_vdevice: _str = 'cpu') -> _Value:
     """
 
 def topk(data: _Argument, k: _int | _Sequence[_int] = 1, axis: _int | _Sequence[_int] = -1, ret_type: _str = 'both', largest: _bool = True, dtype: _str = 'int32') -> _Value:
-    """The `k` largest elements along an axis and their indices, as a tuple; or one of the two.
+    """The `k` largest elements along an axis (all of fewer), and their indices; or one of the two.
 
     Arguments: data. Constants: k, axis, ret_type, largest, dtype.
 

@@ -322,7 +322,7 @@ def _topk(d: Draw, op: str) -> graph.Call:
     if not size:
         raise Refused
     return builder(op)(
-        x, k=d.choice((1, size, d.rng.randint(1, size), -1)), axis=axis,
+        x, k=d.choice((1, size, d.rng.randint(1, size), size + 2, -1)), axis=axis,
         **d.some(ret_type=d.choice(("both", "values", "indices")), largest=d.flag(),
                  dtype=d.choice(("int32", "int64"))),
     )  # fmt: skip

@@ -471,6 +471,7 @@ def search_sort() -> list[OpCase]:
         OpCase("median", (T("n", 90, dtype="uint8", low=0, high=255),), {"axis": 1}),
         OpCase("argsort", (T("n"),), {"dtype": "int64"}),
         OpCase("topk", (T("n", 7),), {"k": 3}),
+        OpCase("topk", (T("n", 3),), {"k": 5}),
         OpCase("topk", (T("n", 7),), {"k": -1, "largest": False}),
         OpCase("topk", (T(5, "n", 2),), {"k": 2, "axis": 0, "ret_type": "values"}),
         OpCase("topk", (T(6, "n"),), {"k": 4, "axis": 0, "ret_type": "indices", "dtype": "int64"}),
@@ -490,6 +491,8 @@ def _medians() -> list[OpCase]:
         OpCase("median", (T("n", 3, dtype="int32", low=0, high=4),), {"axis": 0}, some),
         OpCase("median", (T("n", 2, dtype="float16"),), {}, some),
         OpCase("median", (T("n", 2),), {"keepdims": True}, some),
+        OpCase("median", (T(3, "n", 2),), {"axis": (0, 2)}, some),
+        OpCase("median", (T(3, "n", 2),), {"axis": (-1, 1), "keepdims": True}, some),
         OpCase("median", (nans,), {}, ({},)),
         OpCase("median", (T(2, 3, values=(1.0, np.nan, 0.0, 2.0, -1.0, 5.0)),), {"axis": 1}, ({},)),
     ]

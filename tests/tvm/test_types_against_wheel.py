@@ -62,6 +62,8 @@ R.flatten(x) | x=2,3
 R.sort(x, 0) | x=2,3
 R.argsort(x, 1) | x=2,3
 R.topk(x, 1, 1) | x=2,3
+R.topk(x, 7, 1) | x=2,3
+relax.op.memory.view(x, dtype="int8") | x=2,3
 R.split(x, [1, 2], axis=1) | x=2,4
 R.matmul(x, y, out_dtype="float32") | x=3,4 y=4,5
 R.einsum((x, y), "ij,jk->ik") | x=2,3 y=3,4

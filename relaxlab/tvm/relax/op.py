@@ -15,6 +15,7 @@ from relaxlab.ops.define import builder
 from relaxlab.script.captured import name_object
 from relaxlab.script.type_values import as_type
 from relaxlab.script.values import Ref
+from relaxlab.tvm.relax.expr import get_shape_of
 
 TYPES_LAST = {
     "call_tir": "out_sinfo",
@@ -104,7 +105,28 @@ def _taking_devices(name: str) -> Any:
     return call
 
 
+def _taking_views(name: str) -> Any:
+    """The builder of a view, whose shape is that of the tensor if no other is given."""
+    make = builder(name)
+
+    def call(
+        data: graph.Expr, shape: Any = None, dtype: str | None = None,
+        relative_byte_offset: Any = None,
+    ) -> graph.Call:  # fmt: skip
+        given: list[Any] = [data, get_shape_of(data) if shape is None else shape]
+        if dtype is not None or relative_byte_offset is not None:
+            ty = data.ty if isinstance(data, graph.Var) else None
+            given.append(graph.DataTypeImm(dtype or getattr(ty, "dtype", "")))
+        if relative_byte_offset is not None:
+            given.append(_operand(relative_byte_offset))
+        return make(*given)
+
+    call.__name__ = name
+    return call
+
+
 _OTHERWISE = {
+    "memory.view": _taking_views,
     "hint_on_device": _taking_devices,
     "to_vdevice": _taking_devices,
     "layout_transform": _taking_functions,
