@@ -24,6 +24,8 @@ def names(
     its submodules. A name of TVM that relaxlab lacks raises AttributeError."""
 
     def get(name: str) -> Any:
+        if name == "__all__":  # which `from ... import *` asks for
+            return listing()
         if name in homes:
             value = lookup(homes[name])
         elif not name.startswith("_") and _has_submodule(package, name):

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import relaxlab.tvm as tvm
 from relaxlab.tvm import relax
-from relaxlab.tvm.relax.dpl import is_const, is_op, is_var, rewrite_call, wildcard
+from relaxlab.tvm.relax.dpl import (
+    PatternContext,
+    PatternMatchingRewriter,
+    is_const,
+    is_op,
+    is_var,
+    rewrite_bindings,
+    rewrite_call,
+    wildcard,
+)
 from relaxlab.tvm.script import ir as I
 from relaxlab.tvm.script import relax as R
 
@@ -109,7 +120,7 @@ def test_a_check_sees_what_matched() -> None:
 def test_functions_for_other_compilers() -> None:
     fuse = relax.transform.FuseOpsByPattern([("cc.product", PATTERN)], annotate_codegen=True)
     after = fuse(Layer)
-    outer = after["fused_relax_matmul_relax_nn_relu"]
+    outer = after["fused_relax_matmul_relax_nn_relu_cc"]
     assert dict(outer.attrs) == {"Codegen": "cc"}
     inner = outer.body.blocks[0].bindings[0].value
     assert dict(inner.attrs) == {"Composite": "cc.product"}
@@ -126,3 +137,116 @@ def test_dimensions_are_compared_in_normal_form() -> None:
     tvm.ir.assert_structural_equal(R.Tensor((n + k,)), R.Tensor((k + n,)))
     with pytest.raises(AssertionError):
         tvm.ir.assert_structural_equal(R.Tensor((n + k,)), R.Tensor((k - n,)))
+
+
+@R.function
+def products(
+    x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 3), "float32"), v: R.Tensor((4, 3), "float32")
+):
+    with R.dataflow():
+        a = R.matmul(x, w)
+        b = R.matmul(x, v)
+        c = R.add(a, b)
+        R.output(c)
+    return c
+
+
+def test_calls_of_a_context_are_rewritten_together() -> None:
+    with PatternContext() as ctx:
+        shared, one, other = wildcard(), wildcard(), wildcard()
+        first, second = (is_op("relax.matmul")(shared, w) for w in (one, other))
+
+        def rewriter(matched: Any, bindings: Any) -> Any:
+            weights = R.concat([matched[one], matched[other]], axis=1)
+            whole = R.matmul(matched[shared], weights)
+            halves = {first: (0, 3), second: (3, 6)}
+            return {
+                matched[p]: R.strided_slice(whole, axes=[1], begin=[start], end=[end])
+                for p, (start, end) in halves.items()
+            }
+
+        assert PatternContext.current() is ctx
+        after = rewrite_bindings(ctx, rewriter, products)
+        found = ctx.match_dfb(products.body.blocks[0])
+    assert PatternContext.current() is None
+    assert found is not None and [found[p].name for p in (first, second)] == ["a", "b"]
+
+    @R.function
+    def expected(
+        x: R.Tensor((2, 4), "float32"),
+        w: R.Tensor((4, 3), "float32"),
+        v: R.Tensor((4, 3), "float32"),
+    ):
+        with R.dataflow():
+            weights = R.concat((w, v), axis=1)
+            whole = R.matmul(x, weights)
+            a = R.strided_slice(whole, axes=[1], begin=[0], end=[3])
+            b = R.strided_slice(whole, axes=[1], begin=[3], end=[6])
+            c = R.add(a, b)
+            R.output(c)
+        return c
+
+    tvm.ir.assert_structural_equal(after, expected)
+
+
+def test_chains_of_a_context() -> None:
+    block = products.body.blocks[0]
+    with PatternContext() as ctx:
+        product = is_op("relax.matmul")(wildcard(), wildcard())
+        total = is_op("relax.add")(product, wildcard())
+        _ = product ^ total
+        found = ctx.match_dfb(block)
+        assert found is not None and found[product].name == "a"
+        with PatternContext(incremental=True) as inner:
+            is_op("relax.exp")(total)
+            assert inner.match_dfb(block) is None
+        with PatternContext() as alone:
+            assert not alone.chains
+    with pytest.raises(NotImplementedError, match=r"used_by\(index=1\)"):
+        product.used_by(total, 1)
+
+
+def test_rewriters_of_modules() -> None:
+    @I.ir_module
+    class Rule:
+        @R.function
+        def pattern(a: R.Tensor((2, 3), "float32"), b: R.Tensor((3, 3), "float32")):
+            c = R.nn.relu(R.matmul(a, b))
+            return c
+
+        @R.function
+        def replacement(a: R.Tensor((2, 3), "float32"), b: R.Tensor((3, 3), "float32")):
+            c = R.matmul(R.nn.gelu(a), b)
+            return c
+
+    inverse = PatternMatchingRewriter.from_pattern(
+        is_op("relax.exp")(value := wildcard()), lambda call, found: relax.op.log(found[value])
+    )
+    rules = PatternMatchingRewriter.from_module(Rule) | inverse
+
+    @R.function
+    def expected(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 3), "float32")):
+        with R.dataflow():
+            g = R.nn.gelu(x)
+            z = R.matmul(g, w)
+            u = R.log(z)
+            R.output(u)
+        return u
+
+    tvm.ir.assert_structural_equal(rules(Layer["main"]), expected)
+    tvm.ir.assert_structural_equal(rules(Layer)["main"], expected)
+    with pytest.raises(ValueError, match="a pattern is made of calls of operators, not of"):
+
+        @I.ir_module
+        class Wrong:
+            @R.function
+            def pattern(a: R.Tensor((2, 3), "float32")):
+                b = R.const([1.0, 2.0, 3.0], "float32")
+                c = R.add(a, b)
+                return c
+
+            @R.function
+            def replacement(a: R.Tensor((2, 3), "float32")):
+                return a
+
+        PatternMatchingRewriter.from_module(Wrong)

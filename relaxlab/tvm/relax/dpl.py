@@ -16,6 +16,7 @@ from relaxlab.passes.patterns.match import BlockScope, Match, Matcher, NearestMi
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm.names import names
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
+from relaxlab.tvm.relax.pattern_context import noted
 
 DFPattern = language.Pattern
 
@@ -93,7 +94,9 @@ def _has_shape(pattern: DFPattern, shape: Any) -> DFPattern:
 def _applied(
     pattern: DFPattern, *args: Any, varg_default_wildcard: bool = False, add_constraint: bool = True
 ) -> DFPattern:
-    return _CORE_CALL(pattern, *args, *([...] if varg_default_wildcard else []))
+    given = [language.wildcard() if a is None else a for a in args]
+    call = _CORE_CALL(pattern, *given, *([...] if varg_default_wildcard else []))
+    return noted(call) if add_constraint else call
 
 
 _CORE_HAS_SHAPE, _CORE_CALL = DFPattern.has_shape, DFPattern.__call__
@@ -123,6 +126,11 @@ def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> DFPa
     return (pattern or language.wildcard()).has_attr(attrs)
 
 
+def reject(pattern: DFPattern) -> DFPattern:
+    """Anything that a pattern does not match."""
+    return ~pattern
+
+
 def is_expr(expr: graph.Expr) -> DFPattern:
     """The expression itself."""
     return language.wildcard().where(lambda e: e is expr, "the expression itself")
@@ -130,6 +138,17 @@ def is_expr(expr: graph.Expr) -> DFPattern:
 
 _HOMES = {
     **{name: f"relaxlab.passes.patterns:{name}" for name in patterns.__all__ if name[0].islower()},
+    **{
+        name: f"relaxlab.tvm.relax.pattern_context:{name}"
+        for name in (
+            "ExprPatternRewriter",
+            "OrRewriter",
+            "PatternContext",
+            "PatternMatchingRewriter",
+            "rewrite_bindings",
+        )
+    },
+    "ExternFuncPattern": "relaxlab.passes.patterns.language:ExternPattern",
     "CallPattern": "relaxlab.passes.patterns.language:CallPattern",
     "ConstantPattern": "relaxlab.passes.patterns.language:ConstPattern",
     "GlobalVarPattern": "relaxlab.passes.patterns.language:GlobalVarPattern",
