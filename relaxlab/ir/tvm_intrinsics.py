@@ -51,7 +51,7 @@ _ROWS: dict[str, tuple[str, str]] = {
     "start_profile_intrinsic": ("int32", "starts a measurement"),
     "end_profile_intrinsic": ("int32", "ends a measurement"),
     "ignore_loop_partition": ("given", "says that a condition is not to divide a loop"),
-    "undef": ("handle", "is a value that nothing depends on"),
+    "undef": ("int32", "is a value that nothing depends on"),
     "assume": ("bool", "says that a condition holds"),
     "vscale": ("int32", "is the factor by which vectors are longer than the shortest"),
 }

@@ -19,6 +19,7 @@ _RENAMED = {
     f"{_HERE}.tirx": f"{_HERE}.tir",
     f"{_HERE}.sym": f"{_HERE}.arith",
     f"{_HERE}.prim": f"{_HERE}.tir",
+    f"{_HERE}.dlight": f"{_HERE}.tir.dlight",
     **dict.fromkeys((f"{_HERE}.tir.buffer", f"{_HERE}.tir.stmt"), f"{_HERE}.tir"),
     **dict.fromkeys(
         (f"{_HERE}.relax.dpl.{n}" for n in ("context", "pattern", "rewrite")), f"{_HERE}.relax.dpl"

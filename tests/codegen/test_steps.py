@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.steps import blocks, loops
+from relaxlab.codegen.steps import blocks, loops, statements
 from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
 from relaxlab.ir.expr import IntImm, Ramp
@@ -189,3 +189,34 @@ def f(A: T.Buffer((8,), "float32"), n: T.int64):
         interpret(Module.of({"f": func}), "f", x, n)
         interpret(Module.of({"f": after}), "f", y, n)
         np.testing.assert_array_equal(x, y)
+
+
+LEFT_OUT = """
+@T.prim_func
+def main(A: T.Buffer((4,), "int32"), n: T.int64):
+    assert n > 3, "n is small"
+    for i in range(4):
+        T.evaluate(T.assume(A[i] >= 0))
+        A[i] = T.undef()
+    for i in range(4):
+        A[i] = 2
+"""
+
+
+def test_statements_that_are_left_out() -> None:
+    func: PrimFunc = parse(LEFT_OUT)["main"]  # type: ignore[assignment]
+    steps = {
+        statements.without_assertions: "assert",
+        statements.without_assumptions: "T.assume",
+        statements.without_undefined_stores: "T.undef",
+    }
+    for step, text in steps.items():
+        new = step(func)
+        assert text in func.script() and text not in new.script()
+        assert step(new) is new
+        func = new
+    assert func.script().count("for i in") == 1  # the other loop is empty
+    part = LEFT_OUT.replace("T.undef()", "T.undef() + 1")
+    mixed: PrimFunc = parse(part)["main"]  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=r"T.undef\(\) is the whole value of a store"):
+        statements.without_undefined_stores(mixed)

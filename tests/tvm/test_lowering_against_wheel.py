@@ -63,19 +63,33 @@ def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for i in range(16):
         C[i] = T.Select(i > 0, A[i - 1], T.float32(0)) + T.Select(i > 3, T.float32(2), T.float32(1))
 """
+LEFT_OUT = """
+@T.prim_func
+def main(A: T.Buffer((16,), "int32"), n: T.int32):
+    assert n > 3, "n is small"
+    for i in range(16):
+        T.evaluate(T.assume(A[i] == 0))
+    for i in range(16):
+        A[i] = T.undef(dtype="int32")
+    for i in range(16):
+        A[i] = n
+"""
 STEPS = (
     "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque",
     "CompactBufferAllocation", "LowerMatchBuffer", "LowerOpaqueBlock", "FlattenBuffer",
     "VectorizeLoop", "UnrollLoop", "StmtSimplify", "RemoveNoOp",
 )  # fmt: skip
 TEXTS = {
-    "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES, **PROGRAMS,
+    "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES,
+    "left out": LEFT_OUT, **PROGRAMS,
 }  # fmt: skip
 CASES = (
     *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
       for count in range(1, len(STEPS) + 1)),
     ("conditions", "HoistIfThenElse"), ("choices", "RewriteUnsafeSelect"),
-    ("shifted", "AnnotateEntryFunc"),
+    ("shifted", "AnnotateEntryFunc"), ("shifted", "ForceNarrowIndexToInt32"),
+    *(("left out", name) for name in ("SkipAssert", "RemoveAssume", "RemoveStoreUndef")),
+    ("left out", "SkipAssert, RemoveAssume, RemoveStoreUndef"),
     *(("shifted", name) for name in ("CanonicalizeLoop", "VectorizeLoop", "RemoveNoOp")),
 )  # fmt: skip
 DIFFERENT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from relaxlab.analysis.private_buffers import shared_private_buffer
@@ -29,18 +29,28 @@ def schedule_kernel(
 ) -> PrimFunc:  # fmt: skip
     """The kernel scheduled by the first rule of the target that fits, or by one of the spaces, if
     that is decided; a scheduled kernel stays as it is."""
-    facts = context.target.facts
-
-    def problem_of(func: PrimFunc) -> str | None:
-        return _problem_of_private_buffers(func, facts)
-
-    found = target_kind(context.target.kind).rules()
-    scheduled = first_that_fits(name, func, context, found, problem_of, decider, spaces)
+    scheduled = schedule_by_rules(name, func, context, None, decider, spaces)
     if scheduled is not None:
         return scheduled
     # What no rule could schedule may have buffers of unknown size, for which stacks have no place.
     remark("schedule_kernels", name, "left as it is, with its private buffers in main memory")
     return _with_buffers_in_main_memory(func)
+
+
+def schedule_by_rules(
+    name: str, func: PrimFunc, context: Context, chosen: Collection[str] | None = None,
+    decider: Decider | None = None, spaces: Mapping[str, Space] = MappingProxyType({}),
+) -> PrimFunc | None:  # fmt: skip
+    """The kernel scheduled by the first rule of the target that fits, of those of the names
+    `chosen`, or of all. None where none does."""
+    facts = context.target.facts
+
+    def problem_of(func: PrimFunc) -> str | None:
+        return _problem_of_private_buffers(func, facts)
+
+    known = target_kind(context.target.kind).rules()
+    found = [(rule, apply) for rule, apply in known if chosen is None or rule in chosen]
+    return first_that_fits(name, func, context, found, problem_of, decider, spaces)
 
 
 def replay_kernel(name: str, func: PrimFunc, context: Context, trace: str) -> PrimFunc | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.simplify_indices import simplify_indices
-from relaxlab.codegen.steps import blocks, loops
+from relaxlab.codegen.steps import blocks, loops, statements
 from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
 from relaxlab.ir.loops import PrimFunc
@@ -14,6 +14,8 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.tvm.tir.dlight import gpu
+from relaxlab.tvm.tir.dlight.base import ApplyDefaultSchedule
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
 
 
@@ -64,15 +66,18 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "CanonicalizeLoop": loops.loops_from_zero,
     "ConvertBlocksToOpaque": blocks.blocks_without_axes,
     "ConvertSSA": _unchanged,  # a variable has one definition
+    "ForceNarrowIndexToInt32": _unchanged,  # indices are int64, whatever a program says
     "FlattenBuffer": flatten_buffers,
-    "HoistIfThenElse": loops.conditions_outside,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
     "LowerOpaqueBlock": blocks.without_blocks,
     "PlanAndUpdateBufferAllocationLocation": plan_allocations,
+    "RemoveAssume": statements.without_assumptions,
     "RemoveNoOp": loops.without_no_ops,
+    "RemoveStoreUndef": statements.without_undefined_stores,
     "RewriteUnsafeSelect": loops.selects_as_branches,
     "Simplify": _simplified,
+    "SkipAssert": statements.without_assertions,
     "StmtSimplify": _simplified,
     "UnrollLoop": loops.unrolled,
 }
@@ -82,6 +87,22 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
 def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
     """Make vector operations of vectorized loops, or serial loops unless it is enabled."""
     return _pass("VectorizeLoop", loops.vectorized if enable_vectorize else loops.serialized)
+
+
+def NarrowDataType(target_bits: int) -> Pass:  # noqa: N802
+    """Leave indices as they are, int64, which any number of bits up to 64 may be narrowed to."""
+    return _pass("NarrowDataType", _unchanged)
+
+
+def HoistIfThenElse(variant: str | None = None) -> Pass:  # noqa: N802
+    """Put loops inside of conditions that are the same in each of their iterations; both of TVM's
+    variants, None and "basic", do that here."""
+    return _pass("HoistIfThenElse", loops.conditions_outside)
+
+
+def DefaultGPUSchedule() -> Pass:  # noqa: N802
+    """Schedule the loop functions that are not scheduled yet, for the GPU that is the target."""
+    return ApplyDefaultSchedule(gpu.Fallback())
 
 
 def AnnotateEntryFunc() -> Pass:  # noqa: N802

@@ -1,0 +1,40 @@
+"""Steps that leave statements out: assertions, assumptions, stores of values that nothing depends
+on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaxlab.codegen.steps.loops import NOTHING, without_no_ops
+from relaxlab.ir import expr
+from relaxlab.ir.loops import AssertStmt, BufferStore, Evaluate, PrimFunc, Stmt
+from relaxlab.ir.node import Node, rewrite, walk
+
+
+def without_assertions(func: PrimFunc) -> PrimFunc:
+    """The function that takes what it asserts for granted."""
+    return _without(func, lambda s: isinstance(s, AssertStmt))
+
+
+def without_assumptions(func: PrimFunc) -> PrimFunc:
+    """The function without what it says about its data by `T.assume`."""
+    return _without(func, lambda s: isinstance(s, Evaluate) and _calls(s.value, "assume"))
+
+
+def without_undefined_stores(func: PrimFunc) -> PrimFunc:
+    """The function without stores of `T.undef()`. Raises ValueError where such a value is part of
+    another."""
+    new = _without(func, lambda s: isinstance(s, BufferStore) and _calls(s.value, "undef"))
+    if any(_calls(n, "undef") for n in walk(new)):
+        raise ValueError("T.undef() is the whole value of a store, or no part of a program")
+    return new
+
+
+def _calls(n: Node, intrinsic: str) -> bool:
+    return isinstance(n, expr.Call) and n.op == intrinsic
+
+
+def _without(func: PrimFunc, gone: Callable[[Node], bool]) -> PrimFunc:
+    """The function without some statements, and what is left empty by that."""
+    new = rewrite(func, lambda n: NOTHING if isinstance(n, Stmt) and gone(n) else None)
+    return func if new is func else without_no_ops(new)
