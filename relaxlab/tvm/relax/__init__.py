@@ -38,6 +38,10 @@ _HOMES = {
     "PyExprVisitor": "relaxlab.tvm.relax.expr_functor:PyExprVisitor",
     "VirtualMachine": "relaxlab.tvm.relax.vm:VirtualMachine",
     "build": "relaxlab.tvm.relax.vm:build",
+    "VMExecutable": "relaxlab.tvm.relax.vm:VMExecutable",
+    "DataflowBlockRewrite": "relaxlab.tvm.relax.binding_rewrite:DataflowBlockRewrite",
+    "get_default_pipeline": "relaxlab.tvm.relax.pipeline:get_default_pipeline",
+    "register_pipeline": "relaxlab.tvm.relax.pipeline:register_pipeline",
     "get_pipeline": "relaxlab.tvm.relax.pipeline:get_pipeline",
 }  # fmt: skip
 
