@@ -103,7 +103,7 @@ class Trainer:
         return self._states.named()
 
     def predict(self, *input_instances: Any) -> Any:
-        """What the model returns for inputs, without its states."""
+        """The results of the model for inputs, without its states."""
         given = self._arguments(input_instances)
         result = self.vm["backbone"](*given)
         count = len(self._states.variables)

@@ -51,6 +51,6 @@ class Transpose(ScheduleRule):
 
 
 class Fallback(ScheduleRule):
-    """What fits every function."""
+    """The rules that fit every function."""
 
     core = ("elementwise", "nested", "fallback")
