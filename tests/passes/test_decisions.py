@@ -451,6 +451,7 @@ UNDECIDED = {
     "force_purity": "each pure function says so",
     "sort_bindings": "the order follows from the dependences",
     "differentiate": "the gradient of one function is added",
+    "append_loss": "the loss of one function is added",
     "kill_after_last_use": "each storage ends after its last use",
     "propagate_devices": "values are where hints and types say",
     "rename_device": "one device stands for the other everywhere",
