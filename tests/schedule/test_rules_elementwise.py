@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.ir import loops
+from relaxlab.ir import expr, loops
 from relaxlab.ir.node import walk
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
 from relaxlab.testing.replay import replay_kernels
@@ -68,6 +68,23 @@ def test_vectors_go_through_several_short_rows(case: OpCase) -> None:
     for n in (1, 7, 64, 101):
         arrays, (want,) = concrete_call(case, {"n": n}, seed=n)
         compare(exe["main"](*arrays, (n,)), want, str(case))
+
+
+@pytest.mark.parametrize(("count", "width"), [(3, 50), (3, 33), (7, 19), (5, 10)])
+def test_lanes_of_a_step_of_repeated_elements(
+    count: int, width: int, rng: np.random.Generator
+) -> None:
+    """Every step repeats whole elements, or is the only one: places of lanes are constants."""
+    mod = rl.parse(
+        f'@R.function\ndef main(x: R.Tensor((4, {width}), "float32")):\n'
+        f"    return R.repeat(x, {count}, axis=1)\n"
+    )
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    (step,) = (n for n in walk(kernel) if isinstance(n, loops.For) and n.kind == "vectorized")
+    assert isinstance(step.extent, expr.IntImm)
+    assert step.extent.value % count == 0 or step.extent.value >= count * width
+    x = rng.standard_normal((4, width), np.float32)
+    np.testing.assert_array_equal(rl.compile(mod, threads=1)["main"](x), np.repeat(x, count, 1))
 
 
 PER_CHANNEL = [

@@ -176,3 +176,20 @@ def main(a: R.Tensor(("n", {terms}), "float32"), b: R.Tensor(({terms}, 1056), "f
         a, b = (rng.standard_normal(s, "float32") for s in ((rows, terms), (terms, 1056)))
         want = rl.interpret(loops, "main", a, b)
         np.testing.assert_array_equal(np.asarray(exe["main"](a, b)), want)
+
+
+def test_deviations_over_several_symbolic_axes(rng):
+    """Rows of several axes, of a symbolic length, are no longer one after the other once they are
+    stored: they are computed again instead."""
+    mod = rl.parse(
+        '@R.function\ndef main(x: R.Tensor((2, 5, 9, "d"), "float32")):\n'
+        "    return R.std(x, axis=[1, 2, 3])\n"
+    )
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    blocks = [n for n in walk(kernel) if isinstance(n, Block)]
+    made = [b for block in blocks for b in block.alloc_buffers]
+    assert made and all(b.ndim < 4 for b in made)
+    main = rl.compile(mod, threads=1)["main"]
+    for width in (1, 16, 20, 130):
+        x = rng.standard_normal((2, 5, 9, width), np.float32)
+        np.testing.assert_allclose(main(x), x.std(axis=(1, 2, 3)), 1e-5, 1e-5)

@@ -14,7 +14,7 @@ sum and mix of its own, which are combined at the end (Flash-Decoding, 2023).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 
 from relaxlab.ir import expr
@@ -36,6 +36,7 @@ from relaxlab.schedule.rules.base import (
     inline_producers,
     sum_of_products,
     vectorize_inner,
+    where_allowed,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
@@ -310,6 +311,9 @@ def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> list[str]:
         copy = sch.get_block(makers[-1])
     else:
         copy = sch.cache_read(sch.get_block(found.dot.name), number, "global")
+    # Lanes without a position are zero: of other numbers, which may be denormal, scores take up to
+    # 50 times as long.
+    where_allowed(partial(sch.pad_axis, copy, p, lanes))
     sch.transform_layout(copy, ("write", 0), packed)
     nest = sch.get_loops(copy)
     vector, lane = sch.split(nest[p], factors=[None, lanes])

@@ -537,6 +537,11 @@ def _pack(
         buffer = found_block(sch, product).reads[number].buffer
     axes = [Var(f"i{d}") for d in range(len(indices))]
     at = indices.index(col)
+    if copy is not None:
+        # Whatever else the memory holds may be denormal numbers, by which a multiply-add takes 50
+        # times as long.
+        where_allowed(partial(sch.pad_axis, copy, at, lanes))
+        buffer = found_block(sch, copy).writes[0].buffer
     place: dict[PrimExpr, int] = {block.iter_vars[a].var: n for n, a in enumerate(parts.reduce)}
     batch = [d for d, i in enumerate(indices) if d != at and i not in place]
     terms = [d for _, d in sorted((place[i], d) for d, i in enumerate(indices) if i in place)]

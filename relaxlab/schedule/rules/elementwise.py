@@ -192,9 +192,9 @@ def _lanes_of_quotients(block: Block, lanes: int) -> int:
     step, extent = math.lcm(lanes, *divisors), constant(block.iter_vars[-1].dom.extent)
     if step > MAX_VECTORS * lanes:
         return lanes
-    # The masked lanes of the last step take time like the others: a quarter more at most.
-    wasteful = extent is not None and 4 * -(-extent // step) * step > 5 * max(extent, lanes)
-    return lanes if wasteful else step
+    # Masked lanes of the last step cost less than gathers in all of them: 32 rows of 150 elements
+    # took 6.3 us by one vector and 0.9 by three. A single step starts at 0, however long it is.
+    return step if extent is None else min(step, max(1, -(-extent // lanes)) * lanes)
 
 
 def _period_of_short_rows(block: Block, sizes: list[int | None], lanes: int) -> int:
