@@ -7,7 +7,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.loops import Block
+from relaxlab.ir.loops import Block, For
 from relaxlab.ir.node import walk
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.legalize_ops import legalize_ops
@@ -193,3 +193,18 @@ def test_deviations_over_several_symbolic_axes(rng):
     for width in (1, 16, 20, 130):
         x = rng.standard_normal((2, 5, 9, width), np.float32)
         np.testing.assert_allclose(main(x), x.std(axis=(1, 2, 3)), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("operator", ["nn.softmax(x)", "sum(x, axis=1)", "argmax(x, axis=1)"])
+def test_rows_shorter_than_a_vector(operator, rng):
+    """They are one vector, of a power of two lanes, as are those of a symbolic length."""
+    mod = rl.parse(
+        f"@R.function\ndef main(x: R.Tensor((9, 10), 'float32')):\n    return R.{operator}"
+    )
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    vectors = [n.extent for n in walk(kernel) if isinstance(n, For) and n.kind == "vectorized"]
+    # On a target whose vectors have eight lanes, rows of ten are two of them.
+    assert vectors and {str(n) for n in vectors} <= {"8", "16"}
+    x = rng.standard_normal((9, 10), np.float32)
+    got = rl.compile(mod, threads=1)["main"](x)
+    np.testing.assert_allclose(got, rl.interpret(mod, "main", x), 1e-5, 1e-5)

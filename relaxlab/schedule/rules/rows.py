@@ -443,7 +443,19 @@ def _inside_row(sch: Schedule, name: str, rank: int, context: Context) -> None:
             vectorize_inner(sch, inner[-1], lanes)
         return
     if inner:
-        vectorize_inner(sch, inner[-1], lanes)
+        _vectorize_row(sch, inner[-1], lanes)
+
+
+def _vectorize_row(sch: Schedule, loop: LoopRV, lanes: int) -> None:
+    """Make vectors of the elements of a row. One that a row does not fill has a power of two lanes:
+    LLVM stores ten elements in pieces, and a load of all of them waits until these are in the cache
+    (softmax over rows of ten took 2.2 times as long)."""
+    width = constant(extent_of(sch, loop)) or lanes
+    if width >= lanes or width.bit_count() == 1:
+        vectorize_inner(sch, loop, lanes)
+    else:
+        _, lane = sch.split(loop, factors=[None, 1 << width.bit_length()])
+        sch.vectorize(lane)
 
 
 def _prefetch_rows(sch: Schedule, outer: int, facts: Facts) -> None:
