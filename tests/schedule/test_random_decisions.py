@@ -164,3 +164,8 @@ def test_decisions_say_what_kernels_for_gpus_are_like(rng: np.random.Generator) 
     args = [rng.normal(size=s).astype("float32") for s in ((19, 40), (40, 96))]
     got = simt(made.result, "main", *args).check().result
     assert_same(got, interpret(mod, "main", *args), "results", TOLERANCE)
+
+
+def test_rows_of_dot_products_beside_three_columns(rng: np.random.Generator) -> None:
+    """The seed draws three columns; registers would hold five rows then, which is no candidate."""
+    check_drawn(program("product with itself"), "cpu", 4087761129, rng)

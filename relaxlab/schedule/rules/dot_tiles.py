@@ -64,4 +64,4 @@ def _tile(sch: Schedule, facts: Facts) -> tuple[int, int]:
     """Return the rows and columns of a tile: accumulators fill half of the registers, so that the
     vectors of one step have room beside them. With 16 registers four columns of two rows."""
     columns = DOT_TILE_COLUMNS.of(sch, 4)
-    return DOT_TILE_ROWS.of(sch, max(1, facts.vector_registers // 2 // columns)), columns
+    return DOT_TILE_ROWS.at_most(sch, facts.vector_registers // 2 // columns), columns
