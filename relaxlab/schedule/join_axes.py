@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import lanes_of
 from relaxlab.ir.expr import PrimExpr, Var
@@ -65,15 +66,17 @@ class _Nest:
 
 
 def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
-    """Return the function with its spatial axes joined as far as all blocks allow, and a function
-    that gives a schedule of it the parameters of `func`. Raises ScheduleError where none can be."""
+    """Return the function with its axes joined as far as all blocks allow, spatial with spatial and
+    reduced with reduced ones, whose terms keep their order, and a function that gives a schedule of
+    it the parameters of `func`. Raises ScheduleError where none can be."""
     root = func.body
     if not isinstance(root, BlockRealize):
         raise _refused()
     stmts = child_stmts(root.block)[-1:]
     stmts = child_stmts(stmts[0]) if not isinstance(stmts[0], For) else stmts
     nests = [n for n in map(_nest, stmts) if n is not None]
-    if len(nests) < len(stmts) or opaque_buffers(root):
+    packed = func.attrs.get("layout_rewrites")
+    if len(nests) < len(stmts) or opaque_buffers(root) or packed:
         raise _refused()
     dims = _joined_dimensions(nests)
     if not any(dims.values()):
@@ -94,8 +97,8 @@ def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]
 def _refused() -> ScheduleError:
     return ScheduleError(
         "join_axes", "the function",
-        "each block is alone in loops over its axes, and two spatial axes are neighbouring indices "
-        "of whatever mentions one of them",
+        "each block is alone in loops over its axes, and two axes of one kind are neighbouring "
+        "indices of whatever mentions one of them; no parameter has another layout already",
     )  # fmt: skip
 
 
@@ -113,8 +116,7 @@ def _nest(stmt: Stmt) -> _Nest | None:
     if bound != [(value, ZERO, it.dom.extent, "serial") for value, it in wanted]:
         return None
     pairs = zip(axes, axes[1:], strict=False)
-    spatial = (a.kind == b.kind == "spatial" for a, b in pairs)
-    joined = {i for i, both in enumerate(spatial) if both}
+    joined = {i for i, (a, b) in enumerate(pairs) if a.kind == b.kind}
     return _Nest(tuple(loops), _without_unit_axes(stmt.block), joined)
 
 
@@ -213,9 +215,19 @@ def _joined_nest(nest: _Nest, dims: Joined, made: dict[Buffer, Buffer]) -> Stmt:
 
 def _with_params_of(func: PrimFunc, scheduled: PrimFunc, dims: Joined) -> PrimFunc:
     """The scheduled function on the parameters of `func`, whose joined indices are taken apart.
-    Where machine code computes addresses they are put together again."""
-    pairs = zip(scheduled.params, func.params, strict=True)
+    Where machine code computes addresses they are put together again. Parameters whose layout was
+    changed keep it: callers make it of the dimensions of `func`."""
+    layouts: dict[int, IndexMap] = dict(scheduled.attrs.get("layout_rewrites", ()))
+    params = tuple(
+        new if i in layouts else old
+        for i, (new, old) in enumerate(zip(scheduled.params, func.params, strict=True))
+    )
+    pairs = zip(scheduled.params, params, strict=True)
     whole = {new: old for new, old in pairs if new is not old and isinstance(old, Buffer)}
+    attrs = scheduled.attrs
+    if layouts:
+        maps = ((i, _from_apart(func.params[i], each, dims)) for i, each in layouts.items())
+        attrs = attrs.with_(layout_rewrites=tuple(maps))
 
     def visit(n: Node) -> Node | None:
         if isinstance(n, Block):
@@ -231,7 +243,21 @@ def _with_params_of(func: PrimFunc, scheduled: PrimFunc, dims: Joined) -> PrimFu
         parts = map(_apart, n.indices, runs)
         return replace(n, buffer=old, indices=tuple(i for part in parts for i in part))
 
-    return replace(scheduled, params=func.params, body=rewrite(scheduled.body, visit))
+    return replace(scheduled, params=params, attrs=attrs, body=rewrite(scheduled.body, visit))
+
+
+def _from_apart(param: Var | Buffer, index_map: IndexMap, dims: Joined) -> IndexMap:
+    """The map from joined dimensions of a parameter as one from the dimensions themselves."""
+    assert isinstance(param, Buffer)
+    axes = [Var(f"i{d}") for d in range(param.ndim)]
+    runs = zip(_runs(axes, dims[param]), _runs(param.shape, dims[param]), strict=True)
+    return IndexMap(tuple(axes), index_map.apply(_together(*run) for run in runs))
+
+
+def _together(indices: Sequence[PrimExpr], sizes: Sequence[PrimExpr]) -> PrimExpr:
+    """The place in the joined dimension of a place in dimensions of `sizes`."""
+    pairs = zip(indices[1:], sizes[1:], strict=True)
+    return functools.reduce(lambda before, pair: before * pair[1] + pair[0], pairs, indices[0])
 
 
 def _ranges_apart(r: Range, sizes: Sequence[PrimExpr]) -> list[Range]:

@@ -367,7 +367,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         self._edit("round_up_vectors", {}, _round_up.round_up_vectors)
 
     def join_axes(self, schedule: Callable[[Schedule], Schedule]) -> None:
-        """Make one axis of neighbouring spatial axes that go through memory like one, so that
+        """Make one axis of neighbouring axes of one kind that go through memory like one, so that
         vectors and tiles need not end where the inner one does, and give the parameters, whose
         shapes belong to the callers, their dimensions back.
 

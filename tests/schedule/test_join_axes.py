@@ -31,22 +31,23 @@ def main(x: R.Tensor({shape}, "{dtype}"), w: R.Tensor((7,), "{dtype}")):
 
 
 def extents(call: str, shape: str = '("n", 3, 5, 7)') -> list[list[str]]:
-    """The spatial extents of each block once axes are joined."""
+    """The extents of each block once axes are joined."""
     before = rl.trace(program(call, shape)).find("schedule_kernels").before
     (kernel,) = (f for _, f in before.functions if isinstance(f, PrimFunc))
     blocks = blocks_of(join_axes(kernel)[0])
-    return [[str(it.dom.extent) for it in b.iter_vars if it.kind == "spatial"] for b in blocks]
+    return [[str(it.dom.extent) for it in b.iter_vars] for b in blocks]
 
 
 @pytest.mark.parametrize(
     "call, shape, wanted",
     [
-        (SUM, '("n", 3, 5, 7)', [["105"]]),
-        (SUM, '("n", "m", 5, 7)', [["m * 35"]]),
-        ("R.sum(x, axis=1)", '("n", 3, 5, 7)', [["n", "35"]]),
-        ("R.sum(x, axis=2)", '("n", 3, 5, 7)', [["n * 3", "7"]]),
+        (SUM, '("n", 3, 5, 7)', [["105", "n"]]),
+        (SUM, '("n", "m", 5, 7)', [["m * 35", "n"]]),
+        ("R.sum(x, axis=1)", '("n", 3, 5, 7)', [["n", "35", "3"]]),
+        ("R.sum(x, axis=2)", '("n", 3, 5, 7)', [["n * 3", "7", "5"]]),
+        ("R.sum(x, axis=[0, 1])", '("n", 3, 5, 7)', [["35", "n * 3"]]),
         # The last axis has an operand of its own, with which it stays alone.
-        ("R.sum(x * w, axis=0)", '("n", 3, 5, 7)', [["15", "7"]]),
+        ("R.sum(x * w, axis=0)", '("n", 3, 5, 7)', [["15", "7", "n"]]),
     ],
 )  # fmt: skip
 def test_what_is_joined(call: str, shape: str, wanted: list[list[str]]) -> None:
@@ -107,3 +108,22 @@ def test_axes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(sch, Schedule) and len(given) == 1
     with pytest.raises(ScheduleError, match="too narrow"):
         with_joined_axes(Schedule(kernel), lambda *_: "too narrow", Context(Target.host()))
+
+
+def test_weights_whose_dimensions_are_joined_are_repacked(rng: np.random.Generator) -> None:
+    """Callers repack a weight by a map from its own dimensions."""
+    mod = rl.parse("""
+@R.function
+def main(x: R.Tensor(("n", 3, 8), "float32"), w: R.Tensor((3, 8, 5, 4), "float32")):
+    R.func_attr({"num_input": 1})
+    with R.dataflow():
+        y = R.einsum((x, w), subscripts="nhd,hdab->nab")
+        R.output(y)
+    return y
+""")
+    kernels = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    assert [i for f in kernels for i, _ in f.attrs.get("layout_rewrites", ())] == [1]
+    main, w = rl.compile(mod, use_cache=False)["main"], rng.random((3, 8, 5, 4), "float32")
+    for n in (1, 7):
+        x = rng.random((n, 3, 8), "float32")
+        np.testing.assert_allclose(main(x, w), np.einsum("nhd,hdab->nab", x, w), 1e-4)

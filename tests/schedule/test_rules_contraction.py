@@ -20,7 +20,7 @@ SUBSCRIPTS = [
     ("bnhd,bmhd->bnmh", {"contraction"}),
     ("nhd,mhd->mn", {"contraction"}),
     ("nk,bmk->mbn", {"matmul"}),
-    ("ckn,ckm->nm", {"contraction"}),
+    ("ckn,ckm->nm", {"matmul"}),
     ("bki,bkj->bij", {"matmul"}),
 ]
 EXTENTS = (0, 1, 2, 7, 8, 9, 15, 16, 17, 32, 33)

@@ -21,7 +21,7 @@ from relaxlab.schedule.rules.matmul import panel_bytes
 FACTS = rl.Target.host().facts
 # The rule's defaults.
 IN_PLACE_ROWS, SPLIT_K = 16, 16
-BLOCK_DEPTH, BLOCK_COLUMNS, BLOCK_TILES = 256, 64, 8
+BLOCK_DEPTH, BLOCK_COLUMNS, BLOCK_TILES = 128, 256, 16
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -153,16 +153,19 @@ def test_few_rows_by_a_transposed_matrix_are_tiles_of_dot_products() -> None:
 
 
 def test_deep_products_keep_wide_tiles() -> None:
-    """Panels too deep for the stack are copied in blocks of the depth."""
+    """Panels too deep for the stack are copied in blocks of the depth, the rows beside them."""
     lanes = rl.Target.host().lanes("float32")
     vectors, rows = (4, 6) if FACTS.vector_registers == 32 else (4, 3)
     n, deep = 8 * lanes, panel_bytes(FACTS) // (4 * vectors * lanes)  # the panel just fits
     tile = (rows, vectors * lanes)
     assert locals_of(program(WEIGHT, n, deep + 1)) == [(1, vectors * lanes), tile]
     assert locals_of(program(PLAIN, n, deep))[2:] == [(deep, vectors * lanes), tile]
-    block = (BLOCK_TILES * rows * 2, BLOCK_COLUMNS)
-    assert locals_of(program(PLAIN, n, deep + 1))[2:] == [block, (BLOCK_DEPTH, 2 * lanes)]
-    assert locals_of(program(BACKWARD, n, 600))[2:] == [block, (BLOCK_DEPTH, 2 * lanes)]
+    tall, panel = BLOCK_TILES * rows * 2, (BLOCK_DEPTH, 2 * lanes)
+    room = panel_bytes(FACTS) // (4 * tall) - BLOCK_DEPTH
+    if room >= BLOCK_COLUMNS:
+        block = (tall, min(BLOCK_COLUMNS, n))
+        assert locals_of(program(PLAIN, n, deep + 1))[2:] == [block, (tall, BLOCK_DEPTH), panel]
+        assert locals_of(program(BACKWARD, n, 600))[2:] == [block, (BLOCK_DEPTH, tall), panel]
 
 
 def test_few_rows_by_few_symbolic_columns_have_one_vector_of_sums() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.loops import Block
+from relaxlab.ir.loops import Block, Buffer
 from relaxlab.schedule.rules.base import (
     attempted,
     axis_loops,
@@ -26,6 +26,7 @@ from relaxlab.schedule.rules.base import (
     separate_store,
     split_vector,
     where_allowed,
+    with_joined_axes,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
@@ -65,7 +66,15 @@ class _Most:
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis. Each of
-    the extents may be a symbol."""
+    the extents may be a symbol; several reduced axes have to go through memory like one."""
+    kinds = ([it.kind for it in b.iter_vars] for b in blocks_of(sch.func))
+    if any(len(some) - some.count("spatial") > 1 for some in kinds):
+        return with_joined_axes(sch, _apply, context)
+    return _apply(sch, context)
+
+
+def _apply(sch: Schedule, context: Context) -> Schedule | str:
+    """Schedule a kernel whose reduced axes are joined."""
     # Whether the kernel fits is asked of a copy: each version inlines again, since
     # `guarded_versions` replaces symbols in the function as it was written.
     parts = find_product(inlined(sch.copy()).func, context)
@@ -284,8 +293,8 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
 
 def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     """Schedule a deep product: blocks of results, each over one block of the depth after the other,
-    so that the panel that tiles of rows share stays in a cache. Between these, sums are in memory
-    of the thread."""
+    whose rows are copied as well as its panels, so that both stay in caches. Between these, sums
+    are in memory of the thread."""
     sch = inlined(sch)
     parts = product_of(sch.func, context)
     lanes = context.target.lanes("float32")
@@ -297,15 +306,23 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     store = separate_store(sch, parts.product)
     copy = _copy(sch, parts, product, block_depth, vectors * lanes, context.target.facts)
     assert copy is not None
+    row_copy = _copy_of(sch, product, parts.rows)
     nest = axis_loops(sch, product)
     outer = nest[: parts.row]
-    tall, tile, row = sch.split(nest[parts.row], factors=[None, BLOCK_TILES.of(sch, 8), rows])
-    panels = max(BLOCK_COLUMNS.of(sch, 64) // (vectors * lanes), 1)
+    tiles = BLOCK_TILES.of(sch, 16)
+    tall, tile, row = sch.split(nest[parts.row], factors=[None, tiles, rows])
+    # A block's rows and sums, of float32, take half of the second-level cache.
+    room = panel_bytes(context.target.facts) // (4 * tiles * rows) - block_depth
+    columns = min(BLOCK_COLUMNS.at_most(sch, room), width or room)
+    panels = max(-(-columns // (vectors * lanes)), 1)
     wide, panel, col = sch.split(nest[parts.col], factors=[None, panels, vectors * lanes])
     deep, k = sch.split(nest[-1], factors=[None, block_depth])
     sch.reorder(*outer, tall, wide, deep, panel, tile, k, row, col)
     sch.reverse_compute_at(store, wide, preserve_unit_loops=True)
     _place_copy(sch, copy, panel, parts, lanes)
+    if row_copy is not None:
+        sch.compute_at(row_copy, deep, preserve_unit_loops=True)
+        split_vector(sch, sch.get_loops(row_copy)[-1], lanes, unroll=True)
     init = sch.decompose_reduction(product, deep)
     _vectors_of(sch, product, lanes, rows > 1)
     for one in (init, store):
@@ -335,10 +352,10 @@ def _few_panels(sch: Schedule, parts: Product) -> int:
 
 
 def _block_depth(sch: Schedule) -> int:
-    """Return the depth of a block of a deep product. A copied panel of two vectors is 16 or 32 KB,
-    which stay in a first-level cache. Of a transposed matrix of rows each step of the depth reads
-    another page, and a second-level TLB has room for hundreds (NOTES, *Deep products*)."""
-    return BLOCK_DEPTH.of(sch, 256)
+    """Return the depth of a block of a deep product. A copied panel of two vectors is 8 or 16 KB,
+    which stay in a first-level cache beside the rows of a tile. Of a transposed matrix of rows each
+    step of the depth reads another page (NOTES, *Deep products*)."""
+    return BLOCK_DEPTH.of(sch, 128)
 
 
 def _unrolled_steps(sch: Schedule, masked: bool) -> int:
@@ -411,13 +428,18 @@ def _copy(
     # constants.
     if parts.copied is None or depth is None or depth * width * 4 > panel_bytes(facts):
         return None
-    block = found_block(sch, product)
-    index = next(i for i, r in enumerate(block.reads) if r.buffer is parts.copied)
-    copy = sch.cache_read(product, index, "local")
-    if not parts.contiguous:
+    copy = _copy_of(sch, product, parts.copied)
+    if copy is not None and not parts.contiguous:
         made = found_block(sch, copy)
         sch.transform_layout(copy, made.writes[0].buffer, _swapped)
     return copy
+
+
+def _copy_of(sch: Schedule, product: BlockRV, operand: Buffer) -> BlockRV | None:
+    """The block that copies an operand; None where it is copied as the other operand already."""
+    reads = found_block(sch, product).reads
+    index = next((i for i, r in enumerate(reads) if r.buffer is operand), None)
+    return None if index is None else sch.cache_read(product, index, "local")
 
 
 def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:

@@ -18,15 +18,16 @@ from relaxlab.schedule.schedule import Schedule
 @dataclass(frozen=True, slots=True)
 class Product:
     """The reduction block; its row and column axis numbers; the decoding producer, and which of its
-    axes make columns and terms (0 without one); the matrix that is to be copied panel by panel, and
-    whether its columns are the vectors' lanes there; True if the matrix of rows is transposed, so
-    that the terms of a row are not neighbours."""
+    axes make columns and terms (0 without one); the matrix of rows; the one that is to be copied
+    panel by panel, and whether its columns are the vectors' lanes there; True if the matrix of rows
+    is transposed, so that the terms of a row are not neighbours."""
 
     product: str
     row: int
     col: int
     decode: str | None
     decoded: tuple[int, int]
+    rows: Buffer
     copied: Buffer | None
     contiguous: bool
     across: bool
@@ -85,7 +86,8 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
         return f"{product.name}: {col_var} and the terms are not last in {right.buffer.name}"
     made_by = decode.name if decode else None
     across = left.indices[-1] != product.iter_vars[-1].var
-    return Product(product.name, row, col, made_by, decoded, copied, contiguous, across)
+    matrices = left.buffer, copied
+    return Product(product.name, row, col, made_by, decoded, *matrices, contiguous, across)
 
 
 def _axes_of(decode: Block, load: BufferLoad, read: tuple[Var, Var]) -> tuple[int, int] | None:
