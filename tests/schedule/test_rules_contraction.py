@@ -13,6 +13,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.testing.replay import replay_kernels
 
 SUBSCRIPTS = [
     ("bnhd,bmhd->bhnm", {"contraction"}),
@@ -97,3 +98,24 @@ def test_narrow_contractions_of_constants(width, rng):
         x, y = (rng.normal(size=[sizes[a] for a in side]) for side in (left, right))
         got = main(x.astype(np.float32), y.astype(np.float32))
         np.testing.assert_allclose(got, np.einsum(subscripts, x, y), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "subscripts"), [("int8", "ki,kj->ij"), ("float64", "bki,bkj->bij")]
+)
+def test_deep_products_of_rows_are_made_in_blocks(dtype, subscripts, rng):
+    """Operands that lie across the terms, which are a symbol, are copied block by block."""
+    text = str(einsum(subscripts, {"b": 2, "i": 20, "j": 37})).replace("float32", dtype)
+    module = rl.parse(text)
+    trace = cpu_pipeline().run(module)
+    replay_kernels(trace)
+    (kernel,) = trace.result.loop_functions().values()
+    blocks = [n for n in walk(kernel.body) if isinstance(n, loops.Block)]
+    assert len([b for n in blocks for b in n.alloc_buffers if b.dtype == dtype]) >= 3
+    main = rl.compile(module, use_cache=False)["main"]
+    left, right = subscripts.partition("->")[0].split(",")
+    for depth in (0, 1, 64, 65, 300):
+        sizes = {"b": 2, "i": 20, "j": 37, "k": depth}
+        shapes = ([sizes[a] for a in side] for side in (left, right))
+        x, y = (rng.integers(-3, 3, shape).astype(dtype) for shape in shapes)
+        np.testing.assert_array_equal(main(x, y), np.einsum(subscripts, x, y))

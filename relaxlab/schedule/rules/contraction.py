@@ -59,6 +59,7 @@ from relaxlab.schedule.rules.decisions import (
     TERMS_COPIED,
     TILE_VECTORS,
 )
+from relaxlab.schedule.rules.deep_contraction import SHALLOW, in_blocks, is_deep
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -126,6 +127,13 @@ def _is_in_place(block: Block, parts: Parts) -> bool:
 def _by_terms(sch: Schedule, parts: Parts, context: Context) -> Schedule:
     """Return the schedule by `parts`; where the number of terms is unknown and sums of few would
     have other columns, a version for those as well (NOTES, *Symbolic channels*)."""
+    if is_deep(sch, parts):
+        deep = found_block(sch, sch.get_block(parts.product))
+        with_versions(
+            sch, context, deep.iter_vars[parts.reduce[0]].dom.extent, [SHALLOW],
+            lambda one, most: (_schedule if most else in_blocks)(one, parts, context),
+        )  # fmt: skip
+        return sch
     few = find_parts(sch.func, context, few_terms=True)
     # All versions read a weight in the same layout.
     packable = _is_packable_weight(sch.func, parts.vectors, context)
