@@ -15,9 +15,11 @@ import pytest
 import relaxlab as rl
 from relaxlab import nn
 from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.ir import expr
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.nn import loop_functions
+from relaxlab.ops import te
 from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
 
 SCALE = nn.Scores(0.3)
@@ -117,6 +119,7 @@ def test_any_number_of_positions(dtype, rng) -> None:
         Case(4, 2, length="s"),
         Case(4, 2, 80, "bfloat16"),
         Case(4, 2, 18),
+        Case(2, 2, 16),
     ],
     ids=str,
 )
@@ -140,6 +143,44 @@ def test_other_decisions(decisions: dict[str, int], rng) -> None:
     exe = case.compiled(**decisions)
     for past in (0, 40, 300):
         case.check(exe, past, rng)
+
+
+def test_keys_that_lie_feature_by_feature(rng) -> None:
+    """Threads have a feature of neighbouring positions at a time."""
+    heads, width, n = 2, 32, expr.Var("n")
+    shapes = {"q": (1, 1, heads, width), "k": (1, heads, width, n), "v": (1, heads, n, width)}
+    q, k, v = (te.placeholder(shape, "float32", name) for name, shape in shapes.items())
+    d = te.reduce_axis(width, "d")
+    dot = te.compute(
+        (1, heads, 1, n),
+        lambda b, h, i, t: te.te_sum(q[b, i, h, d.var] * k[b, h, d.var, t], d),
+        "dot",
+    )
+    mix = loop_functions.mixed_by_softmax(dot, lambda b, h, t, e: v[b, h, t, e], width)
+    func = te.create_prim_func([q, k, v, mix])
+
+    class Attend(nn.Module):
+        def main(self, *args: nn.Tensor) -> nn.Tensor:
+            return args[0].builder.call_loops("attention", func, list(args))[0]
+
+    spec = nn.spec.Tensor
+    mod, _ = Attend().export({"main": {
+        "q": spec((1, 1, heads, width)), "k": spec((1, heads, width, "n")),
+        "v": spec((1, heads, "n", width)),
+    }})  # fmt: skip
+    exe = rl.compile(mod, "cuda:sm_90")
+    (kernel,) = exe.gpu.kernels.values()
+    assert len(kernel.launches) == 2
+    for t in (1, 37, 300):
+        q, k, v = (
+            rng.normal(size=size).astype("float32")
+            for size in ((1, 1, heads, width), (1, heads, width, t), (1, heads, t, width))
+        )
+        got = exe.simulate("main", q, k, v)
+        score = np.einsum("bihd,bhdt->bhit", q, k)
+        weight = np.exp(score - score.max(-1, keepdims=True))
+        want = np.einsum("bhit,bhtd->bihd", weight / weight.sum(-1, keepdims=True), v)
+        np.testing.assert_allclose(np.asarray(got), want, 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,7 @@ class _Query:
         # A loop of one iteration binds no axis, and counts as spatial.
         (worker, row, position, *single), (x,) = block_loops(sch, product)
         z, y = self.of_workers(worker)
+        sch.reorder(z, y, row, position, *single, x)
         self.threads(z, y, x)
         unroll_all(sch, row, position, *single)
 
