@@ -299,20 +299,24 @@ def _cached_attention() -> Iterator[Case]:
     """The last 1024 positions are new, as of a prompt and of the last part of a longer one."""
     heads, kv_heads, size, new = 32, 8, 128, 1024
     for length in (1024, 4096):
-        queries, rows = (1, new, heads, size), (1, kv_heads, length, size)
+        queries, keys, values = (
+            (1, new, heads, size),
+            (1, kv_heads, length // 16, size, 16),
+            (1, kv_heads, length, size),
+        )
         yield Case(
             f"attention kv f16 {new} of {length} 32x128 by 8",
             "attention",
             (
                 ('(1, "s", 32, 128)', queries, HALF),
-                ('(1, 8, "c", 128)', rows, HALF),
-                ('(1, 8, "c", 128)', rows, HALF),
+                ('(1, 8, "n", 128, 16)', keys, HALF),
+                ('(1, 8, "c", 128)', values, HALF),
             ),
             _attend_to_cache,
             lambda q, k, v, mask: F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, enable_gqa=True
             ).transpose(1, 2),
-            _bytes((queries, HALF), (queries, FLOAT), (rows, HALF), (rows, HALF)),
+            _bytes((queries, HALF), (queries, FLOAT), (keys, HALF), (values, HALF)),
             4 * heads * size * new * (length - new // 2),
             1e-3,
             _rows_of_cache,
@@ -330,12 +334,13 @@ def _attend_to_cache() -> Module:
 
     spec = nn.spec.Tensor
     module, _ = Attend().export({"main": {
-        "x": spec((1, "s", 32, 128), HALF), "y": spec((1, 8, "c", 128), HALF),
+        "x": spec((1, "s", 32, 128), HALF), "y": spec((1, 8, "n", 128, 16), HALF),
         "z": spec((1, 8, "c", 128), HALF),
     }})  # fmt: skip
     return module
 
 
 def _rows_of_cache(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Sequence[Any]:
-    """The arguments of PyTorch's attention, and its mask."""
-    return q.transpose(1, 2), keys, values, causal_lower_right(q.shape[1], values.shape[2])
+    """The arguments of PyTorch's attention, whose keys are rows, and its mask."""
+    rows = keys.transpose(3, 4).flatten(2, 3).contiguous()
+    return q.transpose(1, 2), rows, values, causal_lower_right(q.shape[1], values.shape[2])

@@ -34,7 +34,12 @@ class Program:
         """Return the shapes of the keys and values of each layer in turn, parameters of a function
         from number `first` on, with capacity for `positions` positions (see `nn.KVCache`)."""
         params = self.executable[function].info.params[first : first + 2 * layers]
-        return [(*tree.dims[:2], positions, tree.dims[3]) for _, tree in params]
+        shapes: list[tuple[int, ...]] = []
+        for _, tree in params:
+            batch, heads, _, *tail = tree.dims
+            lanes = tail[1] if len(tail) == 2 else 1  # the keys' positions are in blocks
+            shapes.append((batch, heads, -(-positions // lanes), *tail))
+        return shapes
 
 
 def program_for(

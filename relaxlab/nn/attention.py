@@ -98,8 +98,8 @@ class Cache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
-    """Keys and values (b, kv_heads, positions, head_dim) of one layer, `past` positions in use. New
-    positions are written in place."""
+    """Keys (b, kv_heads, positions / 16, head_dim, 16) and values (b, kv_heads, positions,
+    head_dim) of one layer, `past` positions in use. New positions are written in place."""
 
     keys: Tensor
     values: Tensor
@@ -108,14 +108,20 @@ class KVCache:
     @staticmethod
     def shapes(heads: int, head_dim: int, positions: int) -> tuple[tuple[int, ...], ...]:
         """The shapes of one sequence's keys and values."""
-        return ((heads, positions, head_dim),) * 2
+        return loop_functions.cache_shapes((heads, head_dim), positions)
 
     @staticmethod
     def spec(
         batch: spec.Dim, positions: spec.Dim, kv_heads: int, head_dim: int, dtype: str = "float32"
     ) -> list[spec.Tensor]:
-        """The two parameters, for `Module.export`; `positions` is a number or a symbol's name."""
-        return [spec.Tensor((batch, kv_heads, positions, head_dim), dtype)] * 2
+        """The two parameters, for `Module.export`; `positions` is a number or a symbol's name.
+        With a symbol, that of the keys' blocks is `key_blocks`."""
+        block = loop_functions.KEY_BLOCK
+        blocks = "key_blocks" if isinstance(positions, str) else -(-positions // block)
+        return [
+            spec.Tensor((batch, kv_heads, blocks, head_dim, block), dtype),
+            spec.Tensor((batch, kv_heads, positions, head_dim), dtype),
+        ]
 
     @property
     def dtype(self) -> str:
@@ -131,10 +137,13 @@ class KVCache:
     def require_room(self, length: PrimExpr) -> None:
         """Have calls stop unless there is room for `length` new positions, where the number of
         positions is a symbol."""
-        positions = self.keys.shape[2]
+        end, (blocks, *_), (positions, _) = (
+            self.past + length, self.keys.shape[2:], self.values.shape[2:],
+        )  # fmt: skip
         # For a constant number of positions the caller sees to it.
         if isinstance(positions, expr.Var):
-            self.keys.builder.require(expr.LE(self.past + length, positions), "room")
+            for room in (positions, blocks * loop_functions.KEY_BLOCK):
+                self.keys.builder.require(expr.LE(end, room), "room")
 
     def rotate(self, rotary: RotaryEmbedding, x: Heads) -> Heads:
         """The heads of the new positions, turned by their angles."""

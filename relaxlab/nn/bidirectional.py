@@ -1,4 +1,8 @@
-"""Attention without a causal mask: of an encoder to itself, of a decoder to an encoder's output."""
+"""Attention without a causal mask: of an encoder to itself, of a decoder to an encoder's output.
+
+Keys are packed before use: the features of `KEY_BLOCK` neighbouring positions side by side, as in
+the KV cache. A decoder packs the keys of the encoder's output once and reads them at every step.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +15,41 @@ from relaxlab.nn import spec
 from relaxlab.nn.attention import Heads, split_heads
 from relaxlab.nn.builder import Tensor
 from relaxlab.nn.layers import Linear, MergedLinear
-from relaxlab.nn.loop_functions import mixed_by_softmax
+from relaxlab.nn.loop_functions import KEY_BLOCK, mixed_by_softmax
 from relaxlab.nn.module import Module
-from relaxlab.ops import te
+from relaxlab.ops import scalar, te
+
+
+@cache
+def pack_keys(total: int, first: int, heads: int, head_dim: int) -> loops.PrimFunc:
+    """x (b, t, total, d) -> (b, heads, ceil(t / 16), d, 16): the heads from `first` on, positions
+    last; zeros behind the last position."""
+    b, t = expr.Var("b"), expr.Var("t")
+    x = te.placeholder((b, t, total, head_dim), "float32", "x")
+
+    def packed(bi: PrimExpr, h: PrimExpr, n: PrimExpr, d: PrimExpr, lane: PrimExpr) -> PrimExpr:
+        position = n * KEY_BLOCK + lane
+        value = x[bi, position, first + h, d]
+        return scalar.if_then_else(expr.LT(position, t), value, expr.const(0.0, "float32"))
+
+    shape = (b, heads, (t + (KEY_BLOCK - 1)) // KEY_BLOCK, head_dim, KEY_BLOCK)
+    return te.create_prim_func([x, te.compute(shape, packed, "pack_keys")])
 
 
 @cache
 def attention(
-    total: tuple[int, int, int], first: tuple[int, int, int], heads: int, head_dim: int,
-    masked: bool,
-) -> loops.PrimFunc:  # fmt: skip
-    """(q (b, s, total_q, d), keys (b, t, total_k, d), values (b, t, total_v, d)[, mask int32 (b,
+    total: int, first: int, total_v: int, first_v: int, heads: int, head_dim: int, masked: bool
+) -> loops.PrimFunc:
+    """(q (b, s, total, d), keys (b, heads, n, d, 16), values (b, t, total_v, d)[, mask int32 (b,
     t)]) -> (b, s, heads, d): each of the s queries attends to all t positions, or to those where
-    the mask is not zero. Of the heads of each tensor, `total`, those from `first` on take part.
+    the mask is not zero.
 
     A sequence whose mask is all zeros gets the mean of its values.
     """
-    b, s, t = (expr.Var(name) for name in ("b", "s", "t"))
-    first_q, first_k, first_v = first
-    q, keys, values = (
-        te.placeholder((b, rows, count, head_dim), "float32", name)
-        for name, rows, count in zip(("q", "keys", "values"), (s, t, t), total, strict=True)
-    )
+    b, s, t, n = (expr.Var(name) for name in ("b", "s", "t", "n"))
+    q = te.placeholder((b, s, total, head_dim), "float32", "q")
+    keys = te.placeholder((b, heads, n, head_dim, KEY_BLOCK), "float32", "keys")
+    values = te.placeholder((b, t, total_v, head_dim), "float32", "values")
     mask = te.placeholder((b, t), "int32", "mask")
     d = te.reduce_axis(head_dim, "d")
     scale = expr.const(1 / math.sqrt(head_dim), "float32")
@@ -40,7 +57,8 @@ def attention(
     lowest = expr.const(-3.4e38, "float32")
 
     def product(bi: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> te.Reduce:
-        return te.te_sum(q[bi, i, first_q + h, d.var] * keys[bi, j, first_k + h, d.var], d)
+        key = keys[bi, h, j // KEY_BLOCK, d.var, j % KEY_BLOCK]
+        return te.te_sum(q[bi, i, first + h, d.var] * key, d)
 
     def scaled(bi: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         value = dot[bi, h, i, j] * scale
@@ -54,12 +72,18 @@ def attention(
     return te.create_prim_func([q, keys, values, *([mask] if masked else []), out])
 
 
-def attend(q: Heads, k: Heads, v: Heads, mask: Tensor | None = None) -> Tensor:
-    """The results (b, s, heads, d) of queries over keys and values; mask int32 (b, t)."""
-    total, first = (q.total, k.total, v.total), (q.first, k.first, v.first)
-    func = attention(total, first, q.count, q.head_dim, mask is not None)
-    args = [q.tensor, k.tensor, v.tensor, *([] if mask is None else [mask])]
-    return q.tensor.builder.call_loops("attention", func, args)[0]
+def attend(q: Heads, keys: Tensor, v: Heads, mask: Tensor | None = None) -> Tensor:
+    """The results (b, s, heads, d) of queries over packed keys; mask int32 (b, t)."""
+    masks = [] if mask is None else [mask]
+    func = attention(q.total, q.first, v.total, v.first, q.count, q.head_dim, mask is not None)
+    (mixed,) = q.tensor.builder.call_loops("attention", func, [q.tensor, keys, v.tensor, *masks])
+    return mixed
+
+
+def packed(k: Heads) -> Tensor:
+    """The keys (b, heads, ceil(t / 16), d, 16) of some heads (b, t, heads, d)."""
+    func = pack_keys(k.total, k.first, k.count, k.head_dim)
+    return k.tensor.builder.call_loops("pack_keys", func, [k.tensor])[0]
 
 
 class SelfAttention(Module):
@@ -76,7 +100,7 @@ class SelfAttention(Module):
         not attended to. The result has the shape of x."""
         heads = split_heads(self.qkv(x), batch, length, self.head_dim)
         q, k, v = (heads[name] for name in ("q", "k", "v"))
-        mixed = attend(q, k, v, mask)
+        mixed = attend(q, packed(k), v, mask)
         return self.output(mixed.reshape(batch * length, self.heads * self.head_dim))
 
 
@@ -91,22 +115,28 @@ class CrossAttention(Module):
         self.heads, self.head_dim = heads, head_dim
 
     @staticmethod
-    def spec(batch: spec.Dim, length: str, heads: int, head_dim: int) -> list[spec.Tensor]:
+    def spec(
+        batch: spec.Dim, length: str, blocks: str, heads: int, head_dim: int
+    ) -> list[spec.Tensor]:
         """Return the two parameters with the encoder's keys and values, for `Module.export`."""
-        return [spec.Tensor((batch, length, heads, head_dim))] * 2
+        return [
+            spec.Tensor((batch, heads, blocks, head_dim, KEY_BLOCK)),
+            spec.Tensor((batch, length, heads, head_dim)),
+        ]
 
     def remember(self, x: Tensor, batch: PrimExpr, length: PrimExpr) -> list[Tensor]:
-        """x (batch * length, hidden) -> keys and values (batch, length, heads, head_dim)."""
-        return [
+        """x (batch * length, hidden) -> packed keys (batch, heads, ceil(length / 16), head_dim,
+        16) and values (batch, length, heads, head_dim)."""
+        k, v = (
             part(x).reshape(batch, length, self.heads, self.head_dim)
             for part in (self.key, self.value)
-        ]
+        )
+        return [packed(Heads(k, 0, self.heads)), v]
 
     def forward(
         self, x: Tensor, batch: PrimExpr, length: PrimExpr, keys: Tensor, values: Tensor
     ) -> Tensor:
         """x (batch * length, hidden); the result has its shape."""
         q = self.query(x).reshape(batch, length, self.heads, self.head_dim)
-        q, k, v = (Heads(tensor, 0, self.heads) for tensor in (q, keys, values))
-        mixed = attend(q, k, v)
+        mixed = attend(Heads(q, 0, self.heads), keys, Heads(values, 0, self.heads))
         return self.output(mixed.reshape(batch * length, self.heads * self.head_dim))

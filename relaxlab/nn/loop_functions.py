@@ -24,6 +24,10 @@ from relaxlab.ops import scalar, te
 HeadShape: TypeAlias = tuple[int, int]
 """The heads of a KV cache: their number, and features per head."""
 
+KEY_BLOCK = 16
+"""Positions of the key cache that lie side by side, feature by feature: the lanes of the widest
+vectors, within one page of memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -108,23 +112,29 @@ def append_kv(
     dtype: str,
     key_dtype: str = "float32",
 ) -> loops.PrimFunc:
-    """(k (b, s, total_k, d) `key_dtype`, v (b, s, total_v, d), keys and values (b, heads, c, d)
-    `dtype`; past): writes the new positions into the caches, in place, at past .. past + s, which
-    must lie within c."""
+    """(k (b, s, total_k, d) `key_dtype`, v (b, s, total_v, d), keys (b, heads, n, d, 16), values
+    (b, heads, c, d) `dtype`; past): writes the new positions into the caches, in place, at
+    past .. past + s, which must lie within c and 16 n.
+
+    Keys are kept with positions last, in blocks, and values with features last: the order in
+    which attention makes vectors of them.
+    """
     b, s, past = (expr.Var(n) for n in ("b", "s", "past"))
     heads, head_dim = head_shape
     k = loops.Buffer("k", (b, s, expr.const(total_k), expr.const(head_dim)), key_dtype)
     v = loops.Buffer("v", (b, s, expr.const(total_v), expr.const(head_dim)))
     h, d = expr.const(heads), expr.const(head_dim)
-    cached = b, h, expr.Var("c"), d
-    keys, values = (loops.Buffer(name, cached, dtype) for name in ("keys", "values"))
+    keys, values = (
+        loops.Buffer(name, shape, dtype)
+        for name, shape in zip(("keys", "values"), _cache_dims(b, head_shape), strict=True)
+    )
     names, extents = ("b", "i", "h", "d"), (b, s, h, d)
     axes = tuple(expr.Var(f"v{n}") for n in names)
     vb, vi, vh, vd = axes
-    moves = [
-        (new, (vb, vi, vh + first, vd), kept, (vb, vh, past + vi, vd))
-        for new, first, kept in ((k, first_k, keys), (v, first_v, values))
-    ]
+    moves = (
+        (k, (vb, vi, vh + first_k, vd), keys, (vb, vh, *_block(past + vi, vd))),
+        (v, (vb, vi, vh + first_v, vd), values, (vb, vh, past + vi, vd)),
+    )
     stores = [
         loops.BufferStore(kept, scalar.cast(loops.BufferLoad(new, at), dtype), place)
         for new, at, kept, place in moves
@@ -148,6 +158,27 @@ def append_kv(
     return loops.PrimFunc((k, v, keys, values, past), body, Attrs({"tir.noalias": True}))
 
 
+def cache_shapes(shape: HeadShape, positions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of one sequence's keys and values, with room for `positions`."""
+    heads, head_dim = shape
+    blocks = -(-positions // KEY_BLOCK)
+    return (heads, blocks, head_dim, KEY_BLOCK), (heads, positions, head_dim)
+
+
+def _cache_dims(
+    batch: PrimExpr, shape: HeadShape
+) -> tuple[tuple[PrimExpr, ...], tuple[PrimExpr, ...]]:
+    """The shapes of the keys and values of a batch of sequences with any number of positions."""
+    heads, head_dim = (expr.const(n) for n in shape)
+    keys = batch, heads, expr.Var("n"), head_dim, expr.const(KEY_BLOCK)
+    return keys, (batch, heads, expr.Var("c"), head_dim)
+
+
+def _block(position: PrimExpr, feature: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Return the indices of a feature of a position's key."""
+    return position // KEY_BLOCK, feature, position % KEY_BLOCK
+
+
 def _element(buffer: loops.Buffer, at: tuple[PrimExpr, ...]) -> loops.BufferRegion:
     return loops.BufferRegion(buffer, tuple(loops.Range(i, expr.const(1)) for i in at))
 
@@ -162,9 +193,9 @@ def cached_attention(
     scores: Scores,
     query_dtype: str = "float32",
 ) -> loops.PrimFunc:
-    """(q (b, s, total, d) `query_dtype`, keys and values (b, kv_heads, c, d) `dtype`; past) ->
-    (b, s, heads, d): causal attention of the new positions over all past + s, which must be at most
-    c, reading the caches in place.
+    """(q (b, s, total, d) `query_dtype`, keys (b, kv_heads, n, d, 16), values (b, kv_heads, c, d)
+    `dtype`; past) -> (b, s, heads, d): causal attention of the new positions over all past + s,
+    which must be at most c and 16 n, reading the caches in place.
 
     Query head h uses the keys and values of head h // (heads / kv_heads). The softmax subtracts
     each row's largest score; everything is summed in float32.
@@ -173,14 +204,16 @@ def cached_attention(
     kv_heads, head_dim = head_shape
     group, length = heads // kv_heads, past + s
     q = te.placeholder((b, s, total, head_dim), query_dtype, "q")
-    cached = b, kv_heads, expr.Var("c"), head_dim
-    keys, values = (te.placeholder(cached, dtype, name) for name in ("keys", "values"))
+    keys, values = (
+        te.placeholder(shape, dtype, name)
+        for name, shape in zip(("keys", "values"), _cache_dims(b, head_shape), strict=True)
+    )
     d = te.reduce_axis(head_dim, "d")
 
     def product(bi: PrimExpr, h: PrimExpr, i: PrimExpr, t: PrimExpr) -> te.Reduce:
         # Products are summed in float32 whatever the cache holds: half precision only halves the
         # bytes read.
-        key = scalar.cast(keys[bi, h // group, t, d.var], "float32")
+        key = scalar.cast(keys[bi, h // group, *_block(t, d.var)], "float32")
         return te.te_sum(scalar.cast(q[bi, i, first + h, d.var], "float32") * key, d)
 
     dot = te.compute((b, heads, s, length), product, "dot")

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from relaxlab.ir import expr, loops
-from relaxlab.nn.loop_functions import Scores, rotary_tensors
+from relaxlab.nn.loop_functions import KEY_BLOCK, Scores, rotary_tensors
 from relaxlab.ops import scalar, te
 from relaxlab.script import parse
 
-PAGE = 16
+PAGE = KEY_BLOCK
 """Positions of a page."""
 
 PAGES_PER_STEP = 4

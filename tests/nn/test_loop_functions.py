@@ -15,6 +15,18 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 D = 8
 
 
+def in_blocks(keys):
+    """Keys (b, heads, d, positions) as the cache has them: (b, heads, blocks, d, 16)."""
+    b, heads, d, positions = keys.shape
+    padded = np.full((b, heads, d, -(-positions // 16) * 16), np.nan, keys.dtype)
+    padded[..., :positions] = keys
+    return np.ascontiguousarray(padded.reshape(b, heads, d, -1, 16).transpose(0, 1, 3, 2, 4))
+
+
+def test_the_shapes_of_the_cache():
+    assert loop_functions.cache_shapes((3, D), 20) == ((3, 2, D, 16), (3, 20, D))
+
+
 @pytest.mark.parametrize("dims", [D, D - 2])
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_rotary_turns_pairs(rng, interleaved, dims):
@@ -40,13 +52,15 @@ def test_append_kv_writes_its_positions_only(rng, dtype):
     heads, capacity, past, s = 2, 20, 14, 4
     k = rng.normal(size=(2, s, 3, D)).astype(np.float32)
     v = rng.normal(size=(2, s, 5, D)).astype(np.float32)
-    keys, values = (rng.normal(size=(2, heads, capacity, D)).astype(dtype) for _ in range(2))
+    keys = rng.normal(size=(2, heads, D, capacity)).astype(dtype)
+    values = rng.normal(size=(2, heads, capacity, D)).astype(dtype)
     want_keys, want_values = keys.copy(), values.copy()
-    want_keys[:, :, past : past + s] = k[:, :, 1:3].transpose(0, 2, 1, 3)
+    want_keys[..., past : past + s] = k[:, :, 1:3].transpose(0, 2, 3, 1)
     want_values[:, :, past : past + s] = v[:, :, 3:5].transpose(0, 2, 1, 3)
     func = loop_functions.append_kv(3, 1, 5, 3, (heads, D), dtype)
-    interpret_prim_func(func, [k, v, keys, values, past])
-    np.testing.assert_array_equal(keys, want_keys)
+    stored = in_blocks(keys)
+    interpret_prim_func(func, [k, v, stored, values, past])
+    np.testing.assert_array_equal(stored, in_blocks(want_keys))
     np.testing.assert_array_equal(values, want_values)
 
 
@@ -62,8 +76,9 @@ def attention(q, keys, values, past, how=SCORES[0]):
     """Causal attention of q (b, s, heads, d) over the first past + s positions of the caches."""
     group = q.shape[2] // keys.shape[1]
     length = past + q.shape[1]
-    k, v = (np.repeat(x[:, :, :length], group, axis=1).astype(np.float64) for x in (keys, values))
-    scores = q.transpose(0, 2, 1, 3) @ k.swapaxes(2, 3) * how.scale
+    k = np.repeat(keys[..., :length], group, axis=1).astype(np.float64)
+    v = np.repeat(values[:, :, :length], group, axis=1).astype(np.float64)
+    scores = q.transpose(0, 2, 1, 3) @ k * how.scale
     if how.softcap is not None:
         scores = how.softcap * np.tanh(scores / how.softcap)
     distance = past + np.arange(q.shape[1])[:, None] - np.arange(length)
@@ -80,24 +95,25 @@ def attention(q, keys, values, past, how=SCORES[0]):
 def test_cached_attention(rng, dtype, s, past, scores):
     heads, kv_heads, capacity, total, first = 4, 2, 20, 6, 1
     q = rng.normal(size=(2, s, total, D)).astype(np.float32)
-    keys, values = (rng.normal(size=(2, kv_heads, capacity, D)).astype(dtype) for _ in range(2))
+    keys = rng.normal(size=(2, kv_heads, D, capacity)).astype(dtype)
+    values = rng.normal(size=(2, kv_heads, capacity, D)).astype(dtype)
     # What lies beyond must not be read: past and new positions end before it.
-    keys[:, :, past + s :], values[:, :, past + s :] = np.nan, np.nan
+    keys[..., past + s :], values[:, :, past + s :] = np.nan, np.nan
     shape = (kv_heads, D)
     func = loop_functions.cached_attention(total, first, heads, shape, dtype, scores)
     y = np.empty((2, s, heads, D), np.float32)
-    interpret_prim_func(func, [q, keys, values, y, past])
+    interpret_prim_func(func, [q, in_blocks(keys), values, y, past])
     want = attention(q[:, :, first : first + heads], keys, values, past, scores)
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
 
 
 def test_attention_survives_large_scores():
     q = np.full((1, 2, 1, D), 100, np.float32)
-    keys = np.full((1, 1, 4, D), 100, np.float32)
+    keys = np.full((1, 1, D, 4), 100, np.float32)
     values = np.arange(4 * D, dtype=np.float32).reshape(1, 1, 4, D)
     y = np.empty_like(q)
     func = loop_functions.cached_attention(1, 0, 1, (1, D), "float32", SCORES[0])
-    interpret_prim_func(func, [q, keys, values, y, 0])
+    interpret_prim_func(func, [q, in_blocks(keys), values, y, 0])
     np.testing.assert_allclose(y, attention(q, keys, values, 0), rtol=1e-5)
 
 

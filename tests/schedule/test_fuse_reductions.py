@@ -126,14 +126,14 @@ def test_bounds_of_parts_depend_on_their_tile():
     tiled(mod, 2, 8, 4, 3, 2, 1)  # which checks that it is well formed
 
 
-def test_a_cache_with_capped_scores_and_a_window(rng):
-    """The attention of a KV cache; positions are rounded up to more than it has."""
+def test_keys_in_blocks_capped_scores_and_a_window(rng):
+    """The attention of a KV cache; positions are rounded up to more than a block of keys."""
     heads, width, shape = 2, 4, (1, 4)
     scores = nn.Scores(0.5, softcap=0.7, window=9)
     func = loop_functions.cached_attention(heads, 0, heads, shape, "float32", scores)
     sch = Schedule(func)
     fused(sch, 3, 64, 32)
-    shapes = nn.KVCache.shapes(*shape, 48)
+    shapes = loop_functions.cache_shapes(shape, 48)
     for past, length in ((0, 1), (0, 5), (14, 4), (41, 7)):
         q = rng.normal(size=(1, length, heads, width)).astype("float32")
         keys, values = (rng.normal(size=(1, *s)).astype("float32") for s in shapes)

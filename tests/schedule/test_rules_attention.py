@@ -55,7 +55,7 @@ def reference(
 
 def exported(dtype: str, scores: nn.Scores) -> Module:
     spec = nn.spec.Tensor
-    shapes = nn.KVCache.shapes(*SHAPE, POSITIONS)
+    shapes = loop_functions.cache_shapes(SHAPE, POSITIONS)
     arguments = {
         "q": spec(("b", "s", HEADS, WIDTH)),
         "past": nn.spec.Shape(("p",)),
@@ -63,6 +63,11 @@ def exported(dtype: str, scores: nn.Scores) -> Module:
         "values": spec(("b", *shapes[1]), dtype),
     }
     return Attend(dtype, scores).export({"main": arguments})[0]
+
+
+def blocked(keys: np.ndarray) -> np.ndarray:
+    """Keys (b, kv_heads, positions, width) as the cache has them."""
+    return keys.reshape(len(keys), KV_HEADS, -1, 16, WIDTH).swapaxes(3, 4).copy()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,7 @@ def test_any_number_of_positions_after_any_other(dtype, scores):
     )
     for past, length in ((0, 1), (0, 8), (0, 33), (0, 160), (5, 1), (31, 2), (32, 9), (90, 70)):
         q = rng.normal(size=(2, length, HEADS, WIDTH)).astype(np.float32)
-        got = np.asarray(exe["main"](q, (past,), keys, values))
+        got = np.asarray(exe["main"](q, (past,), blocked(keys), values))
         for b in range(2):
             want = reference(q[b], keys[b], values[b], past, scores)
             assert np.abs(got[b] - want).max() < 1e-5, (past, length)
@@ -122,7 +127,7 @@ def test_steps_before_the_window_are_left_out(window):
         hidden_keys, hidden_values = keys.copy(), values.copy()
         hidden_keys[:, :, :first], hidden_values[:, :, :first] = np.nan, np.nan
         q = rng.normal(size=(1, length, HEADS, WIDTH)).astype("float32")
-        got = exe["main"](q, (past,), hidden_keys, hidden_values)
+        got = exe["main"](q, (past,), blocked(hidden_keys), hidden_values)
         want = reference(q[0], keys[0], values[0], past, nn.Scores(0.3, window=window))
         assert np.abs(got[0] - want).max() < 1e-5
 

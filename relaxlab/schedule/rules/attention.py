@@ -220,8 +220,8 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     multiple = VECTORS_AT_ONCE.of(sch, 2 if rows > 1 else 4) * lanes
     parts = 1
     if rows == 1:
-        # Of keys feature by feature, tiles of heads took 0.9 to 1.25 times as long as one head
-        # after the other.
+        # Of keys in blocks, tiles of heads took 0.9 to 1.25 times as long as one head after the
+        # other.
         if found.keys_by_rows is not None:
             # Threads share out tiles: of one or two, most threads would have none.
             found, rows = found.over_heads(sch, MIN_TILES)

@@ -7,7 +7,8 @@ waits for another before the end, where those of a block combine their results t
 memory. Blocks of threads share the positions of a head of keys; a second kernel combines what they
 found (Flash-Decoding, 2023).
 
-All loads of keys and values are of 16 bytes, and those of a worker side by side: rows of features.
+All loads of keys and values are of 16 bytes, and those of a warp side by side: keys lie in blocks
+of positions, feature by feature, values in rows of features.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.loops import Buffer
 from relaxlab.ir.substitute import symbols_in
@@ -34,11 +35,10 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import POSITION_PARTS, THREADS_PER_BLOCK, THREADS_PER_KEY
 from relaxlab.schedule.rules_gpu.base import fits_a_block, fused, unroll_all
-from relaxlab.schedule.rules_gpu.tensor_attention import read_of
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 THREADS = 128
-"""Threads of a block: 4 warps, each with keys of its own. Not measured."""
+"""Threads of a block: 4 warps, each with blocks of 16 keys of its own. Not measured."""
 PARTS = 32
 """Blocks of threads per head of keys: with 8 of these heads two for each SM of an H100. With 8
 threads per key and 4 heads per tile, 16 were faster up to 1024 positions, 8 % slower at 4095, 27 %
@@ -61,7 +61,7 @@ def schedule_query(sch: Schedule, context: Context) -> Schedule:
         what = "it is a product, a softmax and a product, and threads exchange registers"
         raise ScheduleError("schedule", "attention", what)
     key, value = _operands(found)
-    most = facts.vector_bits // 8 // bytes_of(key.dtype)
+    vector = _vector(found, key, value, facts.vector_bits // 8)
     found, rows = found.over_heads(sch, 1, HEADS)
     lanes, wide = _lanes(sch, found, facts.vector_bits // 8 // bytes_of(value.dtype))
     # Each worker leaves a mix of the values for each head, and a few values more.
@@ -72,10 +72,8 @@ def schedule_query(sch: Schedule, context: Context) -> Schedule:
     ).at_most(sch, THREADS)
     parts = POSITION_PARTS.of(sch, PARTS)
     workers = threads // lanes
-    # A worker takes as many keys at a time as a load has elements.
-    tile = found.fused(sch, rows, most, 1, 1, parts, workers)
-    shape = (threads // facts.warp, facts.warp // lanes, lanes)
-    _Query(sch, found, key, shape, wide, _wide_keys(found, most, lanes)).bind(tile)
+    tile = found.fused(sch, rows, vector, _block_of_keys(found, key), 1, parts, workers)
+    _Query(sch, found, (threads // facts.warp, facts.warp // lanes, lanes), wide).bind(tile)
     if parts > 1:
         _combine(sch, tile, facts.warp)
     sch.compact_buffers()
@@ -97,6 +95,22 @@ def _operands(found: Attention) -> tuple[Buffer, Buffer]:
     return keys.pop(), values.pop()
 
 
+def _block_of_keys(found: Attention, keys: Buffer) -> int:
+    """The positions whose keys lie side by side, feature by feature; 1 where keys are rows."""
+    load = next(n for n in loads_in(found.dot.body) if n.buffer is keys)
+    match load.indices[-1]:
+        case expr.FloorMod(at, expr.IntImm(size)) if at == found.cascade.axis:
+            return size
+        case _:
+            return 1
+
+
+def _vector(found: Attention, keys: Buffer, values: Buffer, access: int) -> int:
+    """The positions that a worker takes at a time: as many keys as are loaded together."""
+    block = _block_of_keys(found, keys)
+    return min(block, access // bytes_of(keys.dtype)) if block > 1 else access // 4
+
+
 def _lanes(sch: Schedule, found: Attention, most: int) -> tuple[int, int]:
     """The threads per key, and the features of a value that each loads together: as many as an
     access has, or fewer where these do not divide the features."""
@@ -107,37 +121,20 @@ def _lanes(sch: Schedule, found: Attention, most: int) -> tuple[int, int]:
     def fits(lanes: int, wide: int) -> bool:
         return depth % lanes == 0 and features % (lanes * wide) == 0
 
-    wide = next(
-        (w for w in _widths(most) if any(fits(n, w) for n in THREADS_PER_KEY.candidates)), 1
-    )
+    widths = (most >> shift for shift in range(most.bit_length()))
+    wide = next((w for w in widths if any(fits(n, w) for n in THREADS_PER_KEY.candidates)), 1)
     return THREADS_PER_KEY.where(lambda n: fits(n, wide)).at_most(sch, LANES), wide
-
-
-def _widths(most: int) -> list[int]:
-    """The powers of two from `most` down to 1."""
-    return [most >> shift for shift in range(most.bit_length())]
-
-
-def _wide_keys(found: Attention, most: int, lanes: int) -> int | None:
-    """The features of a key that each thread loads together, None where keys are no rows."""
-    if found.keys_by_rows is None:
-        return None
-    depth = constant(found.extent(found.depth)) or 1
-    return next(w for w in _widths(most) if depth % (lanes * w) == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
     """The blocks of a tile. `shape`: threads along z and y, which are workers together, and along
-    x, which share one; `wide`: features of a value that are loaded together, `wide_keys` of a key
-    (None: features of neighbouring positions are)."""
+    x, which share one; `wide`: features that are loaded together."""
 
     sch: Schedule
     found: Attention
-    keys: Buffer
     shape: tuple[int, int, int]
     wide: int
-    wide_keys: int | None
 
     def bind(self, tile: BlockRV) -> None:
         """Spread the tiles over blocks of threads, and what is inside over threads."""
@@ -204,43 +201,27 @@ class _Query:
         unroll_all(sch, row, turn, lane)
 
     def products(self, name: str) -> None:
-        """Each thread of a worker has some features of the keys, as many at a time as it loads
-        together; all get the sums."""
+        """Each of the `lanes` threads of a worker has every `lanes`-th feature of the keys; all get
+        the sums."""
         sch = self.sch
         product = sch.get_block(name)
         _, (depth,) = block_loops(sch, product)
-        _, x, _ = sch.split(depth, factors=[None, self.shape[2], self.wide_keys or 1])
+        _, x = sch.split(depth, factors=[None, self.shape[2]])
         partial = sch.rfactor(x, found_block(sch, product).writes[0].buffer.ndim)
         sch.set_scope(partial, 0, "local")
-        worker, row, position, turn, x, lane = sch.get_loops(partial)
+        (worker, row, position, x), turns = block_loops(sch, partial)
         z, y = self.of_workers(worker)
-        if self.wide_keys is None:
-            sch.reorder(z, y, x, turn, lane, row, position)
-        else:
-            sch.reorder(z, y, x, turn, position, lane, row)
-            self.load_keys(partial, position)
-        first = sch.decompose_reduction(partial, turn)
-        unroll_all(sch, *loops_inside(sch, first, x), turn, row, lane)
-        (sch.vectorize if self.wide_keys is None else sch.unroll)(position)
+        sch.reorder(z, y, x, *turns, row, position)
+        if turns:
+            first = sch.decompose_reduction(partial, turns[0])
+            unroll_all(sch, *loops_inside(sch, first, x), *turns)
         self.threads(z, y, x)
-        # A loop of one iteration binds no axis, and counts as spatial.
-        (worker, row, position, *single), (x,) = block_loops(sch, product)
+        sch.unroll(row)
+        sch.vectorize(position)
+        (worker, row, position), (x,) = block_loops(sch, product)
         z, y = self.of_workers(worker)
-        sch.reorder(z, y, row, position, *single, x)
         self.threads(z, y, x)
-        unroll_all(sch, row, position, *single)
-
-    def load_keys(self, product: BlockRV, position: LoopRV) -> None:
-        """Load what a thread multiplies of a key, for all rows at once."""
-        sch = self.sch
-        block = found_block(sch, product)
-        at = tuple(it.var for it in block.iter_vars)
-        number = read_of(block, self.keys)
-        copy = sch.reindex_cache_read(product, number, "local", IndexMap(at, at))
-        sch.compute_at(copy, position)
-        *rows, lane = loops_inside(sch, copy, position)
-        sch.vectorize(lane)
-        unroll_all(sch, *rows)
+        unroll_all(sch, row, position)
 
     def mix(self, name: str) -> None:
         """A vector of features of each row is loaded and added up at a time."""

@@ -31,7 +31,7 @@ from relaxlab.script import relax as R
 from tests.runtime.test_executable import Memory
 
 POSITIONS = 64
-"""Positions in the caches of the programs in C."""
+"""Positions in the caches of the programs in C, whole blocks of keys."""
 
 
 def compiler() -> list[str]:

@@ -16,12 +16,17 @@ static void require(int status, const char *what) {
     exit(1);
 }
 
-/* A KV cache: per layer the keys and the values (1, heads, positions, head_dim), float32 zeros. */
+/* A KV cache: per layer the keys (1, heads, positions / 16, head_dim, 16) and the values
+ * (1, heads, positions, head_dim), float32 zeros. */
 static void make_cache(relaxlab_tensor *cache) {
-    for (int i = 0; i < 2 * LAYERS; i++)
-        cache[i] = (relaxlab_tensor){
+    for (int i = 0; i < LAYERS; i++) {
+        cache[2 * i] = (relaxlab_tensor){
+            calloc((size_t)HEADS * POSITIONS * HEAD_DIM, sizeof(float)), RELAXLAB_FLOAT32, 5,
+            {1, HEADS, POSITIONS / 16, HEAD_DIM, 16}};
+        cache[2 * i + 1] = (relaxlab_tensor){
             calloc((size_t)HEADS * POSITIONS * HEAD_DIM, sizeof(float)), RELAXLAB_FLOAT32, 4,
             {1, HEADS, POSITIONS, HEAD_DIM}};
+    }
 }
 
 static void write_logits(FILE *out, model_context *context, relaxlab_tensor *logits) {
