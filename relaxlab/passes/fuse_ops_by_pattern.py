@@ -35,11 +35,11 @@ class FusionPattern:
 class PatternFusionOptions:
     """`patterns`: in order of priority; an earlier one takes calls from later ones. `functions`:
     the names of those that are searched, all where there are none. `inside`: which constants stay
-    in the functions that are made; the others become arguments."""
+    in the functions that are made, scalars if that is not said; the others become arguments."""
 
     patterns: tuple[FusionPattern, ...] = ()
     functions: tuple[str, ...] | None = None
-    inside: Callable[[graph.Constant], bool] = is_scalar
+    inside: Callable[[graph.Constant], bool] | None = None
 
 
 @module_pass("fuse_ops_by_pattern", PatternFusionOptions, needs=("normalize",))
@@ -124,7 +124,8 @@ class _Grouping:
         attrs = Attrs(Composite=one.name)
         if one.attrs is not None:
             attrs = attrs.with_(**one.attrs(found))
-        fn, args = outline_bindings(members, [found.root], attrs, self.options.inside)  # type: ignore[arg-type]
+        inside = self.options.inside or is_scalar
+        fn, args = outline_bindings(members, [found.root], attrs, inside)  # type: ignore[arg-type]
         hint = "fused_" + "".join(c if c.isalnum() else "_" for c in one.name)
         return graph.Call(graph.GlobalVar(self.outlined.name_of(fn, hint)), args)
 

@@ -21,7 +21,7 @@ from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
 from relaxlab.schedule.bounds import UPPER_BOUNDS
 from relaxlab.schedule.decisions import SEPARATOR, Decided, Made, Sampled
-from relaxlab.schedule.known_schedules import KnownSchedules, key_of
+from relaxlab.schedule.known_schedules import KnownSchedules, key_of, source_stamp
 from relaxlab.schedule.rules import replay_kernel, schedule_kernel
 from relaxlab.schedule.rules.context import FACTS, Context
 from relaxlab.tracing import Remark, recording, remark
@@ -102,7 +102,8 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
 
     # Where the number of rewrites is limited, each depends on those before it.
     seconds = [0.0 if is_limited() else SECONDS * sum(1 for _ in walk(f)) for _, f in found]
-    keys = {n: key_of(n, f, context_of(n)) for n, f in found if options.follows_rules(n)}
+    stamp, by_rule = source_stamp(), [(n, f) for n, f in found if options.follows_rules(n)]
+    keys = {n: (stamp, key_of(n, f, context_of(n))) for n, f in by_rule}
     results = {n: KNOWN.find(keys[n], f) for n, f in found if n in keys}
     new = [i for i, (name, _) in enumerate(found) if results.get(name) is None]
     made = map_forked(

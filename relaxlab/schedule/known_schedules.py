@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -17,7 +18,7 @@ from relaxlab.ir.target import target_kind
 from relaxlab.schedule.rules.context import Context
 
 MOST_BYTES = 64 << 20
-"""Of the pickles that are kept. Those of the 60 kernels of a small language model take 4 MB."""
+"""The limit of the pickles that are kept. 33 kernels of a small language model take 0.3 MB."""
 
 
 class KnownSchedules:
@@ -53,11 +54,23 @@ class KnownSchedules:
 
 
 def key_of(name: str, func: PrimFunc, context: Context) -> Any:
-    """What the schedule of a kernel follows from by rule, with the names that the result has. The
-    kind of targets and its rules are those of now: a user may register others of that name."""
-    names = [getattr(n, "name", None) or getattr(n, "name_hint", None) for n in _parts(func)]
+    """A key that is equal where rules make the same of a kernel, names included. The kind of
+    targets and its rules are those of now: a user may register others of that name."""
+    # Parts without a place in the source cannot stand for those that have one.
+    names = [
+        part is None or getattr(part, "name", None) or getattr(part, "name_hint", None)
+        for part in _parts(func)
+    ]
     kind = target_kind(context.target.kind)
     return name, context.key_of(func), tuple(names), context.target, kind, tuple(kind.rules())
+
+
+def source_stamp() -> int:
+    """The time of the latest change of the source that schedules are made by: whoever changes it
+    and loads it anew wants other schedules. It takes 1 ms."""
+    package = Path(__file__).parents[1]
+    folders = (package / name for name in ("schedule", "analysis", "ir"))
+    return max(f.stat().st_mtime_ns for folder in folders for f in folder.rglob("*.py"))
 
 
 def _parts(func: PrimFunc) -> Iterator[Any]:

@@ -14,11 +14,12 @@ from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.loops import For, IfThenElse, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, Node, walk
+from relaxlab.ir.node import replace as replace_node
 from relaxlab.ir.target import Target, register_target, target_kind
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import GRAPH_PASSES, cpu_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
-from relaxlab.schedule.known_schedules import KnownSchedules
+from relaxlab.schedule.known_schedules import KnownSchedules, key_of
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.script import ir as I
@@ -196,6 +197,10 @@ def main(x: R.Tensor(("n", 24), "float32")):
     anew = schedule_kernels(moved)[name]
     assert spans_in(new) == spans_in(anew) != spans_in(one.after[name])
     monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", known)
+    # Of a kernel without places in a source, those of another one would be lost.
+    assert own.span is not None
+    keys = [key_of(name, f, Context(Target.host())) for f in (own, replace_node(own, span=None))]
+    assert keys[0] != keys[1]
     # Each of these is scheduled anew.
     seen: list[str] = []
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from relaxlab.codegen.artifact import TypeTree
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
-from relaxlab.ir.errors import UserError, counted, kind_of
+from relaxlab.ir.errors import UserError, kind_of
 
 Words = Any  # a ctypes array of int64
 ArgumentConverter = Callable[[Any, Words, list[Any]], None]
@@ -144,7 +144,7 @@ def _tensor_converter(where: str, tree: TypeTree, at: int, written: bool) -> Arg
         shape, flags = value.shape, value.flags
         if len(shape) != ndim:
             raise ArgumentError(
-                f"{where} has {counted(value.ndim, 'dimension')} {shape}, expected {tree.text}"
+                f"{where} has {value.ndim} dimensions {shape}, expected {tree.text}"
             )
         if not flags.c_contiguous:
             raise ArgumentError(

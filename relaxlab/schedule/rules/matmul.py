@@ -309,7 +309,8 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     row_copy = _copy_of(sch, product, parts.rows)
     nest = axis_loops(sch, product)
     outer = nest[: parts.row]
-    tiles = BLOCK_TILES.of(sch, 16)
+    # Versions of a batched product for few rows have more beside this on a thread's stack.
+    tiles = BLOCK_TILES.of(sch, 8 if outer else 16)
     tall, tile, row = sch.split(nest[parts.row], factors=[None, tiles, rows])
     # A block's rows and sums, of float32, take half of the second-level cache.
     room = panel_bytes(context.target.facts) // (4 * tiles * rows) - block_depth

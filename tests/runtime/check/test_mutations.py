@@ -21,6 +21,7 @@ from relaxlab.runtime.check.bisect import FaultyRewrite
 from relaxlab.runtime.check.check import CheckReport
 from relaxlab.runtime.check.compare import Difference
 from relaxlab.schedule import split_fuse_reorder
+from relaxlab.schedule.known_schedules import KnownSchedules
 from relaxlab.tracing import first_rewrites, may_apply
 
 HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass M:\n"
@@ -164,6 +165,7 @@ def test_dropped_guard(monkeypatch):
         return replace(func, body=body), new
 
     monkeypatch.setattr(split_fuse_reorder, "split", split)
+    monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", KnownSchedules())
     mod = parse('x: R.Tensor(("n",), "float32")', "a = R.exp(x)", result="a")
     text = found(rl.check(mod, runs=1, sizes=(17,)), "schedule_kernels")
     assert "exp: scheduled by the rule elementwise (1 of 1)" in text
