@@ -7,9 +7,13 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+NOT_COPIED = (pickle.PicklingError, TypeError, AttributeError, RecursionError)
+"""Raised for values that have no pickle: functions without a name, locks, nodes in great depth."""
+
 
 def pickled(value: object, places: Mapping[int, int]) -> bytes:
-    """The pickle of a value, in which the objects with these identities (`id`) are numbers."""
+    """The pickle of a value, in which the objects with these identities (`id`) are numbers. Raises
+    one of `NOT_COPIED`."""
     file = io.BytesIO()
     _Pickler(file, places).dump(value)
     return file.getvalue()

@@ -13,7 +13,7 @@ from typing import Any
 
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import Atom, Attrs, Node, values_with_nodes
-from relaxlab.ir.node_pickle import pickled, unpickled
+from relaxlab.ir.node_pickle import NOT_COPIED, pickled, unpickled
 from relaxlab.ir.target import target_kind
 from relaxlab.schedule.rules.context import Context
 
@@ -40,12 +40,16 @@ class KnownSchedules:
         return None if data is None else unpickled(data, list(_parts(func)))
 
     def keep(self, key: Any, func: PrimFunc, result: Any) -> None:
-        """Keep what was made of a function."""
+        """Keep what was made of a function, unless it holds what cannot be copied, such as a
+        function among the attributes of a user's rule."""
         places: dict[int, int] = {}
         for number, part in enumerate(_parts(func)):
             if part is not None:
                 places.setdefault(id(part), number)
-        data = pickled(result, places)
+        try:
+            data = pickled(result, places)
+        except NOT_COPIED:
+            return
         with self._lock:
             self._bytes += len(data) - len(self._pickles.pop(key, b""))
             self._pickles[key] = data

@@ -222,6 +222,8 @@ def main(x: R.Tensor(("n", 24), "float32")):
         schedule_kernels.with_options(target=target)(moved)
         schedule_kernels.with_options(target=target)(moved)
     assert seen == [name] * 6
+    known.keep("function", own, lambda: 1)  # which cannot be copied
+    assert known.find("function", own) is None
     # What was kept longest goes first.
     monkeypatch.setattr("relaxlab.schedule.known_schedules.MOST_BYTES", 100)
     known.keep("a", own, "a" * 40)
