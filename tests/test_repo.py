@@ -367,8 +367,8 @@ def test_the_package_knows_no_notebook() -> None:
 
 def test_no_pickles() -> None:
     """Caches and saved files hold no pickles, since loading one runs what is in it."""
-    # What a forked process sends its parent through a pipe, or a process keeps in its memory, comes
-    # from nobody else.
+    # These two read pickles that this process, or one that it forked, has written to memory or a
+    # pipe: nobody else can change them.
     own = {PACKAGE / "ir" / name for name in ("processes.py", "node_pickle.py")}
     for path in PACKAGE_FILES:
         text = path.read_text("utf-8")

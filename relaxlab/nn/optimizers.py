@@ -9,6 +9,7 @@ state, which `initial_state` begins. The first of the state is the number of ste
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class Optimizer(ABC):
     """Base of the optimizers. `lr` is the learning rate; `weight_decay` times the parameter is
     added to its gradient."""
 
@@ -67,11 +68,11 @@ class Optimizer:
         assert isinstance(made, graph.Function)
         return made
 
+    @abstractmethod
     def updated(
         self, step: _Step, name: str, p: graph.Expr, g: graph.Expr, kept: tuple[graph.Expr, ...]
     ) -> tuple[graph.Expr, tuple[graph.Expr, ...]]:
         """The new value of a parameter, and its new arrays of the state."""
-        raise NotImplementedError
 
 
 class _Step:

@@ -20,7 +20,7 @@ import stat
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.source_files import python_files
 from relaxlab.ir.target import Target
 
 _T = TypeVar("_T")
@@ -67,18 +68,9 @@ def _source_stamp() -> str:
     share programs but not entries of the index."""
     root = Path(__file__).parents[1]
     sources = [
-        (path, status.st_size, status.st_mtime_ns) for path, status in sorted(_python_files(root))
+        (path, status.st_size, status.st_mtime_ns) for path, status in sorted(python_files(root))
     ]
     return _digest([_versions(), sources])
-
-
-def _python_files(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                yield from _python_files(entry.path)
-            elif entry.name.endswith(".py"):
-                yield entry.path, entry.stat()
 
 
 def _versions() -> list[Any]:

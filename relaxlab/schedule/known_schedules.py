@@ -1,6 +1,6 @@
-"""The schedules that rules made in this process, for functions that are the same but for where they
-stand in the source: a program that is compiled again after a change of one of its operators, as in
-a notebook, and the layers that models have in common, are scheduled once.
+"""A cache of the schedules that rules made in this process. Functions that differ only in their
+source locations share an entry, so that after a change of one operator, as in a notebook, the other
+kernels of a program are not scheduled again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import Atom, Attrs, Node, values_with_nodes
 from relaxlab.ir.node_pickle import NOT_COPIED, pickled, unpickled
+from relaxlab.ir.source_files import python_files
 from relaxlab.ir.target import target_kind
 from relaxlab.schedule.rules.context import Context
 
@@ -22,9 +23,9 @@ MOST_BYTES = 64 << 20
 
 
 class KnownSchedules:
-    """Results of scheduling, the latest `MOST_BYTES` of them. They are kept as pickles that have
-    numbers for the parts of the function, for which a reader puts in those of its own function:
-    parameters, symbols, and places in the source."""
+    """Scheduled kernels by key, least recently used first. A kernel is kept as a pickle in which
+    the nodes and source locations of the unscheduled function are numbers; `find` puts in those of
+    the function that it is given."""
 
     def __init__(self) -> None:
         self._pickles: OrderedDict[Any, bytes] = OrderedDict()
@@ -32,7 +33,7 @@ class KnownSchedules:
         self._lock = Lock()
 
     def find(self, key: Any, func: PrimFunc) -> Any:
-        """The result that was kept with this key, about this function now; None for none."""
+        """The result with this key, made of the nodes of `func`; None if there is none."""
         with self._lock:
             data = self._pickles.get(key)
             if data is not None:
@@ -60,7 +61,8 @@ class KnownSchedules:
 def key_of(name: str, func: PrimFunc, context: Context) -> Any:
     """A key that is equal where rules make the same of a kernel, names included. The kind of
     targets and its rules are those of now: a user may register others of that name."""
-    # Parts without a place in the source cannot stand for those that have one.
+    # A node without a source location is told apart from one that has one: its location would be
+    # lost in the kernel.
     names = [
         part is None or getattr(part, "name", None) or getattr(part, "name_hint", None)
         for part in _parts(func)
@@ -70,16 +72,16 @@ def key_of(name: str, func: PrimFunc, context: Context) -> Any:
 
 
 def source_stamp() -> int:
-    """The time of the latest change of the source that schedules are made by: whoever changes it
-    and loads it anew wants other schedules. It takes 1 ms."""
+    """The time, in nanoseconds, of the latest change of the source that schedules are made by.
+    After such a file was changed and loaded anew, kernels are scheduled again."""
     package = Path(__file__).parents[1]
     folders = (package / name for name in ("schedule", "analysis", "ir"))
-    return max(f.stat().st_mtime_ns for folder in folders for f in folder.rglob("*.py"))
+    return max(s.st_mtime_ns for folder in folders for _, s in python_files(folder))
 
 
 def _parts(func: PrimFunc) -> Iterator[Any]:
-    """The nodes of a function and their places in the source, in an order that is the same for all
-    functions of one structure: an atom is looked into where it is met first."""
+    """Yield the nodes of a function and their source locations, parents first, in an order that
+    structurally equal functions share. The fields of an atom follow its first occurrence."""
     met: set[Atom] = set()
     left: list[object] = [func]
     while left:

@@ -38,8 +38,9 @@ def constant(e: PrimExpr) -> int | None:
 def shape_analyzer(func: PrimFunc) -> Analyzer:
     """An analyzer that knows the symbols of the parameters' shapes and their upper bounds."""
     upper = func.attrs.get("tir_var_upper_bound", NO_ATTRS)
-    # What is known of elements of index functions grows with those that were asked about, and with
-    # it what is proved: a primitive would do this or that by what was asked before it.
+    # An analyzer learns facts of each element of an index function that it is asked about. With a
+    # shared one, the kernel that a primitive makes would depend on questions of earlier ones, and
+    # a replayed trace would make another kernel.
     if any(isinstance(p, Buffer) and p.facts for p in func.params):
         return _shape_analyzer(func.params, upper)
     return _shared.analyzer(func.params, upper).fork()

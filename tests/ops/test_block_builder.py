@@ -157,5 +157,5 @@ def test_tensor_expressions_that_read_beside_a_tensor_are_refused() -> None:
     with bb.function("main", [x]):
         with pytest.raises(DiagnosticError, match="reaches n, outside 0 to n - 1"):
             bb.emit_te(lambda x: te.compute(x.shape, lambda i: x[i + 1], "next"), x)
-        # Whether there is a fifth element is not known before the call.
+        # `n` may be more than four: the call checks it.
         bb.emit_func_output(bb.emit_te(lambda x: te.compute(x.shape, lambda i: x[4], "fifth"), x))

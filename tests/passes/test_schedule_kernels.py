@@ -174,8 +174,8 @@ def spans_in(kernel: Node) -> list[Any]:
 
 
 def test_what_was_scheduled_before_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same functions elsewhere in a source, with their own parameters and places; not where
-    rules, decisions or a limit on rewrites may say something else."""
+    """A function at other lines of a source gets the known kernel, with its own parameters and
+    locations. Other rules, decisions, seeds, or a limit on rewrites schedule it again."""
     known = KnownSchedules()
     monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", known)
     text = """
@@ -197,7 +197,7 @@ def main(x: R.Tensor(("n", 24), "float32")):
     anew = schedule_kernels(moved)[name]
     assert spans_in(new) == spans_in(anew) != spans_in(one.after[name])
     monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", known)
-    # Of a kernel without places in a source, those of another one would be lost.
+    # The kernel of a function without locations is not given to one that has them.
     assert own.span is not None
     keys = [key_of(name, f, Context(Target.host())) for f in (own, replace_node(own, span=None))]
     assert keys[0] != keys[1]
@@ -224,7 +224,7 @@ def main(x: R.Tensor(("n", 24), "float32")):
     assert seen == [name] * 6
     known.keep("function", own, lambda: 1)  # which cannot be copied
     assert known.find("function", own) is None
-    # What was kept longest goes first.
+    # The entry that was used least recently is dropped first.
     monkeypatch.setattr("relaxlab.schedule.known_schedules.MOST_BYTES", 100)
     known.keep("a", own, "a" * 40)
     known.keep("b", own, "b" * 40)

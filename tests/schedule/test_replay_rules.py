@@ -184,8 +184,8 @@ def test_rules_that_do_not_fit_say_why() -> None:
 
 
 def test_what_is_known_of_a_kernel_does_not_depend_on_earlier_questions() -> None:
-    """What is proved of elements of index functions grows with those that were asked about: a
-    schedule decided by it would not be the same when replayed."""
+    """Analyzers of a kernel with index functions do not share the elements they were asked about,
+    so that a replayed schedule is decided by the same facts."""
     (kernel,) = rl.parse(SCORES).loop_functions().values()
     offsets = next(p for p in kernel.params if isinstance(p, Buffer) and p.name == "o")
     first, then = (BufferLoad(offsets, (IntImm(i, "int64"),)) for i in (1, 2))

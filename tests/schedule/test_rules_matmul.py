@@ -14,6 +14,7 @@ from relaxlab.ir import loops
 from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.rules import decisions
 from relaxlab.schedule.rules.base import constant
 from relaxlab.schedule.rules.few_rows import in_place_bytes
 from relaxlab.schedule.rules.matmul import panel_bytes
@@ -21,7 +22,8 @@ from relaxlab.schedule.rules.matmul import panel_bytes
 FACTS = rl.Target.host().facts
 # The rule's defaults.
 IN_PLACE_ROWS, SPLIT_K = 16, 16
-BLOCK_DEPTH, BLOCK_COLUMNS, BLOCK_TILES = 128, 256, 16
+BLOCK_DEPTH, BLOCK_TILES = 128, 16
+BLOCK_COLUMNS = decisions.BLOCK_COLUMNS.candidates
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R
@@ -162,10 +164,10 @@ def test_deep_products_keep_wide_tiles() -> None:
     assert locals_of(program(PLAIN, n, deep))[2:] == [(deep, vectors * lanes), tile]
     tall, panel = BLOCK_TILES * rows * 2, (BLOCK_DEPTH, 2 * lanes)
     room = panel_bytes(FACTS) // (4 * tall) - BLOCK_DEPTH
-    if room >= BLOCK_COLUMNS:
-        block = (tall, min(BLOCK_COLUMNS, n))
-        assert locals_of(program(PLAIN, n, deep + 1))[2:] == [block, (tall, BLOCK_DEPTH), panel]
-        assert locals_of(program(BACKWARD, n, 600))[2:] == [block, (BLOCK_DEPTH, tall), panel]
+    fitting = [c for c in BLOCK_COLUMNS if c <= room]
+    block = (tall, min(max(fitting, default=min(BLOCK_COLUMNS)), n))
+    assert locals_of(program(PLAIN, n, deep + 1))[2:] == [block, (tall, BLOCK_DEPTH), panel]
+    assert locals_of(program(BACKWARD, n, 600))[2:] == [block, (BLOCK_DEPTH, tall), panel]
 
 
 def test_few_rows_by_few_symbolic_columns_have_one_vector_of_sums() -> None:

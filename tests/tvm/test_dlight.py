@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
 import relaxlab.tvm as tvm
+from relaxlab.ir.target import target_kind
 from relaxlab.script import tir as T
 from relaxlab.tvm.script import ir as I
 from relaxlab.tvm.tir import dlight as dl
@@ -51,6 +54,14 @@ def test_rules_schedule_what_they_fit() -> None:
     out = np.zeros_like(x)
     tvm.build(on_cpu["product"], "llvm")(*map(tvm.runtime.tensor, (x, x)), out)
     np.testing.assert_allclose(out, x @ x, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("home", "kind"), [(dl.gpu, "cuda"), (dl.cpu, "cpu")])
+def test_rules_are_those_of_the_core(home: ModuleType, kind: str) -> None:
+    """Each name that a rule stands for is a rule of the core for that kind of targets."""
+    known = {name for name, _ in target_kind(kind).rules()}
+    ours = [c for c in vars(home).values() if isinstance(c, type) and c is not dl.ScheduleRule]
+    assert ours and all(rule.core and known.issuperset(rule.core) for rule in ours)
 
 
 def test_rules_of_users() -> None:

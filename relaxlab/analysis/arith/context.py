@@ -49,8 +49,8 @@ class Scope:
     assumptions: dict[int, tuple[tuple[int, Poly], ...]] = field(default_factory=dict)  # type: ignore
     values: dict[int, Poly] = field(default_factory=dict[int, Poly])
     multiples: dict[int, int] = field(default_factory=dict[int, int])
-    # Of outer indices and elements of index functions: polynomials that are at least zero. Of
-    # the latter: the difference to the next element.
+    # facts: per outer index or element of an index function, polynomials that are at least zero.
+    # steps: per element of an index function, its difference to the next element.
     facts: dict[int, tuple[Poly, ...]] = field(default_factory=dict)  # type: ignore
     steps: dict[int, Poly] = field(default_factory=dict[int, Poly])
     # caches

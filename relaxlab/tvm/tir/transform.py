@@ -96,7 +96,9 @@ def NarrowDataType(target_bits: int) -> Pass:  # noqa: N802
 
 def HoistIfThenElse(variant: str | None = None) -> Pass:  # noqa: N802
     """Put loops inside of conditions that are the same in each of their iterations; both of TVM's
-    variants, None and "basic", do that here."""
+    variants, None and "basic", do that here. Raises ValueError for another one."""
+    if variant not in (None, "basic"):
+        raise ValueError(f"HoistIfThenElse(variant={variant!r}): None or 'basic'")
     return _pass("HoistIfThenElse", loops.conditions_outside)
 
 

@@ -21,7 +21,9 @@ class Optimizer:
         self.state: tuple[runtime.Tensor, ...] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_by"], name)
+        if "_by" not in self.__dict__:  # while a copy is made
+            raise AttributeError(name)
+        return getattr(self._by, name)
 
     def init(self, params: graph.Var | list[graph.Var]) -> Optimizer:
         """Set the parameters. Raises ValueError for others than tensors of one dtype of floats."""
