@@ -218,7 +218,7 @@ def test_keys_and_values_are_read_by_wide_accesses() -> None:
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 def test_nothing_is_spilled(arch: str) -> None:
     for dtype in ("float32", "bfloat16"):
         exe = Case(32, 8, 128, dtype).compiled(f"cuda:{arch}")

@@ -105,6 +105,7 @@ def test_a_warp_multiplies_a_row_by_several_columns_of_four_bits(cols: int, own:
 @pytest.mark.skipif(
     not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
 )
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize(
     ("kernel", "shape", "dtype", "loads", "stores"),
     [
@@ -115,9 +116,9 @@ def test_a_warp_multiplies_a_row_by_several_columns_of_four_bits(cols: int, own:
     ],
 )
 def test_rows_are_read_once_by_wide_loads(
-    kernel: tuple[Any, str], shape: str, dtype: str, loads: int, stores: int
+    kernel: tuple[Any, str], shape: str, dtype: str, loads: int, stores: int, arch: str
 ) -> None:
-    found = compiled(shape, dtype, kernel[1]).compiled("sm_90")
+    found = compiled(shape, dtype, kernel[1]).compiled(arch)
     assert not any(r.spill_stores or r.spill_loads or r.stack for r in found.resources.values())
     first = min(sass.disassemble(found.cubin).items())[1]
     counts = sass.opcodes(first)

@@ -103,10 +103,11 @@ def test_on_a_gpu(width: int) -> None:
 @pytest.mark.skipif(
     not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
 )
-def test_machine_code() -> None:
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
+def test_machine_code(arch: str) -> None:
     """A chunk of 64 positions: 8 x 4 products of 16 x 16 tiles for the scores and for the mix, two
     instructions each; weights go through no memory; all copies are asynchronous."""
-    exe = rl.compile(Case("bfloat16", 128, "BottomRight", 32, 4).module(4096, 4096), "cuda:sm_80")
+    exe = rl.compile(Case("bfloat16", 128, "BottomRight", 32, 4).module(4096, 4096), f"cuda:{arch}")
     compiled = exe.compiled()
     (resources,) = compiled.resources.values()
     assert resources.registers <= 255 and resources.spill_stores == resources.spill_loads == 0

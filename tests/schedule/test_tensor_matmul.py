@@ -101,7 +101,7 @@ def large() -> CudaExecutable:
 @pytest.mark.skipif(
     not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
 )
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 def test_machine_code(large: CudaExecutable, arch: str) -> None:
     """A step of 64 terms of a warp's 64 x 64 results: 128 instructions, from 32 loads of fragments;
     copies of 16 bytes past the registers; nothing in local memory."""

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from relaxlab.codegen.cuda import nvrtc
+from relaxlab.codegen.cuda import nvrtc, sass
 from relaxlab.codegen.cuda.dialect import CUDA_C
 from relaxlab.codegen.gpu.program import launches_of, sources_of
 from relaxlab.ir.loops import PrimFunc
@@ -21,14 +21,14 @@ from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram
 
 pytestmark = pytest.mark.skipif(
-    not nvrtc.is_available(), reason="needs the wheels nvidia-cuda-nvrtc-cu12 and -runtime-cu12"
+    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
 )
-ARCHS = ("sm_80", "sm_90")
+ARCHS = ("sm_80", "sm_90a", "sm_100a")
 SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 
 
 def compiled_everywhere(kernels: dict[str, PrimFunc]) -> list[nvrtc.Compiled]:
-    """The kernels as one source, for each architecture; both compilers run side by side."""
+    """The kernels as one source, for each architecture; the compilers run side by side."""
     functions, source = sources_of(launches_of(kernels), CUDA_C)
     with ThreadPoolExecutor(len(ARCHS)) as pool:
         results = list(pool.map(lambda arch: nvrtc.compile_cuda(source, arch), ARCHS))
@@ -36,6 +36,7 @@ def compiled_everywhere(kernels: dict[str, PrimFunc]) -> list[nvrtc.Compiled]:
     for result in results:
         assert set(result.resources) == names
         assert all(f".entry {n}(" in result.ptx for n in names)
+        assert set(sass.disassemble(result.cubin)) == names
     return results
 
 
