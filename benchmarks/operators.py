@@ -95,6 +95,11 @@ def x(*shape: int | str, low: float = 0.1, high: float = 0.9) -> T:
     return T(*shape, low=low, high=high)
 
 
+def wide(*shape: int | str) -> T:
+    """A float64 operand."""
+    return T(*shape, dtype="float64", low=0.1, high=0.9)
+
+
 def index(*shape: int | str, high: int) -> T:
     """An operand of places up to `high`."""
     return T(*shape, dtype="int64", low=0, high=high)
@@ -322,6 +327,9 @@ def _layers() -> Iterator[Call]:
 def _products() -> Iterator[Call]:
     f = "torch.nn.functional"
     yield Call("matmul", (x("n", 512), x(512, 512)))
+    yield Call("matmul", (x("n", 300), x(300, 257)))
+    yield Call("matmul", (wide("n", 512), wide(512, 512)))
+    yield Call("linear", (wide("n", 512), wide(512, 512)))
     yield Call("matmul", (ROW, x(1024, 3)))
     yield Call("matmul", (x("n", 64, 64), x("n", 64, 64)))
     yield Call("linear", (x("n", 512), x(512, 512)))

@@ -20,7 +20,9 @@ from relaxlab.schedule.rules.few_rows import in_place_bytes
 from relaxlab.schedule.rules.matmul import panel_bytes
 
 FACTS = rl.Target.host().facts
-# The rule's defaults.
+# The rule's defaults: columns are a multiple of eight vectors.
+VECTORS, TILE_ROWS = (4, 6) if FACTS.vector_registers == 32 else (2, 6)
+WEIGHT_ROWS = 6 if FACTS.vector_registers == 32 else 3
 IN_PLACE_ROWS, SPLIT_K = 16, 16
 BLOCK_DEPTH, BLOCK_TILES = 128, 16
 BLOCK_COLUMNS = decisions.BLOCK_COLUMNS.candidates
@@ -80,9 +82,9 @@ def draw(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def locals_of(mod: rl.Module) -> list[tuple[int, ...]]:
+def locals_of(mod: rl.Module, target: rl.Target | None = None) -> list[tuple[int, ...]]:
     """The shapes of the private buffers of the one kernel, which the rule must have scheduled."""
-    trace = rl.trace(mod)
+    trace = rl.trace(mod, target or rl.Target.host())
     reasons = [r.reason for p in trace.passes for r in p.remarks]
     assert "scheduled by the rule matmul" in reasons
     kernels = trace.result.loop_functions().items()
@@ -106,6 +108,28 @@ def test_all_numbers_of_rows(body: str, n: int, k: int) -> None:
         np.testing.assert_allclose(np.asarray(exe["main"](x, given)), want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("columns, vectors", [(5, 1), (24, 3), (40, 3), (50, 2), (500, 3)])
+def test_panels_of_odd_widths_leave_few_lanes_empty(columns: int, vectors: int) -> None:
+    """Tiles of AVX2, where none is wider than three vectors of eight; a single one is slow."""
+    avx2 = rl.Target("cpu", "x86_64-unknown-linux-gnu", "haswell", frozenset({"avx2", "fma"}))
+    assert (12 // max(vectors, 2), vectors * 8) in locals_of(program(PLAIN, columns, 600), avx2)
+
+
+@pytest.mark.parametrize("body", [PLAIN, TRANSPOSED, BACKWARD, BATCHED])
+@pytest.mark.parametrize("n, k", [(1, 7), (17, 64), (50, 33), (64, 1030)])
+def test_products_of_float64(body: str, n: int, k: int) -> None:
+    """The same tiles, of half as many columns; sums are as precise as the dtype."""
+    exe = rl.compile(program(body.replace("float32", "float64"), n, k), use_cache=False)
+    for m in (1, 3, 16, 40):
+        x, w = (np.random.default_rng(m).standard_normal(s) for s in ((m, k), (k, n)))
+        if body is BATCHED:
+            got, want = exe["main"](x[None], w[None]), np.maximum(x @ w, 0)[None]
+        else:
+            args = (x.T if body is BACKWARD else x, w.T if body is TRANSPOSED else w)
+            got, want = exe["main"](*map(np.ascontiguousarray, args)), x @ w
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12, atol=1e-11)
+
+
 @pytest.mark.parametrize("n, k", [(16, 8), (40, 64), (128, 299)])
 def test_batches(n: int, k: int) -> None:
     exe = rl.compile(program(BATCHED, n, k), threads=2, use_cache=False)
@@ -118,21 +142,21 @@ def test_batches(n: int, k: int) -> None:
 def test_copied_panels() -> None:
     """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums."""
     lanes = rl.Target.host().lanes("float32")
-    vectors, rows = (4, 6) if FACTS.vector_registers == 32 else (4, 3)
-    n, k, tile = 8 * lanes, in_place_bytes(FACTS) // (32 * lanes), (rows, vectors * lanes)
+    n, k, tile = 8 * lanes, in_place_bytes(FACTS) // (32 * lanes), (TILE_ROWS, VECTORS * lanes)
+    weights = (WEIGHT_ROWS, 4 * lanes)
     few, single = (IN_PLACE_ROWS, n), (1, lanes)  # the total of partial sums
     assert locals_of(program(PLAIN, n, k)) == [(1, n), few, tile]
-    assert locals_of(program(PLAIN, n, k + 1)) == [single, few, (k + 1, vectors * lanes), tile]
-    assert locals_of(program(WEIGHT, n, k + 1)) == [(1, vectors * lanes), tile]
-    assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, vectors * lanes), tile]
+    assert locals_of(program(PLAIN, n, k + 1)) == [single, few, (k + 1, VECTORS * lanes), tile]
+    assert locals_of(program(WEIGHT, n, k + 1)) == [(1, 4 * lanes), weights]
+    assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, VECTORS * lanes), tile]
 
 
 def test_small_matrices_are_copied_beside_transposed_rows() -> None:
     lanes = rl.Target.host().lanes("float32")
-    panel = (64, 4 * lanes)
+    panel, one = (64, VECTORS * lanes), min(4, FACTS.vector_registers // 4 - 1) * lanes
     assert panel in locals_of(program(BACKWARD, 8 * lanes, 64))
     assert panel not in locals_of(program(PLAIN, 8 * lanes, 64))
-    assert panel not in locals_of(program(BACKWARD, 4 * lanes, 64))  # whole rows are read
+    assert panel not in locals_of(program(BACKWARD, one, 64))  # whole rows are read
 
 
 def test_few_symbolic_columns_of_batches_have_panels_of_two_vectors() -> None:
@@ -157,12 +181,12 @@ def test_few_rows_by_a_transposed_matrix_are_tiles_of_dot_products() -> None:
 def test_deep_products_keep_wide_tiles() -> None:
     """Panels too deep for the stack are copied in blocks of the depth, the rows beside them."""
     lanes = rl.Target.host().lanes("float32")
-    vectors, rows = (4, 6) if FACTS.vector_registers == 32 else (4, 3)
-    n, deep = 8 * lanes, panel_bytes(FACTS) // (4 * vectors * lanes)  # the panel just fits
-    tile = (rows, vectors * lanes)
-    assert locals_of(program(WEIGHT, n, deep + 1)) == [(1, vectors * lanes), tile]
-    assert locals_of(program(PLAIN, n, deep))[2:] == [(deep, vectors * lanes), tile]
-    tall, panel = BLOCK_TILES * rows * 2, (BLOCK_DEPTH, 2 * lanes)
+    n, deep = 8 * lanes, panel_bytes(FACTS) // (4 * VECTORS * lanes)  # the panel just fits
+    assert locals_of(program(WEIGHT, n, deep + 1))[0] == (1, 4 * lanes)
+    assert locals_of(program(PLAIN, n, deep))[2:] == [
+        (deep, VECTORS * lanes), (TILE_ROWS, VECTORS * lanes)
+    ]  # fmt: skip
+    tall, panel = BLOCK_TILES * 3 * FACTS.vector_registers // 8, (BLOCK_DEPTH, 2 * lanes)
     room = panel_bytes(FACTS) // (4 * tall) - BLOCK_DEPTH
     fitting = [c for c in BLOCK_COLUMNS if c <= room]
     block = (tall, min(max(fitting, default=min(BLOCK_COLUMNS)), n))

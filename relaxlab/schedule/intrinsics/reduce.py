@@ -12,7 +12,7 @@ from relaxlab.script import parse
 
 FOLDED = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64")
 """The dtypes whose lanes intrinsics fold: half precision is accumulated in float32."""
-LANES = (4, 8, 16, 32, 64)
+LANES = (2, 4, 8, 16, 32, 64)
 
 _COMBINED = {
     "add": "{} + {}", "mul": "{} * {}", "max": "T.max({}, {})", "min": "T.min({}, {})",

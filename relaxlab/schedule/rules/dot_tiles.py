@@ -25,7 +25,7 @@ def dot_tiles(sch: Schedule, context: Context) -> Schedule:
     taken in another order."""
     sch = inlined(sch)
     parts = product_of(sch.func, context)
-    lanes = context.target.lanes("float32")
+    lanes = context.target.lanes(parts.dtype)
     product = sch.get_block(parts.product)
     sums = found_block(sch, product).writes[0].buffer
     store = separate_store(sch, parts.product)
@@ -48,7 +48,7 @@ def dot_tiles(sch: Schedule, context: Context) -> Schedule:
         sch.vectorize(lane)
     *_, row, col, lane = sch.get_loops(product)
     sch.decompose_reduction(product, lane)
-    sch.tensorize(lane, f"reduce_add_float32_{lanes}")
+    sch.tensorize(lane, f"reduce_add_{parts.dtype}_{lanes}")
     for one in (row, col):
         sch.unroll(one)
     *_, row, col = sch.get_loops(store)

@@ -28,7 +28,7 @@ def few_rows(sch: Schedule, context: Context, rows: int) -> Schedule:
     parts = product_of(one.func, context)
     axes = found_block(one, one.get_block(parts.product)).iter_vars
     width, depth = axes[parts.col].dom.extent, axes[-1].dom.extent
-    lanes = context.target.lanes("float32")
+    lanes = context.target.lanes(parts.dtype)
     if rows > 1 or parts.row:
         # Up to one vector of columns is no panel of 32 vectors, all but one of them masked: sums of
         # 16 rows by 4096 x 16 with symbols took 75 us so, in a panel of one vector 30.
@@ -40,7 +40,7 @@ def few_rows(sch: Schedule, context: Context, rows: int) -> Schedule:
     # In a small matrix columns do not conflict, so that splitting the reduction gains nothing; nor
     # where parts have less than a step each.
     steps = _shares(sch) * _unrolled_rows(sch)
-    small = in_place_bytes(context.target.facts) // 4
+    small = in_place_bytes(context.target.facts) // parts.bytes
     size = Analyzer().simplify(depth * expr.Min(width, const(small // steps)))
 
     def version(sch: Schedule, most: int | None) -> Schedule:

@@ -65,8 +65,9 @@ class _Most:
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
-    """Fits one float32 multiply-accumulate with a row axis and a vectorisable column axis. Each of
-    the extents may be a symbol; several reduced axes have to go through memory like one."""
+    """Fits one multiply-accumulate in float32 or float64 with a row axis and a vectorisable column
+    axis. Each of the extents may be a symbol; several reduced axes have to go through memory like
+    one."""
     kinds = ([it.kind for it in b.iter_vars] for b in blocks_of(sch.func))
     if any(len(some) - some.count("spatial") > 1 for some in kinds):
         return with_joined_axes(sch, _apply, context)
@@ -83,7 +84,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     rows = block.iter_vars[parts.row].dom.extent
     if parts.copied is None:
-        PANEL_VECTORS.of(sch, 4)  # for all versions, which share the layout of weights
+        _panel_vectors(sch, parts, context)  # for all versions, which share the layout of weights
         with_versions(
             sch, context, rows, [1], lambda one, most: _schedule(one, context, _Most(rows=most))
         )
@@ -123,9 +124,9 @@ def _many(sch: Schedule, context: Context) -> Schedule:
     parts = product_of(inlined(sch.copy()).func, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     width, depth = block.iter_vars[parts.col].dom.extent, block.iter_vars[-1].dom.extent
-    lanes = context.target.lanes("float32")
-    vectors = _vectors(PANEL_VECTORS.of(sch, 4), constant(width), lanes)
-    fits = panel_bytes(context.target.facts) // (4 * lanes * vectors)
+    lanes = context.target.lanes(parts.dtype)
+    vectors = _vectors(_panel_vectors(sch, parts, context), constant(width), lanes)
+    fits = _panel_elements(parts, context.target.facts) // (lanes * vectors)
     if parts.across and parts.contiguous:
         fits = _block_depth(sch)
 
@@ -207,22 +208,25 @@ def _tile_of(
     most: _Most,
 ) -> _Tile:  # fmt: skip
     """Decide on the tile of a version; `size`: columns and depth where they are constants."""
-    (width, depth), facts, lanes = size, context.target.facts, context.target.lanes("float32")
+    (width, depth), facts, lanes = size, context.target.facts, context.target.lanes(parts.dtype)
     single = most.rows == 1
     # Narrow results and small matrices stay in the caches: copying panels would cost, not save. But
     # parts of the rows of a matrix share few sets of the first level with the terms of transposed
     # rows: of 4 x 128 x 128 x 128 205 us, copied 101.
     narrow = most.columns is not None and most.columns <= _narrow_panels(sch) * lanes
-    one_panel = width is not None and width <= PANEL_VECTORS.of(sch, 4) * lanes
+    one_panel = width is not None and width <= _panel_vectors(sch, parts, context) * lanes
     apart = not parts.across or parts.copied is None or one_panel
     small = apart and _is_small(parts, depth, width, facts)
     in_place = not single and (narrow or small)
     if not single and parts.copied is not None:
         in_place = not COPY_OPERAND.of(sch, not in_place)
-    at_most, columns = PANEL_VECTORS.of(sch, 4), width or most.columns
-    vectors = _vectors(at_most, columns, lanes)
+    at_most, columns = _panel_vectors(sch, parts, context), width or most.columns
+    symbolic = width is None
+    vectors = _vectors(at_most, columns, lanes, symbolic=symbolic)
     if not single and not in_place and (parts.decode or parts.copied):
-        vectors = _vectors(at_most, columns, lanes, most.depth or depth, panel_bytes(facts))
+        room = _panel_elements(parts, facts)
+        stored = most.depth or depth
+        vectors = _vectors(at_most, columns, lanes, stored, room, symbolic=symbolic)
     masked = in_place and width is None
     steps = 1 if single or parts.decode else _unrolled_steps(sch, masked)
     rows = 1 if single else _rows_of_tile(sch, context, vectors, steps if masked else 0)
@@ -232,7 +236,7 @@ def _tile_of(
 def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     sch = inlined(sch)
     parts = product_of(sch.func, context)
-    facts, lanes = context.target.facts, context.target.lanes("float32")
+    facts, lanes = context.target.facts, context.target.lanes(parts.dtype)
     product = sch.get_block(parts.product)
     block = found_block(sch, product)
     width = constant(block.iter_vars[parts.col].dom.extent)
@@ -245,7 +249,7 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     copy = None if plan.in_place else _copy(sch, parts, product, room, vectors * lanes, facts)
     decode = sch.get_block(parts.decode) if parts.decode else None
     # Stored weights are packed as wide as any version's panel, so that all versions share one copy.
-    widest = _vectors(PANEL_VECTORS.of(sch, 4), width, lanes) * lanes
+    widest = _vectors(_panel_vectors(sch, parts, context), width, lanes) * lanes
     blocks = [product, *([decode] if decode else [])]
     packed = _pack(sch, context, blocks, parts, widest, vectors * lanes)
     nest = axis_loops(sch, product)
@@ -297,10 +301,10 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     are in memory of the thread."""
     sch = inlined(sch)
     parts = product_of(sch.func, context)
-    lanes = context.target.lanes("float32")
+    lanes = context.target.lanes(parts.dtype)
     product = sch.get_block(parts.product)
     width = constant(found_block(sch, product).iter_vars[parts.col].dom.extent)
-    vectors = _vectors(min(PANEL_VECTORS.of(sch, 4), 2), width, lanes)
+    vectors = _vectors(min(_panel_vectors(sch, parts, context), 2), width, lanes)
     rows = _rows_of_tile(sch, context, vectors)
     block_depth = _block_depth(sch)
     store = separate_store(sch, parts.product)
@@ -313,8 +317,8 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     # Two products of 512 x 4096 x 512 take 35.3 ms with 8, 33.1 with 16.
     tiles = BLOCK_TILES.of(sch, 8 if outer else 16)
     tall, tile, row = sch.split(nest[parts.row], factors=[None, tiles, rows])
-    # A block's rows and sums, of float32, take half of the second-level cache.
-    room = panel_bytes(context.target.facts) // (4 * tiles * rows) - block_depth
+    # A block's rows and sums take half of the second-level cache.
+    room = _panel_elements(parts, context.target.facts) // (tiles * rows) - block_depth
     columns = min(BLOCK_COLUMNS.at_most(sch, room), width or room)
     panels = max(-(-columns // (vectors * lanes)), 1)
     wide, panel, col = sch.split(nest[parts.col], factors=[None, panels, vectors * lanes])
@@ -334,6 +338,14 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     where_allowed(sch.round_up_tails)
     where_allowed(sch.round_up_vectors)
     return sch
+
+
+def _panel_vectors(sch: Schedule, parts: Product, context: Context) -> int:
+    """Return the most vectors of columns of a panel: four where weights are packed so, and else no
+    more than leave a register beside the sums, which fill three quarters of them, and the vectors
+    of a step. With 16 registers 200 x 300 by 257 took 415 us in tiles of 3 x 4, in 4 x 3 345."""
+    fit = context.target.facts.vector_registers // 4 - 1
+    return PANEL_VECTORS.of(sch, 4 if parts.copied is None else min(4, fit))
 
 
 def _narrow_panels(sch: Schedule) -> int:
@@ -398,7 +410,7 @@ def _is_small(parts: Product, depth: int | None, width: int | None, facts: Facts
     as_it_is = parts.decode is None and (parts.copied is None or parts.contiguous)
     if depth is None or width is None:
         return False
-    return as_it_is and depth * width * 4 <= in_place_bytes(facts)
+    return as_it_is and depth * width * parts.bytes <= in_place_bytes(facts)
 
 
 def panel_bytes(facts: Facts) -> int:
@@ -407,18 +419,30 @@ def panel_bytes(facts: Facts) -> int:
     return facts.cache(2) // 2
 
 
+def _panel_elements(parts: Product, facts: Facts) -> int:
+    """Return the number of elements of the largest panel."""
+    return panel_bytes(facts) // parts.bytes
+
+
 def _vectors(
-    at_most: int, width: int | None, lanes: int, depth: int | None = None, room: int = 0
-) -> int:
-    """Return the vectors per panel: the most, up to `at_most`, that divide the width and, if
-    `depth` rows of a panel are stored, fit into `room` bytes. Of a symbolic width only the last
-    panel is masked, however many vectors it has."""
-    some = range(at_most, 1, -1)
-    dividing = [n for n in some if (width or 0) % (n * lanes) == 0] or [1]
-    # One vector is the last resort, also where it does not divide the width: its last panel is
-    # masked.
-    small = (n for n in (*dividing, 1) if (depth or 0) * n * lanes * 4 <= room)
-    return next(small, dividing[0])
+    at_most: int, width: int | None, lanes: int, depth: int | None = None, room: int = 0, *,
+    symbolic: bool = False,
+) -> int:  # fmt: skip
+    """Return the vectors per panel, up to `at_most`: those that leave the fewest lanes of the last
+    panel empty and, if `depth` rows of a panel are stored, fit into `room` elements. If the width
+    is the upper bound of a `symbolic` one, panels divide it; without one, only the last panel is
+    masked, however many vectors it has."""
+    single = -(-(width or 0) // lanes)
+
+    def cost(vectors: int) -> tuple[int, int]:
+        # Each multiply-add of panels of one vector loads an element of a row: 200 x 300 by 500
+        # columns of float32, 63 vectors, took 950 us one by one, 760 by three or four.
+        return -(-single // vectors) * vectors * (5 if vectors == 1 else 4), -vectors
+
+    counts = [n for n in range(1, at_most + 1) if not symbolic or single % n == 0]
+    cheapest = sorted(counts, key=cost)
+    small = (n for n in (*cheapest, 1) if (depth or 0) * n * lanes <= room)
+    return next(small, cheapest[0])
 
 
 def _copy(
@@ -428,7 +452,7 @@ def _copy(
     few entries of the translation buffer serve."""
     # Without a bound on the depth the panel's size is unknown, and a thread's stack takes
     # constants.
-    if parts.copied is None or depth is None or depth * width * 4 > panel_bytes(facts):
+    if parts.copied is None or depth is None or depth * width > _panel_elements(parts, facts):
         return None
     copy = _copy_of(sch, product, parts.copied)
     if copy is not None and not parts.contiguous:
@@ -452,7 +476,7 @@ def _fits_panel(sch: Schedule, decode: BlockRV, parts: Product, width: int, fact
     """True if a decoded panel of `width` columns is known to fit. A single row uses each weight
     once, and a panel would be a detour through the caches."""
     depth = constant(found_block(sch, decode).iter_vars[parts.decoded[1]].dom.extent)
-    return depth is not None and depth * width * 4 <= panel_bytes(facts)
+    return depth is not None and depth * width <= _panel_elements(parts, facts)
 
 
 def _place_decode(

@@ -1,4 +1,4 @@
-"""Matrix products in float32 that rules schedule: which kernels are one, and their parts."""
+"""Matrix products that are summed in float32 or float64: which kernels are one, and their parts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from relaxlab.ir import loops
+from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
@@ -17,12 +18,13 @@ from relaxlab.schedule.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The reduction block; its row and column axis numbers; the decoding producer, and which of its
-    axes make columns and terms (0 without one); the matrix of rows; the one that is to be copied
-    panel by panel, and whether its columns are the vectors' lanes there; True if the matrix of rows
-    is transposed, so that the terms of a row are not neighbours."""
+    """The reduction block; the dtype of its sums; its row and column axis numbers; the decoding
+    producer, and which of its axes make columns and terms (0 without one); the matrix of rows; the
+    one that is to be copied panel by panel, and whether its columns are the vectors' lanes there;
+    True if the matrix of rows is transposed, so that the terms of a row are not neighbours."""
 
     product: str
+    dtype: str
     row: int
     col: int
     decode: str | None
@@ -31,6 +33,11 @@ class Product:
     copied: Buffer | None
     contiguous: bool
     across: bool
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of an element of the sums, which copied and decoded operands are taken to have."""
+        return bytes_of(self.dtype)
 
 
 def inlined(sch: Schedule) -> Schedule:
@@ -57,9 +64,9 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     if len(reductions) != 1:
         return f"it has {len(reductions)} reductions, not one"
     product = reductions[0]
-    loads = sum_of_products(product)
-    if loads is None or product.writes[0].buffer.dtype != "float32":
-        return f"{product.name} is no sum of products of two loads in float32"
+    loads, dtype = sum_of_products(product), product.writes[0].buffer.dtype
+    if loads is None or dtype not in ("float32", "float64"):
+        return f"{product.name} is no sum of products of two loads in float32 or float64"
     spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
     if len(product.iter_vars) - len(spatial) != 1 or len(spatial) < 2:
         return f"{product.name} has not one reduce axis and two or more spatial axes"
@@ -87,7 +94,7 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     made_by = decode.name if decode else None
     across = left.indices[-1] != product.iter_vars[-1].var
     matrices = left.buffer, copied
-    return Product(product.name, row, col, made_by, decoded, *matrices, contiguous, across)
+    return Product(product.name, dtype, row, col, made_by, decoded, *matrices, contiguous, across)
 
 
 def _axes_of(decode: Block, load: BufferLoad, read: tuple[Var, Var]) -> tuple[int, int] | None:
