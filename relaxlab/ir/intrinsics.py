@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxlab.ir.expr import Call, PrimExpr
+from relaxlab.ir.expr import Call, ExprLike, PrimExpr, Select, as_expr, const
 from relaxlab.ir.node import walk
 from relaxlab.ir.tvm_intrinsics import tvm_rows
 
@@ -25,6 +25,14 @@ Meaning: TypeAlias = Callable[..., Any]
 """A function of the NumPy dtype of the result and the values of the arguments: NumPy scalars, or
 arrays whose last axis runs over the lanes of a vector. Floating-point functions are evaluated in
 float64 and rounded once."""
+Slopes: TypeAlias = "ExprLike | tuple[ExprLike | None, ...]"
+Derivative: TypeAlias = (
+    Callable[[PrimExpr, PrimExpr], Slopes]
+    | Callable[[PrimExpr, PrimExpr, PrimExpr], Slopes]
+    | Callable[[PrimExpr, PrimExpr, PrimExpr, PrimExpr], Slopes]
+)
+"""A function of the arguments and of the result, all scalar expressions: the derivatives of the
+result by each argument, or by the only one; None where it is zero or does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,8 @@ class Intrinsic:
              additions or more (`exp` has 16 instructions, NOTES, *Chains that memory bounds*).
     pure:    False if a call does more than return a value.
     meaning: the function in NumPy; None where an executor has to know more than values.
+    derivative: its derivatives, or the reason why there are none; calls that do more than return a
+             value need neither.
     c:       the function of C's library, with an `f` behind it for float32. CUDA has the same.
     llvm:    LLVM's intrinsic of floating-point numbers, without `llvm.`.
     cuda, wgsl: CUDA's and WGSL's functions of float32 where they are others than C's; those of
@@ -58,6 +68,7 @@ class Intrinsic:
     costly: bool = False
     pure: bool = True
     meaning: Meaning | None = None
+    derivative: Derivative | str = ""
     c: str = ""
     llvm: str = ""
     cuda: str = ""
@@ -71,6 +82,18 @@ class Intrinsic:
         if self.result == "given" or not args:
             return None
         return args[-1 if self.result == "last" else 0].dtype
+
+    def derivatives(
+        self, args: Sequence[PrimExpr], result: PrimExpr
+    ) -> tuple[PrimExpr | None, ...]:
+        """The derivatives of the result of a call by each of its arguments. Raises ValueError where
+        there are none."""
+        if isinstance(self.derivative, str):
+            raise ValueError(f"{self.name} has no derivatives: {self.derivative}")
+        slopes: Callable[..., Slopes] = self.derivative
+        found = slopes(*args, result)
+        each = found if isinstance(found, tuple) else (found,)
+        return tuple(None if d is None else as_expr(d, result.dtype) for d in each)
 
 
 def rounded(fn: Callable[..., Any]) -> Meaning:
@@ -187,44 +210,77 @@ def _shuffle(dtype: Any, x: Any, y: Any, *lanes: Any) -> Any:
     return np.concatenate([x, y])[[int(n) for n in lanes]].astype(dtype)
 
 
+def _call(name: str, *args: PrimExpr) -> PrimExpr:
+    return Call(args[0].dtype, name, args)
+
+
+def _gaussian(x: PrimExpr, r: PrimExpr) -> PrimExpr:
+    """The derivative of the error function."""
+    return 2 / math.sqrt(math.pi) * _call("exp", -(x * x))
+
+
+def _atan2_by(y: PrimExpr, x: PrimExpr, r: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    square = y * y + x * x
+    return x / square, -(y / square)
+
+
+def _sign(x: PrimExpr, r: PrimExpr) -> PrimExpr:
+    return Select(x < 0, const(-1, x.dtype), const(1, x.dtype))
+
+
+def no_slope(*values: PrimExpr) -> tuple[None, ...]:
+    """The derivatives of a function that is constant between its jumps."""
+    return (None,) * (len(values) - 1)
+
+
 def _function(
-    name: str, doc: str, fn: Callable[..., Any], *, c: str | None = None, cuda: str = "",
-    wgsl: str = "", llvm: str = "", arity: int = 1,
+    name: str, doc: str, fn: Callable[..., Any], derivative: Derivative, *, c: str | None = None,
+    cuda: str = "", wgsl: str = "", llvm: str = "", arity: int = 1,
 ) -> Intrinsic:  # fmt: skip
     """The row of a costly function of fractions; C's function has its name unless `c` is given."""
     return Intrinsic(
-        name, doc, arity, floats=True, costly=True, meaning=rounded(fn), c=name if c is None else c,
-        cuda=cuda, wgsl=wgsl, llvm=llvm,
+        name, doc, arity, floats=True, costly=True, meaning=rounded(fn), derivative=derivative,
+        c=name if c is None else c, cuda=cuda, wgsl=wgsl, llvm=llvm,
     )  # fmt: skip
 
 
-def _library(name: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
+def _library(
+    name: str, doc: str, fn: Callable[..., Any], derivative: Derivative | str
+) -> Intrinsic:
     """The row of a costly function that only libraries have."""
     return Intrinsic(
-        name, doc, floats=True, costly=True, meaning=rounded(fn), c=name,
+        name, doc, floats=True, costly=True, meaning=rounded(fn), derivative=derivative, c=name,
         absent={"wgsl": "WGSL has no such function"},
     )  # fmt: skip
 
 
 def _rounding(
-    name: str, doc: str, fn: Callable[..., Any], c: str = "", wgsl: str = ""
-) -> Intrinsic:
+    name: str, doc: str, fn: Callable[..., Any], c: str = "", wgsl: str = "",
+    derivative: Derivative = no_slope,
+) -> Intrinsic:  # fmt: skip
     """The row of a function of floats that is an instruction; C's and LLVM's have its name, or
     `c`."""
-    return Intrinsic(name, doc, meaning=rounded(fn), c=c or name, llvm=c or name, wgsl=wgsl)
+    return Intrinsic(
+        name, doc, meaning=rounded(fn), derivative=derivative, c=c or name, llvm=c or name,
+        wgsl=wgsl,
+    )  # fmt: skip
 
 
 def _test(name: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
-    return Intrinsic(name, doc, result="bool", flops=0, meaning=_exact(fn))
+    return Intrinsic(name, doc, result="bool", flops=0, meaning=_exact(fn), derivative=no_slope)
 
 
 def _lanes(kind: str, doc: str, fn: Callable[..., Any]) -> Intrinsic:
     text = f"{doc} of a vector, by `T.call_intrin`."
     return Intrinsic(
-        f"vector_reduce_{kind}", text, result="given", meaning=_fold(fn), absent=_NO_VECTORS
-    )
+        f"vector_reduce_{kind}", text, result="given", meaning=_fold(fn), derivative=_OF_LANES,
+        absent=_NO_VECTORS,
+    )  # fmt: skip
 
 
+_OF_LANES = "the derivatives by the lanes of a vector are no scalar expressions"
+_OF_BITS = "a function of bits, which have no derivatives"
+_OF_NAMES = "a function that only its name is known of"
 _GPUS = ("cuda", "wgsl")
 _NO_VECTORS: dict[str, str] = {gpu: "a thread of a GPU has no vectors" for gpu in _GPUS}
 _ON_CPUS: dict[str, str] = {gpu: "an instruction or a function of a CPU" for gpu in _GPUS}
@@ -253,46 +309,62 @@ INTRINSICS: dict[str, Intrinsic] = {
     for i in (
         *(Intrinsic(name, doc, -1, dtype, flops=0, pure=False, absent=_OF_TVM)
           for name, doc, dtype in tvm_rows()),
-        _function("exp", "The exponential.", np.exp),
-        _function("exp2", "2 to the power of `x`.", np.exp2),
-        _function("exp10", "10 to the power of `x`.", _exp10, wgsl="exp10_f32"),
+        _function("exp", "The exponential.", np.exp, lambda x, r: r),
+        _function("exp2", "2 to the power of `x`.", np.exp2, lambda x, r: math.log(2) * r),
+        _function("exp10", "10 to the power of `x`.", _exp10,
+                  lambda x, r: math.log(10) * r, wgsl="exp10_f32"),
         Intrinsic("fast_exp", "The exponential, in float32, by the approximation of a GPU: off by "
                   "one part in a million where `x` is above -16; 0 below -88.", costly=True,
-                  meaning=rounded(np.exp), absent=_APPROXIMATE),
+                  meaning=rounded(np.exp), derivative=lambda x, r: r, absent=_APPROXIMATE),
         Intrinsic("fast_divide", "`x / y` in float32, off by two units in the last place; 0 where "
                   "`y` is above 2 to the power of 126.", 2, meaning=rounded(np.divide),
-                  absent=_APPROXIMATE),
-        _function("log", "The natural logarithm.", np.log),
-        _function("log2", "The logarithm to base 2.", np.log2),
-        _function("log10", "The logarithm to base 10.", np.log10, wgsl="log10_f32"),
-        _function("log1p", "The natural logarithm of `1 + x`.", np.log1p, wgsl="log1p_f32"),
-        _function("sqrt", "The square root.", np.sqrt, llvm="sqrt"),
-        _function("rsqrt", "One divided by the square root.", _rsqrt, c="", cuda="rsqrt",
-                  wgsl="inverseSqrt"),
-        _function("sin", "The sine.", np.sin),
-        _function("cos", "The cosine.", np.cos),
-        _function("tan", "The tangent.", np.tan),
-        _function("asin", "The inverse sine.", np.arcsin, wgsl="arcsine_f32"),
-        _function("acos", "The inverse cosine.", np.arccos, wgsl="arccosine_f32"),
-        _function("atan", "The inverse tangent.", np.arctan),
-        _function("sinh", "The hyperbolic sine.", np.sinh),
-        _function("cosh", "The hyperbolic cosine.", np.cosh),
-        _function("tanh", "The hyperbolic tangent.", np.tanh),
-        _function("asinh", "The inverse hyperbolic sine.", np.arcsinh),
-        _function("acosh", "The inverse hyperbolic cosine.", np.arccosh),
-        _function("atanh", "The inverse hyperbolic tangent.", np.arctanh),
-        _function("erf", "The error function.", _erf, wgsl="erf_f32"),
-        _library("erfc", "One minus the error function, exact for large `x`.", _erfc),
-        _library("expm1", "The exponential minus one, exact for small `x`.", np.expm1),
-        _library("lgamma", "The logarithm of the absolute value of the gamma function.", _lgamma),
-        _library("cbrt", "The cube root.", np.cbrt),
-        _function("sigmoid", "The logistic function `1 / (1 + exp(-x))`.", _sigmoid, c="",
+                  derivative=lambda x, y, r: (1 / y, -(r / y)), absent=_APPROXIMATE),
+        _function("log", "The natural logarithm.", np.log, lambda x, r: 1 / x),
+        _function("log2", "The logarithm to base 2.", np.log2, lambda x, r: 1 / (math.log(2) * x)),
+        _function("log10", "The logarithm to base 10.", np.log10,
+                  lambda x, r: 1 / (math.log(10) * x), wgsl="log10_f32"),
+        _function("log1p", "The natural logarithm of `1 + x`.", np.log1p,
+                  lambda x, r: 1 / (x + 1), wgsl="log1p_f32"),
+        _function("sqrt", "The square root.", np.sqrt, lambda x, r: 0.5 / r, llvm="sqrt"),
+        _function("rsqrt", "One divided by the square root.", _rsqrt,
+                  lambda x, r: -0.5 * (r / x), c="", cuda="rsqrt", wgsl="inverseSqrt"),
+        _function("sin", "The sine.", np.sin, lambda x, r: _call("cos", x)),
+        _function("cos", "The cosine.", np.cos, lambda x, r: -_call("sin", x)),
+        _function("tan", "The tangent.", np.tan, lambda x, r: r * r + 1),
+        _function("asin", "The inverse sine.", np.arcsin,
+                  lambda x, r: _call("rsqrt", 1 - x * x), wgsl="arcsine_f32"),
+        _function("acos", "The inverse cosine.", np.arccos,
+                  lambda x, r: -_call("rsqrt", 1 - x * x), wgsl="arccosine_f32"),
+        _function("atan", "The inverse tangent.", np.arctan, lambda x, r: 1 / (x * x + 1)),
+        _function("sinh", "The hyperbolic sine.", np.sinh, lambda x, r: _call("cosh", x)),
+        _function("cosh", "The hyperbolic cosine.", np.cosh, lambda x, r: _call("sinh", x)),
+        _function("tanh", "The hyperbolic tangent.", np.tanh, lambda x, r: 1 - r * r),
+        _function("asinh", "The inverse hyperbolic sine.", np.arcsinh,
+                  lambda x, r: _call("rsqrt", x * x + 1)),
+        _function("acosh", "The inverse hyperbolic cosine.", np.arccosh,
+                  lambda x, r: _call("rsqrt", x * x - 1)),
+        _function("atanh", "The inverse hyperbolic tangent.", np.arctanh,
+                  lambda x, r: 1 / (1 - x * x)),
+        _function("erf", "The error function.", _erf, _gaussian, wgsl="erf_f32"),
+        _library("erfc", "One minus the error function, exact for large `x`.", _erfc,
+                  lambda x, r: -_gaussian(x, r)),
+        _library("expm1", "The exponential minus one, exact for small `x`.", np.expm1,
+                  lambda x, r: r + 1),
+        _library("lgamma", "The logarithm of the absolute value of the gamma function.", _lgamma,
+                  "the digamma function is none of these"),
+        _library("cbrt", "The cube root.", np.cbrt, lambda x, r: r / (3 * x)),
+        _function("sigmoid", "The logistic function `1 / (1 + exp(-x))`.", _sigmoid,
+                  lambda x, r: r * (1 - r), c="",
                   wgsl="sigmoid_f32"),
-        _function("atan2", "The angle of the point (y, x), in radians.", np.arctan2, arity=2),
+        _function("atan2", "The angle of the point (y, x), in radians.", np.arctan2,
+                  _atan2_by, arity=2),
         _function("fmod", "The remainder of floating-point division: it has the sign of `x`.",
-                  np.fmod, wgsl="fmod_f32", arity=2),
-        Intrinsic("pow", "`x` to the power of `y`.", 2, costly=True, meaning=_pow, c="pow"),
-        Intrinsic("fma", "`x * y + z` with one rounding.", 3, flops=2, meaning=_fma, c="fma"),
+                  np.fmod, lambda x, y, r: (1, -_call("trunc", x / y)), wgsl="fmod_f32", arity=2),
+        Intrinsic("pow", "`x` to the power of `y`.", 2, costly=True, meaning=_pow,
+                  derivative=lambda x, y, r: (y * _call("pow", x, y - 1), r * _call("log", x)),
+                  c="pow"),
+        Intrinsic("fma", "`x * y + z` with one rounding.", 3, flops=2, meaning=_fma,
+                  derivative=lambda x, y, z, r: (y, x, 1), c="fma"),
         _rounding("floor", "The largest integer that is not above `x`.", np.floor),
         _rounding("ceil", "The smallest integer that is not below `x`.", np.ceil),
         _rounding("round", "The nearest integer; halves go away from zero.", _round_half_away,
@@ -300,33 +372,37 @@ INTRINSICS: dict[str, Intrinsic] = {
         _rounding("trunc", "`x` rounded toward zero.", np.trunc),
         _rounding("nearbyint", "The nearest integer; halves go to the even neighbour.", np.rint,
                   "rint", wgsl="round"),
-        _rounding("fabs", "The absolute value.", np.abs),
-        Intrinsic("abs", "The absolute value.", meaning=_exact(np.abs)),
+        _rounding("fabs", "The absolute value.", np.abs, derivative=_sign),
+        Intrinsic("abs", "The absolute value.", meaning=_exact(np.abs), derivative=_sign),
         Intrinsic("bitwise_not", "The bitwise complement; `~x` means the same.", flops=0,
-                  meaning=_exact(np.invert)),
-        Intrinsic("popcount", "The number of bits that are 1.", flops=0, meaning=_exact(_popcount)),
+                  meaning=_exact(np.invert), derivative=_OF_BITS),
+        Intrinsic("popcount", "The number of bits that are 1.", flops=0,
+                  meaning=_exact(_popcount), derivative=_OF_BITS),
         _test("isnan", "True for NaN.", np.isnan),
         _test("isinf", "True for an infinity.", np.isinf),
         _test("isfinite", "True for neither an infinity nor NaN.", np.isfinite),
         Intrinsic("if_then_else", "`y` where the condition `x` holds, else `z`: only the chosen "
-                  "one is evaluated.", 3, "last", flops=0),
-        Intrinsic("likely", "The same condition, said to hold nearly always.", flops=0),
+                  "one is evaluated.", 3, "last", flops=0, derivative=lambda x, y, z, r: (
+                      None, Select(x, const(1, r.dtype), const(0, r.dtype)),
+                      Select(x, const(0, r.dtype), const(1, r.dtype)))),
+        Intrinsic("likely", "The same condition, said to hold nearly always.", flops=0,
+                  derivative="a condition is no number"),
         Intrinsic("reinterpret", "The same bits as another dtype.", result="given", flops=0,
-                  meaning=_reinterpret),
+                  meaning=_reinterpret, derivative=_OF_BITS),
         _lanes("add", "The sum of the lanes", np.add),
         _lanes("mul", "The product of the lanes", np.multiply),
         _lanes("max", "The largest lane", np.maximum),
         _lanes("min", "The smallest lane", np.minimum),
         Intrinsic("vector_shuffle", "The lanes of two vectors, those of `x` before those of `y`, "
                   "whose constant numbers follow, by `T.call_intrin`.", -1, "given", flops=0,
-                  meaning=_shuffle, absent=_NO_VECTORS),
+                  meaning=_shuffle, derivative=_OF_LANES, absent=_NO_VECTORS),
         # llvm_intrin(StringImm name, args…), call_extern(StringImm symbol, args…)
         Intrinsic("llvm_intrin", "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.", -1,
-                  "given", absent=_ON_CPUS),
+                  "given", derivative=_OF_NAMES, absent=_ON_CPUS),
         Intrinsic("call_extern", "A call of a C function of that name.", -1, "given", pure=False,
                   absent=_ON_CPUS),
         Intrinsic("address_of", "The address of an element, as a handle.", result="handle",
-                  absent=_ON_CPUS),
+                  derivative="an address is no number", absent=_ON_CPUS),
         Intrinsic("prefetch", "A hint that the cache line at a handle will be read.",
                   result="given", flops=0, pure=False),
         Intrinsic("tvm_storage_sync", "A barrier of the threads of a GPU block.", result="int32",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir import expr
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
+from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 ROW = "A[T.Ramp(0, 1, 4)]"
@@ -137,3 +142,53 @@ def f(C: T.Buffer((1,), "float32")):
     with np.errstate(divide="ignore"):
         expected = row.meaning(np.dtype("float32"), *[1.0] * row.arity)
     np.testing.assert_array_equal(out[0], expected)
+
+
+POINTS = (0.7, 0.6, 0.3), (0.3, 0.8, 2.3)
+
+
+def value_of(e: PrimExpr, values: Mapping[PrimExpr, float]) -> float:
+    """The value of an expression of float64."""
+    match e:
+        case expr.Var():
+            return values[e]
+        case expr.FloatImm(number):
+            return number
+        case expr.BinaryOp(a, b):
+            exact = SCALAR_OPERATORS[type(e).__name__].exact
+            return exact(value_of(a, values), value_of(b, values))
+        case expr.Select(condition, a, b):
+            return value_of(a if value_of(condition, values) else b, values)
+        case expr.Call(_, "if_then_else", (condition, a, b)):
+            return value_of(expr.Select(condition, a, b), values)
+        case expr.Call(dtype, op, args):
+            meaning = INTRINSICS[op].meaning
+            assert meaning is not None
+            result = {"bool": "bool"}.get(dtype, "float64")
+            return float(meaning(np.dtype(result), *(value_of(a, values) for a in args)))
+        case _:
+            raise AssertionError(f"no value of {e}")
+
+
+@pytest.mark.parametrize("name", [n for n, r in INTRINSICS.items() if callable(r.derivative)])
+def test_derivatives_are_the_limits_of_differences(name: str) -> None:
+    row = INTRINSICS[name]
+    xs = [expr.Var(f"x{i}", "float64") for i in range(row.arity)]
+    args = [xs[0] > 0.5, *xs[1:]] if name == "if_then_else" else xs
+    y = expr.Var("y", "float64")
+    call = expr.Call(row.dtype(args) or "float64", name, tuple(args))
+    derivatives = row.derivatives(args, y)
+    assert len(derivatives) == row.arity
+    for given in ((1.7, 0.6, 0.3), (1.3, 0.8, 2.3)) if name == "acosh" else POINTS:
+        at: dict[PrimExpr, float] = dict(zip(xs, given, strict=False))
+        values = {**at, y: value_of(call, at)}
+        for x, d in zip(xs, derivatives, strict=True):
+            ahead, behind = (value_of(call, {**at, x: at[x] + h}) for h in (1e-6, -1e-6))
+            slope = 0.0 if d is None else value_of(d, values)
+            assert slope == pytest.approx((ahead - behind) / 2e-6, rel=1e-7, abs=1e-8)
+
+
+def test_pure_rows_have_derivatives_or_say_why_not() -> None:
+    assert all(row.derivative for row in INTRINSICS.values() if row.pure)
+    with pytest.raises(ValueError, match="popcount has no derivatives: a function of bits"):
+        INTRINSICS["popcount"].derivatives([expr.Var("x")], expr.Var("y"))

@@ -3,109 +3,134 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from relaxlab.ir import graph
+from relaxlab.ir import expr, graph
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic, no_slope
+from relaxlab.ir.op_table import find_op
+from relaxlab.ops import scalar
 from relaxlab.ops.gradients.base import Adjoint, Step, gradient, nothing, op
 
-Factor = Callable[[Step, graph.Expr, graph.Expr], graph.Expr]
-"""The derivative of y = f(x) by x, as an expression of the step, x and y."""
+SCALAR_OPERATORS: dict[type[PrimExpr], str] = {
+    expr.Add: "add", expr.Sub: "subtract", expr.Mul: "multiply", expr.Div: "divide",
+    expr.LT: "less", expr.GT: "greater",
+}  # fmt: skip
+"""The operator on tensors for each of two scalars."""
+OF_INTRINSIC = {"pow": "power", "fmod": "mod", "fma": "ewise_fma"}
+"""The operator that computes an intrinsic of each element, where its name is another."""
 
 
-def _one_minus(step: Step, value: graph.Expr) -> graph.Call:
-    return op("subtract", step.number(1), value)
+class _Elements:
+    """Scalar expressions as operations on tensors: `values` has those of the variables, and of each
+    expression that was emitted, so that none is emitted twice."""
+
+    def __init__(self, step: Step, values: Mapping[PrimExpr, graph.Expr]) -> None:
+        self.step, self.values = step, dict(values)
+
+    def of(self, e: PrimExpr) -> graph.Expr:
+        """The value of an expression for each element."""
+        if isinstance(e, expr.FloatImm):
+            return self.step.number(e.value)
+        if e not in self.values:
+            self.values[e] = self.step.bb.emit(self._call(e))
+        return self.values[e]
+
+    def _call(self, e: PrimExpr) -> graph.Call:
+        match e:
+            case expr.Sub(expr.FloatImm(0), a):
+                return op("negative", self.of(a))
+            case expr.BinaryOp(a, b):
+                return op(SCALAR_OPERATORS[type(e)], self.of(a), self.of(b))
+            case expr.Select(condition, a, b):
+                return op("where", self.of(condition), self.of(a), self.of(b))
+            case expr.Call(_, name, args):
+                return op(OF_INTRINSIC.get(name, name), *map(self.of, args))
+            case _:
+                raise TypeError(f"no operator on tensors computes {e}")
+
+    def times(self, adjoint: graph.Expr, factor: PrimExpr) -> graph.Expr:
+        """The product of an adjoint and a derivative, with one operation where the derivative is a
+        negative or the quotient of a number."""
+        match factor:
+            case expr.FloatImm(1):
+                return adjoint
+            case expr.Sub(expr.FloatImm(0), a):
+                return self.times(op("negative", adjoint), a)
+            case expr.Div(expr.FloatImm() as number, a):
+                return op("divide", self.times(adjoint, number), self.of(a))
+            case _:
+                return op("multiply", adjoint, self.of(factor))
 
 
-def _inverse_root(step: Step, value: graph.Expr) -> graph.Call:
-    return op("rsqrt", value)
+def _chain(
+    step: Step, derivatives: Callable[[Sequence[expr.Var], expr.Var], Sequence[PrimExpr | None]]
+) -> Sequence[Adjoint]:
+    """The adjoint of the result times the derivatives of each element by the arguments'."""
+    xs = [expr.Var(f"x{i}", step.dtype) for i in range(len(step.args))]
+    y = expr.Var("y", step.dtype)
+    elements = _Elements(step, dict(zip((*xs, y), (*step.args, step.out), strict=True)))
+    factors = derivatives(xs, y)
+    products = [None if f is None else elements.times(step.adjoint, f) for f in factors]
+    if len(products) == 1:  # of one argument, which is not broadcast
+        return products
+    return [None if p is None else step.fit(p, i) for i, p in enumerate(products)]
 
 
-def _scaled_exp(step: Step, scale: float, power: graph.Expr) -> graph.Call:
-    return op("multiply", step.number(scale), op("exp", power))
+for _row in INTRINSICS.values():
+    _name = OF_INTRINSIC.get(_row.name, _row.name)
+    if find_op(_name) is None or isinstance(_row.derivative, str):
+        continue
+    if _row.derivative is no_slope:
+        gradient(_name)(nothing)
+    else:
+
+        @gradient(_name)
+        def _of_intrinsic(step: Step, row: Intrinsic = _row) -> Sequence[Adjoint]:
+            return _chain(step, row.derivatives)
 
 
-def _square_plus(step: Step, x: graph.Expr, added: float) -> graph.Call:
-    return op("add", op("multiply", x, x), step.number(added))
+def _silu(step: Step, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    sigmoid = scalar.call("sigmoid", x)
+    return sigmoid + y * (1 - sigmoid)
 
 
-def _gaussian(step: Step, x: graph.Expr) -> graph.Call:
-    """2 / sqrt(pi) * exp(-x * x)."""
-    return _scaled_exp(step, 2 / math.sqrt(math.pi), op("negative", op("multiply", x, x)))
-
-
-def _sign(step: Step, x: graph.Expr, y: graph.Expr) -> graph.Expr:
-    negative = op("less", x, step.number(0))
-    return op("where", negative, op("negative", step.number(1)), step.number(1))
-
-
-def _silu(step: Step, x: graph.Expr, y: graph.Expr) -> graph.Expr:
-    sigmoid = step.bb.emit(op("sigmoid", x))
-    return op("add", sigmoid, op("multiply", y, _one_minus(step, sigmoid)))
-
-
-def _gelu(step: Step, x: graph.Expr, y: graph.Expr) -> graph.Expr:
+def _gelu(step: Step, x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """The normal distribution at x, and x times its density."""
-    scaled = op("multiply", x, step.number(math.sqrt(0.5)))
-    below = op("multiply", step.number(0.5), _plus_one(step, op("erf", scaled)))
-    half = op("multiply", step.number(-0.5), op("multiply", x, x))
-    return op("add", below, op("multiply", x, _scaled_exp(step, 1 / math.sqrt(2 * math.pi), half)))
+    below = 0.5 * (scalar.call("erf", x * math.sqrt(0.5)) + 1)
+    return below + x * (1 / math.sqrt(2 * math.pi) * scalar.call("exp", -0.5 * (x * x)))
 
 
-def _plus_one(step: Step, value: graph.Expr) -> graph.Call:
-    return op("add", value, step.number(1))
-
-
-def _gelu_tanh(step: Step, x: graph.Expr, y: graph.Expr) -> graph.Expr:
+def _gelu_tanh(step: Step, x: PrimExpr, y: PrimExpr) -> PrimExpr:
     c = math.sqrt(2 / math.pi)
-    square = step.bb.emit(op("multiply", x, x))
-    cubic = _plus_one(step, op("multiply", step.number(0.044715), square))
-    t = step.bb.emit(op("tanh", op("multiply", step.number(c), op("multiply", x, cubic))))
-    inner = op("add", op("multiply", step.number(3 * 0.044715 * c), square), step.number(c))
-    slope = op("multiply", op("multiply", x, _one_minus(step, op("multiply", t, t))), inner)
-    return op("multiply", step.number(0.5), op("add", _plus_one(step, t), slope))
+    t = scalar.call("tanh", c * (x * (0.044715 * (x * x) + 1)))
+    slope = x * (1 - t * t) * (3 * 0.044715 * c * (x * x) + c)
+    return 0.5 * (t + 1 + slope)
 
 
-def _softplus(step: Step, x: graph.Expr, y: graph.Expr) -> graph.Expr:
-    beta, threshold = step.attr("beta"), step.attr("threshold")
-    scaled = step.bb.emit(op("multiply", step.number(beta), x))
-    linear = op("greater", scaled, step.number(threshold))
-    return op("where", linear, step.number(1), op("sigmoid", scaled))
+def _softplus(step: Step, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    scaled = step.attr("beta") * x
+    linear = scaled > step.attr("threshold")
+    return expr.Select(linear, expr.const(1, x.dtype), scalar.call("sigmoid", scaled))
 
 
-def _selu(step: Step, x: graph.Expr, y: graph.Expr) -> graph.Expr:
+def _selu(step: Step, x: PrimExpr, y: PrimExpr) -> PrimExpr:
     alpha, scale = 1.6732632423543772, 1.0507009873554805
-    below = _scaled_exp(step, alpha * scale, x)
-    return op("where", op("less", x, step.number(0)), below, step.number(scale))
+    below = alpha * scale * scalar.call("exp", x)
+    return expr.Select(x < 0, below, expr.const(scale, x.dtype))
 
 
-def _leakyrelu(step: Step, x: graph.Expr, y: graph.Expr) -> graph.Expr:
-    negative = op("less", x, step.number(0))
-    return op("where", negative, step.number(step.attr("alpha")), step.number(1))
+def _leakyrelu(step: Step, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    alpha, one = expr.const(step.attr("alpha"), x.dtype), expr.const(1, x.dtype)
+    return expr.Select(x < 0, alpha, one)
 
 
-FACTORS: dict[str, Factor] = {
-    "abs": _sign,
-    "exp": lambda s, x, y: y,
-    "exp2": lambda s, x, y: op("multiply", s.number(math.log(2)), y),
-    "expm1": lambda s, x, y: _plus_one(s, y),
-    "sin": lambda s, x, y: op("cos", x),
-    "tan": lambda s, x, y: _plus_one(s, op("multiply", y, y)),
-    "sinh": lambda s, x, y: op("cosh", x),
-    "cosh": lambda s, x, y: op("sinh", x),
-    "tanh": lambda s, x, y: _one_minus(s, op("multiply", y, y)),
-    "asin": lambda s, x, y: _inverse_root(s, _one_minus(s, op("multiply", x, x))),
-    "acos": lambda s, x, y: op("negative", _inverse_root(s, _one_minus(s, op("multiply", x, x)))),
-    "atan": lambda s, x, y: op("divide", s.number(1), _square_plus(s, x, 1)),
-    "asinh": lambda s, x, y: _inverse_root(s, _square_plus(s, x, 1)),
-    "acosh": lambda s, x, y: _inverse_root(s, _square_plus(s, x, -1)),
-    "atanh": lambda s, x, y: op("divide", s.number(1), _one_minus(s, op("multiply", x, x))),
-    "square": lambda s, x, y: op("multiply", s.number(2), x),
-    "rsqrt": lambda s, x, y: op("multiply", s.number(-0.5), op("divide", y, x)),
-    "cbrt": lambda s, x, y: op("divide", y, op("multiply", s.number(3), x)),
-    "erf": lambda s, x, y: _gaussian(s, x),
-    "erfc": lambda s, x, y: op("negative", _gaussian(s, x)),
-    "erfinv": lambda s, x, y: _scaled_exp(s, math.sqrt(math.pi) / 2, op("multiply", y, y)),
-    "lgamma": lambda s, x, y: op("digamma", x),
+FACTORS: dict[str, Callable[[Step, PrimExpr, PrimExpr], PrimExpr]] = {
+    "negative": lambda s, x, y: -expr.const(1, x.dtype),
+    "square": lambda s, x, y: 2 * x,
+    "erfinv": lambda s, x, y: math.sqrt(math.pi) / 2 * scalar.call("exp", y * y),
+    "lgamma": lambda s, x, y: scalar.call("digamma", x),
     "nn.silu": _silu,
     "nn.gelu": _gelu,
     "nn.gelu_tanh": _gelu_tanh,
@@ -113,49 +138,13 @@ FACTORS: dict[str, Factor] = {
     "nn.selu": _selu,
     "nn.leakyrelu": _leakyrelu,
 }
-"""Operators whose adjoint is that of the result times a factor."""
-
-
-def _times(factor: Factor) -> Callable[[Step], Sequence[Adjoint]]:
-    return lambda step: (op("multiply", step.adjoint, factor(step, step.args[0], step.out)),)
-
+"""The derivative of y = f(x) by x for operators that are no intrinsics."""
 
 for _name, _factor in FACTORS.items():
-    gradient(_name)(_times(_factor))
-
-for _name, _scale in (("log", 1), ("log2", math.log(2)), ("log10", math.log(10))):
 
     @gradient(_name)
-    def _log(step: Step, scale: float = _scale) -> Sequence[Adjoint]:
-        x = step.args[0]
-        below = x if scale == 1 else op("multiply", step.number(scale), x)
-        return (op("divide", step.adjoint, below),)
-
-
-@gradient("log1p")
-def _log1p(step: Step) -> Sequence[Adjoint]:
-    return (op("divide", step.adjoint, _plus_one(step, step.args[0])),)
-
-
-@gradient("negative")
-def _negative(step: Step) -> Sequence[Adjoint]:
-    return (op("negative", step.adjoint),)
-
-
-@gradient("cos")
-def _cos(step: Step) -> Sequence[Adjoint]:
-    return (op("multiply", op("negative", step.adjoint), op("sin", step.args[0])),)
-
-
-@gradient("sqrt")
-def _sqrt(step: Step) -> Sequence[Adjoint]:
-    return (op("divide", op("multiply", step.number(0.5), step.adjoint), step.out),)
-
-
-@gradient("sigmoid")
-def _sigmoid(step: Step) -> Sequence[Adjoint]:
-    y = step.out
-    return (op("multiply", op("multiply", step.adjoint, y), _one_minus(step, y)),)
+    def _of_factor(step: Step, factor: Any = _factor) -> Sequence[Adjoint]:
+        return _chain(step, lambda xs, y: [factor(step, xs[0], y)])
 
 
 @gradient("nn.relu")
@@ -228,24 +217,6 @@ def _divide(step: Step) -> Sequence[Adjoint]:
     return of_a, step.fit(of_b, 1)
 
 
-@gradient("power")
-def _power(step: Step) -> Sequence[Adjoint]:
-    a, b = step.args
-    slope = op("power", a, op("subtract", b, step.number(1)))
-    of_a = step.fit(op("multiply", op("multiply", step.adjoint, b), slope), 0)
-    of_b = op("multiply", op("multiply", step.adjoint, step.out), op("log", a))
-    return of_a, step.fit(of_b, 1)
-
-
-@gradient("atan2")
-def _atan2(step: Step) -> Sequence[Adjoint]:
-    a, b = step.args
-    square = step.bb.emit(op("add", op("multiply", a, a), op("multiply", b, b)))
-    of_a = step.fit(op("divide", op("multiply", step.adjoint, b), square), 0)
-    of_b = op("negative", op("divide", op("multiply", step.adjoint, a), square))
-    return of_a, step.fit(of_b, 1)
-
-
 @gradient("log_add_exp")
 def _log_add_exp(step: Step) -> Sequence[Adjoint]:
     def share(index: int) -> Adjoint:
@@ -275,15 +246,6 @@ def _minimum(step: Step) -> Sequence[Adjoint]:
     return _chosen(step, "greater_equal", "less")
 
 
-@gradient("mod")
-def _mod(step: Step) -> Sequence[Adjoint]:
-    quotient = op("trunc", op("divide", *step.args))
-    return (
-        step.fit(step.adjoint, 0),
-        step.fit(op("negative", op("multiply", step.adjoint, quotient)), 1),
-    )
-
-
 @gradient("floor_mod")
 def _floor_mod(step: Step) -> Sequence[Adjoint]:
     quotient = op("floor", op("divide", *step.args))
@@ -291,12 +253,6 @@ def _floor_mod(step: Step) -> Sequence[Adjoint]:
         step.fit(step.adjoint, 0),
         step.fit(op("negative", op("multiply", step.adjoint, quotient)), 1),
     )
-
-
-@gradient("ewise_fma")
-def _ewise_fma(step: Step) -> Sequence[Adjoint]:
-    a, b, _ = step.args
-    return op("multiply", step.adjoint, b), op("multiply", step.adjoint, a), step.adjoint
 
 
 @gradient("where")
@@ -314,7 +270,7 @@ def _masked_fill(step: Step) -> Sequence[Adjoint]:
 
 gradient(
     *(
-        "floor ceil trunc round sign isnan isinf isfinite logical_not bitwise_not popcount "
+        "sign logical_not bitwise_not popcount "
         "floor_divide equal not_equal less less_equal greater greater_equal logical_and "
         "logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift "
     ).split()
