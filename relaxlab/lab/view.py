@@ -26,7 +26,6 @@ from relaxlab.lab.payload import pack, to_json
 
 REFRESH_SECONDS = 0.5  # at least between two refreshments of a live view while something goes on
 REFRESH_SHARE = 20.0  # of the time that one took, as a pause after it
-LARGE_OUTPUT = 1_000_000  # bytes of HTML, over which a view says that it is large
 
 _PRE = (
     "max-height:32em;overflow:auto;margin:0;padding:8px 10px;white-space:pre;"

@@ -40,12 +40,12 @@ class Module(Brief):
             )
         return self.forward(*args)
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
         """This module and all below it, with dotted paths, in order of definition.
 
         Raises ValueError for a module that contains itself.
         """
-        return self._named_modules(prefix, ())
+        return self._named_modules("", ())
 
     def _named_modules(
         self, prefix: str, around: tuple[Module, ...]

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from relaxlab.ir import expr
 from relaxlab.ir.codebooks import IQ4_LEVELS
-from relaxlab.ir.expr import ExprLike, PrimExpr, const
+from relaxlab.ir.expr import PrimExpr, const
 from relaxlab.ir.quant_formats import FORMAT_BY_NAME, QuantFormat
 from relaxlab.ops import te
 
@@ -64,13 +64,6 @@ class Format:
         """The fields of whole blocks, uint8 (rows, blocks, bytes)."""
         fields = self.storage.fields
         return {f.name: _InBlocks(blocks, f.offset, f.dtype.name) for f in fields}
-
-    def placeholders(self, rows: ExprLike, blocks: ExprLike) -> dict[str, te.Tensor]:
-        """One tensor per field."""
-        return {
-            name: te.placeholder((rows, blocks, *tail), dtype, name)
-            for name, dtype, tail in self.fields
-        }
 
     def weight(self, f: Fields, n: PrimExpr, k: PrimExpr) -> PrimExpr:
         """The weight in row n and column k, float32."""

@@ -143,9 +143,9 @@ def _unflatten(flat: PrimExpr, dims: list[PrimExpr]) -> list[PrimExpr]:
     return [expr.const(0) if e == ONE else i for i, e in zip(indices, dims, strict=True)]
 
 
-def reshape_compute(x: te.Tensor, shape: Shape, name: str = "T_reshape") -> te.Tensor:
+def reshape_compute(x: te.Tensor, shape: Shape) -> te.Tensor:
     """`x` with another shape of the same element count."""
-    return te.compute(shape, lambda *i: x[reshape_index(i, shape, x.shape)], name)
+    return te.compute(shape, lambda *i: x[reshape_index(i, shape, x.shape)], "T_reshape")
 
 
 def _reshape_emit(call: graph.Call, out: TensorType, x: te.Tensor, *_: Any) -> te.Tensor:

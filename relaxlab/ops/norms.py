@@ -36,14 +36,14 @@ Indices = tuple[PrimExpr, ...]
 
 
 def _per_channel(
-    call: graph.Call, tys: TypesOf, x: TensorType, axis: str, first: int = 1
+    call: graph.Call, tys: TypesOf, x: TensorType, axis: str
 ) -> tuple[int, tuple[TensorType, ...]]:
-    """The channel axis, and the arguments from `first` on, which have one entry per channel."""
+    """The channel axis, and the arguments after the first, which have one entry per channel."""
     require_dtype(call, x, is_float, "floating point")
-    given = tuple(tensor_arg(call, tys, i) for i in range(first, len(tys)))
+    given = tuple(tensor_arg(call, tys, i) for i in range(1, len(tys)))
     common_dtype(call, x, *given)
     place = normal_axis(call, attr(call, axis), x.ndim, axis) if x.ndim >= 0 else -1
-    for i, t in enumerate(given, first):
+    for i, t in enumerate(given, 1):
         if t.ndim not in (-1, 1):
             raise fail(call, f"argument {i} must have one dimension, is {t}")
         if t.shape is not None and x.shape is not None:

@@ -315,7 +315,6 @@ def _arg_combiner(name: str, better: type[expr.BinaryOp], worst: Callable[[str],
 
 
 ARGMAX = _arg_combiner("argmax", expr.GT, expr.lowest)
-ARGMIN = _arg_combiner("argmin", expr.LT, expr.highest)
 
 
 # --- Loop functions ---------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from relaxlab.ir.types import ObjectType
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import all_bindings, map_blocks
 
-ALLOC = graph.Op("builtin.alloc_tensor")
-
 
 @module_pass("lower_alloc_tensor", needs=("normalize",))
 def lower_alloc_tensor(mod: Module, _: NoOptions) -> Module:

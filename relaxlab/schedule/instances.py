@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import BlockRealize, For, IfThenElse, Stmt, While
+from relaxlab.ir.loops import BlockRealize, For, IfThenElse, While
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
@@ -20,14 +20,10 @@ from relaxlab.schedule.ranges import ONE, Span, analyzer_at, covers
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, vars_in, walk_stmts
 
 
-def require_only_loops(primitive: str, place: BlockPlace, around: Iterable[Stmt] = ()) -> None:
-    """Raise ScheduleError if something other than loops is between the block and its scope.
-
-    A condition, a value or a `while` that is also in `around` does not count.
-    """
-    shared = list(around)
+def require_only_loops(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError if something other than loops is between the block and its scope."""
     for s in place.path[place.scope_depth + 1 : -1]:
-        if type(s).__name__ in _AROUND and not any(s is other for other in shared):
+        if type(s).__name__ in _AROUND:
             raise ScheduleError(
                 primitive, describe_block(place.block),
                 f"nothing but loops is around the block; there is {_AROUND[type(s).__name__]}",

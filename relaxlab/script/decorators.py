@@ -19,7 +19,6 @@ from relaxlab.script.parser import parse_class, parse_function, syntax_tree
 from relaxlab.script.values import Ref
 
 F = TypeVar("F", graph.Function, loops.PrimFunc)
-Decorator = Callable[[Callable[..., Any]], Any]
 
 
 def _caller() -> FrameType:

@@ -34,8 +34,6 @@ def check_pass(
     before: Module,
     expected: Module | None = None,
     *,
-    seed: int = 0,
-    sizes: Sequence[int] = SIZES,
     compare: bool = True,
 ) -> Module:
     """Run `one` on the normalised `before` and check the result in four ways: it is `expected`
@@ -50,7 +48,7 @@ def check_pass(
         assert_structural_equal(after, normalize(expected), map_free_vars=True)
     check_module(one, start, after)
     if compare:
-        compare_runs(start, after, seed=seed, sizes=sizes)
+        compare_runs(start, after)
     return after
 
 

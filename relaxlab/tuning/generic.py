@@ -116,20 +116,20 @@ def _loads(block: Block) -> list[BufferLoad]:
     return [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
 
 
-def _long(axes: Sequence[IterVar], kind: str) -> list[IterVar]:
-    """The axes of a kind ("spatial", or the others) with more than one iteration."""
-    return [a for a in axes if (a.kind == "spatial") == (kind == "spatial") and _size(a) > 1]
+def _long(axes: Sequence[IterVar]) -> list[IterVar]:
+    """The spatial axes with more than one iteration."""
+    return [a for a in axes if a.kind == "spatial" and _size(a) > 1]
 
 
 def _is_tileable(block: Block) -> bool:
     """True if there are results to tile, which are summed up in one place each."""
-    return len(_long(block.iter_vars, "spatial")) > 1 and len(block.writes) == 1
+    return len(_long(block.iter_vars)) > 1 and len(block.writes) == 1
 
 
 def _reuses(block: Block) -> bool:
     """True if several results read the same elements."""
     used = [set(symbols_in(load.indices)) for load in _loads(block)]
-    return any(a.var not in u for a in _long(block.iter_vars, "spatial") for u in used)
+    return any(a.var not in u for a in _long(block.iter_vars) for u in used)
 
 
 class _Tiled:

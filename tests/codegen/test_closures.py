@@ -137,7 +137,6 @@ def x_of(n: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(n).uniform(-1, 1, n).astype("float32")
 
 
-TWO = np.asarray(2, "int64")
 PROGRAMS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "captures": (CAPTURES, [(x_of(20).reshape(5, 4), np.eye(4, dtype="float32"))]),
     "symbols": (SYMBOLS, [(x_of(5),), (x_of(1),)]),

@@ -12,8 +12,6 @@ from relaxlab.schedule import Schedule, ScheduleError, TensorIntrin, apply_trace
 from relaxlab.script import tir as T
 from tests.schedule.programs import assert_same, assert_well_formed
 
-LANES = 16
-
 
 @T.prim_func
 def dot4_desc(

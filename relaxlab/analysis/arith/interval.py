@@ -16,11 +16,6 @@ def intersect(a: Interval, b: Interval) -> Interval:
     return max(a[0], b[0]), min(a[1], b[1])
 
 
-def hull(a: Interval, b: Interval) -> Interval:
-    """The smallest interval with both."""
-    return min(a[0], b[0]), max(a[1], b[1])
-
-
 def _product(x: float, y: float) -> float:
     return x * y if x and y else 0
 

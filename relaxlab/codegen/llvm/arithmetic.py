@@ -218,9 +218,9 @@ def _make_index(base: Value, offsets: tuple[int, ...]) -> Value:
     )
 
 
-def index_vector(base: Value, lanes: int, stride: int = 1) -> Value:
-    """The lanes `base, base + stride, …`."""
-    return _make_index(base, tuple(stride * i for i in range(lanes)))
+def index_vector(base: Value, lanes: int) -> Value:
+    """The lanes `base, base + 1, …`."""
+    return _make_index(base, tuple(range(lanes)))
 
 
 def _compare(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -436,10 +436,3 @@ def _dimensions(value: Any, m: host.MatchShape, array: type[Any]) -> tuple[Any, 
     if m.ndim not in (-1, len(dims)):
         raise ExecutionError(m.rank_message(len(dims)))
     return dims
-
-
-def walk_registers(frame: Frame) -> Iterator[tuple[str, types.Type, Any]]:
-    """Name, type and value of each register that holds something, for display."""
-    for register, value in zip(frame.function.registers, frame.registers, strict=True):
-        if value is not None:
-            yield register.name, register.ty, value

@@ -81,10 +81,6 @@ DOT_TILE_COLUMNS = Choice(
 COPY_OPERAND = Choice(
     "copy_operand", FLAG, "True: a matrix is copied panel by panel; False: it is read in place"
 )
-DECODE_IN_PANEL = Choice(
-    "decode_in_panel", FLAG,
-    "True: weights are decoded once per panel, before its rows; False: in the inner loop",
-)  # fmt: skip
 NARROW_PANELS = Choice(
     "narrow_panels",
     (1, 2, 3, 4),
