@@ -42,12 +42,13 @@ class Facts:
     fusion.
 
     Of GPUs: warp: threads that run in step. shuffles: they can exchange registers. block_threads:
-    the most threads of a block. grid: the most blocks along x, y and z. registers: of 32 bits, for
-    the threads of a block together. shared: memory of a block that every GPU has; at the launch,
-    up to shared_at_launch can be asked for. banks, bank_bytes: shared memory answers one request of
-    so many bytes per bank at once. sector: the unit that main memory moves. tensor_cores: warps
-    multiply tiles of matrices of 16-bit floats. warpgroups: four warps do so together, from shared
-    memory that a copy engine fills.
+    the most threads of a block. grid: the most blocks along x, y and z. multiprocessors: so many
+    tiles a product should have at least. registers: of 32 bits, for the threads of a block
+    together. shared: memory of a block that every GPU has; at the launch, up to shared_at_launch
+    can be asked for. banks, bank_bytes: shared memory answers one request of so many bytes per bank
+    at once. sector: the unit that main memory moves. tensor_cores: warps multiply tiles of matrices
+    of 16-bit floats. warpgroups: four warps do so together, from shared memory that a copy engine
+    fills.
     """
 
     vector_bits: int = 128
@@ -65,6 +66,7 @@ class Facts:
     shuffles: bool = False
     block_threads: int = 0
     grid: tuple[int, int, int] = (0, 0, 0)
+    multiprocessors: int = 0
     registers: int = 0
     shared: int = 0
     shared_at_launch: int = 0
@@ -95,14 +97,15 @@ class Facts:
 
 
 CUDA = Facts(
-    warp=32, shuffles=True, block_threads=1024, grid=(2**31 - 1, 65535, 65535), registers=64 * KB,
-    shared=48 * KB, shared_at_launch=99 * KB, banks=32, bank_bytes=4, sector=32, tensor_cores=True,
+    warp=32, shuffles=True, block_threads=1024, grid=(2**31 - 1, 65535, 65535),
+    multiprocessors=128, registers=64 * KB, shared=48 * KB, shared_at_launch=99 * KB, banks=32,
+    bank_bytes=4, sector=32, tensor_cores=True,
 )  # fmt: skip
-"""Every GPU of CUDA from sm_80 on."""
+"""Every GPU of CUDA from sm_80 on; an H100 has 132 multiprocessors."""
 WEBGPU = Facts(
-    vector_bits=32, warp=32, block_threads=256, grid=(65535, 65535, 65535), registers=64 * KB,
-    shared=16 * KB, banks=32, bank_bytes=4, sector=32,
+    vector_bits=32, warp=32, block_threads=256, grid=(65535, 65535, 65535),
+    multiprocessors=128, registers=64 * KB, shared=16 * KB, banks=32, bank_bytes=4, sector=32,
 )  # fmt: skip
 """Every GPU of WebGPU: the limits that its specification gives without asking for more. Elements of
-buffers have one type, so accesses are of one element; how many threads run in step, registers,
-banks and sectors are those of most GPUs."""
+buffers have one type, so accesses are of one element; how many threads run in step,
+multiprocessors, registers, banks and sectors are those of most GPUs."""

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -121,6 +122,21 @@ def test_machine_code(large: CudaExecutable, arch: str) -> None:
 def kernel_of(exe: CudaExecutable) -> tuple[PrimFunc, Any]:
     (name,) = exe.gpu.kernels
     return exe.program.kernels[name], exe.gpu.kernels[name]
+
+
+def test_tiles_are_for_the_multiprocessors_that_there_are() -> None:
+    cuda = rl.target_kind("cuda")
+    small = replace(
+        cuda, name="small", facts=lambda target: replace(cuda.facts(target), multiprocessors=16)
+    )
+    rl.register_target(small, override=True)
+    blocks: dict[str, int] = {}
+    for target in ("cuda", "small"):
+        func, _ = kernel_of(rl.compile(program(1024, 1024, 64), target=f"{target}:sm_80"))
+        loops = [n for n in walk(func) if isinstance(n, For)]
+        grid = [n.extent for n in loops if (n.thread or "").startswith("blockIdx")]
+        blocks[target] = math.prod(e.value for e in grid)  # type: ignore[union-attr]
+    assert blocks == {"cuda": 8 * 16, "small": 4 * 8}
 
 
 def test_a_missing_wait_is_found() -> None:

@@ -136,7 +136,7 @@ class _Reduced:
             raise CodegenError(
                 f"block {self.realize.block.name!r} of {self.name!r} reduces across "
                 f"{self.loop.extent} threads of {self.loop.thread}; it takes threadIdx.x with "
-                "1, 2, 4, 8, 16 or a multiple of 32 threads up to 1024"
+                f"1, 2, 4, 8, 16 or a multiple of {self.warp} threads up to {self.warp**2}"
             )
         return count
 

@@ -38,7 +38,6 @@ from relaxlab.schedule.rules.decisions import (
 from relaxlab.schedule.rules_gpu import matmul
 from relaxlab.schedule.rules_gpu.base import bind_blocks, fused, unroll_all
 from relaxlab.schedule.rules_gpu.tensor_matmul import (
-    MULTIPROCESSORS,
     RASTER,
     HalfProduct,
     find_half_product,
@@ -96,7 +95,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     cols, rows = constant(extents[found.col]), constant(extents[found.row])
     if cols is None or cols < side or (rows is not None and rows <= FEW_ROWS):
         return f"{found.name} is narrower than a tile of {side} results"
-    if rows is not None and -(-rows // side) * -(-cols // side) < MULTIPROCESSORS // 2:
+    if rows is not None and -(-rows // side) * -(-cols // side) < facts.multiprocessors // 2:
         return f"{found.name} has fewer tiles of {side} x {side} results than multiprocessors"
 
     def version(one: Schedule, most: int | None) -> Schedule:

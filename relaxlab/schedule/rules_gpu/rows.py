@@ -44,7 +44,6 @@ SHORT_ROW = 1024
 """Elements up to which a warp has a row of its own: it needs no barrier to exchange results."""
 OWN_ELEMENTS = 16
 """Elements of a long row that a thread has, until blocks have no more threads."""
-MOST_THREADS = 1024
 TERMS_AT_ONCE = 8
 """Accesses of a thread that are under way together where it keeps nothing of its row."""
 
@@ -182,7 +181,7 @@ def _share(sch: Schedule, names: list[str], rank: int, facts: Facts, about: str 
         longest = max(longest, math.prod(n or THREADS * OWN_ELEMENTS for n in inner))
         sizes |= {n for n in inner[-1:] if n != 1}
     # One reduction alone keeps nothing of its row.
-    most = MOST_THREADS if len(names) > 1 else THREADS
+    most = facts.block_threads if len(names) > 1 else THREADS
     threads = facts.warp
     while longest > SHORT_ROW and threads < min(longest // OWN_ELEMENTS, most):
         threads *= 2

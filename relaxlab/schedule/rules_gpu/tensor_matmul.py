@@ -53,8 +53,6 @@ ROWS, COLS, WARP_SIDE = 256, 128, 64
 """The tile of a block, and the side of that of one of its warps. On an H200, 8192^3 ran at 401
 TFLOP/s with them and 64 terms (cuBLAS: 741), at 369 with 128 rows, at 319 with 128 rows and 32
 terms. Without loading fragments ahead, 128 rows and 32 terms ran at 335."""
-MULTIPROCESSORS = 128
-"""Each should have a tile; an H100 has 132."""
 TERMS = 64
 """Terms that are copied at once: rows of 128 bytes, a line of the second-level cache."""
 STAGES = 3
@@ -249,7 +247,7 @@ def _tile(sch: Schedule, found: HalfProduct, known: list[int | None], facts: Fac
         return (high + wide) * terms * size
 
     room = facts.most_shared // STAGES
-    high, wide, warp = _sides(rows, cols)
+    high, wide, warp = _sides(rows, cols, facts.multiprocessors)
     while slice_bytes(high, wide, SIZE) > room:
         high, wide = high // 2, wide // 2
     high = BLOCK_ROWS.where(lambda n: rows is None or n < 2 * max(rows, SIZE)).at_most(sch, high)
@@ -272,16 +270,16 @@ def _tile(sch: Schedule, found: HalfProduct, known: list[int | None], facts: Fac
     return _Tile(high, wide, terms, warp_rows, warp_cols, stages)
 
 
-def _sides(rows: int | None, cols: int | None) -> tuple[int, int, int]:
+def _sides(rows: int | None, cols: int | None, least: int) -> tuple[int, int, int]:
     """The default sides of a block's tile and of a warp's: smaller ones where there would be fewer
-    tiles than multiprocessors."""
+    tiles than `least`."""
     if rows is None or cols is None:  # perhaps not many
         return COLS, COLS, WARP_SIDE
     if rows <= COLS // 2:  # what counts is that all read the other operand
-        wide = next((n for n in (128, 64, 32) if cols >= n * MULTIPROCESSORS), SIZE)
+        wide = next((n for n in (128, 64, 32) if cols >= n * least), SIZE)
         return rows, wide, SIZE
     for high, wide, warp in ((ROWS, COLS, WARP_SIDE), (128, 128, WARP_SIDE), (128, 64, 32)):
-        if -(-rows // high) * -(-cols // wide) >= MULTIPROCESSORS:
+        if -(-rows // high) * -(-cols // wide) >= least:
             return high, wide, warp
     return 64, 64, 32
 
