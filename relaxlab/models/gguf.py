@@ -90,7 +90,6 @@ class GGUF:
 
     path: Path
     version: int
-    alignment: int
     metadata: Mapping[str, Value] = field(repr=False)
     tensors: Mapping[str, GGUFTensor] = field(repr=False)
 
@@ -239,7 +238,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUF:
     # Offsets in the header count from here, the end of the header rounded up.
     base = -(-cursor.at // alignment) * alignment
     tensors = _place_tensors(cursor, infos, base, alignment)
-    return GGUF(path, version, alignment, metadata, tensors)
+    return GGUF(path, version, metadata, tensors)
 
 
 def _read_version(cursor: _Cursor) -> int:
