@@ -54,55 +54,55 @@ class PrimExpr(Node):
         return self._key() == other._key()  # type: ignore[attr-defined]
 
     def __add__(self, other: ExprLike) -> PrimExpr:
-        return binary(Add, self, other)
+        return _infix(Add, self, other)
 
     def __radd__(self, other: ExprLike) -> PrimExpr:
-        return binary(Add, other, self)
+        return _infix(Add, other, self)
 
     def __sub__(self, other: ExprLike) -> PrimExpr:
-        return binary(Sub, self, other)
+        return _infix(Sub, self, other)
 
     def __rsub__(self, other: ExprLike) -> PrimExpr:
-        return binary(Sub, other, self)
+        return _infix(Sub, other, self)
 
     def __mul__(self, other: ExprLike) -> PrimExpr:
-        return binary(Mul, self, other)
+        return _infix(Mul, self, other)
 
     def __rmul__(self, other: ExprLike) -> PrimExpr:
-        return binary(Mul, other, self)
+        return _infix(Mul, other, self)
 
     def __truediv__(self, other: ExprLike) -> PrimExpr:
-        return binary(Div, self, other)
+        return _infix(Div, self, other)
 
     def __rtruediv__(self, other: ExprLike) -> PrimExpr:
-        return binary(Div, other, self)
+        return _infix(Div, other, self)
 
     def __floordiv__(self, other: ExprLike) -> PrimExpr:
-        return binary(FloorDiv, self, other)
+        return _infix(FloorDiv, self, other)
 
     def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
-        return binary(FloorDiv, other, self)
+        return _infix(FloorDiv, other, self)
 
     def __mod__(self, other: ExprLike) -> PrimExpr:
-        return binary(FloorMod, self, other)
+        return _infix(FloorMod, self, other)
 
     def __rmod__(self, other: ExprLike) -> PrimExpr:
-        return binary(FloorMod, other, self)
+        return _infix(FloorMod, other, self)
 
     def __neg__(self) -> PrimExpr:
         return binary(Sub, const(0, self.dtype), self)
 
     def __lt__(self, other: ExprLike) -> PrimExpr:
-        return binary(LT, self, other)
+        return _infix(LT, self, other)
 
     def __le__(self, other: ExprLike) -> PrimExpr:
-        return binary(LE, self, other)
+        return _infix(LE, self, other)
 
     def __gt__(self, other: ExprLike) -> PrimExpr:
-        return binary(GT, self, other)
+        return _infix(GT, self, other)
 
     def __ge__(self, other: ExprLike) -> PrimExpr:
-        return binary(GE, self, other)
+        return _infix(GE, self, other)
 
     def __str__(self) -> str:
         return format_expr(self)
@@ -548,6 +548,15 @@ def binary(cls: type[BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
             value = row.exact(a.value, b.value)
             return const(value, "bool" if issubclass(cls, CmpOp) else a.dtype)
     return _identity(cls, a, b) or cls(a, b)
+
+
+def _infix(cls: type[BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
+    """`binary` of the operands of one of Python's operators. One that is no number is asked itself:
+    a tensor of `relaxlab.nn` knows what a symbol times it is."""
+    for operand in (a, b):
+        if not isinstance(operand, PrimExpr | int) and not hasattr(operand, "__float__"):
+            return NotImplemented
+    return binary(cls, a, b)
 
 
 def _same_lanes(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:

@@ -20,7 +20,7 @@ from relaxlab.nn import spec
 from relaxlab.nn.attention import Attention, Cache, HeadNorm, Heads, KVCache, RotaryEmbedding
 from relaxlab.nn.basic import GELU, Conv2d, ReLU, Sequential, SiLU
 from relaxlab.nn.bidirectional import CrossAttention, SelfAttention
-from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
+from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor, op
 from relaxlab.nn.layers import (
     FLOAT32,
     MLP,
@@ -81,5 +81,6 @@ __all__ = [
     "Tensor",
     "TransformerEncoderLayer",
     "Weight",
+    "op",
     "spec",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -137,6 +137,14 @@ class FunctionBuilder:
         """Bind `value`, whose type is deduced. DiagnosticError when it has none."""
         return Tensor(self, self._block.emit(value, name))
 
+    def emit_any(self, value: graph.Expr, name: str) -> Tensor | tuple[Tensor, ...]:
+        """Bind `value`, and each of its fields if it is a tuple."""
+        var = self._block.emit(value, name)
+        if not isinstance(var.ty, types.TupleType):
+            return Tensor(self, var)
+        fields = (graph.TupleGetItem(var, i) for i in range(len(var.ty.fields)))
+        return tuple(self.emit(f, f"{var.name}_{i}") for i, f in enumerate(fields))
+
     def emit_tuple(self, value: graph.Expr, name: str) -> tuple[Tensor, ...]:
         """Bind `value`, a tuple of tensors, and each of its fields."""
         return tuple(Tensor(self, field) for field in self._block.emit_fields(value, name))
@@ -204,7 +212,40 @@ def _output_types(
     )
 
 
-Operand: TypeAlias = "Tensor | float | np.ndarray[Any, Any]"
+def op(name: str, *args: Any, **attrs: Any) -> Tensor | tuple[Tensor, ...]:
+    """Emit the operator `name` of the table in the function that the tensors among the arguments
+    belong to. Operators with several results give a tuple of tensors.
+
+    >>> nn.op("concat", [x, y], axis=1)                                   # doctest: +SKIP
+    """
+    first = next(_tensors_in(args), None)
+    if first is None:
+        raise TypeError(f"nn.op({name!r}, …) has no tensor of the model among its arguments")
+    call = operator(name)(*map(_plain, args), **attrs)
+    return first.builder.emit_any(call, name.rpartition(".")[2])
+
+
+def _tensors_in(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[Any]", value):
+            yield from _tensors_in(item)
+
+
+def _plain(value: Any) -> Any:
+    """An argument with the variables of its tensors."""
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item) for item in cast("Sequence[Any]", value))
+    return value.var if isinstance(value, Tensor) else value
+
+
+def _tensor(value: Tensor | tuple[Tensor, ...]) -> Tensor:
+    assert isinstance(value, Tensor), value
+    return value
+
+
+Operand: TypeAlias = "Tensor | PrimExpr | float | np.ndarray[Any, Any]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,6 +259,9 @@ class Tensor:
     builder: FunctionBuilder
     var: graph.Var
     __array_ufunc__: ClassVar[None] = None  # `array + x` is ours, not NumPy's element by element
+
+    def __repr__(self) -> str:
+        return f"<{self.var.name}: {self.var.ty}>"
 
     @property
     def type(self) -> types.TensorType:
@@ -238,16 +282,14 @@ class Tensor:
         return self.type.dtype
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Tensor:
-        """Emit the operator `name` on this tensor and further arguments."""
-        values = [a.var if isinstance(a, Tensor) else a for a in args]
-        call = operator(name)(self.var, *values, **attrs)
-        return self.builder.emit(call, name.rpartition(".")[2])
+        """Emit the operator `name`, whose result is a tensor, on this one and further arguments."""
+        return _tensor(op(name, self, *args, **attrs))
 
-    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name.startswith("_"):
             for full in (name, f"nn.{name}"):
                 if find_op(full) is not None:
-                    return partial(self.op, full)
+                    return partial(op, full, self)
         meant = known_elsewhere(name)
         advice = "" if meant is None else f"; did you mean {meant.removeprefix('nn.')!r}?"
         raise AttributeError(f"a tensor has no attribute or operator {name!r}{advice}")
@@ -268,56 +310,123 @@ class Tensor:
             "`condition.where(x, y)`, and test for a tensor that may be missing with `is not None`"
         )
 
-    def _reversed(self, name: str, other: Any) -> Tensor:
-        return self.builder.emit(operator(name)(other, self.var), name)
+    def __len__(self) -> int:
+        first = self.shape[0] if self.shape else None
+        if isinstance(first, expr.IntImm):
+            return first.value
+        raise TypeError(
+            "a tensor without dimensions has no length" if first is None
+            else f"a length is a number in Python, and that of this tensor is {first}: "
+            "`x.shape[0]` is its symbol"
+        )  # fmt: skip
+
+    def _with(self, name: str, other: Any, *, reverse: bool = False) -> Tensor:
+        """An operator of Python on this tensor and another operand; dimensions take the dtype of
+        the tensor, as numbers do."""
+        if isinstance(other, PrimExpr) and other.dtype != self.dtype != "bool":
+            other = expr.Cast(self.dtype, other)
+        if other is None or isinstance(other, str | list | tuple):
+            return NotImplemented
+        return self.op(name, other) if not reverse else _tensor(op(name, other, self))
 
     def __add__(self, other: Operand) -> Tensor:
-        return self.op("add", other)
+        return self._with("add", other)
 
     def __radd__(self, other: Operand) -> Tensor:
-        return self._reversed("add", other)
+        return self._with("add", other, reverse=True)
 
     def __sub__(self, other: Operand) -> Tensor:
-        return self.op("subtract", other)
+        return self._with("subtract", other)
 
     def __rsub__(self, other: Operand) -> Tensor:
-        return self._reversed("subtract", other)
+        return self._with("subtract", other, reverse=True)
 
     def __mul__(self, other: Operand) -> Tensor:
-        return self.op("multiply", other)
+        return self._with("multiply", other)
 
     def __rmul__(self, other: Operand) -> Tensor:
-        return self._reversed("multiply", other)
+        return self._with("multiply", other, reverse=True)
 
     def __truediv__(self, other: Operand) -> Tensor:
-        return self.op("divide", other)
+        return self._with("divide", other)
 
     def __rtruediv__(self, other: Operand) -> Tensor:
-        return self._reversed("divide", other)
+        return self._with("divide", other, reverse=True)
+
+    def __floordiv__(self, other: Operand) -> Tensor:
+        return self._with("floor_divide", other)
+
+    def __rfloordiv__(self, other: Operand) -> Tensor:
+        return self._with("floor_divide", other, reverse=True)
+
+    def __mod__(self, other: Operand) -> Tensor:
+        return self._with("floor_mod", other)
+
+    def __rmod__(self, other: Operand) -> Tensor:
+        return self._with("floor_mod", other, reverse=True)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return self.op("power", other)
+        return self._with("power", other)
 
-    def __matmul__(self, other: Tensor) -> Tensor:
-        return self.op("matmul", other)
+    def __rpow__(self, other: Operand) -> Tensor:
+        return self._with("power", other, reverse=True)
+
+    def __matmul__(self, other: Operand) -> Tensor:
+        return self._with("matmul", other)
+
+    def __rmatmul__(self, other: Operand) -> Tensor:
+        return self._with("matmul", other, reverse=True)
 
     def __lt__(self, other: Operand) -> Tensor:
-        return self.op("less", other)
+        return self._with("less", other)
 
     def __le__(self, other: Operand) -> Tensor:
-        return self.op("less_equal", other)
+        return self._with("less_equal", other)
 
     def __gt__(self, other: Operand) -> Tensor:
-        return self.op("greater", other)
+        return self._with("greater", other)
 
     def __ge__(self, other: Operand) -> Tensor:
-        return self.op("greater_equal", other)
+        return self._with("greater_equal", other)
+
+    def __eq__(self, other: Operand) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._with("equal", other)
+
+    def __ne__(self, other: Operand) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._with("not_equal", other)
+
+    __hash__ = object.__hash__  # as PyTorch's tensors, whose `==` also is element by element
+
+    def __and__(self, other: Operand) -> Tensor:
+        return self._with(self._bits("and"), other)
+
+    def __or__(self, other: Operand) -> Tensor:
+        return self._with(self._bits("or"), other)
+
+    def __xor__(self, other: Operand) -> Tensor:
+        return self._with(self._bits("xor"), other)
+
+    def _bits(self, name: str) -> str:
+        """The operator of `&`, `|`, `^` or `~`: a logical one for bools."""
+        return f"logical_{name}" if self.dtype == "bool" else f"bitwise_{name}"
+
+    def __invert__(self) -> Tensor:
+        return self.op(self._bits("not"))
 
     def __neg__(self) -> Tensor:
         return self.op("negative")
 
-    def reshape(self, *dims: expr.ExprLike) -> Tensor:
-        """The same elements under another shape."""
+    def __abs__(self) -> Tensor:
+        return self.op("abs")
+
+    @property
+    def ndim(self) -> int:
+        """The number of its dimensions."""
+        return len(self.shape)
+
+    def reshape(self, *shape: expr.ExprLike | Sequence[expr.ExprLike]) -> Tensor:
+        """The same elements under another shape: dimensions, or one tuple of them."""
+        dims: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         return self.op("reshape", graph.ShapeExpr(tuple(expr.as_expr(d) for d in dims)))
 
     def astype(self, dtype: str) -> Tensor:

@@ -124,6 +124,14 @@ def test_states_that_do_not_fit_change_nothing() -> None:
         lambda x, y: x[1], lambda x, y: x[:, 1:3], lambda x, y: x[..., -1], lambda x, y: x[:, -2],
         lambda x, y: x[None, :, ::2], lambda x, y: x[:, 0, None], lambda x, y: x[1:, 2:-1, ...],
         lambda x, y: np.arange(5, dtype="float32") + x,
+        lambda x, y: x // 2 + x % y, lambda x, y: 2 % y + 3 // y, lambda x, y: 2**x,
+        lambda x, y: abs(x) ** abs(y), lambda x, y: (x > 0) & (y > 0) | ~(x < y) ^ (y < 0),
+        lambda x, y: (x == x) & (x != y), lambda x, y: np.ones((3, 4), "float32") @ x,
+        lambda x, y: x.shape[0] * x, lambda x, y: x * x.shape[0] - x.shape[0] // 2 / y,
+        lambda x, y: x.shape[0] - x + (x.shape[0] + x.shape[1]), lambda x, y: x.shape[0] > 3 * x,
+        lambda x, y: x[: x.shape[0] // 2], lambda x, y: x[x.shape[0] - 1, :, : x.shape[1] // 2],
+        lambda x, y: x[:, x.shape[0] - 1 :], lambda x, y: x.ndim * x,
+        lambda x, y: x.reshape((x.shape[0] * 4, 5)),
     ],
 )  # fmt: skip
 def test_operators_on_tensors(compute: Callable[[Any, Any], Any], rng: np.random.Generator) -> None:
@@ -147,6 +155,19 @@ def test_each_operator_is_a_method(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(rl.compile(mod)(x), want, rtol=1e-4, atol=1e-5)
 
 
+def test_operators_of_several_tensors_and_results(rng: np.random.Generator) -> None:
+    def compute(x: Any) -> Any:
+        left, right = x.split(2, axis=1)
+        return nn.op("concat", [right, left * len(x)], axis=1)
+
+    mod, _ = Of(compute).export({"main": {"x": nn.spec.Tensor((3, 4))}})
+    x = rng.normal(size=(3, 4)).astype("float32")
+    want = np.concatenate([x[:, 2:], x[:, :2] * 3], axis=1)
+    np.testing.assert_allclose(rl.compile(mod)(x), want, rtol=1e-6)
+    with pytest.raises(TypeError, match=r"nn.op\('exp', …\) has no tensor of the model"):
+        nn.op("exp", np.zeros(3))
+
+
 @pytest.mark.parametrize(
     ("compute", "error", "message"),
     [
@@ -155,6 +176,11 @@ def test_each_operator_is_a_method(rng: np.random.Generator) -> None:
         (lambda x: x[:, 7], IndexError, "index 7 is out of range for a dimension of 5"),
         (lambda x: x[::-1], IndexError, r"a step of -1: .*x.flip\(axis"),
         (lambda x: x["a"], TypeError, "not 'a'"),
+        (lambda x: x[x > 0], TypeError, "not <greater: .*condition.where"),
+        (lambda x: x[:: x.shape[0]], TypeError, "a step of n: it has to be a number"),
+        (lambda x: len(x), TypeError, r"that of this tensor is n: `x.shape\[0\]` is its symbol"),
+        (lambda x: x + None, TypeError, "operand"),
+        (lambda x: x.shape[0] * "a", TypeError, "of type 'Var'"),
     ],
 )
 def test_tensors_refuse_wrong_operands(
