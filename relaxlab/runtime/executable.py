@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
 from relaxlab.ir.target import Target
+from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.native.function import NativeFunction
 from relaxlab.runtime.native.loaded import Code, LoadedProgram
 
@@ -35,7 +37,9 @@ class Executable(LoadedProgram, Displayed, Brief):
     not survive a fork, the child's calls use one thread.
 
     A loop function that was compiled by itself takes its buffers, and returns those that it writes
-    to; buffers that it writes to before it reads them may all be left out, and are allocated.
+    to; buffers that it writes to before it reads them may all be left out, and are allocated. Their
+    elements that it does not write have no value of their own: they are 0, and NaN (or bytes 0x5A)
+    with `checks="all"` and in the interpreter.
 
     `key` is the program's in the cache, None for one that is not there. Where `runs_here` is False,
     the target is another machine: calls raise ExecutionError, `assembly`, `llvm` and `object` give
@@ -126,15 +130,16 @@ class Executable(LoadedProgram, Displayed, Brief):
         """Set the program that was compiled: `entries` are loop functions that are called by
         themselves; outputs that such a call leaves out are filled as unwritten if `poison`."""
         from relaxlab.runtime.native.weights import find_weights
-        from relaxlab.runtime.programs import allocator
+        from relaxlab.runtime.programs import allocator, zeroed
 
         self.compiled_from = mod, pipeline
         self._weights = find_weights(self._functions, mod, self.artifact.transforms)
         for name, weights in self._weights.items():
             self[name].adapt_with(weights.adapt, always=weights.are_packed)
         for name, func in entries.items():
-            complete = allocator(name, func, self[name].check, poison=poison)
-            self[name].adapt_with(complete, always=False)
+            complete = allocator(name, func, self[name].check)
+            adapt = partial(complete, uninitialised if poison else zeroed)
+            self[name].adapt_with(adapt, always=False)
 
     def load(self, params: Mapping[str, Any] | Sequence[Any]) -> Executable:
         """Pack the weights of the program once and bind them: later calls take the inputs alone.

@@ -25,9 +25,8 @@ from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.node import Attrs, Node, children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.bindings import TirCall
-from relaxlab.runtime.arrays import uninitialised
+from relaxlab.runtime.arrays import Array
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.function import Adapt
 from relaxlab.schedule.schedule import Schedule
 
 Program: TypeAlias = Module | PrimFunc | graph.Function | Schedule
@@ -170,10 +169,15 @@ Check: TypeAlias = Callable[[int, Any], None]
 """Raises ArgumentError for a value that does not fit the parameter at a position."""
 
 
-def allocator(name: str, func: PrimFunc, check: Check, *, poison: bool) -> Adapt:
+Make: TypeAlias = Callable[[tuple[int, ...], str], Any]
+"""Makes an array of a shape and a dtype of the IR."""
+Complete: TypeAlias = Callable[[Make, tuple[Any, ...]], tuple[Any, ...]]
+"""Adds to the arguments of a call the arrays that it leaves out."""
+
+
+def allocator(name: str, func: PrimFunc, check: Check) -> Complete:
     """Return the function that completes the arguments of a call of `name` that leaves out the
-    outputs of a loop function: it appends new arrays of the shapes that follow from those of the
-    inputs, filled as memory that was not written if `poison`.
+    outputs of a loop function, with arrays of the shapes that follow from those of the inputs.
 
     It raises ArgumentError for another number of arguments, for inputs that do not fit, and where a
     shape does not follow from the inputs.
@@ -190,7 +194,7 @@ def allocator(name: str, func: PrimFunc, check: Check, *, poison: bool) -> Adapt
         of = ", ".join(f"`{p.name}`" for p in updated)
         also = f"; it may read {of} before writing there, so that a call gives the array"
 
-    def complete(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def complete(make: Make, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(args) == len(func.params):
             return args
         if len(args) != len(inputs):
@@ -202,7 +206,7 @@ def allocator(name: str, func: PrimFunc, check: Check, *, poison: bool) -> Adapt
         given = iter(args)
         values = _sizes(inputs, args)
         return tuple(
-            _allocated(name, p, values, poison) if p in outputs else next(given)
+            _allocated(name, p, values, make) if p in outputs else next(given)
             for p in func.params
         )
 
@@ -223,7 +227,7 @@ def _sizes(params: Sequence[Buffer | expr.Var], args: Sequence[Any]) -> dict[exp
 
 
 def _allocated(
-    name: str, buffer: Buffer | expr.Var, values: dict[expr.Var, int], poison: bool
+    name: str, buffer: Buffer | expr.Var, values: dict[expr.Var, int], make: Make
 ) -> Any:
     assert isinstance(buffer, Buffer)
     missing = [s.name for s in symbols_in(buffer.shape) if s not in values]
@@ -236,6 +240,10 @@ def _allocated(
     # NumPy's own error would not say which output it is.
     if min(shape, default=0) < 0 or math.prod(shape) * bytes_of(buffer.dtype) >= 1 << 63:
         raise ArgumentError(f"the output `{buffer.name}` of `{name}` would have the shape {shape}")
-    return uninitialised(shape, buffer.dtype) if poison else np.empty(
-        shape, numpy_dtype(buffer.dtype)
-    )  # fmt: skip
+    return make(shape, buffer.dtype)
+
+
+def zeroed(shape: tuple[int, ...], dtype: str) -> Array:
+    """A new array of zeros: what a function leaves unwritten is the same at every call, and nobody
+    else's data."""
+    return np.zeros(shape, numpy_dtype(dtype))

@@ -140,6 +140,36 @@ def test_the_interpreter_makes_outputs_and_takes_functions_alone() -> None:
     np.testing.assert_array_equal(out, a.sum(1))
 
 
+@T.prim_func
+def first_half(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(2):
+        with T.sblock("B"):
+            vi = T.axis.spatial(2, i)
+            B[vi] = A[vi]
+
+
+def test_elements_that_are_not_written_are_zeros_or_poison() -> None:
+    a = np.arange(1, 5, dtype="float32")
+    exe = rl.compile(first_half, use_cache=False)
+    for _ in range(3):
+        dirty = np.full(4, 7, "float32")  # what the allocator may give out next
+        del dirty
+        np.testing.assert_array_equal(exe(a), [1, 2, 0, 0])
+    poison = [1, 2, np.nan, np.nan]
+    np.testing.assert_array_equal(rl.compile(first_half, checks="all")(a), poison)
+    np.testing.assert_array_equal(rl.compile(first_half, target="interpreter")(a), poison)
+
+
+def test_programs_for_gpus_make_outputs() -> None:
+    a = np.arange(1, 5, dtype="float32")
+    for target in ("cuda:sm_80", "wgsl"):
+        exe = rl.compile(first_half, target)
+        np.testing.assert_array_equal(exe.simulate("first_half", a)[:2], [1, 2])
+    takes = r"takes 1 argument \(A\), or 2 with its outputs \(B\), got 3"
+    with pytest.raises(ArgumentError, match=takes):
+        exe.simulate("first_half", a, a, a)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -155,10 +155,14 @@ class CudaExecutable(Displayed, GpuExecutable):
         """Run a function on the GPU, on CuPy's current stream. It is waited for only if one of its
         kernels can fail."""
         with self._lock:
+            args = self.completed(name, args, self._zeros)
             line = self._line(name)
             result = self.machine().run(name, *args) if line is None else line(args)
             self._finish(name)
         return result
+
+    def _zeros(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return require_cupy().zeros(shape, numpy_dtype(dtype))
 
     def _line(self, name: str) -> StraightLine | None:
         """The function as a list of closures; None for one with branches or calls."""
@@ -191,7 +195,7 @@ def compile_cuda(request: Request) -> CudaExecutable:
     request.refuse_options_of_cpus()
     lowered = lower_shapes(request.result())
     cuda = generate(lowered, CUDA_C, request.target.facts)
-    return CudaExecutable(cuda, request.target)
+    return CudaExecutable(cuda, request.target, request.entries)
 
 
 def require_cupy() -> Any:

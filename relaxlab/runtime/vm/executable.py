@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from relaxlab.ir.brief import Brief
@@ -15,16 +16,20 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.interchange import handed_over, library_of
 from relaxlab.runtime.native.arguments import in_order
-from relaxlab.runtime.programs import allocator
+from relaxlab.runtime.programs import Complete, Make, allocator
 from relaxlab.runtime.request import Request
 from relaxlab.runtime.vm.vm import VirtualMachine
 
 
 class MachineExecutable(Brief):
     """A compiled program: `exe["main"](x)` and `exe.main(x)` run a function of it on `machine()`,
-    `exe(x)` runs `main` or the only one."""
+    `exe(x)` runs `main` or the only one. Calls of loop functions that were compiled by themselves,
+    `entries`, may leave out the outputs."""
+
+    entries: Mapping[str, PrimFunc]
 
     @property
     @abstractmethod
@@ -38,6 +43,16 @@ class MachineExecutable(Brief):
     def call(self, name: str, args: Sequence[Any]) -> Any:
         """Run a function of the program."""
         return self.machine().run(name, *args)
+
+    def completed(self, name: str, args: Sequence[Any], make: Make) -> Sequence[Any]:
+        """The arguments of a call, with the outputs that it leaves out."""
+        complete = self._allocators.get(name)
+        return args if complete is None else complete(make, tuple(args))
+
+    @cached_property
+    def _allocators(self) -> dict[str, Complete]:
+        # The machine checks what it is given.
+        return {n: allocator(n, func, lambda *_: None) for n, func in self.entries.items()}
 
     def __getitem__(self, name: str) -> MachineFunction:
         if name not in self.program.functions:
@@ -96,20 +111,15 @@ class MachineFunction(Brief):
 
 class InterpretedExecutable(Displayed, MachineExecutable):
     """A program whose kernels the interpreter runs, on NumPy arrays: for machines that no code is
-    generated for. `source` is the module after all passes. Of loop functions that were compiled by
-    themselves, `entries`, calls may leave out the outputs."""
+    generated for. `source` is the module after all passes."""
 
     def __init__(
         self, module: Module, target: Target, entries: Mapping[str, PrimFunc] | None = None
     ) -> None:
         self.module = module
         self.target = target
+        self.entries = entries or {}
         self._program = lower_shapes(module)
-        # The machine checks what it is given.
-        self._complete = {
-            name: allocator(name, func, lambda *_: None, poison=True)
-            for name, func in (entries or {}).items()
-        }
 
     def __repr__(self) -> str:
         return f"InterpretedExecutable({', '.join(self)}; {self.target.kind})"
@@ -125,8 +135,7 @@ class InterpretedExecutable(Displayed, MachineExecutable):
 
     def call(self, name: str, args: Sequence[Any]) -> Any:
         """Run a function of the program."""
-        complete = self._complete.get(name)
-        return super().call(name, args if complete is None else complete(tuple(args)))
+        return super().call(name, self.completed(name, args, uninitialised))
 
     def source(self, name: str | None = None) -> str:
         """The module after all passes as a script, or one function of it. Raises KeyError for an

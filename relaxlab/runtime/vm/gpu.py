@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from relaxlab.analysis.evaluate import evaluator, remembered
@@ -14,6 +14,7 @@ from relaxlab.ir.errors import UserError, brief
 from relaxlab.ir.host import HostProgram, kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
+from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.simt.simt import simt_device_kernel
 from relaxlab.runtime.vm.executable import MachineExecutable
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
@@ -30,6 +31,7 @@ class GpuExecutable(MachineExecutable):
 
     gpu: GpuProgram
     target: Target
+    entries: Mapping[str, PrimFunc] = field(default_factory=dict[str, PrimFunc])
 
     @property
     def program(self) -> HostProgram:
@@ -51,7 +53,8 @@ class GpuExecutable(MachineExecutable):
         """Call a function with its kernels on the SIMT interpreter: slow, on NumPy arrays, without
         a GPU. Raises SimtError for races, diverging barriers and stray accesses."""
         kernels = simulated(self.program, self.gpu.kernels)
-        return VirtualMachine(self.program, kernels).run(name, *args)
+        given = self.completed(name, args, uninitialised)
+        return VirtualMachine(self.program, kernels).run(name, *given)
 
 
 def simulated(program: HostProgram, kernels: Mapping[str, DeviceKernel]) -> dict[str, Kernel]:

@@ -36,4 +36,5 @@ def compile_wgsl(request: Request) -> WgslExecutable:
     request.refuse_batches()
     request.refuse_options_of_cpus()
     lowered = lower_shapes(request.result())
-    return WgslExecutable(generate(lowered, WGSL, request.target.facts), request.target)
+    program = generate(lowered, WGSL, request.target.facts)
+    return WgslExecutable(program, request.target, request.entries)

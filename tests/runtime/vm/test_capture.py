@@ -111,6 +111,24 @@ def rows(count: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 @needs_compiler
+def test_loop_functions_alone_make_their_outputs(cupy: CupyStandIn) -> None:
+    text = """
+@T.prim_func
+def first(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(2):
+        with T.sblock("B"):
+            vi = T.axis.spatial(2, i)
+            B[vi] = A[vi]
+"""
+    exe = rl.compile(parse(text), target="cuda:sm_80")
+    a = cupy.asarray(np.arange(1, 5, dtype="float32"))
+    got = exe(a)
+    assert isinstance(got, cupy.ndarray)
+    np.testing.assert_array_equal(got, [1, 2, 0, 0])
+    np.testing.assert_array_equal(exe(a, B=cupy.asarray(np.full(4, 7, "float32"))), [1, 2, 7, 7])
+
+
+@needs_compiler
 def test_one_graph_for_all_positions(cupy: CupyStandIn) -> None:
     exe = program()
     step, kept, w = exe.captured("step"), cupy.zeros((16, 8), "float32"), cupy.asarray(rows(1)[0])
