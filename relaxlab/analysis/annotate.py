@@ -546,7 +546,9 @@ class _Scope:
         test = self.type_of(e.condition)
         kinds = (TensorType((), "bool"), PrimType("bool"))
         if min(check_subtype(test, k, self.analyzer) for k in kinds) >= Verdict.STATIC_MISMATCH:
-            self.owner.report("E0203", f"a condition must be a bool scalar, is {test}", e.condition)
+            # The place of a variable is that of its definition, which may be another line.
+            place = e if isinstance(e.condition, graph.Var) else e.condition
+            self.owner.report("E0203", f"a condition must be a bool scalar, is {test}", place)
         return self.joined([e.true_branch.body, e.false_branch.body])
 
     def joined(self, results: list[graph.Expr]) -> Type:

@@ -398,20 +398,16 @@ class Tensor:
     __hash__ = object.__hash__  # as PyTorch's tensors, whose `==` also is element by element
 
     def __and__(self, other: Operand) -> Tensor:
-        return self._with(self._bits("and"), other)
+        return self._with("bitwise_and", other)
 
     def __or__(self, other: Operand) -> Tensor:
-        return self._with(self._bits("or"), other)
+        return self._with("bitwise_or", other)
 
     def __xor__(self, other: Operand) -> Tensor:
-        return self._with(self._bits("xor"), other)
-
-    def _bits(self, name: str) -> str:
-        """The operator of `&`, `|`, `^` or `~`: a logical one for bools."""
-        return f"logical_{name}" if self.dtype == "bool" else f"bitwise_{name}"
+        return self._with("bitwise_xor", other)
 
     def __invert__(self) -> Tensor:
-        return self.op(self._bits("not"))
+        return self.op("bitwise_not")
 
     def __neg__(self) -> Tensor:
         return self.op("negative")

@@ -139,7 +139,11 @@ def tensor_arg(call: graph.Call, tys: TypesOf, index: int) -> TensorType:
         raise fail(call, f"{arg_name(call, index)} is missing")
     ty = tys[index]
     if not isinstance(ty, TensorType):
-        hint = "wrap it with R.const(value, dtype)" if isinstance(ty, types.PrimType) else None
+        hint = None
+        if isinstance(ty, types.PrimType):
+            hint = "wrap it with R.const(value, dtype)"
+        elif isinstance(ty, types.ShapeType):
+            hint = "wrap numbers with R.const([...], dtype), a shape with R.shape_to_tensor(shape)"
         raise fail(call, f"{arg_name(call, index)} must be a tensor, is {ty}", hint)
     return ty
 
@@ -163,9 +167,18 @@ def common_dtype(call: graph.Call, *tys: TensorType) -> str | None:
         raise fail(
             call,
             f"the arguments have dtypes {' and '.join(known)}",
-            f'convert one of them: R.astype(…, "{known[0]}")',
+            _conversion(call, known),
         )
     return known[0] if known == dtypes and known else None
+
+
+def _conversion(call: graph.Call, dtypes: Sequence[str]) -> str:
+    """Advice for arguments of several dtypes: scalars are converted to that of the tensors."""
+    for arg in call.args:
+        if isinstance(arg, graph.PrimValue):
+            to = next((d for d in dtypes if d != arg.value.dtype), dtypes[0])
+            return f'convert the scalar: T.cast({arg.value}, "{to}")'
+    return f'convert one of them: R.astype(…, "{dtypes[0]}")'
 
 
 def require_dtype(

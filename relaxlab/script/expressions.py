@@ -277,7 +277,8 @@ _GRAPH: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide",
     ast.FloorDiv: "floor_divide", ast.Mod: "mod", ast.Pow: "power", ast.MatMult: "matmul",
     ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal",
-    ast.Gt: "greater", ast.GtE: "greater_equal",
+    ast.Gt: "greater", ast.GtE: "greater_equal", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor", ast.LShift: "left_shift", ast.RShift: "right_shift",
     ast.USub: "negative", ast.Not: "logical_not", ast.Invert: "bitwise_not",
 }  # fmt: skip
 
@@ -303,6 +304,8 @@ def combine(
     """`a op b` at whichever level the operands are; `sides` are their places."""
     if is_number(a) and is_number(b):
         return _fold(cx, op, a, b, node)
+    if a is None or b is None:
+        cx.fail(sides[a is not None], "E0106", "a value is needed, not None")
     if is_array(a) or is_array(b):
         if not isinstance(a, graph.Expr) and not isinstance(b, graph.Expr):
             cx.fail(node, "E0104", "compute with arrays before the program, not inside it")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import relaxlab as rl
 
 PROGRAM = """@R.function
-def f(x: R.Tensor((4, 4), "float32")):
+def f(x: R.Tensor((4, 4), "float32"), s: R.Shape(["n"])):
     z = R.exp(x)
     {line}
     return y
@@ -52,7 +53,7 @@ def test_errors_of_a_call_and_of_its_arguments_are_reported_together(call: str) 
 
 def test_visible_names_are_those_of_the_program() -> None:
     (error,) = errors("y = unheard")
-    assert error.notes == ("visible here: x, z",)
+    assert error.notes == ("visible here: n, s, x, z",)
 
 
 def test_close_names_are_suggested() -> None:
@@ -71,6 +72,10 @@ def test_close_names_are_suggested() -> None:
         ("R.transpose(x)", "no operator 'transpose'", "did you mean 'R.permute_dims'"),
         ("R.nn.softmax(x, dim=1)", "no parameter 'dim'", "did you mean 'axis'"),
         ("R.reshape(x, (x.shape[0] * 4,))", "no attribute 'shape'", "x has the shape (4, 4)"),
+        ("x + [1, 2, 3, 4]", "x2 must be a tensor, is R.Shape", "wrap numbers with R.const"),
+        ("x * n", "dtypes float32 and int64", 'convert the scalar: T.cast(n, "float32")'),
+        ("n * x", "dtypes int64 and float32", 'convert the scalar: T.cast(n, "float32")'),
+        ("x + None", "a value is needed, not None", ""),
         ("enumerate(x)", "undefined name 'enumerate'", "`enumerate` is Python's"),
     ],
 )
@@ -136,3 +141,21 @@ def test_a_value_that_is_given_twice_is_described_once() -> None:
     assert len(error.notes) == len(set(error.notes))
     (error,) = errors("y = R.where(x, x, x)")
     assert error.notes == ("argument `x` is R.Tensor((4, 4), 'float32')",)
+
+
+def test_the_place_of_a_condition_is_where_it_is_asked_for() -> None:
+    (error,) = errors("if z:\n        y = x\n    else:\n        y = z")
+    assert error.message == "a condition must be a bool scalar, is R.Tensor((4, 4), 'float32')"
+    assert error.span is not None and error.span.line == 4
+
+
+def test_operators_on_bits_are_those_of_tensors() -> None:
+    mod = rl.parse(
+        '@R.function\ndef f(x: R.Tensor(("n",), "int64"), c: R.Tensor(("n",), "bool")):\n'
+        "    return ((x & 6) | (x ^ 1) << 2 >> 1, c & (x > 2) | ~c ^ (x < 1))\n"
+    )
+    x = np.arange(7)
+    c = x % 2 == 1
+    bits, bools = rl.interpret(mod, "f", x, c)
+    np.testing.assert_array_equal(bits, (x & 6) | (x ^ 1) << 2 >> 1)
+    np.testing.assert_array_equal(bools, c & (x > 2) | ~c ^ (x < 1))

@@ -204,7 +204,7 @@ def test_bad_loop_statements(statement: str, code: str) -> None:
         ("if x: y = x", "E0118"),
         ("return x\n    y = x", "E0108"),
         ("y = x @ x @", "E0101"),
-        ("y = x << x", "E0104"),
+        ("y = +x", "E0104"),
         ("y = R.call_packed(x)", "E0106"),
         ("y: R.Tensor((4,)", "E0101"),
         ("y: R.Tensor((4,), ndim=3) = x", "E0105"),
