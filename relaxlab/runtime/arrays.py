@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxlab.ir.dtypes import bytes_of, lanes_of, numpy_dtype
 from relaxlab.ir.errors import UserError
+from relaxlab.runtime.interchange import viewed
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +76,7 @@ def as_array(value: Any) -> Array:
     if isinstance(value, int):
         return np.asarray(value, "int64")
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        return viewed(value)
     return np.asarray(value)
 
 

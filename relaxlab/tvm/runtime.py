@@ -18,6 +18,7 @@ from relaxlab.ir.node import replace
 from relaxlab.runtime import packed
 from relaxlab.runtime.arrays import dtype_name
 from relaxlab.runtime.build import compile as core_compile
+from relaxlab.runtime.interchange import viewed
 from relaxlab.runtime.programs import as_module
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.tvm.names import names
@@ -141,7 +142,7 @@ class Tensor:
 def tensor(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
     """A new array with the elements of another, on a device."""
     given = unwrapped(arr)
-    array = np.from_dlpack(given) if hasattr(given, "__dlpack__") else np.asarray(given)
+    array = viewed(given) if hasattr(given, "__dlpack__") else np.asarray(given)
     return Tensor(np.array(array, order="C"), device or cpu())
 
 
@@ -155,7 +156,7 @@ def empty(
 
 def from_dlpack(dltensor: Any) -> Tensor:
     """An array over the memory of another library's."""
-    return Tensor(np.from_dlpack(dltensor), cpu())
+    return Tensor(viewed(dltensor), cpu())
 
 
 def _numpy(dtype: Any) -> np.dtype[Any]:

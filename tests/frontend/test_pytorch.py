@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 from typing import Any
 
@@ -81,6 +82,17 @@ def test_torch_compile(answers: dict[str, Any]) -> None:
     assert max(found["errors"]) < 1e-5 and found["gradients"] < 1e-4
     assert found["graphs"] == 1, "no recompilation for a new length"
     assert "aten._linalg_eigh.default: it has no row" in found["refused"]
+
+
+def test_results_of_other_kinds(answers: dict[str, Any]) -> None:
+    assert answers["results"] == {
+        "half": "torch.bfloat16", "half is right": True, "again": "torch.bfloat16",
+        "again is right": True, "size": 3, "sizes": [4], "wide": [1, 1, 6, 4],
+    }  # fmt: skip
+    assert re.search(
+        r"pow.*: its result is a number of Python, a SymFloat, that depends on sizes or data; "
+        "compute with a tensor", answers["refusals"]["float of a size"],
+    )  # fmt: skip
 
 
 def test_sizes_and_arrays(answers: dict[str, Any]) -> None:

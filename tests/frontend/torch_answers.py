@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,15 @@ def refusals() -> dict[str, Any]:
             self.seen.add_(1)
             return x + self.seen
 
+    class Scaled(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x / x.shape[0] ** 0.5
+
+    rows = torch.export.Dim("rows")
     found = {
+        "float of a size": message(
+            rl.from_torch, Scaled(), torch.eye(3), dynamic_shapes=({0: rows},)
+        ),
         "unsupported": message(rl.from_torch, Unsupported(), torch.eye(3)),
         "mutation": message(rl.from_torch, Counting(), torch.eye(3)),
         "dropout": message(rl.from_torch, torch.nn.Dropout(), torch.eye(3)),
@@ -191,6 +200,28 @@ def sizes() -> dict[str, Any]:
     }
 
 
+def results() -> dict[str, Any]:
+    """Results of other kinds than the arguments: bfloat16 of float32, sizes, interpolation."""
+    rows, x = torch.export.Dim("rows"), torch.arange(6.0).reshape(3, 2)
+
+    def called(f: Any, x: Any) -> Any:
+        class Model(torch.nn.Module):
+            def forward(self, x: Any) -> Any:
+                return f(x)
+
+        return rl.from_torch(Model(), x, dynamic_shapes=({0: rows},)).compile()(x)
+
+    half, again = called(lambda x: x.bfloat16() / 3, x), called(lambda x: x * 2, x.bfloat16())
+    resize = partial(torch.nn.functional.interpolate, scale_factor=2, mode="bilinear")
+    wide = called(lambda x: resize(x[None, None]), x)
+    return {
+        "half": str(half.dtype), "half is right": torch.equal(half, x.bfloat16() / 3),
+        "again": str(again.dtype), "again is right": torch.equal(again, x.bfloat16() * 2),
+        "size": called(lambda x: x.shape[0], x), "sizes": called(lambda x: [x.shape[0] + 1], x),
+        "wide": list(wide.shape),
+    }  # fmt: skip
+
+
 def samples() -> dict[str, str]:
     """A slice of PyTorch's own samples: the operators of networks, and some of each family."""
     from relaxlab.testing.torch_samples import run
@@ -223,5 +254,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(2)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        cases = (calling, refusals, backend, sizes, samples, page)
+        cases = (calling, refusals, backend, sizes, results, samples, page)
         json.dump({case.__name__: case() for case in cases}, file)

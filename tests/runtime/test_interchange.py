@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import relaxlab as rl
+from relaxlab.runtime.interchange import handed_over, viewed
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -47,6 +48,33 @@ class Program:
         n = T.int64()
         z = R.add(x, y)
         return (z, x, R.shape([n]))
+
+
+def test_dtypes_of_ml_dtypes_go_in_and_out() -> None:
+    """NumPy's DLPack knows none of them; DLPack has numbers for these."""
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "{}")):
+    return R.add(x, x)
+"""
+
+    class Other(Foreign):
+        """A library that keeps what it is given."""
+
+        @staticmethod
+        def from_dlpack(value: Any) -> Other:
+            return Other(value)
+
+    for name in ("bfloat16", "float16"):
+        x = np.arange(5).astype(name)
+        exe = rl.compile(rl.parse(text.format(name)))
+        once = exe(x)
+        result = exe(Other(handed_over(x, lambda v: v)))
+        assert isinstance(result, Other)
+        back = viewed(result)
+        assert back.dtype == once.dtype == x.dtype
+        np.testing.assert_array_equal(back, x + x)
+        assert viewed(Other(handed_over(back, lambda v: v))).ctypes.data == back.ctypes.data
 
 
 def test_results_are_of_the_library_of_the_arguments() -> None:

@@ -13,6 +13,7 @@ from relaxlab.frontend.jaxpr.importer import from_jax
 from relaxlab.frontend.packages import package
 from relaxlab.frontend.program import CompiledProgram
 from relaxlab.ir.errors import counted
+from relaxlab.runtime.interchange import handed_over
 
 Extents = tuple[int, ...]
 
@@ -73,7 +74,9 @@ class CompiledFunction:
         given, by_name = jax.tree_util.tree_unflatten(tree, arrays)
         result = programs.program(*given, **by_name)
         if any(isinstance(x, jax.Array) for x in leaves):
-            result = jax.tree_util.tree_map(lambda y: jax.numpy.from_dlpack(np.asarray(y)), result)
+            result = jax.tree_util.tree_map(
+                lambda y: handed_over(np.asarray(y), jax.numpy.from_dlpack), result
+            )
         return result
 
     def _compile(self, programs: _Programs, arrays: Sequence[Any], tree: Any) -> None:

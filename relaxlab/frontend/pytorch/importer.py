@@ -22,7 +22,7 @@ from relaxlab.frontend.pytorch.values import (
     type_of,
 )
 from relaxlab.frontend.symbols import Symbols
-from relaxlab.frontend.table import Problem, UnsupportedOperators
+from relaxlab.frontend.table import Problem, Refused, UnsupportedOperators
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.span import Span
@@ -79,12 +79,17 @@ class GraphImport:
         return self.emitter.const(as_array(value)) if hasattr(value, "dtype") else value
 
     def call(self, node: Any, values: Mapping[Any, Any]) -> Any:
-        stated = node.meta.get("val")
+        name, stated = str(node.target), node.meta.get("val")
         if isinstance(stated, torch.SymBool):
             return None  # read by assertions, and by control flow, which refuses it
         if _is_symbolic(stated):
-            return scalar_of(stated, self.symbols)
-        name = str(node.target)
+            if node.users and all(_is_symbolic(u.meta.get("val")) for u in node.users):
+                return None  # what a size is made of: the expression of the size itself says it all
+            try:
+                return scalar_of(stated, self.symbols)
+            except Refused as error:
+                named = getattr(node.target, "__name__", name)  # of a function of Python, `pow`
+                self.emitter.refuse(named, error, (), _span(node))
         if name in IGNORED:
             return None
         if node.target is operator.getitem:
@@ -133,7 +138,9 @@ class GraphImport:
             for o, is_result in zip(outputs, computed, strict=True)
             if is_result
         ]
-        module = self.emitter.finish(values[0] if len(values) == 1 else values)
+        # A size alone is in a tuple: it is a tuple itself, as several results are.
+        alone = len(values) == 1 and not isinstance(values[0], graph.ShapeExpr)
+        module = self.emitter.finish(values[0] if alone else values)
         sizes = [isinstance(o, expr.PrimExpr) for o in outputs]
         fixed = [None if c else o for o, c in zip(outputs, computed, strict=True)]
 

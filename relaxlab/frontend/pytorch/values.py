@@ -61,7 +61,11 @@ def scalar_of(value: Any, symbols: Symbols) -> Any:
     """A number as it is; a symbolic integer as an expression of symbols."""
     if hasattr(value, "node"):
         if type(value).__name__ != "SymInt":
-            raise Refused(f"a {type(value).__name__} that depends on sizes is not supported")
+            raise Refused(
+                f"its result is a number of Python, a {type(value).__name__}, that depends on "
+                "sizes or data; compute with a tensor instead (x.sum() without .item(), "
+                "torch.full((), n, dtype=...))"
+            )
         return dim_of(value, symbols)
     return value
 

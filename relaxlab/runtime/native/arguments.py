@@ -18,6 +18,7 @@ import numpy as np
 from relaxlab.codegen.artifact import TypeTree
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
 from relaxlab.ir.errors import UserError, kind_of
+from relaxlab.runtime.interchange import viewed
 
 Words = Any  # a ctypes array of int64
 ArgumentConverter = Callable[[Any, Words, list[Any]], None]
@@ -190,7 +191,7 @@ def as_array(value: Any, where: str, tree: TypeTree, written: bool = False) -> n
         return np.asarray(value)  # what a subclass says of itself need not be so
     if getattr(value, "__dlpack__", None) is not None:
         try:
-            return np.from_dlpack(value)
+            return viewed(value)
         except Exception as e:  # whatever the other library raises
             raise ArgumentError(f"{where}: {_describe(value)} cannot be viewed: {e}") from e
     if isinstance(value, bool | int | float | np.generic | list | tuple) and not written:

@@ -121,6 +121,9 @@ def functions_are_compiled_when_called() -> None:
     np.testing.assert_allclose(f(x.astype("float64"), w), np.tanh(x @ w), rtol=1e-5)
     assert f.compilations == 2 and repr(f) == "CompiledFunction(<lambda>, compiled 2 times)"
     assert rl.jit(lambda x, s: x * s)(x, 2.0).dtype == np.float32
+    half = rl.jit(lambda x: (x * 2).astype("bfloat16"))(jnp.asarray(x))
+    assert isinstance(half, jax.Array) and half.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(half, (x * 2).astype("bfloat16"))
 
 
 CHECKS = (
