@@ -147,3 +147,28 @@ def test_a_library_that_was_cut_off_is_not_loaded(tmp_path: Path) -> None:
         cut.write_bytes(no_library)
         with pytest.raises(ArtifactError, match="is no shared library"):
             rl.load(cut)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda: rl.Schedule(Relu), KeyError, "no loop functions yet: .*relaxlab.trace"),
+        (lambda: rl.explore.tuning(Relu), TypeError, "got .*; a program is the second argument"),
+        (lambda: rl.explore.predicted(Relu), TypeError, "what rl.predict returned, got"),
+        (lambda: rl.explore.layout("main"), TypeError, "a list of rl.BlockKernel.*, got a str"),
+        (lambda: rl.explore.layout(None), TypeError, "a list of rl.BlockKernel.*, got None"),
+        (lambda: rl.load_policy("/nowhere.json"), FileNotFoundError, "no file /nowhere.json with"),
+        (lambda: rl.register_func("test.number", 3), TypeError, "is to be a function, got"),
+        (lambda: rl.define("add", "x", lambda call, types: types[0]), ValueError,
+         "belongs to relaxlab and cannot be replaced; give yours another name"),
+        (lambda: rl.module_pass("normalize")(lambda mod, options: mod), ValueError,
+         "is one of relaxlab.passes.normalize; give yours another name"),
+        (lambda: rl.tune(Relu, seconds=-1), ValueError, "0 seconds or more, not -1"),
+        (lambda: rl.tune(Relu, shapes={"n": 0}), ValueError, "`n` cannot be 0"),
+    ],
+)  # fmt: skip
+def test_objects_of_the_wrong_kind(
+    wrong: Callable[[], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        wrong()

@@ -199,7 +199,10 @@ def load_policy(path: str | os.PathLike[str]) -> Automaton:
 
     Raises FileNotFoundError, and PolicyError for a file that holds none, which names the fault.
     """
-    text = Path(path).read_text("utf-8", errors="replace")
+    try:
+        text = Path(path).read_text("utf-8", errors="replace")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {os.fspath(path)} with a policy") from None
     try:
         return policy_of_json(text)
     except PolicyError as error:

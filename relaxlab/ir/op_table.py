@@ -148,14 +148,15 @@ def register_op(row: OpRow, *, override: bool = False) -> OpRow:
     the artifact cache do not cover the compiler's own rows.
     """
     if row.name in _TABLE:
-        if not override:
-            raise ValueError(
-                f"operator {row.name!r} is registered twice; override=True replaces the first"
-            )
+        # First: `override` does not help with these.
         if is_own(row.name):
             raise ValueError(
                 f"operator {row.name!r} belongs to relaxlab and cannot be replaced; "
                 "give yours another name"
+            )
+        if not override:
+            raise ValueError(
+                f"operator {row.name!r} is registered twice; override=True replaces the first"
             )
     _TABLE[row.name] = row
     return row

@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxlab.batching.layout import BlockKernel, Layout, Order, block_layout, copied
 from relaxlab.batching.pq_tree import Leaf, QNode, Tree, universal
+from relaxlab.ir.errors import kind_of
 from relaxlab.lab.view import View
 
 REDUCED = "its variables are to be contiguous"
@@ -20,6 +21,14 @@ def layout_view(subject: Layout | Sequence[BlockKernel]) -> View:
 
     subject: the kernels of a block, or what `block_layout` made of them. Raises GraphError as that.
     """
+    listed = isinstance(subject, list | tuple)
+    if not isinstance(subject, Layout) and not (
+        listed and all(isinstance(k, BlockKernel) for k in subject)
+    ):
+        raise TypeError(
+            "expected the kernels of a block, a list of rl.BlockKernel, or what rl.block_layout "
+            f"made of them, got {kind_of(subject)}"
+        )
     found = subject if isinstance(subject, Layout) else block_layout(subject)
     program = found.program_order
     state = {

@@ -31,6 +31,7 @@ from relaxlab.schedule.explain import explain_refusal
 from relaxlab.schedule.replay import replay
 from relaxlab.schedule.rules.decisions import meaning_of
 from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.state import NO_LOOP_FUNCTIONS
 from relaxlab.schedule.trace import Instruction
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
@@ -227,10 +228,7 @@ def _versions(
 
 def _missing(name: str | None, found: Mapping[str, PrimFunc]) -> str:
     if not found:
-        return (
-            "the module has no loop functions yet: its operators become loop functions in the "
-            "pipeline; look at relaxlab.trace(mod).result"
-        )
+        return NO_LOOP_FUNCTIONS
     names = ", ".join(found)
     if name is None:
         return f"the module has {len(found)} loop functions; name one of them: {names}"

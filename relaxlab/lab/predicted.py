@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.gpus import Gpu
 from relaxlab.lab.view import View
 from relaxlab.runtime.predict.model import COPY
@@ -20,6 +21,11 @@ def predicted(predictions: Mapping[str, Prediction]) -> View:
     The roof is that of tensor cores where a kernel uses them, else that of float32. Raises
     ValueError without predictions, and for those of several GPUs.
     """
+    if not isinstance(predictions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            "expected a dictionary of names and what rl.predict returned, got "
+            f"{kind_of(predictions)}"
+        )
     gpus = {p.gpu.name: p.gpu for p in predictions.values()}
     if len(gpus) != 1:
         given = ", ".join(gpus) or "none"

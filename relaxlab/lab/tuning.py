@@ -13,6 +13,7 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
@@ -104,6 +105,11 @@ def _view(subject: Subject, kernels: Mapping[str, Kernel], trial: str, *, record
     """The view; `trial`: the numbers of a kernel and of a trial, `0:3`, whose details it has to
     have; `recorded`: with those of the best trials as well."""
     database = subject.database if isinstance(subject, Tuning) else subject
+    if not isinstance(database, Database | str | os.PathLike):
+        raise TypeError(
+            "expected what rl.tune returned, a database of tuned kernels or the path of one, got "
+            f"{kind_of(database)}; a program is the second argument"
+        )
     if not isinstance(database, Database):
         database = Database(database, create=False)
     names = {k: kernel.name for k, kernel in kernels.items()}

@@ -108,7 +108,8 @@ def module_pass(
             ) from None
         known = _REGISTRY.get(name)
         if known is not None and known.function.__module__ != function.__module__:
-            raise ValueError(f"pass {name!r} is registered twice")
+            other = known.function.__module__
+            raise ValueError(f"pass {name!r} is one of {other}; give yours another name")
         _REGISTRY[name] = Pass(name, function, options(), needs, ends)
         return _REGISTRY[name]
 

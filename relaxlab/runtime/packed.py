@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.errors import kind_of
 from relaxlab.runtime import blas
 from relaxlab.runtime.arrays import ExecutionError, apart
 
@@ -58,8 +59,11 @@ def register_func(name: str, fn: PackedFunc, *, override: bool = False) -> Packe
     """Make `fn` callable from programs as `name`. Arrays arrive as NumPy arrays (for
     destination-passing calls the outputs come last and are written in place), shapes as tuples.
 
-    Raises ValueError when the name is taken and `override` is not set.
+    Raises ValueError when the name is taken and `override` is not set, TypeError for what cannot be
+    called.
     """
+    if not callable(fn):
+        raise TypeError(f"{name!r} is to be a function, got {kind_of(fn)}")
     if name in _FUNCS and not override:
         raise ValueError(f"a function named {name!r} is already registered; pass override=True")
     _FUNCS[name] = fn
@@ -71,6 +75,6 @@ def get_func(name: str) -> PackedFunc:
     if name not in _FUNCS:
         raise KeyError(
             f"no function named {name!r} is registered; "
-            "call relaxlab.runtime.packed.register_func(name, fn) first"
+            "call relaxlab.register_func(name, fn) first"
         )
     return _FUNCS[name]

@@ -311,6 +311,12 @@ def _parts_of_max(e: PrimExpr) -> tuple[PrimExpr, ...]:
     return (e, *_parts_of_max(e.a), *_parts_of_max(e.b)) if isinstance(e, Max) else (e,)
 
 
+NO_LOOP_FUNCTIONS = (
+    "the module has no loop functions yet: its operators become loop functions in the pipeline; "
+    "look at relaxlab.trace(mod).result"
+)
+
+
 def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, PrimFunc]:
     """The loop function to schedule, its name, and the module it is in."""
     if isinstance(program, PrimFunc):
@@ -322,8 +328,10 @@ def _chosen(program: PrimFunc | Module, name: str | None) -> tuple[Module, str, 
     if name is None and len(funcs) == 1:
         name = next(iter(funcs))
     if name is None or name not in funcs:
+        if not funcs:
+            raise KeyError(NO_LOOP_FUNCTIONS)
         asked = "name one" if name is None else f"the module has no loop function {name!r}"
-        raise KeyError(f"{asked}; its loop functions are: {', '.join(funcs) or 'none'}")
+        raise KeyError(f"{asked}; its loop functions are: {', '.join(funcs)}")
     return program, name, funcs[name]
 
 

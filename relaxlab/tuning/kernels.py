@@ -53,7 +53,7 @@ class Kernel(Brief):
 
 
 def kernels_of(
-    mod: Module, target: Target, shapes: Mapping[str, Sequence[int]]
+    mod: Module, target: Target, shapes: Mapping[str, Sequence[int] | int]
 ) -> tuple[list[Kernel], dict[str, str]]:
     """The kernels of a program, and by name the reasons why others of them cannot be tuned. shapes:
     values for symbols of the program; each kernel is to be measured for all that follow from them.
@@ -106,7 +106,7 @@ def _first_schedule(passes: Sequence[Any]) -> int:
 
 
 def _environments(
-    func: graph.Function, shapes: Mapping[str, Sequence[int]]
+    func: graph.Function, shapes: Mapping[str, Sequence[int] | int]
 ) -> Iterator[dict[expr.Var, int]]:
     """Yield the values of a function's symbols, for each combination that is asked for."""
     symbols = list(dict.fromkeys(n for n in walk(func) if isinstance(n, expr.Var)))
@@ -116,6 +116,8 @@ def _environments(
     for symbol in symbols:
         most = bounds.get(symbol.name)
         given = shapes.get(symbol.name)
+        if isinstance(given, int):  # one value, 0 too, which would be taken for none
+            given = (given,)
         for value in given or ():
             if value < 1 or (most is not None and value > most):
                 raise TuneError(f"`{symbol.name}` cannot be {value}; it is at least 1 and at most "

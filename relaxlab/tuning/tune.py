@@ -97,7 +97,7 @@ def tune(
     *,
     trials: int = TRIALS,
     seconds: float | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int] | int] | None = None,
     database: str | os.PathLike[str] | Database = "tuning.db",
     threads: int | None = None,
     workers: int | None = None,
@@ -135,8 +135,7 @@ def tune(
     _require_cpu(chosen, scheduler)
     if search not in METHODS:
         raise TuneError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
-    if trials < 1:
-        raise TuneError(f"there is at least 1 trial, not {trials}")
+    _require_limits(trials, seconds)
     kept = database if isinstance(database, Database) else Database(database)
     kernels, left = kernels_of(with_entries(as_module(mod))[0], chosen, shapes or {})
     own = spaces or {}
@@ -156,6 +155,13 @@ def tune(
             kernels, lambda kernel, left: tuner(kernel, shop, Limits(trials, _share(end, left)))
         )
         return Tuning(found, left, kept, interrupted, dict(executor.dropped))
+
+
+def _require_limits(trials: int, seconds: float | None) -> None:
+    if trials < 1:
+        raise TuneError(f"there is at least 1 trial, not {trials}")
+    if seconds is not None and seconds < 0:
+        raise TuneError(f"the search takes 0 seconds or more, not {seconds}")
 
 
 def _each(
