@@ -466,8 +466,11 @@ def _sequence(items: Sequence[Any]) -> graph.Expr:
 
 
 def _plain(item: Any) -> Any:
-    """An attribute with integer and float constants as Python numbers, as the parser has them."""
+    """An attribute with integer and float constants as Python numbers, as the parser has them, and
+    scalars of the graph as scalars."""
     match item:
+        case graph.PrimValue(value):
+            return _plain(value)
         case expr.IntImm() | expr.FloatImm() if item.dtype != "bool":
             return item.value
         case tuple() | list():

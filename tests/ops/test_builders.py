@@ -22,6 +22,13 @@ def test_attributes_get_their_defaults_and_absent_ones_are_left_out() -> None:
     assert ops.sum(X).attrs == Attrs(keepdims=False)
 
 
+def test_scalars_of_the_graph_are_attributes_as_scalars() -> None:
+    three, n = graph.PrimValue(expr.const(3)), graph.PrimValue(expr.Var("n"))
+    assert ops.arange(three).attrs == ops.arange(3).attrs
+    assert ops.repeat(X, repeats=three).attrs == ops.repeat(X, repeats=3).attrs
+    assert ops.arange(0, n).attrs["end"] is n.value
+
+
 def test_numbers_take_the_dtype_of_the_tensor() -> None:
     constant = ops.add(X, 1.5).args[1]
     assert isinstance(constant, graph.Constant)
