@@ -13,13 +13,13 @@ _HOMES = {
     },
     **{
         name: f"relaxlab.tvm.relax.frontend.nn.module:{name}"
-        for name in ("Module", "ModuleDict", "ModuleList")
+        for name in ("Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList")
     },
     **{
         name: f"relaxlab.tvm.relax.frontend.nn.modules:{name}"
         for name in (
-            "Conv1D", "Conv2D", "Conv3D", "Embedding", "GELU", "GroupNorm", "Identity", "LayerNorm",
-            "Linear", "RMSNorm", "ReLU", "SiLU",
+            "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm",
+            "Identity", "LayerNorm", "Linear", "RMSNorm", "ReLU", "SiLU",
         )
     },
 }  # fmt: skip

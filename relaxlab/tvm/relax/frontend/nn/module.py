@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from relaxlab.ir.module import Module as IRModule
@@ -74,57 +74,106 @@ def _parameters(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
     items: Any = ()
     if isinstance(value, Module):
         items = vars(value).items()
-        if isinstance(value, ModuleList):
+        if isinstance(value, _Sequence):
             items = enumerate(value)
-        elif isinstance(value, ModuleDict):
+        elif isinstance(value, _Mapping):
             items = value.items()
     for name, inner in items:
         if isinstance(inner, Module | Parameter):
             yield from _parameters(inner, f"{prefix}.{name}" if prefix else str(name))
 
 
-class ModuleList(Module):
+class _Sequence(Module):
+    """Items in a sequence, which have their positions as names."""
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.contents = list(items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.contents)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.contents[index]
+
+    def __setitem__(self, index: int, item: Any) -> None:
+        self.contents[index] = item
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def append(self, item: Any) -> None:
+        """Add an item at the end."""
+        self.contents.append(item)
+
+
+class ModuleList(_Sequence):
     """Modules in a sequence, each of which is called on what the one before it returns."""
 
     def __init__(self, modules: Sequence[Module]) -> None:
-        self.modules = list(modules)
+        super().__init__(modules)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.modules)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.modules[index]
-
-    def __len__(self) -> int:
-        return len(self.modules)
-
-    def append(self, module: Module) -> None:
-        """Add a module at the end."""
-        self.modules.append(module)
+    @property
+    def modules(self) -> list[Module]:
+        return self.contents
 
     def forward(self, x: Any) -> Any:
-        for module in self.modules:
+        for module in self:
             x = module(x)
         return x
 
 
-class ModuleDict(Module):
+class ParameterList(_Sequence):
+    """Parameters in a sequence."""
+
+    def __init__(self, params: Sequence[Parameter] | None = None) -> None:
+        super().__init__(params or ())
+
+    def extend(self, params: Iterable[Parameter]) -> None:
+        """Add parameters at the end."""
+        self.contents.extend(params)
+
+
+class _Mapping(Module, MutableMapping[str, Any]):
+    """Items by name."""
+
+    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
+        self.contents = OrderedDict(items or {})
+
+    def __getitem__(self, key: str) -> Any:
+        return self.contents[key]
+
+    def __setitem__(self, key: str, item: Any) -> None:
+        self.contents[key] = item
+
+    def __delitem__(self, key: str) -> None:
+        del self.contents[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.contents)
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class ModuleDict(_Mapping):
     """Modules by name."""
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
-        self.modules = OrderedDict(modules or {})
+        super().__init__(modules)
 
-    def __getitem__(self, key: str) -> Any:
-        return self.modules[key]
+    @property
+    def modules(self) -> OrderedDict[str, Module]:
+        return self.contents
 
-    def __setitem__(self, key: str, module: Module) -> None:
-        self.modules[key] = module
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.modules)
+class ParameterDict(_Mapping):
+    """Parameters by name."""
 
-    def items(self) -> Any:
-        return self.modules.items()
-
-    def values(self) -> Any:
-        return self.modules.values()
+    def __init__(self, params: Mapping[str, Parameter] | None = None) -> None:
+        super().__init__(params)

@@ -154,3 +154,23 @@ class Conv3D(_Conv):
     """A convolution along three axes."""
 
     rank, convolve = 3, staticmethod(op.conv3d)
+
+
+class ConvTranspose1D(Module):
+    """A transposed convolution along one axis."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1,
+        padding: int = 0, output_padding: int = 0, dilation: int = 1, groups: int = 1,
+        bias: bool = True, dtype: str | None = None,
+    ) -> None:  # fmt: skip
+        self.stride, self.padding, self.output_padding = stride, padding, output_padding
+        self.dilation, self.groups = dilation, groups
+        self.weight = Parameter((in_channels, out_channels // groups, kernel_size), dtype)
+        self.bias = Parameter((out_channels,), dtype) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return op.conv1d_transpose(
+            x, self.weight, self.bias, self.stride, self.padding, self.output_padding,
+            self.dilation, self.groups,
+        )  # fmt: skip

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from relaxlab.ir import expr, graph
+from relaxlab.ir.node import Attrs
 from relaxlab.tvm.relax.block_builder import BlockBuilder
-from relaxlab.tvm.relax.frontend.nn.core import Tensor, binary, call, unwrap, wrap_nested
+from relaxlab.tvm.relax.frontend.nn.core import (
+    Tensor,
+    binary,
+    call,
+    get_default_dtype,
+    unwrap,
+    wrap_nested,
+)
 
 UNARY = {
     **{n: n for n in "exp log sqrt square tanh sigmoid negative floor".split()},
@@ -255,6 +264,85 @@ def _convolution(rank: int) -> Callable[..., Tensor]:
 conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
 
 
+def conv1d_transpose(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, dilation: Any = 1, groups: int = 1, name: str = "conv1d_transpose",
+) -> Tensor:  # fmt: skip
+    out = call(
+        "nn.conv1d_transpose", x, weight, strides=stride, padding=padding,
+        output_padding=output_padding, dilation=dilation, groups=groups, hint=name,
+    )  # fmt: skip
+    return out if bias is None else out + reshape(bias, [1, -1, 1])
+
+
+def interpolate(
+    x: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    antialias: bool | None = None, data_layout: str = "NCHW", name: str = "interpolate",
+) -> Tensor:  # fmt: skip
+    """An image of another size, given in pixels or by factors of height and width. Raises
+    NotImplementedError for `recompute_scale_factor` and `antialias`."""
+    if recompute_scale_factor or antialias:
+        raise NotImplementedError("interpolate: neither recompute_scale_factor nor antialias")
+    if size is None:
+        factors = scale_factor if isinstance(scale_factor, list | tuple) else [scale_factor] * 2
+        extents = [x.shape[data_layout.index(axis)] for axis in "HW"]
+        size = [
+            int(e * f) if isinstance(e, int) else e * f
+            for e, f in zip(extents, factors, strict=True)
+        ]
+    elif not isinstance(size, list | tuple):
+        size = [size, size]
+    nearest = mode.startswith("nearest")
+    coordinates = "align_corners" if align_corners else "asymmetric" if nearest else "half_pixel"
+    return call(
+        "image.resize2d", x, _dims(size), layout=data_layout, method=_METHODS.get(mode, mode),
+        coordinate_transformation_mode=coordinates, hint=name,
+    )  # fmt: skip
+
+
+_METHODS = {"nearest": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
+"""The methods of `image.resize2d` by PyTorch's names."""
+
+
+def get_timestep_embedding(
+    x: Tensor, embedding_dim: int, flip_sin_to_cos: bool = False,
+    downscale_freq_shift: float = 1, scale: float = 1, max_period: int = 10000,
+    name: str = "get_timestep_embedding",
+) -> Tensor:  # fmt: skip
+    """Sines and cosines of the steps (batch,) at falling frequencies: (batch, embedding_dim), as in
+    "Denoising Diffusion Probabilistic Models"."""
+    half = embedding_dim // 2
+    exponent = arange(half) * -math.log(max_period) / (half - downscale_freq_shift)
+    angles = unsqueeze(astype(x, "float32"), 1) * unsqueeze(call("exp", exponent), 0)
+    if scale != 1:
+        angles = angles * scale
+    parts = [call("sin", angles), call("cos", angles)]
+    joined = concat(parts[::-1] if flip_sin_to_cos else parts, -1)
+    if embedding_dim % 2:
+        joined = pad(joined, [0, 0, 0, 1])
+    return astype(joined, get_default_dtype(), name)
+
+
+def multinomial_from_uniform(
+    prob: Tensor, uniform_sample: Tensor, sample_indices: Tensor | None = None,
+    dtype: str = "int64", name: str = "multinomial_from_uniform",
+) -> Tensor:  # fmt: skip
+    """The places where the sums of the probabilities pass the samples (n, 1), each in the row that
+    `sample_indices` (n, 1) says: its own by default."""
+    if sample_indices is None:
+        rows = np.arange(int(uniform_sample.shape[0]), dtype="int64")
+        sample_indices = Tensor.from_const(rows[:, None])
+    return call(
+        "multinomial_from_uniform", prob, uniform_sample, sample_indices, dtype=dtype, hint=name
+    )
+
+
+def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> Tensor:
+    """A tensor whose elements have no values yet."""
+    return call("builtin.alloc_tensor", _dims(shape), dtype, 0, hint=name)
+
+
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None,
@@ -265,6 +353,23 @@ def scaled_dot_product_attention(
     operands = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
     op = "nn.attention" if attn_mask is None else "nn.attention_bias"
     return call(op, *operands, scale=scale, causal_mask=mask, hint=name)
+
+
+# --- Several workers ------------------------------------------------------------------------------
+
+
+def ccl_allgather(x: Tensor, num_workers: int, name: str = "ccl_allgather") -> Tensor:
+    return call("ccl.allgather", x, num_workers, hint=name)
+
+
+def ccl_allreduce(
+    x: Tensor, op_type: str = "sum", in_group: bool = True, name: str = "ccl_allreduce"
+) -> Tensor:
+    return call("ccl.allreduce", x, op_type, in_group, hint=name)
+
+
+def ccl_broadcast_from_worker0(x: Tensor, name: str = "broadcast_from_worker") -> Tensor:
+    return call("ccl.broadcast_from_worker0", x, hint=name)
 
 
 # --- Functions of one's own -----------------------------------------------------------------------
@@ -285,6 +390,21 @@ def tensor_expr_op(
 
 def tensor_ir_op(func: Any, name_hint: str, args: Any, out: Any) -> Any:
     """The results of a loop function; `out` are placeholders like them."""
+    return _loop_call("call_tir", func, name_hint, args, out)
+
+
+def tensor_ir_inplace_op(
+    func: Any, name_hint: str, args: Any, inplace_indices: int | list[int], out: Any
+) -> Any:
+    """The results of a loop function that writes them over the arguments `inplace_indices`."""
+    places = inplace_indices if isinstance(inplace_indices, list) else [inplace_indices]
+    attrs = {"inplace_indices": tuple(places)}
+    return _loop_call("call_tir_inplace", func, name_hint, args, out, attrs)
+
+
+def _loop_call(
+    name: str, func: Any, name_hint: str, args: Any, out: Any, attrs: dict[str, Any] | None = None
+) -> Any:
     block = BlockBuilder.current()
     assert block is not None
     given = args if isinstance(args, list | tuple) else [args]
@@ -295,7 +415,7 @@ def tensor_ir_op(func: Any, name_hint: str, args: Any, out: Any) -> Any:
     operands = (callee, graph.Tuple(tensors))
     if scalars:
         operands = (*operands, graph.ShapeExpr(scalars))
-    made = graph.Call(graph.Op("call_tir"), operands, ty_args=outs)
+    made = graph.Call(graph.Op(name), operands, attrs=Attrs(attrs or {}), ty_args=outs)
     return wrap_nested(made, name_hint)
 
 
