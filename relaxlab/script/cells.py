@@ -81,3 +81,16 @@ def converted(
             help=f'convert it: `T.Cast("{dtype}", ...)`',
         )
     return expr.Cast(dtype, value, span=span)
+
+
+def narrowed(value: PrimExpr, dtype: str) -> PrimExpr:
+    """An integer as one of `dtype`. The choices of a selection are narrowed one by one: beside an
+    index, which is int64, one of int32 was widened."""
+    match value:
+        case expr.Cast(value=inner) if inner.dtype == dtype and value.dtype == "int64":
+            return inner
+        case expr.Select(condition, chosen, other):
+            both = narrowed(chosen, dtype), narrowed(other, dtype)
+            return expr.Select(condition, *both, span=value.span)
+        case _:
+            return value if value.dtype == dtype else expr.Cast(dtype, value, span=value.span)

@@ -11,12 +11,19 @@ from typing import Any
 
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import is_dtype
+from relaxlab.ir.dtypes import is_dtype, is_int
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.advice import unsupported
 from relaxlab.script.assertions import message_of
-from relaxlab.script.cells import cell, cell_of, converted, reassigned, store_cell
+from relaxlab.script.cells import (
+    cell,
+    cell_of,
+    converted,
+    narrowed,
+    reassigned,
+    store_cell,
+)
 from relaxlab.script.convert import (
     attribute_value,
     cast,
@@ -244,7 +251,9 @@ class LoopReader:
             return self._bind(target, value, stmt.value)
         self._check_rebinding(target)
         bound = scalar_of(cx, value, stmt.value, dtype)
-        if dtype is not None and bound.dtype != dtype:
+        if dtype is not None and is_int(dtype) and is_int(bound.dtype):
+            bound = narrowed(bound, dtype)
+        elif dtype is not None and bound.dtype != dtype:
             cx.fail(
                 stmt.value,
                 "E0110",

@@ -309,6 +309,20 @@ for i, k in T.grid(16, 16):
         I0[vi] = v_i
         V0[vi] = v_v
 """, params='A: T.Buffer((16, 16), "float32"), I0: T.Buffer((16,), "int32"), V0: T.Buffer((16,), "float32")')
+add("reduce_tuple_of_dtypes", """
+for i, k in T.grid(16, 16):
+    with T.sblock("argmax"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        T.reads(A[vi, vk])
+        T.writes(I0[vi], V0[vi])
+        with T.init():
+            I0[vi] = -1
+            V0[vi] = T.min_value("float32")
+        v_i: T.int32 = T.Select(V0[vi] >= A[vi, vk], I0[vi], vk)
+        v_v: T.float32 = T.Select(V0[vi] >= A[vi, vk], V0[vi], A[vi, vk])
+        I0[vi] = v_i
+        V0[vi] = v_v
+""", params='A: T.Buffer((16, 16), "float32"), I0: T.Buffer((16,), "int32"), V0: T.Buffer((16,), "float32")')
 add("likely", """
 for i in range(4):
     for j in range(5):
