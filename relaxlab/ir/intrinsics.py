@@ -41,8 +41,8 @@ class Intrinsic:
 
     doc:     what it computes, of `x`, `y` and `z`.
     arity:   of its arguments; -1 takes any number.
-    result:  where the result's dtype comes from: `same` as all arguments, the `first` or the `last`
-             argument, `given` by whoever builds the call, or the dtype itself.
+    result:  where the result's dtype comes from: `same` as all arguments, the `first`, `second` or
+             `last` argument, `given` by whoever builds the call, or the dtype itself.
     floats:  True for a function of fractions: a literal integer in `T.exp(1)` becomes a float.
     flops:   floating-point operations per lane, as `analysis.costs` counts them; moves, tests and
              operations on bits are none.
@@ -77,11 +77,12 @@ class Intrinsic:
 
     def dtype(self, args: Sequence[PrimExpr]) -> str | None:
         """The result's dtype; None where the arguments do not decide it."""
-        if self.result not in ("same", "first", "last", "given"):
+        if self.result not in ("same", "first", "second", "last", "given"):
             return self.result
-        if self.result == "given" or not args:
+        place = {"second": 1, "last": -1}.get(self.result, 0)
+        if self.result == "given" or len(args) <= max(place, 0):
             return None
-        return args[-1 if self.result == "last" else 0].dtype
+        return args[place].dtype
 
     def derivatives(
         self, args: Sequence[PrimExpr], result: PrimExpr
@@ -245,11 +246,11 @@ def _function(
 
 
 def _library(
-    name: str, doc: str, fn: Callable[..., Any], derivative: Derivative | str
+    name: str, doc: str, fn: Callable[..., Any], derivative: Derivative | str, arity: int = 1
 ) -> Intrinsic:
     """The row of a costly function that only libraries have."""
     return Intrinsic(
-        name, doc, floats=True, costly=True, meaning=rounded(fn), derivative=derivative, c=name,
+        name, doc, arity, floats=True, costly=True, meaning=rounded(fn), derivative=derivative, c=name,
         absent={"wgsl": "WGSL has no such function"},
     )  # fmt: skip
 
@@ -353,6 +354,8 @@ INTRINSICS: dict[str, Intrinsic] = {
         _library("lgamma", "The logarithm of the absolute value of the gamma function.", _lgamma,
                   "the digamma function is none of these"),
         _library("cbrt", "The cube root.", np.cbrt, lambda x, r: r / (3 * x)),
+        _library("hypot", "The distance of the point (x, y) from the origin.", np.hypot,
+                 lambda x, y, r: (x / r, y / r), 2),
         _function("sigmoid", "The logistic function `1 / (1 + exp(-x))`.", _sigmoid,
                   lambda x, r: r * (1 - r), c="",
                   wgsl="sigmoid_f32"),

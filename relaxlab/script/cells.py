@@ -61,7 +61,8 @@ def store_cell(cx: Context, held: BufferLoad, value: Value, stmt: ast.stmt) -> l
 def converted(
     cx: Context, value: PrimExpr, dtype: str, buffer: loops.Buffer, stmt: ast.stmt
 ) -> PrimExpr:
-    """`value` as an element of `buffer`, widened or narrowed within its kind as TVM does."""
+    """`value` as an element of `buffer`, widened or narrowed within its kind as TVM does; a bool is
+    0 or 1."""
     if value.dtype == dtype:
         return value
     span = cx.span(stmt)
@@ -69,9 +70,8 @@ def converted(
         value = expr.Broadcast(value, lanes_of(dtype), span=span)
     if value.dtype == dtype:
         return value
-    kinds = (is_float(dtype) and (is_float(value.dtype) or is_int(value.dtype))) or (
-        is_int(dtype) and is_int(value.dtype)
-    )
+    whole = is_int(value.dtype) or value.dtype.partition("x")[0] == "bool"
+    kinds = (is_float(dtype) and (is_float(value.dtype) or whole)) or (is_int(dtype) and whole)
     if lanes_of(value.dtype) != lanes_of(dtype) or not kinds:
         cx.fail(
             stmt,

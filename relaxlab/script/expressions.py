@@ -454,12 +454,16 @@ def _if_exp(cx: Context, node: ast.IfExp) -> Value:
     test = evaluate(cx, node.test)
     if is_number(test):
         return evaluate(cx, node.body if test else node.orelse)
-    cx.fail(
-        node,
-        "E0104",
-        "`a if c else b` needs a constant condition",
-        help="write `T.if_then_else(c, a, b)`",
-    )
+    if not isinstance(test, PrimExpr) or test.dtype != "bool":
+        cx.fail(
+            node.test,
+            "E0104",
+            f"the condition of `a if c else b` is a constant or a bool, not {describe(test)}",
+            help="write `T.if_then_else(c, a, b)` for scalars, `R.where(c, a, b)` for tensors",
+        )
+    yes, no = evaluate(cx, node.body), evaluate(cx, node.orelse)
+    parts = (test, *promote(cx, yes, no, node, "`a if c else b`"))
+    return expr.Call(parts[1].dtype, "if_then_else", parts, span=cx.span(node))
 
 
 # --- Displays -----------------------------------------------------------------------------------

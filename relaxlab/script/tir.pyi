@@ -718,6 +718,12 @@ handle: _Any
     a: T.handle
 """
 
+def hypot(x: _Any, y: _Any) -> _Value:
+    """The distance of the point (x, y) from the origin.
+
+        T.hypot(x, y)
+    """
+
 def if_then_else(condition: _Any, true_value: _Any, false_value: _Any) -> _Value:
     """One of two values; only that one is evaluated.
 

@@ -323,6 +323,17 @@ for i, k in T.grid(16, 16):
         I0[vi] = v_i
         V0[vi] = v_v
 """, params='A: T.Buffer((16, 16), "float32"), I0: T.Buffer((16,), "int32"), V0: T.Buffer((16,), "float32")')
+add("scalars_of_other_forms", """
+for i in range(16):
+    B[i, 0] = T.hypot(A[i, 0], A[i, 1]) + (A[i, 2] if A[i, 0] > 0.0 else A[i, 3] if i < 3 else 1.0)
+    B[i, 1] = A[i, 0] > 1.0
+    I0[i] = T.Not(A[i, 0] > 1.0)
+    I0[i] = T.likely(I0[i] > 3)
+    I0[i] = I0[i] + T.tvm_warp_shuffle(T.uint32(1), I0[i], 0, 32, 32)
+    B[i, 2] = T.tvm_warp_shuffle_up(T.uint32(1), A[i, 0], 1, 32, 32)
+    if T.tvm_thread_invariant(A[0, 0] > 1.0):
+        B[i, 3] = 0.0
+""", params='A: T.Buffer((16, 16), "float32"), I0: T.Buffer((16,), "int32"), B: T.Buffer((16, 16), "float32")', deco="@T.prim_func")
 add("likely", """
 for i in range(4):
     for j in range(5):
