@@ -357,6 +357,8 @@ def _backward_infer(call: graph.Call, tys: TypesOf) -> Type:
     common_dtype(call, grad, x)
     require_dtype(call, x, is_float, "floating point", 1)
     pooled = _pooled_type(call, x, 2)
+    if -1 not in (grad.ndim, pooled.ndim) and grad.ndim != pooled.ndim:
+        raise fail(call, f"output_grad is {grad}, pooling gives {pooled}")
     if pooled.shape is not None and grad.shape is not None:
         for a, b in zip(pooled.shape, grad.shape, strict=True):
             if differ(call, a, b, "the extents of output_grad and of the pooled data"):

@@ -77,6 +77,7 @@ def test_type(call: graph.Call, text: str) -> None:
         (ops.nn.max_pool2d(IMAGE, pool_size=9), "smaller than the window's 9"),
         (ops.nn.adaptive_avg_pool1d(tensor(N, 4, 0), output_size=2), "spatial dimension is 0"),
         (ops.grad.max_pool2d_backward(IMAGE, IMAGE, pool_size=2), "pooling gives"),
+        (ops.grad.max_pool2d_backward(tensor(N, 4, 7), IMAGE, pool_size=2), "pooling gives"),
         (ops.nn.pad(tensor(N, 3), pad_width=(0, 0, 3, 0), pad_mode="reflect"),
          "3 elements are too few for reflect padding by 3"),
         (ops.nn.pad(tensor(N, 3), pad_width=(0, 0, 3, 0), pad_mode="mirror"), "'mirror' is not"),
