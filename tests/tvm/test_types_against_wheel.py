@@ -84,6 +84,14 @@ R.nn.cross_entropy_with_logits(x, y) | x=2,3 y=2,3
 R.nn.batch_flatten(x) | x=2,3,4
 R.log_add_exp(x, y) | x=2,3 y=3
 R.isfinite(x) | x=2,3
+R.atan2(x, y) | x=2,3 y=2,3
+R.nn.avg_pool1d(x, 3, 2, 1) | x=2,3,9
+R.nn.max_pool2d(x, 3, 2, (1, 2, 3, 4)) | x=2,3,9,8
+R.nn.conv2d(x, y, groups=2) | x=2,4,9,8 y=6,2,3,3
+R.argmin(x, -1, True) | x=2,3,4
+R.nn.log_softmax(x, -2) | x=2,3
+R.expand_dims(x, [0, 2]) | x=2,3
+R.nn.batch_norm(x, y, z, y, z, axis=-1) | x=2,3,4 y=4 z=4
 """.strip().splitlines()
 DRAWS = 150
 
