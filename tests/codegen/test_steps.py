@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.steps import blocks, loops, statements
+from relaxlab.codegen.steps import blocks, hoist, loops, statements, threads
 from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
-from relaxlab.ir.expr import IntImm, Ramp
-from relaxlab.ir.loops import For, IfThenElse, PrimFunc
+from relaxlab.ir.expr import Call, IntImm, Ramp
+from relaxlab.ir.loops import For, IfThenElse, LetStmt, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.runtime.interpreter.interpreter import interpret
@@ -35,6 +35,7 @@ STEPS = (
     loops.selects_as_branches,
     loops.without_no_ops,
     loops.conditions_outside,
+    hoist.expressions_outside,
 )
 
 
@@ -189,6 +190,75 @@ def f(A: T.Buffer((8,), "float32"), n: T.int64):
         interpret(Module.of({"f": func}), "f", x, n)
         interpret(Module.of({"f": after}), "f", y, n)
         np.testing.assert_array_equal(x, y)
+
+
+HOISTED = """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), n: T.int64):
+    for i in range(8):
+        if n < 4 and i < 5:
+            A[i] = A[i] + T.float32(1)
+    for i in range(8):
+        m: T.let[T.int64] = n * 2
+        A[i] = A[i] + T.if_then_else(m < 4, T.Cast("float32", m), T.if_then_else(i < n, T.float32(9), A[i]))
+    for i in range(8):
+        with T.block("b"):
+            vi = T.axis.spatial(8, i)
+            A[vi] = T.if_then_else(vi < 3, A[vi], T.if_then_else(n < 7, A[vi] + T.float32(3), T.float32(0)))
+"""  # noqa: E501
+
+
+def test_loops_are_inside_of_what_is_the_same_in_their_iterations() -> None:
+    func: PrimFunc = parse(HOISTED)["f"]  # type: ignore[assignment]
+    after = hoist.expressions_outside(func)
+    assert hoist.expressions_outside(after) is after
+    inside = [n for loop in walk(after) if isinstance(loop, For) for n in walk(loop.body)]
+    assert {str(n.condition) for n in inside if isinstance(n, IfThenElse)} == {"i < 5"}
+    assert not any(isinstance(n, LetStmt) for n in inside)
+    chosen = {str(n.args[0]) for n in inside if isinstance(n, Call) and n.op == "if_then_else"}
+    assert chosen == {"i < n", "vi < 3"}
+    for n in (0, 1, 3, 5, 8):
+        x, y = (np.arange(8, dtype="float32") for _ in range(2))
+        interpret(Module.of({"f": func}), "f", x, n)
+        interpret(Module.of({"f": after}), "f", y, n)
+        np.testing.assert_array_equal(x, y)
+
+
+THREADS = """
+@T.prim_func
+def f(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        for j in range(2):
+            for i in T.thread_binding(1, 5, thread="threadIdx.x"):
+                C[b * 8 + j * 4 + i - 1] = A[b * 8 + j * 4 + i - 1]
+        for j in range(2):
+            for k in T.thread_binding(4, thread="threadIdx.x", annotations={"note": 1}):
+                C[b * 8 + j * 4 + k] = C[b * 8 + j * 4 + k] + T.float32(1)
+"""
+
+
+def test_a_kernel_has_one_loop_per_thread_axis() -> None:
+    func: PrimFunc = parse(THREADS)["f"]  # type: ignore[assignment]
+    after = threads.threads_unified(func)
+    bound = [n for n in walk(after) if isinstance(n, For) and n.thread]
+    assert [n.thread for n in bound] == ["blockIdx.x", "threadIdx.x"]
+    assert bound[0].body is bound[1]
+    assert [n.extent for n in walk(after) if isinstance(n, For) and n.annotations] == [IntImm(1)]
+    x = np.arange(16, dtype="float32")
+    y = np.zeros(16, "float32")
+    interpret(Module.of({"f": after}), "f", x, y)
+    np.testing.assert_array_equal(y, x + 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [("k in T.thread_binding(4", "k in T.thread_binding(3", "have the extents 4 and 3"),
+     ("(1, 5", "(1, j + 2", r"the extent j \+ 1 of threadIdx.x is not known where")],
+)  # fmt: skip
+def test_thread_loops_that_no_loop_stands_for(old: str, new: str, message: str) -> None:
+    func: PrimFunc = parse(THREADS.replace(old, new))["f"]  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=message):
+        threads.threads_unified(func)
 
 
 LEFT_OUT = """

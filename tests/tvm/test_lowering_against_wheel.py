@@ -63,6 +63,35 @@ def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for i in range(16):
         C[i] = T.Select(i > 0, A[i - 1], T.float32(0)) + T.Select(i > 3, T.float32(2), T.float32(1))
 """
+HOISTED = """
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32"), n: T.int64):
+    for i in range(T.int64(16)):
+        for j in range(T.int64(4)):
+            if i < n and j < T.int64(3):
+                C[i] = C[i] + A[j]
+    for i in range(T.int64(16)):
+        for j in range(T.int64(4)):
+            C[i] = C[i] + T.if_then_else(i < n, A[j], T.float32(1))
+    for i in range(T.int64(16)):
+        C[i] = A[i]
+        if n < T.int64(3):
+            C[i] = T.float32(0)
+"""
+THREADS = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for i in T.thread_binding(2, thread="blockIdx.x"):
+        for j in range(2):
+            for k in T.thread_binding(2, thread="threadIdx.y"):
+                for l in T.thread_binding(2, thread="threadIdx.x", annotations={"note": 1}):
+                    C[i * 8 + j * 4 + k * 2 + l] = A[i * 8 + j * 4 + k * 2 + l]
+        for l in T.thread_binding(2, thread="threadIdx.x"):
+            for k in T.thread_binding(4, thread="vthread.x"):
+                C[i * 8 + k * 2 + l] = C[i * 8 + k * 2 + l] + T.float32(1)
+    for i in T.thread_binding(4, thread="threadIdx.x"):
+        C[i] = A[i]
+"""
 LEFT_OUT = """
 @T.prim_func
 def main(A: T.Buffer((16,), "int32"), n: T.int32):
@@ -81,12 +110,13 @@ STEPS = (
 )  # fmt: skip
 TEXTS = {
     "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES,
-    "left out": LEFT_OUT, **PROGRAMS,
+    "left out": LEFT_OUT, "hoisted": HOISTED, "threads": THREADS, **PROGRAMS,
 }  # fmt: skip
 CASES = (
     *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
       for count in range(1, len(STEPS) + 1)),
     ("conditions", "HoistIfThenElse"), ("choices", "RewriteUnsafeSelect"),
+    ("hoisted", "HoistExpression"), ("threads", "UnifyThreadBinding"),
     ("shifted", "AnnotateEntryFunc"), ("shifted", "ForceNarrowIndexToInt32"),
     *(("left out", name) for name in ("SkipAssert", "RemoveAssume", "RemoveStoreUndef")),
     ("left out", "SkipAssert, RemoveAssume, RemoveStoreUndef"),

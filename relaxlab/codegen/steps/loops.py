@@ -212,7 +212,7 @@ def conditions_outside(func: PrimFunc) -> PrimFunc:
         match n:
             case For(var, _, _, kind, IfThenElse(condition, yes, no)) if kind != "thread_binding":
                 parts = list(walk(condition))
-                if var in parts or not all(map(_is_constant_in_loops, parts)):
+                if var in parts or not all(map(is_constant_in_loops, parts)):
                     return None
                 other = None if no is None else with_fresh_binders(replace(n, body=no))
                 return IfThenElse(condition, replace(n, body=yes), other)
@@ -222,7 +222,9 @@ def conditions_outside(func: PrimFunc) -> PrimFunc:
     return rewrite(func, visit)
 
 
-def _is_constant_in_loops(part: Node) -> bool:
+def is_constant_in_loops(part: Node) -> bool:
+    """True if a part of an expression, but for its variables, has one value in all iterations of
+    loops, and has one where they have none."""
     if isinstance(part, expr.Div | expr.Mod | expr.FloorDiv | expr.FloorMod):
         return isinstance(part.b, IntImm) and part.b.value != 0
     return not isinstance(part, BufferLoad | expr.Call)

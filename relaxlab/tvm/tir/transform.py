@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.simplify_indices import simplify_indices
-from relaxlab.codegen.steps import blocks, loops, statements
+from relaxlab.codegen.steps import blocks, hoist, loops, statements, threads
 from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
 from relaxlab.ir.loops import PrimFunc
@@ -68,6 +68,7 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "ConvertSSA": _unchanged,  # a variable has one definition
     "ForceNarrowIndexToInt32": _unchanged,  # indices are int64, whatever a program says
     "FlattenBuffer": flatten_buffers,
+    "HoistExpression": hoist.expressions_outside,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
     "LowerOpaqueBlock": blocks.without_blocks,
@@ -79,6 +80,7 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "Simplify": _simplified,
     "SkipAssert": statements.without_assertions,
     "StmtSimplify": _simplified,
+    "UnifyThreadBinding": threads.threads_unified,
     "UnrollLoop": loops.unrolled,
 }
 """Passes without options, by name."""
