@@ -270,3 +270,35 @@ def test_packed_calls_find_loop_functions_and_registered_functions() -> None:
     bound = relax.transform.BindParams("main", {"b": tvm.nd.array(b)})(Calls)
     vm = relax.VirtualMachine(relax.build(bound, target="llvm"), tvm.cpu())
     np.testing.assert_array_equal(vm["main"](tvm.nd.array(x)).numpy(), 1 - x)
+
+
+def test_backend_passes_lower_one_family_of_operators() -> None:
+    @I.ir_module
+    class Sorted:
+        @R.function
+        def main(x: R.Tensor((2, 8), "float32"), u: R.Tensor((2, 1), "float32")):
+            with R.dataflow():
+                a = R.nn.softmax(R.cumsum(R.sort(x, axis=1), axis=1))
+                i = R.const(np.array([[0], [1]], "int64"))
+                drawn = R.multinomial_from_uniform(a, u, i)
+                R.output(drawn)
+            return drawn
+
+    scans = relax.backend.DispatchSortScan()(Sorted)
+    assert {f.name_hint for f in scans.get_global_vars()} == {"main", "sort", "cumsum"}
+    both = relax.backend.DispatchSampling()(scans)
+    drawn = "multinomial_from_uniform"
+    assert {f.name_hint for f in both.get_global_vars()} == {"main", "sort", "cumsum", drawn}
+    assert "R.nn.softmax" in both["main"].script()
+    u = np.array([[0.3], [0.9]], "float32")
+    x = X.reshape(2, 8)
+    want, got = (
+        relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())["main"](
+            tvm.nd.array(x), tvm.nd.array(u)
+        ).numpy()
+        for mod in (Sorted, both)
+    )
+    np.testing.assert_array_equal(want, got)
+    sums = np.exp(np.cumsum(np.sort(x, 1), 1))
+    below = np.cumsum(sums / sums.sum(1, keepdims=True), 1) < u
+    np.testing.assert_array_equal(got, below.sum(1, keepdims=True))
