@@ -18,6 +18,7 @@ from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import substitute
 from relaxlab.nn import slicing, spec
 from relaxlab.nn.initial import Initialiser
+from relaxlab.nn.ragged_type import ragged_type
 from relaxlab.ops.block_builder import BlockBuilder, ModuleBuilder
 from relaxlab.ops.define import builder as operator
 from relaxlab.script.advice import known_elsewhere
@@ -50,7 +51,7 @@ class FunctionBuilder:
         self._block, self._bounds = BlockBuilder(module), bounds or {}
         self._block.begin_function(dataflow=True)
         self._symbols: dict[str, expr.Var] = {}
-        self._lengths: dict[str, types.Length] = {}
+        self._lengths: dict[str, types.LengthsType] = {}
         self._donated: list[str] = []
         self._num_params = 0
         self._weights: dict[Parameter, Tensor] = {}
@@ -90,29 +91,14 @@ class FunctionBuilder:
         count, rows = self.dims((what.sequences, what.rows))
         each = types.Length(f"{name}[{types.DIMENSIONS[0]}]")
         ty = types.LengthsType((count,), "int32", 1, rows, what.at_most, each, what.at_least)
-        self._lengths[name] = each
+        self._lengths[name] = ty
         return Tensor(self, self._param(name, ty))
 
-    def ragged_param(self, name: str, shape: Sequence[spec.Dim], dtype: str) -> Tensor:
-        """A new tensor parameter with dimensions as long as each sequence. Raises ValueError for
-        one whose lengths no parameter before it has."""
-        dims = tuple(
-            self._each(name, d) if isinstance(d, str) and "[" in d else self.dims((d,))[0]
-            for d in shape
-        )
-        if not types.lengths_in(dims[1:]):
-            raise ValueError(f"{name!r} has no dimension as long as a sequence: {shape}")
-        return Tensor(self, self._param(name, types.TensorType(dims, dtype)))
-
-    def _each(self, name: str, dim: str) -> types.Length:
-        of = dim.partition("[")[0]
-        if of not in self._lengths or dim != f"{of}[{types.DIMENSIONS[0]}]":
-            known = [f"{n}[{types.DIMENSIONS[0]}]" for n in self._lengths]
-            raise ValueError(
-                f"{name!r} has a dimension of {dim!r}; the arguments before it have the lengths "
-                f"{', '.join(known) or 'of no sequences'}"
-            )
-        return self._lengths[of]
+    def ragged_param(self, name: str, what: spec.Ragged) -> Tensor:
+        """A new tensor parameter with dimensions that differ from element to element. Raises
+        ValueError for a shape that no such type has."""
+        ty = ragged_type(name, what, self._lengths, self.symbol)
+        return Tensor(self, self._param(name, ty))
 
     def shape_param(self, name: str, values: Sequence[spec.Dim]) -> tuple[PrimExpr, ...]:
         """A new shape parameter; its values."""

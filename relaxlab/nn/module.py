@@ -170,8 +170,8 @@ def _declare(
             return function.tensor_param(name, shape, dtype, donated=donated)
         case spec.Lengths():
             return function.lengths_param(name, what)
-        case spec.Ragged(shape, dtype):
-            return function.ragged_param(name, shape, dtype)
+        case spec.Ragged():
+            return function.ragged_param(name, what)
         case spec.Shape(values):
             return function.shape_param(name, values)
         case Sequence() if not isinstance(what, str):

@@ -33,8 +33,9 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """A tensor with dimensions that are as long as each sequence: `Ragged(("b", "s[i]", 512))`,
-    where `s` is an argument before it that has lengths."""
+    """A tensor with dimensions that differ along the first one, i: `Ragged(("b", "s[i]", 512))`,
+    where `s` is an argument before it that has lengths. Extents are those of `R.Ragged`: `s[i]`,
+    `(s[i] + 1) // 2`, `n - i`."""
 
     shape: tuple[Dim, ...]
     dtype: str = "float32"

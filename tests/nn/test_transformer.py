@@ -11,6 +11,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
+from relaxlab.ir.errors import UserError
 
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 Array = np.ndarray
@@ -152,11 +153,46 @@ def test_the_same_layer_on_sequences_of_equal_lengths() -> None:
     np.testing.assert_allclose(rl.interpret(mod, "forward", x, *given), want, 1e-4, 1e-4)
 
 
+class Sums(nn.Module):
+    """Sums of tensors with themselves."""
+
+    def forward(
+        self, s: nn.Tensor, x: nn.Tensor, k: object, y: nn.Tensor, a: nn.Tensor, b: nn.Tensor
+    ) -> tuple[nn.Tensor, ...]:
+        return tuple(t + t for t in (x, y, a, b))
+
+
+def test_extents_that_follow_from_lengths_and_the_index() -> None:
+    mod, _ = Sums().export({"forward": {
+        **RAGGED,
+        "k": nn.spec.Shape(("k",)),
+        "y": nn.spec.Ragged(("b", "(s[i] + 1) // 2 + 1", 8)),
+        "a": nn.spec.Ragged(("k", "i + 1", 3)),
+        "b": nn.spec.Ragged(("k", "k - i")),
+    }})  # fmt: skip
+    x, y = rl.ragged(rows(3, 0, 2)), rl.ragged(rows(3, 1, 2))
+    a, b = np.ones((10, 3), "float32"), np.arange(10, dtype="float32")
+    given = [x.data, (4,), y.data, a, b]
+    sums = rl.interpret(mod, "forward", x.lengths, *given)
+    for got, t in zip(sums, (x.data, y.data, a, b), strict=True):
+        np.testing.assert_array_equal(got, t + t)
+    for wrong in ([x.data, (4,), y.data[1:], a, b], [x.data, (4,), y.data, a, b[1:]]):
+        with pytest.raises(UserError, match="expected"):
+            rl.interpret(mod, "forward", x.lengths, *wrong)
+
+
 def test_lengths_that_no_argument_has_are_refused() -> None:
     model = Layer(first=False)
-    with pytest.raises(ValueError, match=r"'x' has a dimension of 't\[i\]'; .* s\[i\]"):
-        model.export({"forward": {**RAGGED, "x": nn.spec.Ragged(("b", "t[i]", 8))}})
-    with pytest.raises(ValueError, match="'x' has no dimension as long as a sequence"):
-        model.export({"forward": {**RAGGED, "x": nn.spec.Ragged(("b", 4, 8))}})
+    for shape, why in (
+        (("b", "t[i]", 8), r"t \(int64\) cannot be indexed; .* s\[i\]"),
+        (("b", 4, 8), "no dimension that differs from element to element"),
+        (("b", "s[i] - 1", 8), "a dimension of .*, which may be negative"),
+        (("b", "s[i] +", 8), "is not an expression"),
+        (("c", "s[i]", 8), "has c sequences"),
+    ):
+        with pytest.raises(ValueError, match=f"'x' cannot have the shape .*: .*{why}"):
+            model.export({"forward": {**RAGGED, "x": nn.spec.Ragged(shape)}})
+    with pytest.raises(ValueError, match="'x' needs two dimensions or more"):
+        model.export({"forward": {**RAGGED, "x": nn.spec.Ragged(("b",))}})
     with pytest.raises(ValueError, match="3 heads do not share 8 features"):
         nn.MultiheadAttention(8, 3)
