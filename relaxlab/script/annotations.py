@@ -271,8 +271,10 @@ def _check_extents(cx: Context, c: Arguments, shape: tuple[PrimExpr, ...], node:
 
 def _check_indices(c: Arguments, text: object, outer: str, node: ast.expr, help: str) -> None:
     """Check that lengths in an extent are those at the position in the outermost dimension."""
-    for at in re.findall(r"\[\s*(\w+)\s*\]", text if isinstance(text, str) else ""):
+    for at in re.findall(r"\[\s*([^\]]*?)\s*\]", text if isinstance(text, str) else ""):
         if at != outer:
+            if "," in at:
+                help = "have a ragged tensor for each level, with lengths of its own: t[i]"
             c.wrong(f"has lengths at {at}, and sequences are counted by {outer}", node, help)
 
 

@@ -270,6 +270,20 @@ def test_types_that_may_be_negative_are_refused(extent: str) -> None:
         parse(TOP.replace("BODY", "x").replace('"s[i]", "d"', f'"{extent}", "d"'))
 
 
+@pytest.mark.parametrize(
+    ("extent", "message", "help"),
+    [
+        ("s[i, j]", "has lengths at i, j, and sequences are counted by i", "for each level"),
+        ("s[i + 1]", r"has lengths at i \+ 1, and sequences are counted by i", "write"),
+        ("s[j]", "has lengths at j, and sequences are counted by i", "write"),
+    ],
+)
+def test_lengths_at_other_places_are_refused(extent: str, message: str, help: str) -> None:
+    with pytest.raises(DiagnosticError, match=message) as caught:
+        parse(TOP.replace("BODY", "x").replace('"s[i]", "d"', f'"{extent}", "d"'))
+    assert re.search(help, str(caught.value))
+
+
 def test_equal_loops_are_one_function() -> None:
     flat = flatten_ragged(normalize(program("R.cumsum(R.cumsum(x, axis=1), axis=1)")))
     assert [n for n in flat if n.startswith("ragged_")] == ["ragged_cumsum"]
