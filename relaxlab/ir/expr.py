@@ -243,7 +243,11 @@ class BinaryOp(PrimExpr):
 
     @property
     def dtype(self) -> str:
-        return self.a.dtype
+        # Down long sums without a call for each term: each node that is built asks for it.
+        a = self.a
+        while isinstance(a, BinaryOp) and not isinstance(a, CmpOp):
+            a = a.a
+        return a.dtype
 
     @property
     def row(self) -> ScalarOperator:
@@ -533,20 +537,22 @@ def binary(cls: type[BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     """
     if not isinstance(a, PrimExpr):
         a = as_expr(a, b.dtype if isinstance(b, PrimExpr) else None)
-    b = as_expr(b, a.dtype)
-    if a.dtype != b.dtype:
+    dtype = a.dtype
+    if not isinstance(b, PrimExpr):
+        b = as_expr(b, dtype)
+    if dtype != b.dtype:
         a, b = _same_lanes(a, b)
-    if a.dtype != b.dtype:
-        raise TypeError(
-            f"{cls.__name__} of {a.dtype} and {b.dtype}: {a} and {b}; "
-            f"convert one of them with Cast({a.dtype!r}, …)"
-        )
-    if isinstance(a, IntImm) and isinstance(b, IntImm) and a.dtype in ("int64", "int32"):
+        if a.dtype != b.dtype:
+            raise TypeError(
+                f"{cls.__name__} of {a.dtype} and {b.dtype}: {a} and {b}; "
+                f"convert one of them with Cast({a.dtype!r}, …)"
+            )
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and dtype in ("int64", "int32"):
         row = SCALAR_OPERATORS[cls.__name__]
         folds = row.arithmetic or issubclass(cls, CmpOp)
         if folds and not (row.is_division and b.value == 0):
             value = row.exact(a.value, b.value)
-            return const(value, "bool" if issubclass(cls, CmpOp) else a.dtype)
+            return const(value, "bool" if issubclass(cls, CmpOp) else dtype)
     return _identity(cls, a, b) or cls(a, b)
 
 

@@ -63,3 +63,15 @@ def f(x: T.{dtype}, y: T.{dtype}, z: T.{dtype}):
     T.evaluate({text})
 """)["f"]
             assert scalar(Writer(), f.body.value) == text  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
+def test_the_dtype_of_a_long_sum(dtype: str) -> None:
+    """It is found without a call for each term, of which Python allows about a thousand."""
+    terms = [expr.Var(f"x{i}", dtype) for i in range(5000)]
+    total = expr.as_expr(terms[0])
+    for term in terms[1:]:
+        total = total + term
+    assert total.dtype == dtype
+    assert (total < terms[0]).dtype == "bool"
+    assert expr.And(total < terms[0], total > terms[1]).dtype == "bool"
