@@ -198,7 +198,7 @@ class BatchFunction:
 
         Raises ArgumentError for an argument that does not fit, BatchError for an instance that
         cannot be recorded or computed, when all others are; both name the instance. Raises
-        ScheduleError for batches that leave notes out.
+        ScheduleError for batches that leave notes out, or have one before what it reads.
         """
         self._require_weights()
         given = self._given(instances)

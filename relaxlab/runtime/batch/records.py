@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from relaxlab.codegen.llvm import recorder_words as native
 from relaxlab.ir import recording as rec
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, kind_of
 from relaxlab.runtime.batch.recorder import Recorded
 from relaxlab.runtime.batch.words import Words
 
@@ -36,6 +36,7 @@ class Records:
 
 Choice: TypeAlias = "Callable[[Records], Iterable[tuple[int, Any]]]"
 """A function that puts notes into batches: for each batch, in order, its block and its notes."""
+_BATCH = "the number of a block and a list of numbers of notes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class ChosenOrder:
 
 
 class ScheduleError(UserError, ValueError):
-    """Batches that do not hold each note once, or notes on another block."""
+    """Batches that do not hold each note once, or notes on another block, or that come before what
+    they read."""
 
 
 def joined(rounds: Sequence[Recorded]) -> Recorded:
@@ -101,26 +103,66 @@ def _numbered(program: rec.RecordingProgram, recorded: Recorded) -> tuple[Record
 def chosen_order(program: rec.RecordingProgram, recorded: Recorded, choose: Choice) -> ChosenOrder:
     """The batches of what was recorded, as a choice has them.
 
-    Raises ScheduleError where they do not hold each note once.
+    Raises ScheduleError for what is no batches, where they do not hold each note once, and where a
+    note runs before one that it reads.
     """
     records, addresses = _numbered(program, recorded)
-    seen = np.zeros(len(records.type_of), bool)
-    blocks: list[int] = []
-    batches: list[Words] = []
-    for i, (block, nodes) in enumerate(choose(records)):
-        chosen = np.asarray(nodes, np.int64)
-        if np.any(seen[chosen]) or np.any(records.type_of[chosen] != block):
-            raise ScheduleError(
-                f"batch {i} is of the block `{records.types[block]}`; it has a note on another, or "
-                "one that an earlier batch has"
-            )
-        seen[chosen] = True
-        blocks.append(block)
-        batches.append(chosen)
-    ends = np.cumsum([len(b) for b in batches], dtype=np.int64)
-    done = int(ends[-1]) if batches else 0
-    if done != len(seen):
-        raise ScheduleError(f"the batches hold {done} of {len(seen)} notes")
-    order = np.concatenate([np.empty(0, np.int64), *batches])
-    kinds = np.array(blocks, np.int64)
-    return ChosenOrder(addresses[order], records.type_of[order], kinds, ends)
+    made: object = choose(records)
+    if not isinstance(made, Iterable):
+        raise ScheduleError(f"`choose` returned {kind_of(made)}, expected batches: {_BATCH} each")
+    batches = [_batch(records, i, b) for i, b in enumerate(cast("Iterable[object]", made))]
+    sizes = [len(notes) for _, notes in batches]
+    order = np.concatenate([np.empty(0, np.int64), *(notes for _, notes in batches)])
+    # Kernels would read memory that nothing was written to.
+    _require_order(records, order, np.repeat(np.arange(len(batches)), sizes))
+    kinds = np.array([block for block, _ in batches], np.int64)
+    return ChosenOrder(
+        addresses[order], records.type_of[order], kinds, np.cumsum(sizes, dtype=np.int64)
+    )
+
+
+def _batch(records: Records, i: int, batch: Any) -> tuple[int, Words]:
+    """The block of batch `i` and its notes."""
+    try:
+        block, nodes = batch
+        notes = np.asarray(nodes)
+    except (TypeError, ValueError):  # of no pair; of lists of different lengths
+        raise ScheduleError(f"batch {i} is {kind_of(batch)}, expected {_BATCH}") from None
+    # An empty list is an array of floats.
+    is_listed = notes.ndim == 1 and (notes.dtype.kind in "iu" or not len(notes))
+    if isinstance(block, bool) or not isinstance(block, int | np.integer) or not is_listed:
+        raise ScheduleError(f"batch {i} holds {block!r} and {nodes!r}, expected {_BATCH}")
+    count, blocks = len(records.type_of), len(records.types)
+    for what, numbers, end in (("block", np.array([block]), blocks), ("note", notes, count)):
+        for wrong in numbers[(numbers < 0) | (numbers >= end)]:
+            raise ScheduleError(f"batch {i}: there is no {what} {wrong}, they are 0 to {end - 1}")
+    notes = notes.astype(np.int64)
+    for note in notes[records.type_of[notes] != block]:
+        raise ScheduleError(
+            f"batch {i} is of the block `{records.types[block]}`, its note {note} is on "
+            f"`{records.types[records.type_of[note]]}`"
+        )
+    return int(block), notes
+
+
+def _require_order(records: Records, order: Words, batch_of: Words) -> None:
+    """Raise ScheduleError unless all notes are in `order` once, each in a later batch than those
+    that it reads. batch_of: the batch of each place in the order."""
+    count = len(records.type_of)
+    times = np.bincount(order, minlength=count)
+    for note in np.flatnonzero(times > 1):
+        first, second = batch_of[np.flatnonzero(order == note)[:2]]
+        raise ScheduleError(f"note {note} is in batch {first}, and again in batch {second}")
+    for note in np.flatnonzero(times == 0):
+        raise ScheduleError(
+            f"the batches hold {len(order)} of {count} notes; the first that they lack is {note}"
+        )
+    batch = np.empty(count, np.int64)
+    batch[order] = batch_of
+    reader, read = np.repeat(np.arange(count), np.diff(records.starts)), records.producer
+    read = read[records.handles]
+    for at in np.flatnonzero((read >= 0) & (batch[read] >= batch[reader])):
+        raise ScheduleError(
+            f"batch {batch[reader[at]]} runs note {reader[at]}, which reads the result of note "
+            f"{read[at]}: that has to be in an earlier batch, and is in batch {batch[read[at]]}"
+        )

@@ -11,6 +11,7 @@ from relaxlab import dynamic
 from relaxlab.codegen.llvm.flushing import ALIGN
 from relaxlab.runtime.batch import arena
 from relaxlab.runtime.batch.recorder import BatchError
+from relaxlab.runtime.batch.records import ScheduleError
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.loaded import CheckFailed
 
@@ -293,6 +294,42 @@ def test_threads_that_ask_first_at_once_get_one_function():
                 asked[0].result(0.1)
         one, other = (a.result(60) for a in asked)
     assert one is other
+
+
+def _with(batches, at, notes):
+    return [*batches[:at], (batches[at][0], notes), *batches[at + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda _: None, "`choose` returned None, expected batches: the number of a block"),
+        (lambda b: [*b, 3], "batch 5 is an int, expected the number of a block and a list"),
+        (lambda b: [*b, (0, [0.0])], r"batch 5 holds 0 and \[0.0\], expected the number"),
+        (lambda b: [*b, (0, 1)], "batch 5 holds 0 and 1, expected"),
+        (lambda b: [*b, (True, [])], "batch 5 holds True and"),
+        (lambda b: [*b, ("step", [])], "batch 5 holds 'step' and"),
+        (lambda b: [*b, (99, [])], "batch 5: there is no block 99, they are 0 to 1"),
+        (lambda b: _with(b, 0, [-1, 0]), "batch 0: there is no note -1, they are 0 to 9"),
+        (lambda b: _with(b, 0, [10]), "batch 0: there is no note 10"),
+        (lambda b: [(1 - b[0][0], b[0][1]), *b[1:]], "batch 0 is of the block .*, its note"),
+        (lambda b: _with(b, 0, [*b[0][1][:-1], b[0][1][0]]), "note . is in batch 0, and again"),
+        (lambda b: [*b, b[0]], "note . is in batch 0, and again in batch 5"),
+        (lambda b: b[:-1], "hold 8 of 10 notes; the first that they lack is 4"),
+        (lambda b: [b[1], b[0], *b[2:]], "batch 0 runs note ., which reads the result of note"),
+    ],
+)
+def test_batches_that_cannot_run_are_refused(steps, change, message):
+    _, main, _ = steps
+    given = [instance(np.random.default_rng(8), n) for n in (4, 4)]
+    by_depth = rl.batches_by("depth")
+
+    def choose(records):
+        return change([(block, nodes.tolist()) for block, nodes in by_depth(records)])
+
+    with pytest.raises(ScheduleError, match=message):
+        main.batch(given, choose)
+    assert len(main.batch(given, by_depth)) == 2
 
 
 def test_a_batch_in_a_batch_is_refused(steps):
