@@ -88,14 +88,14 @@ class Executable(LoadedProgram, Displayed, Brief):
         artifact: Artifact | None = vars(self).get("artifact")
         if artifact is not None and name in artifact.left_out:
             return artifact.left_out[name]
-        names = ", ".join(sorted(vars(self).get("_functions", ())))
+        names = ", ".join(sorted(self)) if "_functions" in vars(self) else ""
         return f"the executable has no function {name!r}; it has: {names}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._functions)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._functions})
+        return sorted({*super().__dir__(), *self})
 
     @brief
     def __call__(self, *args: Any, **named: Any) -> Any:

@@ -22,8 +22,8 @@ class BatchedExecutable(Executable):
     def __init__(
         self, artifact: Artifact, target: Target, threads: int | None, recorder: Recorder
     ) -> None:
+        self._entry_name = recorder.program.entry  # first: errors of the rest list all names
         super().__init__(artifact, target, threads)
-        self._entry_name = recorder.program.entry
         self._recorder = recorder
         self._entry: BatchFunction | None = None
         self._alone = Alone(self._entry_name, self._lock)
@@ -37,6 +37,11 @@ class BatchedExecutable(Executable):
                 flusher = NativeFlusher(self, self._recorder)
                 self._entry = BatchFunction(self._recorder, flusher, Arena(), self._alone)
             return self._entry
+
+    def __getattr__(self, name: str) -> Any:
+        if name == vars(self).get("_entry_name"):
+            return self[name]
+        return super().__getattr__(name)
 
     def __iter__(self) -> Iterator[str]:
         yield self._entry_name

@@ -296,6 +296,16 @@ def test_threads_that_ask_first_at_once_get_one_function():
     assert one is other
 
 
+def test_the_function_that_runs_batches_is_found_as_the_others_are():
+    exe = rl.compile(rl.parse(PROGRAM), pipeline=rl.batched_pipeline(), threads=1)
+    assert exe.main is exe["main"]
+    assert "main" in dir(exe)
+    with pytest.raises(KeyError, match="no function 'nope'; it has: main, main_block_batched"):
+        exe["nope"]
+    with pytest.raises(AttributeError, match="no function 'nope'; it has: main, "):
+        exe.nope  # noqa: B018
+
+
 def _with(batches, at, notes):
     return [*batches[:at], (batches[at][0], notes), *batches[at + 1 :]]
 
