@@ -250,7 +250,8 @@ def _library(
 ) -> Intrinsic:
     """The row of a costly function that only libraries have."""
     return Intrinsic(
-        name, doc, arity, floats=True, costly=True, meaning=rounded(fn), derivative=derivative, c=name,
+        name, doc, arity, floats=True, costly=True, meaning=rounded(fn), derivative=derivative,
+        c=name,
         absent={"wgsl": "WGSL has no such function"},
     )  # fmt: skip
 
