@@ -22,7 +22,6 @@ from relaxlab.schedule.rules.matmul import panel_bytes
 FACTS = rl.Target.host().facts
 # The rule's defaults: columns are a multiple of eight vectors.
 VECTORS, TILE_ROWS = (4, 6) if FACTS.vector_registers == 32 else (2, 6)
-WEIGHT_ROWS = 6 if FACTS.vector_registers == 32 else 3
 IN_PLACE_ROWS, SPLIT_K = 16, 16
 BLOCK_DEPTH, BLOCK_TILES = 128, 16
 BLOCK_COLUMNS = decisions.BLOCK_COLUMNS.candidates
@@ -143,11 +142,10 @@ def test_copied_panels() -> None:
     """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums."""
     lanes = rl.Target.host().lanes("float32")
     n, k, tile = 8 * lanes, in_place_bytes(FACTS) // (32 * lanes), (TILE_ROWS, VECTORS * lanes)
-    weights = (WEIGHT_ROWS, 4 * lanes)
     few, single = (IN_PLACE_ROWS, n), (1, lanes)  # the total of partial sums
     assert locals_of(program(PLAIN, n, k)) == [(1, n), few, tile]
     assert locals_of(program(PLAIN, n, k + 1)) == [single, few, (k + 1, VECTORS * lanes), tile]
-    assert locals_of(program(WEIGHT, n, k + 1)) == [(1, 4 * lanes), weights]
+    assert locals_of(program(WEIGHT, n, k + 1)) == [(1, 4 * lanes), tile]
     assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, VECTORS * lanes), tile]
 
 

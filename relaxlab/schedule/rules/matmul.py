@@ -221,6 +221,10 @@ def _tile_of(
     if not single and parts.copied is not None:
         in_place = not COPY_OPERAND.of(sch, not in_place)
     at_most, columns = _panel_vectors(sch, parts, context), width or most.columns
+    if parts.copied is None and parts.decode is None and not single:
+        # A part of a panel of weights: 64 x 576 by 1536 took 1260 us by two vectors of four, by
+        # all four 1420.
+        at_most = next(n for n in range(_widest(facts), 0, -1) if at_most % n == 0)
     symbolic = width is None
     vectors = _vectors(at_most, columns, lanes, symbolic=symbolic)
     if not single and not in_place and (parts.decode or parts.copied):
@@ -342,10 +346,16 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
 
 def _panel_vectors(sch: Schedule, parts: Product, context: Context) -> int:
     """Return the most vectors of columns of a panel: four where weights are packed so, and else no
-    more than leave a register beside the sums, which fill three quarters of them, and the vectors
-    of a step. With 16 registers 200 x 300 by 257 took 415 us in tiles of 3 x 4, in 4 x 3 345."""
-    fit = context.target.facts.vector_registers // 4 - 1
-    return PANEL_VECTORS.of(sch, 4 if parts.copied is None else min(4, fit))
+    more than registers serve."""
+    widest = 4 if parts.copied is None else _widest(context.target.facts)
+    return PANEL_VECTORS.of(sch, widest)
+
+
+def _widest(facts: Facts) -> int:
+    """Return the most vectors of columns, up to four, of a tile that leaves a register beside the
+    sums, which fill three quarters of them, and the vectors of a step. With 16 registers 200 x 300
+    by 257 took 415 us in tiles of 3 x 4, in 4 x 3 345."""
+    return min(4, facts.vector_registers // 4 - 1)
 
 
 def _narrow_panels(sch: Schedule) -> int:
