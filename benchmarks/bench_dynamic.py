@@ -7,7 +7,8 @@ at a time, and batched by tree level by hand; taking turns.
     .venv/bin/python -m benchmarks.bench_dynamic --ablations   relaxlab with each pass left out
     .venv/bin/python -m benchmarks.bench_dynamic --quick       one short round, to see that it works
 
-Instances per second, medians and quartiles over the rounds. Each round has other instances.
+Instances per second, medians and quartiles over the rounds. Each round has other instances. The
+results are written after each network: a run that is stopped keeps those that were measured.
 """
 
 from __future__ import annotations
@@ -100,26 +101,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = Settings(pairs[:1], options.threads, (1, 3), 1, 1, ablations[:1])
     names = ["relaxlab"] if options.ablations else list(PEERS)
     most = 0.0 if options.quick else _multiply_adds_per_s(settings.threads)
-    result = run(settings, options.only or names, most)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    result = run(settings, options.only or names, most, options.output)
     print(render(result))
     say(f"written: {options.output}")
     return int(bool(result["problems"]))
 
 
-def run(settings: Settings, names: Sequence[str], most: float) -> dict[str, Any]:
-    """Everything, as one JSON object; `most` are the multiply-adds a second of the machine."""
-    networks: list[dict[str, Any]] = []
-    problems: list[str] = []
+def run(
+    settings: Settings, names: Sequence[str], most: float, output: Path
+) -> dict[str, Any]:
+    """Everything, as one JSON object, which is written to `output` after each network; `most` are
+    the multiply-adds a second of the machine."""
+    result: dict[str, Any] = {
+        "machine": machine.describe(), "settings": asdict(settings), "networks": [],
+        "multiply_adds_per_s": most, "problems": [],
+    }  # fmt: skip
     for model, hidden in settings.models:
         found = _network(model, hidden, settings, names)
-        networks.append(found)
-        problems += found["problems"]
-    return {
-        "machine": machine.describe(), "settings": asdict(settings), "networks": networks,
-        "multiply_adds_per_s": most, "problems": problems,
-    }  # fmt: skip
+        result["networks"].append(found)
+        result["problems"] += found["problems"]
+        # By way of another file: a run that is stopped while writing keeps what was there before.
+        part = output.with_name(output.name + ".part")
+        part.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        part.replace(output)
+    return result
 
 
 def _multiply_adds_per_s(threads: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,6 +68,27 @@ def test_a_quick_run_of_networks_with_control_flow(
         assert name in shown and set(turns) == {"1", "3"}
         assert all(turn["seconds"] > 0 for (turn,) in turns.values())
     assert network["turns"]["relaxlab"]["3"][0]["batches"] > 10
+
+
+def test_a_benchmark_of_networks_that_is_stopped_keeps_what_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: dict[str, Any] = {"model": "bi_rnn", "hidden": 8, "turns": {}, "problems": ["one"]}
+
+    def network(model: str, *_: object) -> dict[str, Any]:
+        if model != "bi_rnn":
+            raise KeyboardInterrupt
+        return measured
+
+    monkeypatch.setattr(bench_dynamic, "_network", network)
+    monkeypatch.setattr(bench_dynamic, "_multiply_adds_per_s", lambda _: 1.0)
+    output = tmp_path / "dynamic.json"
+    arguments = ["--hidden", "8", "--output", str(output), "--models", "bi_rnn", "tree_lstm"]
+    with pytest.raises(KeyboardInterrupt):
+        bench_dynamic.main(arguments)
+    result = json.loads(output.read_text("utf-8"))
+    assert result["networks"] == [measured] and result["problems"] == ["one"]
+    assert list(tmp_path.iterdir()) == [output]
 
 
 def test_a_quick_run_of_whole_processes(
