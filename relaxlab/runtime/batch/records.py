@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxlab.codegen.llvm import recorder_words as native
 from relaxlab.ir import recording as rec
+from relaxlab.ir.brief import cut
 from relaxlab.ir.errors import UserError, kind_of
 from relaxlab.runtime.batch.recorder import Recorded
 from relaxlab.runtime.batch.words import Words
@@ -131,7 +132,8 @@ def _batch(records: Records, i: int, batch: Any) -> tuple[int, Words]:
     # An empty list is an array of floats.
     is_listed = notes.ndim == 1 and (notes.dtype.kind in "iu" or not len(notes))
     if isinstance(block, bool) or not isinstance(block, int | np.integer) or not is_listed:
-        raise ScheduleError(f"batch {i} holds {block!r} and {nodes!r}, expected {_BATCH}")
+        held = _held(nodes, notes)
+        raise ScheduleError(f"batch {i} holds {cut(repr(block))} and {held}, expected {_BATCH}")
     count, blocks = len(records.type_of), len(records.types)
     for what, numbers, end in (("block", np.array([block]), blocks), ("note", notes, count)):
         for wrong in numbers[(numbers < 0) | (numbers >= end)]:
@@ -143,6 +145,15 @@ def _batch(records: Records, i: int, batch: Any) -> tuple[int, Words]:
             f"`{records.types[records.type_of[note]]}`"
         )
     return int(block), notes
+
+
+def _held(nodes: object, notes: np.ndarray[Any, Any]) -> str:
+    """What a batch has in place of numbers of notes: that may be many, and is not listed."""
+    if not notes.ndim or not notes.size:
+        return cut(repr(nodes))
+    if notes.ndim > 1:
+        return f"an array of {notes.dtype} with {notes.ndim} dimensions"
+    return f"{kind_of(nodes)} of {notes.dtype}, whose first is {cut(repr(notes[0].item()))}"
 
 
 def _require_order(records: Records, order: Words, batch_of: Words) -> None:

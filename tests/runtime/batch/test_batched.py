@@ -315,7 +315,12 @@ def _with(batches, at, notes):
     [
         (lambda _: None, "`choose` returned None, expected batches: the number of a block"),
         (lambda b: [*b, 3], "batch 5 is an int, expected the number of a block and a list"),
-        (lambda b: [*b, (0, [0.0])], r"batch 5 holds 0 and \[0.0\], expected the number"),
+        (lambda b: [*b, (0, [0.5] * 999)], "0 and a list of float64, whose first is 0.5, expected"),
+        (
+            lambda b: [*b, (0, np.zeros((99, 9), np.int64))],
+            "batch 5 holds 0 and an array of int64 with 2 dimensions, expected the number",
+        ),
+        (lambda b: [*b, ([0] * 999, [])], r"batch 5 holds \[0, 0, [0, ]{,80}… and \[\], exp"),
         (lambda b: [*b, (0, 1)], "batch 5 holds 0 and 1, expected"),
         (lambda b: [*b, (True, [])], "batch 5 holds True and"),
         (lambda b: [*b, ("step", [])], "batch 5 holds 'step' and"),
