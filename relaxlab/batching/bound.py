@@ -7,7 +7,7 @@ import heapq
 from itertools import count
 
 from relaxlab.batching.execution import Schedule, schedule_of
-from relaxlab.batching.graph import Graph, most_on_paths, reversed_graph
+from relaxlab.batching.graph import Graph, most_on_paths, require_graph, reversed_graph
 from relaxlab.batching.native import native_bound
 from relaxlab.ir.errors import UserError
 
@@ -18,7 +18,11 @@ class SearchLimit(UserError):
 
 def batch_bound(graph: Graph) -> int:
     """Return a number of batches that no schedule has less of: the unbatchable nodes, and of each
-    other type the most nodes that lie on one path, since nodes on a path never share a batch."""
+    other type the most nodes that lie on one path, since nodes on a path never share a batch.
+
+    Raises GraphError for what is no graph.
+    """
+    require_graph(graph)
     return native_bound(graph)
 
 
@@ -32,8 +36,9 @@ def optimum(graph: Graph, most_states: int = 200_000) -> Schedule:
     complete is an optimum.
 
     Raises SearchLimit after `most_states` sets, whose number grows exponentially with the graph's
-    width.
+    width, and GraphError for what is no graph.
     """
+    require_graph(graph)
     search = _Search(graph)
     order = count()
     start, alone = search.drained(0)

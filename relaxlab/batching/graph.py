@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from relaxlab.ir.errors import UserError, counted
+from relaxlab.ir.errors import UserError, counted, kind_of
 
 Int32Array: TypeAlias = NDArray[np.int32]
 Int64Array: TypeAlias = NDArray[np.int64]
@@ -61,6 +61,15 @@ class Graph:
     def predecessors_of(self, node: int) -> list[int]:
         """Return the nodes that a node reads, in the order of its operands."""
         return self.predecessors[self.starts[node] : self.starts[node + 1]].tolist()
+
+
+def require_graph(given: object) -> None:
+    """Raise GraphError for what is no graph."""
+    if not isinstance(given, Graph):
+        raise GraphError(
+            f"expected a graph, got {kind_of(given)}: `rl.recorded_graph(main.record(instances))` "
+            "is the graph of instances"
+        )
 
 
 def minibatch_graph(

@@ -12,7 +12,7 @@ from relaxlab.batching.bound import batch_bound
 from relaxlab.batching.execution import Schedule, schedule_of
 from relaxlab.batching.graph import Graph, depths_of
 from relaxlab.batching.native import AGENDA, RATIO, native_schedule
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, kind_of
 
 
 class PolicyError(UserError):
@@ -116,21 +116,36 @@ POLICIES: Mapping[str, Policy] = {p.name: p for p in (Depth(), Agenda(), Ratio()
 """The policies that need no learning, by name."""
 
 
+def _known() -> str:
+    return ", ".join(POLICIES)
+
+
 def policy_called(name: str) -> Policy:
     """Return one of `POLICIES`. Raises PolicyError for another name."""
     if name not in POLICIES:
         raise PolicyError(
-            f"no policy is called {name!r}: there are {', '.join(POLICIES)}, and those that "
+            f"no policy is called {name!r}: there are {_known()}, and those that "
             "`rl.learn_policy` gives"
         )
     return POLICIES[name]
+
+
+def policy_of(policy: Policy | str) -> Policy:
+    """Return a policy that is given itself or by its name. Raises PolicyError for what is none."""
+    if isinstance(policy, str):
+        return policy_called(policy)
+    if not callable(getattr(policy, "schedule", None)):
+        raise PolicyError(
+            f"expected a policy, got {kind_of(policy)}: give the name of one ({_known()}) or what "
+            "`rl.learn_policy` gives"
+        )
+    return policy
 
 
 def schedule_batches(graph: Graph, policy: Policy | str = "critical") -> Schedule:
     """Return a policy's schedule of a minibatch's graph, or that of the policy `agenda` where it
     has fewer batches: a learned policy may meet graphs unlike those that it has seen.
 
-    Raises PolicyError for a name that no policy has.
+    Raises PolicyError for what is no policy, and GraphError for what is no graph.
     """
-    chosen = policy_called(policy) if isinstance(policy, str) else policy
-    return Fewest((chosen, POLICIES["agenda"])).schedule(graph)
+    return Fewest((policy_of(policy), POLICIES["agenda"])).schedule(graph)

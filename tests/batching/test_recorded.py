@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.batching.bound import batch_bound, optimum
+from relaxlab.batching.graph import GraphError
+from relaxlab.batching.policies import PolicyError, schedule_batches
 from relaxlab.models.dynamic.inputs import parse_tree
 from relaxlab.runtime.batch.records import ScheduleError
 
@@ -70,3 +73,20 @@ def test_batches_that_leave_notes_out_are_refused(program):
         main.batch(trees, choose=lambda records: [])
     with pytest.raises(ScheduleError, match="batch 0 is of the block"):
         main.batch(trees, choose=lambda records: [(0, np.arange(len(records.type_of)))])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: rl.batches_by(3), PolicyError, "got an int: .*depth, agenda.*learn_policy"),
+        (lambda: rl.batches_by(rl.learn_policy), PolicyError, "expected a policy, got a function"),
+        (lambda: rl.batches_by("none"), PolicyError, "no policy is called 'none': there are depth"),
+        (lambda: rl.recorded_graph(None), GraphError, "expected what `main.record.instances.` ret"),
+        (lambda: batch_bound(None), GraphError, "expected a graph, got None: `rl.recorded_graph"),
+        (lambda: optimum([1]), GraphError, "expected a graph, got a list"),
+        (lambda: schedule_batches(None), GraphError, "expected a graph, got None"),
+    ],
+)
+def test_what_is_no_policy_or_graph_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
