@@ -13,6 +13,7 @@ from relaxlab.runtime.batch.arena import DeviceArena
 from relaxlab.runtime.batch.device import Calls, DeviceFlusher
 from relaxlab.runtime.batch.function import Alone, BatchFunction
 from relaxlab.runtime.batch.recorder import Recorder
+from relaxlab.runtime.vm.capture import CapturedFunction, NotCapturable
 from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
 from relaxlab.runtime.vm.gpu import simulated
 from relaxlab.runtime.vm.memory import DeviceMemory
@@ -31,8 +32,8 @@ class BatchedCudaExecutable(CudaExecutable):
     def __init__(
         self, gpu: GpuProgram, target: Target, recorder: Recorder, transforms: dict[str, str]
     ) -> None:
+        self._recorder, self._transforms = recorder, transforms  # first: it is one of the names
         super().__init__(gpu, target)
-        self._recorder, self._transforms = recorder, transforms
         self._entry: BatchFunction | None = None
         self._alone = Alone(recorder.program.entry, self._lock)
 
@@ -45,9 +46,32 @@ class BatchedCudaExecutable(CudaExecutable):
                 self._entry = self._batches(self.call, DeviceArena(memory))
             return self._entry
 
+    def __repr__(self) -> str:
+        return f"BatchedCudaExecutable({', '.join(self)}; {self.arch})"
+
     def __iter__(self) -> Iterator[str]:
         yield self._recorder.program.entry
         yield from super().__iter__()
+
+    def simulate(self, name: str, *args: Any) -> Any:
+        """Call a function that runs a block on the SIMT interpreter, as other programs do. Raises
+        ValueError for the one that runs batches, which has `simulated_batches`."""
+        if name == self._recorder.program.entry:
+            raise ValueError(
+                f"`{name}` runs batches: `exe.simulated_batches().bind(*weights)` is the function "
+                "that computes them on the SIMT interpreter"
+            )
+        return super().simulate(name, *args)
+
+    def captured(self, name: str) -> CapturedFunction:
+        """A function that runs a block as one CUDA graph. Raises NotCapturable for the one that
+        runs batches, whose launches depend on the instances."""
+        if name == self._recorder.program.entry:
+            raise NotCapturable(
+                f"the launches of `{name}` depend on the instances of a batch: a CUDA graph has "
+                "the same ones each time"
+            )
+        return super().captured(name)
 
     def simulated_batches(self) -> BatchFunction:
         """The function that runs batches, with its kernels on the SIMT interpreter: slow. Its calls

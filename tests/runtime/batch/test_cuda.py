@@ -17,6 +17,7 @@ from relaxlab.ir.module import Module
 from relaxlab.runtime.batch import cuda as batch_cuda
 from relaxlab.runtime.batch.cuda import BatchedCudaExecutable
 from relaxlab.runtime.vm import cuda
+from relaxlab.runtime.vm.capture import NotCapturable
 from relaxlab.runtime.vm.gpu import NoGpu
 from tests.codegen.cuda.on_cpu import COMPILER, CpuCuda
 from tests.models.dynamic.networks import NETWORKS, arguments, assert_results_agree
@@ -50,6 +51,26 @@ def test_simulated_threads_compute_batches(name: str) -> None:
     run(name, mod, main, 3, 2)
     assert main.last_batch is not None
     assert max(rows for _, rows in main.last_batch.launches) > 1
+
+
+def test_the_function_that_runs_batches_is_among_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, exe = compiled("tree_fc")
+    monkeypatch.setattr(batch_cuda, "require_cupy", lambda: np)
+    try:
+        assert exe.main is exe["main"] and "main" in dir(exe) and next(iter(exe)) == "main"
+    finally:
+        exe._entry = None
+    assert repr(exe).startswith("BatchedCudaExecutable(main, ")
+    with pytest.raises(KeyError, match="'nope'; there are: main, "):
+        exe["nope"]
+    with pytest.raises(AttributeError, match="'nope'; its functions: main, "):
+        exe.nope  # noqa: B018
+    with pytest.raises(ValueError, match="`main` runs batches: `exe.simulated_batches"):
+        exe.simulate("main")
+    with pytest.raises(NotCapturable, match="the launches of `main` depend on the instances"):
+        exe.captured("main")
 
 
 @pytest.mark.gpu
