@@ -27,6 +27,7 @@ from relaxlab.runtime.native.arguments import (
 from relaxlab.runtime.native.direct_call import DirectCall, is_supported
 from relaxlab.runtime.native.loaded import CheckFailed, LoadedProgram
 from relaxlab.runtime.native.results import Sources, result_converter, span_of
+from relaxlab.runtime.unbatched import Unbatched
 
 if TYPE_CHECKING:
     from relaxlab.ir.module import Module
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Adapt: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
-class NativeFunction:
+class NativeFunction(Unbatched):
     """One function of an executable. `bound` is what `bind` gave.
 
     A call runs it, and raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a

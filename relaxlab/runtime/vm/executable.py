@@ -21,6 +21,7 @@ from relaxlab.runtime.interchange import handed_over, library_of
 from relaxlab.runtime.native.arguments import in_order
 from relaxlab.runtime.programs import Complete, Make, allocator
 from relaxlab.runtime.request import Request
+from relaxlab.runtime.unbatched import Unbatched
 from relaxlab.runtime.vm.vm import VirtualMachine
 
 
@@ -91,7 +92,7 @@ class MachineExecutable(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MachineFunction(Brief):
+class MachineFunction(Unbatched, Brief):
     """A function of a program that a virtual machine runs."""
 
     exe: MachineExecutable

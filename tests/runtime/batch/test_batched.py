@@ -306,6 +306,16 @@ def test_the_function_that_runs_batches_is_found_as_the_others_are():
         exe.nope  # noqa: B018
 
 
+@pytest.mark.parametrize("target", ["cpu", "interpreter", "cuda"])
+def test_functions_that_run_no_batches_name_the_pipeline_that_makes_them(target):
+    exe = rl.compile(rl.parse(PLAIN), target)
+    for name in ("batch", "record"):
+        with pytest.raises(AttributeError, match=r"main.* no batches.*rl.batched_pipeline\(\)"):
+            getattr(exe["main"], name)
+    with pytest.raises(AttributeError, match="Function' object has no attribute 'nope'"):
+        exe["main"].nope  # noqa: B018
+
+
 def _with(batches, at, notes):
     return [*batches[:at], (batches[at][0], notes), *batches[at + 1 :]]
 
