@@ -8,6 +8,7 @@ from relaxlab.batching.bound import batch_bound, optimum
 from relaxlab.batching.graph import GraphError
 from relaxlab.batching.policies import PolicyError, schedule_batches
 from relaxlab.models.dynamic.inputs import parse_tree
+from relaxlab.runtime.batch.recorder import BatchError
 from relaxlab.runtime.batch.records import ScheduleError
 
 PROGRAM = """
@@ -73,6 +74,33 @@ def test_batches_that_leave_notes_out_are_refused(program):
         main.batch(trees, choose=lambda records: [])
     with pytest.raises(ScheduleError, match="batch 0 is of the block"):
         main.batch(trees, choose=lambda records: [(0, np.arange(len(records.type_of)))])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (3, [-1, -1, 0], [-1, -1, 1], [0, 0, 1]),
+        (-2, [-1, -1, 0], [-1, -1, 1], [0, 0, 1]),
+        (2, [-1, -1, 0], [-1, -1, -7], [0, 0, 1]),
+    ],
+)
+def test_indices_outside_of_arrays_mean_what_they_do_elsewhere(program, given):
+    """Two roots and a child: the nearest element is read."""
+    mod, main, trees, weight = program
+    root, *arrays = given
+    tree = (np.int64(root), *(np.array(a, "int64") for a in arrays))
+    expected = rl.interpret(mod, "main", *tree, weight)
+    np.testing.assert_allclose(main.batch([trees[0], tree])[1], expected, rtol=1e-5)
+    ordinary = rl.compile(mod, threads=1)["main"]
+    np.testing.assert_allclose(ordinary(*tree, weight), expected, rtol=1e-5)
+
+
+def test_a_child_that_is_not_there_is_named_as_a_cause_of_endless_recursion(program):
+    _, main, trees, _ = program
+    arrays = (np.array(a, "int64") for a in ([-1, -1, 10**6], [-1, -1, 1], [0, 0, 1]))
+    with pytest.raises(BatchError, match="instance 1 .*recursion.*a child that is not there") as e:
+        main.batch([trees[0], (np.int64(2), *arrays)])
+    np.testing.assert_array_equal(e.value.results[0], main.batch([trees[0]])[0])
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,11 @@ class Recorder:
     def reason(self, failure: int) -> str:
         """The reason that a failure stands for."""
         if failure == native.TOO_DEEP:
-            return "its recursion does not end, or is too deep"
+            # A tree with a child outside of its arrays is the usual cause.
+            return (
+                "its recursion does not end, or is too deep; an index outside of an array, such as "
+                "a child that is not there, reads the nearest element"
+            )
         return self.messages[failure - native.FIRST_MESSAGE].format()
 
 
