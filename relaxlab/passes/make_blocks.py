@@ -80,9 +80,9 @@ def entry_of(mod: Module) -> str:
 
     Raises DiagnosticError where there are several.
     """
-    public = [
-        n for n, f in mod.graph_functions().items() if not f.private and "batched" not in f.attrs
-    ]
+    functions = {n: f for n, f in mod.graph_functions().items() if not f.private}
+    # Passes add public functions, which run batches and pack weights: none of them is recorded.
+    public = [n for n, f in functions.items() if RECORDED in f.attrs] or [*functions]
     if "main" in public:
         return "main"
     if len(public) != 1:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab import dynamic
+from relaxlab import dynamic, nn
 from relaxlab.codegen.llvm.flushing import ALIGN
 from relaxlab.runtime.batch import arena
 from relaxlab.runtime.batch.recorder import BatchError
@@ -257,6 +257,29 @@ def test_weights_are_needed_and_checked():
     assert list(exe)[0] == "main" and "batched main" in repr(main)
 
 
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())
+
+
+def test_a_module_of_layers_runs_in_batches_under_its_own_name():
+    """Its weights are packed by functions that are public, too."""
+    mod, _ = Layers().export({"forward": {"x": nn.spec.Tensor((1, 3), "float32")}})
+    forward = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["forward"]
+    rng = np.random.default_rng(0)
+    weights = [rng.random(s, dtype="float32") for s in ((4, 3), (2, 4))]
+    instances = [(rng.random((1, 3), dtype="float32"),) for _ in range(3)]
+    results = forward.bind(*weights).batch(instances)
+    for given, result in zip(instances, results, strict=True):
+        expected = rl.interpret(mod, "forward", *given, *weights)
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
+    assert max(rows for _, rows in forward.last_batch.launches) == 3
+
+
 def test_weights_are_bound_to_all_blocks_or_none(steps, monkeypatch):
     _, main, weights = steps
     given = [instance(np.random.default_rng(3), 4)]
@@ -401,6 +424,63 @@ def test_an_instance_for_which_a_kernel_fails_is_named():
     results = error.value.results
     assert [r is None for r in results] == [False, False, True, False, True]
     for result in (results[0], results[3], *main.batch([good, good])):
+        np.testing.assert_array_equal(result, expected)
+
+
+STEPS_OF_DIVISION = """
+@I.ir_module
+class Divisions:
+    @T.prim_func(private=True)
+    def divide(
+        x: T.Buffer((4,), "int64"), y: T.Buffer((4,), "int64"), z: T.Buffer((4,), "int64")
+    ):
+        for i in range(4):
+            with T.sblock("divide"):
+                vi = T.axis.spatial(4, i)
+                z[vi] = x[vi] // y[vi]
+
+    @R.function(private=True)
+    def step(
+        i: R.Tensor((), "int64"), x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64"),
+        w: R.Tensor((4,), "int64"),
+    ) -> R.Tensor((4,), "int64"):
+        if {ends}:
+            out = x
+        else:
+            z = R.call_tir(cls.divide, (R.add(x, w), y), R.Tensor((4,), "int64"))
+            out = cls.step(R.subtract(i, R.const(1, "int64")), z, R.subtract(y, w), w)
+        return out
+
+    @R.function
+    def main(
+        i: R.Tensor((), "int64"), x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64"),
+        w: R.Tensor((4,), "int64"),
+    ) -> R.Tensor((4,), "int64"):
+        R.func_attr({"num_input": 3})
+        return cls.step(i, x, y, w)
+"""
+
+
+@pytest.mark.parametrize("policy", [None, "agenda", "critical"])
+@pytest.mark.parametrize(
+    "ends", ['R.less(i, R.const(1, "int64"))', 'R.less(R.max(x), R.const(3, "int64"))']
+)
+def test_instances_whose_kernels_fail_after_some_steps_leave_the_others_alone(ends, policy):
+    """By counts that are known, and by tensors that instances wait for."""
+    mod, w = rl.parse(STEPS_OF_DIVISION.replace("{ends}", ends)), np.ones(4, "int64")
+    main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"].bind(w)
+    instances = [
+        (np.int64(i), np.full(4, x), np.full(4, y))
+        for i, x, y in ((3, 99, 9), (2, 1, 8), (3, 99, 2), (1, 50, 5), (5, 10**15, 3))
+    ]
+    choose = policy and rl.batches_by(policy)
+    with pytest.raises(BatchError, match="instance 2 of the batch .and 1 more.*zero") as error:
+        main.batch(instances, choose)
+    for number, result in enumerate(error.value.results):
+        if number in (2, 4):
+            assert result is None
+            continue
+        expected = rl.interpret(mod, "main", *instances[number], w)
         np.testing.assert_array_equal(result, expected)
 
 
