@@ -148,7 +148,7 @@ def _batch(records: Records, i: int, batch: Any) -> tuple[int, Words]:
 
 
 def _held(nodes: object, notes: np.ndarray[Any, Any]) -> str:
-    """What a batch has in place of numbers of notes: that may be many, and is not listed."""
+    """The text of notes that are no numbers of notes: there may be many, which are not listed."""
     if not notes.ndim or not notes.size:
         return cut(repr(nodes))
     if notes.ndim > 1:
