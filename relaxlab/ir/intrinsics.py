@@ -229,6 +229,11 @@ def _sign(x: PrimExpr, r: PrimExpr) -> PrimExpr:
     return Select(x < 0, const(-1, x.dtype), const(1, x.dtype))
 
 
+def _copysign_by(x: PrimExpr, y: PrimExpr, r: PrimExpr) -> tuple[PrimExpr, None]:
+    same, turned = const(1, r.dtype), const(-1, r.dtype)
+    return Select(x < 0, Select(r < 0, same, turned), Select(r < 0, turned, same)), None
+
+
 def no_slope(*values: PrimExpr) -> tuple[None, ...]:
     """The derivatives of a function that is constant between its jumps."""
     return (None,) * (len(values) - 1)
@@ -377,6 +382,9 @@ INTRINSICS: dict[str, Intrinsic] = {
         _rounding("nearbyint", "The nearest integer; halves go to the even neighbour.", np.rint,
                   "rint", wgsl="round"),
         _rounding("fabs", "The absolute value.", np.abs, derivative=_sign),
+        Intrinsic("copysign", "The size of `x` with the sign of `y`, a zero or NaN too.", 2,
+                  flops=0, meaning=rounded(np.copysign), derivative=_copysign_by, c="copysign",
+                  llvm="copysign", absent={"wgsl": "WGSL does not keep the sign of every zero"}),
         Intrinsic("abs", "The absolute value.", meaning=_exact(np.abs), derivative=_sign),
         Intrinsic("bitwise_not", "The bitwise complement; `~x` means the same.", flops=0,
                   meaning=_exact(np.invert), derivative=_OF_BITS),

@@ -548,6 +548,12 @@ def continue_loop() -> None:
         T.continue_loop()
     """
 
+def copysign(x: _Any, y: _Any) -> _Value:
+    """The size of `x` with the sign of `y`, a zero or NaN too.
+
+        T.copysign(x, y)
+    """
+
 def cos(x: _Any) -> _Value:
     """The cosine.
 

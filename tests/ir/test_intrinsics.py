@@ -192,3 +192,22 @@ def test_pure_rows_have_derivatives_or_say_why_not() -> None:
     assert all(row.derivative for row in INTRINSICS.values() if row.pure)
     with pytest.raises(ValueError, match="popcount has no derivatives: a function of bits"):
         INTRINSICS["popcount"].derivatives([expr.Var("x")], expr.Var("y"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_copysign_takes_the_sign_of_zeros_and_nan(dtype: str) -> None:
+    f = rl.parse(f"""
+from relaxlab.script import tir as T
+@T.prim_func
+def f(X: T.Buffer((8,), "{dtype}"), Y: T.Buffer((8,), "{dtype}"), C: T.Buffer((8,), "{dtype}")):
+    for i in range(8):
+        C[i] = T.copysign(X[i], Y[i])
+""")
+    x = np.array([1.5, -1.5, 0.0, -0.0, np.inf, -np.inf, np.nan, 3.0], dtype)
+    y = np.array([-0.0, 0.0, -2.0, 2.0, -1.0, np.inf, -1.0, -np.nan], dtype)
+    compiled, read = np.zeros(8, dtype), np.zeros(8, dtype)
+    rl.compile(f)["f"](x, y, compiled)
+    rl.interpret(f, "f", x, y, read)
+    for result in (compiled, read):
+        np.testing.assert_array_equal(result, np.copysign(x, y))
+        np.testing.assert_array_equal(np.signbit(result), np.signbit(y))
