@@ -70,7 +70,7 @@ _CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
 """The numbers of DLPack for dtypes of ml_dtypes."""
 _UINT = 1
 _DTYPE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
-"""Where the type's number lies in the record that a capsule of that name points to: behind data,
+"""The offset of the type's number in the record that a capsule of that name points to: behind data,
 device and rank, which a version, a context, a deleter and flags may precede."""
 
 

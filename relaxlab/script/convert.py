@@ -88,6 +88,17 @@ def is_symbolic(value: Value) -> bool:
             return is_dimension(value)
 
 
+def is_scalar(value: Value) -> bool:
+    """True for a scalar of the program: an expression, or a parameter whose value is one."""
+    match value:
+        case PrimExpr() | graph.PrimValue():
+            return True
+        case graph.Var(_, types.PrimType(_, known)):
+            return known is not None
+        case _:
+            return False
+
+
 def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None) -> PrimExpr:
     """`value` as a scalar expression; bare numbers take the dtype `like`."""
     match value:

@@ -19,6 +19,7 @@ from relaxlab.script.annotations import length_of_each, vdevice
 from relaxlab.script.convert import (
     constant_int,
     is_number,
+    is_scalar,
     literal,
     promote,
     scalar_of,
@@ -311,7 +312,7 @@ def combine(
             cx.fail(node, "E0104", "compute with arrays before the program, not inside it")
         return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
     if isinstance(a, graph.Expr) or isinstance(b, graph.Expr):
-        scalars = all(is_number(v) or _scalar_param(v) for v in (a, b))
+        scalars = all(is_number(v) or is_scalar(v) for v in (a, b))
         if not scalars:
             return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
     if is_sequence(a) and is_sequence(b) and op is ast.Add:
@@ -319,16 +320,6 @@ def combine(
     if op not in _SCALAR:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
     return binary(cx, _SCALAR[op], a, b, node, sides)
-
-
-def _scalar_param(value: Value) -> bool:
-    match value:
-        case PrimExpr() | graph.PrimValue():
-            return True
-        case graph.Var(_, types.PrimType(_, known)):
-            return known is not None
-        case _:
-            return False
 
 
 def binary(
@@ -370,7 +361,7 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Invert) and isinstance(value, float):
             cx.fail(node, "E0106", "`~` needs an integer")
         return _UNARY[type(node.op)](value)
-    if isinstance(value, graph.Expr) and not _scalar_param(value):
+    if isinstance(value, graph.Expr) and not is_scalar(value):
         return graph_calls.operator_call(cx, _GRAPH.get(type(node.op)), value, None, node)
     e, span = scalar_of(cx, value, node), cx.span(node)
     match node.op:
@@ -408,7 +399,7 @@ def _bool_op(cx: Context, node: ast.BoolOp) -> Value:
     if all(is_number(v) for v in values):
         results = [bool(v) for v in values]
         return all(results) if isinstance(node.op, ast.And) else any(results)
-    if any(isinstance(v, graph.Expr) and not _scalar_param(v) for v in values):
+    if any(isinstance(v, graph.Expr) and not is_scalar(v) for v in values):
         name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
         cx.fail(
             node,
