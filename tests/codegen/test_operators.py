@@ -117,16 +117,18 @@ def test_the_interpreter_agrees(family: str, start: int) -> None:
 @pytest.mark.parametrize(("family", "start"), GROUPS)
 def test_neither_threads_nor_addresses_change_a_bit(family: str, start: int) -> None:
     exe = executable(family, start)
-    for name, case, env, seed in uses(family, start):
-        arrays, _ = concrete_call(case, env, seed)
-        args = (*arrays, tuple(env.values()))
-        exe.threads = 1
-        alone = bits_of(exe[name](*args))
-        for threads in (2, 3):
-            exe.threads = threads
-            assert bits_of(exe[name](*args)) == alone, f"{case}, {dict(env)}, {threads} threads"
-        args = (*map(displaced, arrays), tuple(env.values()))
-        assert bits_of(exe[name](*args)) == alone, f"{case}, {dict(env)}, displaced arguments"
+    calls = [
+        (f"{case}, {dict(env)}", name, concrete_call(case, env, seed)[0], tuple(env.values()))
+        for name, case, env, seed in uses(family, start)
+    ]
+    exe.threads = 1
+    alone = [bits_of(exe[name](*arrays, env)) for _, name, arrays, env in calls]
+    for (case, name, arrays, env), bits in zip(calls, alone, strict=True):
+        assert bits_of(exe[name](*map(displaced, arrays), env)) == bits, f"{case}, displaced"
+    for threads in (2, 3):  # all calls by each number: another one makes a team of threads anew
+        exe.threads = threads
+        for (case, name, arrays, env), bits in zip(calls, alone, strict=True):
+            assert bits_of(exe[name](*arrays, env)) == bits, f"{case}, {threads} threads"
 
 
 def bits_of(results: Any) -> list[bytes]:

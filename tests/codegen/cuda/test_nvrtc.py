@@ -36,7 +36,9 @@ def compiled_everywhere(kernels: dict[str, PrimFunc]) -> list[nvrtc.Compiled]:
     for result in results:
         assert set(result.resources) == names
         assert all(f".entry {n}(" in result.ptx for n in names)
-        assert set(sass.disassemble(result.cubin)) == names
+    # Of the newest architecture alone, as it takes as long as compiling: others are disassembled
+    # where instructions are counted.
+    assert set(sass.disassemble(results[-1].cubin)) == names
     return results
 
 
