@@ -23,7 +23,9 @@ from relaxlab.testing.op_check import CaseProgram
 pytestmark = pytest.mark.skipif(
     not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
 )
-ARCHS = ("sm_80", "sm_90a", "sm_100a")
+ARCHS = ("sm_80", "sm_100a")
+"""The oldest and the newest: kernels for sm_90a are compiled where their instructions are counted, and
+a third compilation of all operators would take a minute."""
 SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 
 
@@ -36,9 +38,6 @@ def compiled_everywhere(kernels: dict[str, PrimFunc]) -> list[nvrtc.Compiled]:
     for result in results:
         assert set(result.resources) == names
         assert all(f".entry {n}(" in result.ptx for n in names)
-    # Of the newest architecture alone, as it takes as long as compiling: others are disassembled
-    # where instructions are counted.
-    assert set(sass.disassemble(results[-1].cubin)) == names
     return results
 
 
@@ -65,6 +64,7 @@ def test_the_model(name: str) -> None:
     module, _ = llama.build(bounds={"s": 128, "p": 256})
     mod = cuda_pipeline().run(module).result
     for result in compiled_everywhere(mod.loop_functions()):
+        assert set(sass.disassemble(result.cubin)) == set(result.resources)
         assert not any(r.spill_stores or r.spill_loads for r in result.resources.values())
         tiles = [r for n, r in result.resources.items() if "linear_kernel1" in n]
         assert tiles and all(r.shared == 2 * 64 * 17 * 4 for r in tiles)
