@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(
     not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
 )
 ARCHS = ("sm_80", "sm_100a")
-"""The oldest and the newest: kernels for sm_90a are compiled where their instructions are counted, and
-a third compilation of all operators would take a minute."""
+"""The oldest and the newest: kernels for sm_90a are compiled where their instructions are counted,
+and a third compilation of all operators would take a minute."""
 SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 
 
