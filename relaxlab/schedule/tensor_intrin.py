@@ -71,7 +71,7 @@ class TensorIntrin(Brief):
     def get(name: str) -> TensorIntrin:
         """The intrinsic of that name. Raises KeyError."""
         if name not in _REGISTRY:
-            near = get_close_matches(name, _REGISTRY, n=3, cutoff=0.3)
+            near = get_close_matches(name, _REGISTRY, n=3)
             hint = f"did you mean {' or '.join(near)}?" if near else "see TensorIntrin.names()"
             raise KeyError(f"no tensor intrinsic {name!r}; {hint}")
         return _REGISTRY[name]

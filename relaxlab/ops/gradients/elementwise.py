@@ -51,8 +51,8 @@ class _Elements:
                 raise TypeError(f"no operator on tensors computes {e}")
 
     def times(self, adjoint: graph.Expr, factor: PrimExpr) -> graph.Expr:
-        """The product of an adjoint and a derivative, with one operation where the derivative is a
-        negative or the quotient of a number."""
+        """The product of an adjoint and a derivative, factor by factor, with one operation where the
+        derivative is a negative or the quotient of a number."""
         match factor:
             case expr.FloatImm(1):
                 return adjoint
@@ -60,6 +60,8 @@ class _Elements:
                 return self.times(op("negative", adjoint), a)
             case expr.Div(expr.FloatImm() as number, a):
                 return op("divide", self.times(adjoint, number), self.of(a))
+            case expr.Mul(a, b):
+                return self.times(self.step.bb.emit(self.times(adjoint, a)), b)
             case _:
                 return op("multiply", adjoint, self.of(factor))
 
