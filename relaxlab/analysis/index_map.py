@@ -290,10 +290,8 @@ class _Detector:
         while any(m.parts for m in used):
             mark = max((m for m in used if m.parts), key=lambda m: _depth(m))
             complete, reach = self.tiles(mark, used.pop(mark))
-            if reach is not None:
-                raise NotAnIterMap(f"the splits of {mark.value} go beyond its extent {mark.extent}")
             injective = injective and complete
-            for part in mark.parts:
+            for part in mark.parts if reach is None else self.widened(mark, reach):
                 used.setdefault(part.mark, []).append(part)
         for mark, parts in used.items():
             complete, reach = self.tiles(mark, parts)
@@ -305,6 +303,16 @@ class _Detector:
             if not any(m.value == v for m in used):
                 injective = injective and self.an.prove_equal(r.extent, ONE) is True
         return injective, padded
+
+    def widened(self, mark: Mark, reach: expr.PrimExpr) -> tuple[Split, ...]:
+        """The parts of a fused mark whose splits take `reach` values, more than it has: its highest
+        digit goes on. Raises NotAnIterMap where that one is a remainder or cut by a predicate."""
+        *low, high = mark.parts
+        cut = self.an.prove_equal(high.scale * high.extent, mark.extent) is not True
+        if high.remainder or cut:
+            raise NotAnIterMap(f"the splits of {mark.value} go beyond its extent {mark.extent}")
+        digits = (reach + high.scale - 1) // high.scale
+        return (*low, self.changed(high, extent=digits))
 
     def tiles(self, mark: Mark, parts: list[Split]) -> tuple[bool, expr.PrimExpr | None]:
         """Return True if the splits of a mark use it up, and how far they reach if that is beyond
@@ -321,7 +329,7 @@ class _Detector:
             reach = self.an.simplify(s.lower * s.extent)
         if self.an.prove_equal(reach, mark.extent):
             return complete, None
-        if complete and not self.an.prove(expr.LE(reach, mark.extent)):
+        if complete and self.an.prove(expr.GE(reach, mark.extent)):
             return True, reach
         if self.an.prove_equal(mark.extent % reach, ZERO):
             return False, None

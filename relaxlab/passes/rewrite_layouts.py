@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
@@ -68,7 +70,9 @@ class _Rewriter:
             args: list[graph.Expr] = list(call.args)
             rewrites: Rewrites = self.changed[call.callee].attrs["layout_rewrites"]
             for at, index_map in rewrites:
-                relayout = self.relayout(args[at], index_map)
+                param = self.changed[call.callee].params[at]
+                assert isinstance(param, loops.Buffer)
+                relayout = self.relayout(args[at], index_map, param.shape)
                 key = (args[at], relayout.callee)
                 if key not in known:
                     source = getattr(args[at], "name", "const")
@@ -80,7 +84,9 @@ class _Rewriter:
             new.append(replace(b, value=replace(value, span=b.value.span)))
         return with_bindings(blk, new)
 
-    def relayout(self, arg: graph.Expr, index_map: IndexMap) -> TirCall:
+    def relayout(
+        self, arg: graph.Expr, index_map: IndexMap, held: tuple[expr.PrimExpr, ...]
+    ) -> TirCall:
         ty = leaf_type(arg)
         shape = known_shape(ty)
         assert shape is not None and isinstance(ty, types.TensorType) and ty.dtype is not None
@@ -88,7 +94,7 @@ class _Rewriter:
         # `NewFunctions` joins equal functions in any case.
         key = (shape, ty.dtype, id(index_map))
         if key not in self.known:
-            func, new_shape = relayout_function(shape, ty.dtype, index_map)
+            func, new_shape = relayout_function(shape, ty.dtype, index_map, held)
             made = self.functions.name_of(func, "relayout")
             self.known[key] = made, func, types.TensorType(new_shape, ty.dtype)
         name, func, out = self.known[key]
@@ -97,20 +103,38 @@ class _Rewriter:
 
 
 def relayout_function(
-    shape: tuple[expr.PrimExpr, ...], dtype: str, index_map: IndexMap
+    shape: tuple[expr.PrimExpr, ...], dtype: str, index_map: IndexMap,
+    held: tuple[expr.PrimExpr, ...],
 ) -> tuple[loops.PrimFunc, tuple[expr.PrimExpr, ...]]:
-    """The loop function that copies an array of `shape` into the layout of `index_map`, and the
-    new shape. Raises NotInvertible for a map that is none."""
-    back, new_shape, padding = index_map.inverse_with_padding(shape)
+    """The loop function that copies an array of `shape` into the layout of `index_map` for a
+    parameter of shape `held`, and the new shape. Raises NotInvertible for a map that is none."""
+    back, used, padding = index_map.inverse_with_padding(shape)
+    new_shape = repacked_shape(used, held)
+    pairs = zip(back.initial_indices, used, new_shape, strict=True)
+    conditions: list[expr.PrimExpr] = [expr.GE(i, n) for i, n, whole in pairs if whole != n]
+    conditions += [] if padding is None else [padding]
     source = te.placeholder(shape, dtype, "A")
 
     def element(*indices: expr.PrimExpr) -> expr.PrimExpr:
         value = source[back.apply(indices)]
-        if padding is None:
+        if not conditions:
             return value
         # Zeros, since kernels compute whole panels: what is multiplied there must not be NaN.
-        unused = IndexMap(back.initial_indices, (padding,)).apply(indices)[0]
-        return scalar.if_then_else(unused, expr.const(0, dtype), value)
+        unused = functools.reduce(expr.Or, conditions)
+        (here,) = IndexMap(back.initial_indices, (unused,)).apply(indices)
+        return scalar.if_then_else(here, expr.const(0, dtype), value)
 
     packed = te.compute(new_shape, element, "relayout")
     return te.create_prim_func([source, packed]), new_shape
+
+
+def repacked_shape(
+    used: tuple[expr.PrimExpr, ...], held: tuple[expr.PrimExpr, ...]
+) -> tuple[expr.PrimExpr, ...]:
+    """The extents of an array whose elements a map puts into `used`, as a parameter of shape `held`
+    has them: its tiles are whole where dimensions that the map joins have fewer elements than one.
+    Symbols of the parameter are another function's: of these extents the map knows all."""
+    return tuple(
+        mine if isinstance(mine, expr.IntImm) and isinstance(n, expr.IntImm) else n
+        for n, mine in zip(used, held, strict=True)
+    )

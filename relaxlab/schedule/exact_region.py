@@ -109,6 +109,8 @@ def _union(
         )
     except NotAnIterMap:
         return None
+    if found.padded:  # not every combination of the indices is reached
+        return None
     return tuple(
         Span(an.simplify(base * size), an.simplify((base + extent) * size - 1))
         for base, extent, size in zip(found.bases, found.extents, sizes, strict=True)

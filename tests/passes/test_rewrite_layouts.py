@@ -58,16 +58,23 @@ def test_a_repacked_weight_is_repacked_once_and_before(which):
 
 
 @pytest.mark.parametrize(
-    "shape, fn",
+    "shape, held, fn",
     [
-        ((6, 8), lambda i, j: (j // 4, i // 2, i % 2, j % 4)),
-        ((5, 7), lambda i, j: (j // 4, i, j % 4)),  # does not divide: the rest is zero
-        ((5, 7), lambda i, j: (i * 7 + j,)),
+        ((6, 8), (2, 3, 2, 4), lambda i, j: (j // 4, i // 2, i % 2, j % 4)),
+        # does not divide: the rest is zero
+        ((5, 7), (2, 5, 4), lambda i, j: (j // 4, i, j % 4)),
+        ((5, 7), (35,), lambda i, j: (i * 7 + j,)),
+        # fewer than a tile, joined
+        ((2, 5, 4), (1, 2, 24), lambda i, j, k: ((j * 4 + k) // 24, i, (j * 4 + k) % 24)),
+        ((2, 7, 3), (1, 2, 32), lambda i, j, k: ((j * 3 + k) // 32, i, (j * 3 + k) % 32)),
+        ((2, 7, 3), (3, 2, 8), lambda i, j, k: ((j * 3 + k) // 8, i, (j * 3 + k) % 8)),
     ],
 )
-def test_relayouts_put_every_element_in_its_place(shape, fn):
+def test_relayouts_put_every_element_in_its_place(shape, held, fn):
     index_map = IndexMap.of(fn)
-    func, new_shape = relayout_function(tuple(map(expr.const, shape)), "float32", index_map)
+    dims, dims_held = (tuple(map(expr.const, each)) for each in (shape, held))
+    func, new_shape = relayout_function(dims, "float32", index_map, dims_held)
+    assert tuple(d.value for d in new_shape) == held
     source = np.random.default_rng(0).standard_normal(shape).astype("float32")
     got = np.full([d.value for d in new_shape], 9, "float32")
     interpret_prim_func(func, [source, got])

@@ -18,6 +18,7 @@ from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target, target_kind
 from relaxlab.passes.base import Pass
 from relaxlab.passes.lower_shapes import lower_shapes
+from relaxlab.passes.rewrite_layouts import repacked_shape
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.check.forms import Forms, Runner
 from relaxlab.runtime.check.inputs import copy_value
@@ -92,8 +93,10 @@ def _repacked(func: loops.PrimFunc, args: Sequence[Any]) -> list[Any]:
         grid = dict(zip(index_map.initial_indices, np.indices(old.shape), strict=True))
         places = tuple(np.broadcast_to(evaluate(e, grid), old.shape)
                        for e in index_map.final_indices)  # fmt: skip
-        shape = index_map.map_shape(tuple(map(expr.const, old.shape)))
-        given[at] = np.zeros([evaluate(d, {}) for d in shape], old.dtype)
+        used, param = index_map.map_shape(tuple(map(expr.const, old.shape))), func.params[at]
+        assert isinstance(param, loops.Buffer)
+        shape = [evaluate(d, {}) for d in repacked_shape(used, param.shape)]
+        given[at] = np.zeros(shape, old.dtype)
         given[at][places] = old
     return given
 
