@@ -193,4 +193,4 @@ def test_registry_errors() -> None:
     with pytest.raises(ValueError, match="A is uint8"):
         TensorIntrin.register("test.other", dot4_desc, _columns_40)
     with pytest.raises(KeyError, match=r"test\.dot4"):
-        TensorIntrin.get("test.unknown")
+        TensorIntrin.get("test.dot5")

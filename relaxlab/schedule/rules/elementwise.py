@@ -198,13 +198,15 @@ def _lanes_of_quotients(block: Block, lanes: int) -> int:
 
 
 def _period_of_short_rows(block: Block, sizes: list[int | None], lanes: int) -> int:
-    """Return the elements of a row that is shorter than half a vector, so that lanes go through
-    several rows, whose places are the same constants in each step; 0 where rows are longer, or
-    conditions and data decide what is read. Rows of three bytes in reverse order took five times
-    as long as vectors of their own, those of two concatenated arrays a third."""
-    period = math.prod(n or lanes for n in sizes[1:])
-    if len(sizes) < 2 or not 0 < 2 * period <= lanes or _choosing(block):
+    """Return the elements of all axes but the first where the last one is at most half a vector, so
+    that lanes go through several rows, whose places are the same constants in each step; 0 where
+    rows are longer, or conditions and data decide what is read. With a vector for each row, rows of
+    three bytes in reverse order took five times as long, transposed matrices of two columns with
+    eight lanes 3.4 times, those of three bytes each in two concatenated arrays a third."""
+    inner = [n for n in sizes[1:] if n]
+    if not inner or len(inner) < len(sizes) - 1 or 2 * inner[-1] > lanes or _choosing(block):
         return 0
+    period = math.prod(inner)
     accesses = [n for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore)]
     if any(by_data(i) for n in accesses for i in n.indices):
         return 0
