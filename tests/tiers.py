@@ -2,15 +2,18 @@
 
 `tests/costs.json` has the seconds that each test function takes altogether, set-up and all its
 parameters included, on two cores; what takes less than a second is left out. A tier leaves out the
-functions that cost more than its limit. `pytest --record-costs` measures anew.
+functions that cost more than its limit. `pytest --record-costs` measures anew. What is beyond the
+tier `default` can be run in shares, `--share 0/3` and so on, which together are all of it.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -30,7 +33,27 @@ def function_of(nodeid: str) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "tiers by measured cost")
     group.addoption("--tier", choices=[*LIMITS], default="all", help="which tests to run")
+    group.addoption("--share", type=_share, default=(0, 1), metavar="K/N",
+                    help="of what the tier `default` leaves out, share K of N")  # fmt: skip
     group.addoption("--record-costs", action="store_true", help=f"write {COSTS.name}")
+
+
+def _share(text: str) -> tuple[int, int]:
+    """K and N of "K/N". Raises ValueError where K is no number from 0 to N - 1."""
+    number, count = map(int, text.split("/"))
+    if not 0 <= number < count:
+        raise ValueError(f"{text} is no share: the first of three is 0/3, the last 2/3")
+    return number, count
+
+
+def is_chosen(
+    nodeid: str, costs: Mapping[str, float], limit: float, share: tuple[int, int]
+) -> bool:
+    """True if a run whose tier has this limit, in seconds, and of its dear tests takes one share
+    (number, how many) has this test."""
+    cost, (number, count) = costs.get(function_of(nodeid), 0), share
+    in_share = cost <= LIMITS["default"] or zlib.crc32(nodeid.encode()) % count == number
+    return cost <= limit and in_share
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,13 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    limit = LIMITS[config.getoption("--tier")]
+    limit, share = LIMITS[str(config.getoption("--tier"))], cast(Any, config.getoption("--share"))
     costs: dict[str, float] = json.loads(COSTS.read_text())
-    dear = [item for item in items if costs.get(function_of(item.nodeid), 0) > limit]
-    if dear:
-        config.hook.pytest_deselected(items=dear)
-        left_out = set(map(id, dear))
-        items[:] = [item for item in items if id(item) not in left_out]
+    chosen = [item for item in items if is_chosen(item.nodeid, costs, limit, share)]
+    if len(chosen) < len(items):
+        known = set(map(id, chosen))
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in known])
+        items[:] = chosen
     # Workers take whole files (`--dist loadfile`), since what a file's tests share is made once per
     # worker: the dearest first, so that both end at about the same time.
     files: Counter[Path] = Counter()
