@@ -51,8 +51,8 @@ class _Elements:
                 raise TypeError(f"no operator on tensors computes {e}")
 
     def times(self, adjoint: graph.Expr, factor: PrimExpr) -> graph.Expr:
-        """The product of an adjoint and a derivative, factor by factor, with one operation where the
-        derivative is a negative or the quotient of a number."""
+        """The product of an adjoint and a derivative, factor by factor, with one operation where a
+        factor is a negative or the quotient of a number."""
         match factor:
             case expr.FloatImm(1):
                 return adjoint
