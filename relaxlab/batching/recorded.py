@@ -28,7 +28,7 @@ def batches_by(policy: Policy | str = "critical") -> Callable[[Records], Schedul
 def recorded_graph(records: Records) -> Graph:
     """The graph of what was recorded: `main.record(instances)`. Raises GraphError for
     anything else."""
-    # Of a notebook: the types that pyright sees are not checked there.
+    # A notebook, where nothing checks the type before the call, may pass anything.
     given: object = records
     if not isinstance(given, Records):
         raise GraphError(

@@ -127,7 +127,7 @@ def _cache() -> Finding:
         remedy = "export RELAXLAB_CACHE=FOLDER, with a folder of your own"
         return Finding("cache", text, ok=False, needed=False, remedy=remedy)
     files = [f.stat().st_size for f in folder.glob("*.rlx")]
-    return Finding("cache", f"{folder}, {len(files)} programs, {sum(files) / 1e6:.1f} MB")
+    return Finding("cache", f"{folder}, programs: {len(files)}, {sum(files) / 1e6:.1f} MB")
 
 
 def _weights() -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from relaxlab.cli.options import UsageError, sampler_of
 from relaxlab.cli.progress import Progress
+from relaxlab.ir.errors import counted
 from relaxlab.models.generate import TextGenerator, peak_rss_mb
 from relaxlab.models.generation import Generation, encode_prompt
 from relaxlab.models.load_decoder import context_of
@@ -96,7 +97,8 @@ def _answer_all(options: argparse.Namespace, model: TextGenerator, prompts: Sequ
     for prompt, answer in zip(prompts, answers, strict=True):
         print(f"> {prompt}\n{answer.text}\n")
     if sys.stderr.isatty():
-        print(f"[{len(answers)} answers, {speed:.0f} tokens/s together]", file=sys.stderr)
+        number = counted(len(answers), "answer")
+        print(f"[{number}, {speed:.0f} tokens/s together]", file=sys.stderr)
     return 0
 
 
@@ -127,7 +129,7 @@ def show_speed(model: TextGenerator, answer: Generation) -> None:
     """One line of measurements on stderr, where that is a terminal."""
     if not sys.stderr.isatty():
         return
-    speeds = [f"read {answer.prefilled} tokens at {answer.prefill_tok_s:.0f}/s"]
+    speeds = [f"read {counted(answer.prefilled, 'token')} at {answer.prefill_tok_s:.0f}/s"]
     if answer.decode_tok_s is not None:
         speeds.append(f"wrote {len(answer.ids)} at {answer.decode_tok_s:.0f}/s")
     if answer.stopped == "context":

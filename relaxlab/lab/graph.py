@@ -14,6 +14,7 @@ import numpy as np
 from relaxlab.analysis.costs import bytes_of, call_cost
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import graph, loops, types
+from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines
 from relaxlab.lab.layout import Layout, layout
@@ -113,7 +114,7 @@ def _module_of(program: Program) -> tuple[Module, dict[str, Any] | None]:
 
 def graph_text(name: str, flow: Dataflow) -> list[str]:
     """Return the graph as text: each value with the operation that makes it and the operands."""
-    lines = [f"{name}: {len(flow.nodes)} values"]
+    lines = [f"{name}: {counted(len(flow.nodes), 'value')}"]
     reads: dict[int, list[int]] = {}
     for a, b in flow.edges:
         reads.setdefault(b, []).append(a)
@@ -305,7 +306,7 @@ def _shape(ty: types.Type | None) -> str:
         case types.TensorType(_, dtype, ndim):
             return f"{ndim if ndim >= 0 else '?'}-d {dtype or '?'}"
         case types.TupleType(fields):
-            return f"{len(fields)} values"
+            return counted(len(fields), "value")
         case None:
             return ""
         case _:

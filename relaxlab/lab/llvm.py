@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relaxlab.codegen.llvm.pass_steps import PassStep, llvm_pass_steps
+from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.target import Target, parse_target, target_kind
@@ -75,5 +76,6 @@ def _view(name: str, steps: tuple[PassStep, ...]) -> View:
         "modules": [[i] for i in range(len(steps))], "lines": interner.lines, "notes": [],
     }  # fmt: skip
     names = "\n".join(f"{s.name:32} {len(s.lines):6} lines" for s in steps)
-    text = f"{name}: {len(passes)} passes of LLVM changed it, from {first} to {last} lines\n{names}"
+    number = counted(len(passes), "pass", "passes")
+    text = f"{name}: {number} of LLVM changed it, from {first} to {last} lines\n{names}"
     return View("pipeline", f"LLVM's passes on {name}", state, text)

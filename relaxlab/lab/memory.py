@@ -9,6 +9,7 @@ from typing import Any
 
 from relaxlab.analysis.costs import bytes_of
 from relaxlab.ir import graph, types
+from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
@@ -202,7 +203,8 @@ def _text(states: list[dict[str, Any]], failure: dict[str, Any] | None) -> str:
     lines = failure_lines(failure)
     for s in states:
         plan = s["plans"][s["start"]]
-        lines.append(f"{s['name']}: {len(s['tensors'])} temporaries, {len(s['steps'])} steps")
+        tensors = counted(len(s["tensors"]), "temporary", "temporaries")
+        lines.append(f"{s['name']}: {tensors}, {counted(len(s['steps']), 'step')}")
         for a in plan["arenas"]:
             size, apart = spelled(a["size"]), spelled(a["apart"])
             lines.append(f"  an arena {a['scope']}: {size} bytes; without reuse {apart}")

@@ -13,6 +13,7 @@ from relaxlab.analysis.prelude import is_prelude
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.ir import host
+from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import unscheduled_functions
@@ -154,9 +155,10 @@ def roofline(programs: Mapping[str, Program | Executable], *args: Any) -> View:
             notes = view.state.get("notes") or ["it does not compile"]
             raise ValueError(f"{label!r} has no profile: {' '.join(notes)}")
         runs.append({"label": label, "profile": {**state, "lanes": []}})
+    profiles = [(r["label"], r["profile"]) for r in runs]
     lines = [
-        f"{r['label']}: {r['profile']['seconds'] * 1e6:.1f} µs, {len(r['profile']['calls'])} calls"
-        for r in runs
+        f"{label}: {p['seconds'] * 1e6:.1f} µs, {counted(len(p['calls']), 'call')}"
+        for label, p in profiles
     ]
     title = "Roofline of " + ", ".join(programs)
     return View("roofline", title, {"title": title, "runs": runs, "notes": []}, "\n".join(lines))

@@ -226,9 +226,15 @@ def _plain(value: Any) -> Any:
     return value.var if isinstance(value, Tensor) else value
 
 
-def _tensor(value: Tensor | tuple[Tensor, ...]) -> Tensor:
-    assert isinstance(value, Tensor), value
-    return value
+def _one_result(name: str, *args: Any, **attrs: Any) -> Tensor:
+    """The result of an operator that has one. Raises TypeError for several."""
+    value = op(name, *args, **attrs)
+    if isinstance(value, Tensor):
+        return value
+    raise TypeError(
+        f"{name} has a tuple of results, and `Tensor.op` is for one tensor; "
+        f"nn.op({name!r}, x, …) returns the tuple"
+    )
 
 
 Operand: TypeAlias = "Tensor | PrimExpr | float | np.ndarray[Any, Any]"
@@ -269,7 +275,7 @@ class Tensor:
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Tensor:
         """Emit the operator `name`, whose result is a tensor, on this one and further arguments."""
-        return _tensor(op(name, self, *args, **attrs))
+        return _one_result(name, self, *args, **attrs)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name.startswith("_"):
@@ -313,7 +319,7 @@ class Tensor:
             other = expr.Cast(self.dtype, other)
         if other is None or isinstance(other, str | list | tuple):
             return NotImplemented
-        return self.op(name, other) if not reverse else _tensor(op(name, other, self))
+        return self.op(name, other) if not reverse else _one_result(name, other, self)
 
     def __add__(self, other: Operand) -> Tensor:
         return self._with("add", other)

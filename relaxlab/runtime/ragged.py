@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError, brief
+from relaxlab.ir.errors import UserError, brief, counted
 from relaxlab.runtime.arrays import Array, as_array
 
 LENGTHS = ("int32", "int64")
@@ -47,8 +47,9 @@ class Ragged:
         return len(self.lengths)
 
     def __repr__(self) -> str:
-        shape, n = self.data.shape, len(self.lengths)
-        return f"Ragged({n} sequences, {shape[0]} rows, {self.data.dtype}{list(shape[1:])})"
+        rows, *inner = self.data.shape
+        sizes = f"{counted(len(self.lengths), 'sequence')}, {counted(rows, 'row')}"
+        return f"Ragged({sizes}, {self.data.dtype}{inner})"
 
     @property
     def offsets(self) -> Array:

@@ -180,6 +180,7 @@ def test_operators_of_several_tensors_and_results(rng: np.random.Generator) -> N
         (lambda x: x[:: x.shape[0]], TypeError, "a step of n: it has to be a number"),
         (lambda x: len(x), TypeError, r"that of this tensor is n: `x.shape\[0\]` is its symbol"),
         (lambda x: x + None, TypeError, "operand"),
+        (lambda x: x.op("split", 1, axis=0), TypeError, r"split has a tuple of .*nn.op\('split'"),
         (lambda x: x.shape[0] * "a", TypeError, "of type 'Var'"),
     ],
 )

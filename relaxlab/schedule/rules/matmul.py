@@ -446,7 +446,7 @@ def _vectors(
 
     def cost(vectors: int) -> tuple[int, int]:
         # Each multiply-add of panels of one vector loads an element of a row: 200 x 300 by 500
-        # columns of float32, 63 vectors, took 950 us one by one, 760 by three or four.
+        # columns of float32, 63 vectors, took 950 us one by one, 650 by three.
         return -(-single // vectors) * vectors * (5 if vectors == 1 else 4), -vectors
 
     counts = [n for n in range(1, at_most + 1) if not symbolic or single % n == 0]

@@ -283,7 +283,10 @@ def interpolate(
     """An image of another size, given in pixels or by factors of height and width. Raises
     NotImplementedError for `recompute_scale_factor` and `antialias`."""
     if recompute_scale_factor or antialias:
-        raise NotImplementedError("interpolate: neither recompute_scale_factor nor antialias")
+        raise NotImplementedError(
+            "interpolate computes neither recompute_scale_factor nor antialias; give the size in "
+            "pixels instead, and leave out antialias"
+        )
     if size is None:
         factors = scale_factor if isinstance(scale_factor, list | tuple) else [scale_factor] * 2
         extents = [x.shape[data_layout.index(axis)] for axis in "HW"]
