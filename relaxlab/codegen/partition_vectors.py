@@ -78,11 +78,12 @@ def _partitioned(loop: For, failed: frozenset[PrimExpr], target: Target, most: i
 def _divisions(loop: For) -> Iterator[tuple[PrimExpr, PrimExpr]]:
     """Divided indices in a loop with their divisors, where most vectors have one quotient."""
     assert isinstance(loop.extent, IntImm)
+    inside = _defined_in(loop)
     for n in walk(loop.body):
         if not isinstance(n, expr.FloorMod | expr.FloorDiv) or n.dtype != "int64":
             continue
         is_short = isinstance(n.b, IntImm) and n.b.value < 2 * loop.extent.value
-        if loop.loop_var not in symbols_in(n.b) and not is_short and _is_fixed(n, loop):
+        if loop.loop_var not in symbols_in(n.b) and not is_short and _is_fixed(n, loop, inside):
             yield n.a, n.b
 
 
@@ -117,13 +118,20 @@ def _conditions(loop: For) -> list[PrimExpr]:
         for n in walk(loop.body)
         if isinstance(n, IfThenElse) or (isinstance(n, expr.Call) and n.op == "if_then_else")
     ]
-    return [c for c in conditions if _is_fixed(c, loop)]
+    inside = _defined_in(loop)
+    return [c for c in conditions if _is_fixed(c, loop, inside)]
 
 
-def _is_fixed(e: PrimExpr, loop: For) -> bool:
-    """True if an expression of a loop's variable means the same before the loop."""
-    inside = {n.var for n in walk(loop.body) if isinstance(n, LetStmt | expr.Let)}
-    inside |= {n.loop_var for n in walk(loop.body) if isinstance(n, For)}
+def _defined_in(loop: For) -> set[Var]:
+    """The variables that a loop's body defines."""
+    nodes = list(walk(loop.body))
+    named = {n.var for n in nodes if isinstance(n, LetStmt | expr.Let)}
+    return named | {n.loop_var for n in nodes if isinstance(n, For)}
+
+
+def _is_fixed(e: PrimExpr, loop: For, inside: set[Var]) -> bool:
+    """True if an expression of a loop's variable means the same before the loop, whose body defines
+    the variables `inside`."""
     used = set(symbols_in(e))
     reads = any(isinstance(n, BufferLoad | expr.Call) for n in walk(e))
     return loop.loop_var in used and not used & inside and not reads

@@ -17,6 +17,7 @@ from relaxlab.codegen.llvm.closures import closure_texts, has_functions
 from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.entry import emit_entry, symbols_of_arguments
 from relaxlab.codegen.llvm.guards import Guards
+from relaxlab.codegen.llvm.half_conversions import half_conversions
 from relaxlab.codegen.llvm.host import HostEmitter
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost, words_of
 from relaxlab.codegen.llvm.marks import Marks, timed_barrier_text
@@ -77,6 +78,7 @@ def program_functions(
         texts.append(marks.text(declarations))
     texts += closure_texts(program, declarations)
     texts += blas_functions(declarations)
+    texts += half_conversions(texts, target)
     metadata = {
         "checks": tuple(found),
         "packed": tuple(_packed_info(f, p) for f, p in zip(packed_in, packed, strict=True)),

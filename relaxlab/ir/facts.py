@@ -33,7 +33,8 @@ class Facts:
     vector_bits: of the widest vector register; a GPU's thread loads and stores so much at once.
     masked_bits: of the smallest elements that loads and stores can mask; more than any element has
     where nothing can be masked. mask_registers: masks of up to 64 lanes are registers of their
-    own, made from integers. vector_registers: how many there are. cache_line: the unit of caches.
+    own, made from integers. converts_halves: instructions convert float16 to and from float32.
+    vector_registers: how many there are. cache_line: the unit of caches.
     caches: of the data caches that one core uses, first level first. prefetch_level: the cache
     that software prefetching fills. root_estimates: an instruction estimates 1 / sqrt(x) of float32
     by the same bits as Intel's, of which Newton's method makes exact roots. stack: of a thread, of
@@ -54,6 +55,7 @@ class Facts:
     vector_bits: int = 128
     masked_bits: int = 128
     mask_registers: bool = False
+    converts_halves: bool = False
     vector_registers: int = 16
     cache_line: int = 64
     caches: tuple[int, ...] = MEASURED

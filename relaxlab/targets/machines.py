@@ -28,6 +28,9 @@ _VECTOR_BITS = (("avx512f", 512), ("avx2", 256), ("zvl512b", 512), ("zvl256b", 2
 _MASKED_BITS = (("avx512bw", 8), ("v", 8), ("avx2", 32), ("avx512f", 32))
 """Features, and the bits of the smallest elements that their loads and stores can mask."""
 
+_HALF_FEATURES = frozenset({"f16c", "zfh", "zfhmin"})
+"""Features with instructions that convert float16 to and from float32; all 64-bit Arm has them."""
+
 _REGISTERS = {"aarch64": 32, "riscv64": 32}
 """Vector registers, where there are more than 16; AVX-512 has 32, too."""
 
@@ -46,6 +49,7 @@ def cpu_facts(
         masked_bits=masked,
         # An instruction of BMI2 sets the lowest bits of such a mask.
         mask_registers={"avx512bw", "bmi2"} <= features,
+        converts_halves=architecture == "aarch64" or bool(_HALF_FEATURES & features),
         vector_registers=_REGISTERS.get(architecture, 32 if bits == 512 else 16),
         caches=sizes,
         # Intel's cores can wait for more lines at once in the second level than in the first.

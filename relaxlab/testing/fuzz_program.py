@@ -22,6 +22,7 @@ from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType, TupleType
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
 from relaxlab.runtime.arrays import ExecutionError
@@ -35,6 +36,7 @@ from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.runtime.packed import register_func
 from relaxlab.testing.batch_check import BatchFailure, run_batched_program
 from relaxlab.testing.function_programs import FunctionProgram
+from relaxlab.testing.processors import without_avx
 from relaxlab.testing.quick_code import unoptimised
 from relaxlab.testing.random_schedules import COLLIDING, schedule_at_random
 from relaxlab.testing.replay import replay_for
@@ -47,6 +49,9 @@ SCHEDULED = 5
 """The kernels of one program in so many are scheduled at random, those of the others by rules."""
 REPLAYED = 7
 """The schedules of one program in so many are replayed, for as long as making them took."""
+OLDER = 6
+"""One program in so many is compiled for a processor without AVX, where this one has it: vectors
+are shorter, and nothing is masked."""
 BATCHED = 11
 """One program in so many runs in batches: it has control flow of its own."""
 SETS = 3
@@ -92,19 +97,22 @@ def _described(value: Any) -> str:
 @dataclass(frozen=True, slots=True)
 class Build:
     """A way to compile a program: as a debug build, with LLVM's optimiser, with random schedules of
-    its kernels drawn from a seed, with replays of the schedules that rules make."""
+    its kernels drawn from a seed, with replays of the schedules that rules make, for an older
+    processor (its schedules by rules)."""
 
     checks: bool = False
     optimised: bool = True
     schedules: int | None = None
     replayed: bool = False
+    older: bool = False
 
     @staticmethod
     def of_seed(seed: int) -> Build:
         """Every third a debug build; one in OPTIMISED optimised, one in SCHEDULED at random, of one
-        in REPLAYED the schedules replayed."""
+        in REPLAYED the schedules replayed, one in OLDER for an older processor."""
         schedules = seed if seed % SCHEDULED == 0 else None
-        return Build(seed % 3 == 1, seed % OPTIMISED == 0, schedules, seed % REPLAYED == 0)
+        older = schedules is None and seed % OLDER == 2
+        return Build(seed % 3 == 1, seed % OPTIMISED == 0, schedules, seed % REPLAYED == 0, older)
 
     def __call__(self, mod: Module) -> Executable | str:
         """The compiled program, or the error of the compiler in words."""
@@ -114,11 +122,14 @@ class Build:
             random_ones = schedule_at_random.with_options(seed=self.schedules)
             pipeline = cpu_pipeline().before("schedule_kernels", random_ones)
         checks = "all" if self.checks else "default"
+        target = (without_avx() if self.older else None) or Target.host()
         try:
             for replayed in (cpu_pipeline(), cuda_pipeline()) if self.replayed else ():
                 replay_for(mod, replayed)
             with nullcontext() if self.optimised else quick:
-                return build(mod, pipeline=pipeline, use_cache=False, checks=checks)
+                exe = build(mod, target, pipeline=pipeline, use_cache=False, checks=checks)
+                assert isinstance(exe, Executable)
+                return exe
         except CodegenError as error:
             if pipeline is None or COLLIDING not in str(error):
                 return f"CodegenError: {error}"
