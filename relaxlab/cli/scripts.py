@@ -26,7 +26,7 @@ def read_script(argument: str) -> tuple[Module, str | None]:
     """
     path, name = _split(argument)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # as Python reads it
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text in UTF-8: {error}") from None
     tree = syntax_tree(Source(str(path), text))
