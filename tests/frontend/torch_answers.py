@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import re
 import sys
 import warnings
@@ -118,13 +119,10 @@ def refusals() -> dict[str, Any]:
 
     class Scaled(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            return x / x.shape[0] ** 0.5
+            return x * x.sum().item()
 
-    rows = torch.export.Dim("rows")
     found = {
-        "float of a size": message(
-            rl.from_torch, Scaled(), torch.eye(3), dynamic_shapes=({0: rows},)
-        ),
+        "float of data": message(rl.from_torch, Scaled(), torch.eye(3)),
         "unsupported": message(rl.from_torch, Unsupported(), torch.eye(3)),
         "mutation": message(rl.from_torch, Counting(), torch.eye(3)),
         "dropout": message(rl.from_torch, torch.nn.Dropout(), torch.eye(3)),
@@ -222,6 +220,44 @@ def results() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def floats_of_sizes() -> dict[str, bool]:
+    """True for each function that computes what PyTorch does, for three other sizes, too."""
+    rows = torch.export.Dim("rows", min=2, max=100)
+    cases: dict[str, Any] = {
+        "mul": lambda x: x * x.shape[0],
+        "div": lambda x: x * (x.shape[0] / 3),
+        "sqrt": lambda x: torch.softmax(x @ x.T / math.sqrt(x.shape[0]), -1),
+        "pow": lambda x: x * x.shape[0] ** -0.5,
+        "float": lambda x: x + float(x.shape[0]) * 0.1,
+        "min": lambda x: x.clamp(max=min(x.shape[0] / 10, 0.5)),
+        "full": lambda x: torch.full((2,), 1 / x.shape[0], dtype=torch.float64),
+        "whole": lambda x: x.int() * (x.shape[0] / 2),
+        "round": lambda x: x * round(x.shape[0] / 2),
+        "ceil": lambda x: torch.ones(math.ceil(x.shape[0] / 2)),
+        "floor": lambda x: torch.ones(math.floor(x.shape[0] * 0.7)),
+        "result": lambda x: (x, x.shape[0] / 3),
+        "alone": lambda x: x.shape[0] / 3,
+    }
+
+    class Model(torch.nn.Module):
+        def __init__(self, f: Any) -> None:
+            super().__init__()
+            self.f, self.linear = f, torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.f(self.linear(x))
+
+    def same(model: Model) -> bool:
+        program = rl.from_torch(model, torch.randn(3, 4), dynamic_shapes=({0: rows},)).compile()
+        for size in (3, 2, 5, 99):
+            x = torch.randn(size, 4)
+            torch.testing.assert_close(program(x), model(x))
+        return True
+
+    with torch.no_grad():
+        return {name: same(Model(f)) for name, f in cases.items()}
+
+
 def samples() -> dict[str, str]:
     """A slice of PyTorch's own samples: the operators of networks, and some of each family."""
     from relaxlab.testing.torch_samples import run
@@ -254,5 +290,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(2)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        cases = (calling, refusals, backend, sizes, results, samples, page)
+        cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page)
         json.dump({case.__name__: case() for case in cases}, file)
