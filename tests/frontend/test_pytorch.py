@@ -73,6 +73,7 @@ def test_all_that_cannot_be_imported_is_reported(answers: dict[str, Any]) -> Non
     assert "y = torch.linalg.eigvalsh(x) + torch.linalg.eigvalsh(x + 1)" in found["unsupported"]
     assert "seen: buffer mutation" in found["mutation"]
     assert "call model.eval() first" in found["dropout"]
+    assert "input mutation: programs only compute results; change a copy" in found["changed input"]
     assert "expected a torch.nn.Module or an ExportedProgram" in found["kind"]
     assert "has its arguments and dynamic shapes already" in found["twice"]
 

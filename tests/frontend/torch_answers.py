@@ -66,6 +66,10 @@ def calling() -> dict[str, Any]:
         assert got["length"] == wanted["length"] and type(got["flat"]) is torch.Tensor
         assert got["same"].data_ptr() == x.data_ptr(), "no copy of what is returned as it came"
         errors += [float((got[k] - wanted[k]).abs().max()) for k in ("flat", "chosen")]
+    turned = torch.rand(8, 5, 2).T
+    with torch.no_grad():
+        wanted = model(turned, extra)
+    errors.append(float((compiled(turned, extra, 2.0)["flat"] - wanted["flat"]).abs().max()))
     array = np.ones((2, 5, 8), "float32")
     bias = extra["bias"].numpy()
     return {
@@ -121,7 +125,12 @@ def refusals() -> dict[str, Any]:
         def forward(self, x: Any) -> Any:
             return x * x.sum().item()
 
+    class Growing(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.add_(1) * 2
+
     found = {
+        "changed input": message(rl.from_torch, Growing(), torch.eye(3)),
         "float of data": message(rl.from_torch, Scaled(), torch.eye(3)),
         "unsupported": message(rl.from_torch, Unsupported(), torch.eye(3)),
         "mutation": message(rl.from_torch, Counting(), torch.eye(3)),

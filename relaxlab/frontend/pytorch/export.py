@@ -180,5 +180,9 @@ def _mutations(signature: Any) -> Iterator[Problem]:
     for spec in signature.output_specs:
         if spec.kind != OutputKind.USER_OUTPUT:
             kind = spec.kind.name.lower().replace("_", " ")
-            advice = "in training mode? call model.eval() first" if "buffer" in kind else ""
+            advice = (
+                "in training mode? call model.eval() first"
+                if "buffer" in kind
+                else "change a copy (x = x.clone()), and return it"
+            )
             yield Problem(str(spec.target), f"{kind}: programs only compute results; {advice}")
