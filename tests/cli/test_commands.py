@@ -264,6 +264,13 @@ def test_a_byte_order_mark_is_read_over(capsys, script):
     capsys.readouterr()
 
 
+def test_statements_that_share_a_line(capsys, script):
+    together = "import sys, os; sys.path.append('é'); import math; os.getcwd()\n"
+    script.write_text(together + SCRIPT.replace("\n\n", f"\n{together}\n", 1))
+    assert main(["show", str(script)]) == 0
+    capsys.readouterr()
+
+
 def test_closed_input_is_empty_and_other_encodings_get_escapes():
     for command in ((*TINY, "--prompt", "-"), ("chat", "--model", "tiny")):
         process = start(*command, stdout=subprocess.PIPE, preexec_fn=lambda: os.close(0))
