@@ -173,6 +173,15 @@ def backend() -> dict[str, Any]:
         graphs = counters["stats"]["unique_graphs"]
         layers[0].weight.mul_(2.0)
         errors.append(float((compiled(x)[0] - fn(x)[0]).abs().max()))
+
+    def scaled(x: Any) -> Any:
+        return torch.softmax(x @ x.T / math.sqrt(x.shape[0]), -1) * (x.shape[0] / 3)
+
+    by_size = torch.compile(scaled, backend=rl.torch_backend, dynamic=True)
+    with torch.no_grad():
+        for n in (3, 5, 9):
+            y = torch.randn(n, 4)
+            errors.append(float((by_size(y) - scaled(y)).abs().max()))
     gradients: list[Any] = []
     for f in (compiled, fn):
         model.zero_grad()

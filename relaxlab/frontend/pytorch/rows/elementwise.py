@@ -183,7 +183,8 @@ def truth(b: Emitter, x: Operand) -> Tensor:
     return b.not_equal(x, b.scalar(0, dtype_of(x)))
 
 
-@row("aten._to_copy.default")
+# Dynamo makes tensors of numbers by the second.
+@row("aten._to_copy.default", "prims.convert_element_type.default")
 def to_copy(b: Emitter, x: Tensor, dtype: str | None = None) -> Tensor:
     return converted(b, x, dtype or dtype_of(x))
 
