@@ -155,7 +155,7 @@ class GraphImport:
         return module, unpack
 
     def number(self, value: expr.PrimExpr) -> graph.Expr:
-        """What a module returns for a number of Python: a shape of one size, a tensor for a
+        """The result of a module for a number of Python: a shape of one size, a tensor for a
         float."""
         if is_float(value.dtype):
             return self.emitter.scalar(value, value.dtype)
