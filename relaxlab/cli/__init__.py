@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ FAILED = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return the exit code: 0, 2 after an error (one message on stderr), 130
     after Ctrl-C. Bugs of relaxlab raise."""
+    _prepare_streams()
     try:
         options = build_parser().parse_args(argv)
         return _run(options)
@@ -28,6 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+
+
+def _prepare_streams() -> None:
+    """Let a closed standard input be an empty one, and characters that the terminal's encoding
+    lacks be written as escapes."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -130,11 +130,13 @@ def _show(parser: argparse.ArgumentParser) -> None:
 def _check(parser: argparse.ArgumentParser) -> None:
     _script(parser)
     parser.add_argument(
-        "--target", default="cpu", metavar="TARGET",
+        "--target", type=_target, default="cpu", metavar="TARGET",
         help="cpu (default), cuda or wgsl; then maybe ,contract=off and ,reassociate=off",
     )  # fmt: skip
     parser.add_argument("--runs", type=_positive, default=4, metavar="K", help="default: 4")
-    parser.add_argument("--seed", type=int, default=0, help="of the first run; then one more each")
+    parser.add_argument(
+        "--seed", type=_count, default=0, help="of the first run; then one more each"
+    )
 
 
 def _explore(parser: argparse.ArgumentParser) -> None:
@@ -147,8 +149,9 @@ def _explore(parser: argparse.ArgumentParser) -> None:
         help="which explorers, as tabs (pipeline, …); default: all that fit",
     )  # fmt: skip
     parser.add_argument(
-        "--target", default="cpu", metavar="TARGET", help="cpu (default), cuda or wgsl"
-    )
+        "--target", type=_target, default="cpu", metavar="TARGET",
+        help="cpu (default), cuda or wgsl",
+    )  # fmt: skip
 
 
 def _tune(parser: argparse.ArgumentParser) -> None:
@@ -172,7 +175,7 @@ def _tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=_positive, metavar="N", help="processes that build; default: all cores"
     )
-    parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
+    _threads(parser)
     parser.add_argument(
         "--scheduler", metavar="tcp://HOST:PORT",
         help="of Dask; its workers build and measure instead of processes of this machine",
@@ -226,8 +229,12 @@ def _model(parser: argparse.ArgumentParser) -> None:
 
 
 def _machine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--threads", type=_positive, metavar="K", help="default: all cores")
+    _threads(parser)
     parser.add_argument("--no-cache", action="store_true", help="compile anew, keep nothing")
+
+
+def _threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=_thread_count, metavar="K", help="default: all cores")
 
 
 def _sampling(parser: argparse.ArgumentParser) -> None:
@@ -264,8 +271,32 @@ def _size(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
+def _target(text: str) -> str:
+    """The name of a target that there is."""
+    from relaxlab.ir.target import parse_target
+
+    try:
+        parse_target(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _thread_count(text: str) -> int:
+    from relaxlab.runtime.native.loaded import MOST_THREADS
+
+    value = _positive(text)
+    if value > MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"must be at most {MOST_THREADS}, is {text!r}")
+    return value
+
+
 def _positive(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, is {text!r}")
+    return _count(text, least=1)
+
+
+def _count(text: str, least: int = 0) -> int:
+    value = int(text) if text.isdecimal() else -1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, is {text!r}")
     return value

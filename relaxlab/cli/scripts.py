@@ -26,7 +26,7 @@ def read_script(argument: str) -> tuple[Module, str | None]:
     """
     path, name = _split(argument)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # as Python reads it
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text in UTF-8: {error}") from None
     tree = syntax_tree(Source(str(path), text))
@@ -108,6 +108,10 @@ def _only(text: str, kept: list[ast.stmt]) -> str:
     for node in kept:
         decorators = node.decorator_list if isinstance(node, Definition) else []
         first = min(n.lineno for n in (node, *decorators))
-        for i in range(first - 1, node.end_lineno or first):
-            blank[i] = lines[i][node.col_offset :] if node.col_offset else lines[i]
+        last = node.end_lineno or first
+        for i in range(first - 1, last):
+            # Columns count bytes. After the last one other statements may follow.
+            end = node.end_col_offset if i == last - 1 else None
+            part = lines[i].encode()[node.col_offset : end].decode()
+            blank[i] = f"{blank[i]}; {part}" if blank[i] else part
     return "\n".join(blank)

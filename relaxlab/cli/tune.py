@@ -43,7 +43,7 @@ _END = "\n"
 def _import(file: Path, database: Database) -> None:
     try:
         found = database.add_json(file.read_text("utf-8"))
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         raise DatabaseError(f"{file}: {error}") from None
     print(f"{counted(found, 'record')} of {file} are in {database.path}")
 

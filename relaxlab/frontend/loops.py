@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from relaxlab.frontend.emitter import Emitter
+from relaxlab.frontend.emitter import Emitter, Tensor
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.substitute import symbols_in
@@ -15,8 +15,8 @@ def counted_loop(
     b: Emitter,
     count: PrimExpr,
     body: Callable[..., Sequence[graph.Var]],
-    carried: Sequence[graph.Var],
-    captured: Sequence[graph.Var] = (),
+    carried: Sequence[Tensor],
+    captured: Sequence[Tensor] = (),
     updated: Collection[int] = (),
 ) -> tuple[graph.Var, ...]:
     """The values `carried` after `body` has replaced them `count` times.
@@ -27,6 +27,10 @@ def counted_loop(
     may be overwritten: a body that writes slices of them does so in place.
     """
     bb = b.builder
+    carried, captured = (
+        [v if isinstance(v, graph.Var) else bb.emit(v) for v in given]
+        for given in (carried, captured)
+    )
     symbols = symbols_in((*bb.params, count)) if isinstance(count, PrimExpr) else ()
     at = expr.Var("i")
     tys = [v.ty or bb.type_of(v) for v in carried]

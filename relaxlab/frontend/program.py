@@ -22,6 +22,14 @@ def _as_they_are(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _in_rows(value: Any) -> Any:
+    """An argument as kernels read it, row after row: a copy of an array or a tensor that is stored
+    in another order, such as a transposed one, which the source takes as well."""
+    if isinstance(value, np.ndarray):
+        return value if value.flags.c_contiguous else value.copy()
+    return value.contiguous() if hasattr(value, "is_contiguous") else value
+
+
 @dataclass(frozen=True, slots=True)
 class ImportedProgram:
     """A module made from a program of another framework, with its constants and parameters.
@@ -61,5 +69,6 @@ class CompiledProgram:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run the program. Raises what `Executable` raises, TypeError for another structure of
         arguments than the program was imported with."""
-        result = self.exe["main"](*self.program.flatten(args, named))
+        given = map(_in_rows, self.program.flatten(args, named))
+        result = self.exe["main"](*given)
         return self.program.unflatten(result if isinstance(result, tuple) else (result,))

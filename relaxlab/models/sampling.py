@@ -58,7 +58,9 @@ class Sampler:
         if self.top_k:
             order = order[: self.top_k]
         # Subtracting first keeps a tiny temperature from overflowing.
-        scaled = (logits[order].astype(np.float64) - float(logits[order[0]])) / self.temperature
+        below = logits[order].astype(np.float64) - float(logits[order[0]])
+        with np.errstate(over="ignore"):  # below the smallest number, the token is never drawn
+            scaled = below / self.temperature
         probabilities = np.exp(scaled)
         probabilities /= probabilities.sum()
         # The one that reaches `top_p` belongs to them, so there is always one.

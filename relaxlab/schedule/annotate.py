@@ -102,10 +102,10 @@ def storage_align(
             "storage_align", describe_block(block),
             f"{buffer.name} is an intermediate buffer; it is a parameter", about=(buffer,),
         )  # fmt: skip
-    if not -buffer.ndim <= axis < buffer.ndim or factor <= 0:
+    if axis not in range(-buffer.ndim, buffer.ndim) or factor <= 0:
         raise ScheduleError(
             "storage_align", describe_block(block),
-            f"axis {axis} is one of {buffer.ndim} dimensions and factor {factor} is positive",
+            f"axis {axis!r} is one of {buffer.ndim} dimensions and factor {factor} is positive",
         )  # fmt: skip
     entry = (write_index, axis % buffer.ndim, factor, offset)
     old = block.annotations.get("buffer_dim_align", ())

@@ -58,11 +58,11 @@ from relaxlab.schedule.tree import (
 def buffer_of(block: Block, kind: str, index: int, primitive: str) -> Buffer:
     """The buffer of the block's read (`kind` "read") or write region number `index`."""
     regions = block.reads if kind == "read" else block.writes
-    if not 0 <= index < len(regions):
+    if index not in range(len(regions)):
         names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions))
         raise ScheduleError(
             primitive, describe_block(block),
-            f"the block has {kind} region number {index}; it has {names or 'none'}",
+            f"the block has {kind} region number {index!r}; it has {names or 'none'}",
         )  # fmt: skip
     return regions[index].buffer
 

@@ -472,7 +472,7 @@ def _moved(place: BlockPlace, var: Var, nest: Stmt, index: int, primitive: str) 
     first = max((i + 1 for i, t in enumerate(before) if t[0]), default=0)
     last = min((i for i, t in enumerate(before) if t[1]), default=len(stmts))
     at = {-1: last, -2: first}.get(index, index)
-    if not first <= at <= last:
+    if at not in range(first, last + 1):
         raise ScheduleError(
             primitive, describe_loop(target.loop),
             f"the block goes after what it reads and before what reads it: index {first} to {last}",

@@ -84,10 +84,10 @@ def rfactor(func: PrimFunc, var: Var, factor_axis: int) -> tuple[PrimFunc, str]:
     loop = find_loop(func, var).loop
     reduction = _reduction_of(place)
     ndim = reduction.buffer.ndim
-    if not -ndim - 1 <= factor_axis <= ndim:
+    if factor_axis not in range(-ndim - 1, ndim + 1):
         raise ScheduleError(
             "rfactor", describe_loop(loop),
-            f"factor_axis {factor_axis} is from {-ndim - 1} to {ndim}",
+            f"factor_axis {factor_axis!r} is from {-ndim - 1} to {ndim}",
         )  # fmt: skip
     axis = factor_axis % (ndim + 1)
     top = _perfect_from(place, loop)

@@ -31,6 +31,9 @@ from relaxlab.schedule.tree import (
     walk_stmts,
 )
 
+MOST_ITERATIONS = 2**62
+"""Iterations of the loops that a loop is split into: with its own, their indices fit int64."""
+
 
 def split(
     func: PrimFunc,
@@ -103,6 +106,11 @@ def _factor_extents(
             if not an.prove((expr.GT if fixed else expr.GE)(factor, ZERO)):
                 raise ScheduleError("split", describe_loop(loop), f"factor {f} is positive")
             product = product * factor
+    if isinstance(product, expr.IntImm) and product.value >= MOST_ITERATIONS:
+        raise ScheduleError(
+            "split", describe_loop(loop),
+            f"the factors' product {product} is less than 2**62, so that indices stay int64",
+        )  # fmt: skip
     if None not in factors and not an.prove(expr.GE(product, loop.extent)):
         raise ScheduleError(
             "split", describe_loop(loop),

@@ -336,6 +336,8 @@ def _connected(address: str) -> Iterator[Any]:
             "a scheduler is one of Dask's: pip install 'relaxlab[cluster]', here and on its workers"
         ) from None
     try:
+        # A client whose address says too little is half made, and takes a minute to go away.
+        import_module("distributed.comm").get_address_host_port(address)
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise TuneError(f"no scheduler answers at {address!r}: {error}") from None

@@ -137,6 +137,8 @@ class KernelTuner:
         """Search, and confirm. Ctrl-C ends the search; a second one, while the best is confirmed,
         is raised."""
         self.planner = Planner(self.kernel, self.target, self.spaces, self.threads)
+        if self.limits.left == 0.0:
+            return self._result({}, None, (), "no time was left for it")
         default = self.workshop.open(self.kernel)
         if isinstance(default, Refused):
             return self._result({}, None, (), f"the default {default.outcome}: {default.reason}")

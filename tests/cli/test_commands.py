@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -237,13 +238,55 @@ def test_texts_that_are_not_utf_8(capsys, script):
 
 
 @pytest.mark.parametrize(
-    "argv", [("bake",), ("generate",), ("generate", "--prompt", "a", "--threads", "0")]
+    "argv",
+    [
+        ("bake",),
+        ("generate",),
+        (*TINY, "--prompt", "a", "--threads", "0"),
+        (*TINY, "--prompt", "a", "--threads", "1025"),
+        ("tune", "a.py", "--threads", "1025"),
+        ("check", "a.py", "--target", "tpu"),
+        ("check", "a.py", "--target", "cpu,fast"),
+        ("check", "a.py", "--seed", "-1"),
+        ("explore", "a.py", "-o", "a.html", "--target", "tpu"),
+    ],
 )
 def test_wrong_usage(capsys, argv):
     with pytest.raises(SystemExit) as caught:
         main(argv)
     assert caught.value.code == 2
     assert "usage: relaxlab" in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_is_read_over(capsys, script):
+    script.write_text(SCRIPT, encoding="utf-8-sig")
+    assert main(["show", str(script)]) == 0
+    capsys.readouterr()
+
+
+def test_statements_that_share_a_line(capsys, script):
+    together = "import sys, os; sys.path.append('é'); import math; os.getcwd()\n"
+    script.write_text(together + SCRIPT.replace("\n\n", f"\n{together}\n", 1))
+    assert main(["show", str(script)]) == 0
+    capsys.readouterr()
+
+
+def test_closed_input_is_empty_and_other_encodings_get_escapes():
+    for command in ((*TINY, "--prompt", "-"), ("chat", "--model", "tiny")):
+        process = start(*command, stdout=subprocess.PIPE, preexec_fn=lambda: os.close(0))
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, "Traceback" in err) == (0, False), err
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    process = start("demo", "--tiny", "h\u00e9", stdout=subprocess.PIPE, env=ascii_only)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.startswith("> h\\xe9\n"), err
+
+
+def test_records_that_are_no_text(capsys, tmp_path):
+    file = tmp_path / "records.json"
+    file.write_bytes(b"\xff")
+    command = ("tune", "--import", str(file), "--database", str(tmp_path / "a.db"))
+    assert fails(capsys, *command).startswith(f"relaxlab: {file}: ")
 
 
 def test_show_prints_script_types_and_passes(capsys, script):
@@ -543,4 +586,7 @@ def scaled(x: R.Tensor(("n", 64), "float32")):
     out = capsys.readouterr().out
     assert out.startswith("scaled on h100: ") and "us predicted" in out
     assert "needs a value of n: n=1024" in fails(capsys, "show", f"{path}:scaled", "--gpu", "h100")
+    for size in (10**15, 10**20):
+        large = ("--gpu", "h100", "--size", f"n={size}")
+        assert "there is no memory for the" in fails(capsys, "show", f"{path}:scaled", *large)
     assert "no figures of a GPU named 'x'" in fails(capsys, "show", str(path), "--gpu", "x")

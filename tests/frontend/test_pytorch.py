@@ -73,6 +73,7 @@ def test_all_that_cannot_be_imported_is_reported(answers: dict[str, Any]) -> Non
     assert "y = torch.linalg.eigvalsh(x) + torch.linalg.eigvalsh(x + 1)" in found["unsupported"]
     assert "seen: buffer mutation" in found["mutation"]
     assert "call model.eval() first" in found["dropout"]
+    assert "input mutation: programs only compute results; change a copy" in found["changed input"]
     assert "expected a torch.nn.Module or an ExportedProgram" in found["kind"]
     assert "has its arguments and dynamic shapes already" in found["twice"]
 
@@ -90,9 +91,13 @@ def test_results_of_other_kinds(answers: dict[str, Any]) -> None:
         "again is right": True, "size": 3, "sizes": [4], "wide": [1, 1, 6, 4],
     }  # fmt: skip
     assert re.search(
-        r"pow.*: its result is a number of Python, a SymFloat, that depends on sizes or data; "
-        "compute with a tensor", answers["refusals"]["float of a size"],
+        r"dense.*: its result is a number of Python, a SymFloat, that depends on data; "
+        "compute with a tensor", answers["refusals"]["float of data"],
     )  # fmt: skip
+
+
+def test_floats_of_sizes(answers: dict[str, Any]) -> None:
+    assert len(answers["floats_of_sizes"]) == 13 and all(answers["floats_of_sizes"].values())
 
 
 def test_sizes_and_arrays(answers: dict[str, Any]) -> None:

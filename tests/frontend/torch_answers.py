@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import re
 import sys
 import warnings
@@ -65,6 +66,10 @@ def calling() -> dict[str, Any]:
         assert got["length"] == wanted["length"] and type(got["flat"]) is torch.Tensor
         assert got["same"].data_ptr() == x.data_ptr(), "no copy of what is returned as it came"
         errors += [float((got[k] - wanted[k]).abs().max()) for k in ("flat", "chosen")]
+    turned = torch.rand(8, 5, 2).T
+    with torch.no_grad():
+        wanted = model(turned, extra)
+    errors.append(float((compiled(turned, extra, 2.0)["flat"] - wanted["flat"]).abs().max()))
     array = np.ones((2, 5, 8), "float32")
     bias = extra["bias"].numpy()
     return {
@@ -118,13 +123,15 @@ def refusals() -> dict[str, Any]:
 
     class Scaled(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            return x / x.shape[0] ** 0.5
+            return x * x.sum().item()
 
-    rows = torch.export.Dim("rows")
+    class Growing(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.add_(1) * 2
+
     found = {
-        "float of a size": message(
-            rl.from_torch, Scaled(), torch.eye(3), dynamic_shapes=({0: rows},)
-        ),
+        "changed input": message(rl.from_torch, Growing(), torch.eye(3)),
+        "float of data": message(rl.from_torch, Scaled(), torch.eye(3)),
         "unsupported": message(rl.from_torch, Unsupported(), torch.eye(3)),
         "mutation": message(rl.from_torch, Counting(), torch.eye(3)),
         "dropout": message(rl.from_torch, torch.nn.Dropout(), torch.eye(3)),
@@ -166,6 +173,15 @@ def backend() -> dict[str, Any]:
         graphs = counters["stats"]["unique_graphs"]
         layers[0].weight.mul_(2.0)
         errors.append(float((compiled(x)[0] - fn(x)[0]).abs().max()))
+
+    def scaled(x: Any) -> Any:
+        return torch.softmax(x @ x.T / math.sqrt(x.shape[0]), -1) * (x.shape[0] / 3)
+
+    by_size = torch.compile(scaled, backend=rl.torch_backend, dynamic=True)
+    with torch.no_grad():
+        for n in (3, 5, 9):
+            y = torch.randn(n, 4)
+            errors.append(float((by_size(y) - scaled(y)).abs().max()))
     gradients: list[Any] = []
     for f in (compiled, fn):
         model.zero_grad()
@@ -222,6 +238,44 @@ def results() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def floats_of_sizes() -> dict[str, bool]:
+    """True for each function that computes what PyTorch does, for three other sizes, too."""
+    rows = torch.export.Dim("rows", min=2, max=100)
+    cases: dict[str, Any] = {
+        "mul": lambda x: x * x.shape[0],
+        "div": lambda x: x * (x.shape[0] / 3),
+        "sqrt": lambda x: torch.softmax(x @ x.T / math.sqrt(x.shape[0]), -1),
+        "pow": lambda x: x * x.shape[0] ** -0.5,
+        "float": lambda x: x + float(x.shape[0]) * 0.1,
+        "min": lambda x: x.clamp(max=min(x.shape[0] / 10, 0.5)),
+        "full": lambda x: torch.full((2,), 1 / x.shape[0], dtype=torch.float64),
+        "whole": lambda x: x.int() * (x.shape[0] / 2),
+        "round": lambda x: x * round(x.shape[0] / 2),
+        "ceil": lambda x: torch.ones(math.ceil(x.shape[0] / 2)),
+        "floor": lambda x: torch.ones(math.floor(x.shape[0] * 0.7)),
+        "result": lambda x: (x, x.shape[0] / 3),
+        "alone": lambda x: x.shape[0] / 3,
+    }
+
+    class Model(torch.nn.Module):
+        def __init__(self, f: Any) -> None:
+            super().__init__()
+            self.f, self.linear = f, torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.f(self.linear(x))
+
+    def same(model: Model) -> bool:
+        program = rl.from_torch(model, torch.randn(3, 4), dynamic_shapes=({0: rows},)).compile()
+        for size in (3, 2, 5, 99):
+            x = torch.randn(size, 4)
+            torch.testing.assert_close(program(x), model(x))
+        return True
+
+    with torch.no_grad():
+        return {name: same(Model(f)) for name, f in cases.items()}
+
+
 def samples() -> dict[str, str]:
     """A slice of PyTorch's own samples: the operators of networks, and some of each family."""
     from relaxlab.testing.torch_samples import run
@@ -254,5 +308,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(2)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        cases = (calling, refusals, backend, sizes, results, samples, page)
+        cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page)
         json.dump({case.__name__: case() for case in cases}, file)

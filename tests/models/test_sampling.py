@@ -46,6 +46,8 @@ def test_same_seed_same_draws():
 def test_tiny_temperature_and_impossible_tokens():
     logits = np.array([-np.inf, 1e30, 0.0, -np.inf], np.float32)
     assert draws(Sampler(1e-30), 20, logits)[1] == 1
+    with np.errstate(all="raise"):
+        assert Sampler(1e-320)(logits) == 1
     assert set(np.flatnonzero(draws(Sampler(1e30), 200, logits))) == {1, 2}
 
 

@@ -77,6 +77,28 @@ def rows(a: T.handle, y: T.handle):
             Y[vi, vj] = A[vi, vj] - S[vi]
 
 
+@pytest.mark.parametrize("factor", [2**62, 2**70])
+def test_split_keeps_indices_in_64_bits(factor: int) -> None:
+    sch = Schedule(matmul)
+    with pytest.raises(ScheduleError, match=rf"product {factor} is less than 2\*\*62"):
+        sch.split(sch.get_loops(sch.get_block("C"))[0], [None, factor])
+
+
+def test_names_for_numbers_are_refused() -> None:
+    sch = Schedule(matmul)
+    block = sch.get_block("C")
+    i, _, k = sch.get_loops(block)
+    with pytest.raises(ScheduleError, match="read region number 'B'; it has 0: A, 1: B"):
+        sch.cache_read(block, "B", "global")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="factor_axis 'C' is from"):
+        sch.rfactor(k, "C")  # type: ignore[arg-type]
+    copy = sch.cache_read(block, 0, "global")
+    with pytest.raises(ScheduleError, match="before what reads it: index 0 to 0"):
+        sch.compute_at(copy, i, index="C")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="axis 'A' is one of 2 dimensions"):
+        sch.storage_align(copy, 0, "A", 16, 8)  # type: ignore[arg-type]
+
+
 def test_split() -> None:
     @T.prim_func
     def after(var_A: T.handle, B: T.Buffer((6, 8), "float32"), var_C: T.handle):

@@ -188,6 +188,9 @@ def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 0.5)
     with pytest.raises(TuneError, match="no scheduler answers at 'tcp://127.0.0.1:9'"):
         rl.tune(PRODUCT, scheduler="tcp://127.0.0.1:9", database=tmp_path / "a.db")
+    monkeypatch.setattr("distributed.Client", None)
+    with pytest.raises(TuneError, match="no scheduler answers at 'host': missing port number"):
+        rl.tune(PRODUCT, scheduler="host", database=tmp_path / "a.db")
     with pytest.raises(ValueError, match="kernels are tuned for CPUs"):
         rl.tune(PRODUCT, "cuda:sm_90", scheduler="tcp://127.0.0.1:9")
 

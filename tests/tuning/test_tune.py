@@ -120,6 +120,12 @@ def test_a_program_is_tuned_and_compiled(tmp_path: Path) -> None:
         found["conv"]
 
 
+def test_without_time_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Workers, "open", None)
+    found = rl.tune(PRODUCT, seconds=0, database=tmp_path / "tuning.db", workers=1)
+    assert found.table().startswith("matmul: default; no time was left for it; 0 trials")
+
+
 def test_compile_takes_what_was_accepted(tmp_path: Path, kernel: Kernel) -> None:
     database = Database(tmp_path / "tuning.db")
     accepted = Record(

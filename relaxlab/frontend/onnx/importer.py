@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,18 @@ def from_onnx(
     other files, those files mapped into memory. `constants` are inputs with fixed values: shapes or
     axes that a model takes as inputs but that decide the types of its values.
 
-    Raises UnsupportedOperators, which lists all operators that cannot be imported.
+    Raises UnsupportedOperators, which lists all operators that cannot be imported; ValueError for
+    a file that holds no model, TypeError for what is neither.
     """
-    onnx = package("onnx")
     folder = ""
     if isinstance(model, str | os.PathLike):
         folder = os.path.dirname(os.path.abspath(model))
-        model = onnx.load(model, load_external_data=False)
+        model = _loaded(model)
+    elif not isinstance(model, package("onnx").ModelProto):
+        raise TypeError(
+            f"expected a path or an onnx.ModelProto, not {type(model).__name__}; bytes are read by "
+            "onnx.load_from_string"
+        )
     model = expanded(model)
     versions = {o.domain: o.version for o in model.opset_import}
     unsupported = missing(model.graph, versions)
@@ -71,6 +77,19 @@ def from_onnx(
 
     whole = results[0] if len(results) == 1 else tuple(results)
     return ImportedProgram(b.finish(whole), b.params, flatten)
+
+
+def _loaded(path: str | os.PathLike[str]) -> Any:
+    """The model of a file, without the data in others."""
+    onnx, protobuf = package("onnx"), import_module("google.protobuf.message")
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except protobuf.DecodeError as error:
+        raise ValueError(f"{os.fspath(path)} holds no model of ONNX: {error}") from None
+    if not model.HasField("graph"):  # such as an empty file
+        raise ValueError(f"{os.fspath(path)} holds no model of ONNX: it has no graph")
+    return model
+
 
 
 def _inputs(b: Emitter, graph: Any, env: Env) -> list[str]:

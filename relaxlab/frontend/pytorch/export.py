@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch._dynamo.exc import UserError
 from torch.export import Dim
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -35,12 +37,23 @@ def exported(
         return imported(program)
     if not isinstance(program, torch.nn.Module):
         raise TypeError(f"expected a torch.nn.Module or an ExportedProgram, not {type(program)}")
-    with torch.no_grad():
-        found = torch.export.export(
-            program, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
-        )
+    found = _export(program, tuple(args), dict(kwargs or {}), dynamic_shapes)
     given = inspect.signature(program.forward).bind(*args, **(kwargs or {})).arguments
     return imported(found, _names(found, list(_dims(dict(given), dynamic_shapes))))
+
+
+def _export(program: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Any:
+    """Return what `torch.export` makes of a module. Where its quicker way takes a size for a
+    constant, as in `math.sqrt(x.shape[0])`, its stricter one may not."""
+    with torch.no_grad():
+        export = partial(torch.export.export, program, args, kwargs, dynamic_shapes=dynamic_shapes)
+        try:
+            return export(strict=False)
+        except UserError as error:
+            try:
+                return export(strict=True)
+            except Exception:  # the first names the reason
+                raise error from None
 
 
 def _dims(value: Any, shapes: Any) -> Iterator[Mapping[int, Any]]:
@@ -167,5 +180,9 @@ def _mutations(signature: Any) -> Iterator[Problem]:
     for spec in signature.output_specs:
         if spec.kind != OutputKind.USER_OUTPUT:
             kind = spec.kind.name.lower().replace("_", " ")
-            advice = "in training mode? call model.eval() first" if "buffer" in kind else ""
+            advice = (
+                "in training mode? call model.eval() first"
+                if "buffer" in kind
+                else "change a copy (x = x.clone()), and return it"
+            )
             yield Problem(str(spec.target), f"{kind}: programs only compute results; {advice}")

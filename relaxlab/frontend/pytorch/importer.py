@@ -24,6 +24,7 @@ from relaxlab.frontend.pytorch.values import (
 from relaxlab.frontend.symbols import Symbols
 from relaxlab.frontend.table import Problem, Refused, UnsupportedOperators
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
 from relaxlab.ir.span import Span
 
@@ -134,24 +135,38 @@ class GraphImport:
         all of them from its results."""
         computed = [isinstance(o, graph.Expr | expr.PrimExpr) for o in outputs]
         values = [
-            graph.ShapeExpr((o,)) if isinstance(o, expr.PrimExpr) else o
+            self.number(o) if isinstance(o, expr.PrimExpr) else o
             for o, is_result in zip(outputs, computed, strict=True)
             if is_result
         ]
         # A size alone is in a tuple: it is a tuple itself, as several results are.
         alone = len(values) == 1 and not isinstance(values[0], graph.ShapeExpr)
         module = self.emitter.finish(values[0] if alone else values)
-        sizes = [isinstance(o, expr.PrimExpr) for o in outputs]
+        numbers = [isinstance(o, expr.PrimExpr) and o.dtype for o in outputs]
         fixed = [None if c else o for o, c in zip(outputs, computed, strict=True)]
 
         def unpack(results: Sequence[Any]) -> list[Any]:
             found = iter(results)
             return [
-                (next(found)[0] if s else next(found)) if c else o
-                for o, c, s in zip(fixed, computed, sizes, strict=True)
+                _number(next(found), n) if c else o
+                for o, c, n in zip(fixed, computed, numbers, strict=True)
             ]
 
         return module, unpack
+
+    def number(self, value: expr.PrimExpr) -> graph.Expr:
+        """The result of a module for a number of Python: a shape of one size, a tensor for a
+        float."""
+        if is_float(value.dtype):
+            return self.emitter.scalar(value, value.dtype)
+        return graph.ShapeExpr((value,))
+
+
+def _number(value: Any, dtype: str | bool) -> Any:
+    """A result as a number of Python, if it is one of a dtype."""
+    if not dtype:
+        return value
+    return float(value) if is_float(str(dtype)) else value[0]
 
 
 def _is_symbolic(value: Any) -> bool:

@@ -14,7 +14,9 @@ from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.types import TensorType
+from relaxlab.ops import scalar
 
 
 def dtype_name(dtype: Any) -> str:
@@ -58,16 +60,19 @@ def dim_of(size: Any, symbols: Symbols) -> PrimExpr:
 
 
 def scalar_of(value: Any, symbols: Symbols) -> Any:
-    """A number as it is; a symbolic integer as an expression of symbols."""
-    if hasattr(value, "node"):
-        if type(value).__name__ != "SymInt":
-            raise Refused(
-                f"its result is a number of Python, a {type(value).__name__}, that depends on "
-                "sizes or data; compute with a tensor instead (x.sum() without .item(), "
-                "torch.full((), n, dtype=...))"
-            )
+    """A number as it is; a symbolic integer as an expression of symbols, and a symbolic float as
+    one of float64, which has Python's precision."""
+    if not hasattr(value, "node"):
+        return value
+    if type(value).__name__ == "SymInt":
         return dim_of(value, symbols)
-    return value
+    e = value.node.expr
+    if type(value).__name__ != "SymFloat" or not all(s.is_integer for s in e.free_symbols):
+        raise Refused(
+            f"its result is a number of Python, a {type(value).__name__}, that depends on data; "
+            "compute with a tensor instead (x.sum() without .item())"
+        )
+    return float_from_sympy(e, symbols)
 
 
 def type_of(value: Any, symbols: Symbols) -> TensorType:
@@ -91,10 +96,38 @@ def from_sympy(e: Any, symbols: Symbols) -> PrimExpr:
         whole, parts = _numerator_and_denominator(e)
         if parts != 1:
             return from_sympy(whole, symbols) // expr.const(parts)
+    if name in ("CeilToInt", "FloorToInt", "RoundToInt", "TruncToInt"):
+        return _rounded(name.removesuffix("ToInt").lower(), e.args[0], symbols)
     fold = _FUNCTIONS.get(name)
     if fold is None:
         raise Refused(f"the size {e} is no expression of integers that is known here ({name})")
     return reduce(fold, (from_sympy(a, symbols) for a in e.args))
+
+
+def _rounded(how: str, e: Any, symbols: Symbols) -> PrimExpr:
+    """A float expression as an integer. Quotients of integers stay exact."""
+    if type(e).__name__ == "IntTrueDiv" and how in ("ceil", "floor"):
+        a, b = (from_sympy(x, symbols) for x in e.args)
+        return a // b if how == "floor" else 0 - (0 - a) // b
+    how = "nearbyint" if how == "round" else how  # Python's goes to the even one of two
+    return scalar.cast(scalar.call(how, float_from_sympy(e, symbols)), "int64")
+
+
+def float_from_sympy(e: Any, symbols: Symbols) -> PrimExpr:
+    """An expression of SymPy as one of float64. Raises Refused for functions that are not known."""
+    if e.is_number:
+        return expr.const(float(e), "float64")
+    if e.is_integer:
+        return scalar.cast(from_sympy(e, symbols), "float64")
+    name = type(e).__name__
+    if name == "ToFloat":
+        return float_from_sympy(e.args[0], symbols)
+    fold = _OF_FLOATS.get(name)
+    of_one = name.removeprefix("OpaqueUnaryFn_")
+    if fold is None and (of_one == name or of_one not in INTRINSICS):
+        raise Refused(f"the number {e} is no function of sizes that is known here ({name})")
+    first, *others = (float_from_sympy(a, symbols) for a in e.args)
+    return reduce(fold, others, first) if fold else scalar.call(of_one, first)
 
 
 def _numerator_and_denominator(e: Any) -> tuple[Any, int]:
@@ -114,4 +147,15 @@ _FUNCTIONS: dict[str, Any] = {
     "PythonMod": lambda a, b: a % b,
     "Max": lambda a, b: expr.Max(a, b),
     "Min": lambda a, b: expr.Min(a, b),
+}
+
+_OF_FLOATS: dict[str, Any] = {
+    "Add": add,
+    "Mul": mul,
+    "IntTrueDiv": expr.Div,
+    "FloatTrueDiv": expr.Div,
+    "Pow": lambda a, b: scalar.call("pow", a, b),
+    "FloatPow": lambda a, b: scalar.call("pow", a, b),
+    "Max": _FUNCTIONS["Max"],
+    "Min": _FUNCTIONS["Min"],
 }

@@ -135,8 +135,14 @@ def check(
     not show (`bind_params`) starts anew: what comes after it is compared with its own result.
 
     Raises CheckError for a function whose arguments cannot be drawn, or whose results change from
-    call to call; DiagnosticError for a program that is wrong in itself.
+    call to call, and for no runs or a negative seed; DiagnosticError for a program that is wrong in
+    itself.
     """
+    if runs < 1 or seed < 0:
+        raise CheckError(
+            f"runs is at least 1 and seed at least 0; they are {runs} and {seed}: without a run "
+            "nothing is compared"
+        )
     mod, _ = with_entries(as_module(program))
     chosen = parse_target(target)
     checker = _Checker(mod, chosen, pipeline_for(chosen, pipeline), seed, runs, sizes, inputs)

@@ -25,7 +25,7 @@ from relaxlab.ir.gpus import Gpu, gpu_named
 from relaxlab.ir.loops import Buffer, For
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.runtime.arrays import Array, ExecutionError
+from relaxlab.runtime.arrays import Array, ExecutionError, OutOfMemory
 from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.predict.model import Grid, Times, times_of
 from relaxlab.runtime.predict.occupancy import Occupancy, occupancy
@@ -150,7 +150,11 @@ def _argument(ty: types.Type, env: Mapping[Var, int], number: int, name: str) ->
     match ty:
         case types.TensorType(shape, dtype) if dtype is not None and shape is not None:
             # Pages that are only read take no memory.
-            return np.zeros(tuple(evaluate(d, env) for d in shape), numpy_dtype(dtype))
+            size = tuple(evaluate(d, env) for d in shape)
+            try:
+                return np.zeros(size, numpy_dtype(dtype))
+            except (MemoryError, ValueError) as error:  # ValueError: more than 63 bits count
+                raise OutOfMemory.of(f"{name!r}", size, dtype) from error
         case types.ShapeType(values) if values is not None:
             return tuple(evaluate(v, env) for v in values)
         case types.PrimType(dtype, value):

@@ -35,6 +35,9 @@ def trees_of_arguments_and_results() -> None:
         theirs = model(given[0], jnp.asarray(given[1]), scale=2)
         np.testing.assert_allclose(ours["last"][0], theirs["last"][0], rtol=1e-5)
         assert ours["hidden"].shape == (n, k)
+    turned = {"w": np.ones((5, 4), "float32").T}, np.ones((4, 3), "float32").T
+    ours = exe(*turned, scale=np.float32(2))
+    np.testing.assert_allclose(ours["hidden"], model(*turned, scale=2)["hidden"], rtol=1e-5)
     try:
         exe(given[0], given[1])
     except TypeError as error:

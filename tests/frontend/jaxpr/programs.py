@@ -444,6 +444,7 @@ def control() -> Iterator[Program]:
         return lax.scan(step, jnp.zeros(x.shape[1:]), x, reverse=reverse)
 
     yield Program("scan", over, (Y,), ("scan",))
+    yield Program("scan from a constant", lambda x: lax.scan(step, jnp.zeros(4), x), (X,), ())
     yield Program("reverse scan", lambda x: over(x, reverse=True), (Y,), ())
     yield Program("short scan", over, (Arg((3, "n")),), ())
     yield Program("gradient of a scan", jax.grad(lambda x: jnp.sum(over(x)[0] ** 2)), (Y,), ())

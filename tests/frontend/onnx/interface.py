@@ -77,6 +77,26 @@ def data_in_other_files_are_mapped() -> None:
         np.testing.assert_array_equal(value, W)
 
 
+def what_is_no_model_is_refused() -> None:
+    """Files and objects, with the way out."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        for content in (b"", b"\xff\xff"):
+            path.write_bytes(content)
+            try:
+                rl.from_onnx(path)
+            except ValueError as error:
+                assert str(error).startswith(f"{path} holds no model of ONNX: "), error
+            else:
+                raise AssertionError(f"{content!r} is read as a model")
+    try:
+        rl.from_onnx(b"")
+    except TypeError as error:
+        assert str(error).startswith("expected a path or an onnx.ModelProto, not bytes; "), error
+    else:
+        raise AssertionError("bytes are taken")
+
+
 def missing_operators_are_reported_together() -> None:
     """With counts, before anything is built."""
     nodes = [
@@ -135,7 +155,8 @@ def loops_of_a_symbolic_length() -> None:
 
 CHECKS = (
     one_compilation_serves_all_sizes, data_in_other_files_are_mapped,
-    missing_operators_are_reported_together, inputs_that_decide_shapes_are_constants,
+    what_is_no_model_is_refused, missing_operators_are_reported_together,
+    inputs_that_decide_shapes_are_constants,
     loops_of_a_symbolic_length,
 )  # fmt: skip
 

@@ -103,6 +103,12 @@ def test_mixed_random_programs(seed, target):
     assert report.ok, f"seed {seed}: {report}"
 
 
+@pytest.mark.parametrize("wrong", [{"runs": 0}, {"seed": -1}])
+def test_no_runs_and_negative_seeds_are_refused(wrong):
+    with pytest.raises(CheckError, match="runs is at least 1 and seed at least 0; they are"):
+        rl.check(rl.parse(EVERYTHING), **wrong)
+
+
 def test_both_public_functions_are_checked():
     report = rl.check(rl.parse(EVERYTHING), runs=1, seed=5)
     assert report.functions == ("main", "other")

@@ -29,9 +29,10 @@ def category(dtype: str) -> int:
 
 def dtype_of_number(x: Operand) -> str:
     """The dtype that a number has beside tensors of a lower category."""
-    if isinstance(x, PrimExpr | int):
-        return "bool" if isinstance(x, bool) else "int64"
-    return "float32"
+    if isinstance(x, bool):
+        return "bool"
+    whole = is_int(x.dtype) if isinstance(x, PrimExpr) else isinstance(x, int)
+    return "int64" if whole else "float32"
 
 
 def joined(a: str, b: str) -> str:
@@ -182,7 +183,8 @@ def truth(b: Emitter, x: Operand) -> Tensor:
     return b.not_equal(x, b.scalar(0, dtype_of(x)))
 
 
-@row("aten._to_copy.default")
+# Dynamo makes tensors of numbers by the second.
+@row("aten._to_copy.default", "prims.convert_element_type.default")
 def to_copy(b: Emitter, x: Tensor, dtype: str | None = None) -> Tensor:
     return converted(b, x, dtype or dtype_of(x))
 
