@@ -494,8 +494,8 @@ class _Checker:
         row = INTRINSICS.get(e.op)
         if row is None:
             self.report("E0331", f"there is no intrinsic named {e.op!r}", e)
-        elif row.arity not in (-1, len(e.args)):
-            self.report("E0331", f"{e.op} takes {row.arity} operands, not {len(e.args)}", e)
+        elif (problem := row.problem(e.args)) is not None:
+            self.report("E0331", problem, e)
         for a in e.args:
             self.value(a)
 

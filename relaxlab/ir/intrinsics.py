@@ -17,7 +17,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.ir.dtypes import element_of, is_float, is_int
 from relaxlab.ir.expr import Call, ExprLike, PrimExpr, Select, as_expr, const
+from relaxlab.ir.intrinsic_formulas import (
+    fixed_point_product,
+    fixed_point_product_per_axis,
+    next_after,
+    scaled_by_power,
+)
 from relaxlab.ir.node import walk
 from relaxlab.ir.tvm_intrinsics import tvm_rows
 
@@ -35,6 +42,12 @@ Derivative: TypeAlias = (
 result by each argument, or by the only one; None where it is zero or does not exist."""
 
 
+_KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
+    "i": ("an integer", is_int), "b": ("an integer or a bool", lambda d: is_int(d) or d == "bool"),
+    "f": ("a float", is_float),
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
     """An intrinsic function.
@@ -43,6 +56,8 @@ class Intrinsic:
     arity:   of its arguments; -1 takes any number.
     result:  where the result's dtype comes from: `same` as all arguments, the `first`, `second` or
              `last` argument, `given` by whoever builds the call, or the dtype itself.
+    kinds:   of the arguments, a letter each: `i` for an integer, `b` for an integer or a bool, `f`
+             for a float; any where there is none.
     floats:  True for a function of fractions: a literal integer in `T.exp(1)` becomes a float.
     flops:   floating-point operations per lane, as `analysis.costs` counts them; moves, tests and
              operations on bits are none.
@@ -52,6 +67,7 @@ class Intrinsic:
     meaning: the function in NumPy; None where an executor has to know more than values.
     derivative: its derivatives, or the reason why there are none; calls that do more than return a
              value need neither.
+    formula: the expression that targets compute in place of a call; None where there is none.
     c:       the function of C's library, with an `f` behind it for float32. CUDA has the same.
     llvm:    LLVM's intrinsic of floating-point numbers, without `llvm.`.
     cuda, wgsl: CUDA's and WGSL's functions of float32 where they are others than C's; those of
@@ -63,12 +79,14 @@ class Intrinsic:
     doc: str
     arity: int = 1
     result: str = "same"
+    kinds: str = ""
     floats: bool = False
     flops: int = 1
     costly: bool = False
     pure: bool = True
     meaning: Meaning | None = None
     derivative: Derivative | str = ""
+    formula: Callable[..., PrimExpr | None] | None = None
     c: str = ""
     llvm: str = ""
     cuda: str = ""
@@ -83,6 +101,16 @@ class Intrinsic:
         if self.result == "given" or len(args) <= max(place, 0):
             return None
         return args[place].dtype
+
+    def problem(self, args: Sequence[PrimExpr]) -> str | None:
+        """The reason why these cannot be the arguments of a call; None if they can."""
+        if self.arity not in (-1, len(args)):
+            return f"{self.name} takes {self.arity} operands, not {len(args)}"
+        for a, kind in zip(args, self.kinds, strict=False):
+            wanted, fits = _KINDS[kind]
+            if not fits(element_of(a.dtype)):
+                return f"{self.name} takes {wanted}, not {a}, which is {a.dtype}"
+        return None
 
     def derivatives(
         self, args: Sequence[PrimExpr], result: PrimExpr
@@ -153,6 +181,39 @@ def _round_half_away(x: Any) -> Any:
 def _popcount(x: Any) -> Any:
     bits: Any = np.asarray(x)  # NumPy counts the bits of the absolute value
     return np.bitwise_count(bits.astype(f"u{bits.dtype.itemsize}"))
+
+
+def _leading_zeros(x: Any) -> Any:
+    bits: Any = np.asarray(x)
+    width = 8 * bits.dtype.itemsize
+    bits = bits.astype(f"u{bits.dtype.itemsize}")
+    for step in (1, 2, 4, 8, 16, 32):
+        bits = bits | (bits >> min(step, width - 1))  # all bits below the first one
+    return width - np.bitwise_count(bits).astype(np.int32)
+
+
+def _next_after(dtype: Any, x: Any, y: Any) -> Any:
+    a, b = np.asarray(x, dtype), np.asarray(y, dtype)
+    return np.where(a == b, b, np.nextafter(a, b))[()]  # NumPy keeps the sign of a float16 zero
+
+
+def _ldexp(dtype: Any, x: Any, n: Any) -> Any:
+    exponent = np.clip(np.asarray(n), -5000, 5000).astype(np.int32)
+    return np.ldexp(np.asarray(x, np.float64), exponent).astype(dtype)[()]
+
+
+def _fixed_point(dtype: Any, x: Any, y: Any, q: Any, s: Any) -> Any:
+    left, right = np.maximum(s, 0), np.maximum(np.negative(s, dtype=np.int64), 0)
+    return _fixed_point_per_axis(dtype, np.int64(x) << left, y, 0, right, q, 0, 1)
+
+
+def _fixed_point_per_axis(
+    dtype: Any, x: Any, y: Any, left: Any, right: Any, q: Any, shifts: Any, _rounds: Any
+) -> Any:
+    numbers = (np.asarray(v, np.int64) for v in (x, y, left, right, q))
+    a, b, up, down, fraction = numbers
+    product, places = (a * b) << np.where(shifts, up, 0), fraction + down
+    return ((product + (np.int64(1) << (places - 1))) >> places).astype(dtype)[()]
 
 
 def _pow(dtype: Any, base: Any, exponent: Any) -> Any:
@@ -291,6 +352,7 @@ _OF_NAMES = "a function that only its name is known of"
 _GPUS = ("cuda", "wgsl")
 _NO_VECTORS: dict[str, str] = {gpu: "a thread of a GPU has no vectors" for gpu in _GPUS}
 _ON_CPUS: dict[str, str] = {gpu: "an instruction or a function of a CPU" for gpu in _GPUS}
+_NO_WIDE = {"wgsl": "WGSL has no integers of 64 bits"}
 _NO_BLOCKS = {"llvm": "loops of a CPU are no threads of a block"}
 _APPROXIMATE = {
     "llvm": "an approximation of NVIDIA's GPUs",
@@ -385,11 +447,31 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("copysign", "The size of `x` with the sign of `y`, a zero or NaN too.", 2,
                   flops=0, meaning=rounded(np.copysign), derivative=_copysign_by, c="copysign",
                   llvm="copysign", absent={"wgsl": "WGSL does not keep the sign of every zero"}),
+        Intrinsic("nextafter", "The next float after `x` in the direction of `y`.", 2, kinds="ff",
+                  flops=0, meaning=_next_after, derivative=lambda x, y, r: (1, None),
+                  formula=next_after, absent={"wgsl": "WGSL may take the smallest numbers for 0"}),
+        Intrinsic("ldexp", "`x` times 2 to the power of the integer `y`.", 2, "first", "fi",
+                  floats=True, costly=True, meaning=_ldexp, formula=scaled_by_power,
+                  derivative=lambda x, y, r: (_call("ldexp", const(1, x.dtype), y), None),
+                  c="ldexp", absent={"wgsl": "WGSL has exponents of up to 128 only"}),
         Intrinsic("abs", "The absolute value.", meaning=_exact(np.abs), derivative=_sign),
-        Intrinsic("bitwise_not", "The bitwise complement; `~x` means the same.", flops=0,
+        Intrinsic("bitwise_not", "The bitwise complement; `~x` means the same.", kinds="b",
+                  flops=0,
                   meaning=_exact(np.invert), derivative=_OF_BITS),
-        Intrinsic("popcount", "The number of bits that are 1.", flops=0,
+        Intrinsic("popcount", "The number of bits that are 1.", kinds="b", flops=0,
                   meaning=_exact(_popcount), derivative=_OF_BITS),
+        Intrinsic("clz", "The number of bits before the first that is 1, of 0 all, as int32.",
+                  1, "int32", "i", flops=0, meaning=_exact(_leading_zeros), derivative=_OF_BITS),
+        Intrinsic("q_multiply_shift", "The product of the integers `x` and `y`, of which `z` bits "
+                  "are a fraction, times 2 to the power of the fourth argument: in int64, halves "
+                  "rounded up, as int32.", 4, "int32", "iiii", flops=0, meaning=_fixed_point,
+                  derivative=_OF_BITS, formula=fixed_point_product, absent=_NO_WIDE),
+        Intrinsic("q_multiply_shift_per_axis", "The product of the integers `x` and `y`, shifted "
+                  "left by `z` and right by the fourth argument and the bits of the fraction, "
+                  "which follow, then whether to shift left; the last argument means nothing. In "
+                  "int64, halves rounded up, as int32.", 7, "int32", "iiiiibb", flops=0,
+                  meaning=_fixed_point_per_axis, derivative=_OF_BITS,
+                  formula=fixed_point_product_per_axis, absent=_NO_WIDE),
         _test("isnan", "True for NaN.", np.isnan),
         _test("isinf", "True for an infinity.", np.isinf),
         _test("isfinite", "True for neither an infinity nor NaN.", np.isfinite),

@@ -32,9 +32,8 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import Arguments, Context
-from relaxlab.script.members import members_of
+from relaxlab.script.members import MEMBERS, members_of
 from relaxlab.script.values import (
-    Annotated,
     Arg,
     MatchCastValue,
     Ref,
@@ -528,11 +527,20 @@ def _emit(cx: Context, c: Arguments) -> graph.Expr:
     return value_of(cx, value)
 
 
-def _emit_with_type(cx: Context, c: Arguments) -> Annotated:
+def _emit_with_type(cx: Context, c: Arguments) -> Value:
+    """The call of an operator by its name, its arguments in a tuple."""
+    if "sinfo_args" in c.kwargs:
+        c.kwargs["ty_args"] = c.kwargs.pop("sinfo_args")
     a = c.bind()
-    value, ty = a["value"], a["ty"]
-    assert value is not None and ty is not None
-    return Annotated(value_of(cx, value), types_of(cx, ty)[0])
+    op, args, ty = a["op"], a["args"], a["ty_args"]
+    assert op is not None and args is not None
+    path = string_of(cx, op, "the operator").removeprefix("relax.")
+    check_known(cx, path, op.node)
+    given = elements(args) if is_sequence(args.value) else [args]
+    member = MEMBERS.get(f"R.{path}")
+    key = "out_ty" if member is not None and "out_ty" in member.optional else "ty_args"
+    stated = {} if ty is None else {key: ty}
+    return call(cx, path, Arguments(cx, c.node, f"R.{path}", given, stated))
 
 
 def _extern(cx: Context, c: Arguments) -> graph.ExternFunc:
@@ -574,6 +582,8 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "ShapeExpr": _shape,
     "TupleGetItem": _tuple_item,
     "emit": _emit,
+    "emit_match_cast": _match_cast,
+    "emit_with_type": _emit_with_type,
     "emit_with_ty": _emit_with_type,
     "emit_with_sinfo": _emit_with_type,
 }

@@ -22,7 +22,6 @@ from relaxlab.script.expressions import arguments, evaluate
 from relaxlab.script.graph_calls import value_of
 from relaxlab.script.values import (
     POISON,
-    Annotated,
     Arg,
     Hidden,
     MatchCastValue,
@@ -254,8 +253,6 @@ class GraphReader:
 
     def _bind(self, target: ast.Name, value: Value, node: ast.expr, ty: types.Type | None) -> None:
         cx, name = self.cx, target.id
-        if isinstance(value, Annotated):
-            value, ty = value.value, ty or value.ty
         if self.outputs is not None:
             self.outputs[name] -= 1
         match value:

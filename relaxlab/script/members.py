@@ -116,15 +116,16 @@ _GRAPH = (
            "R.TupleGetItem(t, 0)"),
     Member("R.emit", "value", "value", "The value itself, bound to a variable.",
            "y = R.emit(R.add(x, x))"),
-    *(Member(f"R.{name}", "value, ty", "value",
-             "The value, bound to a variable that is annotated with a type.",
-             f'y = R.{name}(R.call_packed("f", x), R.Tensor((4,), "float32"))')
-      for name in ("emit_with_ty", "emit_with_sinfo")),
+    *(Member(f"R.{name}", "op, args, ty_args=None", "value",
+             "The call of an operator by its name, with types as arguments.",
+             f'y = R.{name}("relax.add", (x, x), (R.Tensor((4,), "float32"),))')
+      for name in ("emit_with_type", "emit_with_ty", "emit_with_sinfo")),
     Member("R.ExternFunc", "name", "value", "A function that is registered under a name.",
            'f = R.ExternFunc("library.f")'),
-    Member("R.match_cast", "value, ty", "value",
-           "The same value with a type that is claimed, and checked at run time where it is not "
-           "proved; its symbols are bound.", 'y = R.match_cast(x, R.Tensor((n, 4), "float32"))'),
+    *(Member(f"R.{name}", "value, ty", "value",
+             "The same value with a type that is claimed, and checked at run time where it is not "
+             "proved; its symbols are bound.", f'y = R.{name}(x, R.Tensor((n, 4), "float32"))')
+      for name in ("match_cast", "emit_match_cast")),
     Member("R.call_packed", "name, *args", "value",
            "A call of a registered function that may have effects.",
            'R.call_packed("library.f", x, ty_args=R.Tensor((4,), "float32"))'),

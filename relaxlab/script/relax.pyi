@@ -1694,16 +1694,28 @@ def emit(value: _Any) -> _Value:
         y = R.emit(R.add(x, x))
     """
 
-def emit_with_sinfo(value: _Any, ty: _Any) -> _Value:
-    """The value, bound to a variable that is annotated with a type.
+def emit_match_cast(value: _Any, ty: _Any) -> _Value:
+    """The same value with a type that is claimed, and checked at run time where it is not proved; its symbols are bound.
 
-        y = R.emit_with_sinfo(R.call_packed("f", x), R.Tensor((4,), "float32"))
+        y = R.emit_match_cast(x, R.Tensor((n, 4), "float32"))
     """
 
-def emit_with_ty(value: _Any, ty: _Any) -> _Value:
-    """The value, bound to a variable that is annotated with a type.
+def emit_with_sinfo(op: _Any, args: _Any, ty_args: _Any = None) -> _Value:
+    """The call of an operator by its name, with types as arguments.
 
-        y = R.emit_with_ty(R.call_packed("f", x), R.Tensor((4,), "float32"))
+        y = R.emit_with_sinfo("relax.add", (x, x), (R.Tensor((4,), "float32"),))
+    """
+
+def emit_with_ty(op: _Any, args: _Any, ty_args: _Any = None) -> _Value:
+    """The call of an operator by its name, with types as arguments.
+
+        y = R.emit_with_ty("relax.add", (x, x), (R.Tensor((4,), "float32"),))
+    """
+
+def emit_with_type(op: _Any, args: _Any, ty_args: _Any = None) -> _Value:
+    """The call of an operator by its name, with types as arguments.
+
+        y = R.emit_with_type("relax.add", (x, x), (R.Tensor((4,), "float32"),))
     """
 
 def equal(x1: _Argument, x2: _Argument) -> _Value:

@@ -542,6 +542,12 @@ def ceildiv(a: _Any, b: _Any) -> _Value:
         T.ceildiv(n, 8)
     """
 
+def clz(x: _Any) -> _Value:
+    """The number of bits before the first that is 1, of 0 all, as int32.
+
+        T.clz(x)
+    """
+
 def continue_loop() -> None:
     """Goes on with the next iteration: `continue`.
 
@@ -822,6 +828,12 @@ def launch_thread(thread: _Any, extent: _Any) -> _Iterator[_Any]:
         tx = T.launch_thread("threadIdx.x", 128)
     """
 
+def ldexp(x: _Any, y: _Any) -> _Value:
+    """`x` times 2 to the power of the integer `y`.
+
+        T.ldexp(x, y)
+    """
+
 def ldmatrix(x: _Any, y: _Any) -> _Value:
     """Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives at `y` the address of row l % 8 of matrix l // 8, and gets at `x` the elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l // 4 of each.
 
@@ -966,6 +978,12 @@ def nearbyint(x: _Any) -> _Value:
         T.nearbyint(x)
     """
 
+def nextafter(x: _Any, y: _Any) -> _Value:
+    """The next float after `x` in the direction of `y`.
+
+        T.nextafter(x, y)
+    """
+
 def nondecreasing(first: _Any = None, last: _Any = None) -> _Value:
     """The fact that no integer of an index function is less than the one before it, and where the integers begin and end.
 
@@ -1012,6 +1030,18 @@ def prefix_sums(of: _Any) -> _Value:
     """The fact that an index function begins with 0, and that integer i + 1 is integer i plus a function of i.
 
         T.prefix_sums(lambda i: s[i])
+    """
+
+def q_multiply_shift(x: _Any, y: _Any, z: _Any) -> _Value:
+    """The product of the integers `x` and `y`, of which `z` bits are a fraction, times 2 to the power of the fourth argument: in int64, halves rounded up, as int32.
+
+        T.q_multiply_shift(x, y, z)
+    """
+
+def q_multiply_shift_per_axis(x: _Any, y: _Any, z: _Any) -> _Value:
+    """The product of the integers `x` and `y`, shifted left by `z` and right by the fourth argument and the bits of the fraction, which follow, then whether to shift left; the last argument means nothing. In int64, halves rounded up, as int32.
+
+        T.q_multiply_shift_per_axis(x, y, z)
     """
 
 def ragged_buffer(param: _Any, dims: _Any, dtype: _Any, starts: _Any) -> _Buffer:

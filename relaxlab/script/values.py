@@ -157,14 +157,6 @@ class Meta:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotated:
-    """`R.emit_with_ty(value, ty)`: a value with the type that its variable is annotated with."""
-
-    value: Value
-    ty: types.Type
-
-
-@dataclass(frozen=True, slots=True)
 class Axis:
     """A block axis without its name."""
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import relaxlab as rl
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
+from relaxlab.ir.module import Module
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
@@ -24,6 +29,11 @@ CALLS = {
     "isfinite": "T.Select(T.isfinite(A[i]), 1.0, 0.0)",
     "bitwise_not": 'T.cast(T.bitwise_not(T.cast(A[i], "int32")), "float32")',
     "popcount": 'T.cast(T.popcount(T.cast(A[i], "int32")), "float32")',
+    "clz": 'T.cast(T.clz(T.cast(A[i], "int32")), "float32")',
+    "ldexp": "T.ldexp(A[i], i)",
+    "q_multiply_shift": 'T.cast(T.q_multiply_shift(T.cast(A[i], "int32"), 3, 2, i), "float32")',
+    "q_multiply_shift_per_axis": 'T.cast(T.q_multiply_shift_per_axis(T.cast(A[i], "int32"), 3, i, '
+                                 '1, 2, True, True), "float32")',
     "if_then_else": "T.if_then_else(A[i] > T.float32(0), A[i], T.float32(0))",
     "likely": "T.Select(T.likely(i < 4), A[i], T.float32(0))",
     "reinterpret": 'T.reinterpret("float32", T.reinterpret("int32", A[i]))',
@@ -152,7 +162,7 @@ def value_of(e: PrimExpr, values: Mapping[PrimExpr, float]) -> float:
     match e:
         case expr.Var():
             return values[e]
-        case expr.FloatImm(number):
+        case expr.FloatImm(number) | expr.IntImm(number):
             return number
         case expr.BinaryOp(a, b):
             exact = SCALAR_OPERATORS[type(e).__name__].exact
@@ -173,8 +183,9 @@ def value_of(e: PrimExpr, values: Mapping[PrimExpr, float]) -> float:
 @pytest.mark.parametrize("name", [n for n, r in INTRINSICS.items() if callable(r.derivative)])
 def test_derivatives_are_the_limits_of_differences(name: str) -> None:
     row = INTRINSICS[name]
-    xs = [expr.Var(f"x{i}", "float64") for i in range(row.arity)]
-    args = [xs[0] > 0.5, *xs[1:]] if name == "if_then_else" else xs
+    xs = [expr.Var(f"x{i}", "float64") for i in range(row.arity - (name == "ldexp"))]
+    forms = {"if_then_else": [xs[0] > 0.5, *xs[1:]], "ldexp": [*xs, expr.const(3)]}
+    args = forms.get(name, xs)
     y = expr.Var("y", "float64")
     call = expr.Call(row.dtype(args) or "float64", name, tuple(args))
     derivatives = row.derivatives(args, y)
@@ -182,7 +193,7 @@ def test_derivatives_are_the_limits_of_differences(name: str) -> None:
     for given in ((1.7, 0.6, 0.3), (1.3, 0.8, 2.3)) if name == "acosh" else POINTS:
         at: dict[PrimExpr, float] = dict(zip(xs, given, strict=False))
         values = {**at, y: value_of(call, at)}
-        for x, d in zip(xs, derivatives, strict=True):
+        for x, d in zip(xs, derivatives, strict=name != "ldexp"):
             ahead, behind = (value_of(call, {**at, x: at[x] + h}) for h in (1e-6, -1e-6))
             slope = 0.0 if d is None else value_of(d, values)
             assert slope == pytest.approx((ahead - behind) / 2e-6, rel=1e-7, abs=1e-8)
@@ -192,6 +203,126 @@ def test_pure_rows_have_derivatives_or_say_why_not() -> None:
     assert all(row.derivative for row in INTRINSICS.values() if row.pure)
     with pytest.raises(ValueError, match="popcount has no derivatives: a function of bits"):
         INTRINSICS["popcount"].derivatives([expr.Var("x")], expr.Var("y"))
+
+
+def kernel(call: str, *dtypes: str) -> Module:
+    """C[i] = call, of arrays X, Y, … of the dtypes, the last of which is C's; scalar and vector."""
+    names = "XYZ"[: len(dtypes) - 1]
+    params = [
+        f'{name}: T.Buffer((16,), "{dtype}")'
+        for name, dtype in zip((*names, "C", "D"), (*dtypes, dtypes[-1]), strict=True)
+    ]
+    return rl.parse(f"""
+from relaxlab.script import tir as T
+@T.prim_func
+def f({", ".join(params)}):
+    for i in range(16):
+        C[i] = {call}
+    for i in T.vectorized(16):
+        D[i] = {call}
+""")
+
+
+def assert_computes(call: str, expected: Any, *arrays: Any) -> None:
+    """Compiled, in the interpreter, and as a vector: the bits are those that are expected."""
+    f = kernel(call, *(str(a.dtype) for a in (*arrays, expected)))
+    wide = expected.dtype if expected.dtype.kind in "iu" else np.dtype("float64")
+    executable = rl.compile(f)
+    for run_on in (executable["f"], lambda *a: rl.interpret(f, "f", *a)):
+        one, lanes = np.zeros_like(expected), np.zeros_like(expected)
+        run_on(*arrays, one, lanes)
+        for result in (one, lanes):  # of bfloat16, NumPy finds no NaN equal
+            np.testing.assert_array_equal(result.astype(wide), expected.astype(wide))
+            if wide == "float64":
+                usual = ~np.isnan(expected)
+                signs = np.signbit(result)[usual], np.signbit(expected)[usual]
+                np.testing.assert_array_equal(*signs)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_nextafter_steps_by_one_bit(dtype: str) -> None:
+    info = ml_dtypes.finfo(numpy_dtype(dtype))
+    tiny, least, most = info.smallest_subnormal, info.smallest_normal, info.max
+    pairs = [
+        (0.0, 1.0), (0.0, -1.0), (-0.0, 1.0), (-0.0, -1.0), (0.0, -0.0), (-0.0, 0.0),
+        (tiny, 0.0), (-tiny, 1.0), (least, 0.0), (most, np.inf), (-most, -np.inf),
+        (np.inf, 0.0), (-np.inf, -np.inf), (np.nan, 1.0), (1.0, np.nan), (1.0, -2.0),
+    ]  # fmt: skip
+    x, y = (np.array(column, numpy_dtype(dtype)) for column in zip(*pairs, strict=True))
+    with np.errstate(all="ignore"):
+        expected = np.where(x == y, y, np.nextafter(x, y))  # as C has it, signs of zeros too
+    assert_computes("T.nextafter(X[i], Y[i])", expected, x, y)
+
+
+@pytest.mark.parametrize("exponent", ["int8", "int32", "int64", "uint32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_ldexp_keeps_what_is_exact(dtype: str, exponent: str) -> None:
+    info = np.finfo(dtype)
+    low, top = (0, 100) if exponent[0] == "u" else (-100, 100)
+    wide = exponent in ("int64", "uint32")
+    far, near = (2**31 if wide else top), (-(2**33) if exponent == "int64" else low)
+    pairs = [
+        (0.0, top), (-0.0, low), (1.0, 3), (-1.5, 0), (3.0, 10), (1.0, top), (1.0, low),
+        (np.inf, low), (-np.inf, top), (np.nan, 3), (info.smallest_subnormal, 12),
+        (info.max, low), (info.max, 1), (1.0, far), (1.0, near), (-2.5, near),
+    ]  # fmt: skip
+    x, n = np.array([a for a, _ in pairs], dtype), np.array([b for _, b in pairs], exponent)
+    with np.errstate(all="ignore"):
+        expected = np.ldexp(x, np.clip(n.astype(object), -5000, 5000).astype("int32"))
+    assert_computes("T.ldexp(X[i], Y[i])", expected, x, n)
+
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_clz_counts_the_zeros_of_every_width(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    numbers = [0, 1, 2, 3, 4, 7, 8, 64, 100, 127, info.max, info.max - 1, info.max // 2, info.min,
+               info.min // 2, info.max // 3]  # fmt: skip
+    x = np.array(numbers, dtype)
+    expected = [info.bits - (int(v) & (2**info.bits - 1)).bit_length() for v in x]
+    assert_computes("T.clz(X[i])", np.array(expected, "int32"), x)
+
+
+def fixed_point(x: int, y: int, q: int, left: int, right: int) -> int:
+    """Python's integers have no width: wrapped where int64 and int32 wrap."""
+    product = wrapped(wrapped(x << left, 64) * y, 64)
+    return wrapped(wrapped(product + (1 << (q + right - 1)), 64) >> (q + right), 32)
+
+
+def wrapped(number: int, bits: int) -> int:
+    return (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3, -1, -3, -20])
+def test_q_multiply_shift_rounds_halves_up(shift: int) -> None:
+    ends = [2**31 - 1, -(2**31)]
+    x = np.array([0, 1, -1, 100, -100, 7, -7, 3, *ends, *ends, 12345678, -12345678, 5, -5], "int32")
+    factors = [2**30, 2**30, 2**30, 1395864371, 1395864371, 2**30, 2**30, 2**29]
+    y = np.array([*factors, *ends, *ends[::-1], -1395864371, 2**31 - 1, 2**30, 2**30], "int32")
+    left, right = max(shift, 0), max(-shift, 0)
+    rows = [(int(a), int(b)) for a, b in zip(x, y, strict=True)]
+    expected = np.array([fixed_point(a, b, 31, left, right) for a, b in rows], "int32")
+    assert_computes(f"T.q_multiply_shift(X[i], Y[i], 31, {shift})", expected, x, y)
+    amount = np.full(16, shift, "int32")
+    assert_computes("T.q_multiply_shift(X[i], Y[i], 31, Z[i])", expected, x, y, amount)
+    shifts = f"{left}, {right}, 31, {bool(left)}, {bool(right)}"
+    assert_computes(f"T.q_multiply_shift_per_axis(X[i], Y[i], {shifts})", expected, x, y)
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("T.clz(X[i])", "clz takes an integer, not X[i], which is float32"),
+        ("T.popcount(X[i])", "popcount takes an integer or a bool, not X[i], which is float32"),
+        ("T.ldexp(X[i], X[i])", "ldexp takes an integer, not X[i], which is float32"),
+        ("T.nextafter(i, i)", "nextafter takes a float, not i, which is int64"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused(call: str, problem: str) -> None:
+    with pytest.raises(UserError, match=re.escape(problem)):
+        rl.compile(kernel(call, "float32", "float32"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

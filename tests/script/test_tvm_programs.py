@@ -452,10 +452,15 @@ SAME_GRAPHS = {
         "return z",
         "y = R.reshape(x, R.shape([2, 2]))\nt = (x, y)\nz = t[1]\nreturn z",
     ),
-    "a stated type": (
-        'y = R.emit_with_ty(R.call_pure_packed("f", x, ty_args=[R.Object]), '
-        'R.Tensor((4,), "float32"))\nreturn y',
-        'y: R.Tensor((4,), "float32") = R.call_pure_packed("f", x, ty_args=[R.Object])\nreturn y',
+    "operators by their names": (
+        'y = R.emit_with_ty("relax.call_pure_packed", (R.ExternFunc("f"), x), [R.Object])\n'
+        'z = R.emit_with_type("relax.nn.relu", x)\n'
+        'a = R.emit_with_sinfo("relax.add", [x, z], sinfo_args=(R.Tensor((4,), "float32"),))\n'
+        'b = R.emit_match_cast(a, R.Tensor((4,), "float32"))\nreturn b',
+        'y = R.call_pure_packed("f", x, ty_args=[R.Object])\n'
+        "z = R.nn.relu(x)\n"
+        'a = R.add(x, z, ty_args=(R.Tensor((4,), "float32"),))\n'
+        'b = R.match_cast(a, R.Tensor((4,), "float32"))\nreturn b',
     ),
 }
 

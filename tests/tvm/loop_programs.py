@@ -406,6 +406,11 @@ add("clz_popcount", """
 for i in range(16):
     C[i] = T.popcount(D[i]) + T.clz(D[i])
 """, params='C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")', deco="@T.prim_func")
+add("floats_bit_by_bit", """
+for i in range(16):
+    A[i] = T.nextafter(A[i], T.float32(0)) + T.ldexp(A[i], D[i]) + T.ldexp(A[i], 3)
+    D[i] = T.q_multiply_shift_per_axis(D[i], 5, D[i], 1, 31, T.bool(True), T.bool(True))
+""", params='A: T.Buffer((16,), "float32"), D: T.Buffer((16,), "int32")', deco="@T.prim_func")
 add("q_multiply", """
 for i in range(16):
     C[i] = T.q_multiply_shift(D[i], 1073741824, 31, 1)
@@ -415,8 +420,6 @@ REFUSED = {
     "float8": "there is no dtype of 8-bit floats",
     "return_value": "a loop function writes its outputs and returns nothing",
     "thread_allreduce": "there are no reducers outside of tensor expressions",
-    "clz_popcount": "T.clz is no intrinsic",
-    "q_multiply": "T.q_multiply_shift is no intrinsic",
 }
 """The programs that relaxlab does not read, and why."""
 DIFFERENT = {

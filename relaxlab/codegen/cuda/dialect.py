@@ -150,6 +150,13 @@ def _popcount(s: Scope, e: expr.Call) -> Text:
     return f"({CUDA_C.type(e.dtype)})__popcll({bits})", UNARY
 
 
+def _clz(s: Scope, e: expr.Call) -> Text:
+    value = e.args[0]
+    bits = bits_of(value.dtype)
+    text = f"__clzll((uint{bits}_t){text_of(s, value, UNARY)})"
+    return (f"{text} - {64 - bits}", 9) if bits < 64 else (text, ATOM)
+
+
 def _pow(s: Scope, e: expr.Call) -> Text:
     if is_int(e.dtype):
         return f"{CUDA_C.function('ipow', e.dtype)}({arguments(s, e)})", ATOM
@@ -252,6 +259,7 @@ CUDA_C = Dialect(
         "abs": _absolute,
         "fabs": _absolute,
         "popcount": _popcount,
+        "clz": _clz,
         "pow": _pow,
         "sigmoid": _sigmoid,
         "reinterpret": _reinterpret,

@@ -265,6 +265,10 @@ def _call(s: Scope, e: expr.Call) -> Text:
         a, b, c = e.args
         return emit(s, expr.Add(expr.Mul(a, b), c))
     row = INTRINSICS.get(e.op)
+    if row is not None and row.formula is not None and s.dialect.name.lower() not in row.absent:
+        made = row.formula(*e.args)
+        if made is not None:
+            return emit(s, made)
     name = s.dialect.functions(row, e.dtype) if row is not None and is_float(e.dtype) else ""
     if name and lanes_of(e.dtype) == 1:
         return rounded(s, f"{name}({arguments(s, e)})", ATOM, e.dtype)

@@ -298,6 +298,8 @@ def _call(s: Scope, e: expr.Call) -> Value:
     if (power := known_power(e)) is not None:
         return emit_expr(s, power)
     row = INTRINSICS.get(e.op)
+    if row is not None and row.formula is not None and (made := row.formula(*e.args)) is not None:
+        return emit_expr(s, made)
     if row is not None and is_float(e.dtype) and (row.c or row.llvm or e.op in FLOAT32_FUNCTIONS):
         return _float_call(s.builder, e.op, [emit_expr(s, a) for a in e.args])
     raise CodegenError(f"no LLVM row for intrinsic {e.op!r} on {e.dtype} in {s.function!r}: {e}")
@@ -306,7 +308,8 @@ def _call(s: Scope, e: expr.Call) -> Value:
 def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     dtype, base = args[0].dtype, element_of(args[0].dtype)
     if base in ("float16", "bfloat16"):
-        return cast(b, _float_call(b, op, [cast(b, a, "float32") for a in args]), base)
+        wide = [cast(b, a, "float32") if is_float(a.dtype) else a for a in args]
+        return cast(b, _float_call(b, op, wide), base)
     if base == "float32" and op in FLOAT32_FUNCTIONS:
         return float32_function(b, op, args)
     if INTRINSICS[op].llvm:
@@ -515,6 +518,14 @@ def _popcount(s: Scope, e: expr.Call) -> Value:
     return Value(v.dtype, b.call(f"llvm.ctpop.{mangle(v.dtype)}", v.ty, [(v.ty, b.materialise(v))]))
 
 
+def _clz(s: Scope, e: expr.Call) -> Value:
+    b, v = s.builder, emit_expr(s, e.args[0])
+    # `false`: zero has as many zeros as bits, instead of being poison.
+    args = [(v.ty, b.materialise(v)), ("i1", "false")]
+    count = Value(v.dtype, b.call(f"llvm.ctlz.{mangle(v.dtype)}", v.ty, args))
+    return cast(b, count, "int32")
+
+
 def _shuffle(s: Scope, e: expr.Call) -> Value:
     b, (x, y) = s.builder, [emit_expr(s, a) for a in e.args[:2]]
     picks = [a.value for a in e.args[2:] if isinstance(a, expr.IntImm) and a.value < 2 * x.lanes]
@@ -549,6 +560,7 @@ _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "fabs": _abs,
     "bitwise_not": _bitwise_not,
     "popcount": _popcount,
+    "clz": _clz,
 }
 
 

@@ -12,17 +12,21 @@ from relaxlab.ir.dtypes import bits_of, element_of, with_lanes
 
 
 def per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
-    """A scalar C function on each lane."""
+    """A scalar C function on each lane; the result is of the type of the first argument."""
     lanes = max(a.lanes for a in args)
     dtype = with_lanes(element_of(args[0].dtype), lanes)
-    elem = llvm_type(element_of(dtype))
-    args = [b.widen(a, lanes) for a in args]
+    types = [llvm_type(element_of(a.dtype)) for a in args]
+    elem, args = types[0], [b.widen(a, lanes) for a in args]
+    texts = [b.materialise(a) for a in args]
     if lanes == 1:
-        return Value(dtype, b.call(symbol, elem, [(elem, a.text or "") for a in args]))
+        return Value(dtype, b.call(symbol, elem, list(zip(types, texts, strict=True))))
     result = "poison"
     for i in range(lanes):
-        scalars = [b.emit(f"extractelement {a.ty} {a.text}, i64 {i}") for a in args]
-        one = b.call(symbol, elem, [(elem, t) for t in scalars])
+        scalars = [
+            b.emit(f"extractelement {a.ty} {text}, i64 {i}")
+            for a, text in zip(args, texts, strict=True)
+        ]
+        one = b.call(symbol, elem, list(zip(types, scalars, strict=True)))
         result = b.emit(f"insertelement {llvm_type(dtype)} {result}, {elem} {one}, i64 {i}")
     return Value(dtype, result)
 

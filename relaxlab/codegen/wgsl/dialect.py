@@ -180,6 +180,10 @@ def _popcount(s: Scope, e: expr.Call) -> Text:
     return f"countOneBits({arguments(s, e)})", ATOM
 
 
+def _clz(s: Scope, e: expr.Call) -> Text:
+    return f"i32(countLeadingZeros({arguments(s, e)}))", ATOM
+
+
 def _pow(s: Scope, e: expr.Call) -> Text:
     name = "power" if is_float(e.dtype) else "ipow"
     return f"{WGSL.function(name, e.dtype)}({arguments(s, e)})", ATOM
@@ -234,6 +238,7 @@ WGSL = Dialect(
         "isfinite": _helper("isfinite"),
         "abs": _absolute,
         "popcount": _popcount,
+        "clz": _clz,
         "pow": _pow,
         "reinterpret": _reinterpret,
     },

@@ -157,7 +157,11 @@ def _intrinsic(name: str) -> Callable[..., PrimExpr]:
         dtype: Any = options.get("dtype")
         if row.result == "given" and dtype is None and given and isinstance(given[0], str):
             dtype = given.pop(0)
-        values = [expr.as_expr(a, "float32" if row.floats else None) for a in given]
+        floats = len(given) if row.result == "same" else 1
+        values = [
+            expr.as_expr(a, "float32" if row.floats and i < floats else None)
+            for i, a in enumerate(given)
+        ]
         if row.arity >= 0 and len(values) != row.arity:
             raise TypeError(f"tir.{name} takes {row.arity} arguments, got {len(values)}")
         result = row.dtype(values) or dtype

@@ -81,6 +81,7 @@ static unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   for (int i = 0; i < 4; ++i) found |= unsigned(bytes[selector >> 4 * i & 7]) << 8 * i;
   return found;
 }
+static int __clzll(unsigned long long x) { return x == 0 ? 64 : __builtin_clzll(x); }
 static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 struct __half {
   unsigned short bits;

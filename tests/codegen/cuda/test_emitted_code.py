@@ -1,4 +1,4 @@
-"""The CUDA C of one use of every third operator, compiled as C++ and run on the CPU."""
+"""The CUDA C of one use of every third operator, and of functions of bits, as C++ on the CPU."""
 
 from __future__ import annotations
 
@@ -83,6 +83,47 @@ def test_products_and_reductions(tmp_path: Path) -> None:
             pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
             for a, b in pairs:
                 compare(np.asarray(a), np.asarray(b), f"{name}, n={n}")
+
+
+BITS = """
+from relaxlab.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @T.prim_func
+    def bits(
+        x: T.Buffer((64,), "DTYPE"), y: T.Buffer((64,), "DTYPE"), n: T.Buffer((64,), "int64"),
+        after: T.Buffer((64,), "DTYPE"), scaled: T.Buffer((64,), "DTYPE"),
+        zeros: T.Buffer((2, 64), "int32"), fixed: T.Buffer((64,), "int32"),
+    ):
+        for i in T.thread_binding(64, thread="threadIdx.x"):
+            after[i] = T.nextafter(x[i], y[i])
+            scaled[i] = T.ldexp(x[i], n[i])
+            zeros[0, i] = T.clz(n[i])
+            zeros[1, i] = T.clz(T.Cast("int16", n[i]))
+            fixed[i] = T.q_multiply_shift(T.Cast("int32", n[i]) * 12345678, 1395864371, 31, n[i])
+
+    @R.function
+    def main(x: R.Tensor((64,), "DTYPE"), y: R.Tensor((64,), "DTYPE"), n: R.Tensor((64,), "int64")):
+        return R.call_tir(M.bits, (x, y, n), out_sinfo=[
+            R.Tensor((64,), "DTYPE"), R.Tensor((64,), "DTYPE"), R.Tensor((2, 64), "int32"),
+            R.Tensor((64,), "int32")])
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_functions_of_bits(dtype: str, tmp_path: Path) -> None:
+    text = BITS.replace("DTYPE", dtype)
+    program = lower_shapes(cuda_pipeline().run(parse(text)).result)
+    cuda = generate(program, CUDA_C)
+    machine = VirtualMachine(program, kernels_on_cpu(cuda, CpuCuda(cuda.source, tmp_path)))
+    numbers = np.array([0, -0.0, 1, -1, 2, 1e-8, -1e-8, 3.5], numpy_dtype(dtype))
+    x, y = np.repeat(numbers, 8), np.tile(numbers, 8)
+    n = np.resize([0, 1, -1, 5, -5, 12, -20], 64)
+    for got, want in zip(
+        machine.run("main", x, y, n), interpret(parse(text), "main", x, y, n), strict=True
+    ):
+        bits = f"u{np.asarray(want).dtype.itemsize}"
+        np.testing.assert_array_equal(np.asarray(got).view(bits), np.asarray(want).view(bits))
 
 
 def random_tensor(rng: np.random.Generator, ty: Any, n: int) -> np.ndarray[Any, Any]:
