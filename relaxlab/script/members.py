@@ -361,7 +361,7 @@ _DTYPES = (
 
 
 def _intrinsic(name: str, row: Intrinsic) -> Member:
-    names = "*args" if row.arity < 0 else ", ".join("xyz"[: row.arity])
+    names = "*args" if row.arity < 0 else ", ".join("xyzabcd"[: row.arity])
     return Member(f"T.{name}", names, "scalar", row.doc, f"T.{name}({names})" * (row.arity > 0))
 
 

@@ -1032,16 +1032,16 @@ def prefix_sums(of: _Any) -> _Value:
         T.prefix_sums(lambda i: s[i])
     """
 
-def q_multiply_shift(x: _Any, y: _Any, z: _Any) -> _Value:
+def q_multiply_shift(x: _Any, y: _Any, z: _Any, a: _Any) -> _Value:
     """The product of the integers `x` and `y`, of which `z` bits are a fraction, times 2 to the power of the fourth argument: in int64, halves rounded up, as int32.
 
-        T.q_multiply_shift(x, y, z)
+        T.q_multiply_shift(x, y, z, a)
     """
 
-def q_multiply_shift_per_axis(x: _Any, y: _Any, z: _Any) -> _Value:
+def q_multiply_shift_per_axis(x: _Any, y: _Any, z: _Any, a: _Any, b: _Any, c: _Any, d: _Any) -> _Value:
     """The product of the integers `x` and `y`, shifted left by `z` and right by the fourth argument and the bits of the fraction, which follow, then whether to shift left; the last argument means nothing. In int64, halves rounded up, as int32.
 
-        T.q_multiply_shift_per_axis(x, y, z)
+        T.q_multiply_shift_per_axis(x, y, z, a, b, c, d)
     """
 
 def ragged_buffer(param: _Any, dims: _Any, dtype: _Any, starts: _Any) -> _Buffer:

@@ -91,7 +91,6 @@ def _loaded(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-
 def _inputs(b: Emitter, graph: Any, env: Env) -> list[str]:
     """A parameter for each input that is neither an initialiser nor a constant."""
     given = {i.name for i in graph.initializer} | set(env)
