@@ -41,6 +41,7 @@ _ROWS: dict[str, tuple[str, str]] = {
     "tvm_thread_invariant": ("first", "says that a condition is the same in all threads"),
     "tvm_warp_activemask": ("uint32", "is the mask of the active lanes of a warp"),
     "tvm_warp_shuffle": ("second", "is the value in another lane of the warp"),
+    "tvm_warp_shuffle_xor": ("second", "is the value in the lane whose number is xor a mask"),
     "tvm_warp_shuffle_up": ("second", "is the value some lanes before"),
     "tvm_warp_shuffle_down": ("second", "is the value some lanes behind"),
     "tvm_fill_fragment": ("handle", "fills a fragment of WMMA"),

@@ -9,6 +9,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.unify import solve_for
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.substitute import symbols_in
 
 
@@ -116,7 +117,7 @@ def _match_one(
         )
     )  # fmt: skip
     if kind != "tensor":
-        for s in signs:
+        for s in filter(lambda s: is_int(s.dtype), signs):
             emit(_require_non_negative(s, symbols.origin[s]))
 
 

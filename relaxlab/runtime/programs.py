@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.dtypes import bytes_of, numpy_dtype
+from relaxlab.ir.dtypes import bytes_of, is_int, numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import (
     Block,
@@ -70,14 +70,14 @@ def with_entries(mod: Module) -> tuple[Module, dict[str, PrimFunc]]:
 
 def _entry(name: str, func: PrimFunc, kernel: str) -> graph.Function:
     # A symbol belongs to one function, so the new one has symbols of its own.
-    symbols = {v: expr.Var(v.name) for v in symbols_in((func.params, func.buffers))}
+    symbols = {v: _symbol(v) for v in symbols_in((func.params, func.buffers))}
     params: list[graph.Var] = []
     for p in func.params:
         if isinstance(p, Buffer):
             shape = tuple(substitute(d, symbols) for d in p.shape)
             params.append(graph.Var(p.name, types.TensorType(shape, p.dtype)))
         else:
-            value = symbols.setdefault(p, expr.Var(p.name))
+            value = symbols.setdefault(p, _symbol(p))
             params.append(graph.Var(p.name, types.PrimType(p.dtype, value)))
     pairs = list(zip(func.params, params, strict=True))
     tensors = [v for p, v in pairs if isinstance(p, Buffer)]
@@ -93,6 +93,11 @@ def _entry(name: str, func: PrimFunc, kernel: str) -> graph.Function:
     bounds = func.attrs.get(BOUNDS)
     attrs = Attrs({BOUNDS: bounds}) if bounds else Attrs()
     return graph.Function(tuple(params), graph.SeqExpr((block,), result), result.ty, attrs=attrs)
+
+
+def _symbol(v: expr.Var) -> expr.Var:
+    """A symbol for a parameter or an extent: int64, as extents are, unless it is no integer."""
+    return expr.Var(v.name, "int64" if is_int(v.dtype) else v.dtype)
 
 
 def written_buffers(func: PrimFunc) -> tuple[Buffer, ...]:

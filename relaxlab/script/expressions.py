@@ -29,6 +29,7 @@ from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
 from relaxlab.script.foreign import IN_TVM, foreign_of, make_array, read_attribute
 from relaxlab.script.index_maps import WITH_LAMBDA, read_lambda
 from relaxlab.script.index_types import comparands, index_of, range_of
+from relaxlab.script.members import SHORT_DTYPES
 from relaxlab.script.ragged_buffers import place_of
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
@@ -114,6 +115,8 @@ def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -
         case Ref("python", path):
             inner = f"{path}.{node.attr}" if path else node.attr
             return IN_TVM.get(inner, Ref("python", inner))
+        case Ref("T", ""):
+            return Ref("T", SHORT_DTYPES.get(node.attr, node.attr))
         case Ref(namespace, path) if namespace != "builtins":
             return Ref(namespace, f"{path}.{node.attr}" if path else node.attr)
         case ModuleRef():

@@ -15,8 +15,10 @@ from relaxlab.ir.node import node, span_field, walk
 from relaxlab.ir.span import Span
 from relaxlab.script.core import Context
 
-JUMPS = {"break_loop": "break", "continue_loop": "continue"}
-"""The calls `T.break_loop()` and `T.continue_loop()`, and the statements that they stand for."""
+JUMPS = {
+    "break_loop": "break", "Break": "break", "continue_loop": "continue", "Continue": "continue",
+}  # fmt: skip
+"""Calls such as `T.break_loop()`, and the statements that they stand for."""
 
 ZERO, FALSE = IntImm(0), IntImm(0, "bool")
 

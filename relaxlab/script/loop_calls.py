@@ -54,7 +54,7 @@ from relaxlab.script.views import decl_buffer
 def check_known(cx: Context, path: str, node: ast.AST) -> None:
     """Stop unless `T.path` is a function."""
     op = ALIASES.get(path, path)
-    if path in _CALLS or path in BINARY or op in INTRINSICS or is_dtype(path):
+    if path in _CALLS or op in BINARY or op in INTRINSICS or is_dtype(path):
         return
     if path in known_names():
         cx.fail(node, "E0104", f"T.{path} is a statement, not a value")
@@ -86,12 +86,12 @@ def _called(cx: Context, path: str, c: Arguments, stated: str | None) -> Value:
     handler = _CALLS.get(path)
     if handler is not None:
         return handler(cx, c)
-    if path in BINARY:
+    op = ALIASES.get(path, path)
+    if op in BINARY:
         a = c.bind()
         assert a["a"] is not None and a["b"] is not None
         left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
-        return BINARY[path](left, right, span=cx.span(c.node))
-    op = ALIASES.get(path, path)
+        return BINARY[op](left, right, span=cx.span(c.node))
     return _intrinsic(cx, op, c, stated) if op in INTRINSICS else _dtype_call(cx, path, c)
 
 
@@ -255,6 +255,15 @@ def _bind(cx: Context, c: Arguments) -> PrimExpr:
     value = c.bind()["value"]
     assert value is not None
     return scalar_of(cx, value.value, value.node)
+
+
+def _immediate(cx: Context, c: Arguments) -> PrimExpr:
+    a = c.bind()
+    dtype, value = a["dtype"], a["value"]
+    assert dtype is not None and value is not None
+    if not is_number(value.value):
+        cx.fail(value.node, "E0106", f"a number is needed here, not {describe(value.value)}")
+    return literal(cx, value.value, dtype_of(cx, dtype), c.node)
 
 
 def _target(cx: Context, c: Arguments) -> Value:
@@ -605,6 +614,9 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "attr": attribute,
     "meta_var": _meta,
     "bind": _bind,
+    "Bind": _bind,
+    "IntImm": _immediate,
+    "FloatImm": _immediate,
     "target": _target,
     "Target": _target,
     "serial": loop_of("serial"),

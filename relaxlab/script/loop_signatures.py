@@ -40,9 +40,8 @@ def _params(cx: Context, node: ast.FunctionDef) -> list[Any]:
     annotated: list[tuple[ast.arg, Value]] = []
     cx.string_symbols = True
     for arg in args.args:  # scalar parameters first: shapes before them may mention them
-        if _is_dtype_annotation(cx, arg.annotation):
-            assert arg.annotation is not None
-            dtype = evaluate(cx, arg.annotation).path
+        dtype = _annotated_dtype(cx, arg.annotation)
+        if dtype is not None:
             symbol = cx.declare_symbol(arg.arg, dtype, arg, reuse=False)
             if dtype == "int32":
                 cx.narrow_symbols.add(symbol)
@@ -63,13 +62,16 @@ def _params(cx: Context, node: ast.FunctionDef) -> list[Any]:
     return [value for _, value in annotated]
 
 
-def _is_dtype_annotation(cx: Context, node: ast.expr | None) -> bool:
-    if not isinstance(node, ast.Attribute) or node.attr == "handle" or not is_dtype(node.attr):
-        return False
+def _annotated_dtype(cx: Context, node: ast.expr | None) -> str | None:
+    """The dtype of a scalar parameter; None for other annotations."""
+    if not isinstance(node, ast.Attribute | ast.Name):
+        return None
     try:
-        return evaluate(cx, node) == Ref("T", node.attr)
+        kind = evaluate(cx, node)
     except Failure:
-        return False
+        return None
+    is_scalar = isinstance(kind, Ref) and kind.path != "handle" and is_dtype(kind.path)
+    return kind.path if is_scalar and kind.namespace == "T" else None
 
 
 def _param(cx: Context, arg: ast.arg, kind: Value) -> Value:

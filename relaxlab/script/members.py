@@ -261,12 +261,12 @@ _BLOCKS = (
              f"@T.{name}") for name in ("macro", "inline")),
     Member("T.evaluate", "value", "statement", "An expression evaluated for its effect.",
            'T.evaluate(T.call_extern("int32", "f", 1))'),
-    Member("T.break_loop", "", "statement", "Leaves the loop around it: `break`.",
-           "T.break_loop()"),
-    Member("T.continue_loop", "", "statement", "Goes on with the next iteration: `continue`.",
-           "T.continue_loop()"),
-    Member("T.bind", "value, var=None", "scalar", "A value that gets a name: `x = value`.",
-           "x = T.bind(n * 2)"),
+    *(Member(f"T.{name}", "", "statement", "Leaves the loop around it: `break`.", f"T.{name}()")
+      for name in ("break_loop", "Break")),
+    *(Member(f"T.{name}", "", "statement", "Goes on with the next iteration: `continue`.",
+             f"T.{name}()") for name in ("continue_loop", "Continue")),
+    *(Member(f"T.{name}", "value, var=None", "scalar", "A value that gets a name: `x = value`.",
+             f"x = T.{name}(n * 2)") for name in ("bind", "Bind")),
     Member("T.meta_var", "value", "value",
            "A value of the surrounding Python, bound to a name as it is.",
            "tile = T.meta_var(32)"),
@@ -306,6 +306,10 @@ _SCALARS = (
              f"A[T.{name}(0, 1, 8)]") for name in ("Ramp", "ramp")),
     *(Member(f"T.{name}", "value, lanes", "scalar", "A vector that has a value in each lane.",
              f"T.{name}(0.0, 8)") for name in ("Broadcast", "broadcast")),
+    Member("T.IntImm", "dtype, value", "scalar", "A constant of a dtype, as `T.int32(3)`.",
+           'T.IntImm("int32", 3)'),
+    Member("T.FloatImm", "dtype, value", "scalar", "A constant of a dtype, as `T.float32(3)`.",
+           'T.FloatImm("float32", 3.0)'),
     Member("T.Not", "a", "scalar", "The opposite of a condition; `not a` means the same.",
            "T.Not(i < n)"),
     Member("T.index_map", "map", "scalar", "A map of indices, written as a lambda.",
@@ -352,12 +356,28 @@ _BINARY = {
     "And": "Both conditions: `a and b`.", "Or": "One condition or both: `a or b`.",
 }  # fmt: skip
 
-ALIASES = {"power": "pow", "BitwiseNot": "bitwise_not"}
-"""Other names of intrinsics."""
+ALIASES = {
+    "power": "pow", "BitwiseNot": "bitwise_not", "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "LShift": "shift_left",
+    "RShift": "shift_right",
+}  # fmt: skip
+"""Other names of intrinsics and operators."""
 
 _DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
 ).split()
+SHORT_DTYPES = {
+    "boolean": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
+    "u16": "uint16", "u32": "uint32", "u64": "uint64", "f16": "float16", "bf16": "bfloat16",
+    "f32": "float32", "f64": "float64",
+}  # fmt: skip
+"""Other names of dtypes as members of `T`."""
+
+
+def _alias(name: str, of: str) -> Member:
+    if of in INTRINSICS:
+        return _intrinsic(name, INTRINSICS[of])
+    return Member(f"T.{name}", "a, b", "scalar", _BINARY[of], f"T.{name}(a, b)")
 
 
 def _intrinsic(name: str, row: Intrinsic) -> Member:
@@ -365,9 +385,9 @@ def _intrinsic(name: str, row: Intrinsic) -> Member:
     return Member(f"T.{name}", names, "scalar", row.doc, f"T.{name}({names})" * (row.arity > 0))
 
 
-def _dtype(name: str) -> Member:
+def _dtype(name: str, dtype: str) -> Member:
     symbol = f"Without a value, a symbol of that dtype: `n = T.{name}()`. "
-    doc = f"A value as {name}. {symbol}As an annotation, a scalar parameter."
+    doc = f"A value as {dtype}. {symbol}As an annotation, a scalar parameter."
     return Member(f"T.{name}", "value=None", "type", doc, f"T.{name}(4)")
 
 
@@ -375,12 +395,13 @@ MEMBERS: dict[str, Member] = {
     m.name: m
     for m in (
         *(_intrinsic(n, row) for n, row in INTRINSICS.items()),
-        *(_intrinsic(n, INTRINSICS[of]) for n, of in ALIASES.items()),
+        *(_alias(n, of) for n, of in ALIASES.items()),
         # Some intrinsics are written in a form of their own, which replaces the general one.
         *_MODULES, *_TYPES, *_GRAPH, *_BUFFERS, *_LOOPS, *_THREADS, *_BLOCKS, *_SCALARS,
         *_CALLS,
         *(Member(f"T.{n}", "a, b", "scalar", doc, f"T.{n}(a, b)") for n, doc in _BINARY.items()),
-        *map(_dtype, _DTYPES),
+        *(_dtype(d, d) for d in _DTYPES),
+        *(_dtype(name, d) for name, d in SHORT_DTYPES.items()),
     )
 }  # fmt: skip
 

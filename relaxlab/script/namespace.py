@@ -18,7 +18,7 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.op_table import OpRow, find_op, op_names, op_signature, op_text
 from relaxlab.script.captured import name_object
 from relaxlab.script.examples import read_example
-from relaxlab.script.members import MEMBERS, Member, members_of
+from relaxlab.script.members import MEMBERS, SHORT_DTYPES, Member, members_of
 from relaxlab.script.type_values import Annotation
 from relaxlab.script.values import Ref
 
@@ -187,7 +187,7 @@ def _made(name: str, member: Member | None, row: OpRow | None) -> Any:
     value.__module__ = HOMES[namespace]
     value.__doc__ = text(name)
     value.__signature__ = signature(name)
-    name_object(value, Ref(namespace, path))
+    name_object(value, Ref(namespace, SHORT_DTYPES.get(path, path)))
     return value
 
 

@@ -142,10 +142,40 @@ def And(a: _Any, b: _Any) -> _Value:
         T.And(a, b)
     """
 
+def Bind(value: _Any, var: _Any = None) -> _Value:
+    """A value that gets a name: `x = value`.
+
+        x = T.Bind(n * 2)
+    """
+
+def BitwiseAnd(a: _Any, b: _Any) -> _Value:
+    """The bitwise AND; `a & b` means the same.
+
+        T.BitwiseAnd(a, b)
+    """
+
 def BitwiseNot(x: _Any) -> _Value:
     """The bitwise complement; `~x` means the same.
 
         T.BitwiseNot(x)
+    """
+
+def BitwiseOr(a: _Any, b: _Any) -> _Value:
+    """The bitwise OR; `a | b` means the same.
+
+        T.BitwiseOr(a, b)
+    """
+
+def BitwiseXor(a: _Any, b: _Any) -> _Value:
+    """The bitwise exclusive OR; `a ^ b` means the same.
+
+        T.BitwiseXor(a, b)
+    """
+
+def Break() -> None:
+    """Leaves the loop around it: `break`.
+
+        T.Break()
     """
 
 def Broadcast(value: _Any, lanes: _Any) -> _Value:
@@ -168,6 +198,12 @@ def Cast(dtype: _Any, value: _Any) -> _Value:
         T.Cast("float32", n)
     """
 
+def Continue() -> None:
+    """Goes on with the next iteration: `continue`.
+
+        T.Continue()
+    """
+
 def Div(a: _Any, b: _Any) -> _Value:
     """The quotient; of integers, rounded toward zero.
 
@@ -178,6 +214,12 @@ def EQ(a: _Any, b: _Any) -> _Value:
     """The condition `a == b`.
 
         T.EQ(a, b)
+    """
+
+def FloatImm(dtype: _Any, value: _Any) -> _Value:
+    """A constant of a dtype, as `T.float32(3)`.
+
+        T.FloatImm("float32", 3.0)
     """
 
 def FloorDiv(a: _Any, b: _Any) -> _Value:
@@ -204,10 +246,22 @@ def GT(a: _Any, b: _Any) -> _Value:
         T.GT(a, b)
     """
 
+def IntImm(dtype: _Any, value: _Any) -> _Value:
+    """A constant of a dtype, as `T.int32(3)`.
+
+        T.IntImm("int32", 3)
+    """
+
 def LE(a: _Any, b: _Any) -> _Value:
     """The condition `a <= b`.
 
         T.LE(a, b)
+    """
+
+def LShift(a: _Any, b: _Any) -> _Value:
+    """The bits of `a` shifted left by `b`; `a << b` means the same.
+
+        T.LShift(a, b)
     """
 
 def LT(a: _Any, b: _Any) -> _Value:
@@ -268,6 +322,12 @@ def Or(a: _Any, b: _Any) -> _Value:
     """One condition or both: `a or b`.
 
         T.Or(a, b)
+    """
+
+def RShift(a: _Any, b: _Any) -> _Value:
+    """The bits of `a` shifted right by `b`; `a >> b` means the same.
+
+        T.RShift(a, b)
     """
 
 def Ramp(base: _Any, stride: _Any, lanes: _Any) -> _Value:
@@ -406,6 +466,12 @@ def attr(node: _Any, attr_key: _Any = None, value: _Any = None) -> _Iterator[_An
         T.attr({"pragma_unroll": 1})
     """
 
+bf16: _Any
+"""A value as bfloat16. Without a value, a symbol of that dtype: `n = T.bf16()`. As an annotation, a scalar parameter.
+
+    T.bf16(4)
+"""
+
 bfloat16: _Any
 """A value as bfloat16. Without a value, a symbol of that dtype: `n = T.bfloat16()`. As an annotation, a scalar parameter.
 
@@ -458,6 +524,12 @@ bool: _Any
 """A value as bool. Without a value, a symbol of that dtype: `n = T.bool()`. As an annotation, a scalar parameter.
 
     T.bool(4)
+"""
+
+boolean: _Any
+"""A value as bool. Without a value, a symbol of that dtype: `n = T.boolean()`. As an annotation, a scalar parameter.
+
+    T.boolean(4)
 """
 
 def break_loop() -> None:
@@ -646,6 +718,24 @@ def expm1(x: _Any) -> _Value:
         T.expm1(x)
     """
 
+f16: _Any
+"""A value as float16. Without a value, a symbol of that dtype: `n = T.f16()`. As an annotation, a scalar parameter.
+
+    T.f16(4)
+"""
+
+f32: _Any
+"""A value as float32. Without a value, a symbol of that dtype: `n = T.f32()`. As an annotation, a scalar parameter.
+
+    T.f32(4)
+"""
+
+f64: _Any
+"""A value as float64. Without a value, a symbol of that dtype: `n = T.f64()`. As an annotation, a scalar parameter.
+
+    T.f64(4)
+"""
+
 def fabs(x: _Any) -> _Value:
     """The absolute value.
 
@@ -735,6 +825,30 @@ def hypot(x: _Any, y: _Any) -> _Value:
 
         T.hypot(x, y)
     """
+
+i16: _Any
+"""A value as int16. Without a value, a symbol of that dtype: `n = T.i16()`. As an annotation, a scalar parameter.
+
+    T.i16(4)
+"""
+
+i32: _Any
+"""A value as int32. Without a value, a symbol of that dtype: `n = T.i32()`. As an annotation, a scalar parameter.
+
+    T.i32(4)
+"""
+
+i64: _Any
+"""A value as int64. Without a value, a symbol of that dtype: `n = T.i64()`. As an annotation, a scalar parameter.
+
+    T.i64(4)
+"""
+
+i8: _Any
+"""A value as int8. Without a value, a symbol of that dtype: `n = T.i8()`. As an annotation, a scalar parameter.
+
+    T.i8(4)
+"""
 
 def if_then_else(condition: _Any, true_value: _Any, false_value: _Any) -> _Value:
     """One of two values; only that one is evaluated.
@@ -1312,9 +1426,37 @@ def tvm_warp_shuffle_up(*args: _Any) -> _Value:
     """Read from programs of TVM: is the value some lanes before.
     """
 
+def tvm_warp_shuffle_xor(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the value in the lane whose number is xor a mask.
+    """
+
 def type_annotation(*args: _Any) -> _Value:
     """Read from programs of TVM: stands for a dtype among arguments.
     """
+
+u16: _Any
+"""A value as uint16. Without a value, a symbol of that dtype: `n = T.u16()`. As an annotation, a scalar parameter.
+
+    T.u16(4)
+"""
+
+u32: _Any
+"""A value as uint32. Without a value, a symbol of that dtype: `n = T.u32()`. As an annotation, a scalar parameter.
+
+    T.u32(4)
+"""
+
+u64: _Any
+"""A value as uint64. Without a value, a symbol of that dtype: `n = T.u64()`. As an annotation, a scalar parameter.
+
+    T.u64(4)
+"""
+
+u8: _Any
+"""A value as uint8. Without a value, a symbol of that dtype: `n = T.u8()`. As an annotation, a scalar parameter.
+
+    T.u8(4)
+"""
 
 uint16: _Any
 """A value as uint16. Without a value, a symbol of that dtype: `n = T.uint16()`. As an annotation, a scalar parameter.

@@ -99,6 +99,28 @@ def test_outputs_with_scalars_and_several_results() -> None:
     np.testing.assert_array_equal(s, [12])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_scalars_that_are_no_sizes(dtype: str) -> None:
+    mod = rl.parse(f"""
+from relaxlab.script import tir as T
+@T.prim_func
+def scaled(A: T.Buffer((4,), "float32"), s: T.{dtype}, turn: T.bool, n: T.int32):
+    for i in range(4):
+        A[i] = A[i] * T.Cast("float32", s) + T.Cast("float32", n)
+        if turn:
+            A[i] = T.float32(0) - A[i]
+""")
+    call = rl.compile(mod)["scaled"]
+    for s, turn in (2.5, False), (-0.25, True), (-np.inf, False), (0.0, True):
+        given = np.arange(1, 5, dtype="float32")
+        read = given.copy()
+        expected = (given * np.float32(s) + 3) * (-1 if turn else 1)
+        call(given, s, turn, 3)
+        rl.interpret(mod, "scaled", read, s, turn, 3)
+        np.testing.assert_array_equal(given, expected)
+        np.testing.assert_array_equal(read, expected)
+
+
 def test_buffers_read_first_are_no_outputs() -> None:
     assert [b.name for b in written_buffers(accumulate)] == ["S"]
     assert fresh_buffers(accumulate) == ()

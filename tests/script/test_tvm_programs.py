@@ -37,6 +37,18 @@ def graph_function(body: str, params: str = 'x: R.Tensor((4,), "float32")') -> M
 
 
 SAME = {
+    "short dtypes": (
+        """
+        for i in range(16):
+            k: T.i32 = T.Cast(T.i32, A[i])
+            B[i] = T.f32(k) + T.FloatImm("float32", 2.0) * A[T.LShift(k, T.IntImm("int32", 1))]
+        """,
+        """
+        for i in range(16):
+            k: T.int32 = T.Cast("int32", A[i])
+            B[i] = T.float32(k) + T.float32(2) * A[k << 1]
+        """,
+    ),
     "an axis of one loop": (
         """
         for i in range(16):
@@ -328,6 +340,22 @@ def scaled(X, Y, i, factor):
 
 
 FACTOR = 2.5
+
+
+def test_short_dtypes_where_python_sees_them() -> None:
+    from relaxlab.script.tir import boolean, f32
+
+    @T.prim_func
+    def scaled(A: T.Buffer((4,), "float32"), s: T.f32, negate: boolean):
+        for i in range(4):
+            A[i] = A[i] * (s + f32(1))
+            if negate:
+                A[i] = -A[i]
+
+    assert [p.dtype for p in scaled.params[1:]] == ["float32", "bool"]
+    x = np.arange(4, dtype="float32")
+    interpret_prim_func(scaled, [x, 2.0, True])
+    np.testing.assert_array_equal(x, [-0.0, -3, -6, -9])
 
 
 def test_macros_of_python() -> None:

@@ -415,6 +415,28 @@ add("q_multiply", """
 for i in range(16):
     C[i] = T.q_multiply_shift(D[i], 1073741824, 31, 1)
 """, params='C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")', deco="@T.prim_func")
+add("nodes_by_their_names", """
+for i in range(16):
+    D[i] = T.BitwiseAnd(C[i], T.i32(12)) + T.BitwiseOr(C[i], 1) + T.BitwiseXor(C[i], T.IntImm("int32", 3))
+    D[i] = T.LShift(D[i], 2) + T.RShift(C[i], 1)
+    if T.boolean(True):
+        E[i] = T.f32(1.5) * s + T.FloatImm("float32", 2.0)
+    j: T.i32 = C[i]
+    x = T.Bind(j + 1)
+    D[i] = x
+""", params='C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32"), E: T.Buffer((16,), "float32"), s: T.f32', deco="@T.prim_func")
+add("jumps_by_their_names", """
+for i in range(16):
+    if C[i] > 3:
+        T.Continue()
+    if C[i] > 5:
+        T.Break()
+    D[i] = C[i]
+""", params='C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")', deco="@T.prim_func")
+add("warp_shuffle_xor", """
+tx = T.launch_thread("threadIdx.x", 16)
+D[tx] = T.tvm_warp_shuffle_xor(T.uint32(1), C[tx], 1, 32, 32)
+""", params='C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")', deco="@T.prim_func")
 
 REFUSED = {
     "float8": "there is no dtype of 8-bit floats",

@@ -31,7 +31,7 @@ from relaxlab.codegen.llvm.marks import Marks
 from relaxlab.codegen.llvm.statements import Team, barrier
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.c_functions import c_function
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import is_float, is_int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,7 +152,8 @@ class HostEmitter(HostFrame):
                 assert dim is not None
                 match check:
                     case host.BindDim(symbol):
-                        bound = cast(self.b, dim, "int64")
+                        kind = "int64" if is_int(symbol.dtype) else symbol.dtype
+                        bound = cast(self.b, dim, kind)
                         bound.nonneg = bound.nonneg or i.kind != "scalar"
                         self.scope.values[symbol] = bound
                     case host.CheckDim(expr.IntImm() as size) if self.declared(i, axis) == size:
