@@ -117,10 +117,11 @@ class _Checker:
         mentioned = dict.fromkeys(s for d in dims for s in symbols_in(d))
         missing = [s.name for s in mentioned if s not in known]
         if missing:
+            names = ", ".join(f'"{s}"' for s in missing)
             self.report(
                 "E0308", f"{what} do not determine {', '.join(f'`{s}`' for s in missing)}", at,
                 notes=("a symbol is determined where it stands alone or linearly: n, 2 * n",),
-                fix=f"add a parameter that supplies it: R.Shape([{', '.join(missing)}])",
+                fix=f"add a parameter that supplies it: s: R.Shape([{names}])",
             )  # fmt: skip
         self.symbols.update(mentioned)
 

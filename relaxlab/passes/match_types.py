@@ -167,11 +167,13 @@ def _short(what: str) -> str:
 
 
 def _undefined(claim: Claim, axis: int, dim: expr.PrimExpr, symbols: Symbols) -> Diagnostic:
-    missing = ", ".join(s.name for s in symbols_in(dim) if s not in symbols.origin)
+    missing = [s.name for s in symbols_in(dim) if s not in symbols.origin]
+    names = ", ".join(f'"{name}"' for name in missing)
     return Diagnostic(
         "E0502",
-        f"nothing determines {missing} in dimension {axis} of {claim.what}, declared {dim}",
+        f"nothing determines {', '.join(missing)} in dimension {axis} of {claim.what}, declared "
+        f"{dim}",
         claim.ty.span,  # type: ignore[attr-defined]
         notes=("a symbol is determined by a dimension that is that symbol alone",),
-        suggestion=f'add a parameter that does, such as s: R.Shape(["{missing}"])',
+        suggestion=f"add a parameter that does, such as s: R.Shape([{names}])",
     )
