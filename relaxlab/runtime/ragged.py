@@ -30,6 +30,11 @@ class Ragged:
     __slots__ = ("data", "extents")
 
     def __init__(self, data: Array, *extents: Array) -> None:
+        if not extents or not all(isinstance(x, np.ndarray) for x in (data, *extents)):
+            raise RaggedError(
+                "Ragged is made of arrays that fit each other; rl.ragged(rows, lengths=[…]) takes "
+                "lists, too, and checks them"
+            )
         for lengths in extents:
             for at in np.flatnonzero(lengths > np.iinfo("int32").max)[:1]:
                 raise RaggedError(

@@ -131,6 +131,8 @@ def test_rows_of_other_shapes_are_refused() -> None:
         rl.ragged([np.zeros((1, 4), "float32"), np.zeros((2, 3), "float32")])
     with pytest.raises(RaggedError, match="int32 or int64"):
         rl.ragged(np.zeros((5, 4)), lengths=np.array([2.0, 3.0]))
+    with pytest.raises(RaggedError, match=r"rl.ragged\(rows, lengths="):
+        rl.Ragged(np.zeros((5, 4)), [2, 3])
 
 
 def test_types_print_as_they_are_read() -> None:
