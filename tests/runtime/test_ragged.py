@@ -132,7 +132,7 @@ def test_rows_of_other_shapes_are_refused() -> None:
     with pytest.raises(RaggedError, match="int32 or int64"):
         rl.ragged(np.zeros((5, 4)), lengths=np.array([2.0, 3.0]))
     with pytest.raises(RaggedError, match=r"rl.ragged\(rows, lengths="):
-        rl.Ragged(np.zeros((5, 4)), [2, 3])
+        rl.Ragged(np.zeros((5, 4)), [2, 3])  # type: ignore[arg-type]
 
 
 def test_types_print_as_they_are_read() -> None:
