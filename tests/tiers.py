@@ -3,7 +3,7 @@
 `tests/costs.json` has the seconds that each test function takes altogether, set-up and all its
 parameters included, on two cores; what takes less than a second is left out. A tier leaves out the
 functions that cost more than its limit. `pytest --record-costs` measures anew. What is beyond the
-tier `default` can be run in shares, `--share 0/3` and so on, which together are all of it.
+tier `hook` can be run in shares, `--share 0/3` and so on, which together are all of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "tiers by measured cost")
     group.addoption("--tier", choices=[*LIMITS], default="all", help="which tests to run")
     group.addoption("--share", type=_share, default=(0, 1), metavar="K/N",
-                    help="of what the tier `default` leaves out, share K of N")  # fmt: skip
+                    help="of what the tier `hook` leaves out, share K of N")  # fmt: skip
     group.addoption("--record-costs", action="store_true", help=f"write {COSTS.name}")
 
 
@@ -52,7 +52,7 @@ def is_chosen(
     """True if a run whose tier has this limit, in seconds, and of its dear tests takes one share
     (number, how many) has this test."""
     cost, (number, count) = costs.get(function_of(nodeid), 0), share
-    in_share = cost <= LIMITS["default"] or zlib.crc32(nodeid.encode()) % count == number
+    in_share = cost <= LIMITS["hook"] or zlib.crc32(nodeid.encode()) % count == number
     return cost <= limit and in_share
 
 
