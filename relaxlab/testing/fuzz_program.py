@@ -127,7 +127,9 @@ class Build:
             for replayed in (cpu_pipeline(), cuda_pipeline()) if self.replayed else ():
                 replay_for(mod, replayed)
             with nullcontext() if self.optimised else quick:
-                exe = build(mod, target, pipeline=pipeline, use_cache=False, checks=checks)
+                exe = build(
+                    mod, target=target, pipeline=pipeline, use_cache=False, checks=checks
+                )
                 assert isinstance(exe, Executable)
                 return exe
         except CodegenError as error:
