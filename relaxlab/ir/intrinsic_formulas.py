@@ -10,7 +10,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, element_of, is_uint, lanes_of, with_lanes
 from relaxlab.ir.expr import Call, PrimExpr, Select, Var, const
 
-_EXPONENTS = 5000
+MOST_EXPONENT = 5000
 """More than any power of two that changes a number of 64 bits that is finite and not zero."""
 
 
@@ -36,8 +36,8 @@ def scaled_by_power(x: PrimExpr, n: PrimExpr) -> PrimExpr | None:
     if kind == "int32":
         return None
     if bits_of(kind) >= 32:
-        n = expr.Min(n, const(_EXPONENTS, n.dtype))
-        n = n if is_uint(kind) else expr.Max(n, const(-_EXPONENTS, n.dtype))
+        n = expr.Min(n, const(MOST_EXPONENT, n.dtype))
+        n = n if is_uint(kind) else expr.Max(n, const(-MOST_EXPONENT, n.dtype))
     exponent = expr.Cast(with_lanes("int32", lanes_of(n.dtype)), n)
     return Call(x.dtype, "ldexp", (x, exponent))
 
@@ -72,6 +72,9 @@ def _wide(e: PrimExpr) -> PrimExpr:
 
 def _rounded_shift(value: PrimExpr, places: PrimExpr) -> PrimExpr:
     """`value` shifted right, halves rounded up, as int32."""
-    half = expr.binary(expr.ShiftLeft, const(1, value.dtype), places - 1)
+    # Of no places, the half is 0: 1 << (places - 1) would shift by -1.
+    half = expr.binary(
+        expr.ShiftRight, expr.binary(expr.ShiftLeft, const(1, value.dtype), places), 1
+    )
     total = expr.binary(expr.ShiftRight, value + half, places)
     return expr.Cast(with_lanes("int32", lanes_of(value.dtype)), total)

@@ -20,6 +20,7 @@ import numpy as np
 from relaxlab.ir.dtypes import element_of, is_float, is_int
 from relaxlab.ir.expr import Call, ExprLike, PrimExpr, Select, as_expr, const
 from relaxlab.ir.intrinsic_formulas import (
+    MOST_EXPONENT,
     fixed_point_product,
     fixed_point_product_per_axis,
     next_after,
@@ -198,7 +199,7 @@ def _next_after(dtype: Any, x: Any, y: Any) -> Any:
 
 
 def _ldexp(dtype: Any, x: Any, n: Any) -> Any:
-    exponent = np.clip(np.asarray(n), -5000, 5000).astype(np.int32)
+    exponent = np.clip(np.asarray(n), -MOST_EXPONENT, MOST_EXPONENT).astype(np.int32)
     return np.ldexp(np.asarray(x, np.float64), exponent).astype(dtype)[()]
 
 
@@ -213,7 +214,8 @@ def _fixed_point_per_axis(
     numbers = (np.asarray(v, np.int64) for v in (x, y, left, right, q))
     a, b, up, down, fraction = numbers
     product, places = (a * b) << np.where(shifts, up, 0), fraction + down
-    return ((product + (np.int64(1) << (places - 1))) >> places).astype(dtype)[()]
+    half = (np.int64(1) << places) >> 1
+    return ((product + half) >> places).astype(dtype)[()]
 
 
 def _pow(dtype: Any, base: Any, exponent: Any) -> Any:

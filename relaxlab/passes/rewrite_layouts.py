@@ -120,9 +120,9 @@ def relayout_function(
         if not conditions:
             return value
         # Zeros, since kernels compute whole panels: what is multiplied there must not be NaN.
-        unused = functools.reduce(expr.Or, conditions)
-        (here,) = IndexMap(back.initial_indices, (unused,)).apply(indices)
-        return scalar.if_then_else(here, expr.const(0, dtype), value)
+        condition = functools.reduce(expr.Or, conditions)
+        (unused,) = IndexMap(back.initial_indices, (condition,)).apply(indices)
+        return scalar.if_then_else(unused, expr.const(0, dtype), value)
 
     packed = te.compute(new_shape, element, "relayout")
     return te.create_prim_func([source, packed]), new_shape
@@ -131,9 +131,12 @@ def relayout_function(
 def repacked_shape(
     used: tuple[expr.PrimExpr, ...], held: tuple[expr.PrimExpr, ...]
 ) -> tuple[expr.PrimExpr, ...]:
-    """The extents of an array whose elements a map puts into `used`, as a parameter of shape `held`
-    has them: its tiles are whole where dimensions that the map joins have fewer elements than one.
-    Symbols of the parameter are another function's: of these extents the map knows all."""
+    """The shape of a repacked array: constant extents are those of the parameter, whose shape is
+    `held`, symbolic ones those that the map gives, `used`.
+
+    The parameter's are larger where the map joins dimensions with fewer elements than a tile has.
+    Its symbols are another function's.
+    """
     return tuple(
         mine if isinstance(mine, expr.IntImm) and isinstance(n, expr.IntImm) else n
         for n, mine in zip(used, held, strict=True)

@@ -32,7 +32,8 @@ from relaxlab.schedule.tree import (
 )
 
 MOST_ITERATIONS = 2**62
-"""Iterations of the loops that a loop is split into: with its own, their indices fit int64."""
+"""The product of the factors of a split is less than this, so that int64 holds each index of the
+loop before it is compared with the loop's extent."""
 
 
 def split(

@@ -49,7 +49,7 @@ SCHEDULED = 5
 """The kernels of one program in so many are scheduled at random, those of the others by rules."""
 REPLAYED = 7
 """The schedules of one program in so many are replayed, for as long as making them took."""
-OLDER = 6
+OLDER = 7
 """One program in so many is compiled for a processor without AVX, where this one has it: vectors
 are shorter, and nothing is masked."""
 BATCHED = 11
@@ -111,7 +111,7 @@ class Build:
         """Every third a debug build; one in OPTIMISED optimised, one in SCHEDULED at random, of one
         in REPLAYED the schedules replayed, one in OLDER for an older processor."""
         schedules = seed if seed % SCHEDULED == 0 else None
-        older = schedules is None and seed % OLDER == 2
+        older = schedules is None and seed % OLDER == 3
         return Build(seed % 3 == 1, seed % OPTIMISED == 0, schedules, seed % REPLAYED == 0, older)
 
     def __call__(self, mod: Module) -> Executable | str:

@@ -195,7 +195,7 @@ def test_against_enumeration() -> None:
 
 
 def test_symbolic_extents_against_enumeration() -> None:
-    """What is accepted for an extent n is right for all its values."""
+    """The inverse, shape and padding that are found for a symbolic extent hold for its values."""
     seed = random.randrange(10**9)
     print("seed", seed)
     rng = random.Random(seed)

@@ -311,6 +311,12 @@ def test_q_multiply_shift_rounds_halves_up(shift: int) -> None:
     assert_computes(f"T.q_multiply_shift_per_axis(X[i], Y[i], {shifts})", expected, x, y)
 
 
+def test_q_multiply_shift_without_a_fraction_rounds_nothing() -> None:
+    x = np.arange(-8, 8, dtype="int32")
+    assert_computes("T.q_multiply_shift(X[i], 3, 0, 0)", x * 3, x)
+    assert_computes("T.q_multiply_shift(X[i], 3, 0, Z[i])", x * 6, x, x, np.ones(16, "int32"))
+
+
 @pytest.mark.parametrize(
     ("call", "problem"),
     [

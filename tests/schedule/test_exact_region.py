@@ -17,6 +17,7 @@ from relaxlab.schedule.ranges import Span
 U, V, N = (Var(name) for name in ("u", "v", "n"))
 EXTENTS = {U: 3, V: 4}
 C = Buffer("C", (N,))
+TRUE = expr.const(True)
 
 
 def _less(a: PrimExpr | int, b: PrimExpr | int) -> PrimExpr:
@@ -41,6 +42,16 @@ def _path(index: PrimExpr, condition: PrimExpr) -> list[Stmt]:
         stmt = For(var, expr.const(0), expr.const(extent), "serial", stmt)
         path.insert(0, stmt)
     return path
+
+
+def test_tiles_that_are_not_filled_are_no_region() -> None:
+    """Four iterations fill tiles of two; of two tiles of three they leave two elements."""
+    path = _path(V, TRUE)[1:]
+    for tile, extents in ((2, "2, 2"), (3, None), (4, "1, 4")):
+        indices = [Span(i, i) for i in (V // tile, V % tile)]
+        found = exact_region(indices, path, Analyzer())
+        sizes = None if found is None else ", ".join(str(s.extent(Analyzer())) for s in found)
+        assert sizes == extents
 
 
 def _region(index: PrimExpr, condition: PrimExpr, n: int) -> tuple[set[int], set[int]] | None:

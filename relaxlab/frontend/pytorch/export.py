@@ -52,7 +52,9 @@ def _export(program: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Any:
         except UserError as error:
             try:
                 return export(strict=True)
-            except Exception:  # the first names the reason
+            except Exception:
+                # Whatever kind it is of: that a size is a constant is what the user can mend, and
+                # how the second attempt ended says less about it.
                 raise error from None
 
 

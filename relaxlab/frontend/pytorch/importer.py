@@ -142,14 +142,14 @@ class GraphImport:
         # A size alone is in a tuple: it is a tuple itself, as several results are.
         alone = len(values) == 1 and not isinstance(values[0], graph.ShapeExpr)
         module = self.emitter.finish(values[0] if alone else values)
-        numbers = [isinstance(o, expr.PrimExpr) and o.dtype for o in outputs]
+        dtypes = [o.dtype if isinstance(o, expr.PrimExpr) else None for o in outputs]
         fixed = [None if c else o for o, c in zip(outputs, computed, strict=True)]
 
         def unpack(results: Sequence[Any]) -> list[Any]:
             found = iter(results)
             return [
-                _number(next(found), n) if c else o
-                for o, c, n in zip(fixed, computed, numbers, strict=True)
+                _number(next(found), dtype) if c else o
+                for o, c, dtype in zip(fixed, computed, dtypes, strict=True)
             ]
 
         return module, unpack
@@ -162,11 +162,12 @@ class GraphImport:
         return graph.ShapeExpr((value,))
 
 
-def _number(value: Any, dtype: str | bool) -> Any:
-    """A result as a number of Python, if it is one of a dtype."""
-    if not dtype:
+def _number(value: Any, dtype: str | None) -> Any:
+    """A result of the module as the number of Python that it stands for; a tensor, which has no
+    `dtype` here, as it is."""
+    if dtype is None:
         return value
-    return float(value) if is_float(str(dtype)) else value[0]
+    return float(value) if is_float(dtype) else value[0]
 
 
 def _is_symbolic(value: Any) -> bool:

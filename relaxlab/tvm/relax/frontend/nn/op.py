@@ -281,7 +281,7 @@ def interpolate(
     antialias: bool | None = None, data_layout: str = "NCHW", name: str = "interpolate",
 ) -> Tensor:  # fmt: skip
     """An image of another size, given in pixels or by factors of height and width. Raises
-    NotImplementedError for `recompute_scale_factor` and `antialias`."""
+    NotImplementedError for `recompute_scale_factor` and `antialias`, which TVM refuses, too."""
     if recompute_scale_factor or antialias:
         raise NotImplementedError(
             "interpolate computes neither recompute_scale_factor nor antialias; give the size in "
