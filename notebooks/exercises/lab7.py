@@ -18,7 +18,7 @@ QUERIES = ("get_block", "get_loops", "get_child_blocks", "get_consumers", "get_p
 
 
 Answer = Callable[[rl.Schedule], None]
-PRODUCT, BLUR = (0.4, 10), (1.5, 10)
+PRODUCT, BLUR = (0.4, 10), (1.2, 10)
 """The rates that are asked for, as multiples of the compiler's, and the budgets of primitives."""
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir import expr
-from relaxlab.ir.loops import For, IfThenElse, PrimFunc
+from relaxlab.ir.loops import Block, For, IfThenElse, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
@@ -19,6 +19,7 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.rules import schedule_kernel
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.reductions import goes_down_columns
 from relaxlab.script import parse
 from tests.schedule.reduction_programs import (
     NAMES,
@@ -259,6 +260,34 @@ def main(x: R.Tensor({shape}, "float32")):
     x = rng.standard_normal((1, bound, 48) if axis == 1 else (1, 48, bound)).astype("float32")
     want = x.sum(axis, dtype="float64")
     np.testing.assert_allclose(rl.compile(mod)["main"](x), want, 1e-4, 1e-2)
+
+
+@pytest.mark.parametrize("results, terms", [(2048, 100), (64, 40), (9, 100), (8, 100), (1, 70)])
+def test_overlapping_windows(results, terms, rng):
+    """Vectors are of results, and of terms where results are fewer than two vectors."""
+    mod = rl.parse(f"""
+@T.prim_func
+def sums(
+    x: T.Buffer((5, {results + terms - 1}), "float32"), y: T.Buffer((5, {results}), "float32")
+):
+    for i, j, d in T.grid(5, {results}, {terms}):
+        with T.sblock("sum"):
+            r, c, k = T.axis.remap("SSR", [i, j, d])
+            with T.init():
+                y[r, c] = T.float32(0)
+            y[r, c] = y[r, c] + x[r, c + k]
+""")
+    (func,) = mod.loop_functions().values()
+    assert isinstance(func, PrimFunc)
+    target = parse_target("cpu")
+    (block,) = [n for n in walk(func) if isinstance(n, Block) and n.name == "sum"]
+    wide = results >= 2 * target.lanes("float32")
+    assert goes_down_columns(block, target) == wide
+    x = rng.standard_normal((5, results + terms - 1), "float32")
+    y = np.zeros((5, results), "float32")
+    rl.compile(mod, use_cache=False)["sums"](x, y)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype("float64"), terms, axis=1)
+    np.testing.assert_allclose(y, windows.sum(-1), 1e-4, 1e-4)
 
 
 def test_a_product_with_one_term(rng):

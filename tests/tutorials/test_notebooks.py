@@ -14,8 +14,8 @@ from tests.tutorials.conftest import export_site
 NOTEBOOKS = export_site().notebooks()
 
 SHORT_OF_ITS_RATE = re.compile(r"✗ not yet: [0-9.]+ times as fast as .* times are asked for")
-"""The verdict on a right answer that was measured too slow. Other tests run beside the notebooks, so
-its rate says nothing here: on two busy cores the solutions of lab 7 were between 0.35 and 1.6."""
+"""The verdict on a right answer that was measured too slow. Other tests run beside the notebooks,
+so its rate says nothing here: on two busy cores one answer was measured at 0.35 and at 1.6."""
 
 
 def outputs_of(content: Any, tag: str) -> list[Any]:

@@ -120,7 +120,7 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
     if not reductions:
         return "it has no reduction"
     for block in reductions:
-        if not goes_down_columns(block):
+        if not goes_down_columns(block, context.target):
             return f"{block.name}: its last spatial axis is not that of neighbours in memory"
     lanes = _lanes(sch, reductions, context)
     most_rows, rows = _most_rows(sch, context), max(_row_count(b, bounds) for b in reductions)

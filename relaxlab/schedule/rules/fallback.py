@@ -12,9 +12,7 @@ import math
 from contextlib import suppress
 
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import Block, BufferLoad, For, IterVar, PrimFunc
-from relaxlab.ir.node import walk
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.loops import Block, For, IterVar, PrimFunc
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.ranges import shape_analyzer
@@ -37,6 +35,7 @@ from relaxlab.schedule.rules.decisions import SHARE_TERMS
 from relaxlab.schedule.rules.reductions import (
     columns_at_once,
     fuse_neighbours,
+    goes_along_rows,
     goes_down_columns,
     partial_lanes,
     reduce_along_rows,
@@ -84,8 +83,8 @@ def schedule_alone(sch: Schedule, block: Block, context: Context) -> None:
     if is_spatial(block):
         elementwise.schedule_block(sch, block, context)
         return
-    down = goes_down_columns(block)
-    if reduction_of(block) is None or not (down or _goes_along_rows(block)):
+    down = goes_down_columns(block, context.target)
+    if reduction_of(block) is None or not (down or goes_along_rows(block)):
         raise ScheduleError(
             "schedule", describe_block(block), "neighbours in memory are reduced, or results"
         )
@@ -109,15 +108,6 @@ def _parallel_outermost(sch: Schedule, block: Block, tried: set[Var]) -> None:
         with suppress(ScheduleError):
             sch.parallel(loop)
             return
-
-
-def _goes_along_rows(block: Block) -> bool:
-    """True if the innermost reduce axis goes through neighbours in memory."""
-    last = [it.var for it in block.iter_vars if it.kind != "spatial"][-1]
-    written = {w.buffer for w in block.writes}
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
-    along = [load.indices for load in loads if last in symbols_in(load.indices)]
-    return bool(along) and all(last not in symbols_in(i[:-1]) for i in along)
 
 
 def _is_short(func: PrimFunc, block: Block, lanes: int) -> bool:
@@ -148,7 +138,7 @@ def _in_two_steps(sch: Schedule, rv: BlockRV, context: Context) -> None:
     spatial, reduce = block_loops(sch, rv)
     reduce = fuse_neighbours(sch, rv, reduce)
     lanes = 1
-    if goes_down_columns(found_block(sch, rv)):
+    if goes_down_columns(found_block(sch, rv), context.target):
         sch.reorder(*reduce, spatial[-1])
     else:
         lanes = partial_lanes(sch, rv, reduce, context)
@@ -161,7 +151,7 @@ def _in_two_steps(sch: Schedule, rv: BlockRV, context: Context) -> None:
 
 def _made_by_thread(sch: Schedule, rv: BlockRV, context: Context) -> list[LoopRV]:
     """Vectorise one reduction; returns the loops over its results, or tiles of them."""
-    if not goes_down_columns(found_block(sch, rv)):
+    if not goes_down_columns(found_block(sch, rv), context.target):
         spatial, reduce = block_loops(sch, rv)
         reduce = fuse_neighbours(sch, rv, reduce)
         reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce, context))

@@ -173,7 +173,7 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
     if rank is None:
         return "it has no reduction"
     for block in reductions:
-        if goes_down_columns(block) and block.name not in few:
+        if goes_down_columns(block, context.target) and block.name not in few:
             return f"{block.name} reduces columns: its last axis is that of neighbours in memory"
     reason = ""
     # First the rows of the reductions; where a block cannot follow under these loops, the axes that
@@ -435,7 +435,7 @@ def _inside_row(sch: Schedule, name: str, rank: int, context: Context) -> None:
     if inner and (constant(extent_of(sch, inner[-1])) or 0) % (2 * lanes) == 0:
         lanes *= 2  # two vectors at a time need not wait for each other
     if reduce:
-        if not inner or not goes_down_columns(block):
+        if not inner or not goes_down_columns(block, context.target):
             reduce = fuse_neighbours(sch, rv, reduce)
             reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce, context))
         else:
