@@ -10,6 +10,9 @@ from relaxlab.schedule.error import ScheduleError
 
 UPPER_BOUNDS = "tir_var_upper_bound"
 """The attribute that has the largest values of symbols, by name."""
+LOWER_BOUNDS = "tir_var_lower_bound"
+"""The attribute that has the smallest values of scalar parameters, by name. Sizes are at least 0
+without it."""
 
 
 def with_upper_bound(func: PrimFunc, symbol: Var, most: int) -> PrimFunc:

@@ -36,14 +36,16 @@ def constant(e: PrimExpr) -> int | None:
 
 
 def shape_analyzer(func: PrimFunc) -> Analyzer:
-    """An analyzer that knows the symbols of the parameters' shapes and their upper bounds."""
+    """An analyzer that knows the symbols of the parameters' shapes, and the declared bounds of
+    these and of scalar parameters."""
     upper = func.attrs.get("tir_var_upper_bound", NO_ATTRS)
+    lower = func.attrs.get("tir_var_lower_bound", NO_ATTRS)
     # An analyzer learns facts of each element of an index function that it is asked about. With a
     # shared one, the kernel that a primitive makes would depend on questions of earlier ones, and
     # a replayed trace would make another kernel.
     if any(isinstance(p, Buffer) and p.facts for p in func.params):
-        return _shape_analyzer(func.params, upper)
-    return _shared.analyzer(func.params, upper).fork()
+        return _shape_analyzer(func.params, upper, lower)
+    return _shared.analyzer(func.params, upper, lower).fork()
 
 
 class _Shared(threading.local):
@@ -54,8 +56,11 @@ class _Shared(threading.local):
         self.analyzer = lru_cache(maxsize=8)(_shape_analyzer)
 
 
-def _shape_analyzer(params: tuple[Buffer | Var, ...], upper: Attrs) -> Analyzer:
+def _shape_analyzer(params: tuple[Buffer | Var, ...], upper: Attrs, lower: Attrs) -> Analyzer:
     an = Analyzer()
+    for p in params:
+        if isinstance(p, Var) and p.name in lower:
+            an.bind(p, lower[p.name], upper.get(p.name))
     for v in symbols_in(tuple(p.shape for p in params if isinstance(p, Buffer))):
         an.bind_shape(v, upper.get(v.name))
     return an

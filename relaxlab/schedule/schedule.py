@@ -27,6 +27,7 @@ from relaxlab.schedule import round_up_tail as _round_up
 from relaxlab.schedule import scope, tree
 from relaxlab.schedule import split_fuse_reorder as _loops
 from relaxlab.schedule import tensorize as _tensorize
+from relaxlab.schedule.apart import apart as _apart
 from relaxlab.schedule.assume_finite import assume_finite as _assume_finite
 from relaxlab.schedule.bounds import bound_storage as _bound_storage
 from relaxlab.schedule.bounds import with_upper_bound
@@ -384,6 +385,31 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
             self.decisions |= made.decisions
 
         self._step("join_axes", {"schedule": Steps(tuple(made.trace))}, run)
+
+    def schedule_apart(
+        self, blocks: Sequence[BlockRV], schedule: Callable[[Schedule], Schedule]
+    ) -> None:
+        """Schedule the loop nests from the first to the last of the blocks as a function of their
+        own, some of those that run one after the other in the root block, or in serial loops around
+        all of it. What they share with other nests, and the variables of these loops, are its
+        parameters.
+
+        `schedule` makes the steps in between: it is given a schedule of that function, in which
+        blocks and loops are to be found anew, and returns it or a copy of it. Layouts of what is
+        shared must stay.
+        """
+        names = [self._name(b) for b in blocks]
+        nests, spliced = _apart(self.func, names)
+        made = _made(schedule, self._apart(nests, names[0]))
+        if made is None:
+            raise TypeError("schedule_apart takes a function that returns a schedule")
+
+        def run() -> None:
+            self.func = spliced(made.func)
+            self.decisions |= made.decisions
+
+        steps = Steps(tuple(made.trace))
+        self._step("schedule_apart", {"blocks": tuple(blocks), "schedule": steps}, run)
 
     def guarded_versions(
         self,

@@ -23,7 +23,7 @@ from relaxlab.ir.substitute import substitute
 Value: TypeAlias = Any
 """A `Ref`, a number, a string, a bool, None, a `PrimExpr`, an `IndexMap`, `Steps` or a tuple of
 these."""
-NESTING = ("guarded_versions", "join_axes")
+NESTING = ("guarded_versions", "join_axes", "schedule_apart")
 """The primitives with an argument `schedule` that holds the steps of other schedules."""
 LOOKING = ("get_", "sample_")
 """Beginnings of the names of primitives that leave the function as it is."""

@@ -300,22 +300,23 @@ def normalized(func: PrimFunc) -> PrimFunc:
     body = func.body
     if not _is_root(body):
         body = BlockRealize((), TRUE, Block("root", (), (), (), body))
-    seen: set[str] = set()
-
-    def rename(s: Stmt) -> Stmt:
-        new = s
-        if isinstance(s, Block):
-            name = fresh_name(s.name or "block", seen.__contains__)
-            seen.add(name)
-            new = s if name == s.name else replace(s, name=name)
-        for c in child_stmts(s):
-            renamed = rename(c)
-            if renamed is not c:
-                new = with_child(new, c, renamed) or new
-        return new
-
-    body = rename(body)
+    body = with_other_names(body, set())
     return func if body is func.body else replace(func, body=body)
+
+
+def with_other_names(s: S, taken: set[str]) -> S:
+    """`s` with every block's name different from the others and from those in `taken`, to which its
+    names are added."""
+    new: Stmt = s
+    if isinstance(s, Block):
+        name = fresh_name(s.name or "block", taken.__contains__)
+        taken.add(name)
+        new = s if name == s.name else replace(s, name=name)
+    for c in child_stmts(s):
+        renamed = with_other_names(c, taken)
+        if renamed is not c:
+            new = with_child(new, c, renamed) or new
+    return new  # type: ignore[return-value]
 
 
 def _is_root(body: Stmt) -> bool:

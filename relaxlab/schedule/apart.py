@@ -1,0 +1,210 @@
+"""Neighbouring loop nests as a function of their own, which is scheduled by itself.
+
+What the nests share with the rest of the function are parameters of theirs: buffers, and the
+variables of serial loops around them. Steps that are allowed for all arguments of that function are
+allowed in its place (outlining; Muchnick, *Advanced Compiler Design and Implementation*, section
+15.3, describes the inverse).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from relaxlab.ir.expr import IntImm, Var
+from relaxlab.ir.loops import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IterVar,
+    PrimFunc,
+    Range,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from relaxlab.ir.names import fresh_name
+from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
+from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
+from relaxlab.schedule.bounds import LOWER_BOUNDS, UPPER_BOUNDS
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ZERO
+from relaxlab.schedule.regions import refreshed
+from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, with_other_names
+
+
+@dataclass(frozen=True, slots=True)
+class Nests:
+    """The statements that run one after the other in a function, and the serial loops, outermost
+    first, around all of them."""
+
+    loops: tuple[For, ...]
+    stmts: tuple[Stmt, ...]
+
+
+def nests_of(func: PrimFunc) -> Nests:
+    """Return the statements in the root block, or in the serial loops around all of these."""
+    assert isinstance(func.body, BlockRealize)
+    whole = func.body.block.body
+    loops: list[For] = []
+    inside = whole
+    while isinstance(inside, For) and inside.kind == "serial" and not inside.annotations:
+        loops.append(inside)
+        inside = inside.body
+    if isinstance(inside, SeqStmt):
+        return Nests(tuple(loops), inside.stmts)
+    return Nests((), (whole,))
+
+
+def apart(
+    func: PrimFunc, blocks: Collection[str]
+) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
+    """Return the nests from the first to the last of the blocks as a function of their own, and a
+    function that puts a schedule of it in their place.
+
+    Raises ScheduleError where these blocks are in no nests of the root block or of the serial loops
+    around all of it, or share buffers in other memories than `global` with other nests.
+    """
+    nests = nests_of(func)
+    at = [i for i, s in enumerate(nests.stmts) if _holds(s, blocks)]
+    if not at or (not nests.loops and len(nests.stmts) == at[-1] - at[0] + 1):
+        raise _refused(blocks, "they are some of the loop nests that run one after the other")
+    chosen = slice(at[0], at[-1] + 1)
+    stmt = seq(*nests.stmts[chosen])
+    owned, shared = _allocated(func, nests, chosen)
+    if any(b.scope != "global" for b in shared):
+        raise _refused(blocks, "buffers that they share with other nests are in main memory")
+    inner, outer = _variables(func, nests, stmt)
+    body = _unbound(substitute(stmt, inner), set(inner.values()))
+    used = _buffers_in(stmt)
+    kept = tuple(b for b in (*func.buffers, *shared) if b in used)
+    scalars = tuple(v for v in _scalars(func, kept, stmt) if v not in inner)
+    params = (*kept, *scalars, *inner.values())
+    root = refreshed(Block("root", (), (), (), body, None, owned))
+    attrs = _with_bounds(func, nests.loops, inner)
+    made = replace(func, params=params, body=BlockRealize((), TRUE, root), attrs=attrs)
+
+    def spliced(scheduled: PrimFunc) -> PrimFunc:
+        if scheduled.params != params or not isinstance(scheduled.body, BlockRealize):
+            raise _refused(blocks, "their schedule leaves the layout of what they share")
+        part = scheduled.body.block
+        others = (nests.stmts[: chosen.start], nests.stmts[chosen.stop :])
+        taken = {n.name for n in walk(seq(*others[0], *others[1])) if isinstance(n, Block)}
+        stmts = _bound(with_other_names(part.body, taken), outer, nests.loops)
+        whole = seq(*others[0], stmts, *others[1])
+        for loop in reversed(nests.loops):
+            whole = replace(loop, body=whole)
+        assert isinstance(func.body, BlockRealize)
+        block = func.body.block
+        allocated = tuple(b for b in block.alloc_buffers if b not in owned)
+        block = replace(block, body=whole, alloc_buffers=(*allocated, *part.alloc_buffers))
+        return replace(func, body=replace(func.body, block=refreshed(block)))
+
+    return made, spliced
+
+
+def _refused(blocks: Collection[str], condition: str) -> ScheduleError:
+    return ScheduleError("schedule_apart", f"blocks {', '.join(blocks)}", condition)
+
+
+def _holds(stmt: Stmt, blocks: Collection[str]) -> bool:
+    return any(r.block.name in blocks for r in realizes_under(stmt))
+
+
+def _buffers_in(root: Node) -> set[Buffer]:
+    return {n.buffer for n in walk(root) if isinstance(n, BufferLoad | BufferStore)}
+
+
+def _allocated(
+    func: PrimFunc, nests: Nests, chosen: slice
+) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """Return the buffers that the function allocates and only the chosen nests use, and those that
+    others use as well. Inside loops an iteration may find what another one left."""
+    assert isinstance(func.body, BlockRealize)
+    inside, others = (
+        {b for s in stmts for b in _buffers_in(s)}
+        for stmts in (
+            nests.stmts[chosen],
+            (*nests.stmts[: chosen.start], *nests.stmts[chosen.stop :]),
+        )
+    )
+    mine = [b for b in func.body.block.alloc_buffers if b in inside]
+    owned = tuple(b for b in mine if b not in others and not nests.loops)
+    return owned, tuple(b for b in mine if b not in owned)
+
+
+def _variables(func: PrimFunc, nests: Nests, stmt: Stmt) -> tuple[dict[Var, Var], dict[Var, Var]]:
+    """Return parameters for the variables of the loops around the nests that these mention, and
+    which variable each of them stands for. Bounds are known by name, so no two share one."""
+    mentioned = set(symbols_in(stmt))
+    taken = {*func.attrs.get(UPPER_BOUNDS, ()), *(p.name for p in func.params)}
+    taken |= {v.name for v in symbols_in(tuple(b.shape for b in func.buffers))}
+    inner: dict[Var, Var] = {}
+    for v in (loop.loop_var for loop in nests.loops):
+        if v in mentioned:
+            inner[v] = Var(fresh_name(v.name, taken.__contains__), v.dtype)
+            taken.add(inner[v].name)
+    return inner, {new: v for v, new in inner.items()}
+
+
+def _scalars(func: PrimFunc, kept: Sequence[Buffer], stmt: Stmt) -> list[Var]:
+    """The scalar parameters and symbols that the nests need, but for those that shapes define."""
+    defined = set(symbols_in(tuple(b.shape for b in kept)))
+    known = [p for p in func.params if isinstance(p, Var)]
+    known += [v for v in symbols_in(tuple(b.shape for b in func.buffers)) if v not in known]
+    mentioned = {*symbols_in(stmt), *defined}
+    # A parameter stays one, whatever shapes mention it.
+    return [v for v in known if v in mentioned and (v in func.params or v not in defined)]
+
+
+def _with_bounds(func: PrimFunc, loops: Sequence[For], inner: Mapping[Var, Var]) -> Attrs:
+    """The attributes of the function, with the bounds of what are parameters now."""
+    lower, upper = dict(func.attrs.get(LOWER_BOUNDS, {})), dict(func.attrs.get(UPPER_BOUNDS, {}))
+    for loop in loops:
+        new = inner.get(loop.loop_var)
+        if new is not None and loop.min == ZERO:
+            lower[new.name] = 0
+            if isinstance(loop.extent, IntImm):
+                upper[new.name] = max(loop.extent.value - 1, 0)
+    for v in symbols_in(tuple(b.shape for b in func.buffers)):
+        lower.setdefault(v.name, 0)
+    return func.attrs.with_(**{LOWER_BOUNDS: Attrs(lower), UPPER_BOUNDS: Attrs(upper) or None})
+
+
+def _unbound(stmt: Stmt, outer: Collection[Var]) -> Stmt:
+    """The statement whose blocks mention what is fixed in all of it, not an axis bound to it."""
+
+    def visit(n: Node) -> Node | None:
+        if not isinstance(n, BlockRealize):
+            return None
+        pairs = list(zip(n.block.iter_vars, n.iter_values, strict=True))
+        fixed = {it.var: v for it, v in pairs if v in outer}
+        if not fixed:
+            return None
+        iter_vars = tuple(it for it, _ in pairs if it.var not in fixed)
+        block = replace(n.block, iter_vars=iter_vars)
+        values = tuple(v for it, v in pairs if it.var not in fixed)
+        return replace(n, iter_values=values, block=substitute(block, fixed))
+
+    return rewrite(stmt, visit)
+
+
+def _bound(stmt: Stmt, outer: Mapping[Var, Var], loops: Sequence[For]) -> Stmt:
+    """The statement with the variables of loops for parameters, through axes of its blocks."""
+    stmt = substitute(stmt, outer)
+    ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in loops}
+
+    def with_axes(n: BlockRealize) -> BlockRealize:
+        mentioned = [v for v in outer.values() if v in free_symbols(n.block)]
+        axes = {v: Var(f"v{v.name}", v.dtype) for v in mentioned}
+        iter_vars = tuple(
+            IterVar(axis, substitute(ranges[v], axes), "opaque") for v, axis in axes.items()
+        )
+        block = substitute(n.block, axes)
+        block = replace(block, iter_vars=(*iter_vars, *block.iter_vars))
+        return replace(n, iter_values=(*axes, *n.iter_values), block=block)
+
+    return map_realizes(stmt, with_axes)

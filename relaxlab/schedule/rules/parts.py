@@ -1,0 +1,109 @@
+"""Kernels of several loop nests: each nest, or a few together, as the rules schedule it alone.
+
+No rule fits all nests of such a kernel. A sum of products is scheduled as a product, with the
+elementwise nests behind it; of the other nests as many as a rule takes together: the maximum, the
+sum and the quotients of a softmax between two products become one loop over rows. Where nests run
+again and again in serial loops, as the steps of a stencil do, these loops stay around them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
+
+from relaxlab.ir.loops import Block, BufferLoad
+from relaxlab.ir.node import walk
+from relaxlab.schedule.apart import nests_of
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.rules.base import (
+    Rule,
+    attempted,
+    blocks_of,
+    inline_producers,
+    is_spatial,
+    sum_of_products,
+)
+from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.private_memory import problem_of_private_buffers
+from relaxlab.schedule.rules.rows import read_more_than_once
+from relaxlab.schedule.schedule import Schedule
+from relaxlab.schedule.tree import realizes_under
+
+MOST_TOGETHER = 6
+"""Nests that are tried together: each try costs what the rules take to refuse, some 10 ms."""
+
+Named = tuple[str, Rule]
+
+
+def apply(
+    rules: Sequence[Named], otherwise: Named, sch: Schedule, context: Context
+) -> Schedule | str:
+    """Fits several loop nests, or nests in serial loops. `otherwise` is the rule for nests that
+    none of the `rules` fits."""
+    _inline_elementwise(sch)
+    nests = [[r.block for r in realizes_under(s)] for s in nests_of(sch.func).stmts]
+    if len(nests) < 2:
+        return "it is one loop nest"
+    context = dataclasses.replace(context, weights=frozenset(), versions=False)
+    anything = (*rules, ("parts", partial(apply, rules, otherwise)), otherwise)
+    while nests:
+        taken = 1
+        for count in range(_most_together(nests), 0, -1):
+            blocks = [b.name for nest in nests[:count] for b in nest]
+            made = _together(sch, blocks, anything if count == 1 else rules, context)
+            if made is not None:
+                sch, taken = made, count
+                break
+        nests = nests[taken:]
+    return sch
+
+
+def _most_together(nests: Sequence[Sequence[Block]]) -> int:
+    """Return how many of the nests, at least the first one, a rule may take together."""
+    first, *others = nests
+    if _has_product(first):
+        following = takewhile(lambda nest: all(map(is_spatial, nest)), others)
+    else:
+        following = takewhile(lambda nest: not _has_product(nest), others)
+    return min(1 + sum(1 for _ in following), MOST_TOGETHER)
+
+
+def _together(
+    sch: Schedule, blocks: Sequence[str], rules: Sequence[Named], context: Context
+) -> Schedule | None:
+    """The schedule with some nests scheduled by the first rule that fits; None where none does."""
+    if not blocks:
+        return None
+    fitting: list[str] = []
+    facts = context.target.facts
+
+    def schedule(part: Schedule) -> Schedule:
+        for name, rule in rules:
+            made = attempted(rule, part, context)
+            if made is not None and problem_of_private_buffers(made.func, facts) is None:
+                fitting.append(name)
+                return made
+        raise ScheduleError("schedule", f"blocks {', '.join(blocks)}", "a rule fits them together")
+
+    sch = sch.copy()
+    try:
+        sch.schedule_apart([sch.get_block(name) for name in blocks], schedule)
+    except ScheduleError:
+        return None
+    sch.trace[-1] = dataclasses.replace(sch.trace[-1], remark=f"by the rule {fitting[-1]}")
+    return sch
+
+
+def _has_product(nest: Sequence[Block]) -> bool:
+    return any(sum_of_products(b) is not None for b in nest)
+
+
+def _inline_elementwise(sch: Schedule) -> None:
+    """Inline elementwise producers, but for operands of products, which would be computed again for
+    each term, and what several blocks read."""
+    products = [b for b in blocks_of(sch.func) if sum_of_products(b) is not None]
+    operands = {n.buffer for b in products for n in walk(b.body) if isinstance(n, BufferLoad)}
+    kept = [b.name for b in blocks_of(sch.func) if b.writes[0].buffer in operands]
+    inline_producers(sch, keep=(*kept, *read_more_than_once(sch.func)))
