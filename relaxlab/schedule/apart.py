@@ -93,7 +93,8 @@ def apart(
         part = scheduled.body.block
         others = (nests.stmts[: chosen.start], nests.stmts[chosen.stop :])
         taken = {n.name for n in walk(seq(*others[0], *others[1])) if isinstance(n, Block)}
-        stmts = _bound(with_other_names(part.body, taken), outer, nests.loops)
+        body = substitute(with_other_names(part.body, taken), outer)
+        stmts = bound_to_axes(body, nests.loops)
         whole = seq(*others[0], stmts, *others[1])
         for loop in reversed(nests.loops):
             whole = replace(loop, body=whole)
@@ -192,13 +193,12 @@ def _unbound(stmt: Stmt, outer: Collection[Var]) -> Stmt:
     return rewrite(stmt, visit)
 
 
-def _bound(stmt: Stmt, outer: Mapping[Var, Var], loops: Sequence[For]) -> Stmt:
-    """The statement with the variables of loops for parameters, through axes of its blocks."""
-    stmt = substitute(stmt, outer)
+def bound_to_axes(stmt: Stmt, loops: Sequence[For]) -> Stmt:
+    """The statement whose blocks mention the variables of loops around it through axes."""
     ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in loops}
 
     def with_axes(n: BlockRealize) -> BlockRealize:
-        mentioned = [v for v in outer.values() if v in free_symbols(n.block)]
+        mentioned = [v for v in free_symbols(n.block) if v in ranges]
         axes = {v: Var(f"v{v.name}", v.dtype) for v in mentioned}
         iter_vars = tuple(
             IterVar(axis, substitute(ranges[v], axes), "opaque") for v, axis in axes.items()

@@ -91,12 +91,49 @@ def _order_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str |
         for r in block.reads:
             if r.buffer is not w.buffer or same_region(r, w):
                 continue
-            if not _share_none(place, (realize, w), (realize, r), an):
+            if not (
+                _share_none(place, (realize, w), (realize, r), an)
+                or _reads_what_none_writes(place, realize, w, an)
+            ):
                 return (
                     f"no iteration depends on another; block {block.name!r} reads "
                     f"{w.buffer.name} elsewhere than where it writes it"
                 )
     return None
+
+
+def _reads_what_none_writes(
+    place: LoopPlace, realize: BlockRealize, w: BufferRegion, an: Analyzer
+) -> bool:
+    """True if each load from a buffer that a block stores to is of the element that it stores to,
+    or of one that it stores to in no iteration: before, or behind, all of these in one dimension,
+    as the pivot row of an elimination is."""
+    block = realize.block
+    if block.match_buffers or realizes_under(block.body):
+        return False
+    stored = tuple(x.min for x in w.region)
+    inside = [n for s in (block.init, block.body) if s is not None for n in walk(s)]
+    loads = [n.indices for n in inside if isinstance(n, BufferLoad) and n.buffer is w.buffer]
+    others = [indices for indices in loads if indices != stored]
+    path = path_to(place.loop, lambda s: s is realize)
+    if path is None or any(x.extent != ONE for x in w.region):
+        return False
+    loops = [s for s in path if isinstance(s, For)]
+    again = {s.loop_var: Var(f"{s.loop_var.name}_2", s.loop_var.dtype) for s in loops}
+    binding = binding_of(realize)
+    with an.scope():
+        for s in loops:
+            bind_stmt(an, s)
+        for s in loops:
+            other = Range(substitute(s.min, again), substitute(s.extent, again))
+            an.bind_range(again[s.loop_var], other)
+        written_to = [substitute(i, binding) for i in stored]
+        for indices in others:
+            read_at = [substitute(substitute(i, binding), again) for i in indices]
+            pairs = zip(read_at, written_to, strict=True)
+            if not any(an.prove(expr.LT(r, x)) or an.prove(expr.GT(r, x)) for r, x in pairs):
+                return False
+    return True
 
 
 def same_region(a: BufferRegion, b: BufferRegion) -> bool:

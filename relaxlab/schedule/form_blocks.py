@@ -10,15 +10,20 @@ it gets an element for each iteration first (scalar expansion, section 5.3).
 Where loops are not equally long, those that the place of the store determines are its axes, as they
 are: a row `starts[i] + j` determines the sequence i and j.
 
+A sum onto what is there already is one of its own, which is added then: rules know how to schedule
+what begins at zero.
+
 Loops that cannot be distributed become one block: its axes are the outer ones whose iterations
-share no element that one of them writes, its body is the rest.
+share no element that one of them writes, its body is the rest. Where there is no such loop, as in
+steps of time or of an elimination, the outermost one stays as it is, around blocks of what is in
+it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeVar, cast
@@ -50,12 +55,14 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.apart import bound_to_axes
 from relaxlab.schedule.compact import loops_around_uses
 from relaxlab.schedule.determined import determines
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.ranges import ZERO, Env, Span, bind_stmt, by_data
 from relaxlab.schedule.regions import rewrite_accesses
-from relaxlab.schedule.rfactor import reduction_of
+from relaxlab.schedule.rfactor import Reduction, reduction_of
 from relaxlab.schedule.tree import describe_block
 
 STACK_BYTES = 1 << 14
@@ -70,11 +77,12 @@ are filled before they are read."""
 @dataclass(frozen=True, slots=True)
 class _Nest:
     """A store inside loops, outermost first, and the store of its initial value before those of
-    them that are not in its indices."""
+    them that are not in its indices. `around`: the serial loops that stay around blocks."""
 
     loops: tuple[For, ...]
     store: BufferStore
     init: BufferStore | None = None
+    around: tuple[For, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +95,18 @@ class _Whole:
     local: tuple[Buffer, ...]
 
 
-_Part = _Nest | _Whole
+@dataclass(frozen=True, slots=True)
+class _Serial:
+    """A loop that stays around blocks."""
+
+    loop: For
+    parts: tuple[_Part, ...]
+
+
+_Part = _Nest | _Whole | _Serial
 N = TypeVar("N", bound=_Part)
+Formed = tuple[list[_Part], list[Buffer]]
+"""The blocks of a statement, and buffers in main memory that they use."""
 
 
 def form_blocks(func: PrimFunc) -> PrimFunc:
@@ -110,24 +128,41 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     plain = replace(func, body=_from_zero(func.body))
     private = {b: loops_around_uses(plain, b) for b in owned}
     body = plain.body.block.body if isinstance(plain.body, BlockRealize) else plain.body
+    parts, made = _formed(body, private, (), bool(func.attrs.get(KEEP_ORDER)))
     names: dict[str, int] = {}
-    nests: list[_Part] = []
-    made: list[Buffer] = []
-    for part in body.stmts if isinstance(body, SeqStmt) else (body,):
-        used = _buffers_in(part)
-        mine = {b: loops for b, loops in private.items() if loops and b in used}
-        found, buffers = _distributed_apart(part, mine) or _in_one_block(part, mine)
-        nests += found
-        made += buffers
-    formed = seq(*(_blocked(nest, names) for nest in _with_inits(nests, 0)))
+    formed = seq(*(_blocked(part, names) for part in parts))
     if not any(isinstance(n, Block) and n.iter_vars for n in walk(formed)):
         raise ScheduleError("form_blocks", "the function", "iterations of a loop are independent")
-    kept = tuple(b for b in owned if b not in private or not private[b])
+    own = {b for n in walk(formed) if isinstance(n, Block) for b in n.alloc_buffers}
+    used = _buffers_in(formed) - own
+    kept = tuple(b for b in owned if b in used and b not in made)
     if root is None and not made:
         return replace(func, body=formed)
     block = Block("root", (), (), (), formed) if root is None else replace(root.block, body=formed)
     block = replace(block, alloc_buffers=(*kept, *made))
     return replace(func, body=BlockRealize((), expr.const(True), block))
+
+
+def _formed(s: Stmt, private: Private, around: tuple[For, ...], in_order: bool) -> Formed:
+    """Return the blocks of a statement inside serial loops. `in_order`: sums keep their order."""
+    parts: list[_Part] = []
+    made: list[Buffer] = []
+    for part in s.stmts if isinstance(s, SeqStmt) else (s,):
+        used = _buffers_in(part)
+        mine = {b: loops for b, loops in private.items() if loops and b in used}
+        found, buffers = (
+            _distributed_apart(part, mine, around)
+            or _under_serial(part, mine, around, in_order)
+            or _in_one_block(part, mine)
+        )
+        parts += found
+        made += buffers
+    parts = _with_fills(_with_inits(parts, 0))
+    if not in_order:
+        summed = [_summed_apart(part) for part in parts]
+        parts = [part for found, _ in summed for part in found]
+        made += [buffer for _, buffers in summed for buffer in buffers]
+    return parts, made
 
 
 def _is_plain(loop: For) -> bool:
@@ -153,16 +188,18 @@ def _buffers_in(s: Stmt) -> set[Buffer]:
 # --- Each store in loops of its own -----------------------------------------------------------
 
 
-def _distributed_apart(part: Stmt, private: Private) -> tuple[list[_Nest], list[Buffer]] | None:
+def _distributed_apart(
+    part: Stmt, private: Private, around: tuple[For, ...]
+) -> tuple[list[_Nest], list[Buffer]] | None:
     """Return the stores of a statement, each in loops of its own, and the buffers that its private
     ones become; None where loops cannot be distributed or stores are not independent."""
     made: list[Buffer] = []
     for buffer, loops in private.items():
-        if not _are_fixed(loops):
+        if not _are_fixed(loops) or _mentions(loops, around):
             return None
         part, wide = _expanded(part, buffer, loops)
         made.append(wide)
-    nests = _distributed(part, ())
+    nests = _distributed(part, (), around)
     return _renamed(nests, made) if nests is not None and all(map(_is_block, nests)) else None
 
 
@@ -226,19 +263,23 @@ def _expanded(s: Stmt, buffer: Buffer, loops: Sequence[For]) -> tuple[Stmt, Buff
     return rewrite_accesses(s, buffer, wide, index, lambda region: region), wide
 
 
-def _distributed(s: Stmt, loops: tuple[For, ...]) -> list[_Nest] | None:
+def _distributed(s: Stmt, loops: tuple[For, ...], around: tuple[For, ...]) -> list[_Nest] | None:
     """Return the stores of a statement in the given loops, each in loops of its own. None where
     there is anything but stores and loops whose extents depend on no memory but index functions, or
     where distributing the loops might change the order of dependent accesses."""
     match s:
         case BufferStore():
-            return [_Nest(loops, s)]
-        case LetStmt(var, value, body) if not _changes(body, value):
-            return _distributed(substitute(body, {var: value}), loops)
+            return [_Nest(loops, s, around=around)]
+        case LetStmt(var, value, body) if isinstance(body, BufferStore) or not _changes(
+            body, value
+        ):
+            return _distributed(substitute(body, {var: value}), loops, around)
         case For():
-            return _distributed(s.body, (*loops, s)) if _is_by_place(s.extent) else None
+            if not _is_by_place(s.extent):
+                return None
+            return _distributed(s.body, (*loops, s), around)
         case SeqStmt(stmts):
-            parts = [_distributed(part, loops) for part in stmts]
+            parts = [_distributed(part, loops, around) for part in stmts]
             if not all(_are_apart(stmts, loop) for loop in loops):
                 return None
             nests = [nest for part in parts if part is not None for nest in part]
@@ -276,7 +317,7 @@ def _has_own_elements(stmts: Sequence[Stmt], buffer: Buffer, loop: For) -> bool:
     places = [n.indices for n in accesses if n.buffer is buffer]
     first, *others = places
     return any(
-        _variable(index) == loop.loop_var and all(i[d] == index for i in others)
+        _variable(index, (loop.loop_var,)) == loop.loop_var and all(i[d] == index for i in others)
         for d, index in enumerate(first)
     ) or any(
         any(_is_in_segment(places, d, load, stmts, loop) for load in walk(index)
@@ -304,16 +345,14 @@ def _is_in_segment(
     return all(an.prove(expr.GE(r, ZERO)) and an.prove(expr.LT(r, room)) for r in rests)
 
 
-def _variable(index: PrimExpr) -> Var | None:
-    """The variable of an index that is one, plus or minus a constant; None if it is anything
-    else."""
-    match index:
-        case Var():
-            return index
-        case expr.Add(Var() as v, expr.IntImm()) | expr.Sub(Var() as v, expr.IntImm()):
-            return v
-        case _:
-            return None
+def _variable(index: PrimExpr, variables: Collection[Var]) -> Var | None:
+    """The one of the variables that an index is, plus something that mentions none of them; None if
+    it is anything else."""
+    mentioned = [v for v in symbols_in(index) if v in variables]
+    if len(mentioned) != 1 or by_data(index):
+        return None
+    rest = Analyzer().simplify(index - mentioned[0])
+    return None if mentioned[0] in symbols_in(rest) else mentioned[0]
 
 
 def _with_inits(nests: Sequence[N], depth: int) -> list[N]:
@@ -348,6 +387,48 @@ def _with_init(before: _Nest, nest: _Nest, depth: int) -> _Nest | None:
     return dataclasses.replace(nest, init=a) if fits else None
 
 
+def _with_fills(parts: Sequence[_Part]) -> list[_Part]:
+    """Join each reduction with an earlier nest that fills its elements with a value that loads
+    nothing, where no part between them uses these."""
+    found: list[_Part] = []
+    for part in parts:
+        uses = (i for i in reversed(range(len(found))) if _stored_by(part) & _used_by(found[i]))
+        last = next(uses, None)
+        joined = None if last is None else _with_fill(found[last], part)
+        if last is not None and joined is not None:
+            del found[last]
+        found.append(joined or part)
+    return found
+
+
+def _with_fill(before: _Part, nest: _Part) -> _Nest | None:
+    if not isinstance(before, _Nest) or not isinstance(nest, _Nest) or not before.loops:
+        return None
+    spatial, filled = _spatial(nest), _spatial(before)
+    pairs = list(zip(filled, spatial, strict=False))
+    is_whole = len(before.loops) == len(filled) == len(spatial) < len(nest.loops)
+    a = substitute(before.store, {x.loop_var: y.loop_var for x, y in pairs})
+    same = is_whole and all(x.extent == y.extent for x, y in pairs)
+    same = same and a.indices == nest.store.indices and nest.init is None and before.init is None
+    loads = any(isinstance(n, BufferLoad) for n in walk(a.value))
+    fits = same and not loads and reduction_of(_plain_block(nest)) is not None
+    return dataclasses.replace(nest, init=a) if fits else None
+
+
+def _used_by(part: _Part) -> set[Buffer]:
+    match part:
+        case _Serial(loop):
+            return _buffers_in(loop)
+        case _Whole(_, body):
+            return _buffers_in(body)
+        case _Nest(_, store, init):
+            return _buffers_in(store) | (set() if init is None else _buffers_in(init))
+
+
+def _stored_by(part: _Part) -> set[Buffer]:
+    return {part.store.buffer} if isinstance(part, _Nest) else set()
+
+
 def _plain_block(nest: _Nest) -> Block:
     return Block("", (), (), (), nest.store)
 
@@ -358,7 +439,7 @@ def _spatial(nest: _Nest) -> list[For]:
     their own order."""
     loops = {loop.loop_var: loop for loop in nest.loops}
     if _are_fixed(nest.loops) and not any(map(by_data, nest.store.indices)):
-        found = dict.fromkeys(map(_variable, nest.store.indices))
+        found = dict.fromkeys(_variable(index, loops) for index in nest.store.indices)
         return [loops[v] for v in found if v is not None and v in loops]
     shapes = symbols_in((nest.store.buffer.shape, tuple(loop.extent for loop in nest.loops)))
     an = Analyzer.for_shapes(*(v for v in shapes if v not in loops))
@@ -374,13 +455,115 @@ def _is_block(nest: _Nest) -> bool:
     store = nest.store
     spatial = {loop.loop_var for loop in _spatial(nest)}
     others = {loop.loop_var for loop in nest.loops} - spatial
-    around = {v for loop in nest.loops if loop.loop_var in spatial for v in symbols_in(loop.extent)}
-    if others & {*symbols_in(store.indices), *around} or not store.indices:
+    extents = symbols_in(tuple(x.extent for x in nest.loops if x.loop_var in spatial))
+    if others & {*symbols_in(store.indices), *extents} or not store.indices:
         return False
-    own = [n for n in walk(store.value) if isinstance(n, BufferLoad) and n.buffer is store.buffer]
-    if not others:
-        return all(n.indices == store.indices for n in own)
-    return reduction_of(_plain_block(nest)) is not None and len(own) == 1
+    reads = _other_reads(nest)
+    if any(not _is_elsewhere(n, nest) for n in reads):
+        return False
+    return not others or (_summed(nest) is not None and _terms_are_free(nest))
+
+
+def _other_reads(nest: _Nest) -> list[BufferLoad]:
+    """The loads from the buffer that is stored to, but for those of the element itself."""
+    loads = [n for n in walk(nest.store.value) if isinstance(n, BufferLoad)]
+    store = nest.store
+    return [n for n in loads if n.buffer is store.buffer and n.indices != store.indices]
+
+
+def _is_elsewhere(read: BufferLoad, nest: _Nest) -> bool:
+    """True if no iteration of the nest stores to what another one reads: one index of all that are
+    read is before, or behind, all that are written."""
+    variables = {loop.loop_var: Var(f"{loop.loop_var.name}_2", "int64") for loop in nest.loops}
+    an = Analyzer.for_shapes(
+        tuple(v for v in symbols_in((read.buffer.shape, tuple(x.extent for x in nest.loops)))
+              if v not in variables and v not in {x.loop_var for x in nest.around})
+    )  # fmt: skip
+    for loop in (*nest.around, *nest.loops):
+        bind_stmt(an, loop)
+    for loop in nest.loops:
+        again = replace(loop, loop_var=variables[loop.loop_var])
+        bind_stmt(an, substitute(again, variables))
+    places = [substitute(index, variables) for index in read.indices]
+    pairs = zip(places, nest.store.indices, strict=True)
+    return any(an.prove(expr.LT(r, w)) or an.prove(expr.GT(r, w)) for r, w in pairs)
+
+
+def _summed(nest: _Nest) -> Reduction | None:
+    """The reduction that a store is, a difference taken for a sum; None if it is none."""
+    store, value = nest.store, nest.store.value
+    if isinstance(value, expr.Sub) and value.a == BufferLoad(store.buffer, store.indices):
+        return Reduction(expr.Add, store.buffer, store.indices, value.b, True)
+    return reduction_of(_plain_block(nest))
+
+
+def _terms_are_free(nest: _Nest) -> bool:
+    """True if the terms of a reduction do not depend on the element that they change."""
+    found = _summed(nest)
+    assert found is not None
+    own = BufferLoad(nest.store.buffer, nest.store.indices)
+    return all(n != own for n in walk(found.value))
+
+
+def _summed_apart(part: _Part) -> tuple[list[_Part], list[Buffer]]:
+    """Return a reduction onto what is there as two nests, the reduction of its terms alone and its
+    combination with what is there, and the buffer between them; any other part as it is."""
+    if (
+        not isinstance(part, _Nest)
+        or part.init is not None
+        or part.around
+        and _mentions(_spatial(part), part.around)
+    ):
+        return [part], []
+    spatial, store = _spatial(part), part.store
+    reduction = _summed(part)
+    if len(spatial) == len(part.loops) or not spatial or reduction is None:
+        return [part], []
+    if not _are_fixed(spatial) or any(map(by_data, store.indices)):
+        return [part], []
+    places = tuple(loop.loop_var for loop in spatial)
+    shape = tuple(loop.extent for loop in spatial)
+    total = Buffer(f"{store.buffer.name}_sum", shape, store.buffer.dtype, span=store.span)
+    before = BufferLoad(total, places)
+    terms = dataclasses.replace(
+        part,
+        store=BufferStore(total, reduction.combined(before, reduction.value), places),
+        init=BufferStore(total, reduction.identity, places),
+    )
+    own = BufferLoad(store.buffer, store.indices)
+    op = type(store.value) if isinstance(store.value, expr.Sub) else reduction.op
+    ends = op(own, before) if reduction.accumulator_first else op(before, own)
+    end = _Nest(tuple(spatial), replace(store, value=ends), around=part.around)
+    return [terms, end], [total]
+
+
+# --- Loops that stay around blocks -------------------------------------------------------------
+
+
+def _under_serial(
+    part: Stmt, private: Private, around: tuple[For, ...], in_order: bool
+) -> Formed | None:
+    """Return a loop whose iterations depend on each other as it is, around the blocks of its body;
+    None where its iterations are independent, or those of nothing in it are."""
+    if not isinstance(part, For) or by_data(part.extent) or _is_independent(part, part, private):
+        return None
+    inside = {b: loops[loops[0] is part :] for b, loops in private.items()}
+    found, made = _formed(part.body, inside, (*around, part), in_order)
+    if not any(map(_has_axes, found)):
+        return None
+    return [_Serial(part, tuple(found))], made
+
+
+def _has_axes(part: _Part) -> bool:
+    if isinstance(part, _Serial):
+        return any(map(_has_axes, part.parts))
+    return bool(part.loops)
+
+
+def _mentions(loops: Sequence[For], around: Sequence[For]) -> bool:
+    """True if extents of the loops depend on loops around them."""
+    outer = {loop.loop_var for loop in around}
+    return any(not outer.isdisjoint(symbols_in(loop.extent)) for loop in loops)
 
 
 # --- Loops that stay together -----------------------------------------------------------------
@@ -438,6 +621,9 @@ def _bytes(buffer: Buffer) -> float:
 
 def _blocked(nest: _Part, names: dict[str, int]) -> Stmt:
     """The block in its loops."""
+    if isinstance(nest, _Serial):
+        inside = seq(*(_blocked(part, names) for part in nest.parts))
+        return replace(nest.loop, body=bound_to_axes(inside, [nest.loop]))
     if isinstance(nest, _Nest):
         spatial, inside, init, local = _spatial(nest), nest.store, nest.init, ()
     else:

@@ -12,7 +12,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
-from relaxlab.ir.loops import Block, BlockRealize, PrimFunc
+from relaxlab.ir.loops import Block, BlockRealize, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.error import ScheduleError
@@ -33,10 +33,13 @@ INDEPENDENT = {
         C[j] = T.float32(0)
     for i in range(n):
         for j in range(m):
-            C[j] = C[j] + A[i, j]""", 2),
+            C[j] = C[j] + A[i, j]""", 1),
     "largest, onto what is there": (ROWS, """
     for i, j in T.grid(n, m):
-        C[i] = T.max(C[i], A[i, j])""", 1),
+        C[i] = T.max(C[i], A[i, j])""", 2),
+    "a difference, from what is there": (ROWS, """
+    for i, j in T.grid(n, m):
+        C[i] = C[i] - A[i, j]""", 2),
     "two statements": (TWO, """
     for i, j in T.grid(n, m):
         C[i, j] = A[i, j] * T.float32(2)
@@ -69,7 +72,7 @@ INDEPENDENT = {
             row[j] = T.exp(A[i, j] - most[0])
             total[i] = total[i] + row[j]
         for j in range(m):
-            C[i, j] = row[j] / total[i]""", 5),
+            C[i, j] = row[j] / total[i]""", 4),
     "a stencil": (TWO, """
     for i in range(1, n - 1):
         for j in range(m):
@@ -136,6 +139,55 @@ TOGETHER = {
 }  # fmt: skip
 """Loops that are one block, and those of which it has axes."""
 
+STEPS = {
+    "prefix sums of columns": (TWO, """
+    for i in range(1, n):
+        for j in range(m):
+            C[i, j] = C[i - 1, j] + A[i, j]""", 1),
+    "rows of the row before": (TWO, """
+    for i in range(n):
+        for j in range(m):
+            C[i, j] = C[0, j] + A[i, j]""", 1),
+    "the next iteration reads it": (TWO, """
+    for i in range(n):
+        for j in range(m):
+            C[i, j] = A[i, j]
+        for j in range(m):
+            C[0, j] = C[i, j]""", 2),
+    "an elimination": (TWO, """
+    for k in range(T.min(n, m)):
+        for i in range(n - 1 - k):
+            C[k + 1 + i, k] = C[k + 1 + i, k] * C[k, k]
+        for i in range(n - 1 - k):
+            for j in range(m - 1 - k):
+                x = C[k + 1 + i, k] * C[k, k + 1 + j]
+                C[k + 1 + i, k + 1 + j] = C[k + 1 + i, k + 1 + j] - x
+        for i in range(n - 1 - k):
+            for j in range(m - 1 - k):
+                C[k + 1 + i, k + 1 + j] = C[k + 1 + i, k + 1 + j] * T.float32(0.125)""", 3),
+    "a triangular product in place": (TWO, """
+    for i in range(n):
+        for j in range(m):
+            for k in range(n - 1 - i):
+                C[i, j] = C[i, j] + A[k + i + 1, 0] * C[k + i + 1, j]""", 2),
+    "steps of a stencil": (TWO, """
+    half = T.alloc_buffer((n, m), "float32")
+    for t in range(3):
+        for i, j in T.grid(n - 2, m):
+            half[i + 1, j] = C[i, j] + C[i + 1, j] + C[i + 2, j]
+        for i, j in T.grid(n - 2, m):
+            C[i + 1, j] = half[i + 1, j] * T.float32(0.25)""", 2),
+    "a value of each step": (TWO, """
+    most = T.alloc_buffer((1,), "float32")
+    for i in range(n - 1):
+        most[0] = C[i, 0]
+        for j in range(m):
+            most[0] = T.max(most[0], C[i, j])
+        for j in range(m):
+            C[i + 1, j] = most[0] - C[i, j]""", 1),
+}  # fmt: skip
+"""Loops whose outermost one stays around blocks, and how many there are with axes."""
+
 DEPENDENT = {
     "an extent in memory": (ROWS, """
     for i in range(T.Cast("int64", C[0])):
@@ -143,20 +195,6 @@ DEPENDENT = {
     "prefix sums": (ROWS, """
     for i in range(n - 1):
         C[i + 1] = C[i] + A[i, 0]"""),
-    "prefix sums of columns": (TWO, """
-    for i in range(1, n):
-        for j in range(m):
-            C[i, j] = C[i - 1, j] + A[i, j]"""),
-    "rows of the row before": (TWO, """
-    for i in range(n):
-        for j in range(m):
-            C[i, j] = C[0, j] + A[i, j]"""),
-    "the next iteration reads it": (TWO, """
-    for i in range(n):
-        for j in range(m):
-            C[i, j] = A[i, j]
-        for j in range(m):
-            C[0, j] = C[i, j]"""),
     "indices that meet": (TWO, """
     for i in range(n - 1):
         for j in range(m - 1):
@@ -207,12 +245,13 @@ def assert_same_results(
     func: PrimFunc, formed: PrimFunc, shapes: Sequence[str], sizes: Sequence[Sequence[int]],
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
-    """The loops, the blocks formed of them and the machine code compute the same from random arrays
-    of the float32 `shapes`, for each n and m of `sizes`."""
+    """The loops, the blocks formed of them and the machine code compute the same from random
+    integers in arrays of the float32 `shapes`, sums of which are exact, for each n and m of
+    `sizes`."""
     compiled = rl.compile(func, checks="all")
     for n, m in sizes:
         a, c = (
-            rng.standard_normal(eval(shape, {"n": n, "m": m})).astype("float32")  # noqa: S307
+            rng.integers(-3, 4, eval(shape, {"n": n, "m": m})).astype("float32")  # noqa: S307
             for shape in shapes
         )
         results = [c.copy() for _ in range(3)]
@@ -249,6 +288,19 @@ def test_loops_that_stay_together(
     (block,) = blocks(formed) or [formed.body.block]
     assert "".join(it.var.name[1:] for it in block.iter_vars) == axes
     values = [(9, 40), (2, 1)] if sizes is None else [(9, 40)]
+    assert_same_results(func, formed, shapes, values, rng)
+
+
+@pytest.mark.parametrize("sizes", [None, {"n": 7, "m": 40}], ids=str)
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_in_order(name: str, sizes: dict[str, int] | None, rng: np.random.Generator) -> None:
+    shapes, body, count = STEPS[name]
+    func = function(shapes, body, sizes)
+    formed = form_blocks(func)
+    assert isinstance(formed.body, BlockRealize | For)
+    with_axes = [b for b in blocks(formed) if any(it.kind == "spatial" for it in b.iter_vars)]
+    assert len(with_axes) == count
+    values = [(7, 40), (2, 1)] if sizes is None else [(7, 40)]
     assert_same_results(func, formed, shapes, values, rng)
 
 
@@ -325,10 +377,90 @@ def test_drawn_loops(sizes: dict[str, int] | None, rng: np.random.Generator) -> 
         assert found <= {"E0326"}  # sums onto what is there
         for n, m in [(5, 4), (2, 7), (1, 1)] if sizes is None else [(5, 4)]:
             shapes = ((n, m), (n, m), (n + m,), (n, m))
-            arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+            arrays = [rng.integers(-3, 4, shape).astype("float32") for shape in shapes]
             plain, blocks = ([x.copy() for x in arrays] for _ in range(2))
             interpret_prim_func(func, plain)
             interpret_prim_func(formed, blocks)
             for x, y in zip(plain, blocks, strict=True):
                 np.testing.assert_array_equal(x, y, err_msg=body)
+    assert formed_count > 5
+
+
+RANKS = {"A": 2, "C": 2, "D": 1, "E": 1}
+"""The arrays of drawn steps, of 14 elements a side: of int64, whose sums are the same in any order
+even where they wrap."""
+
+
+def drawn_index(draw: random.Random, loops: Sequence[str]) -> str:
+    """A loop's variable, perhaps a constant or another one ahead; or a constant."""
+    if not loops or draw.random() < 0.2:
+        return str(draw.randint(0, 5))
+    index = draw.choice(loops)
+    found = draw.random()
+    if found < 0.35:
+        return f"{index} + {draw.randint(1, 3)}"
+    others = [name for name in loops if name != index]
+    return f"{index} + {draw.choice(others)}" if others and found < 0.45 else index
+
+
+def drawn_steps(draw: random.Random) -> str:
+    """Nested loops around stores to arrays that they read as well, some extents of which depend on
+    loops around them."""
+    lines: list[str] = []
+    names = iter("ijklpqrs")
+
+    def access(loops: Sequence[str]) -> str:
+        name = draw.choice(list(RANKS))
+        return f"{name}[{', '.join(drawn_index(draw, loops) for _ in range(RANKS[name]))}]"
+
+    def store(loops: Sequence[str], indent: str) -> None:
+        place, a, b = access(loops), access(loops), access(loops)
+        value = draw.choice((a, f"{a} + {b}", f"T.max({a}, {b})", f"{a} - {b}", "T.int64(1)"))
+        if draw.random() < 0.5:
+            forms = (f"{place} + {value}", f"{place} - {value}", f"T.max({place}, {value})",
+                     f"{place} + {a} * {b}")  # fmt: skip
+            value = draw.choice(forms)
+        lines.append(f"{indent}{place} = {value}")
+
+    def nest(loops: Sequence[str], indent: str, depth: int) -> None:
+        for _ in range(draw.choice((1, 1, 2))):
+            name = next(names, None) if depth and (not loops or draw.random() < 0.7) else None
+            if name is None:
+                store(loops, indent)
+                continue
+            extents = ["2", "3", "4", "5"]
+            if loops and draw.random() < 0.2:
+                extents = [f"{draw.choice(loops)} + 1", f"5 - {draw.choice(loops)}"]
+            lines.append(f"{indent}for {name} in range({draw.choice(extents)}):")
+            nest([*loops, name], indent + "    ", depth - 1)
+
+    for _ in range(draw.choice((1, 1, 2))):
+        nest([], "    ", draw.choice((1, 2, 3)))
+    return "\n".join(lines)
+
+
+def test_drawn_steps(rng: np.random.Generator) -> None:
+    """Steps of any kind, as blocks and compiled: whatever is taken for independent is so."""
+    params = ", ".join(
+        f'{name}: T.Buffer(({"14, " * rank}), "int64")' for name, rank in RANKS.items()
+    )
+    formed_count = 0
+    for _ in range(30):
+        body = drawn_steps(random.Random(int(rng.integers(1 << 32))))
+        func = parse(f"@T.prim_func\ndef f({params}):\n{body}\n")["f"]
+        assert isinstance(func, PrimFunc)
+        arrays = [rng.integers(-2, 3, (14,) * rank) for rank in RANKS.values()]
+        plain, blocks, machine = ([x.copy() for x in arrays] for _ in range(3))
+        interpret_prim_func(func, plain)
+        rl.compile(func, checks="all", use_cache=False)(*machine)
+        try:
+            formed = form_blocks(func)
+        except ScheduleError:
+            blocks = plain
+        else:
+            formed_count += 1
+            interpret_prim_func(formed, blocks)
+        for x, y, z in zip(plain, blocks, machine, strict=True):
+            np.testing.assert_array_equal(y, x, err_msg=body)
+            np.testing.assert_array_equal(z, x, err_msg=body)
     assert formed_count > 5

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir.expr import PrimExpr, Var, const
-from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, For, PrimFunc
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
@@ -69,13 +69,21 @@ def not_ragged(func: PrimFunc) -> str | None:
     if written is not None:
         return f"{written.name} has loops written by hand"
     loops = [s for s in walk_stmts(func.body) if isinstance(s, For)]
-    around = {s.loop_var: s for s in loops}
+    # Steps in order, as those of an elimination, are for the rule `parts`.
+    steps = _bound_to_opaque_axes(func)
+    around = {s.loop_var: s for s in loops if s.loop_var not in steps}
     uneven = [s for s in loops if (vars_in(s.min) | vars_in(s.extent)) & around.keys()]
     if not uneven:
         return "no extent of a loop depends on another loop"
     if all(_is_nearly_even(s, around) for s in uneven):
         return "no loops differ by more than one iteration"
     return None
+
+
+def _bound_to_opaque_axes(func: PrimFunc) -> set[Var]:
+    realizes = [n for n in walk(func.body) if isinstance(n, BlockRealize)]
+    pairs = [p for n in realizes for p in zip(n.block.iter_vars, n.iter_values, strict=True)]
+    return {v for it, value in pairs if it.kind == "opaque" for v in vars_in(value)}
 
 
 def _is_nearly_even(loop: For, around: Mapping[Var, For]) -> bool:
