@@ -50,10 +50,12 @@ def transform(program: str, expression: str) -> dict[str, str]:
 def lower(program: str, passes: str) -> dict[str, str]:
     """The module after passes of loop functions, by their names, or the error."""
     mod = tvm.IRModule({"main": from_source(program)})
+    config = {"s_tir.LoopPartition": {"partition_const_loop": True}}
     try:
         for name in passes.split(", "):
             home = s_tir if hasattr(s_tir.transform, name) else tirx
-            mod = getattr(home.transform, name)()(mod)
+            with tvm.transform.PassContext(config=config):
+                mod = getattr(home.transform, name)()(mod)
         return {"script": mod.script(show_meta=False)}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:600]}

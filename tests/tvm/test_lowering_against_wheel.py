@@ -92,6 +92,65 @@ def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
     for i in T.thread_binding(4, thread="threadIdx.x"):
         C[i] = A[i]
 """
+REPEATED = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "int64"), n: T.int64, m: T.int64, c: T.float32):
+    for i in range(T.int64(8)):
+        for j in range(T.int64(8)):
+            A[i * T.int64(8) + j] = A[i * T.int64(8) + j] * (c + T.float32(1)) + (c + T.float32(1))
+            if (n + m) * T.int64(2) > i:
+                A[(n + m) * T.int64(2)] = T.exp(c * c) + T.exp(c * c) + A[i] + A[i]
+    C[n + m] = (n * m + T.int64(1)) * (n * m + T.int64(2))
+    C[0] = (n * m + T.int64(2)) * m + n * m * m
+    if n > T.int64(0):
+        C[1] = m * n + T.Select(n < m, m, n - T.int64(1))
+    else:
+        C[2] = m * n - T.Select(n < m, m, n - T.int64(1))
+    while C[0] < n + m + T.int64(9):
+        C[0] = C[0] + (n + m + T.int64(9))
+"""  # noqa: E501
+TAILS = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for i in range(60):
+        if T.likely(i >= 1):
+            C[i] = A[i - 1]
+        else:
+            C[i] = T.float32(0)
+    for i in range(7):
+        for j in range(10):
+            if T.likely(i * 10 + j < 64):
+                C[i * 10 + j] = A[i * 10 + j]
+"""
+SPLIT = """
+@T.prim_func
+def main(A: T.Buffer((64,), "int64"), n: T.int64, m: T.int64):
+    A[0] = n % T.int64(32) // T.int64(4)
+    A[1] = n // T.int64(4) % T.int64(8) + n % T.int64(12) // T.int64(4) * T.int64(2)
+    A[2] = (n * T.int64(2) + m) % T.int64(16) // T.int64(2)
+    A[3] = n % T.int64(30) // T.int64(4)
+    A[4] = (n * T.int64(8) + m) // T.int64(4)
+    A[5] = (n + T.int64(7)) % T.int64(32) // T.int64(8) * T.int64(8)
+    for i in range(T.int64(64)):
+        A[i % T.int64(16) // T.int64(4)] = i // T.int64(16)
+"""
+LIFTED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        for i in range(2):
+            for t in T.thread_binding(8, thread="threadIdx.x", annotations={"note": 1}):
+                for u in T.thread_binding(2, thread="threadIdx.y"):
+                    C[b * 16 + i * 8 + t] = A[b * 16 + i * 8 + u]
+            for u in T.thread_binding(2, thread="threadIdx.y"):
+                C[b * 16 + u] = C[b * 16 + u] + T.float32(1)
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        for i in range(2):
+            for t in T.thread_binding(8, thread="threadIdx.x"):
+                C[b * 16 + i * 8 + t] = A[b * 16 + i * 8 + t]
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            C[b * 16 + t] = C[b * 16 + t] + T.float32(1)
+"""
 LEFT_OUT = """
 @T.prim_func
 def main(A: T.Buffer((16,), "int32"), n: T.int32):
@@ -110,13 +169,16 @@ STEPS = (
 )  # fmt: skip
 TEXTS = {
     "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES,
-    "left out": LEFT_OUT, "hoisted": HOISTED, "threads": THREADS, **PROGRAMS,
+    "left out": LEFT_OUT, "hoisted": HOISTED, "threads": THREADS,
+    "repeated": REPEATED, "tails": TAILS, "split": SPLIT, "lifted": LIFTED, **PROGRAMS,
 }  # fmt: skip
 CASES = (
     *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
       for count in range(1, len(STEPS) + 1)),
     ("conditions", "HoistIfThenElse"), ("choices", "RewriteUnsafeSelect"),
     ("hoisted", "HoistExpression"), ("threads", "UnifyThreadBinding"),
+    ("repeated", "CommonSubexprElim"), ("tails", "LoopPartition, StmtSimplify, RemoveNoOp"),
+    ("split", "RenormalizeSplitPattern"), ("lifted", "LiftThreadBinding"),
     ("shifted", "AnnotateEntryFunc"), ("shifted", "ForceNarrowIndexToInt32"),
     *(("left out", name) for name in ("SkipAssert", "RemoveAssume", "RemoveStoreUndef")),
     ("left out", "SkipAssert, RemoveAssume, RemoveStoreUndef"),
