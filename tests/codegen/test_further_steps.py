@@ -66,9 +66,7 @@ def test_a_repeated_expression_is_computed_once_where_all_its_uses_are() -> None
     ],
 )
 def test_what_may_fail_or_change_is_not_computed_before(body: str, lets: int) -> None:
-    func = function(
-        f'def main(A: T.Buffer((8,), "int64"), x: T.int64, y: T.int64):\n    {body}\n'
-    )
+    func = function(f'def main(A: T.Buffer((8,), "int64"), x: T.int64, y: T.int64):\n    {body}\n')
     made = shared.expressions_shared(func)
     assert sum(isinstance(n, LetStmt) for n in walk(made.body)) == lets, made.script()
     assert_alike(func, made, np.arange(8), 3, 7)
@@ -143,13 +141,15 @@ def main(A: T.Buffer((64,), "int64")):
     assert [str(n.extent) for n in walk(made.body) if isinstance(n, For)] == ["9", "55"]
     assert partition.HINT not in made.script()
     with pytest.raises(ValueError, match="LowerOpaqueBlock"):
-        partition.loops_partitioned(function("""
+        partition.loops_partitioned(
+            function("""
 def main(A: T.Buffer((4,), "int64")):
     for i in range(4):
         with T.sblock("a"):
             v = T.axis.spatial(4, i)
             A[v] = v
-"""))
+""")
+        )
 
 
 # --- Quotients, threads, wider numbers ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A step that makes loops of one: the iterations in which conditions hold, those before and after."""
+"""A step that parts loops: the iterations in which conditions hold, those before and after."""
 
 from __future__ import annotations
 
