@@ -1,4 +1,5 @@
-"""Steps that share expressions, partition loops, lift threads and compute in wider numbers."""
+"""Steps that share expressions, partition and pipeline loops, lift threads and compute in wider
+numbers."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.steps import divisions, partition, shared, threads, widen
+from relaxlab.codegen.steps import divisions, partition, pipelining, shared, threads, widen
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.expr import BinaryOp, FloorDiv
 from relaxlab.ir.loops import For, LetStmt, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
+from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import parse
 
 
@@ -210,3 +212,73 @@ def main(A: T.Buffer((8,), "float16"), B: T.Buffer((8,), "float16")):
     x = a.astype("float32") ** 2 * 3
     want = np.where(x > 0.5, np.exp(x) + np.arange(8), a).astype("float16")
     np.testing.assert_array_equal(b, want)
+
+
+# --- Pipelines ------------------------------------------------------------------------------------
+
+PIPELINED = """
+def main(A: T.Buffer((9, 4), "float32"), C: T.Buffer((9, 4), "float32"), n: T.int64):
+    for i in T.serial(0, EXTENT, annotations={NOTES}):
+        with T.sblock(""):
+            B = T.sblock_alloc_buffer((4,), scope="shared")
+            D = T.sblock_alloc_buffer((4,), scope="shared")
+            for j in range(4):
+                B[j] = A[i, j] + T.float32(1)
+            for j in range(4):
+                D[j] = B[3 - j] * T.float32(2)
+            for j in range(4):
+                C[i, j] = D[3 - j] + B[j]
+"""
+
+
+def staged(extent: str, stages: str, order: str = "[0, 1, 2]", text: str = PIPELINED) -> PrimFunc:
+    notes = f'"{pipelining.STAGE}": {stages}, "{pipelining.ORDER}": {order}'
+    return function(text.replace("EXTENT", extent).replace("{NOTES}", f"{{{notes}}}"))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 9])
+@pytest.mark.parametrize("extent", ["n", "const"])
+@pytest.mark.parametrize(
+    ("stages", "order", "copies"),
+    [
+        ("[0, 1, 1]", "[0, 1, 2]", (2, 1)),
+        ("[0, 1, 2]", "[2, 1, 0]", (3, 2)),
+        ("[0, 0, 3]", "[1, 2, 0]", (4, 4)),
+        ("[0, 0, 0]", "[0, 1, 2]", (1, 1)),
+    ],
+)
+def test_stages_work_on_different_iterations(
+    size: int, extent: str, stages: str, order: str, copies: tuple[int, int]
+) -> None:
+    func = staged("n" if extent == "n" else str(size), stages, order)
+    made = pipelining.loops_pipelined(func)
+    (block,) = [b for b in all_blocks(made) if b.alloc_buffers]
+    counts = [int(str(b.shape[0])) if b.ndim > 1 else 1 for b in block.alloc_buffers]
+    assert tuple(counts) == copies
+    assert pipelining.loops_pipelined(made) is made
+    a = np.arange(36, dtype="float32").reshape(9, 4)
+    assert_alike(func, made, a, a * 0, size)
+    exe = rl.compile(Module.of({"main": made}))
+    c = a * 0
+    exe["main"](a, c, size)
+    np.testing.assert_array_equal(c, results(func, a, a * 0, size)[1])
+
+
+@pytest.mark.parametrize(
+    ("stages", "order", "message"),
+    [
+        ("[0, 1]", "[0, 1, 2]", "software_pipeline_stage.* not one number for each of the 3"),
+        ("[0, 1, 1]", "[0, 1, 1]", "software_pipeline_order.* not one number"),
+        ("[1, 0, 1]", "[0, 1, 2]", "loop i .* the stages 1 and 0 access 'B'"),
+        ("[0, 0, 0]", "[1, 0, 2]", "the stages 0 and 0 access 'B'"),
+    ],
+)
+def test_stages_that_would_read_something_else(stages: str, order: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pipelining.loops_pipelined(staged("n", stages, order))
+
+
+def test_what_lies_outside_of_a_pipeline_is_there_once() -> None:
+    outside = PIPELINED.replace("C[i, j] = D", "A[i, j] = D")  # which the first stage reads
+    with pytest.raises(ValueError, match=r"stages 0 and 1 access 'A'.*or allocate it in the loop"):
+        pipelining.loops_pipelined(staged("n", "[0, 1, 1]", text=outside))

@@ -12,6 +12,7 @@ from relaxlab.codegen.steps import (
     hoist,
     loops,
     partition,
+    pipelining,
     shared,
     statements,
     threads,
@@ -80,6 +81,7 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "ForceNarrowIndexToInt32": _unchanged,  # indices are int64, whatever a program says
     "FlattenBuffer": flatten_buffers,
     "HoistExpression": hoist.expressions_outside,
+    "InjectSoftwarePipeline": pipelining.loops_pipelined,
     "LiftThreadBinding": threads.threads_lifted,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
