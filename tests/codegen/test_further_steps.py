@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.steps import divisions, partition, pipelining, shared, threads, widen
+from relaxlab.codegen.steps import divisions, partition, pipelining, shared, storage, threads, widen
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.expr import BinaryOp, FloorDiv
 from relaxlab.ir.loops import For, LetStmt, PrimFunc
@@ -282,3 +282,76 @@ def test_what_lies_outside_of_a_pipeline_is_there_once() -> None:
     outside = PIPELINED.replace("C[i, j] = D", "A[i, j] = D")  # which the first stage reads
     with pytest.raises(ValueError, match=r"stages 0 and 1 access 'A'.*or allocate it in the loop"):
         pipelining.loops_pipelined(staged("n", "[0, 1, 1]", text=outside))
+
+
+# --- Storage --------------------------------------------------------------------------------------
+
+CHAIN = """
+def main(A: T.Buffer(("n", 4), "float32"), F: T.Buffer(("n", 4), "float32"), n: T.int64):
+    B = T.sblock_alloc_buffer((n, 4))
+    C = T.sblock_alloc_buffer((n, 4))
+    D = T.sblock_alloc_buffer((n, 4))
+    E = T.sblock_alloc_buffer((n, 4), "float32", scope="local")
+    unused = T.sblock_alloc_buffer((n, 4))
+    for i, j in T.grid(n, 4):
+        B[i, j] = A[i, j] + T.float32(1)
+    for i, j in T.grid(n, 4):
+        C[i, j] = B[i, 3 - j] * T.float32(2)
+    for i, j in T.grid(n, 4):
+        D[i, j] = C[i, 3 - j] - T.float32(3)
+    for i, j in T.grid(n, 4):
+        E[i, j] = D[i, 3 - j] + D[i, j]
+    for i, j in T.grid(n, 4):
+        F[i, j] = E[i, 3 - j] + LAST[i, j]
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "change", "names"),
+    [
+        ("A", {}, ["B", "C", "E"]),
+        ("C", {}, ["B", "C", "E"]),  # which D, in the memory of B, does not overwrite
+        ("B", {}, ["B", "C", "D", "E"]),
+        ("A", {"D = T.sblock_alloc_buffer((n, 4))": "D = T.sblock_alloc_buffer((4 + n, 4))"},
+         ["B", "C", "D", "E"]),
+        ("A", {"F[i, j] = ": "T.evaluate(T.address_of(B[i, j]))\n        F[i, j] = "},
+         ["B", "C", "D", "E"]),
+    ],
+)  # fmt: skip
+def test_buffers_lie_where_those_lay_that_are_read_no_more(
+    last: str, change: dict[str, str], names: list[str]
+) -> None:
+    text = CHAIN.replace("LAST", last)
+    for old, new in change.items():
+        text = text.replace(old, new)
+    func = function(text)
+    made = storage.storage_reused(func)
+    (block,) = [b for b in all_blocks(made) if b.alloc_buffers]
+    assert [b.name for b in block.alloc_buffers] == names
+    assert storage.storage_reused(made) is made
+    a = np.arange(12, dtype="float32").reshape(3, 4)
+    if not change:
+        assert_alike(func, made, a, a * 0, 3)
+
+
+@pytest.mark.parametrize(("sizes", "count"), [((16, 8, 12), 2), ((16, 8, 20), 3)])
+def test_one_dimension_needs_enough_elements(sizes: tuple[int, int, int], count: int) -> None:
+    b, c, d = sizes
+    func = function(f"""
+def main(A: T.Buffer((32,), "int64")):
+    B = T.sblock_alloc_buffer(({b},), "int64")
+    C = T.sblock_alloc_buffer(({c},), "int64")
+    D = T.sblock_alloc_buffer(({d},), "int64")
+    for i in range({b}):
+        B[i] = A[i] + 1
+    for i in range({c}):
+        C[i] = B[i * 2]
+    for i in range({d}):
+        D[i] = C[i % {c}] + i
+    for i in range({d}):
+        A[i] = D[{d - 1} - i]
+""")
+    made = storage.storage_reused(func)
+    (block,) = [b for b in all_blocks(made) if b.alloc_buffers]
+    assert len(block.alloc_buffers) == count
+    assert_alike(func, made, np.arange(32))

@@ -16,6 +16,7 @@ from relaxlab.codegen.steps import (
     partition,
     shared,
     statements,
+    storage,
     threads,
 )
 from relaxlab.codegen.steps.allocations import plan_allocations
@@ -48,6 +49,7 @@ STEPS = (
     loops.conditions_outside,
     hoist.expressions_outside,
     shared.expressions_shared,
+    storage.storage_reused,
 )
 
 

@@ -174,6 +174,21 @@ def main(A: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
                     T.writes(C[tx, i])
                     C[tx, i] = B[tx, 0] + T.float32(1)
 """
+BUFFERS = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), D: T.Buffer((64,), "float32")):
+    B = T.alloc_buffer((64,), "float32")
+    C = T.alloc_buffer((64,), "float32")
+    E = T.alloc_buffer((64,), "float32")
+    for i in range(64):
+        B[i] = A[i] + T.float32(1)
+    for i in range(64):
+        C[i] = B[63 - i] * T.float32(2)
+    for i in range(64):
+        E[i] = C[i // 2]
+    for i in range(64):
+        D[i] = E[63 - i] + C[i]
+"""
 LEFT_OUT = """
 @T.prim_func
 def main(A: T.Buffer((16,), "int32"), n: T.int32):
@@ -194,7 +209,7 @@ TEXTS = {
     "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES,
     "left out": LEFT_OUT, "hoisted": HOISTED, "threads": THREADS,
     "repeated": REPEATED, "tails": TAILS, "split": SPLIT, "lifted": LIFTED,
-    "stages": STAGES, **PROGRAMS,
+    "stages": STAGES, "buffers": BUFFERS, **PROGRAMS,
 }  # fmt: skip
 CASES = (
     *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
@@ -203,7 +218,7 @@ CASES = (
     ("hoisted", "HoistExpression"), ("threads", "UnifyThreadBinding"),
     ("repeated", "CommonSubexprElim"), ("tails", "LoopPartition, StmtSimplify, RemoveNoOp"),
     ("split", "RenormalizeSplitPattern"), ("lifted", "LiftThreadBinding"),
-    ("stages", "InjectSoftwarePipeline"),
+    ("stages", "InjectSoftwarePipeline"), ("buffers", "StorageRewrite"),
     ("shifted", "AnnotateEntryFunc"), ("shifted", "ForceNarrowIndexToInt32"),
     *(("left out", name) for name in ("SkipAssert", "RemoveAssume", "RemoveStoreUndef")),
     ("left out", "SkipAssert, RemoveAssume, RemoveStoreUndef"),

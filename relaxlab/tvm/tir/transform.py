@@ -15,6 +15,7 @@ from relaxlab.codegen.steps import (
     pipelining,
     shared,
     statements,
+    storage,
     threads,
     widen,
 )
@@ -95,6 +96,7 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "Simplify": _simplified,
     "SkipAssert": statements.without_assertions,
     "StmtSimplify": _simplified,
+    "StorageRewrite": storage.storage_reused,
     "UnifyThreadBinding": threads.threads_unified,
     "UnrollLoop": loops.unrolled,
 }
