@@ -3,11 +3,22 @@ numbers."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.steps import divisions, partition, pipelining, shared, storage, threads, widen
+from relaxlab.codegen.steps import (
+    divisions,
+    loops,
+    partition,
+    pipelining,
+    shared,
+    storage,
+    threads,
+    widen,
+)
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.expr import BinaryOp, FloorDiv
 from relaxlab.ir.loops import For, LetStmt, PrimFunc
@@ -355,3 +366,35 @@ def main(A: T.Buffer((32,), "int64")):
     (block,) = [b for b in all_blocks(made) if b.alloc_buffers]
     assert len(block.alloc_buffers) == count
     assert_alike(func, made, np.arange(32))
+
+
+# --- Unrolling ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({}, ["i", "j", "k"]),
+        ({"most_steps": 6}, ["i"]),
+        ({"most_steps": 36}, []),
+        ({"longest": 3}, ["i", "k"]),
+        ({"most_steps": 36, "expands": False}, ["i", "j", "k"]),
+    ],
+)
+def test_short_loops_are_unrolled_when_asked(options: dict[str, Any], left: list[str]) -> None:
+    func = function("""
+def main(A: T.Buffer((64,), "int64")):
+    for i in range(6):
+        for j in range(3):
+            A[i * 3 + j] = j
+            A[i * 3 + j + 1] = i
+    for k in range(5):
+        if A[k] > 2:
+            A[k] = k
+""")
+    made = loops.unrolled(func, **options)
+    found = [n for n in walk(made.body) if isinstance(n, For)]
+    assert [n.loop_var.name for n in found] == left
+    kinds = {n.kind for n in found}
+    assert kinds <= ({"serial"} if options.get("expands", True) else {"unrolled"})
+    assert_alike(func, made, np.arange(64))

@@ -189,6 +189,21 @@ def main(A: T.Buffer((64,), "float32"), D: T.Buffer((64,), "float32")):
     for i in range(64):
         D[i] = E[63 - i] + C[i]
 """
+SHORT = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for i in range(4):
+        for j in range(3):
+            C[i * 3 + j] = A[i * 3 + j]
+    for i in T.unroll(4):
+        C[i] = A[i]
+        C[i + 1] = A[i]
+    for i in range(1):
+        C[i] = A[i]
+    for i in range(5):
+        for j in range(4):
+            C[i * 4 + j] = A[i * 4 + j]
+"""
 LEFT_OUT = """
 @T.prim_func
 def main(A: T.Buffer((16,), "int32"), n: T.int32):
@@ -205,19 +220,26 @@ STEPS = (
     "CompactBufferAllocation", "LowerMatchBuffer", "LowerOpaqueBlock", "FlattenBuffer",
     "VectorizeLoop", "UnrollLoop", "StmtSimplify", "RemoveNoOp",
 )  # fmt: skip
+CONSTANT = "{'partition_const_loop': True}"
+UNROLLED = (
+    "", "{'auto_max_step': 16}", "{'auto_max_step': 16; 'explicit_unroll': False}",
+    "{'auto_max_extent': 1}", "{'auto_max_step': 3}", "{'explicit_unroll': False}",
+)  # fmt: skip
 TEXTS = {
     "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES,
     "left out": LEFT_OUT, "hoisted": HOISTED, "threads": THREADS,
     "repeated": REPEATED, "tails": TAILS, "split": SPLIT, "lifted": LIFTED,
-    "stages": STAGES, "buffers": BUFFERS, **PROGRAMS,
+    "stages": STAGES, "buffers": BUFFERS, "short": SHORT, **PROGRAMS,
 }  # fmt: skip
 CASES = (
     *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
       for count in range(1, len(STEPS) + 1)),
     ("conditions", "HoistIfThenElse"), ("choices", "RewriteUnsafeSelect"),
     ("hoisted", "HoistExpression"), ("threads", "UnifyThreadBinding"),
-    ("repeated", "CommonSubexprElim"), ("tails", "LoopPartition, StmtSimplify, RemoveNoOp"),
+    ("repeated", "CommonSubexprElim"),
+    ("tails", f"LoopPartition{CONSTANT}, StmtSimplify, RemoveNoOp"),
     ("split", "RenormalizeSplitPattern"), ("lifted", "LiftThreadBinding"),
+    *(("short", f"UnrollLoop{options}, StmtSimplify") for options in UNROLLED),
     ("stages", "InjectSoftwarePipeline"), ("buffers", "StorageRewrite"),
     ("shifted", "AnnotateEntryFunc"), ("shifted", "ForceNarrowIndexToInt32"),
     *(("left out", name) for name in ("SkipAssert", "RemoveAssume", "RemoveStoreUndef")),

@@ -98,7 +98,6 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "StmtSimplify": _simplified,
     "StorageRewrite": storage.storage_reused,
     "UnifyThreadBinding": threads.threads_unified,
-    "UnrollLoop": loops.unrolled,
 }
 """Passes without options, by name."""
 
@@ -119,6 +118,19 @@ def LoopPartition() -> Pass:  # noqa: N802
         )
 
     return Pass(run, PassInfo(0, "LoopPartition"))
+
+
+def UnrollLoop() -> Pass:  # noqa: N802
+    """Write the iterations of unrolled loops one after the other. The configuration
+    `tirx.UnrollLoop` also has short loops unrolled, by `auto_max_step` and `auto_max_extent`, or
+    loops only marked, by `explicit_unroll=False`."""
+
+    def run(mod: Module, context: PassContext) -> Module:
+        options = ("auto_max_step", 0), ("auto_max_extent", 0), ("explicit_unroll", True)
+        given = [_option(context, "UnrollLoop", *o) for o in options]
+        return _each_loop_function(lambda f, *_: loops.unrolled(f, *given), mod, context)
+
+    return Pass(run, PassInfo(0, "UnrollLoop"))
 
 
 def _option(context: PassContext, name: str, option: str, default: Any) -> Any:
