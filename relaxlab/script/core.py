@@ -94,6 +94,8 @@ class Context:
         self.in_module = False
         self.s_tir: bool | None = None  # of the module, for its loop functions
         self.macros = 0  # that are being expanded, one inside the other
+        # Reads a macro that is called in the graph function that is read, for the value it returns.
+        self.expand: Callable[[Any, Arguments], Value] | None = None
         self._lines = lines_of(source.text)
 
     def enter(self, source: Source) -> None:

@@ -135,27 +135,25 @@ def ir_module(
 
 
 @brief
-def _read_macro(f: Callable[..., Any], frame: FrameType) -> Macro:
+def _read_macro(f: Callable[..., Any], frame: FrameType, hygienic: bool) -> Macro:
     captured = capture(frame, f.__name__, f)  # type: ignore[arg-type]
     tree = syntax_tree(captured.source)
     node = find_definition(tree, ast.FunctionDef, f.__name__, f.__code__.co_firstlineno)
     if node is None:
         raise _missing(f.__name__, captured.source.name)
-    return Macro(node, captured.source, ({},), captured.value)
+    return Macro(node, captured.source, ({},), captured.value, hygienic)
 
 
 def macro(f: Callable[..., Any] | None = None, /, *, hygienic: bool = True) -> Any:
-    """Let a Python function stand for its statements wherever a loop function calls it.
+    """Let a Python function stand for its statements wherever a program calls it.
 
-    Its names are those of the place where it is defined. `hygienic` is read from scripts of TVM;
-    macros whose names are those of the caller are not supported.
+    To a graph function it also returns a value. Its names are those of the place where it is
+    defined; of one that is not `hygienic`, those of the place where it is called.
     """
-    if not hygienic:
-        raise ValueError("a macro's names are those of the place where it is defined")
     frame = _caller()
     if f is not None:
-        return _read_macro(f, frame)
-    return partial(_read_macro, frame=frame)
+        return _read_macro(f, frame, hygienic)
+    return partial(_read_macro, frame=frame, hygienic=hygienic)
 
 
 @brief

@@ -29,6 +29,7 @@ from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
 from relaxlab.script.foreign import IN_TVM, foreign_of, make_array, read_attribute
 from relaxlab.script.index_maps import WITH_LAMBDA, read_lambda
 from relaxlab.script.index_types import comparands, index_of, range_of
+from relaxlab.script.macros import Macro
 from relaxlab.script.members import SHORT_DTYPES
 from relaxlab.script.ragged_buffers import place_of
 from relaxlab.script.ranges import extent_between
@@ -578,6 +579,8 @@ def _call(cx: Context, node: ast.Call) -> Value:
             return graph_calls.call(cx, path, args)
         case Constructor():
             return graph_calls.construct(cx, callee, arguments(cx, node, callee.name))
+        case Macro() if cx.expand is not None:
+            return cx.expand(callee, arguments(cx, node, callee.node.name))
         case Ref("I", "GlobalVar"):
             name = arguments(cx, node, "I.GlobalVar").bind()["name"]
             assert name is not None

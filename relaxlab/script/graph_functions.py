@@ -15,11 +15,12 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.advice import unsupported
 from relaxlab.script.annotations import own_symbol, type_of
 from relaxlab.script.convert import attribute_value, is_number, scalar_of
-from relaxlab.script.core import Context, Failure, Unbound
+from relaxlab.script.core import Arguments, Context, Failure, Unbound
 from relaxlab.script.data_types import read_pattern
 from relaxlab.script.definitions import decorator_of, node_header
 from relaxlab.script.expressions import arguments, evaluate
 from relaxlab.script.graph_calls import value_of
+from relaxlab.script.macros import Macro, expanding, is_macro, macro_called, macro_here
 from relaxlab.script.values import (
     POISON,
     Arg,
@@ -134,6 +135,23 @@ class GraphReader:
         dtype = like.dtype if isinstance(like, types.TensorType) else None
         return value_of(self.cx, Arg(value, node), dtype)
 
+    def expanded(self, macro: Macro, c: Arguments) -> Value:
+        """The value that a macro returns, after its bindings; none of these is an output."""
+        cx = self.cx
+        outer = self.outputs, self.output_names
+        with expanding(cx, macro, c) as body:
+            if self.outputs is not None:
+                self.outputs, self.output_names = Counter(), set()
+            try:
+                last = body[-1]
+                returns = isinstance(last, ast.Return) and last.value is not None
+                self._statements(body[:-1] if returns else body)
+                if not isinstance(last, ast.Return) or last.value is None:
+                    return graph.Tuple((), span=cx.span(c.node))
+                return evaluate(cx, last.value)
+            finally:
+                self.outputs, self.output_names = outer
+
     # --- Statements -------------------------------------------------------------------------
 
     def _statements(self, stmts: Sequence[ast.stmt]) -> None:
@@ -204,8 +222,11 @@ class GraphReader:
                 cx.fail(stmt, "E0104", f"{what} is not part of a graph function", help=help)
 
     def _local_function(self, stmt: ast.FunctionDef) -> None:
-        """A function in a function, bound to a variable that it may call itself."""
+        """A function in a function, bound to a variable that it may call itself, or a macro."""
         cx = self.cx
+        if is_macro(cx, stmt):
+            cx.define(stmt.name, macro_here(cx, stmt))
+            return
         deco = decorator_of(cx, stmt)
         if deco.kind != "function":
             cx.fail(node_header(stmt), "E0104", "only graph functions are local to one")
@@ -319,6 +340,8 @@ class GraphReader:
                     "R.output is the last statement of a dataflow block",
                 )
         value = evaluate(cx, node)
+        if isinstance(value, graph.Tuple) and macro_called(cx, node) is not None:
+            return  # its bindings are there, and it returns nothing
         if not isinstance(value, graph.Expr):
             cx.fail(stmt, "E0104", f"{describe(value)} does nothing as a statement")
         self._emit("_", value, None, stmt)
@@ -522,8 +545,9 @@ def read_function(
         if node.returns is not None:
             with cx.recover(node.returns):
                 ret = type_of(cx, Arg(evaluate(cx, node.returns), node.returns))
+        around, cx.expand = cx.expand, reader.expanded
         body = reader.body(node.body, node)
-        cx.string_symbols, cx.lengths = outer, lengths
+        cx.string_symbols, cx.lengths, cx.expand = outer, lengths, around
     span = cx.span(node)
     return graph.Function(tuple(params), body, ret, pure, private, Attrs(reader.attrs), span=span)
 

@@ -205,7 +205,10 @@ def _let(cx: Context, c: Arguments) -> Value:
         return Ref("T", "let")  # the annotation T.let[T.int64]
     a = c.bind()
     body, where = a["body"], a["where"]
-    assert body is not None and where is not None
+    assert body is not None
+    if where is None:
+        help = "a statement that names a value is `x: T.let = value`"
+        cx.fail(c.node, "E0105", "T.let needs `where={x: value}`", help=help)
     if not is_dict(where.value) or len(where.value) != 1:
         cx.fail(where.node, "E0106", "`where` binds one variable: `where={x: value}`")
     ((var, value),) = where.value.items()

@@ -40,6 +40,7 @@ from relaxlab.script.expressions import (
     condition,
     evaluate,
 )
+from relaxlab.script.frames import CALLS, as_python
 from relaxlab.script.index_types import define_index, index_of, range_of
 from relaxlab.script.jumps import JUMPS, Jump, without_jumps
 from relaxlab.script.launch import declare_thread, loop_around
@@ -443,6 +444,9 @@ class LoopReader:
             self._needs_block(stmt, "T.init()")
             self.block.init = self.nested(stmt.body)
             return None
+        if path in CALLS:
+            assert isinstance(node, ast.Call)
+            return self.statements(as_python(cx, _callee, node, stmt.body, stmt))
         if path == "LetStmt":
             assert isinstance(node, ast.Call)
             return self._with_let(stmt, arguments(cx, node, "T.LetStmt"))
@@ -451,7 +455,7 @@ class LoopReader:
             with cx.frame():
                 around = loop_around(cx, launch, item.optional_vars, node)
                 return around(self.statements(stmt.body))
-        what = "T.sblock, T.init, T.LetStmt, T.attr or T.launch_thread"
+        what = "T.sblock, T.init, T.If, T.While, T.Assert, T.LetStmt, T.attr or T.launch_thread"
         cx.fail(node, "E0104", f"`with` opens {what} in a loop function")
 
     def _with_let(self, stmt: ast.With, c: Arguments) -> loops.Stmt:
@@ -518,6 +522,9 @@ class LoopReader:
             assert isinstance(node, ast.Call)
             _DECLARATIONS[path](self, arguments(cx, node, f"T.{path}"))
             return None
+        if path == "Assert":
+            assert isinstance(node, ast.Call)
+            return self.statements(as_python(cx, _callee, node, [], stmt))
         if path in JUMPS:
             return Jump(JUMPS[path], span=cx.span(stmt))
         if path == "evaluate":

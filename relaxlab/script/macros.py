@@ -1,4 +1,5 @@
-"""Functions under `@T.macro` or `@T.inline`: their statements stand wherever they are called."""
+"""Functions under `@T.macro`, `@T.inline` or `@R.macro`: their statements stand wherever they are
+called."""
 
 from __future__ import annotations
 
@@ -11,17 +12,20 @@ from relaxlab.ir.span import Source
 from relaxlab.script.core import Arguments, Context, Unbound
 from relaxlab.script.values import Ref, Value
 
-DECORATORS = ("macro", "inline")
+DECORATORS = {"macro": (Ref("T"), Ref("R")), "inline": (Ref("T"),)}
+"""The decorators of macros, with the namespaces that have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A definition with the names that were visible where it stands."""
+    """A definition with the names that were visible where it stands, which are those of its
+    statements if it is hygienic; else these are the names where it is called."""
 
     node: ast.FunctionDef
     source: Source = field(repr=False, compare=False)
     frames: tuple[dict[str, Value], ...] = field(repr=False, compare=False)
     environment: Callable[[str], Value] = field(repr=False, compare=False)
+    hygienic: bool = True
 
 
 def is_macro(cx: Context, node: ast.FunctionDef) -> bool:
@@ -35,7 +39,7 @@ def _names_macro(cx: Context, decorator: ast.expr) -> bool:
             return _names_macro(cx, func)
         case ast.Attribute(ast.Name(base), name) if name in DECORATORS:
             try:
-                return cx.find(base) == Ref("T")
+                return cx.find(base) in DECORATORS[name]
             except Unbound:
                 return False
         case _:
@@ -47,7 +51,9 @@ def macro_here(cx: Context, node: ast.FunctionDef) -> Macro:
     args = node.args
     if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs:
         cx.fail(node, "E0104", "the parameters of a macro are positional")
-    return Macro(node, cx.source, tuple(cx.frames), cx.environment)
+    options = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords]
+    hygienic = all(bool(cx.read(cx, k.value)) for k in options if k.arg == "hygienic")
+    return Macro(node, cx.source, tuple(cx.frames), cx.environment, hygienic)
 
 
 def macro_called(cx: Context, node: ast.expr) -> Macro | None:
@@ -63,8 +69,9 @@ def macro_called(cx: Context, node: ast.expr) -> Macro | None:
 
 @contextmanager
 def expanding(cx: Context, macro: Macro, c: Arguments) -> Generator[list[ast.stmt]]:
-    """The statements of a macro, to be read in the block: the names are those of its definition,
-    and its parameters. Raises Failure where the arguments do not fit."""
+    """The statements of a macro, to be read in the block: the names are those of its definition, or
+    those here if it is not hygienic, and its parameters. Raises Failure where the arguments do not
+    fit."""
     parameters = macro.node.args.args
     defaults = dict(zip(reversed(parameters), reversed(macro.node.args.defaults), strict=False))
     given = c.bind({p.arg: p in defaults for p in parameters})
@@ -72,7 +79,10 @@ def expanding(cx: Context, macro: Macro, c: Arguments) -> Generator[list[ast.stm
         cx.fail(c.node, "E0116", f"{macro.node.name!r} is expanded more than 64 levels deep")
     outer = cx.frames, cx.environment, cx.source
     cx.macros += 1
-    cx.frames, cx.environment = [*macro.frames, {}], macro.environment
+    if macro.hygienic:
+        cx.frames, cx.environment = [*macro.frames, {}], macro.environment
+    else:
+        cx.frames = [*cx.frames, {}]
     cx.enter(macro.source)
     try:
         for p in parameters:

@@ -6,6 +6,7 @@ from typing import Any as _Any
 from relaxlab.script import namespace as _namespace
 from relaxlab.script.decorators import data as data
 from relaxlab.script.decorators import function as function
+from relaxlab.script.decorators import macro as macro
 
 
 def __getattr__(name: str) -> _Any:

@@ -2170,6 +2170,12 @@ def logical_xor(x1: _Argument, x2: _Argument) -> _Value:
         R.logical_xor(x, y)  # (2, 3) bool, (2, 3) bool -> (2, 3) bool
     """
 
+def macro(function: _Any = None, hygienic: _Any = True) -> _Value:
+    """The decorator of a function that stands for its statements, and for the value that it returns, wherever it is called.
+
+        @R.macro
+    """
+
 def make_closure(func: _Argument, args: _Argument) -> _Value:
     """A function with its first arguments bound.
 

@@ -142,6 +142,12 @@ def And(a: _Any, b: _Any) -> _Value:
         T.And(a, b)
     """
 
+def Assert(condition: _Any, message: _Any, error_kind: _Any = 'RuntimeError') -> _Context[_Value]:
+    """Stops with the message unless the condition holds.
+
+        T.Assert(n > 2, "n is small")
+    """
+
 def Bind(value: _Any, var: _Any = None) -> _Value:
     """A value that gets a name: `x = value`.
 
@@ -216,6 +222,12 @@ def EQ(a: _Any, b: _Any) -> _Value:
         T.EQ(a, b)
     """
 
+def Else() -> _Context[_Value]:
+    """What a `T.If` does where its condition does not.
+
+        with T.Else():
+    """
+
 def FloatImm(dtype: _Any, value: _Any) -> _Value:
     """A constant of a dtype, as `T.float32(3)`.
 
@@ -244,6 +256,12 @@ def GT(a: _Any, b: _Any) -> _Value:
     """The condition `a > b`.
 
         T.GT(a, b)
+    """
+
+def If(condition: _Any) -> _Context[_Value]:
+    """A choice, by `T.Then` and `T.Else` in it.
+
+        with T.If(n > 2):
     """
 
 def IntImm(dtype: _Any, value: _Any) -> _Value:
@@ -362,10 +380,22 @@ def Target(target: _Any, host: _Any = None) -> _Value:
         T.func_attr({"target": T.Target("cuda")})
     """
 
+def Then() -> _Context[_Value]:
+    """What a `T.If` does where its condition holds.
+
+        with T.Then():
+    """
+
 def Var(name: _Any = None, dtype: _Any = 'int64') -> _Value:
     """A symbol; `n = T.int64()` means the same.
 
         n = T.Var("int64")
+    """
+
+def While(condition: _Any) -> _Context[_Value]:
+    """Statements that are repeated while it holds.
+
+        with T.While(A[0] < n):
     """
 
 def abs(x: _Any) -> _Value:
@@ -884,7 +914,7 @@ def init() -> _Context[_Value]:
         with T.init():
     """
 
-def inline() -> None:
+def inline(function: _Any = None, hygienic: _Any = True) -> _Value:
     """The decorator of a function whose statements stand wherever it is called.
 
         @T.inline
@@ -1010,7 +1040,7 @@ def lookup_param(*args: _Any) -> _Value:
     """Read from programs of TVM: is the constant of a name.
     """
 
-def macro() -> None:
+def macro(function: _Any = None, hygienic: _Any = True) -> _Value:
     """The decorator of a function whose statements stand wherever it is called.
 
         @T.macro

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.steps import blocks, hoist, loops, statements, threads
+from relaxlab.codegen.steps import (
+    blocks,
+    divisions,
+    hoist,
+    loops,
+    partition,
+    shared,
+    statements,
+    storage,
+    threads,
+)
 from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
 from relaxlab.ir.expr import Call, IntImm, Ramp
@@ -30,12 +40,16 @@ STEPS = (
     blocks.views_as_regions,
     blocks.without_blocks,
     flatten_buffers,
+    divisions.quotients_first,
+    lambda func: partition.loops_partitioned(func, constant=True),
     loops.vectorized,
     loops.unrolled,
     loops.selects_as_branches,
     loops.without_no_ops,
     loops.conditions_outside,
     hoist.expressions_outside,
+    shared.expressions_shared,
+    storage.storage_reused,
 )
 
 

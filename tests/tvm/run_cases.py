@@ -48,12 +48,17 @@ def transform(program: str, expression: str) -> dict[str, str]:
 
 
 def lower(program: str, passes: str) -> dict[str, str]:
-    """The module after passes of loop functions, by their names, or the error."""
+    """The module after passes of loop functions, by their names, or the error; options of one are
+    after its name, apart by semicolons: "UnrollLoop{'auto_max_step': 4}"."""
     mod = tvm.IRModule({"main": from_source(program)})
     try:
-        for name in passes.split(", "):
+        for part in passes.split(", "):
+            name, bracket, options = part.partition("{")
             home = s_tir if hasattr(s_tir.transform, name) else tirx
-            mod = getattr(home.transform, name)()(mod)
+            key = f"{'s_tir' if home is s_tir else 'tirx'}.{name}"
+            config = {key: eval(bracket + options.replace(";", ","))} if bracket else {}
+            with tvm.transform.PassContext(config=config):
+                mod = getattr(home.transform, name)()(mod)
         return {"script": mod.script(show_meta=False)}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:600]}

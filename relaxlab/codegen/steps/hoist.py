@@ -63,14 +63,15 @@ def _is_choice(n: Node) -> TypeGuard[expr.Call]:
 def _is_same(e: PrimExpr, loop: For) -> bool:
     """True if an expression has one value in all iterations of a loop, and has it where there are
     none; it reads no variable that the loop or a statement in it defines."""
-    defined = set(_defined(loop))
+    defined = set(defined_in(loop))
     return all(p not in defined and is_constant_in_loops(p) for p in walk(e))
 
 
-def _defined(s: Stmt) -> Iterator[Var]:
+def defined_in(s: Stmt) -> Iterator[Var]:
+    """The variables that a statement and those in it define."""
     for n in walk(s):
         match n:
-            case For(var) | LetStmt(var):
+            case For(var) | LetStmt(var) | expr.Let(var):
                 yield var
             case Block(_, iter_vars):
                 yield from (iv.var for iv in iter_vars)

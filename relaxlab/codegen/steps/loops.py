@@ -44,13 +44,23 @@ def loops_from_zero(func: PrimFunc) -> PrimFunc:
     return rewrite(func, visit)
 
 
-def unrolled(func: PrimFunc) -> PrimFunc:
-    """The function with the iterations of its unrolled loops one after the other. A loop whose
-    extent is no constant stays."""
+def unrolled(
+    func: PrimFunc, most_steps: int = 0, longest: int = 0, expands: bool = True
+) -> PrimFunc:
+    """The function with the iterations of its unrolled loops one after the other, and those of
+    serial ones that are at most `longest`, or that run at most `most_steps` statements and have no
+    other loops inside. A loop whose extent is no constant stays. Unless it `expands` loops, they
+    are only marked as unrolled."""
 
     def visit(n: Node) -> Node | None:
         match n:
-            case For(var, IntImm(low), IntImm(extent), "unrolled", body):
+            case For(var, IntImm(low), IntImm(extent), ("serial" | "unrolled") as kind, body):
+                steps = _steps(body)
+                few = steps is not None and steps * extent <= most_steps
+                if kind == "serial" and not few and extent > longest:
+                    return None
+                if not expands:
+                    return replace(n, kind="unrolled")
                 values = range(low, low + extent)
                 copies = (substitute(body, {var: expr.const(v)}) for v in values)
                 return seq(*map(with_fresh_binders, copies)) if extent > 0 else NOTHING
@@ -58,6 +68,27 @@ def unrolled(func: PrimFunc) -> PrimFunc:
                 return None
 
     return rewrite(func, visit)
+
+
+def _steps(s: Stmt) -> int | None:
+    """How many statements run in one, None if there are loops in it that are not unrolled."""
+    match s:
+        case SeqStmt(stmts):
+            counts = [_steps(part) for part in stmts]
+        case For(_, _, IntImm(extent), "unrolled", body):
+            inside = _steps(body)
+            return None if inside is None else inside * extent
+        case For() | While():
+            return None
+        case IfThenElse(_, then, other):
+            counts = [_steps(then), 0 if other is None else _steps(other)]
+        case LetStmt(body=body):
+            counts = [_steps(body)]
+        case BlockRealize():
+            counts = [_steps(s.block.body)]
+        case _:
+            return 1
+    return None if None in counts else sum(c or 0 for c in counts)
 
 
 NOTHING = Evaluate(expr.const(0, "int32"))

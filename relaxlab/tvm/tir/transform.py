@@ -6,7 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.codegen.simplify_indices import simplify_indices
-from relaxlab.codegen.steps import blocks, hoist, loops, statements, threads
+from relaxlab.codegen.steps import (
+    blocks,
+    divisions,
+    hoist,
+    loops,
+    partition,
+    pipelining,
+    shared,
+    statements,
+    storage,
+    threads,
+    widen,
+)
 from relaxlab.codegen.steps.allocations import plan_allocations
 from relaxlab.codegen.steps.flatten import flatten_buffers
 from relaxlab.ir.loops import PrimFunc
@@ -64,11 +76,14 @@ def _unchanged(func: PrimFunc) -> PrimFunc:
 
 STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "CanonicalizeLoop": loops.loops_from_zero,
+    "CommonSubexprElim": shared.expressions_shared,
     "ConvertBlocksToOpaque": blocks.blocks_without_axes,
     "ConvertSSA": _unchanged,  # a variable has one definition
     "ForceNarrowIndexToInt32": _unchanged,  # indices are int64, whatever a program says
     "FlattenBuffer": flatten_buffers,
     "HoistExpression": hoist.expressions_outside,
+    "InjectSoftwarePipeline": pipelining.loops_pipelined,
+    "LiftThreadBinding": threads.threads_lifted,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
     "LowerOpaqueBlock": blocks.without_blocks,
@@ -76,14 +91,55 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "RemoveAssume": statements.without_assumptions,
     "RemoveNoOp": loops.without_no_ops,
     "RemoveStoreUndef": statements.without_undefined_stores,
+    "RenormalizeSplitPattern": divisions.quotients_first,
     "RewriteUnsafeSelect": loops.selects_as_branches,
     "Simplify": _simplified,
     "SkipAssert": statements.without_assertions,
     "StmtSimplify": _simplified,
+    "StorageRewrite": storage.storage_reused,
     "UnifyThreadBinding": threads.threads_unified,
-    "UnrollLoop": loops.unrolled,
 }
 """Passes without options, by name."""
+
+
+def BF16ComputeLegalize() -> Pass:  # noqa: N802
+    """Compute in float32 what is stored as bfloat16."""
+    return _pass("BF16ComputeLegalize", lambda f: widen.computed_in(f, "bfloat16", "float32"))
+
+
+def LoopPartition() -> Pass:  # noqa: N802
+    """Make loops of one where conditions hold in a row of iterations. The configuration
+    `s_tir.LoopPartition` says by `partition_const_loop` if loops of constant extent are meant."""
+
+    def run(mod: Module, context: PassContext) -> Module:
+        constant = bool(_option(context, "LoopPartition", "partition_const_loop", False))
+        return _each_loop_function(
+            lambda f, *_: partition.loops_partitioned(f, constant), mod, context
+        )
+
+    return Pass(run, PassInfo(0, "LoopPartition"))
+
+
+def UnrollLoop() -> Pass:  # noqa: N802
+    """Write the iterations of unrolled loops one after the other. The configuration
+    `tirx.UnrollLoop` also has short loops unrolled, by `auto_max_step` and `auto_max_extent`, or
+    loops only marked, by `explicit_unroll=False`."""
+
+    def run(mod: Module, context: PassContext) -> Module:
+        options = ("auto_max_step", 0), ("auto_max_extent", 0), ("explicit_unroll", True)
+        given = [_option(context, "UnrollLoop", *o) for o in options]
+        return _each_loop_function(lambda f, *_: loops.unrolled(f, *given), mod, context)
+
+    return Pass(run, PassInfo(0, "UnrollLoop"))
+
+
+def _option(context: PassContext, name: str, option: str, default: Any) -> Any:
+    """An option of a pass in the configuration, which has it under today's name or an older one."""
+    for home in ("s_tir", "tirx", "tir"):
+        if f"{home}.{name}" in context.config:
+            given = context.config[f"{home}.{name}"]
+            return given.get(option, default)
+    return default
 
 
 def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
