@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, TupleType, Type
@@ -39,7 +38,7 @@ def _per_channel(
     call: graph.Call, tys: TypesOf, x: TensorType, axis: str
 ) -> tuple[int, tuple[TensorType, ...]]:
     """The channel axis, and the arguments after the first, which have one entry per channel."""
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, "floating point")
     given = tuple(tensor_arg(call, tys, i) for i in range(1, len(tys)))
     common_dtype(call, x, *given)
     place = normal_axis(call, attr(call, axis), x.ndim, axis) if x.ndim >= 0 else -1

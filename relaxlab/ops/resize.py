@@ -31,7 +31,7 @@ from relaxlab.ops.define import (
     define,
     fail,
     params,
-    require_dtype,
+    takes,
     tensor_arg,
 )
 from relaxlab.ops.layouts import SPATIAL, Layout, from_plain, layout_attr, to_plain
@@ -69,7 +69,6 @@ def _choice(call: graph.Call, name: str, among: Sequence[str]) -> str:
 
 def _infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     x, size = tensor_arg(call, tys, 0), shape_of_size(call, tys, dims)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
     layout = layout_attr(call, "layout", f"NC{SPATIAL[dims]}")
     _choice(call, "method", METHODS)
     _choice(call, "rounding_method", ROUNDINGS)
@@ -363,6 +362,7 @@ for _dims, _rounding in ((2, "round"), (3, "")):
             cubic_alpha=-0.75, cubic_exclude=0, extrapolation_value=0.0, out_dtype=None,
         ),
         partial(_infer, dims=_dims),
+        needs=[takes("a number")],
         emit=partial(_emit, dims=_dims),
         reference=partial(_reference, dims=_dims),
     )  # fmt: skip

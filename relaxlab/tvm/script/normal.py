@@ -8,10 +8,9 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from relaxlab.analysis.annotate import annotate
 from relaxlab.ir import graph
-from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import BaseFunc, Module
-from relaxlab.passes.normalize import normalize
 from relaxlab.script import parse
 
 Reader = Callable[[Any, FrameType], Any]
@@ -19,11 +18,10 @@ Reader = Callable[[Any, FrameType], Any]
 
 
 def normalized(mod: Module) -> Module:
-    """A module in normal form; itself where it has none."""
-    try:
-        return normalize(mod)
-    except DiagnosticError:
-        return mod
+    """A module in normal form; itself where it has none. As in TVM, types are all that counts here:
+    a call that has one and cannot be computed is refused where the program is compiled."""
+    made, wrong = annotate(mod, computable=False)
+    return mod if wrong else made
 
 
 def decorated(reader: Reader, what: Any, frame: FrameType) -> Any:
