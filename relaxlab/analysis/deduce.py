@@ -71,6 +71,15 @@ def type_of(
             return _leaf(e)
 
 
+def is_computable(e: graph.Expr) -> bool:
+    """True for an expression that has a type and whose operators can compute it."""
+    try:
+        type_of(e)
+    except DiagnosticError:
+        return False
+    return True
+
+
 def lca_of(tys: Sequence[Type], analyzer: Analyzer) -> Type:
     """The finest type that has the values of all of some types."""
     return reduce(lambda a, b: lca(a, b, analyzer), tys) if tys else ObjectType()

@@ -26,6 +26,7 @@ from relaxlab.ops.define import (
     fail,
     params,
     require_dtype,
+    takes,
     tensor_arg,
 )
 from relaxlab.ops.elementwise import in_float32
@@ -54,8 +55,8 @@ def _multibox_infer(call: graph.Call, tys: TypesOf) -> Type:
     scores = _ranked(call, tys, 0, 3, "cls_pred")
     offsets = _ranked(call, tys, 1, 2, "loc_pred")
     anchors = _ranked(call, tys, 2, 3, "anchor")
-    dtype = common_dtype(call, scores, offsets, anchors)
-    require_dtype(call, scores, "floating point")
+    common_dtype(call, scores, offsets, anchors)
+    dtype = scores.dtype
     variances = _four(attr(call, "variances"))
     if len(variances) != 4 or not all(isinstance(v, int | float) for v in variances):
         raise fail(call, f"variances {variances} must be one number, or four")
@@ -154,6 +155,7 @@ define(
     params("cls_pred loc_pred anchor", clip=False, threshold=0.0, variances=(1.0, 1.0, 1.0, 1.0),
            keep_background=True, apply_softmax=True),
     _multibox_infer,
+    needs=[takes("floating point")],
     emit=_multibox_emit,
     reference=_multibox,
 )  # fmt: skip

@@ -66,9 +66,11 @@ def unary(
     """Register `y[i] = fn(x[i])`; `result` is the dtype when it is not that of x. `traits` are
     those beside `elementwise`."""
 
+    of_floats = accepts == "floating point" and result is None  # by its rule, the result is one
+
     def infer(call: graph.Call, tys: TypesOf) -> Type:
         x = tensor_arg(call, tys, 0)
-        if accepts == "floating point" and result is None:  # by its rule, the result is one
+        if of_floats:
             require_dtype(call, x, accepts)
         return tensor_like(x, result)
 
@@ -77,8 +79,8 @@ def unary(
 
     numpy = in_float32(reference)
     define(
-        name, params("x"), infer, needs=[takes(accepts)], emit=emit, reference=numpy,
-        traits=["elementwise", *traits],
+        name, params("x"), infer, needs=[] if of_floats else [takes(accepts)], emit=emit,
+        reference=numpy, traits=["elementwise", *traits],
     )  # fmt: skip
 
 
