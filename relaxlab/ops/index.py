@@ -30,6 +30,7 @@ from relaxlab.ops.shapes import (
     at_most,
     impossible,
     prove,
+    require_count,
     require_elements,
     show,
     simplify,
@@ -359,7 +360,7 @@ def _one_hot_infer(call: graph.Call, tys: TypesOf) -> Type:
     dtypes = [ty.dtype if isinstance(ty, PrimType | TensorType) else None for ty in tys[1:3]]
     if len(tys) != 3 or dtypes[0] != dtypes[1]:
         raise fail(call, f"on_value and off_value must be scalars of one dtype, are {tys[1:]}")
-    depth = expr.as_expr(attr(call, "depth"))
+    depth = require_count(call, "depth", attr(call, "depth"))
     if at.ndim < 0:
         return TensorType(None, dtypes[0])
     axis = normal_axis(call, attr(call, "axis"), at.ndim + 1)

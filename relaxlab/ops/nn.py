@@ -330,9 +330,9 @@ def _norm_infer(call: graph.Call, tys: TypesOf) -> Type:
     require_dtype(call, x, "floating point")
     factors = [tensor_arg(call, tys, i) for i in range(1, len(tys))]
     common_dtype(call, x, *factors)
-    if x.ndim < 0:
-        return x
-    axes = _norm_axes(call, x.ndim)
+    given = attr(call, "axes")
+    axes = given if isinstance(given, tuple) else (given,)  # which count where the rank is unknown
+    axes = _norm_axes(call, x.ndim) if x.ndim >= 0 else axes
     for index, f in enumerate(factors, 1):
         if f.ndim not in (-1, len(axes)):
             raise fail(call, f"argument {index} must have one dimension per axis in {axes}, is {f}")

@@ -178,17 +178,17 @@ def _elements_infer(call: graph.Call, tys: TypesOf) -> Type:
     ndims = {t.ndim for t in (x, at, updates) if t.ndim >= 0}
     if len(ndims) > 1:
         raise fail(call, f"data {x}, indices {at} and updates {updates} must have one rank")
+    for d, (a, b) in enumerate(zip(at.shape or (), updates.shape or (), strict=False)):
+        if differ(call, a, b, f"the extents of indices and updates in dimension {d}"):
+            raise fail(call, f"indices {at} and updates {updates} must have one shape")
     return x
 
 
 def _elements_needs(call: graph.Call, tys: TypesOf) -> None:
-    x, at, updates = (tensor_arg(call, tys, i) for i in range(3))
+    x, at = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
     if x.ndim < 0:
         return
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
-    for d, (a, b) in enumerate(zip(at.shape or (), updates.shape or (), strict=False)):
-        if differ(call, a, b, f"the extents of indices and updates in dimension {d}"):
-            raise fail(call, f"indices {at} and updates {updates} must have one shape")
     if x.shape is not None and at.shape is not None:
         require_within(call, x.shape, at.shape, axis)
 

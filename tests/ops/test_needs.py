@@ -165,6 +165,30 @@ def test_the_type_is_deduced_and_the_call_refused(case: str) -> None:
     assert [d.message for d in annotate(mod)[1]] == [found.message]
 
 
+@pytest.mark.parametrize(
+    ("params", "call", "words"),
+    [
+        ("x: R.Tensor(dtype='float32'), g: R.Tensor((8, 2), 'float32')",
+         "R.nn.rms_norm(x, g, axes=[-1])", r"one dimension per axis in (-1,), is R.Tensor((8, 2)"),
+        ("x: R.Tensor(ndim=2, dtype='float32'), g: R.Tensor((3,), 'float32'), "
+         "m: R.Tensor((4,), 'float32')", "R.nn.batch_norm(x, g, g, m, g, axis=1)",
+         "argument 3 has 4 entries for 3 channels"),
+        ("c: R.Tensor(('n',), 'bool'), x: R.Tensor((4,), 'float32'), y: R.Tensor((2,), 'float32')",
+         "R.where(c, x, y)", "shapes (n,) and (4,) and (2,) do not broadcast: 4 against 2"),
+        ("x: R.Tensor(dtype='int64')", "R.one_hot(x, T.int64(1), T.int64(0), -1)",
+         "depth must be at least 0, is -1"),
+        ("x: R.Tensor(dtype='float32'), i: R.Tensor((3, 4), 'int64'), "
+         "u: R.Tensor((4, 4), 'float32')", "R.scatter_elements(x, i, u)", "must have one shape"),
+    ],
+)  # fmt: skip
+def test_what_no_value_of_the_unknown_makes_right_has_no_type(
+    params: str, call: str, words: str
+) -> None:
+    text = f"@R.function\ndef main({params}):\n    y = {call}\n    return y\n"
+    with pytest.raises(DiagnosticError, match=re.escape(words)):
+        parse(text, computable=False)
+
+
 def test_values_inside_of_others_have_types_too() -> None:
     x = graph.Var("x", TensorType((), "bool"))
     one, both = (graph.Call(graph.Op("add"), (x, a)) for a in (x, graph.Var("y", x.ty)))
