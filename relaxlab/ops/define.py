@@ -271,10 +271,13 @@ def require_dtype(call: graph.Call, ty: TensorType, what: str, index: int = 0) -
         )
 
 
-def type_of_first(call: graph.Call, tys: TypesOf) -> Type:
-    """The rule for types of an operator whose result has the type of its first argument, a tensor.
-    """
-    return tensor_arg(call, tys, 0)
+def type_of_argument(index: int) -> Infer:
+    """The rule for types of an operator on tensors whose result has the type of one of them."""
+
+    def infer(call: graph.Call, tys: TypesOf) -> Type:
+        return [tensor_arg(call, tys, i) for i in range(max(len(tys), index + 1))][index]
+
+    return infer
 
 
 def tensor_like(ty: TensorType, dtype: str | None = None) -> TensorType:

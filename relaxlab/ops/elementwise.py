@@ -29,7 +29,7 @@ from relaxlab.ops.define import (
     takes,
     tensor_arg,
     tensor_like,
-    type_of_first,
+    type_of_argument,
 )
 from relaxlab.ops.shapes import broadcast_index, broadcast_types
 
@@ -405,7 +405,7 @@ def _clip(x: Array, min: float, max: float) -> Array:  # noqa: A002 - the operat
 define(
     "clip",
     params("x", min=REQUIRED, max=REQUIRED),
-    type_of_first,
+    type_of_argument(0),
     needs=[takes("a number"), _clip_needs],
     emit=_clip_emit,
     reference=in_float32(_clip),

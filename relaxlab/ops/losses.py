@@ -22,6 +22,7 @@ from relaxlab.ops.define import (
     require_dtype,
     takes,
     tensor_arg,
+    type_of_argument,
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.reduce import narrow
@@ -226,11 +227,6 @@ define(
 # --- nll_loss_backward ------------------------------------------------------------------------
 
 
-def _nll_backward_infer(call: graph.Call, tys: TypesOf) -> Type:
-    _, predictions = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    return predictions
-
-
 def _nll_backward_needs(call: graph.Call, tys: TypesOf) -> None:
     _, targets = _check_nll(call, tys, 1)
     grad = tensor_arg(call, tys, 0)
@@ -295,7 +291,7 @@ def _nll_backward(
 define(
     "grad.nll_loss_backward",
     params("output_grad predictions targets weights?", reduction="mean", ignore_index=-100),
-    _nll_backward_infer,
+    type_of_argument(1),
     needs=[takes("floating point", 1), _nll_backward_needs, one_dtype(0, 1)],
     emit=_nll_backward_emit,
     reference=_nll_backward,

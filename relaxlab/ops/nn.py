@@ -30,7 +30,7 @@ from relaxlab.ops.define import (
     require_dtype,
     takes,
     tensor_arg,
-    type_of_first,
+    type_of_argument,
 )
 from relaxlab.ops.elementwise import elementwise, in_float32, on_arrays
 from relaxlab.ops.reduce import (
@@ -104,7 +104,7 @@ _activation(
     "relu",
     lambda x: expr.Max(_c(0, x), x),
     lambda x: np.maximum(0, x),
-    type_of_first,
+    type_of_argument(0),
     [takes("a number")],
     traits=["rounds_once"],
 )
@@ -112,7 +112,7 @@ _activation(
     "relu6",
     lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),
     lambda x: np.maximum(0, np.minimum(6, x)),
-    type_of_first,
+    type_of_argument(0),
     [takes("a number")],
     traits=["rounds_once"],
 )

@@ -24,6 +24,7 @@ from relaxlab.ops.define import (
     params,
     takes,
     tensor_arg,
+    type_of_argument,
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.layouts import (
@@ -347,11 +348,6 @@ def _adaptive_reference(
 # --- Gradients --------------------------------------------------------------------------------
 
 
-def _backward_infer(call: graph.Call, tys: TypesOf) -> Type:
-    _, x = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    return x
-
-
 def _backward_needs(call: graph.Call, tys: TypesOf) -> None:
     grad, x = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
     pooled = _pooled_type(call, x, 2)
@@ -502,7 +498,7 @@ def _define(dims: int) -> None:
                 count_include_pad=False,
                 **layout,
             ),
-            _backward_infer,
+            type_of_argument(1),
             needs=[one_dtype(), takes("floating point", 1), _backward_needs],
             emit=emit,
             reference=_backward_reference(name == "max"),

@@ -31,6 +31,7 @@ from relaxlab.ops.define import (
     require_dtype,
     takes,
     tensor_arg,
+    type_of_argument,
 )
 from relaxlab.ops.gather import depth_of, index_fields, named_points
 from relaxlab.ops.index import require_within
@@ -397,11 +398,6 @@ define(
 # --- take_backward ----------------------------------------------------------------------------
 
 
-def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
-    _, x, _ = (tensor_arg(call, tys, i) for i in range(3))
-    return x
-
-
 def _take_needs(call: graph.Call, tys: TypesOf) -> None:
     grad, x, at = (tensor_arg(call, tys, i) for i in range(3))
     axis = attr(call, "axis")
@@ -466,7 +462,7 @@ def _take(output_grad: Array, x: Array, indices: Array, axis: int | None = None)
 define(
     "grad.take_backward",
     params("output_grad x indices", axis=None),
-    _take_infer,
+    type_of_argument(1),
     needs=[one_dtype(0, 1), takes("floating point", 1), takes("integer", 2), _take_needs],
     emit=_take_emit,
     reference=_take,

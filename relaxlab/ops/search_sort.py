@@ -26,7 +26,7 @@ from relaxlab.ops.define import (
     takes,
     tensor_arg,
     tensor_like,
-    type_of_first,
+    type_of_argument,
 )
 from relaxlab.ops.manipulate import reshape_compute
 from relaxlab.ops.radix import Row, place_of_rank, sort_rows
@@ -164,7 +164,7 @@ def _sort(x: Array, axis: int = -1, descending: bool = False) -> Array:
 define(
     "sort",
     params("x", axis=-1, descending=False),
-    type_of_first,
+    type_of_argument(0),
     needs=[axis_within],
     emit=_sort_emit,
     reference=_sort,
