@@ -155,6 +155,7 @@ def test_calls_that_cannot_be_computed_have_types_and_are_refused_where_they_are
 
     for mod in (builder.get(), Read, tvm.script.from_source(Read.script())):
         tvm.ir.assert_structural_equal(mod, Read)
+        tvm.ir.assert_structural_equal(relax.transform.Normalize()(mod), Read)
         assert str(mod["main"].ret_ty) == "R.Tensor((), 'bool')"
         assert not relax.analysis.well_formed(mod)
         for compiled in (relax.transform.LegalizeOps(), lambda m: tvm.compile(m, "llvm")):
