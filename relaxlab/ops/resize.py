@@ -318,7 +318,7 @@ def _shares(
             shares = [(base + k, cubic_share(abs(t - k), a)) for k in (-1, 0, 1, 2)]
             if attrs.get("cubic_exclude", 0):
                 shares = [(p, w) for p, w in shares if 0 <= p < old]
-                total = sum(w for _, w in shares)
+                total = np.float64(sum(w for _, w in shares))  # 0 far outside: NaN
                 shares = [(p, w / total) for p, w in shares]
             return shares
 
