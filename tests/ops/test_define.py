@@ -77,7 +77,10 @@ def test_errors_in_rules_name_the_operator(infer: Any, emit: Any, error: Any, no
 
 
 def test_errors_in_needs_name_the_operator() -> None:
-    define("test_defined", "x", same, needs=[lambda c, t: t[1]], emit=copied, override=True)
+    def second(_call: Any, tys: Any) -> Any:
+        return tys[1]
+
+    define("test_defined", "x", same, needs=[second], emit=copied, override=True)
     with pytest.raises(IndexError) as e:
         rl.parse(TEXT)
     assert e.value.__notes__[0].startswith("in its needs of R.test_defined, <script>:")
