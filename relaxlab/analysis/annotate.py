@@ -60,13 +60,14 @@ LEAVES = (
 LOOP_CALLS = tuple(map(graph.Op, ("call_tir", "call_tir_inplace", "call_tir_with_grad")))
 
 
-def annotate(mod: Module) -> tuple[Module, list[Diagnostic]]:
-    """Return `mod` in A-normal form with all types deduced, and its errors (codes E02xx).
+def annotate(mod: Module, *, computable: bool = True) -> tuple[Module, list[Diagnostic]]:
+    """Return `mod` in A-normal form with all types deduced, and its errors (codes E02xx): those of
+    the types and, with `computable`, of what operators cannot compute.
 
     Returns `mod` itself when nothing changes. Functions without an annotated result are done when
     first called; one that calls itself needs the annotation.
     """
-    state = _Annotator(mod)
+    state = _Annotator(mod, computable=computable)
     for name in mod.graph_functions():
         state.function(name)
     return state.mod, state.diagnostics
@@ -91,6 +92,7 @@ class _Annotator:
     """The module annotated so far."""
 
     mod: Module
+    computable: bool = field(kw_only=True)
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     done: set[str] = field(default_factory=set[str])
     running: list[str] = field(default_factory=list[str])
@@ -535,7 +537,8 @@ class _Scope:
                     return _FAILED
                 check_match(e, value, self.owner.mod)
                 return self.joined([c.body.body for c in e.cases])
-            ty = type_of(e, self.owner.mod, self.analyzer)
+            computable = self.owner.computable
+            ty = type_of(e, self.owner.mod, self.analyzer, computable=computable)
             called = isinstance(e, graph.Call) and not isinstance(e.op, graph.Op)
             return coarsen(ty, self.symbols) if called else ty
         except DiagnosticError as error:

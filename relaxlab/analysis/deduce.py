@@ -22,19 +22,30 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
-from relaxlab.ir.op_table import TypeDeductionError, find_op, op_names
+from relaxlab.ir.op_table import TypeDeductionError, find_op, infer_type, op_names
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.types import DataType, FuncType, ObjectType, TensorType, TupleType, Type
 
 __all__ = ["check_subtype", "deduce_call", "lca", "signature_of", "type_of"]
 
 
-def type_of(e: graph.Expr, mod: Module | None = None, analyzer: Analyzer | None = None) -> Type:
+def type_of(
+    e: graph.Expr,
+    mod: Module | None = None,
+    analyzer: Analyzer | None = None,
+    *,
+    computable: bool = True,
+) -> Type:
     """The type of an expression whose variables have types.
 
-    Raises `DiagnosticError` (codes E02xx) for an expression that has none.
+    Raises `DiagnosticError` (codes E02xx) for an expression that has none and, with `computable`,
+    for one whose operators cannot compute what they are given.
     """
     analyzer = analyzer or Analyzer.for_shapes(e)
+
+    def of(part: graph.Expr) -> Type:
+        return type_of(part, mod, analyzer, computable=computable)
+
     match e:
         case graph.Var(name, ty):
             if ty is None:
@@ -45,19 +56,28 @@ def type_of(e: graph.Expr, mod: Module | None = None, analyzer: Analyzer | None 
         case graph.Function():
             return signature_of(e)
         case graph.Call(_, args):
-            return deduce_call(e, tuple(type_of(a, mod, analyzer) for a in args), mod, analyzer)
+            return deduce_call(e, tuple(map(of, args)), mod, analyzer, computable=computable)
         case graph.If(_, yes, no):
-            return lca(type_of(yes, mod, analyzer), type_of(no, mod, analyzer), analyzer)
+            return lca(of(yes), of(no), analyzer)
         case graph.Match(_, cases):
-            return lca_of([type_of(c.body, mod, analyzer) for c in cases], analyzer)
+            return lca_of([of(c.body) for c in cases], analyzer)
         case graph.SeqExpr(_, body):
-            return type_of(body, mod, analyzer)
+            return of(body)
         case graph.Tuple(fields):
-            return TupleType(tuple(type_of(f, mod, analyzer) for f in fields))
+            return TupleType(tuple(map(of, fields)))
         case graph.TupleGetItem(value, index):
-            return field_type(type_of(value, mod, analyzer), index, e)
+            return field_type(of(value), index, e)
         case _:
             return _leaf(e)
+
+
+def is_computable(e: graph.Expr) -> bool:
+    """True for an expression that has a type and whose operators can compute it."""
+    try:
+        type_of(e)
+    except DiagnosticError:
+        return False
+    return True
 
 
 def lca_of(tys: Sequence[Type], analyzer: Analyzer) -> Type:
@@ -170,8 +190,10 @@ def deduce_call(
     arg_types: Sequence[Type],
     mod: Module | None = None,
     analyzer: Analyzer | None = None,
+    *,
+    computable: bool = True,
 ) -> Type:
-    """The type of a call from the types of `call.args`.
+    """The type of a call from the types of `call.args`; `computable` is that of `type_of`.
 
     Raises `DiagnosticError`: E0202 unknown operator, E0203 the operator refuses its arguments,
     E0204 the callee is not a function, E0205 number of arguments, E0206 inconsistent shapes.
@@ -179,7 +201,7 @@ def deduce_call(
     analyzer = analyzer or Analyzer.for_shapes(tuple(arg_types), call)
     match call.op:
         case graph.Op(name):
-            return _operator(call, name, tuple(arg_types), mod, analyzer)
+            return _operator(call, name, tuple(arg_types), mod, analyzer, computable=computable)
         case graph.GlobalVar(name):
             fn = mod.get(name) if mod is not None else None
             if isinstance(fn, loops.PrimFunc):
@@ -193,7 +215,7 @@ def deduce_call(
         case graph.ExternFunc():
             return _stated(call)
         case _:
-            ty = type_of(call.op, mod, analyzer)
+            ty = type_of(call.op, mod, analyzer, computable=computable)
     if isinstance(ty, ObjectType):
         return _stated(call)
     if not isinstance(ty, FuncType):
@@ -215,8 +237,9 @@ def _stated(call: graph.Call) -> Type:
 
 
 def _operator(
-    call: graph.Call, name: str, arg_types: tuple[Type, ...], mod: Module | None, an: Analyzer
-) -> Type:
+    call: graph.Call, name: str, arg_types: tuple[Type, ...], mod: Module | None, an: Analyzer,
+    *, computable: bool,
+) -> Type:  # fmt: skip
     row = find_op(name)
     if row is None:
         close = difflib.get_close_matches(name, op_names(), 1)
@@ -225,7 +248,8 @@ def _operator(
             suggestion=f"did you mean `R.{close[0]}`?" if close else None,
         )  # fmt: skip
     try:
-        result = on_common_device(name, arg_types, row.infer(call, arg_types, mod))
+        inferred = infer_type(row, call, arg_types, mod, computable=computable)
+        result = on_common_device(name, arg_types, inferred)
         if mentions_ragged(*arg_types, result):
             check_ragged_result(call, arg_types, result)
     except TypeDeductionError as error:

@@ -22,25 +22,25 @@ from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.ir.substitute import symbols_in
 
 
-def check_well_formed(mod: Module) -> list[Diagnostic]:
+def check_well_formed(mod: Module, *, computable: bool = True) -> list[Diagnostic]:
     """Return the errors of `mod`; empty if there are none.
 
-    Definitions and effects come first (E03xx); types are deduced (E02xx) only when these hold. Loop
-    functions are checked by `check_loops`.
+    Definitions and effects come first (E03xx); types are deduced (E02xx) only when these hold, and
+    `computable` is that of `annotate`. Loop functions are checked by `check_loops`.
     """
-    found = check_graphs(mod)
+    found = check_graphs(mod, computable=computable)
     for name, func in mod.loop_functions().items():
         found += check_loops(name, func)
     return found
 
 
-def check_graphs(mod: Module) -> list[Diagnostic]:
-    """Return the errors of the graph functions of `mod`."""
+def check_graphs(mod: Module, *, computable: bool = True) -> list[Diagnostic]:
+    """Return the errors of the graph functions of `mod`; `computable` is that of `annotate`."""
     found: list[Diagnostic] = []
     for name, fn in mod.graph_functions().items():
         _Checker(name, mod, found).function(fn)
     if not found:
-        typed, found = annotate(mod)
+        typed, found = annotate(mod, computable=computable)
         for name, fn in () if found else typed.graph_functions().items():
             _Checker(name, typed, found).function(fn)  # now the effects of local functions
     return found

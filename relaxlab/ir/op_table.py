@@ -60,7 +60,8 @@ class Param:
 class OpRow(Brief):
     """Everything relaxlab knows about one operator.
 
-    infer:      (call, types of call.args, module) -> result type; raises `TypeDeductionError`.
+    infer:      (call, types of call.args, module) -> result type, wherever shapes and dtypes
+                determine one; raises `TypeDeductionError`.
     lower:      (call, types of call.args, result type) -> loop function in destination-passing
                 style (inputs in order, then outputs), or None when the operator is not lowered to
                 loops (it is handled by a named pass).
@@ -87,6 +88,9 @@ class OpRow(Brief):
                 of one operation, so that it loses nothing in half precision;
                 `allocates`: the result is memory of its own, so that calls are not merged, but a
                 pure function may make them.
+    needs:      what the computation needs beyond what the type needs, as numbers to add where bools
+                have a type, too: each (call, types of call.args) -> None is asked once `infer` has
+                given the type, and raises `TypeDeductionError`.
     """
 
     name: str
@@ -100,6 +104,7 @@ class OpRow(Brief):
     example: str = ""
     traits: frozenset[Trait] = frozenset[Trait]()
     gradient: Callable[[Any], Sequence[Any]] | None = None
+    needs: tuple[Callable[[Call, tuple[Type, ...]], None], ...] = ()
 
     def __repr__(self) -> str:
         return f"OpRow({self.name}{op_signature(self)})"
@@ -120,10 +125,25 @@ _CONDITIONS: ContextVar[list[Condition] | None] = ContextVar("relaxlab_condition
 
 
 def require(condition: PrimExpr, message: str) -> None:
-    """Called by `infer` for what depends on the symbols: it is checked before the call runs."""
+    """Called by `infer` and `needs` for what depends on the symbols: it is checked before the call
+    runs."""
     conditions = _CONDITIONS.get()
     if conditions is not None:
         conditions.append((condition, message))
+
+
+def infer_type(
+    row: OpRow, call: Call, tys: tuple[Type, ...], mod: Module | None, *, computable: bool = True
+) -> Type:
+    """The type of the result of a call from those of its arguments.
+
+    Raises `TypeDeductionError` where there is none and, with `computable`, where the call has a
+    type but lacks what its computation needs.
+    """
+    ty = row.infer(call, tys, mod)
+    for need in row.needs if computable else ():
+        need(call, tys)
+    return ty
 
 
 def infer_with_conditions(
@@ -133,7 +153,7 @@ def infer_with_conditions(
     conditions: list[Condition] = []
     token = _CONDITIONS.set(conditions)
     try:
-        return row.infer(call, tys, mod), tuple(conditions)
+        return infer_type(row, call, tys, mod), tuple(conditions)
     finally:
         _CONDITIONS.reset(token)
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import PrimType, TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
     TypesOf,
     attr,
-    common_dtype,
     define,
     fail,
+    one_dtype,
     params,
     require_dtype,
+    takes,
     tensor_arg,
 )
 from relaxlab.ops.shapes import (
@@ -50,6 +50,10 @@ def require_known_mask(call: graph.Call) -> None:
         )
 
 
+NEEDS = (one_dtype(0, 1, 2), takes("floating point"))
+"""What attention needs of its queries, keys and values."""
+
+
 def _infer(call: graph.Call, tys: TypesOf) -> Type:
     require_known_mask(call)
     return attention_infer(call, tys)
@@ -58,8 +62,7 @@ def _infer(call: graph.Call, tys: TypesOf) -> Type:
 def attention_infer(call: graph.Call, tys: TypesOf) -> Type:
     """The type of the result: (batch, query length, heads, head_dim of the values)."""
     q, k, v = (tensor_arg(call, tys, i) for i in range(3))
-    dtype = common_dtype(call, q, k, v)
-    require_dtype(call, q, is_float, "floating point")
+    dtype = q.dtype
     for name, t in (("query", q), ("key", k), ("value", v)):
         if t.ndim not in (-1, 4):
             raise fail(call, f"{name} must be (batch, length, heads, head_dim), is {t}")
@@ -267,6 +270,7 @@ define(
     "nn.attention",
     params("query key value bias?", scale=None, causal_mask=None, window_size=None),
     _infer,
+    needs=NEEDS,
     emit=_attention_emit,
     reference=attention_reference,
 )
@@ -274,6 +278,7 @@ define(
     "nn.attention_bias",
     params("query key value bias", scale=None, causal_mask=None, window_size=None),
     _infer,
+    needs=NEEDS,
     emit=_attention_emit,
     reference=attention_reference,
 )
@@ -284,7 +289,7 @@ define(
 
 def _rope_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, "floating point")
     if x.ndim not in (-1, 4):
         raise fail(call, f"x must be (batch, length, heads, head_dim), is {x}")
     _check_offset(call, tys, x)
@@ -314,7 +319,7 @@ def _check_offset(call: graph.Call, tys: TypesOf, x: TensorType) -> None:
             f"offset must be an int64 scalar or an integer tensor (batch,), is {offset}",
             "use R.prim_value(n) for one position of all sequences",
         )
-    require_dtype(call, offset, is_int, "integer", 1)
+    require_dtype(call, offset, "integer", 1)
     if offset.shape and x.shape and differ(call, offset.shape[0], x.shape[0], "the batch sizes"):
         raise fail(call, f"offset has {offset.shape[0]} entries for a batch of {x.shape[0]}")
 
@@ -323,7 +328,7 @@ def _check_factors(call: graph.Call, tys: TypesOf, pairs: int) -> None:
     if len(tys) < 3:
         return
     factors = tensor_arg(call, tys, 2)
-    require_dtype(call, factors, is_float, "floating point", 2)
+    require_dtype(call, factors, "floating point", 2)
     known = factors.shape[0] if factors.shape else expr.const(pairs)
     if factors.ndim not in (-1, 1) or differ(
         call, known, expr.const(pairs), "freq_factors and pairs"

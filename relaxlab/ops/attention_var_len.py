@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.attention import (
+    NEEDS,
     attend,
     attention_infer,
     attention_reference,
@@ -24,7 +24,6 @@ from relaxlab.ops.manipulate import shape_arg
 from relaxlab.ops.shapes import ONE, differ, impossible
 
 Array = np.ndarray[Any, Any]
-LENGTHS = ("int32", "int64")
 """The dtypes of index functions."""
 
 
@@ -36,7 +35,7 @@ def _within_infer(call: graph.Call, tys: TypesOf) -> Type:
     q = tensor_arg(call, tys, 0)
     for i, name in ((3, "before"), (4, "last")):
         t = tensor_arg(call, tys, i)
-        require_dtype(call, t, lambda d: d in LENGTHS, "int32 or int64", i)
+        require_dtype(call, t, "int32 or int64", i)
         if t.ndim not in (-1, 1):
             raise fail(call, f"{name} must have one integer per query, is {t}")
         if t.shape and q.shape and differ(call, t.shape[0], q.shape[1], f"{name} and queries"):
@@ -83,6 +82,7 @@ define(
     "nn.attention_within",
     params("queries keys values before last", scale=None),
     _within_infer,
+    needs=NEEDS,
     emit=_within_emit,
     reference=_within,
 )
@@ -95,7 +95,7 @@ def _require_starts(call: graph.Call, tys: TypesOf, first: int) -> None:
     """Require one or two tensors of positions at which sequences start and end."""
     starts = [tensor_arg(call, tys, i) for i in range(first, len(tys))]
     for i, t in enumerate(starts, first):
-        require_dtype(call, t, lambda d: d in LENGTHS, "int32 or int64", i)
+        require_dtype(call, t, "int32 or int64", i)
         if t.ndim not in (-1, 1):
             raise fail(call, f"argument {i} must have 1 dimensions, is {t}")
     if len(starts) > 1 and starts[0].shape and starts[1].shape:
@@ -216,7 +216,7 @@ def _var_len_infer(call: graph.Call, tys: TypesOf) -> Type:
     """The sequences are concatenated: the batch size of the tensors is 1."""
     longest = [tensor_arg(call, tys, i) for i in range(4, len(tys), 2)]
     for i, t in zip(range(4, len(tys), 2), longest, strict=True):
-        require_dtype(call, t, is_int, "integer", i)
+        require_dtype(call, t, "integer", i)
         if t.ndim not in (-1, 0):
             raise fail(call, f"argument {i} must have 0 dimensions, is {t}")
     require_known_mask(call)
@@ -279,6 +279,7 @@ define(
         window_size=None,
     ),
     _var_len_infer,
+    needs=NEEDS,
     reference=_var_len,
 )
 
@@ -286,7 +287,7 @@ define(
 def _ragged_infer(call: graph.Call, tys: TypesOf) -> Type:
     q, k, v = (tensor_arg(call, tys, i) for i in range(3))
     lengths = tensor_arg(call, tys, 3)
-    require_dtype(call, lengths, lambda d: d in LENGTHS, "int32 or int64", 3)
+    require_dtype(call, lengths, "int32 or int64", 3)
     if lengths.ndim not in (-1, 1):
         raise fail(call, f"lengths must be (sequences,), is {lengths}")
     for name, t in (("queries", q), ("keys", k), ("values", v)):
@@ -313,5 +314,6 @@ define(
     "nn.ragged_attention",
     params("queries keys values lengths", scale=None, causal_mask=None, window_size=None),
     _ragged_infer,
+    needs=NEEDS,
     reference=_ragged,
 )

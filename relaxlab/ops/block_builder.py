@@ -357,10 +357,12 @@ class BlockBuilder:
         """The value that a variable was bound to; None for parameters and claims."""
         return self._values.get(var) if isinstance(var, graph.Var) else None
 
-    def type_of(self, value: graph.Expr) -> types.Type:
-        """The type of an expression in the function being built."""
+    def type_of(self, value: graph.Expr, *, computable: bool = True) -> types.Type:
+        """The type of an expression in the function being built. Raises DiagnosticError where it
+        has none and, with `computable`, where its operators cannot compute what they are given."""
         known = {k: f for s in self._scopes for k, f in s.signature().items()}
-        return type_of(value, Module.of({**dict(self.get().items()), **known}))
+        mod = Module.of({**dict(self.get().items()), **known})
+        return type_of(value, mod, computable=computable)
 
     # --- Inside -----------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ def _parts(call: graph.Call) -> int:
 
 def _dynamic_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, group, parts = tensor_arg(call, tys, 0), attr(call, "group"), _parts(call)
-    require_dtype(call, x, lambda d: d == "float32", "float32")
+    require_dtype(call, x, "float32")
     if not isinstance(group, int) or group < 1:
         raise fail(call, f"group must be a positive int, is {group!r}")
     if x.ndim not in (-1, 2):
@@ -215,7 +215,7 @@ def _product_infer(call: graph.Call, tys: TypesOf) -> Type:
     for i, (ty, dtype, ndim) in enumerate(
         ((q, "int8", 3), (scale, "float32", 2), (total, "float32", 2))
     ):
-        require_dtype(call, ty, lambda d, want=dtype: d == want, dtype, i)
+        require_dtype(call, ty, dtype, i)
         if ty.ndim not in (-1, ndim):
             raise fail(call, f"{arg_name(call, i)} must have {ndim} dimensions, is {ty}")
     if len(tensor_tuple_arg(call, tys, 3)) == 1:

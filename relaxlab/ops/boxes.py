@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
@@ -27,6 +26,7 @@ from relaxlab.ops.define import (
     fail,
     params,
     require_dtype,
+    takes,
     tensor_arg,
 )
 from relaxlab.ops.elementwise import in_float32
@@ -55,8 +55,8 @@ def _multibox_infer(call: graph.Call, tys: TypesOf) -> Type:
     scores = _ranked(call, tys, 0, 3, "cls_pred")
     offsets = _ranked(call, tys, 1, 2, "loc_pred")
     anchors = _ranked(call, tys, 2, 3, "anchor")
-    dtype = common_dtype(call, scores, offsets, anchors)
-    require_dtype(call, scores, is_float, "floating point")
+    common_dtype(call, scores, offsets, anchors)
+    dtype = scores.dtype
     variances = _four(attr(call, "variances"))
     if len(variances) != 4 or not all(isinstance(v, int | float) for v in variances):
         raise fail(call, f"variances {variances} must be one number, or four")
@@ -155,6 +155,7 @@ define(
     params("cls_pred loc_pred anchor", clip=False, threshold=0.0, variances=(1.0, 1.0, 1.0, 1.0),
            keep_background=True, apply_softmax=True),
     _multibox_infer,
+    needs=[takes("floating point")],
     emit=_multibox_emit,
     reference=_multibox,
 )  # fmt: skip
@@ -217,7 +218,7 @@ def _suppress_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = _ranked(call, tys, 0, 3, "data")
     counts, places = _ranked(call, tys, 1, 1, "valid_count"), _ranked(call, tys, 2, 2, "indices")
     for i, ty in ((1, counts), (2, places)):
-        require_dtype(call, ty, lambda d: d == "int32", "int32", i)
+        require_dtype(call, ty, "int32", i)
     _columns(call, x, coord_start=0, score_index=0, id_index=-1)
     if x.shape is not None:
         batch, count, _ = x.shape
@@ -323,13 +324,9 @@ define(
 
 def _all_class_infer(call: graph.Call, tys: TypesOf) -> Type:
     boxes, scores = _ranked(call, tys, 0, 3, "boxes"), _ranked(call, tys, 1, 3, "scores")
-    for i, test, what in (
-        (2, is_int, "an integer"),
-        (3, is_float, "a float"),
-        (4, is_float, "a float"),
-    ):
+    for i, what in ((2, "integer"), (3, "floating point"), (4, "floating point")):
         limit = tensor_arg(call, tys, i)
-        require_dtype(call, limit, test, what, i)
+        require_dtype(call, limit, what, i)
         if limit.ndim not in (-1, 0, 1):
             raise fail(call, f"a limit must have one element, is {limit}")
     style = attr(call, "output_format")

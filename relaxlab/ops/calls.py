@@ -256,7 +256,7 @@ def _shape_of_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 def _tensor_to_shape_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, lambda d: d == "int64", "int64")
+    require_dtype(call, x, "int64")
     if x.ndim not in (-1, 1):
         raise fail(call, f"x must have one dimension, is {x}")
     length = x.shape[0] if x.shape is not None else None

@@ -15,7 +15,17 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.datatype import dtype_attr
-from relaxlab.ops.define import TypesOf, attr, common_dtype, define, fail, params, tensor_arg
+from relaxlab.ops.define import (
+    TypesOf,
+    attr,
+    define,
+    fail,
+    first_dtype,
+    numbers,
+    one_dtype,
+    params,
+    tensor_arg,
+)
 from relaxlab.ops.layouts import (
     SPATIAL,
     Layout,
@@ -83,12 +93,10 @@ def _operands(
     for name, t, layout in (("data", x, data), ("weight", w, kernel)):
         if t.ndim not in (-1, layout.ndim):
             raise fail(call, f"{name} must have {layout.ndim} dimensions, is {t}")
-    dtype = common_dtype(call, x, w)
-    if dtype == "bool":
-        raise fail(call, "takes numbers, not bool", "convert with R.astype")
+    dtype = dtype_attr(call, "out_dtype") or first_dtype(call, x, w)
     _windows(call, (te.ZERO,) * dims)
     _groups(call)
-    return x, w, dtype_attr(call, "out_dtype") or dtype
+    return x, w, dtype
 
 
 def _weighted_sum(
@@ -418,6 +426,7 @@ def _define(dims: int) -> None:
         f"nn.conv{dims}d",
         params("data weight", **window, **rest, kernel_layout=f"OI{letters}", **results),
         partial(_conv_infer, dims=dims),
+        needs=[one_dtype(), numbers],
         emit=partial(_conv_emit, dims=dims),
         reference=_conv_reference,
         traits=["product"],
@@ -433,6 +442,7 @@ def _define(dims: int) -> None:
             **results,
         ),
         partial(_transpose_infer, dims=dims),
+        needs=[one_dtype(), numbers],
         emit=partial(_transpose_emit, dims=dims),
         reference=_transpose_reference,
         traits=["product"],

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops, types
-from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.dtypes import is_float, is_int, numpy_dtype
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
@@ -21,6 +21,7 @@ from relaxlab.ir.op_table import (
     Trait,
     TypeDeductionError,
     find_op,
+    infer_type,
     is_own,
     op_row,
     op_signature,
@@ -32,6 +33,7 @@ from relaxlab.ops import te
 Arg: TypeAlias = "te.Tensor | tuple[Arg, ...] | tuple[PrimExpr, ...] | PrimExpr | None"
 TypesOf: TypeAlias = tuple[Type, ...]
 Infer: TypeAlias = Callable[[graph.Call, TypesOf], Type]
+Need: TypeAlias = Callable[[graph.Call, TypesOf], None]
 Emit: TypeAlias = Callable[..., "te.Tensor | tuple[te.Tensor, ...]"]
 Place: TypeAlias = Callable[..., tuple[PrimExpr, ...]]
 """The indices of an element of a tensor, from those of an element of another."""
@@ -51,6 +53,7 @@ def define(
     parameters: tuple[Param, ...] | str,
     infer: Infer,
     *,
+    needs: Iterable[Need] = (),
     emit: Emit | None = None,
     update: Callable[..., tuple[te.Tensor, Place]] | None = None,
     reference: Callable[..., Any] | None = None,
@@ -64,14 +67,17 @@ def define(
     """Register an operator.
 
     `parameters` is what `params` returns, or the string for it where there are no attributes.
-    `infer(call, types of the arguments)` gives the result type. `emit(call, out, *args)` gives
-    the result as tensor expressions: `args` are tensors for tensors, tuples for tuples,
-    expressions for scalars and tuples of expressions for shapes. `update`, of the same arguments,
-    is for an operator that changes elements of its first argument, each at most once: it gives the
-    new elements, and a function from the indices of one to its place. `reference` is its meaning in
-    NumPy. `override` replaces an operator that was registered under this name, as a cell of a
-    notebook does that is run again. `doc` and `example` are what `help(R.name)` shows. `traits` are
-    properties for passes and analyses, as `OpRow` describes them, which describes `gradient`, too.
+    `infer(call, types of the arguments)` gives the result type, wherever shapes and dtypes
+    determine one. Each of `needs` raises, for the same arguments, what `fail` returns where there
+    is a type and the computation is not possible; `takes` and `one_dtype` are such needs.
+    `emit(call, out, *args)` gives the result as tensor expressions: `args` are tensors for tensors,
+    tuples for tuples, expressions for scalars and tuples of expressions for shapes. `update`, of
+    the same arguments, is for an operator that changes elements of its first argument, each at most
+    once: it gives the new elements, and a function from the indices of one to its place.
+    `reference` is its meaning in NumPy. `override` replaces an operator that was registered under
+    this name, as a cell of a notebook does that is run again. `doc` and `example` are what
+    `help(R.name)` shows. `traits` are properties for passes and analyses, as `OpRow` describes
+    them, which describes `gradient`, too.
 
     Raises ValueError when the name is taken and `override` is not set, for the names of relaxlab's
     own operators, and for a trait that there is not.
@@ -99,9 +105,25 @@ def define(
         known = ", ".join(get_args(Trait))
         raise ValueError(f"operator {name!r}: there is no trait {unknown!r}; there are {known}")
     row = OpRow(
-        name, parameters, deduce, reference, lower, in_place, pure, doc, example, held, gradient
-    )
+        name, parameters, deduce, reference, lower, in_place, pure, doc, example, held, gradient,
+        tuple(map(_noted, needs)),
+    )  # fmt: skip
     register_op(row, override=override)
+
+
+def _noted(need: Need) -> Need:
+    """A need of an operator, whose errors of its own say where they were raised."""
+
+    def ask(call: graph.Call, tys: TypesOf) -> None:
+        try:
+            need(call, tys)
+        except TypeDeductionError:
+            raise
+        except Exception as e:
+            _note(e, call, "its needs")
+            raise
+
+    return ask
 
 
 def op_name(call: graph.Call) -> str:
@@ -172,6 +194,15 @@ def common_dtype(call: graph.Call, *tys: TensorType) -> str | None:
     return known[0] if known == dtypes and known else None
 
 
+def first_dtype(call: graph.Call, *tys: TensorType) -> str | None:
+    """The dtype of the first of several operands, None when that of one is not known. Numbers among
+    them have one dtype; bools beside them are left to the row's needs."""
+    numbers = {t.dtype for t in tys}.difference({None, "bool"})
+    if len(numbers) > 1:
+        common_dtype(call, *tys)
+    return None if any(t.dtype is None for t in tys) else tys[0].dtype
+
+
 def _conversion(call: graph.Call, dtypes: Sequence[str]) -> str:
     """Advice for arguments of several dtypes: scalars are converted to that of the tensors."""
     for arg in call.args:
@@ -181,16 +212,72 @@ def _conversion(call: graph.Call, dtypes: Sequence[str]) -> str:
     return f'convert one of them: R.astype(…, "{dtypes[0]}")'
 
 
-def require_dtype(
-    call: graph.Call, ty: TensorType, test: Callable[[str], bool], what: str, index: int = 0
-) -> None:
-    """Reject a known dtype that is not `what`."""
-    if ty.dtype is not None and not test(ty.dtype):
+DTYPE_TESTS: dict[str, Callable[[str], bool]] = {
+    "floating point": is_float,
+    "floating point for mode 'nan'": is_float,
+    "integer": is_int,
+    "a number": lambda d: d != "bool",
+    "bool": lambda d: d == "bool",
+    "integer or bool": lambda d: is_int(d) or d == "bool",
+    "anything": lambda d: True,
+}
+"""Kinds of dtypes, by their names in messages."""
+
+
+def _is_of(dtype: str, kind: str) -> bool:
+    test = DTYPE_TESTS.get(kind)
+    return dtype in kind.split(" or ") if test is None else test(dtype)
+
+
+def takes(what: str, *indices: int) -> Need:
+    """The need that arguments, the first if none is named, have a dtype of a kind: of
+    `DTYPE_TESTS`, or one such as "int32 or int64". Those that are left out or no tensors have it.
+    """
+
+    def need(call: graph.Call, tys: TypesOf) -> None:
+        for index in indices or (0,):
+            ty = tys[index] if index < len(tys) else None
+            if isinstance(ty, TensorType):
+                require_dtype(call, ty, what, index)
+
+    return need
+
+
+def one_dtype(*indices: int) -> Need:
+    """The need that tensors, all arguments if none is named, have one dtype."""
+
+    def need(call: graph.Call, tys: TypesOf) -> None:
+        given = [tys[i] for i in indices if i < len(tys)] if indices else tys
+        common_dtype(call, *(ty for ty in given if isinstance(ty, TensorType)))
+
+    return need
+
+
+def numbers(call: graph.Call, tys: TypesOf) -> None:
+    """The need of products that no factor, an argument or a field of one, has bools."""
+    for ty in tys:
+        fields = ty.fields if isinstance(ty, types.TupleType) else (ty,)
+        if any(isinstance(f, TensorType) and f.dtype == "bool" for f in fields):
+            raise fail(call, "takes numbers, not bool", "convert with R.astype")
+
+
+def require_dtype(call: graph.Call, ty: TensorType, what: str, index: int = 0) -> None:
+    """Reject a known dtype that is not of a kind; see `takes`."""
+    if ty.dtype is not None and not _is_of(ty.dtype, what):
         raise fail(
             call,
             f"{arg_name(call, index)} must be {what}, has dtype {ty.dtype}",
             "convert it with R.astype",
         )
+
+
+def type_of_argument(index: int) -> Infer:
+    """The rule for types of an operator on tensors whose result has the type of one of them."""
+
+    def infer(call: graph.Call, tys: TypesOf) -> Type:
+        return [tensor_arg(call, tys, i) for i in range(max(len(tys), index + 1))][index]
+
+    return infer
 
 
 def tensor_like(ty: TensorType, dtype: str | None = None) -> TensorType:
@@ -205,6 +292,13 @@ def normal_axis(call: graph.Call, axis: Any, ndim: int, name: str = "axis") -> i
     if not -ndim <= axis < ndim:
         raise fail(call, f"{name} {axis} is out of range for a tensor with {ndim} dimensions")
     return axis % ndim
+
+
+def axis_within(call: graph.Call, tys: TypesOf) -> None:
+    """The need that the attribute `axis` is one of the first argument's dimensions."""
+    x = tensor_arg(call, tys, 0)
+    if x.ndim >= 0:
+        normal_axis(call, attr(call, "axis"), x.ndim)
 
 
 def normal_axes(call: graph.Call, axes: Any, ndim: int, name: str = "axis") -> tuple[int, ...]:
@@ -247,7 +341,7 @@ def expression_of(name: str, *args: Any, **kwargs: Any) -> te.Tensor | tuple[te.
     given = [stand_in(a) for a in args]
     call = builder(name)(*given, **{k: stand_in(v) for k, v in kwargs.items()})
     tys = tuple(_type_of(a) for a in call.args)
-    out = op_row(name).infer(call, tys, None)
+    out = infer_type(op_row(name), call, tys, None)
 
     def tensor_of(value: graph.Expr, ty: TensorType) -> te.Tensor:
         if isinstance(value, graph.Constant) and value.data.ndim == 0:

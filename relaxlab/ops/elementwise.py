@@ -17,31 +17,25 @@ from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
     Arg,
+    Need,
     TypesOf,
     attr,
     common_dtype,
     define,
     fail,
+    first_dtype,
     params,
     require_dtype,
+    takes,
     tensor_arg,
     tensor_like,
+    type_of_argument,
 )
 from relaxlab.ops.shapes import broadcast_index, broadcast_types
 
 Array: TypeAlias = np.ndarray[Any, Any]
 UnaryFn: TypeAlias = Callable[[PrimExpr], PrimExpr]
 BinaryFn: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
-
-DTYPE_TESTS: dict[str, Callable[[str], bool]] = {
-    "floating point": is_float,
-    "integer": is_int,
-    "a number": lambda d: d != "bool",
-    "bool": lambda d: d == "bool",
-    "integer or bool": lambda d: is_int(d) or d == "bool",
-    "anything": lambda d: True,
-}
-
 
 def in_float32(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A NumPy function whose half-precision arguments are computed in float32; the first argument
@@ -72,16 +66,22 @@ def unary(
     """Register `y[i] = fn(x[i])`; `result` is the dtype when it is not that of x. `traits` are
     those beside `elementwise`."""
 
+    of_floats = accepts == "floating point" and result is None  # by its rule, the result is one
+
     def infer(call: graph.Call, tys: TypesOf) -> Type:
         x = tensor_arg(call, tys, 0)
-        require_dtype(call, x, DTYPE_TESTS[accepts], accepts)
+        if of_floats:
+            require_dtype(call, x, accepts)
         return tensor_like(x, result)
 
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
         return elementwise(f"T_{name}", fn, x)
 
     numpy = in_float32(reference)
-    define(name, params("x"), infer, emit=emit, reference=numpy, traits=["elementwise", *traits])
+    define(
+        name, params("x"), infer, needs=[] if of_floats else [takes(accepts)], emit=emit,
+        reference=numpy, traits=["elementwise", *traits],
+    )  # fmt: skip
 
 
 def elementwise(name: str, fn: UnaryFn, x: te.Tensor) -> te.Tensor:
@@ -156,9 +156,9 @@ unary("popcount", _intrinsic("popcount"), on_arrays("popcount"), "integer")
 # --- Two arguments ----------------------------------------------------------------------------
 
 
-def operand_types(call: graph.Call, tys: TypesOf) -> tuple[list[TensorType], str | None]:
+def _operands(call: graph.Call, tys: TypesOf) -> tuple[list[TensorType], list[TensorType]]:
     """The arguments of a broadcasting operator, scalars (`R.prim_value`) as tensors of rank 0,
-    and their common dtype. A constant scalar takes the dtype of the tensors."""
+    and those that the dtype comes from: a constant scalar takes the dtype of the tensors."""
     tensors: list[TensorType] = []
     typed: list[TensorType] = []
     for i, ty in enumerate(tys):
@@ -169,8 +169,19 @@ def operand_types(call: graph.Call, tys: TypesOf) -> tuple[list[TensorType], str
         else:
             tensors.append(tensor_arg(call, tys, i))
             typed.append(tensors[-1])
-    dtype = common_dtype(call, *(typed or tensors))
-    return [TensorType(t.shape, dtype, t.ndim) for t in tensors], dtype
+    return tensors, typed or tensors
+
+
+def _computable(accepts: str, first: int = 0) -> Need:
+    """The need that the operands, the arguments from `first` on, have one dtype of a kind."""
+
+    def need(call: graph.Call, tys: TypesOf) -> None:
+        operands, typed = _operands(call, tys[first:])
+        dtype = common_dtype(call, *typed)
+        for i, operand in enumerate(operands, first):
+            require_dtype(call, tensor_like(operand, dtype), accepts, i)
+
+    return need
 
 
 def binary(
@@ -187,10 +198,8 @@ def binary(
     def infer(call: graph.Call, tys: TypesOf) -> Type:
         if len(tys) != 2:
             raise fail(call, f"takes 2 arguments, got {len(tys)}")
-        operands, dtype = operand_types(call, tys)
-        for i, operand in enumerate(operands):
-            require_dtype(call, operand, DTYPE_TESTS[accepts], accepts, i)
-        known = result or dtype
+        operands, typed = _operands(call, tys)
+        known = result or first_dtype(call, *typed)
         if known is not None and all(isinstance(ty, types.PrimType) for ty in tys):
             return types.PrimType(known)  # as in Relax, a scalar with a scalar is one
         return broadcast_types(call, known, *operands)
@@ -200,8 +209,10 @@ def binary(
         return broadcast_compute(f"T_{name}", fn, out, _typed(x1, dtype), _typed(x2, dtype))
 
     numpy = _same_dtype(reference)
-    traits = ["elementwise", *traits]
-    define(name, params("x1 x2"), infer, emit=emit, reference=numpy, traits=traits)
+    define(
+        name, params("x1 x2"), infer, needs=[_computable(accepts)], emit=emit, reference=numpy,
+        traits=["elementwise", *traits],
+    )  # fmt: skip
 
 
 def _same_dtype(fn: Callable[[Array, Array], Any]) -> Callable[..., Any]:
@@ -339,9 +350,9 @@ binary("log_add_exp", _in_float32(log_add_exp), np.logaddexp, "floating point")
 
 def _where_infer(call: graph.Call, tys: TypesOf) -> Type:
     condition = tensor_arg(call, tys, 0)
-    require_dtype(call, condition, DTYPE_TESTS["bool"], "bool")
-    operands, dtype = operand_types(call, tys[1:])
-    return broadcast_types(call, dtype, condition, *operands)
+    require_dtype(call, condition, "bool")
+    operands, typed = _operands(call, tys[1:])
+    return broadcast_types(call, first_dtype(call, *typed), condition, *operands)
 
 
 def _where_emit(call: graph.Call, out: TensorType, c: te.Tensor, a: Arg, b: Arg) -> te.Tensor:
@@ -357,20 +368,19 @@ define(
     "where",
     params("condition x1 x2"),
     _where_infer,
+    needs=[_computable("anything", 1)],
     emit=_where_emit,
     reference=lambda condition, x1, x2: np.where(condition, _weak(x1, x2), _weak(x2, x1)),
     traits=["elementwise", "rounds_once"],
 )
 
 
-def _clip_infer(call: graph.Call, tys: TypesOf) -> Type:
+def _clip_needs(call: graph.Call, tys: TypesOf) -> None:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, DTYPE_TESTS["a number"], "a number")
     bounds = {name: attr(call, name) for name in ("min", "max")}
     for name, bound in bounds.items():
         if x.dtype is not None and not is_float(x.dtype) and bound != bound:
             raise fail(call, f"{name} is NaN, which no {x.dtype} is above or below")
-    return x
 
 
 def _clip_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
@@ -395,7 +405,8 @@ def _clip(x: Array, min: float, max: float) -> Array:  # noqa: A002 - the operat
 define(
     "clip",
     params("x", min=REQUIRED, max=REQUIRED),
-    _clip_infer,
+    type_of_argument(0),
+    needs=[takes("a number"), _clip_needs],
     emit=_clip_emit,
     reference=in_float32(_clip),
     traits=["elementwise", "rounds_once"],
@@ -407,11 +418,13 @@ define(
 
 def _masked_fill_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, mask = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, mask, DTYPE_TESTS["bool"], "bool", 1)
-    value = attr(call, "value")
+    return broadcast_types(call, x.dtype, x, mask)
+
+
+def _masked_fill_needs(call: graph.Call, tys: TypesOf) -> None:
+    x, value = tensor_arg(call, tys, 0), attr(call, "value")
     if x.dtype is not None and isinstance(value, int | float) and not _holds(x.dtype, value):
         raise fail(call, f"{x.dtype} cannot hold the value {value}")
-    return broadcast_types(call, x.dtype, x, mask)
 
 
 def _holds(dtype: str, value: float) -> bool:
@@ -436,18 +449,17 @@ define(
     "masked_fill",
     params("x mask", value=REQUIRED),
     _masked_fill_infer,
+    needs=[takes("bool", 1), _masked_fill_needs],
     emit=_masked_fill_emit,
     reference=lambda x, mask, value: np.where(mask, x.dtype.type(value), x),
 )
 
 
 def _fma_infer(call: graph.Call, tys: TypesOf) -> Type:
-    operands, dtype = operand_types(call, tys)
+    operands, typed = _operands(call, tys)
     if len(operands) != 3:
         raise fail(call, f"takes 3 arguments, got {len(operands)}")
-    for i, operand in enumerate(operands):
-        require_dtype(call, operand, DTYPE_TESTS["a number"], "a number", i)
-    return broadcast_types(call, dtype, *operands)
+    return broadcast_types(call, common_dtype(call, *typed), *operands)
 
 
 def _fma_emit(call: graph.Call, out: TensorType, a: Arg, b: Arg, c: Arg) -> te.Tensor:
@@ -470,6 +482,7 @@ define(
     "ewise_fma",
     params("x1 x2 x3"),
     _fma_infer,
+    needs=[_computable("a number")],
     emit=_fma_emit,
     reference=_fma,
 )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
@@ -41,7 +40,7 @@ Indices = tuple[PrimExpr, ...]
 def depth_of(call: graph.Call, indices: TensorType, index: int) -> int:
     """Return the number of dimensions that each row of `indices` names: its last extent, which must
     be known."""
-    require_dtype(call, indices, is_int, "integer", index)
+    require_dtype(call, indices, "integer", index)
     if indices.ndim == 0:
         raise fail(call, "indices must have at least one dimension")
     if indices.shape is None:
@@ -110,16 +109,23 @@ define(
 # --- index_tensor -----------------------------------------------------------------------------
 
 
+def index_fields(
+    call: graph.Call, x: TensorType, tys: TypesOf, index: int
+) -> tuple[TensorType, ...]:
+    """The types of a tuple of index tensors, one for each of the first dimensions of `x`."""
+    fields = tensor_tuple_arg(call, tys, index)
+    for f in fields:
+        require_dtype(call, f, "integer", index)
+    if 0 <= x.ndim < len(fields):
+        raise fail(call, f"{len(fields)} index tensors for a tensor of {x.ndim} dimensions")
+    return fields
+
+
 def named_points(
     call: graph.Call, x: TensorType, tys: TypesOf, index: int
 ) -> tuple[TensorType, int]:
-    """The broadcast type of a tuple of index tensors, one for each of the first dimensions of
-    `x`, and how many they are."""
-    fields = tensor_tuple_arg(call, tys, index)
-    for f in fields:
-        require_dtype(call, f, is_int, "integer", index)
-    if 0 <= x.ndim < len(fields):
-        raise fail(call, f"{len(fields)} index tensors for a tensor of {x.ndim} dimensions")
+    """The broadcast type of the tuple of index tensors, and how many they are."""
+    fields = index_fields(call, x, tys, index)
     return broadcast_types(call, None, *fields), len(fields)
 
 

@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
-from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
+from relaxlab.ops.define import (
+    TypesOf,
+    attr,
+    define,
+    fail,
+    params,
+    takes,
+    tensor_arg,
+)
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.layouts import SPATIAL, Layout, from_plain, layout_attr, to_plain
 from relaxlab.ops.resize import cubic_share, cubic_weights, shape_of_size
@@ -43,25 +50,36 @@ def _layout(call: graph.Call) -> Layout:
 
 def _sample_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, grid = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, grid, is_float, "floating point", 1)
     layout = _layout(call)
     for name, known in (("method", METHODS), ("padding_mode", PADDINGS)):
         if attr(call, name) not in known:
             text = f"{name} {attr(call, name)!r} is not known"
             raise fail(call, text, f"use one of {', '.join(known)}")
-    for i, ty in enumerate((x, grid)):
-        if ty.ndim not in (-1, layout.ndim):
-            what = ("data", "grid")[i]
-            raise fail(call, f"{what} must have {layout.ndim} dimensions, is {ty}")
+    _check_rank(call, "data", x, layout)
     if x.shape is None or grid.shape is None:
         return TensorType(None, x.dtype, layout.ndim)
+    if grid.ndim < layout.ndim:
+        _check_rank(call, "grid", grid, layout)
     batch, channels, *_ = layout.sizes(call, x.shape)
+    return TensorType(layout.shape(call, (batch, channels, *grid.shape[2 : layout.ndim])), x.dtype)
+
+
+def _check_rank(call: graph.Call, what: str, ty: TensorType, layout: Layout) -> None:
+    if ty.ndim not in (-1, layout.ndim):
+        raise fail(call, f"{what} must have {layout.ndim} dimensions, is {ty}")
+
+
+def _sample_needs(call: graph.Call, tys: TypesOf) -> None:
+    x, grid, layout = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1), _layout(call)
+    _check_rank(call, "grid", grid, layout)
+    if x.shape is None or grid.shape is None:
+        return
+    batch = layout.sizes(call, x.shape)[0]
     if differ(call, batch, grid.shape[0], "the batch sizes of data and grid"):
         raise fail(call, f"there are {grid.shape[0]} grids for a batch of {batch}")
     dims = expr.const(layout.ndim - 2)
     if differ(call, grid.shape[1], dims, "the second dimension of grid and the rank of an image"):
         raise fail(call, f"grid must have {dims} coordinates in its second dimension, is {grid}")
-    return TensorType(layout.shape(call, (batch, channels, *grid.shape[2:])), x.dtype)
 
 
 def _sample_emit(call: graph.Call, out: TensorType, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
@@ -191,6 +209,7 @@ define(
         "data grid", method="bilinear", layout="NCHW", padding_mode="zeros", align_corners=False
     ),
     _sample_infer,
+    needs=[takes("floating point", 1), _sample_needs],
     emit=_sample_emit,
     reference=_sample,
 )
@@ -201,7 +220,6 @@ define(
 
 def _grid_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
     size = tys[1] if len(tys) > 1 else None
     dims = getattr(size, "ndim", -1)
     if dims not in (2, 3):
@@ -256,6 +274,7 @@ define(
     "image.affine_grid",
     params("data size", align_corners=True),
     _grid_infer,
+    needs=[takes("floating point")],
     emit=_grid_emit,
     reference=_grid,
 )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import PrimType, TensorType, Type
@@ -31,6 +30,7 @@ from relaxlab.ops.shapes import (
     at_most,
     impossible,
     prove,
+    require_count,
     require_elements,
     show,
     simplify,
@@ -49,8 +49,6 @@ def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
     place = _indices_type(call, tys)
     if attr(call, "mode") not in MODES:
         raise fail(call, f"mode {attr(call, 'mode')!r} is not known", f"use one of {MODES}")
-    if attr(call, "mode") == "nan":
-        require_dtype(call, x, is_float, "floating point for mode 'nan'")
     axis = attr(call, "axis")
     if axis is None and x.ndim not in (-1, 1):
         raise fail(call, f"axis must be given for a tensor with {x.ndim} dimensions")
@@ -64,11 +62,16 @@ def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
     return TensorType(result, x.dtype)
 
 
+def _take_needs(call: graph.Call, tys: TypesOf) -> None:
+    if attr(call, "mode") == "nan":
+        require_dtype(call, tensor_arg(call, tys, 0), "floating point for mode 'nan'")
+
+
 def _indices_type(call: graph.Call, tys: TypesOf) -> TensorType:
     if len(tys) > 1 and isinstance(tys[1], PrimType):
         return TensorType((), tys[1].dtype)
     place = tensor_arg(call, tys, 1)
-    require_dtype(call, place, is_int, "integer", 1)
+    require_dtype(call, place, "integer", 1)
     return place
 
 
@@ -110,6 +113,7 @@ define(
     "take",
     params("x indices", axis=None, mode="fast"),
     _take_infer,
+    needs=[_take_needs],
     emit=_take_emit,
     reference=_take,
     traits=["rounds_once"],
@@ -255,7 +259,7 @@ def _dynamic_slice_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
     for i in range(1, 4):
         bounds = tensor_arg(call, tys, i)
-        require_dtype(call, bounds, is_int, "integer", i)
+        require_dtype(call, bounds, "integer", i)
         known = bounds.shape[0] if bounds.shape else None
         fits = known is None or x.ndim < 0 or prove(expr.EQ(known, expr.const(x.ndim))) is not False
         if bounds.ndim not in (-1, 1) or not fits:
@@ -288,7 +292,7 @@ define(
 
 def _gather_elements_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, at = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, at, is_int, "integer", 1)
+    require_dtype(call, at, "integer", 1)
     if x.ndim >= 0 and at.ndim >= 0 and x.ndim != at.ndim:
         raise fail(call, f"data and indices must have one number of dimensions: {x} and {at}")
     if x.ndim >= 0:
@@ -352,11 +356,11 @@ define(
 
 def _one_hot_infer(call: graph.Call, tys: TypesOf) -> Type:
     at = tensor_arg(call, tys, 0)
-    require_dtype(call, at, is_int, "integer")
+    require_dtype(call, at, "integer")
     dtypes = [ty.dtype if isinstance(ty, PrimType | TensorType) else None for ty in tys[1:3]]
     if len(tys) != 3 or dtypes[0] != dtypes[1]:
         raise fail(call, f"on_value and off_value must be scalars of one dtype, are {tys[1:]}")
-    depth = expr.as_expr(attr(call, "depth"))
+    depth = require_count(call, "depth", attr(call, "depth"))
     if at.ndim < 0:
         return TensorType(None, dtypes[0])
     axis = normal_axis(call, attr(call, "axis"), at.ndim + 1)

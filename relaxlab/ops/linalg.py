@@ -19,6 +19,9 @@ from relaxlab.ops.define import (
     common_dtype,
     define,
     fail,
+    first_dtype,
+    numbers,
+    one_dtype,
     params,
     tensor_arg,
     tensor_tuple_arg,
@@ -29,11 +32,9 @@ from relaxlab.ops.shapes import ONE, Shape, broadcast_index, broadcast_types, di
 Array = np.ndarray[Any, Any]
 
 
-def _product_dtypes(call: graph.Call, a: TensorType, b: TensorType) -> str | None:
+def _product_dtype(call: graph.Call, a: TensorType, b: TensorType) -> str | None:
     """The dtype of a product; with `out_dtype`, those of the factors may differ."""
-    if "bool" in (a.dtype, b.dtype):
-        raise fail(call, "takes numbers, not bool", "convert with R.astype")
-    return dtype_attr(call, "out_dtype") or common_dtype(call, a, b)
+    return dtype_attr(call, "out_dtype") or first_dtype(call, a, b)
 
 
 def _check_inner(call: graph.Call, a: TensorType, b: TensorType, x: PrimExpr, y: PrimExpr) -> None:
@@ -74,7 +75,7 @@ def sum_of_products(
 
 def _matmul_infer(call: graph.Call, tys: TypesOf) -> Type:
     a, b = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    dtype = _product_dtypes(call, a, b)
+    dtype = _product_dtype(call, a, b)
     if 0 in (a.ndim, b.ndim):
         raise fail(call, f"takes tensors of at least one dimension, got {a} and {b}")
     if a.ndim < 0 or b.ndim < 0:
@@ -116,6 +117,7 @@ define(
     "matmul",
     params("x1 x2", out_dtype=None),
     _matmul_infer,
+    needs=[numbers],
     emit=_matmul_emit,
     reference=_matmul,
     traits=["product"],
@@ -127,7 +129,7 @@ define(
 
 def _linear_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, w = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    dtype = _product_dtypes(call, x, w)
+    dtype = _product_dtype(call, x, w)
     if w.ndim not in (-1, 2) or x.ndim == 0:
         raise fail(call, f"weight must be (out_features, in_features), is {w}; data is {x}")
     if x.shape is None or w.shape is None:
@@ -176,6 +178,7 @@ define(
     "linear",
     params("data weight bias?", out_dtype=None),
     _linear_infer,
+    needs=[numbers],
     emit=_linear_emit,
     reference=_linear,
     traits=["product"],
@@ -187,7 +190,7 @@ define(
 
 def _outer_infer(call: graph.Call, tys: TypesOf) -> Type:
     a, b = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    dtype = common_dtype(call, a, b)
+    dtype = a.dtype
     for t in (a, b):
         if t.ndim not in (-1, 1):
             raise fail(call, f"takes tensors of one dimension, got {t}")
@@ -201,7 +204,14 @@ def _outer_emit(call: graph.Call, out: TensorType, a: te.Tensor, b: te.Tensor) -
     return te.compute(out.shape, lambda i, j: expr.Mul(a[i], b[j]), "T_outer")
 
 
-define("outer", params("x1 x2"), _outer_infer, emit=_outer_emit, reference=np.outer)
+define(
+    "outer",
+    params("x1 x2"),
+    _outer_infer,
+    needs=[one_dtype()],
+    emit=_outer_emit,
+    reference=np.outer,
+)
 
 
 # --- einsum -----------------------------------------------------------------------------------
@@ -257,8 +267,6 @@ def _einsum_extents(
 def _einsum_infer(call: graph.Call, tys: TypesOf) -> Type:
     fields = tensor_tuple_arg(call, tys, 0)
     dtype = common_dtype(call, *fields)
-    if dtype == "bool":
-        raise fail(call, "takes numbers, not bool", "convert with R.astype")
     if any(f.ndim < 0 for f in fields):
         return TensorType(None, dtype)
     inputs, output = _einsum_labels(call, [f.ndim for f in fields])
@@ -307,6 +315,7 @@ define(
     "einsum",
     params("operands", subscripts=REQUIRED),
     _einsum_infer,
+    needs=[numbers],
     emit=_einsum_emit,
     reference=_einsum,
     traits=["product"],

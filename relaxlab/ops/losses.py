@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
@@ -17,9 +16,13 @@ from relaxlab.ops.define import (
     common_dtype,
     define,
     fail,
+    first_dtype,
+    one_dtype,
     params,
     require_dtype,
+    takes,
     tensor_arg,
+    type_of_argument,
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.reduce import narrow
@@ -34,8 +37,7 @@ Indices = tuple[PrimExpr, ...]
 
 def _entropy_infer(call: graph.Call, tys: TypesOf) -> Type:
     a, b = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    dtype = common_dtype(call, a, b)
-    require_dtype(call, a, is_float, "floating point")
+    dtype = first_dtype(call, a, b)
     if a.ndim >= 0 and b.ndim >= 0 and a.ndim != b.ndim:
         raise fail(call, f"predictions and labels must have one shape: {a} and {b}")
     for x, y in zip(a.shape or (), b.shape or (), strict=False):
@@ -74,6 +76,7 @@ define(
     "nn.cross_entropy_with_logits",
     params("predictions labels"),
     _entropy_infer,
+    needs=[one_dtype(), takes("floating point")],
     emit=_entropy_emit,
     reference=in_float32(_entropy),
 )
@@ -87,8 +90,7 @@ def _check_nll(call: graph.Call, tys: TypesOf, first: int) -> tuple[TensorType, 
     given = [tensor_arg(call, tys, i) for i in range(first, len(tys))]
     predictions, targets, *weights = given
     common_dtype(call, predictions, *weights)
-    require_dtype(call, predictions, is_float, "floating point", first)
-    require_dtype(call, targets, is_int, "integer", first + 1)
+    require_dtype(call, targets, "integer", first + 1)
     if attr(call, "reduction") not in ("none", "mean", "sum"):
         known = 'use "none", "mean" or "sum"'
         raise fail(call, f"reduction {attr(call, 'reduction')!r} is not known", known)
@@ -216,6 +218,7 @@ define(
     "nn.nll_loss",
     params("predictions targets weights?", reduction="mean", ignore_index=-100),
     _nll_infer,
+    needs=[takes("floating point")],
     emit=_nll_emit,
     reference=_nll,
 )
@@ -224,14 +227,12 @@ define(
 # --- nll_loss_backward ------------------------------------------------------------------------
 
 
-def _nll_backward_infer(call: graph.Call, tys: TypesOf) -> Type:
-    predictions, targets = _check_nll(call, tys, 1)
+def _nll_backward_needs(call: graph.Call, tys: TypesOf) -> None:
+    _, targets = _check_nll(call, tys, 1)
     grad = tensor_arg(call, tys, 0)
-    common_dtype(call, grad, predictions)
     wanted = targets.ndim if attr(call, "reduction") == "none" else 0
     if grad.ndim >= 0 and wanted >= 0 and grad.ndim != wanted:
         raise fail(call, f"output_grad must have {wanted} dimensions, is {grad}")
-    return predictions
 
 
 def _nll_backward_emit(
@@ -290,7 +291,8 @@ def _nll_backward(
 define(
     "grad.nll_loss_backward",
     params("output_grad predictions targets weights?", reduction="mean", ignore_index=-100),
-    _nll_backward_infer,
+    type_of_argument(1),
+    needs=[takes("floating point", 1), _nll_backward_needs, one_dtype(0, 1)],
     emit=_nll_backward_emit,
     reference=_nll_backward,
 )

@@ -231,10 +231,17 @@ def _squeeze_infer(call: graph.Call, tys: TypesOf) -> Type:
         return TensorType(None, x.dtype)
     if x.shape is None:
         return TensorType(None, x.dtype, x.ndim - len(gone))
-    for d in gone:
+    kept = (d not in gone or prove_equal(e, ONE) is False for d, e in enumerate(x.shape))
+    return TensorType(tuple(itertools.compress(x.shape, kept)), x.dtype)
+
+
+def _squeeze_needs(call: graph.Call, tys: TypesOf) -> None:
+    x = tensor_arg(call, tys, 0)
+    if x.shape is None:
+        return
+    for d in _squeezed(call, x) or ():
         if differ(call, x.shape[d], ONE, "a squeezed dimension and 1"):
             raise fail(call, f"dimension {d} of {show(x.shape)} is {x.shape[d]}, not 1")
-    return TensorType(tuple(e for d, e in enumerate(x.shape) if d not in gone), x.dtype)
 
 
 def _squeeze_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
@@ -253,6 +260,7 @@ define(
     "squeeze",
     params("x", axis=None),
     _squeeze_infer,
+    needs=[_squeeze_needs],
     emit=_squeeze_emit,
     reference=lambda x, axis=None: np.squeeze(x, axis),
     traits=VIEW,

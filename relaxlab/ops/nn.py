@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED, Trait
 from relaxlab.ir.types import TensorType, TupleType, Type
@@ -17,6 +16,7 @@ from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
     Builder,
     Infer,
+    Need,
     TypesOf,
     attr,
     builder,
@@ -25,9 +25,12 @@ from relaxlab.ops.define import (
     fail,
     normal_axes,
     normal_axis,
+    one_dtype,
     params,
     require_dtype,
+    takes,
     tensor_arg,
+    type_of_argument,
 )
 from relaxlab.ops.elementwise import elementwise, in_float32, on_arrays
 from relaxlab.ops.reduce import (
@@ -54,13 +57,7 @@ def __getattr__(name: str) -> Builder:
 
 def _float_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
-    return x
-
-
-def _number_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
+    require_dtype(call, x, "floating point")
     return x
 
 
@@ -69,6 +66,7 @@ def _activation(
     fn: Callable[..., PrimExpr],
     reference: Callable[..., Any],
     infer: Infer = _float_infer,
+    needs: Iterable[Need] = (),
     traits: Iterable[Trait] = (),
     **attrs: float,
 ) -> None:
@@ -83,7 +81,7 @@ def _activation(
             return in_float32(reference)(x, **kw).astype(x.dtype)
 
     define(
-        f"nn.{name}", params("data", **attrs), infer, emit=emit, reference=numpy,
+        f"nn.{name}", params("data", **attrs), infer, needs=needs, emit=emit, reference=numpy,
         traits=["elementwise", *traits],
     )  # fmt: skip
 
@@ -106,14 +104,16 @@ _activation(
     "relu",
     lambda x: expr.Max(_c(0, x), x),
     lambda x: np.maximum(0, x),
-    _number_infer,
+    type_of_argument(0),
+    [takes("a number")],
     traits=["rounds_once"],
 )
 _activation(
     "relu6",
     lambda x: scalar.clamp(x, _c(0, x), _c(6, x)),
     lambda x: np.maximum(0, np.minimum(6, x)),
-    _number_infer,
+    type_of_argument(0),
+    [takes("a number")],
     traits=["rounds_once"],
 )
 _activation("gelu", scalar.gelu, _gelu_reference)
@@ -157,18 +157,21 @@ _activation(
 
 
 def _prelu_infer(call: graph.Call, tys: TypesOf) -> Type:
+    x, _ = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
+    require_dtype(call, x, "floating point")
+    if x.ndim >= 0:
+        normal_axis(call, attr(call, "axis"), x.ndim)
+    return x
+
+
+def _prelu_needs(call: graph.Call, tys: TypesOf) -> None:
     x, alpha = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, x, is_float, "floating point")
-    common_dtype(call, x, alpha)
     if alpha.ndim not in (-1, 1):
         raise fail(call, f"alpha must have one dimension, is {alpha}")
-    if x.ndim >= 0:
-        axis = normal_axis(call, attr(call, "axis"), x.ndim)
-        if x.shape is not None and alpha.shape is not None and alpha.shape[0] != ONE:
-            extent = x.shape[axis]
-            if differ(call, extent, alpha.shape[0], "the slopes and the channels"):
-                raise fail(call, f"{alpha.shape[0]} slopes do not fit {extent} channels")
-    return x
+    if x.shape is not None and alpha.shape is not None and alpha.shape[0] != ONE:
+        extent = x.shape[normal_axis(call, attr(call, "axis"), x.ndim)]
+        if differ(call, extent, alpha.shape[0], "the slopes and the channels"):
+            raise fail(call, f"{alpha.shape[0]} slopes do not fit {extent} channels")
 
 
 def _prelu_emit(call: graph.Call, out: TensorType, x: te.Tensor, alpha: te.Tensor) -> te.Tensor:
@@ -192,6 +195,7 @@ define(
     "nn.prelu",
     params("data alpha", axis=1),
     _prelu_infer,
+    needs=[one_dtype(), _prelu_needs],
     emit=_prelu_emit,
     reference=in_float32(_prelu),
 )
@@ -202,7 +206,6 @@ define(
 
 def _dropout_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
     rate = attr(call, "rate")
     if not 0 <= rate < 1:
         raise fail(call, f"rate must be in [0, 1), is {rate}")
@@ -220,6 +223,7 @@ define(
     "nn.dropout",
     params("data", rate=0.5),
     _dropout_infer,
+    needs=[takes("floating point")],
     emit=_dropout_emit,
     reference=lambda data, rate=0.5: (data.copy(), np.ones_like(data)),
     traits=["elementwise"],
@@ -231,7 +235,7 @@ define(
 
 def _softmax_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, "floating point")
     if x.ndim >= 0:
         normal_axis(call, attr(call, "axis"), x.ndim)
     return x
@@ -323,12 +327,12 @@ def _norm_axes(call: graph.Call, ndim: int) -> tuple[int, ...]:
 
 def _norm_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, "floating point")
     factors = [tensor_arg(call, tys, i) for i in range(1, len(tys))]
     common_dtype(call, x, *factors)
-    if x.ndim < 0:
-        return x
-    axes = _norm_axes(call, x.ndim)
+    given = attr(call, "axes")
+    axes = given if isinstance(given, tuple) else (given,)  # which count where the rank is unknown
+    axes = _norm_axes(call, x.ndim) if x.ndim >= 0 else axes
     for index, f in enumerate(factors, 1):
         if f.ndim not in (-1, len(axes)):
             raise fail(call, f"argument {index} must have one dimension per axis in {axes}, is {f}")

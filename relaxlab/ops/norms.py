@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, TupleType, Type
@@ -39,17 +38,19 @@ def _per_channel(
     call: graph.Call, tys: TypesOf, x: TensorType, axis: str
 ) -> tuple[int, tuple[TensorType, ...]]:
     """The channel axis, and the arguments after the first, which have one entry per channel."""
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, "floating point")
     given = tuple(tensor_arg(call, tys, i) for i in range(1, len(tys)))
     common_dtype(call, x, *given)
     place = normal_axis(call, attr(call, axis), x.ndim, axis) if x.ndim >= 0 else -1
+    known = [t.shape[0] for t in given if t.shape is not None and t.ndim == 1]
+    channels = x.shape[place] if x.shape is not None else next(iter(known), None)
     for i, t in enumerate(given, 1):
         if t.ndim not in (-1, 1):
             raise fail(call, f"argument {i} must have one dimension, is {t}")
-        if t.shape is not None and x.shape is not None:
-            channels = x.shape[place]
-            if differ(call, channels, t.shape[0], f"the channels and argument {i}"):
-                raise fail(call, f"argument {i} has {t.shape[0]} entries for {channels} channels")
+        if t.shape is None or channels is None:
+            continue
+        if differ(call, channels, t.shape[0], f"the channels and argument {i}"):
+            raise fail(call, f"argument {i} has {t.shape[0]} entries for {channels} channels")
     return place, given
 
 

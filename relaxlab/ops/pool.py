@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_float, is_int, is_uint
+from relaxlab.ir.dtypes import is_int, is_uint
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
     TypesOf,
     attr,
-    common_dtype,
     define,
     fail,
+    one_dtype,
     params,
-    require_dtype,
+    takes,
     tensor_arg,
+    type_of_argument,
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.layouts import (
@@ -86,12 +87,8 @@ def _pooled_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
     return at_most(reaching, starting)
 
 
-def _pool_infer(
-    call: graph.Call, tys: TypesOf, dims: int, accepts: Callable[[str], bool], what: str
-) -> Type:
-    x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, accepts, what)
-    return _pooled_type(call, x, dims)
+def _pool_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
+    return _pooled_type(call, tensor_arg(call, tys, 0), dims)
 
 
 def _pooled_type(call: graph.Call, x: TensorType, dims: int) -> TensorType:
@@ -271,7 +268,6 @@ def _adaptive_sizes(call: graph.Call, extents: list[PrimExpr]) -> list[PrimExpr]
 
 def _adaptive_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
     data, result = _layouts(call, dims)
     if x.ndim not in (-1, data.ndim):
         raise fail(call, f"data must have {data.ndim} dimensions, is {x}")
@@ -352,10 +348,8 @@ def _adaptive_reference(
 # --- Gradients --------------------------------------------------------------------------------
 
 
-def _backward_infer(call: graph.Call, tys: TypesOf) -> Type:
+def _backward_needs(call: graph.Call, tys: TypesOf) -> None:
     grad, x = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    common_dtype(call, grad, x)
-    require_dtype(call, x, is_float, "floating point", 1)
     pooled = _pooled_type(call, x, 2)
     if -1 not in (grad.ndim, pooled.ndim) and grad.ndim != pooled.ndim:
         raise fail(call, f"output_grad is {grad}, pooling gives {pooled}")
@@ -363,7 +357,6 @@ def _backward_infer(call: graph.Call, tys: TypesOf) -> Type:
         for a, b in zip(pooled.shape, grad.shape, strict=True):
             if differ(call, a, b, "the extents of output_grad and of the pooled data"):
                 raise fail(call, f"output_grad is {grad}, pooling gives {pooled}")
-    return x
 
 
 def _gathered(
@@ -471,14 +464,16 @@ def _define(dims: int) -> None:
     define(
         f"nn.max_pool{dims}d",
         params("data", **window, count_include_pad=False, **layout),
-        partial(_pool_infer, dims=dims, accepts=lambda d: d != "bool", what="a number"),
+        partial(_pool_infer, dims=dims),
+        needs=[takes("a number")],
         emit=partial(_max_emit, dims=dims),
         reference=_pool_reference(_maximum, False),
     )
     define(
         f"nn.avg_pool{dims}d",
         params("data", **window, count_include_pad=include, **layout),
-        partial(_pool_infer, dims=dims, accepts=lambda d: d != "bool", what="a number"),
+        partial(_pool_infer, dims=dims),
+        needs=[takes("a number")],
         emit=partial(_avg_emit, dims=dims),
         reference=_pool_reference(_average, include),
     )
@@ -486,6 +481,7 @@ def _define(dims: int) -> None:
         f"nn.adaptive_avg_pool{dims}d",
         params("data", output_size=None, **layout),
         partial(_adaptive_infer, dims=dims),
+        needs=[takes("a number")],
         emit=partial(_adaptive_emit, dims=dims),
         reference=in_float32(_adaptive_reference),
     )
@@ -502,7 +498,8 @@ def _define(dims: int) -> None:
                 count_include_pad=False,
                 **layout,
             ),
-            _backward_infer,
+            type_of_argument(1),
+            needs=[one_dtype(), takes("floating point", 1), _backward_needs],
             emit=emit,
             reference=_backward_reference(name == "max"),
         )

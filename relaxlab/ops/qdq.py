@@ -20,6 +20,7 @@ from relaxlab.ops.define import (
     normal_axis,
     params,
     require_dtype,
+    takes,
     tensor_arg,
     tensor_like,
 )
@@ -31,8 +32,8 @@ Array = np.ndarray[Any, Any]
 def _check_parameters(call: graph.Call, tys: TypesOf, x: TensorType) -> None:
     """scale and zero_point are scalars, or have one entry for each index of `axis`."""
     scale, zero = tensor_arg(call, tys, 1), tensor_arg(call, tys, 2)
-    require_dtype(call, scale, is_float, "floating point", 1)
-    require_dtype(call, zero, lambda d: d != "bool", "a number", 2)
+    require_dtype(call, scale, "floating point", 1)
+    require_dtype(call, zero, "a number", 2)
     axis = normal_axis(call, attr(call, "axis"), x.ndim) if x.ndim > 0 else 0
     for name, t in (("scale", scale), ("zero_point", zero)):
         if t.ndim not in (-1, 0, 1) or (t.ndim == 1 and x.ndim == 0):
@@ -49,7 +50,7 @@ def _at(t: te.Tensor, i: tuple[PrimExpr, ...], axis: int) -> PrimExpr:
 
 def _quantize_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, out = tensor_arg(call, tys, 0), dtype_attr(call, "out_dtype")
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, "floating point")
     if out is None or not is_int(out):
         raise fail(call, f"out_dtype must be an integer type, is {out}")
     _check_parameters(call, tys, x)
@@ -100,7 +101,6 @@ define(
 
 def _dequantize_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, out = tensor_arg(call, tys, 0), dtype_attr(call, "out_dtype")
-    require_dtype(call, x, is_int, "integer")
     if out is None or not is_float(out):
         raise fail(call, f"out_dtype must be a floating point type, is {out}")
     _check_parameters(call, tys, x)
@@ -141,6 +141,7 @@ define(
     "dequantize",
     params("data scale zero_point", axis=-1, out_dtype="float32"),
     _dequantize_infer,
+    needs=[takes("integer")],
     emit=_dequantize_emit,
     reference=_dequantize,
 )

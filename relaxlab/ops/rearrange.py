@@ -9,7 +9,6 @@ import numpy as np
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.analysis.index_map import IndexMap, NotInvertible
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED, VIEW
@@ -25,6 +24,7 @@ from relaxlab.ops.define import (
     normal_axis,
     params,
     require_dtype,
+    takes,
     tensor_arg,
     tensor_tuple_arg,
 )
@@ -113,19 +113,24 @@ define(
 
 def _reverse_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, lengths = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, lengths, is_int, "integer", 1)
+    require_dtype(call, lengths, "integer", 1)
     if lengths.ndim not in (-1, 1):
         raise fail(call, f"seq_lengths must have one dimension, is {lengths}")
     if x.ndim < 0:
         return x
-    seq, batch = (normal_axis(call, attr(call, n), x.ndim, n) for n in ("seq_axis", "batch_axis"))
-    if seq == batch:
-        raise fail(call, f"seq_axis and batch_axis are both {seq}")
+    _, batch = (normal_axis(call, attr(call, n), x.ndim, n) for n in ("seq_axis", "batch_axis"))
     if x.shape is not None and lengths.shape is not None:
         count = lengths.shape[0]
         if differ(call, x.shape[batch], count, "the batch size and the number of lengths"):
             raise fail(call, f"there are {count} lengths for a batch of {x.shape[batch]}")
     return x
+
+
+def _reverse_needs(call: graph.Call, tys: TypesOf) -> None:
+    x = tensor_arg(call, tys, 0)
+    seq, batch = (attr(call, name) for name in ("seq_axis", "batch_axis"))
+    if x.ndim >= 0 and normal_axis(call, seq, x.ndim) == normal_axis(call, batch, x.ndim):
+        raise fail(call, f"seq_axis and batch_axis are both {seq % x.ndim}")
 
 
 def _reverse_emit(call: graph.Call, out: TensorType, x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
@@ -152,6 +157,7 @@ define(
     "reverse_sequence",
     params("data seq_lengths", seq_axis=1, batch_axis=0),
     _reverse_infer,
+    needs=[_reverse_needs],
     emit=_reverse_emit,
     reference=_reverse,
 )
@@ -224,13 +230,11 @@ def _collapsed(call: graph.Call, x: TensorType, target: Shape | None, ndim: int)
 def _to_infer(call: graph.Call, tys: TypesOf) -> Type:
     shape = shape_arg(call, tys, 1)
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
     return _collapsed(call, x, shape.values, shape.ndim)
 
 
 def _like_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, target = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
     return _collapsed(call, x, target.shape, target.ndim)
 
 
@@ -270,6 +274,7 @@ define(
     "collapse_sum_to",
     params("data shape"),
     _to_infer,
+    needs=[takes("a number")],
     emit=_collapse_emit,
     reference=lambda data, shape: in_float32(lambda x: _collapse(x, shape))(data),
 )
@@ -277,6 +282,7 @@ define(
     "collapse_sum_like",
     params("data collapse_target"),
     _like_infer,
+    needs=[takes("a number")],
     emit=_collapse_emit,
     reference=lambda data, target: in_float32(lambda x: _collapse(x, target.shape))(data),
 )

@@ -17,12 +17,14 @@ from relaxlab.ops.datatype import dtype_attr
 from relaxlab.ops.define import (
     TypesOf,
     attr,
+    axis_within,
     define,
     fail,
     normal_axes,
     normal_axis,
     params,
     require_dtype,
+    takes,
     tensor_arg,
 )
 from relaxlab.ops.elementwise import in_float32, log_add_exp
@@ -97,13 +99,9 @@ def count_of(shape: Shape, gone: tuple[int, ...], dtype: str) -> PrimExpr:
 # --- sum, prod, max, min ----------------------------------------------------------------------
 
 
-def _infer(accepts: Callable[[str], bool], what: str) -> Callable[[graph.Call, TypesOf], Type]:
-    def infer(call: graph.Call, tys: TypesOf) -> Type:
-        x = tensor_arg(call, tys, 0)
-        require_dtype(call, x, accepts, what)
-        return reduced_type(call, x, attr(call, "axis"), x.dtype)
-
-    return infer
+def _infer(call: graph.Call, tys: TypesOf) -> Type:
+    x = tensor_arg(call, tys, 0)
+    return reduced_type(call, x, attr(call, "axis"), x.dtype)
 
 
 def _simple(name: str, combine: Callable[..., te.Reduce], reference: Callable[..., Any]) -> None:
@@ -118,7 +116,8 @@ def _simple(name: str, combine: Callable[..., te.Reduce], reference: Callable[..
     define(
         name,
         params("x", axis=None, keepdims=False),
-        _infer(lambda d: d != "bool", "a number"),
+        _infer,
+        needs=[takes("a number")],
         emit=emit,
         reference=numpy,
         traits=["reduction"],
@@ -228,7 +227,8 @@ def _statistic(
     define(
         name,
         params("x", axis=None, keepdims=False),
-        _infer(is_float, "floating point"),
+        _infer,
+        needs=[takes("floating point")],
         emit=emit,
         reference=numpy,
         traits=["reduction"],
@@ -318,28 +318,28 @@ _arg("argmin", te.te_min, np.argmin)
 # --- Scans -----------------------------------------------------------------------------------
 
 
-def _scan_type(call: graph.Call, tys: TypesOf) -> Type:
+def _scan_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, lambda d: d != "bool" or attr(call, "dtype") is not None, "a number")
     dtype = dtype_attr(call) or x.dtype
     axis = attr(call, "axis")
     if axis is None:
         return TensorType(None if x.shape is None else (product(x.shape),), dtype, 1)
-    if x.ndim >= 0:
-        normal_axis(call, axis, x.ndim)
     return TensorType(x.shape, dtype, x.ndim)
+
+
+def _scan_needs(call: graph.Call, tys: TypesOf) -> None:
+    if attr(call, "axis") is not None:
+        axis_within(call, tys)
+    if attr(call, "dtype") is None:
+        require_dtype(call, tensor_arg(call, tys, 0), "a number")
 
 
 def _scan(
     name: str,
     combiner: te.Combiner,
     reference: Callable[..., Any],
-    accepts: Callable[[str], bool] = lambda dtype: True,
+    accepts: str = "anything",
 ) -> None:
-    def infer(call: graph.Call, tys: TypesOf) -> Type:
-        require_dtype(call, tensor_arg(call, tys, 0), accepts, "floating point")
-        return _scan_type(call, tys)
-
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
         assert out.dtype is not None
         axis = attr(call, "axis")
@@ -370,7 +370,8 @@ def _scan(
     define(
         name,
         params("data", axis=None, dtype=None, exclusive=False),
-        infer,
+        _scan_infer,
+        needs=[takes(accepts), _scan_needs],
         emit=emit,
         reference=numpy,
     )
@@ -446,4 +447,4 @@ _scan("cumsum", te.SUM, lambda x, axis: np.cumsum(x, axis, x.dtype))
 _scan("cumprod", te.PROD, lambda x, axis: np.cumprod(x, axis, x.dtype))
 _scan("cummax", te.MAX, np.maximum.accumulate)
 _scan("cummin", te.MIN, np.minimum.accumulate)
-_scan("cumlogsumexp", LOG_SUM_EXP, np.logaddexp.accumulate, is_float)
+_scan("cumlogsumexp", LOG_SUM_EXP, np.logaddexp.accumulate, "floating point")

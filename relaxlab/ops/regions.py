@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
-from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
+from relaxlab.ops.define import (
+    TypesOf,
+    attr,
+    define,
+    fail,
+    params,
+    takes,
+    tensor_arg,
+)
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.layouts import from_plain, layout_attr, per_dimension, to_plain
 from relaxlab.ops.resize import require_image
@@ -25,13 +32,12 @@ Rows = tuple[expr.Var, ...]
 Buffers = dict[te.Tensor, loops.Buffer]
 
 HALF, ONE = expr.const(0.5), expr.const(1.0)
+NEEDS = (takes("a number"), takes("floating point", 1))
 
 
 def _infer(call: graph.Call, tys: TypesOf) -> Type:
     """One result per region, whose five numbers are an image's and the corners x1, y1, x2, y2."""
     x, rois = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
-    require_dtype(call, rois, is_float, "floating point", 1)
     layout = layout_attr(call, "layout", "NCHW")
     size = [expr.const(p) for p in per_dimension(call, "pooled_size", 2, 1)]
     if x.ndim not in (-1, layout.ndim):
@@ -212,6 +218,7 @@ define(
     params("data rois", pooled_size=REQUIRED, spatial_scale=REQUIRED, sample_ratio=-1,
            aligned=False, layout="NCHW", mode="avg"),
     _align_infer,
+    needs=NEEDS,
     emit=_align_emit,
     reference=in_float32(_align),
 )  # fmt: skip
@@ -297,6 +304,7 @@ define(
     "vision.roi_pool",
     params("data rois", pooled_size=REQUIRED, spatial_scale=REQUIRED, layout="NCHW"),
     _infer,
+    needs=NEEDS,
     emit=_pool_emit,
     reference=_pool,
 )

@@ -31,7 +31,7 @@ from relaxlab.ops.define import (
     define,
     fail,
     params,
-    require_dtype,
+    takes,
     tensor_arg,
 )
 from relaxlab.ops.layouts import SPATIAL, Layout, from_plain, layout_attr, to_plain
@@ -69,7 +69,6 @@ def _choice(call: graph.Call, name: str, among: Sequence[str]) -> str:
 
 def _infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     x, size = tensor_arg(call, tys, 0), shape_of_size(call, tys, dims)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
     layout = layout_attr(call, "layout", f"NC{SPATIAL[dims]}")
     _choice(call, "method", METHODS)
     _choice(call, "rounding_method", ROUNDINGS)
@@ -319,7 +318,7 @@ def _shares(
             shares = [(base + k, cubic_share(abs(t - k), a)) for k in (-1, 0, 1, 2)]
             if attrs.get("cubic_exclude", 0):
                 shares = [(p, w) for p, w in shares if 0 <= p < old]
-                total = sum(w for _, w in shares)
+                total = np.float64(sum(w for _, w in shares))  # 0 far outside: NaN
                 shares = [(p, w / total) for p, w in shares]
             return shares
 
@@ -363,6 +362,7 @@ for _dims, _rounding in ((2, "round"), (3, "")):
             cubic_alpha=-0.75, cubic_exclude=0, extrapolation_value=0.0, out_dtype=None,
         ),
         partial(_infer, dims=_dims),
+        needs=[takes("a number")],
         emit=partial(_emit, dims=_dims),
         reference=partial(_reference, dims=_dims),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.dtypes import is_float, is_int, numpy_dtype
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
@@ -34,9 +34,9 @@ LE, LT = expr.LE, expr.LT
 
 def _multinomial_infer(call: graph.Call, tys: TypesOf) -> Type:
     prob, uniform, rows = (tensor_arg(call, tys, i) for i in range(3))
-    require_dtype(call, prob, is_float, "floating point")
-    require_dtype(call, uniform, is_float, "floating point", 1)
-    require_dtype(call, rows, is_int, "integer", 2)
+    require_dtype(call, prob, "floating point")
+    require_dtype(call, uniform, "floating point", 1)
+    require_dtype(call, rows, "integer", 2)
     for i, t in enumerate((prob, uniform, rows)):
         if t.ndim not in (-1, 2):
             raise fail(call, f"argument {i} must have two dimensions, is {t}")
@@ -96,7 +96,7 @@ define(
 def _per_row(call: graph.Call, tys: TypesOf) -> TensorType:
     """The type of (rows, classes), after checks that the other arguments are (rows, 1)."""
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, is_float, "floating point")
+    require_dtype(call, x, "floating point")
     if x.ndim not in (-1, 2):
         raise fail(call, f"argument 0 must be (rows, classes), is {x}")
     for i in range(1, len(tys)):
@@ -112,7 +112,7 @@ def _per_row(call: graph.Call, tys: TypesOf) -> TensorType:
 
 def _temperature_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = _per_row(call, tys)
-    require_dtype(call, tensor_arg(call, tys, 1), is_float, "floating point", 1)
+    require_dtype(call, tensor_arg(call, tys, 1), "floating point", 1)
     return x
 
 
@@ -173,8 +173,8 @@ define(
 
 def _top_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = _per_row(call, tys)
-    require_dtype(call, tensor_arg(call, tys, 1), is_float, "floating point", 1)
-    require_dtype(call, tensor_arg(call, tys, 2), is_int, "integer", 2)
+    require_dtype(call, tensor_arg(call, tys, 1), "floating point", 1)
+    require_dtype(call, tensor_arg(call, tys, 2), "integer", 2)
     return x
 
 

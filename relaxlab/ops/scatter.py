@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.dtypes import is_float, is_int
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, Type
@@ -26,11 +26,14 @@ from relaxlab.ops.define import (
     define,
     fail,
     normal_axis,
+    one_dtype,
     params,
     require_dtype,
+    takes,
     tensor_arg,
+    type_of_argument,
 )
-from relaxlab.ops.gather import depth_of, named_points
+from relaxlab.ops.gather import depth_of, index_fields, named_points
 from relaxlab.ops.index import require_within
 from relaxlab.ops.reduce import narrow
 from relaxlab.ops.shapes import (
@@ -68,7 +71,7 @@ def _check_reduction(call: graph.Call, x: TensorType) -> None:
         known = f"use one of {tuple(REDUCTIONS)}"
         raise fail(call, f"reduction {reduction!r} is not known", known)
     if reduction != "update":
-        require_dtype(call, x, lambda d: d != "bool", "a number")
+        require_dtype(call, x, "a number")
 
 
 # --- Loops ------------------------------------------------------------------------------------
@@ -171,20 +174,24 @@ def _scatter_points(
 def _elements_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, at, updates = (tensor_arg(call, tys, i) for i in range(3))
     common_dtype(call, x, updates)
-    require_dtype(call, at, is_int, "integer", 1)
+    require_dtype(call, at, "integer", 1)
     _check_reduction(call, x)
     ndims = {t.ndim for t in (x, at, updates) if t.ndim >= 0}
     if len(ndims) > 1:
         raise fail(call, f"data {x}, indices {at} and updates {updates} must have one rank")
-    if x.ndim < 0:
-        return x
-    axis = normal_axis(call, attr(call, "axis"), x.ndim)
     for d, (a, b) in enumerate(zip(at.shape or (), updates.shape or (), strict=False)):
         if differ(call, a, b, f"the extents of indices and updates in dimension {d}"):
             raise fail(call, f"indices {at} and updates {updates} must have one shape")
+    return x
+
+
+def _elements_needs(call: graph.Call, tys: TypesOf) -> None:
+    x, at = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
+    if x.ndim < 0:
+        return
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
     if x.shape is not None and at.shape is not None:
         require_within(call, x.shape, at.shape, axis)
-    return x
 
 
 def _elements_emit(
@@ -258,6 +265,7 @@ define(
     "scatter_elements",
     params("data indices updates", axis=0, reduction="update"),
     _elements_infer,
+    needs=[_elements_needs],
     emit=_elements_emit,
     reference=_elements,
 )
@@ -323,9 +331,15 @@ define(
 def _put_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, values = tensor_arg(call, tys, 0), tensor_arg(call, tys, 2)
     common_dtype(call, x, values)
+    index_fields(call, x, tys, 1)
+    return x
+
+
+def _put_needs(call: graph.Call, tys: TypesOf) -> None:
+    x, values = tensor_arg(call, tys, 0), tensor_arg(call, tys, 2)
     points, depth = named_points(call, x, tys, 1)
     if attr(call, "accumulate"):
-        require_dtype(call, x, lambda d: d != "bool", "a number")
+        require_dtype(call, x, "a number")
     if points.shape is None and points.ndim >= 0 and x.shape is not None:
         raise fail(
             call,
@@ -333,7 +347,7 @@ def _put_infer(call: graph.Call, tys: TypesOf) -> Type:
             "give them one shape with R.broadcast_to",
         )
     if x.shape is None or points.shape is None or values.shape is None:
-        return x
+        return
     wanted = TensorType((*points.shape, *x.shape[depth:]), x.dtype)
     spread = broadcast_types(call, x.dtype, wanted, values)
     if spread.ndim != wanted.ndim:
@@ -342,7 +356,6 @@ def _put_infer(call: graph.Call, tys: TypesOf) -> Type:
     for a, b in zip(reversed(wanted.shape), reversed(values.shape), strict=False):
         if b != ONE:
             require_equal(call, a, b, "the extents of values and of what they replace")
-    return x
 
 
 def _put_emit(
@@ -376,6 +389,7 @@ define(
     "index_put",
     params("data indices values", accumulate=False),
     _put_infer,
+    needs=[_put_needs],
     emit=_put_emit,
     reference=_put,
 )
@@ -384,16 +398,13 @@ define(
 # --- take_backward ----------------------------------------------------------------------------
 
 
-def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
+def _take_needs(call: graph.Call, tys: TypesOf) -> None:
     grad, x, at = (tensor_arg(call, tys, i) for i in range(3))
-    common_dtype(call, grad, x)
-    require_dtype(call, x, is_float, "floating point", 1)
-    require_dtype(call, at, is_int, "integer", 2)
     axis = attr(call, "axis")
     if axis is None and x.ndim not in (-1, 1):
         raise fail(call, f"axis must be given for a tensor with {x.ndim} dimensions")
     if x.ndim < 0 or at.ndim < 0:
-        return x
+        return
     axis = normal_axis(call, 0 if axis is None else axis, x.ndim)
     if x.shape is not None and at.shape is not None and grad.shape is not None:
         wanted = (*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])
@@ -404,7 +415,6 @@ def _take_infer(call: graph.Call, tys: TypesOf) -> Type:
         if not same:
             raise fail(call, f"output_grad must have shape {show(wanted)}, is {grad}")
         require_elements(call, (x.shape[axis],), wanted)
-    return x
 
 
 def _take_emit(
@@ -452,7 +462,8 @@ def _take(output_grad: Array, x: Array, indices: Array, axis: int | None = None)
 define(
     "grad.take_backward",
     params("output_grad x indices", axis=None),
-    _take_infer,
+    type_of_argument(1),
+    needs=[one_dtype(0, 1), takes("floating point", 1), takes("integer", 2), _take_needs],
     emit=_take_emit,
     reference=_take,
 )

@@ -16,15 +16,17 @@ from relaxlab.ops.datatype import dtype_attr
 from relaxlab.ops.define import (
     TypesOf,
     attr,
-    common_dtype,
+    axis_within,
     define,
     fail,
     normal_axes,
     normal_axis,
+    one_dtype,
     params,
-    require_dtype,
+    takes,
     tensor_arg,
     tensor_like,
+    type_of_argument,
 )
 from relaxlab.ops.manipulate import reshape_compute
 from relaxlab.ops.radix import Row, place_of_rank, sort_rows
@@ -128,13 +130,6 @@ def _gathered(x: te.Tensor, order: te.Tensor, axis: int, count: PrimExpr, name: 
 # --- sort, argsort, topk ----------------------------------------------------------------------
 
 
-def _order_infer(call: graph.Call, tys: TypesOf) -> TensorType:
-    x = tensor_arg(call, tys, 0)
-    if x.ndim >= 0:
-        normal_axis(call, attr(call, "axis"), x.ndim)
-    return x
-
-
 def _sort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
     return sort_compute(x, axis, attr(call, "descending"))
@@ -169,21 +164,24 @@ def _sort(x: Array, axis: int = -1, descending: bool = False) -> Array:
 define(
     "sort",
     params("x", axis=-1, descending=False),
-    _order_infer,
+    type_of_argument(0),
+    needs=[axis_within],
     emit=_sort_emit,
     reference=_sort,
 )
 define(
     "argsort",
     params("data", axis=-1, descending=False, dtype="int32"),
-    lambda call, tys: tensor_like(_order_infer(call, tys), dtype_attr(call)),
+    lambda call, tys: tensor_like(tensor_arg(call, tys, 0), dtype_attr(call)),
+    needs=[axis_within],
     emit=_argsort_emit,
     reference=_argsort,
 )
 
 
 def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x = _order_infer(call, tys)
+    x = tensor_arg(call, tys, 0)
+    axis_within(call, tys)
     k, kind = attr(call, "k"), attr(call, "ret_type")
     if kind not in ("both", "values", "indices"):
         raise fail(call, f'ret_type {kind!r} is not known: use "both", "values" or "indices"')
@@ -290,7 +288,6 @@ define(
 
 def _median_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
     axis = attr(call, "axis")
     values = reduced_type(call, x, axis, x.dtype)
     shape = () if x.shape is None else x.shape
@@ -385,6 +382,7 @@ define(
     "median",
     params("x", axis=None, keepdims=False),
     _median_infer,
+    needs=[takes("a number")],
     emit=_median_emit,
     reference=_median,
 )
@@ -395,8 +393,6 @@ define(
 
 def _bucketize_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, ends = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    common_dtype(call, x, ends)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
     if ends.ndim not in (-1, 1):
         raise fail(call, f"boundaries must have one dimension, is {ends}")
     return tensor_like(x, "int32" if attr(call, "out_int32") else "int64")
@@ -445,6 +441,7 @@ define(
     "bucketize",
     params("input_tensor boundaries", out_int32=False, right=False),
     _bucketize_infer,
+    needs=[one_dtype(), takes("a number")],
     emit=_bucketize_emit,
     reference=_bucketize,
 )

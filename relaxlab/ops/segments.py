@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops
-from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
@@ -17,15 +16,14 @@ from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dty
 from relaxlab.ops.shapes import impossible
 
 Array = np.ndarray[Any, Any]
-LENGTHS = ("int32", "int64")
 MODES = ("sum", "mean", "max")
 
 
 def _rows(call: graph.Call, tys: TypesOf) -> tuple[TensorType, TensorType]:
     """The types of rows and of the starts of segments."""
     data, starts = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    require_dtype(call, data, is_float, "floating point")
-    require_dtype(call, starts, lambda d: d in LENGTHS, "int32 or int64", 1)
+    require_dtype(call, data, "floating point")
+    require_dtype(call, starts, "int32 or int64", 1)
     if data.ndim == 0:
         raise fail(call, f"data must have rows, is {data}")
     if starts.ndim not in (-1, 1):

@@ -204,6 +204,8 @@ def broadcast_types(call: graph.Call, dtype: str | None, *tys: TensorType) -> Te
                 result[-back] = dim
             else:
                 known = False
+                if isinstance(shape[-back], expr.IntImm):  # which other constants do not match
+                    result[-back] = shape[-back]
     return TensorType(tuple(result), dtype) if known else TensorType(None, dtype, ndim)
 
 

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, Type
@@ -105,7 +104,7 @@ def _extent(call: graph.Call, extent: PrimExpr, w: Sliding) -> PrimExpr:
 
 def _infer(call: graph.Call, tys: TypesOf) -> Type:
     x, padding = tensor_arg(call, tys, 0), _padding(call, tys, 1)
-    require_dtype(call, x, lambda d: d != "bool", "a number")
+    require_dtype(call, x, "a number")
     if attr(call, "reduction") not in REDUCTIONS:
         raise fail(call, f"reduction must be one of {', '.join(REDUCTIONS)}")
     if x.shape is None:
@@ -200,7 +199,7 @@ define(
 def _backward_infer(call: graph.Call, tys: TypesOf) -> Type:
     grad, x = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
     common_dtype(call, grad, x)
-    require_dtype(call, x, is_float, "floating point", 1)
+    require_dtype(call, x, "floating point", 1)
     padding = _padding(call, tys, 2)
     if x.shape is None or grad.shape is None:
         return x

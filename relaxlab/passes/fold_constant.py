@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.deduce import is_computable
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import bytes_of, numpy_dtype
 from relaxlab.ir.module import Module
@@ -71,6 +72,8 @@ def _fold(b: graph.VarBinding, limit: int) -> graph.Expr | None:
                 return None
             values = [_value(a) for a in args]
             if any(v is None for v in values) or not _small(b, args, limit):
+                return None
+            if not is_computable(b.value):
                 return None
             value = _evaluate(row, b.value, values)
             if isinstance(b.var.ty, types.TensorType) and b.var.ty.dtype and _numbers(args):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.deduce import deduce_call
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.module import Module
@@ -49,7 +50,8 @@ def legalize_ops(mod: Module, options: LegalizeOptions) -> Module:
     An operator that changes part of a tensor, such as `slice_scatter`, does so in place where the
     tensor is the function's own and is not read again. An operator with arguments of unknown shape
     stays as it is, and the trace says so. Functions that are recorded (see `make_blocks`) keep
-    their operators.
+    their operators. Raises DiagnosticError (E0203) for a call that has a type and cannot be
+    computed.
     """
     state = _Legalizer(mod, options.skip)
     updates: dict[str, graph.Function] = {}
@@ -133,6 +135,7 @@ class _Legalizer:
         if found is None:
             make = row.update if inplace else row.lower
             assert make is not None
+            deduce_call(call, arg_types, self.mod)  # type: ignore[arg-type]  # asks the needs
             func = make(call, arg_types, out)  # type: ignore[arg-type]
             func = stamp(func, call.span, "legalize_ops")
             name = row.name.rpartition(".")[2] + ("_inplace" if inplace else "")

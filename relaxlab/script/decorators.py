@@ -41,8 +41,9 @@ def _missing(name: str, filename: str) -> DiagnosticError:
 
 
 @brief
-def read_function(f: Callable[..., Any], frame: FrameType) -> Any:
-    """The function that a decorator in `frame` reads; `f` itself inside of a class."""
+def read_function(f: Callable[..., Any], frame: FrameType, *, computable: bool = True) -> Any:
+    """The function that a decorator in `frame` reads; `f` itself inside of a class. `computable` is
+    that of `parse`."""
     if not isinstance(f, FunctionType):
         raise TypeError(f"the decorator takes a function, not {f!r}")
     outer = f.__qualname__.rpartition(".")[0]
@@ -53,7 +54,7 @@ def read_function(f: Callable[..., Any], frame: FrameType) -> Any:
     node = find_definition(tree, ast.FunctionDef, f.__name__, f.__code__.co_firstlineno)
     if node is None:
         raise _missing(f.__name__, captured.source.name)
-    return parse_function(captured, node)
+    return parse_function(captured, node, computable=computable)
 
 
 @overload
@@ -157,15 +158,15 @@ def macro(f: Callable[..., Any] | None = None, /, *, hygienic: bool = True) -> A
 
 
 @brief
-def read_class(cls: type, frame: FrameType) -> Module:
-    """The module that a decorator in `frame` reads."""
+def read_class(cls: type, frame: FrameType, *, computable: bool = True) -> Module:
+    """The module that a decorator in `frame` reads; `computable` is that of `parse`."""
     functions = [f for f in vars(cls).values() if isinstance(f, FunctionType)]
     captured = capture(frame, cls.__name__, *functions)
     tree = syntax_tree(captured.source)
     node = find_definition(tree, ast.ClassDef, cls.__name__, frame.f_lineno)
     if node is None:
         raise _missing(cls.__name__, captured.source.name)
-    return parse_class(captured, node)
+    return parse_class(captured, node, computable=computable)
 
 
 name_object(function, Ref("R", "function"))

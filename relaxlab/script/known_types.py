@@ -70,7 +70,7 @@ class KnownTypes:
                     if not isinstance(callee, types.FuncType) or callee.params is None:
                         return None
                     return call_signature(callee, tuple(known), e, Analyzer())
-                return deduce_call(e, known, mod)
-            return type_of(e, mod)
+                return deduce_call(e, known, mod, computable=False)
+            return type_of(e, mod, computable=False)
         except DiagnosticError:
             return None

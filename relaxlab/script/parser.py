@@ -35,6 +35,7 @@ def parse(
     text: str,
     *,
     check: bool = True,
+    computable: bool = True,
     name: str = "<script>",
     names: Mapping[str, Any] | None = None,
 ) -> Module:
@@ -42,8 +43,9 @@ def parse(
 
     The text is interpreted, never executed; of Python's names only `I`, `R`, `T`, those that the
     script itself gives to constants (`N = 64`), and those of `names` with their values exist in it.
-    `check`: types are deduced and both levels checked for well-formedness too. `name` is used
-    in messages.
+    `check`: types are deduced and both levels checked for well-formedness too; without `computable`
+    calls that have a type and cannot be computed are left to later checks. `name` is used in
+    messages.
     Raises DiagnosticError with everything that is wrong, not only the first error.
     """
     source = Source(name, text)
@@ -57,7 +59,7 @@ def parse(
         cx.report(failure.diagnostic)
     except RecursionError:
         cx.report(cx.error(tree, "E0116", "this program is nested too deeply to be read"))
-    return _finished(cx, module, check)
+    return _finished(cx, module, check, computable)
 
 
 def _context(source: Source, environment: Callable[[str], Value]) -> Context:
@@ -153,12 +155,15 @@ def _import(cx: Context, stmt: ast.Import | ast.ImportFrom) -> None:
             cx.define(alias.asname or alias.name, python_value(np))
 
 
-def _finished(cx: Context, module: Module, check: bool, but: str = "") -> Module:
+def _finished(
+    cx: Context, module: Module, check: bool, computable: bool, but: str = ""
+) -> Module:
     """Return the module. Raises DiagnosticError for all errors but those of the code `but`."""
     problems = list(cx.diagnostics)
     if check and not problems:
         try:
-            problems = [d for d in check_well_formed(module) if d.code != but]
+            found = check_well_formed(module, computable=computable)
+            problems = [d for d in found if d.code != but]
         except RecursionError:
             where = Span(cx.source, 1, 0, 1, 1)
             problems = [cx.error(where, "E0116", "this program is nested too deeply to be checked")]
@@ -174,8 +179,8 @@ def _position(d: Diagnostic) -> tuple[int, int]:
 # --- Decorated Python objects -------------------------------------------------------------------
 
 
-def parse_class(captured: Captured, node: ast.ClassDef) -> Module:
-    """The module of a class under `@I.ir_module`."""
+def parse_class(captured: Captured, node: ast.ClassDef, *, computable: bool = True) -> Module:
+    """The module of a class under `@I.ir_module`; `computable` is that of `parse`."""
     cx = _context(captured.source, captured.value)
     module, check = Module(()), True
     try:
@@ -183,11 +188,13 @@ def parse_class(captured: Captured, node: ast.ClassDef) -> Module:
         module = read_class(cx, node)
     except Failure as failure:
         cx.report(failure.diagnostic)
-    return _finished(cx, module, check)
+    return _finished(cx, module, check, computable)
 
 
-def parse_function(captured: Captured, node: ast.FunctionDef) -> BaseFunc:
-    """The function under `@R.function` or `@T.prim_func`."""
+def parse_function(
+    captured: Captured, node: ast.FunctionDef, *, computable: bool = True
+) -> BaseFunc:
+    """The function under `@R.function` or `@T.prim_func`; `computable` is that of `parse`."""
     cx = _context(captured.source, captured.value)
     cx.functions[node.name] = None
     function: BaseFunc | None = None
@@ -200,4 +207,4 @@ def parse_function(captured: Captured, node: ast.FunctionDef) -> BaseFunc:
     except RecursionError:
         cx.report(cx.error(node, "E0116", "this function is nested too deeply to be read"))
     alone = {} if function is None else {node.name: function}
-    return _finished(cx, Module.of(alone), check, but=NO_VALUE_YET)[node.name]
+    return _finished(cx, Module.of(alone), check, computable, but=NO_VALUE_YET)[node.name]

@@ -15,7 +15,7 @@ import numpy as np
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_float, numpy_dtype
-from relaxlab.ir.op_table import op_row
+from relaxlab.ir.op_table import infer_type, op_row
 from relaxlab.ops.define import builder
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -111,7 +111,7 @@ class CaseProgram:
         self.row = op_row(case.op)
         self.call = builder(case.op)(*values, **attrs)
         self.types = tuple(_type_of(a) for a in self.call.args)
-        self.out = self.row.infer(self.call, self.types, None)
+        self.out = infer_type(self.row, self.call, self.types, None)
 
     def dim(self, d: Dim) -> expr.PrimExpr:
         if isinstance(d, int):

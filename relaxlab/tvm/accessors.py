@@ -199,7 +199,7 @@ def _item(e: graph.Expr, index: int) -> graph.Expr:
         return e.values[index]  # type: ignore[return-value]
     if isinstance(e, graph.Tuple):
         return e.fields[index]
-    ty = type_of(e)
+    ty = type_of(e, computable=False)
     count = len(ty.fields) if isinstance(ty, types.TupleType) else None
     if count is not None and not -count <= index < count:
         raise IndexError(f"field {index} of a tuple of {count}")  # which ends an iteration
@@ -238,7 +238,7 @@ def show(node: Any, *_: Any, **__: Any) -> None:
 
 
 _name = property(lambda n: n.name)
-_type = property(type_of)
+_type = property(lambda e: type_of(e, computable=False))
 
 ACCESSORS: dict[type, dict[str, Any]] = {
     Node: {"same_as": _same, "is_": _same, "show": show},

@@ -12,7 +12,7 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
-from relaxlab.ir.op_table import TypeDeductionError, infer_with_conditions, op_row
+from relaxlab.ir.op_table import TypeDeductionError, infer_type, infer_with_conditions, op_row
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import te
 from relaxlab.passes.normalize import normalize
@@ -46,7 +46,7 @@ def type_of(e: graph.Expr) -> Type:
 
 def infer(call: graph.Call, mod: Module | None = None) -> Type:
     assert isinstance(call.op, graph.Op)
-    return op_row(call.op.name).infer(call, tuple(map(type_of, call.args)), mod)
+    return infer_type(op_row(call.op.name), call, tuple(map(type_of, call.args)), mod)
 
 
 def _name(value: object) -> str:

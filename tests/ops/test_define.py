@@ -12,7 +12,7 @@ from relaxlab.ir import expr, op_table, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.op_table import TypeDeductionError
 from relaxlab.ops import te
-from relaxlab.ops.define import define
+from relaxlab.ops.define import define, fail, takes
 
 TEXT = """
 @R.function
@@ -74,6 +74,30 @@ def test_errors_in_rules_name_the_operator(infer: Any, emit: Any, error: Any, no
     with pytest.raises(error) as e:
         rl.compile(rl.parse(TEXT), use_cache=False)
     assert e.value.__notes__[0].startswith(note)
+
+
+def test_errors_in_needs_name_the_operator() -> None:
+    def second(_call: Any, tys: Any) -> Any:
+        return tys[1]
+
+    define("test_defined", "x", same, needs=[second], emit=copied, override=True)
+    with pytest.raises(IndexError) as e:
+        rl.parse(TEXT)
+    assert e.value.__notes__[0].startswith("in its needs of R.test_defined, <script>:")
+
+
+def test_needs_are_asked_where_the_type_is_known() -> None:
+    def wide(call: Any, tys: Any) -> None:
+        raise fail(call, "is for the wide")
+
+    define("test_defined", "x", same, needs=[takes("integer or bool")], emit=copied, override=True)
+    mod = rl.parse(TEXT, computable=False)
+    assert "R.test_defined(x)" in str(mod)
+    with pytest.raises(DiagnosticError, match=r"R.test_defined: x must be integer or bool, has dt"):
+        rl.compile(mod, use_cache=False)
+    define("test_defined", "x", same, needs=[wide, takes("integer")], emit=copied, override=True)
+    with pytest.raises(DiagnosticError, match="R.test_defined: is for the wide"):
+        rl.parse(TEXT)
 
 
 def test_a_rule_that_reads_beside_its_argument_is_refused_at_the_call() -> None:

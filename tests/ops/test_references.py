@@ -123,6 +123,17 @@ def test_sorting_is_stable_both_ways() -> None:
     assert (values.tolist(), indices.tolist()) == ([2, 2, 1], [0, 2, 1])
 
 
+def test_resizing_reads_nothing_where_all_weights_are_excluded() -> None:
+    x = np.ones((1, 1, 2, 2), np.float32)
+    with np.errstate(all="ignore"):  # as the interpreter calls them
+        outside = call(
+            "image.resize2d", x, (1, 1), roi=(-1.0, -1.0, -1.0, -1.0), method="cubic",
+            coordinate_transformation_mode="tf_crop_and_resize", cubic_exclude=1,
+            extrapolation_value=9.0,
+        )  # fmt: skip
+    assert outside.item() == 9.0
+
+
 def test_take_modes() -> None:
     x, at = np.array([10.0, 20.0, 30.0], np.float32), np.array([-1, 1, 3])
     assert call("take", x, at, mode="clip").tolist() == [10, 20, 30]

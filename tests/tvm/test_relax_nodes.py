@@ -7,6 +7,7 @@ import pytest
 
 import relaxlab.tvm as tvm
 from relaxlab.ir import expr
+from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ops import te
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import relax
@@ -135,6 +136,31 @@ def test_calls_of_loop_functions() -> None:
     assert isinstance(extern.args[0], relax.ExternFunc) and extern.args[0].name == "lib.run"
     inplace = relax.op.call_tir_inplace(kernel, (x,), [0], out)
     assert inplace.attrs.inplace_indices == (0,)
+
+
+def test_calls_that_cannot_be_computed_have_types_and_are_refused_where_they_are_compiled() -> None:
+    x, y = tensor("x", 3, dtype="bool"), tensor("y", 2, 3, dtype="int8")
+    assert str(relax.op.add(x, y).ty) == "R.Tensor((2, 3), 'bool')"
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        builder.emit_func_output(builder.emit(relax.op.sum(relax.op.add(x, y))))
+
+    @I.ir_module
+    class Read:
+        @R.function
+        def main(x: R.Tensor((3,), "bool"), y: R.Tensor((2, 3), "int8")):
+            add = R.add(x, y)
+            result = R.sum(add)
+            return result
+
+    for mod in (builder.get(), Read, tvm.script.from_source(Read.script())):
+        tvm.ir.assert_structural_equal(mod, Read)
+        tvm.ir.assert_structural_equal(relax.transform.Normalize()(mod), Read)
+        assert str(mod["main"].ret_ty) == "R.Tensor((), 'bool')"
+        assert not relax.analysis.well_formed(mod)
+        for compiled in (relax.transform.LegalizeOps(), lambda m: tvm.compile(m, "llvm")):
+            with pytest.raises(DiagnosticError, match=r"R.add: the arguments have dtypes bool and"):
+                compiled(mod)
 
 
 def test_tensors_of_the_core_keep_their_errors() -> None:

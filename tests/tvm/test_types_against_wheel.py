@@ -98,16 +98,20 @@ DRAWS = 150
 
 def drawn(rng: random.Random) -> tuple[str, str]:
     """The types of variables, and a call on them: shapes known, symbolic or of a wrong rank, or
-    ranks alone; one dtype and device for all, or none."""
+    ranks alone; one dtype and device for all, or none; another dtype for x at times."""
     expression, _, variables = rng.choice(CALLS).partition(" | ")
     kind = rng.choice(("known", "known", "rank", "wrong rank"))
-    dtype = rng.choice(("float32", "float16", "float64", ""))
+    common = rng.choice(("float32", "float16", "float64", ""))
+    unlike = rng.choice(("bool", "int32", common, common))
+    if expression.startswith("R.einsum"):  # whose dtypes TVM compares where all shapes are known
+        unlike = common
     device = rng.choice(("", "", ", vdevice=device"))
     symbol = rng.choice("mnk")
     types: dict[str, str] = {}
     for part in variables.split():
         name, _, dims = part.partition("=")
         shape = dims.split(",")
+        dtype = unlike if name == "x" else common
         if kind == "rank":
             types[name] = f"R.Tensor(ndim={len(shape)}, dtype={dtype!r}{device})"
             continue

@@ -31,7 +31,7 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.ir.op_table import OpRow, find_op
+from relaxlab.ir.op_table import OpRow, find_op, infer_type
 from relaxlab.ir.types import (
     FuncType,
     ObjectType,
@@ -458,7 +458,7 @@ def _in_deduced_dtype(result: Any, row: OpRow, e: graph.Call, args: Sequence[Any
     if not isinstance(result, np.ndarray) or not any(scalars):
         return result
     known = zip(args, scalars, strict=True)
-    ty = row.infer(e, tuple(scalar or _type_of(a) for a, scalar in known), None)
+    ty = infer_type(row, e, tuple(scalar or _type_of(a) for a, scalar in known), None)
     if not isinstance(ty, TensorType) or ty.dtype is None:
         return result
     # Not a copy: a tensor allocated in a storage is its memory.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, TypeGuard
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.deduce import in_normal_form
 from relaxlab.ir import equal, expr, graph, loops, types
-from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.module import GLOBAL_INFOS, Module
 from relaxlab.ir.node import Attrs, Node, replace, rewrite
 from relaxlab.ir.op_table import op_row
 from relaxlab.ir.types import vdevice_named
 from relaxlab.ops.define import attr
-from relaxlab.passes.normalize import normalize
+from relaxlab.tvm.script.normal import normalized
 
 SPATIAL = {"strides": 1, "dilation": 1, "pool_size": 1, "output_padding": 1, "padding": 2}
 """Attributes of convolutions and pooling, and how many numbers they have for a spatial axis."""
@@ -76,8 +74,7 @@ def _normal(program: Any) -> Any:
         return rewrite(program, _stated)
     if not isinstance(program, Module):
         return program
-    with suppress(DiagnosticError):
-        program = normalize(program)
+    program = normalized(program)
     stated = {k: rewrite(f, _stated) for k, f in program.items()}
     return replace(program.with_functions(stated), attrs=_by_kinds(program.attrs))
 

@@ -199,7 +199,7 @@ def get_static_type(ty: types.Type) -> types.Type:
 
 def derive_call_ret_type(func_ty: types.FuncType, call: graph.Call, ctx: Any = None) -> types.Type:
     """The type of a call's result if its function is of a type."""
-    given = tuple(map(type_of, call.args))
+    given = tuple(type_of(a, computable=False) for a in call.args)
     return call_signature(func_ty, given, call, Analyzer.for_shapes(func_ty, given))
 
 

@@ -53,7 +53,7 @@ class DataflowBlockRewrite:
         known = (*self._fn.params, *(b.var for b in all_bindings(self._fn)))
         names = UniqueNames(v.name for v in known)
         kind = graph.DataflowVar if is_dfvar else graph.Var
-        var = kind(names(name or ("lv" if is_dfvar else "gv")), type_of(expr))
+        var = kind(names(name or ("lv" if is_dfvar else "gv")), type_of(expr, computable=False))
         self.add_binding(graph.VarBinding(expr, var))
 
     def remove_unused(self, var: graph.Var, allow_undef: bool = False) -> None:

@@ -12,6 +12,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import NO_ATTRS, Attrs
+from relaxlab.ir.types import Type
 from relaxlab.ops import block_builder as core
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm.accessors import name_of, with_attr
@@ -126,6 +127,11 @@ class BlockBuilder(core.BlockBuilder):
         """Bind what `call_te` returns."""
         hint = kwargs.pop("name_hint", "")
         return self.emit(self.call_te(func, *args, **kwargs), hint)
+
+    def type_of(self, value: graph.Expr, *, computable: bool = False) -> Type:
+        """The type of an expression; as in TVM, also of one that cannot be computed: what compiles
+        the function refuses it."""
+        return super().type_of(value, computable=computable)
 
     def normalize(self, expr: graph.Expr) -> graph.Expr:
         """The expression itself, whose type is known. Raises where it has none."""

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.ir import graph
-from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import children, map_children, replace
-from relaxlab.passes.normalize import normalize
 from relaxlab.tvm.relax.block_builder import BlockBuilder
+from relaxlab.tvm.script.normal import normalized
 
 METHODS: dict[type, str] = {
     graph.Call: "visit_call_",
@@ -247,10 +246,7 @@ class PyExprMutator(ExprFunctor):
 def _typed(fn: graph.Function, mod: Module) -> graph.Function:
     """A function in normal form, as TVM's parser gives it; itself where it has none."""
     name = mod.fresh_name("visited")
-    try:
-        found = normalize(mod.with_functions({name: fn}))[name]
-    except DiagnosticError:
-        return fn
+    found = normalized(mod.with_functions({name: fn}))[name]
     return found if isinstance(found, graph.Function) else fn
 
 

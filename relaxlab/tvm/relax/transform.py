@@ -29,6 +29,7 @@ from relaxlab.passes.fold_batch_norm import FoldOptions
 from relaxlab.passes.lazy_transform_params import StreamOptions
 from relaxlab.passes.legalize_ops import LegalizeOptions
 from relaxlab.passes.lift_transform_params import LiftOptions
+from relaxlab.passes.normalize import NormalizeOptions
 from relaxlab.passes.rename_device import RenameOptions
 from relaxlab.passes.retype import with_param_types
 from relaxlab.passes.sort_bindings import SortOptions
@@ -43,7 +44,6 @@ from relaxlab.tvm.script.normal import normalized
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
 
 PASSES = {
-    "Normalize": "normalize",
     "CanonicalizeBindings": "canonicalize",
     "FoldConstant": "fold_constant",
     "AnnotateTIROpPattern": "annotate_pattern_kind",
@@ -96,6 +96,11 @@ def _without_arguments(name: str) -> Callable[[], Pass]:
 
     make.__name__ = name
     return make
+
+
+def Normalize() -> Pass:  # noqa: N802
+    """Name every intermediate value and deduce all types."""
+    return core_pass("Normalize", "normalize", options=NormalizeOptions(computable=False))
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802

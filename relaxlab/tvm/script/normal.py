@@ -8,22 +8,21 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from relaxlab.analysis.annotate import annotate
 from relaxlab.ir import graph
-from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import BaseFunc, Module
-from relaxlab.passes.normalize import normalize
 from relaxlab.script import parse
 
-Reader = Callable[[Any, FrameType], Any]
-"""A function of what is decorated and the frame of the decorator, which returns the program."""
+Reader = Callable[..., Any]
+"""A function of what is decorated, the frame of the decorator, and of `computable` as `parse` has
+it, which returns the program."""
 
 
 def normalized(mod: Module) -> Module:
-    """A module in normal form; itself where it has none."""
-    try:
-        return normalize(mod)
-    except DiagnosticError:
-        return mod
+    """A module in normal form; itself where it has none. As in TVM, types are all that counts here:
+    a call that has one and cannot be computed is refused where the program is compiled."""
+    made, wrong = annotate(mod, computable=False)
+    return mod if wrong else made
 
 
 def decorated(reader: Reader, what: Any, frame: FrameType) -> Any:
@@ -33,7 +32,7 @@ def decorated(reader: Reader, what: Any, frame: FrameType) -> Any:
 
 
 def _read(reader: Reader, frame: FrameType, what: Any) -> Any:
-    made = reader(what, frame)
+    made = reader(what, frame, computable=False)
     if isinstance(made, Module):
         return normalized(made)
     if isinstance(made, graph.Function):
@@ -44,6 +43,6 @@ def _read(reader: Reader, frame: FrameType, what: Any) -> Any:
 def from_source(program: str, extra_vars: Any = None) -> BaseFunc | Module:
     """The module of a text, or its function where it is one function without a class. `extra_vars`
     are further names that it may use, with their values."""
-    mod = normalized(parse(program, names=extra_vars))
+    mod = normalized(parse(program, computable=False, names=extra_vars))
     has_class = any(isinstance(n, ast.ClassDef) for n in ast.parse(program).body)
     return mod if has_class or len(mod.functions) != 1 else mod.functions[0][1]
