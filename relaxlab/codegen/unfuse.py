@@ -19,7 +19,7 @@ from relaxlab.ir.loops import For, IfThenElse, LetStmt, Range, Stmt
 from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
-SHORT = 4
+SHORT = 8
 """Iterations of a constant number below which a loop of their own costs more than the divisions.
 From there on a slice of 500 x 500 takes 0.30 times as long, a permutation of 20 x 30 x 64 0.44, a
 gather of rows 0.54 (NOTES, *Quotients of fused loops*)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from relaxlab.ir.expr import Var
@@ -84,6 +85,8 @@ def _replay(sch: Schedule, trace: Sequence[Instruction], visit: Visit) -> None:
             raise ValueError(f"step {number}: {step}: wrong arguments: {e}") from e
         results = cast("list[Any]", result if isinstance(result, list) else [result])
         known |= dict(zip(step.outputs, results, strict=False))
+        if step.remark:
+            sch.trace[-1] = replace(sch.trace[-1], remark=step.remark)
         visit(sch, step)
 
 

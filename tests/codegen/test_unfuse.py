@@ -22,6 +22,8 @@ FUSED: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [
     (N * M * K, (F // (M * K), F // K % M, F % K)),
     (N * M * K, (F // K // M, F // K % M, F % K)),
     (N * ((M + 3) // 4), (F // ((M + 3) // 4), F % ((M + 3) // 4) * 4)),
+    (N * 12, (F // 12, F % 12)),
+    (N * 12 * 3, (F // 36, F // 3 % 12, F % 3)),
     (N * 4, (F // 4, F % 4)),
 ]
 WITHIN: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [

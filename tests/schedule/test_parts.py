@@ -1,123 +1,203 @@
-"""Loops in consecutive parts, and reductions that start at what is combined with their results."""
+"""Kernels of several loop nests: which rule takes which, what they compute, and their traces."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.ir.loops import For
-from relaxlab.runtime.build import compile as build
-from relaxlab.schedule import Schedule, ScheduleError, apply_trace
-from relaxlab.script import parse
-from tests.schedule.programs import PROGRAMS, assert_same, assert_well_formed, run
+import relaxlab as rl
+from relaxlab.ir.equal import structural_equal
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.rules.base import blocks_of
+from relaxlab.schedule.schedule import BlockRV
 
-
-def test_parts_are_scheduled_apart(rng: np.random.Generator) -> None:
-    sch = Schedule(PROGRAMS["matmul_even"]())
-    block = sch.get_block("C")
-    i, j, k = sch.get_loops(block)
-    first, middle, last = sch.loop_partition(i, [3, None, 2])
-    parts = [sch.get(loop) for loop in (first, middle, last)]
-    ranges = [(str(p.min), str(p.extent)) for p in parts if isinstance(p, For)]
-    assert ranges == [("0", "3"), ("3", "3"), ("6", "2")]
-    own = sch.get_block("C_i1")
-    _, inner, reduced = sch.get_loops(own)
-    sch.parallel(middle)
-    sch.reorder(reduced, inner)
-    sch.decompose_reduction(sch.get_block("C_i0"), sch.get_loops(sch.get_block("C_i0"))[2])
-    assert_well_formed(sch.func)
-    assert_same(sch.original, sch.func, rng, [1])
-    assert_structural_equal(apply_trace(sch.original, sch.trace_json()).func, sch.func)
-    exe = build(sch.func, use_cache=False, checks="all")
-    shapes = [tuple(int(str(d)) for d in b.shape) for b in sch.original.buffers]
-    inputs = [rng.integers(-3, 3, s).astype("float32") for s in shapes[:-1]]
-    got = np.zeros(shapes[-1], "float32")
-    exe(*inputs, got)
-    np.testing.assert_array_equal(got, run(sch.original, inputs, shapes))
-
-
-def test_parts_inside_of_another_loop(rng: np.random.Generator) -> None:
-    sch = Schedule(PROGRAMS["matmul_even"]())
-    i, j, _ = sch.get_loops(sch.get_block("C"))
-    main, _ = sch.loop_partition(j, [4])
-    sch.unroll(main)
-    sch.parallel(i)
-    assert_well_formed(sch.func)
-    assert_same(sch.original, sch.func, rng, [1])
-
-
-def test_a_sum_is_initialised_before_its_parts() -> None:
-    sch = Schedule(PROGRAMS["matmul_even"]())
-    block = sch.get_block("C")
-    k = sch.get_loops(block)[2]
-    with pytest.raises(ScheduleError, match="decompose_reduction first"):
-        sch.loop_partition(k, [2])
-    sch.decompose_reduction(block, k)
-    sch.loop_partition(k, [2])
-    assert_same(sch.original, sch.func, np.random.default_rng(0), [1])
-
-
-@pytest.mark.parametrize("factors", [[0], [99], [None, None], [], [2, -1]])
-def test_each_part_has_iterations(factors: list[int | None]) -> None:
-    sch = Schedule(PROGRAMS["matmul_even"]())
-    i, _, _ = sch.get_loops(sch.get_block("C"))
-    with pytest.raises(ScheduleError, match="loop_partition refused"):
-        sch.loop_partition(i, factors)
-    symbolic = Schedule(PROGRAMS["matmul"]())
-    with pytest.raises(ScheduleError, match="each part has iterations"):
-        symbolic.loop_partition(symbolic.get_loops(symbolic.get_block("C"))[0], [4])
-
-
-def with_epilogue(dtype: str, init: str, value: str, epilogue: str) -> Schedule:
-    text = f"""
+ATTENTION = """
 @T.prim_func
-def main(A: T.Buffer((6, 7), "{dtype}"), b: T.Buffer((7,), "{dtype}"),
-         D: T.Buffer((7, 6), "{dtype}")):
-    C = T.alloc_buffer((6,), "{dtype}")
-    E = T.alloc_buffer((6, 7), "{dtype}")
-    for i, j, k in T.grid(6, 7, 7):
-        with T.sblock("E"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                E[vi, vj] = {init}
-            E[vi, vj] = {value}
-    for j, i in T.grid(7, 6):
-        with T.sblock("D"):
-            vj, vi = T.axis.remap("SS", [j, i])
-            D[vj, vi] = {epilogue}
+def f(
+    Q: T.Buffer((40, 24), "float32"), K: T.Buffer((40, 24), "float32"),
+    V: T.Buffer((40, 24), "float32"), O: T.Buffer((40, 24), "float32"),
+):
+    S = T.alloc_buffer((40, 40), "float32")
+    most = T.alloc_buffer((40,), "float32")
+    P = T.alloc_buffer((40, 40), "float32")
+    total = T.alloc_buffer((40,), "float32")
+    for i in range(40):
+        for j in range(40):
+            S[i, j] = T.float32(0)
+            for k in range(24):
+                S[i, j] = S[i, j] + Q[i, k] * K[j, k]
+    for i in range(40):
+        most[i] = T.min_value("float32")
+        for j in range(40):
+            most[i] = T.max(most[i], S[i, j])
+    for i, j in T.grid(40, 40):
+        P[i, j] = T.exp(S[i, j] - most[i])
+    for i in range(40):
+        total[i] = T.float32(0)
+        for j in range(40):
+            total[i] = total[i] + P[i, j]
+    for i in range(40):
+        for j in range(24):
+            O[i, j] = T.float32(0)
+            for k in range(40):
+                O[i, j] = O[i, j] + P[i, k] * V[k, j]
+    for i, j in T.grid(40, 24):
+        O[i, j] = O[i, j] / total[i]
 """
-    return Schedule(parse(text)["main"])  # type: ignore[arg-type]
-
-
-FUSED = {
-    "bias": ("float32", "T.float32(0)", "E[vi, vj] + A[vi, vk] * b[vj]", "E[vi, vj] + b[vj]"),
-    "left": ("int32", "0", "E[vi, vj] + A[vi, vk]", "b[vj] * 2 + E[vi, vj]"),
-    "update": ("int32", "0", "E[vi, vj] + A[vi, vk]", "(D[vj, vi] + 5) * b[vj] + E[vi, vj]"),
-    "start": ("int32", "3", "A[vi, vk] + E[vi, vj]", "E[vi, vj] + b[vj]"),
-    "maximum": ("int32", "-100", "T.max(E[vi, vj], A[vi, vk])", "T.max(E[vi, vj], b[vj])"),
-    "product": ("int32", "1", "E[vi, vj] * A[vi, vk]", "b[vj] * E[vi, vj]"),
+STEPS = """
+@T.prim_func
+def f(A: T.Buffer((50, 60), "float32")):
+    B = T.alloc_buffer((50, 60), "float32")
+    for t in range(4):
+        for i, j in T.grid(48, 58):
+            with T.sblock("across"):
+                y, x = T.axis.remap("SS", [i, j])
+                B[y + 1, x + 1] = A[y + 1, x] + A[y + 1, x + 1] + A[y + 1, x + 2]
+        for i, j in T.grid(48, 58):
+            with T.sblock("down"):
+                y, x = T.axis.remap("SS", [i, j])
+                A[y + 1, x + 1] = A[y + 1, x + 1] * T.float32(0.5) + B[y + 1, x + 1]
+"""
+ELIMINATION = """
+@T.prim_func
+def f(A: T.Buffer((40, 40), "float32")):
+    for k in range(40):
+        for i in range(39 - k):
+            A[k + 1 + i, k] = A[k + 1 + i, k] / A[k, k]
+        for i in range(39 - k):
+            for j in range(39 - k):
+                x = A[k + 1 + i, k] * A[k, k + 1 + j]
+                A[k + 1 + i, k + 1 + j] = A[k + 1 + i, k + 1 + j] - x
+"""
+TWO_PRODUCTS = """
+@T.prim_func
+def f(p: T.handle, b: T.Buffer((24, 40), "float32"), c: T.Buffer((40, 20), "float32"), q: T.handle):
+    n = T.int64()
+    a = T.match_buffer(p, (n, 24), "float32")
+    d = T.match_buffer(q, (n, 20), "float32")
+    t = T.alloc_buffer((n, 40), "float32")
+    for i, j, k in T.grid(n, 40, 24):
+        with T.sblock("sum"):
+            y, x, z = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                t[y, x] = T.float32(0)
+            t[y, x] = t[y, x] + a[y, z] * b[z, x]
+    for i, j, k in T.grid(n, 20, 40):
+        with T.sblock("sum"):
+            y, x, z = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                d[y, x] = T.float32(0)
+            d[y, x] = d[y, x] + t[y, z] * c[z, x]
+"""
+KERNELS = {
+    "attention": (ATTENTION, ["matmul", "rows", "matmul", "elementwise"]),
+    "steps": (STEPS, ["elementwise"]),
+    "elimination": (ELIMINATION, ["elementwise"]),
+    "two products": (TWO_PRODUCTS, ["matmul", "matmul"]),
 }
 
 
-@pytest.mark.parametrize("name", FUSED)
-def test_a_reduction_starts_at_what_is_combined_with_it(
-    name: str, rng: np.random.Generator
-) -> None:
-    sch = with_epilogue(*FUSED[name])
-    sch.fuse_reduction_epilogue(sch.get_block("E"), sch.get_block("D"))
-    assert len(sch.get_child_blocks(sch.get_block("root"))) == 1
-    assert_well_formed(sch.func)
-    assert_same(sch.original, sch.func, rng, [1])
-    assert_structural_equal(apply_trace(sch.original, sch.trace_json()).func, sch.func)
+def kernel(name: str) -> PrimFunc:
+    found = rl.parse(KERNELS[name][0])["f"]
+    assert isinstance(found, PrimFunc)
+    return found
 
 
-@pytest.mark.parametrize(
-    "epilogue",
-    ["T.max(E[vi, vj], T.float32(0))", "E[vi, vj] * b[vj]", "E[vi, vj] + E[vi, vj]",
-     "T.max(E[vi, vj] + b[vj], T.float32(0))", "D[6 - vj, vi] + E[vi, vj]"],
-)  # fmt: skip
-def test_other_operations_see_results_that_are_complete(epilogue: str) -> None:
-    sch = with_epilogue("float32", "T.float32(0)", "E[vi, vj] + A[vi, vk]", epilogue)
-    with pytest.raises(ScheduleError, match="results that are not complete"):
-        sch.fuse_reduction_epilogue(sch.get_block("E"), sch.get_block("D"))
+def arguments(func: PrimFunc, rng: np.random.Generator) -> list[np.ndarray]:
+    """Positive numbers, the pivots of an elimination larger; 13 for a symbol."""
+    shapes = [[int(getattr(d, "value", 13)) for d in b.shape] for b in func.buffers]
+    arrays = [rng.uniform(0.1, 1, shape).astype("float32") for shape in shapes]
+    if len(arrays) == 1:
+        np.fill_diagonal(arrays[0], 40)
+    return arrays
+
+
+def same(a: list[np.ndarray], b: list[np.ndarray]) -> None:
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_allclose(x, y, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_each_part_has_its_rule(name: str, rng: np.random.Generator) -> None:
+    """The rules that take the parts; the results; and the trace, made again from JSON."""
+    func = kernel(name)
+    sch = rl.schedule_of(rl.trace(rl.Module((("f", func),))), "f")
+    apart = [step for step in sch.trace if step.name == "schedule_apart"]
+    assert [step.remark for step in apart] == [f"by the rule {r}" for r in KERNELS[name][1]]
+    assert structural_equal(apply_trace(sch.original, sch.trace_json()).func, sch.func)
+    again = rl.parse(sch.mod.script())["f"]
+    arrays = arguments(func, rng)
+    plain, scheduled, compiled = ([a.copy() for a in arrays] for _ in range(3))
+    interpret_prim_func(func, plain)
+    assert isinstance(again, PrimFunc)
+    interpret_prim_func(again, scheduled)
+    rl.compile(func, checks="all", use_cache=False)(*compiled)
+    same(scheduled, plain)
+    same(compiled, plain)
+
+
+def blocks_named(sch: Schedule, *names: str) -> list[BlockRV]:
+    return [sch.get_block(name) for name in names]
+
+
+def test_nests_are_a_function(rng: np.random.Generator) -> None:
+    """What others use are parameters; what is allocated for the nests alone is theirs; names of
+    blocks stay different."""
+    sch = Schedule(kernel("two products"))
+    seen: list[PrimFunc] = []
+
+    def looked_at(part: Schedule) -> Schedule:
+        seen.append(part.func)
+        (block,) = blocks_of(part.func)
+        (i, *_) = part.get_loops(part.get_block(block.name))
+        part.parallel(i)
+        return part
+
+    sch.schedule_apart(blocks_named(sch, "sum"), looked_at)
+    sch.schedule_apart(blocks_named(sch, "sum_1"), looked_at)
+    assert [[p.name for p in func.params] for func in seen] == [["a", "b", "t"], ["c", "d", "t"]]
+    whole = Schedule(kernel("attention"))
+    whole.form_blocks()
+    whole.schedule_apart(
+        blocks_named(whole, "most", "total"), lambda part: seen.append(part.func) or part
+    )
+    assert [p.name for p in seen[-1].params] == ["S", "P", "total"]
+    arrays = arguments(sch.original, rng)
+    plain, scheduled = ([a.copy() for a in arrays] for _ in range(2))
+    interpret_prim_func(sch.original, plain)
+    interpret_prim_func(sch.func, scheduled)
+    same(scheduled, plain)
+
+
+def test_variables_of_steps_are_parameters() -> None:
+    """With their bounds, so that what holds for all steps can be proved."""
+    sch = Schedule(kernel("elimination"))
+    sch.form_blocks()
+    seen: list[PrimFunc] = []
+    sch.schedule_apart(blocks_named(sch, "A_2"), lambda part: seen.append(part.func) or part)
+    (func,) = seen
+    assert [p.name for p in func.params] == ["A", "k"]
+    assert func.attrs["tir_var_lower_bound"]["k"] == 0
+    assert func.attrs["tir_var_upper_bound"]["k"] == 39
+
+
+def test_what_cannot_be_apart() -> None:
+    sch = Schedule(kernel("two products"))
+    both = blocks_named(sch, "sum", "sum_1")
+    with pytest.raises(ScheduleError, match="some of the loop nests"):
+        sch.schedule_apart(both, lambda part: part)
+    with pytest.raises(ScheduleError, match="leaves the layout"):
+        sch.schedule_apart(both[:1], transposed)
+    with pytest.raises(TypeError, match="returns a schedule"):
+        sch.schedule_apart(both[:1], lambda part: None)  # type: ignore[arg-type, return-value]
+    sch.set_scope(both[0], 0, "local")
+    with pytest.raises(ScheduleError, match="in main memory"):
+        sch.schedule_apart(both[:1], lambda part: part)
+
+
+def transposed(part: Schedule) -> Schedule:
+    part.transform_layout(part.get_block("sum"), ("write", 0), lambda i, j: (j, i))
+    return part

@@ -111,7 +111,7 @@ def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
         "blockize tensorize loop_partition "
         "transform_layout pad_einsum annotate unannotate "
         "form_blocks fuse_reductions compact_buffers round_up_tails round_up_vectors "
-        "join_axes guarded_versions declare_upper_bound bound_storage "
+        "join_axes schedule_apart guarded_versions declare_upper_bound bound_storage "
         "pad_loop rectangularize pad_dim partition remap horizontal_fuse balance privatize "
         "pack"
     )

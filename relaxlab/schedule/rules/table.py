@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 from relaxlab.ir.loops import Block, PrimFunc
@@ -63,8 +63,10 @@ def replay_kernel(name: str, func: PrimFunc, context: Context, trace: str) -> Pr
     return func
 
 
+@cache
 def rules() -> tuple[tuple[str, Rule], ...]:
-    """(name, rule), in the order in which they are tried."""
+    """(name, rule), in the order in which they are tried: the same objects each time, by which
+    schedules made with them are known."""
     from relaxlab.schedule.rules import (
         attention,
         bfloat16_dot,
