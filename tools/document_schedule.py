@@ -394,6 +394,10 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "join_axes": Example("planes", "def schedule(sub):\n"
                              "    sub.vectorize(sub.get_loops(sub.get_block('B'))[0])\n"
                              "    return sub\n\nsch.join_axes(schedule)"),
+        "schedule_apart": Example("chain", "def schedule(sub):\n"
+                                  "    sub.parallel(sub.get_loops(sub.get_block('C'))[0])\n"
+                                  "    return sub\n\n"
+                                  "sch.schedule_apart([sch.get_block('C')], schedule)"),
         "guarded_versions": Example("rows", "def schedule(sub, bound):\n"
                                     "    i, j = sub.get_loops(sub.get_block('B'))\n"
                                     "    if bound is None:\n"
