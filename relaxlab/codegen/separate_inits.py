@@ -73,6 +73,7 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
     bindings = _bindings((*path, realize))
     carried = {v for _, value in pairs for v in _counting(substitute(value, bindings))}
     carried |= _loops_of_one_value(realize, path, bindings)
+    carried -= _fixed_by_elements(realize, bindings)
     loops_ = [s for s in path if isinstance(s, For) and s.loop_var in carried]
     if not loops_:
         return realize
@@ -89,6 +90,14 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
         )
         before.setdefault(loops_[0], []).append(loops.AssertStmt(claim, message))
     return realize
+
+
+def _fixed_by_elements(realize: BlockRealize, bindings: dict[Var, PrimExpr]) -> set[Var]:
+    """The variables of loops that a spatial axis is the same as: all terms of an element have one
+    value of these, also where that says how many terms there are."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    values = (substitute(v, bindings) for it, v in pairs if it.kind != "reduce")
+    return {v for v in values if isinstance(v, Var)}
 
 
 def _loops_of_one_value(
