@@ -40,7 +40,7 @@ EXTENTS = (
     Extent("{i} + 1", lambda i, b, s, t: i + 1),
     Extent("b - {i}", lambda i, b, s, t: b - i),
     Extent("{i}", lambda i, b, s, t: i),
-    Extent("b - {i} - 1", lambda i, b, s, t: b - i - 1),
+    Extent("T.max(b - {i} - 2, 0)", lambda i, b, s, t: max(b - i - 2, 0)),
     Extent("{i} // 2 + 1", lambda i, b, s, t: i // 2 + 1),
     Extent("T.min({i} + 2, b) - T.max({i} - 2, 0)",
            lambda i, b, s, t: min(i + 2, b) - max(i - 2, 0)),
