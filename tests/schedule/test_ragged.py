@@ -395,6 +395,29 @@ def test_what_later_iterations_alone_read_is_packed() -> None:
 
 
 @T.prim_func
+def joined(
+    x: T.Buffer((3,), "float32"), y: T.Buffer((2,), "float32"), z: T.Buffer((5,), "float32")
+):
+    for j, u in T.grid(5, 1):
+        with T.sblock("z"):
+            vj = T.axis.spatial(5, j)
+            vu = T.axis.spatial(1, u)
+            z[vj + vu] = T.if_then_else(vj < 3, x[vj], y[vj - 3])
+
+
+def test_what_a_block_may_not_read_is_packed_where_it_is_in_the_buffer() -> None:
+    sch = Schedule(joined)
+    block = sch.get_block("z")
+    reads = [r.buffer.name for r in sch.get(block).reads]  # type: ignore[union-attr]
+    sch.pack(block, reads.index("y"), sch.get_loops(block)[0])
+    z = [np.zeros(5, "float32") for _ in range(2)]
+    given = [np.arange(3, dtype="float32"), np.array([8, 9], "float32")]
+    interpret_prim_func(sch.func, [*given, z[0]])
+    build(sch, use_cache=False, checks="all")["joined"](*given, z[1])
+    assert [each.tolist() for each in z] == [[0, 1, 2, 8, 9]] * 2
+
+
+@T.prim_func
 def one_segment(s_: T.handle, x_: T.handle, most_: T.handle, sum_: T.handle):
     t = T.int64()
     s = T.index_function(s_, (2,), "int64", facts=[T.nondecreasing(first=0, last=t)])
