@@ -58,6 +58,9 @@ ABLATIONS = (
     "batch_blocks.fuse_gathers", "limit_rows", "fuse_ops",
 )  # fmt: skip
 """The passes of `batched_pipeline`, and options of passes, that are left out in turn."""
+ABLATED = (*MAIN, "nested_rnn", "berxit", "stack_rnn")
+"""The networks that passes are left out of: where a tree or a length decides, and where tensors
+do."""
 TOLERANCE = 1e-3
 
 
@@ -76,7 +79,7 @@ class Settings:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 1 if a peer failed or results differ."""
     parser = argparse.ArgumentParser(prog="benchmarks.bench_dynamic")
-    parser.add_argument("--models", nargs="+", choices=[*MAIN, *OTHERS], default=list(MAIN))
+    parser.add_argument("--models", nargs="+", choices=[*MAIN, *OTHERS], help="only these")
     parser.add_argument("--others", action="store_true", help="the other networks, at 128 and 256")
     parser.add_argument("--ablations", action="store_true", help="a pass left out, at 128 and 256")
     parser.add_argument("--hidden", nargs="+", type=int, help="default: 128 256 512")
@@ -90,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     few = options.others or options.ablations
     sizes = options.hidden or ([128, 256] if few else [128, 256, 512])
-    models = OTHERS if options.others else options.models
+    default = OTHERS if options.others else ABLATED if options.ablations else MAIN
+    models = tuple(options.models or default)
     # A node of the matrix-vector network is a matrix: sizes as in the paper are smaller.
     pairs = tuple((m, h // 4 if m == "mv_rnn" else h) for m in models for h in sizes)
     ablations = ABLATIONS if options.ablations else ()

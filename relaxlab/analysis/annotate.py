@@ -24,7 +24,7 @@ from relaxlab.analysis.deduce import (
 )
 from relaxlab.analysis.fit_loop_call import fit_loop_call
 from relaxlab.analysis.fit_operator_call import as_claim, unproved_conditions
-from relaxlab.analysis.ragged import Totals, mentions_ragged, stored
+from relaxlab.analysis.ragged import Totals, check_counts, mentions_ragged, stored
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
@@ -540,6 +540,7 @@ class _Scope:
             computable = self.owner.computable
             ty = type_of(e, self.owner.mod, self.analyzer, computable=computable)
             called = isinstance(e, graph.Call) and not isinstance(e.op, graph.Op)
+            check_counts(e, ty, self.totals)
             return coarsen(ty, self.symbols) if called else ty
         except DiagnosticError as error:
             self.owner.diagnostics += error.diagnostics

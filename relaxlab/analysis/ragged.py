@@ -16,13 +16,27 @@ the sequences before it say: of s[i] for rows, of s[i] * s[i] for scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import prod
+from math import gcd, prod
+from types import MappingProxyType
 from typing import Any, cast
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import graph
-from relaxlab.ir.expr import OUTER, Add, Mul, OuterIndex, PrimExpr, Sub, Var, as_expr, const
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
+from relaxlab.ir.expr import (
+    GE,
+    OUTER,
+    Add,
+    IntImm,
+    Mul,
+    OuterIndex,
+    PrimExpr,
+    Sub,
+    Var,
+    as_expr,
+    const,
+)  # fmt: skip
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite, walk
 from relaxlab.ir.op_table import TypeDeductionError, has_trait
@@ -47,7 +61,12 @@ ZERO, ONE = const(0), const(1)
 
 class Totals(dict[Product, PrimExpr]):
     """The sums of products of lengths over all sequences: (s,) has the number of rows. One that is
-    not known gets a symbol when it is first asked for."""
+    not known gets a symbol when it is first asked for. `counts` has the number of the sequences
+    that lengths are of."""
+
+    def __init__(self, totals: Mapping[Product, PrimExpr] = MappingProxyType({})) -> None:
+        super().__init__(totals)
+        self.counts: dict[Length, PrimExpr] = {}
 
     def __missing__(self, product: Product) -> PrimExpr:
         self[product] = Var(f"sum_{name_of(product)}")
@@ -61,10 +80,19 @@ class Totals(dict[Product, PrimExpr]):
         """Take the number of rows from the type of a parameter that has lengths."""
         if isinstance(ty, LengthsType) and ty.each is not None and ty.total is not None:
             self[(ty.each,)] = ty.total
+            assert ty.shape is not None
+            self.counts[ty.each] = ty.shape[0]
+
+    def count(self, s: Each) -> PrimExpr | None:
+        """The number of the sequences that have these lengths, or this index; None where the
+        lengths are no parameter."""
+        return s.count if isinstance(s, OuterIndex) else self.counts.get(s)
 
     def copy(self) -> Totals:
         """The same totals, to be added to independently."""
-        return Totals(self)
+        made = Totals(self)
+        made.counts |= self.counts
+        return made
 
 
 def is_length(product: Product) -> bool:
@@ -147,17 +175,9 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
     combines all of them. Raises TypeDeductionError naming the operator and the dimension."""
     if combines_sequences(call, arg_types):
         return
-    given = [t for t in tensors_in(*arg_types) if is_ragged(t) and not is_part(t)]
+    args = tensors_in(*arg_types)
+    given = [t for t in args if is_ragged(t) and not is_part(t)]
     name = f"R.{getattr(call.op, 'name', 'call')}"
-    if name == "R.strided_slice" and is_part(result) and not is_ragged(arg_types[0]):
-        _check_part(call, result)
-        return
-    if not given and any(map(is_part, tensors_in(*arg_types))):
-        raise TypeDeductionError(
-            f"{name}: the first rows of a tensor, as many as differ from sequence to sequence, are "
-            "an operand beside ragged tensors",
-            suggestion="compute with the whole tensor, and slice the result",
-        )
     for out in tensors_in(result):
         if given and out.shape is None:
             raise TypeDeductionError(
@@ -165,30 +185,48 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
                 "lengths need",
                 suggestion="work on their rows: R.match_cast(x, R.Tensor((n, …)))",
             )
-        if out.shape is None or not (given or is_ragged(out)):
+        if not given and (is_part(out) or not any(map(is_ragged, (*args, out)))):
             continue
-        counts = [s.count for s in lengths_in(out.shape) if isinstance(s, OuterIndex)]
-        counts += [t.shape[0] for t in given if t.shape]
-        count = counts[0] if counts else None
-        if not out.shape or lengths_in(out.shape[0]) or count not in (None, out.shape[0]):
-            shape = ", ".join(map(str, out.shape))
+        if not given and not is_ragged(out):
             raise TypeDeductionError(
-                f"{name}: dimension 0 of its result ({shape}) does not count the sequences, of "
-                f"which there are {'given numbers' if count is None else count}",
-                suggestion="keep the first dimension, or work on the rows of all sequences: "
-                "R.match_cast(x, R.Tensor((n, …)))",
+                f"{name}: its result, {out}, is another one for each sequence, which its type does "
+                "not say",
+                suggestion="give its operand a first dimension that counts the sequences: "
+                "R.broadcast_to(x, (b, …))",
             )
+        if out.shape is not None:
+            _check_count(name, out.shape, given)
 
 
-def _check_part(call: graph.Call, part: Type) -> None:
-    """Check that a part of a regular tensor is its first rows. Raises TypeDeductionError."""
-    assert isinstance(part, TensorType) and part.shape is not None
-    if not takes_first(call) or lengths_in(part.shape[1:]):
+def _check_count(name: str, shape: tuple[PrimExpr, ...], given: Sequence[TensorType]) -> None:
+    """Check that the first dimension of a result's shape counts the sequences, as that of the
+    ragged tensors `given` does. Raises TypeDeductionError."""
+    counts = [s.count for s in lengths_in(shape) if isinstance(s, OuterIndex)]
+    counts += [t.shape[0] for t in given if t.shape]
+    count = counts[0] if counts else None
+    if not shape or lengths_in(shape[0]) or count not in (None, shape[0]):
+        text = ", ".join(map(str, shape))
         raise TypeDeductionError(
-            "R.strided_slice: what differs from sequence to sequence can be the first rows of a "
-            "tensor, and nothing else of it",
-            suggestion="begin at 0, without strides, along axis 0 alone",
+            f"{name}: dimension 0 of its result ({text}) does not count the sequences, of "
+            f"which there are {'given numbers' if count is None else count}",
+            suggestion="keep the first dimension, or work on the rows of all sequences: "
+            "R.match_cast(x, R.Tensor((n, …)))",
         )
+
+
+def check_counts(e: graph.Expr, ty: Type, totals: Totals) -> None:
+    """Check that the first dimension of ragged tensors counts the sequences that have the lengths.
+    Raises DiagnosticError (E0203)."""
+    for t in tensors_in(ty):
+        if not is_ragged(t) or is_part(t) or t.shape is None:
+            continue
+        for count in filter(None, map(totals.count, lengths_in(t.shape))):
+            if t.shape[0] != count:
+                message = f"dimension 0 of {t} does not count the sequences, of which there are "
+                help = "let the dimension that counts them be the first one, or do without it"
+                raise DiagnosticError([
+                    Diagnostic("E0203", f"{message}{count}", getattr(e, "span", None), (), help)
+                ])  # fmt: skip
 
 
 def takes_first(call: graph.Call) -> bool:
@@ -220,11 +258,23 @@ def combines_sequences(call: graph.Call, arg_types: Sequence[Type]) -> bool:
 
 
 def products_in(extent: PrimExpr) -> dict[Product, PrimExpr]:
-    """The coefficients of the products that an extent is a sum of; the one of () has no lengths."""
-    found = _expanded(Analyzer.for_shapes((extent,)).simplify(extent))
-    an = Analyzer.for_shapes(tuple(found.values()))
-    simple = {p: an.simplify(c) for p, c in found.items()}
-    return {p: c for p, c in simple.items() if c != ZERO}
+    """The coefficients of the products that an extent is a sum of; the one of () has no lengths.
+
+    No factor of a product is negative, so sums of products do not fall: where that is not known of
+    the terms of an extent, as of those of a band, the extent is one product by itself.
+    """
+    an = Analyzer.for_shapes((extent,))
+    whole = an.simplify(extent)
+    found = _expanded(whole)
+    of_coefficients = Analyzer.for_shapes(tuple(found.values()))
+    simple = {p: of_coefficients.simplify(c) for p, c in found.items()}
+    simple = {p: c for p, c in simple.items() if c != ZERO}
+    factors = {f for p in simple for f in p if not isinstance(f, Each)}
+    if all(an.prove(GE(f, ZERO)) is True for f in factors):
+        return simple
+    numbers = [c.value if isinstance(c, IntImm) else 1 for c in simple.values()]
+    common = const(gcd(*numbers))
+    return {(an.simplify(whole // common),): common}
 
 
 def _expanded(extent: PrimExpr) -> dict[Product, PrimExpr]:
@@ -273,22 +323,26 @@ def stored_shape(shape: tuple[PrimExpr, ...], totals: Totals) -> tuple[PrimExpr,
 
 
 def stored(ty: Type, totals: Totals) -> Type:
-    """A type with the dense tensors that have the elements of ragged ones in their place, of parts
-    the tensors that they are parts of."""
+    """A type with the dense tensors that have the elements of ragged ones in their place."""
 
     if isinstance(ty, TensorType) and not is_ragged(ty):
         return ty
 
     def visit(n: object) -> Type | None:
-        match n:
-            case TensorType(shape, dtype, ndim) if shape is not None and lengths_in(shape):
-                if is_part(n):  # the tensor that it is a part of
-                    return TensorType(None, dtype, ndim)
-                return replace(n, shape=stored_shape(shape, totals))
-            case _:
-                return None
+        if isinstance(n, TensorType) and n.shape is not None and lengths_in(n.shape):
+            return replace(n, shape=stored_shape(counted_shape(n.shape, totals), totals), ndim=-1)
+        return None
 
     return rewrite(ty, visit)
+
+
+def counted_shape(shape: tuple[PrimExpr, ...], totals: Totals) -> tuple[PrimExpr, ...]:
+    """The shape of a ragged tensor: of a part, that of the tensor whose elements are the parts of
+    all sequences. Parts by lengths that are no parameter have any number of elements."""
+    each = lengths_in(shape[:1])
+    if not each:
+        return shape
+    return (totals.count(each[0]) or Var("sequences"), *shape)
 
 
 def stored_parameter(p: graph.Var, totals: Totals) -> Type | None:

@@ -15,6 +15,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, IfThenElse, LetStmt, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.ranges import bind_stmt
 from relaxlab.schedule.tree import conjuncts
 
 OVER_NOTHING = "is over nothing"
@@ -73,11 +74,13 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
     bindings = _bindings((*path, realize))
     carried = {v for _, value in pairs for v in _counting(substitute(value, bindings))}
     carried |= _loops_of_one_value(realize, path, bindings)
+    carried -= _fixed_by_elements(realize, bindings)
     loops_ = [s for s in path if isinstance(s, For) and s.loop_var in carried]
     if not loops_:
         return realize
-    inner = path[path.index(loops_[0]) :]
-    nest = _init_nest(realize, inner, {s.loop_var for s in loops_})
+    first = path.index(loops_[0])
+    inner = path[first:]
+    nest = _init_nest(realize, path[:first], inner, {s.loop_var for s in loops_})
     if nest is not None:
         before.setdefault(loops_[0], []).append(nest)
         return replace(realize, block=replace(block, init=None))
@@ -89,6 +92,14 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
         )
         before.setdefault(loops_[0], []).append(loops.AssertStmt(claim, message))
     return realize
+
+
+def _fixed_by_elements(realize: BlockRealize, bindings: dict[Var, PrimExpr]) -> set[Var]:
+    """The variables of loops that a spatial axis is the same as: all terms of an element have one
+    value of these, also where that says how many terms there are."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    values = (substitute(v, bindings) for it, v in pairs if it.kind != "reduce")
+    return {v for v in values if isinstance(v, Var)}
 
 
 def _loops_of_one_value(
@@ -144,7 +155,9 @@ def _defined(path: Sequence[Stmt]) -> set[Var]:
     return found | {it.var for s in path if isinstance(s, Block) for it in s.iter_vars}
 
 
-def _init_nest(realize: BlockRealize, inner: Path, carried: set[Var]) -> Stmt | None:
+def _init_nest(
+    realize: BlockRealize, outer: Path, inner: Path, carried: set[Var]
+) -> Stmt | None:
     """Return the initialisation over all loops of `inner` that do not carry the reduction; None if
     these are not the elements to initialise."""
     bindings = _bindings(inner)
@@ -154,6 +167,8 @@ def _init_nest(realize: BlockRealize, inner: Path, carried: set[Var]) -> Stmt | 
         return None
     kept = [i for i, it in enumerate(block.iter_vars) if it.kind != "reduce"]
     used = _buffers(block.init)
+    around = [*outer, *(s for s in inner if isinstance(s, For) and s.loop_var not in carried)]
+    conditions += _unproved_ranges(realize, around, _bindings((*inner, realize)), conditions)
     init = replace(
         block, iter_vars=tuple(block.iter_vars[i] for i in kept), reads=(), body=block.init,
         init=None, alloc_buffers=(),
@@ -175,6 +190,33 @@ def _init_nest(realize: BlockRealize, inner: Path, carried: set[Var]) -> Stmt | 
     inside |= {m.buffer for s in inner if isinstance(s, Block) for m in s.match_buffers}
     outside = not gone & set(symbols_in(nest)) and not inside & _buffers(nest)
     return nest if outside else None
+
+
+def _unproved_ranges(
+    realize: BlockRealize, around: Sequence[Stmt], bindings: dict[Var, PrimExpr],
+    conditions: Sequence[PrimExpr],
+) -> list[PrimExpr]:  # fmt: skip
+    """Conditions under which spatial axes are in their ranges, where neither what is around the
+    initialisation nor its other conditions say so. Terms may need none: `r < n - i` has none for
+    an `i` beyond n."""
+    an = Analyzer.for_shapes(realize)
+    for s in around:
+        if isinstance(s, For):
+            an.bind_range(s.loop_var, substitute(loops.Range(s.min, s.extent), bindings))
+        else:
+            bind_stmt(an, s)
+        if isinstance(s, IfThenElse):
+            an.assume(s.condition)
+    for c in conditions:
+        an.assume(c)
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    ranges = [(it.dom, v) for it, v in pairs if it.kind != "reduce"]
+    ends = [substitute(expr.LT(v, dom.min + dom.extent), bindings) for dom, v in ranges]
+    return [end for end in ends if not _loads(end) and an.prove(end) is not True]
+
+
+def _loads(e: PrimExpr) -> bool:
+    return any(isinstance(n, loops.BufferLoad) for n in walk(e))
 
 
 def _spatial_conditions(

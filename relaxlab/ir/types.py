@@ -167,8 +167,8 @@ def is_ragged(ty: Type | None) -> bool:
 
 
 def is_part(ty: Type | None) -> bool:
-    """True for a part of one regular tensor that differs from sequence to sequence: its first rows,
-    as many as there are of the sequence."""
+    """True for a tensor that is another one for each sequence, without a dimension that counts
+    these: the first rows of a table, as many as the sequence has, or their positions."""
     return isinstance(ty, TensorType) and ty.shape is not None and bool(lengths_in(ty.shape[:1]))
 
 

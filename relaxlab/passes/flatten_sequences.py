@@ -12,6 +12,7 @@ from relaxlab.analysis.ragged import (
     Product,
     Totals,
     combines_sequences,
+    counted_shape,
     is_length,
     mentions_ragged,
     name_of,
@@ -55,6 +56,7 @@ from relaxlab.passes.effects import overwritten_vars
 from relaxlab.passes.legalize_ops import specialize_scalars, spread_tuples
 from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops, other_symbols, product_sums
+from relaxlab.passes.ragged_parts import count_parts
 from relaxlab.tracing import remark
 
 ONE = expr.const(1)
@@ -126,8 +128,7 @@ class _Flattener:
                 self.lengths[p.ty.each] = p
         self.overwritten = overwritten_vars(fn, self.mod)
         for p in fn.params:
-            if any(map(is_part, tensors_in(p.ty))):
-                raise self.part_error(p.name, p)
+            self.require_counted(p)
         params = tuple(map(self.parameter, fn.params))
         ret = None if fn.ret_ty is None else self.result_type(fn.ret_ty, params)
         made = replace(fn, params=params, body=self.sequence(fn.body), ret_ty=ret)
@@ -231,6 +232,7 @@ class _Flattener:
                 self.binding(b)
             blocks.append(replace(block, bindings=tuple(self.bindings)))
             self.bindings, self.kind, self.batch, self.first = outer
+        self.require_counted(seq.body)
         return replace(seq, blocks=tuple(blocks), body=self.moved(seq.body))
 
     def moved(self, e: Node) -> graph.Expr:
@@ -238,8 +240,6 @@ class _Flattener:
 
         def visit(n: Node) -> Node:
             match n:
-                case graph.Var() if n in self.whole and is_part(n.ty):
-                    raise self.part_error(n.name, e)
                 case graph.Var():
                     return self.new.get(n, n)
                 case graph.SeqExpr():
@@ -274,10 +274,12 @@ class _Flattener:
 
     def other_binding(self, b: graph.VarBinding | graph.MatchCast) -> None:
         """A binding of no operator on ragged tensors, with dense ones."""
+        if isinstance(b.value, graph.Call):
+            for arg in b.value.args:
+                self.require_counted(arg)
         value, var = self.moved(b.value), self.variable(b.var)
         if isinstance(b, graph.MatchCast):
-            if any(map(is_part, tensors_in(b.ty))):
-                raise self.part_error(var.name, b)
+            self.require_counted(b.var)
             self.bindings.append(replace(b, value=value, var=var, ty=stored(b.ty, self.totals)))
             return
         sizes = {*self.totals.products().values()} & {*symbols_in(var.ty)}
@@ -300,12 +302,16 @@ class _Flattener:
         text = f"in `{self.name}`: {message}"
         return DiagnosticError([Diagnostic("E0510", text, span, (), suggestion)])
 
-    def part_error(self, name: str, at: object, of: str = "") -> DiagnosticError:
-        return self.error(
-            f"`{name}` is the first rows of a tensor, {of}as many as differ from sequence to "
-            "sequence: such a part is an operand of operators on ragged tensors and nothing else",
-            at, "use the whole tensor, or a copy of it",
-        )  # fmt: skip
+    def require_counted(self, e: graph.Expr) -> None:
+        """Raise DiagnosticError for a tensor that is another one for each sequence, without a
+        dimension that counts these."""
+        for v in walk(e):
+            if isinstance(v, graph.Var) and any(map(is_part, tensors_in(v.ty))):
+                raise self.error(
+                    f"`{v.name}`, {v.ty}, is another tensor for each sequence, without a dimension "
+                    "that counts these: it is an operand of operators and nothing else",
+                    e, "give it such a dimension: R.broadcast_to(x, (b, …))",
+                )  # fmt: skip
 
     # --- Operators ----------------------------------------------------------------------------
 
@@ -316,10 +322,6 @@ class _Flattener:
             whole = self.moved(call.args[0])
             if isinstance(whole, graph.Var) and whole not in self.overwritten:
                 self.whole[var] = whole
-            if is_part(var.ty):
-                if var not in self.whole:
-                    raise self.part_error(var.name, call, "that is overwritten in place, ")
-                return
         subject = f"{self.name}.{var.name}: {row.name}"
         if row.name == ATTENTION and (value := self.attention(call)) is not None:
             remark("flatten_ragged", subject, "attention of sequences behind each other")
@@ -398,7 +400,9 @@ class _Flattener:
         sources = map(self.read_where_it_is, inputs)
         shapes = (None if s is None else known_shape(s.ty) for s in sources)
         whole = {b: s for b, s in zip(func.buffers, shapes, strict=False) if s is not None}
-        return RaggedLoops(func, len(inputs), self.count(each[0]), lengths, self.totals, whole)
+        count = self.count(each[0])
+        func = count_parts(func, count, whole)
+        return RaggedLoops(func, len(inputs), count, lengths, self.totals, whole)
 
     def read_where_it_is(self, e: graph.Expr) -> graph.Var | None:
         """The regular tensor that a tensor's elements are the first ones of; None for others."""
@@ -442,15 +446,15 @@ class _Flattener:
         """The type of the rows of all sequences as those of one; None for other elements."""
         if ty.shape is None or not lengths_in(ty.shape):
             return None
-        kept = stored(ty, self.totals)
-        assert isinstance(kept, TensorType) and kept.shape is not None
-        return replace(kept, shape=self.as_one(ty.shape), ndim=-1)
+        return replace(ty, shape=self.as_one(ty.shape), ndim=-1)
 
     def as_one(self, shape: tuple[expr.PrimExpr, ...]) -> tuple[expr.PrimExpr, ...]:
         """The shape of the rows of all sequences as those of one: all dimensions are there, and the
         first of those that a row's number is made of counts them."""
-        rows, *rest = stored_shape(shape, self.totals)
-        return (ONE, rows, *(ONE,) * (row_dims(shape) - 1), *rest)
+        whole = counted_shape(shape, self.totals)
+        rows, *rest = stored_shape(whole, self.totals)
+        one = (rows, *(ONE,) * (row_dims(whole) - 1), *rest)
+        return one if whole != shape else (ONE, *one)
 
     def as_batch(self, arg: graph.Expr, count: expr.PrimExpr) -> graph.Expr | None:
         """An argument with the rows of all sequences as those of one."""
@@ -463,6 +467,8 @@ class _Flattener:
             case graph.ShapeExpr((first, *rest) as values) if first == count:
                 if not lengths_in(values):
                     return replace(arg, values=(ONE, *rest))
+                return replace(arg, values=self.as_one(values))
+            case graph.ShapeExpr((first, *_) as values) if lengths_in(first):
                 return replace(arg, values=self.as_one(values))
             case graph.Var() if arg in self.batch:
                 return self.batch[arg]
@@ -533,7 +539,7 @@ class _Flattener:
         tys = [leaf_type(a) for a in call.args]
         extents = [t.shape[1] for t in tys if isinstance(t, TensorType) and t.shape is not None]
         lengths = [e for e in extents if isinstance(e, Length)]
-        if len(tys) != 3 or len(lengths) != 3:
+        if len(tys) != 3 or len(lengths) != 3 or any(map(is_part, tys)):
             return None
         queries, keys, _ = lengths
         if queries is keys:

@@ -70,9 +70,9 @@ class RaggedLoops:
         ragged = {b for b in buffers if lengths_in(b.shape) and not lengths_in(b.shape[:1])}
         self.own = ragged | set(buffers[self.inputs :])
         for _, block in self.nests():
-            touched = {a.buffer for a in _accesses(block)}
-            if touched & self.own or _lengths_of(block):
-                self.own |= {a.buffer for a in _accesses(block)
+            touched = {a.buffer for a in accesses_of(block)}
+            if touched & self.own or mentions_each(block):
+                self.own |= {a.buffer for a in accesses_of(block)
                              if isinstance(a, loops.BufferStore)}  # fmt: skip
 
     def _simplified(self) -> loops.Stmt:
@@ -99,17 +99,17 @@ class RaggedLoops:
 
     def nests(self) -> Iterator[tuple[list[loops.For], loops.Block]]:
         """The loops around each block, and the block."""
-        for stmt in _statements(self.root().body):
-            around, inner = _taken_apart(stmt)
+        for stmt in nests_in(self.root().body):
+            around, inner = taken_apart(stmt)
             yield around, inner.block
 
     def sequence_axis(self, block: loops.Block) -> expr.Var | None:
         """The axis of a block that counts the sequences; None for a block that has nothing to do
         with them. Raises NotPerSequence where elements of several sequences meet."""
-        mine = [a for a in _accesses(block) if a.buffer in self.own]
-        if not mine and not _lengths_of(block):
+        mine = [a for a in accesses_of(block) if a.buffer in self.own]
+        if not mine and not mentions_each(block):
             return None
-        counted = [v.var for v in block.iter_vars if _runs_over(v, self.count)]
+        counted = [v.var for v in block.iter_vars if runs_over(v, self.count)]
         at = dict.fromkeys(a.indices[0] if a.indices else None for a in mine)
         if len(at) != 1 or next(iter(at)) not in counted:
             raise NotPerSequence(f"block {block.name} combines elements of several sequences")
@@ -126,7 +126,7 @@ class RaggedLoops:
         sequence = self.sequence_axis(block)
         if sequence is None:
             return True
-        mine = [a for a in _accesses(block) if a.buffer in self.own]
+        mine = [a for a in accesses_of(block) if a.buffer in self.own]
         if not all(lengths_in(a.buffer.shape) for a in mine):
             return False
         ends = {id(a): 1 + row_dims(a.buffer.shape) for a in mine}
@@ -138,7 +138,7 @@ class RaggedLoops:
             or other_rows
             or len(set(row)) < len(row)
             or not all(
-                isinstance(at, expr.Var) and at in spatial and _runs_over(spatial[at], extent)
+                isinstance(at, expr.Var) and at in spatial and runs_over(spatial[at], extent)
                 for at, extent in zip(row, extents, strict=True)
             )
         ):
@@ -169,7 +169,7 @@ class RaggedLoops:
         Raises NotPerSequence for one that mixes sequences.
         """
         root, func = self.root(), self.func
-        nests = [self._nest(s) for s in _statements(root.body)]
+        nests = [self._nest(s) for s in nests_in(root.body)]
         allocated = tuple(map(self.buffer, root.alloc_buffers))
         body = replace(root, body=loops.seq(*nests), alloc_buffers=allocated)
         realize = loops.BlockRealize((), expr.const(True), body)
@@ -191,7 +191,7 @@ class RaggedLoops:
         return self.packed[b]
 
     def _nest(self, stmt: loops.Stmt) -> loops.Stmt:
-        around, inner = _taken_apart(stmt)
+        around, inner = taken_apart(stmt)
         block = inner.block
         axis = self.sequence_axis(block)
         if axis is None:
@@ -311,11 +311,13 @@ def other_symbols(product: Product) -> tuple[expr.Var, ...]:
     return tuple(dict.fromkeys(s for s in found if not isinstance(s, Length)))
 
 
-def _statements(body: loops.Stmt) -> tuple[loops.Stmt, ...]:
+def nests_in(body: loops.Stmt) -> tuple[loops.Stmt, ...]:
+    """The statements that a body is made of."""
     return body.stmts if isinstance(body, loops.SeqStmt) else (body,)
 
 
-def _taken_apart(stmt: loops.Stmt) -> tuple[list[loops.For], loops.BlockRealize]:
+def taken_apart(stmt: loops.Stmt) -> tuple[list[loops.For], loops.BlockRealize]:
+    """The loops of a nest, and the block in them. Raises NotPerSequence for other statements."""
     around: list[loops.For] = []
     while isinstance(stmt, loops.For):
         around.append(stmt)
@@ -325,17 +327,18 @@ def _taken_apart(stmt: loops.Stmt) -> tuple[list[loops.For], loops.BlockRealize]
     return around, stmt
 
 
-def _runs_over(axis: loops.IterVar, extent: PrimExpr) -> bool:
+def runs_over(axis: loops.IterVar, extent: PrimExpr) -> bool:
     """True for a spatial axis over the numbers below `extent`."""
     return axis.kind == "spatial" and axis.dom.min == expr.const(0) and axis.dom.extent == extent
 
 
-def _accesses(block: loops.Block) -> list[Access]:
+def accesses_of(block: loops.Block) -> list[Access]:
+    """The elements that a block reads and writes."""
     parts = [s for s in (block.init, block.body) if s is not None]
     return [n for s in parts for n in walk(s) if isinstance(n, Access)]
 
 
-def _lengths_of(block: loops.Block) -> bool:
+def mentions_each(block: loops.Block) -> bool:
     """True if a block mentions the length of a sequence, or its index."""
     return any(isinstance(n, Each) for n in walk(block))
 

@@ -85,11 +85,14 @@ def blockize(
             inner_conditions.append(_in_axes(c, axes, realize, place))
         else:
             outer_conditions.append(c)
+    # Where the range of an axis depends on other axes, that is said in terms of the loops.
+    at = dict(zip((a.old.var for a in axes), realize.iter_values, strict=True))
+    ends = [(a, substitute(expr.LT(a.outer_value, a.outer.dom.min + a.outer.dom.extent), at))
+            for a in axes if a.outer is not None]  # fmt: skip
     outer_conditions += [
-        expr.LT(a.outer_value, a.outer.dom.min + a.outer.dom.extent)
-        for a in axes
-        if a.outer is not None and not _stays_inside(a, an)
-    ]
+        end for a, end in ends if a.inner is not None and an.prove(end) is not True
+    ]  # without a part inside, the old predicate keeps the axis inside
+    axes = _in_new_axes(axes, place)
     name = fresh_block_name(func, f"{realize.block.name}_o")
     predicate = expr.all_of(inner_conditions)
     block = _outer_block(func, name, axes, inner, realize.block, predicate)
@@ -155,12 +158,26 @@ def _axis(iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: 
     return _Axis(iv, outer, quotient, inner_iv, inner_part, outer.var * extent + inner_iv.var)
 
 
-def _stays_inside(a: _Axis, an: Analyzer) -> bool:
-    """True if the loops never take the outer axis beyond its last value."""
-    assert a.outer is not None
-    if a.inner is None:
-        return True  # the old predicate keeps the axis inside
-    return an.prove(expr.LT(a.outer_value, a.outer.dom.min + a.outer.dom.extent)) is True
+def _in_new_axes(axes: list[_Axis], place: LoopPlace) -> list[_Axis]:
+    """The axes with their ranges in terms of the new ones, where they depend on others."""
+    table = {a.old.var: a.value for a in axes}
+    inside = {a.inner.var for a in axes if a.inner is not None}
+
+    def renamed(iv: IterVar | None) -> IterVar | None:
+        return None if iv is None else replace(iv, dom=substitute(iv.dom, table))
+
+    new = [
+        _Axis(a.old, renamed(a.outer), a.outer_value, renamed(a.inner), a.inner_value, a.value)
+        for a in axes
+    ]
+    for a in new:
+        if a.outer is not None and vars_in(a.outer.dom) & inside:
+            raise ScheduleError(
+                "blockize", describe_loop(place.loop),
+                f"the range of axis {a.old.var.name} depends on axes outside the block",
+                about=(place.loop.loop_var,),
+            )  # fmt: skip
+    return new
 
 
 def _may_be_empty(iv: IterVar, extent: PrimExpr, place: LoopPlace) -> ScheduleError:

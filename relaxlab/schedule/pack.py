@@ -14,6 +14,7 @@ from relaxlab.ir.loops import (
     BufferLoad,
     BufferStore,
     For,
+    IfThenElse,
     IterKind,
     IterVar,
     PrimFunc,
@@ -21,7 +22,7 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
-from relaxlab.ir.node import replace, rewrite, walk
+from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
@@ -117,8 +118,8 @@ def _conditions(
 ) -> list[PrimExpr]:  # fmt: skip
     """The conditions under which an element is copied. Those that the other loops take part in are
     asked of the first iteration of these loops, which then reads the element; where the loops that
-    choose it take part in them, too, or they may hold in later iterations alone, all elements are
-    copied that are in the buffer."""
+    choose it take part in them, too, they may hold in later iterations alone, or the block itself
+    decides whether to read, all elements are copied that are in the buffer."""
     others = {s.loop_var: s for s in inner if s not in choosing}
     given = conjuncts(place.realize.predicate)
     kept = [c for c in given if not vars_in(c) & others.keys()]
@@ -130,11 +131,27 @@ def _conditions(
     mixed = [c for c in dropped if vars_in(c) & mine]
     uneven = [s for s in others.values() if vars_in(s.extent) & (mine | others.keys())]
     first = {v: s.min for v, s in others.items()}
+    if not _is_read(place.block.body, load):
+        return [*kept, *outside]
     if mixed or uneven or not _hold_first(dropped, tuple(others.values()), an):
         return [*kept, *outside]
     exists = [expr.LT(ZERO, s.extent) for s in others.values()]
     exists = [c for c in exists if not an.prove(c)]
     return [*kept, *exists, *(substitute(c, first) for c in dropped)]
+
+
+def _is_read(n: Node, load: BufferLoad) -> bool:
+    """True if whatever is evaluated of `n` reads the element."""
+    match n:
+        case expr.Call(_, "if_then_else", (condition, *_)) | IfThenElse(condition):
+            parts: tuple[Node, ...] = (condition,)
+        case expr.And(a) | expr.Or(a):
+            parts = (a,)
+        case For(_, first, extent):
+            parts = (first, extent)
+        case _:
+            parts = tuple(children(n))
+    return n == load or any(_is_read(p, load) for p in parts)
 
 
 def _hold_first(conditions: list[PrimExpr], nest: tuple[For, ...], an: Analyzer) -> bool:

@@ -204,13 +204,14 @@ def fuse(
         earlier.add(loop.loop_var)
     kinds = {iv.kind for c in chain for _, iv in axes_bound_to(c.loop_var, chain[-1].body)}
     mixed = {"spatial", "reduce"} <= kinds
-    counted = next((c for c in chain if by_data(c.extent)), None)
-    if counted is not None and mixed:
+    counted = next((c for c in chain if mixed and _may_be_empty(c, places[0])), None)
+    if counted is not None:
         # Where there is no term, the fused loop has no iteration that gives a result its value.
         raise ScheduleError(
             "fuse", describe_loop(counted),
-            "the data does not say how many terms a loop of terms that is fused with a loop of "
-            "results has", suggestion="decompose_reduction first", about=(counted.loop_var,),
+            "neither data nor loops outside leave a loop of terms that is fused with a loop of "
+            "results without iterations",
+            suggestion="decompose_reduction first", about=(counted.loop_var,),
         )  # fmt: skip
     empty = next((c for c in chain if c.extent == ZERO), None)
     if empty is not None and mixed:
@@ -228,6 +229,15 @@ def fuse(
         place = places[0]
         return place.replaced(For(fused, ZERO, ZERO, "serial", body, span=place.loop.span)), fused
     return _one_loop(places[0], chain, fused, preserve_unit_iters), fused
+
+
+def _may_be_empty(loop: For, place: LoopPlace) -> bool:
+    """True if data, or loops around `place`, may leave a loop without iterations."""
+    if by_data(loop.extent):
+        return True
+    outer = {s.loop_var for s in place.path if isinstance(s, For)}
+    some = expr.GE(loop.extent, ONE)
+    return bool(vars_in(loop.extent) & outer) and analyzer_at(place).prove(some) is not True
 
 
 def _one_loop(

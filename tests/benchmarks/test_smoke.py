@@ -91,6 +91,23 @@ def test_a_benchmark_of_networks_that_is_stopped_keeps_what_it_measured(
     assert list(tmp_path.iterdir()) == [output]
 
 
+def test_ablations_are_of_networks_whose_tensors_decide_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: list[tuple[str, tuple[str, ...]]] = []
+
+    def network(model: str, _: int, settings: bench_dynamic.Settings, names: object) -> Any:
+        run.append((model, settings.ablations))
+        return {"model": model, "hidden": 8, "turns": {}, "problems": []}
+
+    monkeypatch.setattr(bench_dynamic, "_network", network)
+    monkeypatch.setattr(bench_dynamic, "_multiply_adds_per_s", lambda _: 1.0)
+    arguments = ["--hidden", "8", "--output", str(tmp_path / "dynamic.json"), "--ablations"]
+    assert bench_dynamic.main(arguments) == 0
+    assert {"nested_rnn", "berxit", "stack_rnn", "tree_lstm"} <= {model for model, _ in run}
+    assert all(left_out == bench_dynamic.ABLATIONS for _, left_out in run)
+
+
 def test_a_quick_run_of_whole_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,10 @@ OVER_ROWS = (
          lambda i, x, y, a, b, u, p: np.outer(a, u)),
     Case("R.matmul(R.expand_dims(a, axis=1), p)", lambda i, x, y, a, b, u, p: a @ p),
     Case("R.permute_dims(p, axes=[0, 2, 1])", lambda i, x, y, a, b, u, p: p.T),
+    Case("R.matmul(a, R.exp(rows))", lambda i, x, y, a, b, u, p: a @ np.exp(y[: i + 1])),
+    Case("R.strided_slice(y, axes=[0], begin=[1], end=[R.outer_index(n) + 1]) "
+         "+ R.reshape(R.sum(a, axis=1), (n, 1, 1))",
+         lambda i, x, y, a, b, u, p: y[1 : i + 1] + a.sum()),
 )  # fmt: skip
 
 
@@ -225,8 +229,12 @@ def test_tensors_that_are_overwritten_are_not_read_where_they_are() -> None:
     for run in (rl.compile(mod)["main"], lambda *a: rl.interpret(mod, "main", *a)):
         assert np.asarray(run(x, x)).tolist() == [0, 6, 8, 12, 14, 16]
     mod = parse(OVERWRITTEN.replace("AXIS", "0").replace("OP", "R.matmul(lower, t)"))
-    with pytest.raises(DiagnosticError, match="a tensor, that is overwritten in place"):
-        rl.compile(mod)
+    for run in (rl.compile(mod)["main"], lambda *a: rl.interpret(mod, "main", *a)):
+        assert not np.asarray(run(x, x)).any()  # `lower` is cleared, and `t` was taken before
+    mod = parse(OVERWRITTEN.replace("AXIS", "0").replace("OP", "R.matmul(R.exp(lower), t)"))
+    for run in (rl.compile(mod)["main"], lambda *a: rl.interpret(mod, "main", *a)):
+        sums = np.cumsum(2 * x, axis=0)
+        np.testing.assert_allclose(run(x, x), sums)
 
 
 CALLS = """
@@ -294,12 +302,11 @@ def test_extents_by_lengths_beside_those_by_the_index() -> None:
 
 REFUSED = (
     ("R.add(a, u)", "i \\+ 1 against n - i|i \\+ 1.*n - i"),
-    ("R.exp(rows)", "are an operand beside ragged tensors"),
-    ("R.strided_slice(y, axes=[0], begin=[1], end=[R.outer_index(n) + 1])",
-     "can be the first rows of a tensor"),
+    ("R.sum(rows, axis=0)", "is another one for each sequence, which its type does not say"),
+    ("R.ones((4, R.outer_index(n)), 'float32')", "does not count the sequences, .* there are n"),
     ("R.matmul(a, y)", "i \\+ 1"),
     ("R.sum(a, axis=0)", "dimension 0 of its result"),
-    ("rows", "such a part is an operand of operators on ragged tensors"),
+    ("rows", "is another tensor for each sequence, without a dimension that counts these"),
     ("R.strided_slice(y, axes=[1], begin=[0], end=[R.outer_index(m) + 1])",
      "does not count the sequences, of which there are m"),
 )  # fmt: skip

@@ -395,6 +395,29 @@ def test_what_later_iterations_alone_read_is_packed() -> None:
 
 
 @T.prim_func
+def joined(
+    x: T.Buffer((3,), "float32"), y: T.Buffer((2,), "float32"), z: T.Buffer((5,), "float32")
+):
+    for j, u in T.grid(5, 1):
+        with T.sblock("z"):
+            vj = T.axis.spatial(5, j)
+            vu = T.axis.spatial(1, u)
+            z[vj + vu] = T.if_then_else(vj < 3, x[vj], y[vj - 3])
+
+
+def test_what_a_block_may_not_read_is_packed_where_it_is_in_the_buffer() -> None:
+    sch = Schedule(joined)
+    block = sch.get_block("z")
+    reads = [r.buffer.name for r in sch.get(block).reads]  # type: ignore[union-attr]
+    sch.pack(block, reads.index("y"), sch.get_loops(block)[0])
+    z = [np.zeros(5, "float32") for _ in range(2)]
+    given = [np.arange(3, dtype="float32"), np.array([8, 9], "float32")]
+    interpret_prim_func(sch.func, [*given, z[0]])
+    build(sch, use_cache=False, checks="all")["joined"](*given, z[1])
+    assert [each.tolist() for each in z] == [[0, 1, 2, 8, 9]] * 2
+
+
+@T.prim_func
 def one_segment(s_: T.handle, x_: T.handle, most_: T.handle, sum_: T.handle):
     t = T.int64()
     s = T.index_function(s_, (2,), "int64", facts=[T.nondecreasing(first=0, last=t)])
@@ -430,3 +453,93 @@ def test_a_loop_that_a_move_makes_mentions_no_axis_of_the_block() -> None:
     assert [int(r[0]) for r in results] == [5, 65]
     with pytest.raises(ScheduleError, match="depend on other loops or on arrays"):
         sch.rfactor(sch.get_loops(sch.get_block("total"))[-1], 0)
+
+
+@T.prim_func
+def triangle(x_: T.handle, y_: T.handle):
+    n = T.int64()
+    x = T.match_buffer(x_, (n, n), "float32")
+    y = T.match_buffer(y_, (n, 4), "float32")
+    for i in range(n):
+        for k in range(4):
+            for j in range(i):
+                with T.sblock("y"):
+                    vi = T.axis.spatial(n, i)
+                    vk = T.axis.spatial(4, k)
+                    vj = T.axis.reduce(vi, j)
+                    with T.init():
+                        y[vi, vk] = T.float32(0)
+                    y[vi, vk] = y[vi, vk] + x[vi, vj]
+
+
+@T.prim_func
+def upper_triangle(x_: T.handle, y_: T.handle):
+    n = T.int64()
+    x = T.match_buffer(x_, (n, n), "float32")
+    y = T.match_buffer(y_, (n, 4), "float32")
+    for i in range(n):
+        for k in range(4):
+            for j in range(n - i):
+                with T.sblock("y"):
+                    vi = T.axis.spatial(n, i)
+                    vk = T.axis.spatial(4, k)
+                    vj = T.axis.reduce(n - vi, j)
+                    with T.init():
+                        y[vi, vk] = T.float32(0)
+                    y[vi, vk] = y[vi, vk] + x[vi, vj]
+
+
+def check_triangle(sch: Schedule) -> None:
+    assert_well_formed(sch.func)
+    run = build(sch, use_cache=False, checks="all")[sch.name]
+    for n in (0, 1, 5, 6, 9):
+        x = np.random.default_rng(SEED).random((n, n), dtype="float32")
+        kept = np.tril(x, -1) if sch.original is triangle else np.tril(x[::-1])[::-1]
+        want = np.repeat(kept.sum(1, keepdims=True), 4, 1)
+        for each in (lambda *a: interpret_prim_func(sch.func, list(a)), run):
+            y = np.full((n, 4), 7, "float32")
+            each(x, y)
+            np.testing.assert_allclose(y, want, 1e-5)
+
+
+def test_sums_of_no_terms_are_zero_where_the_row_numbers_the_terms() -> None:
+    """Loops of terms are fused in an order in which the row's number is in a remainder."""
+    sch = Schedule(triangle)
+    j = sch.get_loops(sch.get_block("y"))[2]
+    whole, part = sch.split(j, factors=[None, 2])
+    sch.reorder(part, whole)
+    sch.fuse(part, whole)
+    assert "% ((i + 1) // 2)" in sch.func.script()
+    check_triangle(sch)
+
+
+def test_terms_that_a_row_may_not_have_are_not_fused_with_results() -> None:
+    sch = Schedule(triangle)
+    _, k, j = sch.get_loops(sch.get_block("y"))
+    with pytest.raises(ScheduleError, match="loops outside leave a loop of terms"):
+        sch.fuse(k, j)
+    first = Schedule(upper_triangle)
+    _, k, j = first.get_loops(first.get_block("y"))
+    first.fuse(k, j)  # each row has a term
+    check_triangle(first)
+
+
+def test_rows_that_a_split_adds_are_not_initialised() -> None:
+    """That a row has terms guards them; its initialisation has none."""
+    sch = Schedule(upper_triangle)
+    sch.split(sch.get_loops(sch.get_block("y"))[0], factors=[None, 4])
+    check_triangle(sch)
+
+
+def test_blockize_where_an_axis_is_as_long_as_another_says() -> None:
+    sch = Schedule(scaled)
+    k = sch.get_loops(sch.get_block("y"))[2]
+    sch.blockize(k)
+    assert "vj_o = T.axis.spatial(s[vi_o], j)" in sch.func.script()
+    check(sch, native=True)
+    sch = Schedule(scaled)
+    _, j, _ = sch.get_loops(sch.get_block("y"))
+    _, part = sch.split(j, factors=[None, 4])
+    sch.blockize(part)
+    assert "T.axis.spatial((s[vi_o] + 3) // 4, j_0)" in sch.func.script()
+    check(sch, native=True)

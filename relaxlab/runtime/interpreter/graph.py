@@ -33,6 +33,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import OpRow, find_op, infer_type
 from relaxlab.ir.types import (
+    Each,
     FuncType,
     ObjectType,
     PrimType,
@@ -40,7 +41,6 @@ from relaxlab.ir.types import (
     TensorType,
     TupleType,
     Type,
-    is_part,
     lengths_in,
 )
 from relaxlab.runtime.arrays import (
@@ -358,11 +358,9 @@ class _Frame:
         if self.machine.ragged and not self.symbols.of_one:
             an = self.symbols.analyzer(e)
             out, *tys = (type_of(x, self.machine.mod, an) for x in (e, *e.args))
-            if is_part(out):
-                return self.eval(e.args[0]).copy()
             rows = tys[0] if combines_sequences(e, tys) else None
             if mentions_ragged(out, *tys) and rows is None:
-                return self.of_each_sequence(e, name, out)
+                return self.of_each_sequence(e, name, out, tys)
         args, reference = [self.eval(a) for a in e.args], row.reference
         if rows is not None:
             args[0] = _as_one_sequence(args[0], rows)
@@ -379,11 +377,12 @@ class _Frame:
             raise ExecutionError(f"R.{name}: {error}") from error
         return result if "view" in row.traits or name in PARTS else apart(result, args)
 
-    def of_each_sequence(self, e: graph.Call, name: str, out: Type) -> Any:
+    def of_each_sequence(self, e: graph.Call, name: str, out: Type, tys: Sequence[Type]) -> Any:
         """The result of an operator on ragged tensors, one sequence after the other."""
         outer, results = self.symbols, list[Any]()
         ragged = {v for v in walk(e) if isinstance(v, graph.Var) and mentions_ragged(v.ty)}
-        used = (s for t in tensors_in(out, *(v.ty for v in ragged)) for s in lengths_in(t.shape))
+        used = [s for t in tensors_in(out, *tys) for s in lengths_in(t.shape)]
+        used += [n for n in walk(e) if isinstance(n, Each)]
         each = sizes_of_each(dict.fromkeys(used), outer.lengths, outer.values)
         for i, sizes in enumerate(each):
             batch = {v: batch_of(self.values[v], v.ty, each, i) for v in ragged}
