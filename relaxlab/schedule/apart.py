@@ -198,8 +198,15 @@ def bound_to_axes(stmt: Stmt, loops: Sequence[For]) -> Stmt:
     ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in loops}
 
     def with_axes(n: BlockRealize) -> BlockRealize:
-        mentioned = [v for v in free_symbols(n.block) if v in ranges]
-        axes = {v: Var(f"v{v.name}", v.dtype) for v in mentioned}
+        if not n.block.iter_vars and realizes_under(n.block.body):
+            # A block that holds the buffers of an iteration sees the loops around it.
+            inside = map_realizes(n.block.body, with_axes)
+            return replace(n, block=replace(n.block, body=inside))
+        mentioned = {v for v in free_symbols(n.block) if v in ranges}
+        for v in reversed(ranges):  # the range of an inner one may depend on outer ones
+            if v in mentioned:
+                mentioned.update(symbols_in(ranges[v]))
+        axes = {v: Var(f"v{v.name}", v.dtype) for v in ranges if v in mentioned}
         iter_vars = tuple(
             IterVar(axis, substitute(ranges[v], axes), "opaque") for v, axis in axes.items()
         )

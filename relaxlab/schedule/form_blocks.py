@@ -474,7 +474,9 @@ def _other_reads(nest: _Nest) -> list[BufferLoad]:
 def _is_elsewhere(read: BufferLoad, nest: _Nest) -> bool:
     """True if no iteration of the nest stores to what another one reads: one index of all that are
     read is before, or behind, all that are written."""
-    variables = {loop.loop_var: Var(f"{loop.loop_var.name}_2", "int64") for loop in nest.loops}
+    variables = {
+        v: Var(f"{v.name}_2", v.dtype) for v in (loop.loop_var for loop in nest.loops)
+    }
     an = Analyzer.for_shapes(
         tuple(v for v in symbols_in((read.buffer.shape, tuple(x.extent for x in nest.loops)))
               if v not in variables and v not in {x.loop_var for x in nest.around})
@@ -549,7 +551,9 @@ def _under_serial(
         return None
     inside = {b: loops[loops[0] is part :] for b, loops in private.items()}
     found, made = _formed(part.body, inside, (*around, part), in_order)
-    if not any(map(_has_axes, found)):
+    # Nothing allocates anew in each step.
+    grows = any(part.loop_var in symbols_in(buffer.shape) for buffer in made)
+    if grows or not any(map(_has_axes, found)):
         return None
     return [_Serial(part, tuple(found))], made
 

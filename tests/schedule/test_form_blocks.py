@@ -14,6 +14,7 @@ import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.loops import Block, BlockRealize, For, PrimFunc
 from relaxlab.ir.node import walk
+from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.form_blocks import form_blocks
@@ -453,6 +454,8 @@ def test_drawn_steps(rng: np.random.Generator) -> None:
         plain, blocks, machine = ([x.copy() for x in arrays] for _ in range(3))
         interpret_prim_func(func, plain)
         rl.compile(func, checks="all", use_cache=False)(*machine)
+        scheduled = schedule_kernels(rl.Module((("f", func),)))
+        assert {d.code for d in check_well_formed(scheduled)} <= {"E0326"}, body
         try:
             formed = form_blocks(func)
         except ScheduleError:

@@ -92,7 +92,27 @@ def f(p: T.handle, b: T.Buffer((24, 40), "float32"), c: T.Buffer((40, 20), "floa
                 d[y, x] = T.float32(0)
             d[y, x] = d[y, x] + t[y, z] * c[z, x]
 """
+SUMS_IN_STEPS = """
+@T.prim_func
+def f(A: T.Buffer((20, 30), "float32"), C: T.Buffer((20,), "float32")):
+    B = T.alloc_buffer((20, 30), "float32")
+    for k in range(3):
+        for i in range(20):
+            for j in range(30):
+                C[i] = C[i] + A[i, j]
+        for i in range(20):
+            for j in range(30):
+                C[i] = C[i] - A[i, j] * A[i, k]
+    for k in range(19):
+        for i in range(19 - k):
+            for j in range(30):
+                B[i, j] = A[i, j] * C[k + 1]
+            for j in range(30):
+                if B[i, j] > A[i + k, j]:
+                    C[i + k + 1] = B[i, j]
+"""
 KERNELS = {
+    "sums in steps": (SUMS_IN_STEPS, ["parts", "parts"]),
     "attention": (ATTENTION, ["matmul", "rows", "matmul", "elementwise"]),
     "steps": (STEPS, ["elementwise"]),
     "elimination": (ELIMINATION, ["elementwise"]),
