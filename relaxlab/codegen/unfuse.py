@@ -63,10 +63,12 @@ def _nest(
 
 def _innermost(var: Var, body: Stmt, is_positive: Callable[[PrimExpr], bool]) -> PrimExpr | None:
     """Return the size of the innermost of the loops that were fused: what the variable is divided
-    by, with a remainder. Short loops within it belong to it."""
+    by, with a remainder. Short loops of constant extents within it belong to it."""
     nodes = list(walk(body))
     defined = {n.var for n in nodes if isinstance(n, LetStmt | expr.Let)}
     defined |= {n.loop_var for n in nodes if isinstance(n, For)}
+    # In front of a loop over the vectors of a row, constant quotients cost nothing.
+    has_loops = any(isinstance(n, For) and n.kind == "serial" for n in nodes)
     found: dict[int, PrimExpr] = {}
     for n in nodes:
         match n:
@@ -77,8 +79,8 @@ def _innermost(var: Var, body: Stmt, is_positive: Callable[[PrimExpr], bool]) ->
             case _:
                 continue
         count = size * steps if steps > 1 else size
-        is_short = isinstance(count, IntImm) and count.value < SHORT
-        if steps > 0 and not defined & set(symbols_in(size)) and not is_short and is_positive(size):
+        is_cheap = isinstance(count, IntImm) and (count.value < SHORT or has_loops)
+        if steps > 0 and not defined & set(symbols_in(size)) and not is_cheap and is_positive(size):
             found.setdefault(steps, count)
     return found[min(found)] if found else None
 

@@ -32,7 +32,6 @@ from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
 from relaxlab.schedule.bounds import LOWER_BOUNDS, UPPER_BOUNDS
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO
-from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, with_other_names
 
 
@@ -83,7 +82,7 @@ def apart(
     kept = tuple(b for b in (*func.buffers, *shared) if b in used)
     scalars = tuple(v for v in _scalars(func, kept, stmt) if v not in inner)
     params = (*kept, *scalars, *inner.values())
-    root = refreshed(Block("root", (), (), (), body, None, owned))
+    root = Block("root", (), (), (), body, None, owned)
     attrs = _with_bounds(func, nests.loops, inner)
     made = replace(func, params=params, body=BlockRealize((), TRUE, root), attrs=attrs)
 
@@ -102,7 +101,7 @@ def apart(
         block = func.body.block
         allocated = tuple(b for b in block.alloc_buffers if b not in owned)
         block = replace(block, body=whole, alloc_buffers=(*allocated, *part.alloc_buffers))
-        return replace(func, body=replace(func.body, block=refreshed(block)))
+        return replace(func, body=replace(func.body, block=block))
 
     return made, spliced
 

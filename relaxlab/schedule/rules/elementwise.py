@@ -131,7 +131,7 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
             # one vector for as many symbolic columns gained 6 % at three.
             if not _goes_across(block):
                 lanes *= COLUMN_VECTORS.of(sch, 4)
-            elif not _is_costly(block):
+            elif not is_costly(block):
                 lanes = ROWS_AT_ONCE
         elif period := _period_of_short_rows(block, sizes, lanes):
             nest = [sch.fuse(*nest)]
@@ -271,10 +271,10 @@ def _keeps_state(block: Block) -> bool:
     axes = {it.var for it in block.iter_vars}
     if any(axes & set(symbols_in((n.min, n.extent))) for n in inner):
         return True
-    return _goes_across(block) and not (_is_costly(block) or _waits_for_floats(block))
+    return _goes_across(block) and not (is_costly(block) or _waits_for_floats(block))
 
 
-def _is_costly(block: Block) -> bool:
+def is_costly(block: Block) -> bool:
     """True if the block has functions that take longer than gathering and scattering their operands
     and results: running logarithms of sums along 128 rows of 1024 took 11.8 ms row by row, 0.5 with
     rows as lanes."""
