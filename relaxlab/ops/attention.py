@@ -51,7 +51,7 @@ def require_known_mask(call: graph.Call) -> None:
 
 
 NEEDS = (one_dtype(0, 1, 2), takes("floating point"))
-"""What attention needs of its queries, keys and values."""
+"""The needs of attention: queries, keys and values of one floating-point dtype."""
 
 
 def _infer(call: graph.Call, tys: TypesOf) -> Type:

@@ -474,9 +474,8 @@ def _other_reads(nest: _Nest) -> list[BufferLoad]:
 def _is_elsewhere(read: BufferLoad, nest: _Nest) -> bool:
     """True if no iteration of the nest stores to what another one reads: one index of all that are
     read is before, or behind, all that are written."""
-    variables = {
-        v: Var(f"{v.name}_2", v.dtype) for v in (loop.loop_var for loop in nest.loops)
-    }
+    mine = [loop.loop_var for loop in nest.loops]
+    variables = {v: Var(f"{v.name}_2", v.dtype) for v in mine}
     an = Analyzer.for_shapes(
         tuple(v for v in symbols_in((read.buffer.shape, tuple(x.extent for x in nest.loops)))
               if v not in variables and v not in {x.loop_var for x in nest.around})

@@ -569,14 +569,10 @@ def _call(cx: Context, node: ast.Call) -> Value:
     match callee:
         case Ref("T", path) if path in WITH_LAMBDA:
             return WITH_LAMBDA[path](cx, node)
-        case Ref("T", path):
+        case Ref("T" | "R" as module, path):
             with _shaped(cx, path):
-                args = arguments(cx, node, f"T.{path}")
-            return loop_calls.call(cx, path, args)
-        case Ref("R", path):
-            with _shaped(cx, path):
-                args = arguments(cx, node, f"R.{path}")
-            return graph_calls.call(cx, path, args)
+                args = arguments(cx, node, f"{module}.{path}")
+            return (loop_calls if module == "T" else graph_calls).call(cx, path, args)
         case Constructor():
             return graph_calls.construct(cx, callee, arguments(cx, node, callee.name))
         case Macro() if cx.expand is not None:

@@ -71,7 +71,7 @@ def unrolled(
 
 
 def _steps(s: Stmt) -> int | None:
-    """How many statements run in one, None if there are loops in it that are not unrolled."""
+    """The number of statements that run in one, None if it has loops that are not unrolled."""
     match s:
         case SeqStmt(stmts):
             counts = [_steps(part) for part in stmts]

@@ -159,7 +159,7 @@ def _holding(body: Stmt, conditions: list[PrimExpr]) -> Stmt:
     """A statement in which conditions hold."""
 
     def rest(condition: PrimExpr) -> PrimExpr | None:
-        """What is left of a condition, None if nothing is, and it holds."""
+        """The rest of a condition, None if nothing is left, and it holds."""
         terms = _terms(condition)
         left = [c for c in terms if c not in conditions]
         if len(left) == len(terms) > 0:

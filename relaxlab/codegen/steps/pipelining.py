@@ -159,7 +159,7 @@ def _in_slot(body: Stmt, old: Buffer, new: Buffer, slot: PrimExpr) -> Stmt:
 
 
 def _opened(loop: For) -> tuple[Sequence[Buffer], Stmt]:
-    """What a loop allocates, and its body without the block that does it."""
+    """The buffers that a loop allocates, and its body without the block that does it."""
     body = loop.body
     if not isinstance(body, BlockRealize):
         return (), body

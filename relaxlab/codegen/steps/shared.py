@@ -29,7 +29,7 @@ from relaxlab.ir.node import children, map_children, replace, walk
 from relaxlab.schedule.tree import all_blocks
 
 Place: TypeAlias = tuple[tuple[int, int], ...]
-"""Where a statement is: the number of each sequence around it, and its place in that sequence."""
+"""The place of a statement: the number of each sequence around it, and where in it it is."""
 
 
 def expressions_shared(func: PrimFunc) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""Whether the private buffers of a scheduled kernel fit the memories that they are in."""
+"""A check that the private buffers of a scheduled kernel fit the memories that they are in."""
 
 from __future__ import annotations
 
