@@ -286,7 +286,7 @@ def test_loops_that_stay_together(
     shapes, body, axes = TOGETHER[name]
     func = function(shapes, body, sizes)
     formed = form_blocks(func)
-    (block,) = blocks(formed) or [formed.body.block]
+    (block,) = blocks(formed) or [n for n in walk(formed.body) if isinstance(n, Block)]
     assert "".join(it.var.name[1:] for it in block.iter_vars) == axes
     values = [(9, 40), (2, 1)] if sizes is None else [(9, 40)]
     assert_same_results(func, formed, shapes, values, rng)
