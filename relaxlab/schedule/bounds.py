@@ -20,7 +20,7 @@ def with_upper_bound(func: PrimFunc, symbol: Var, most: int) -> PrimFunc:
     that they knew before."""
     known = func.attrs.get(UPPER_BOUNDS, {})
     bounds = Attrs({**known, symbol.name: min(most, known.get(symbol.name, most))})
-    return replace(func, attrs=func.attrs.with_(tir_var_upper_bound=bounds))
+    return replace(func, attrs=func.attrs.with_(**{UPPER_BOUNDS: bounds}))
 
 
 def bound_storage(func: PrimFunc, size: PrimExpr, most: int) -> PrimFunc:

@@ -21,7 +21,12 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.determined import determines, in_common, with_fixed_loads
+from relaxlab.schedule.determined import (
+    are_never_equal,
+    determines,
+    in_common,
+    with_fixed_loads,
+)
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.ranges import (
@@ -119,21 +124,12 @@ def _reads_what_none_writes(
     if path is None or any(x.extent != ONE for x in w.region):
         return False
     loops = [s for s in path if isinstance(s, For)]
-    again = {s.loop_var: Var(f"{s.loop_var.name}_2", s.loop_var.dtype) for s in loops}
     binding = binding_of(realize)
-    with an.scope():
-        for s in loops:
-            bind_stmt(an, s)
-        for s in loops:
-            other = Range(substitute(s.min, again), substitute(s.extent, again))
-            an.bind_range(again[s.loop_var], other)
-        written_to = [substitute(i, binding) for i in stored]
-        for indices in others:
-            read_at = [substitute(substitute(i, binding), again) for i in indices]
-            pairs = zip(read_at, written_to, strict=True)
-            if not any(an.prove(expr.LT(r, x)) or an.prove(expr.GT(r, x)) for r, x in pairs):
-                return False
-    return True
+    to = [substitute(i, binding) for i in stored]
+    return all(
+        are_never_equal([substitute(i, binding) for i in indices], to, loops, an)
+        for indices in others
+    )
 
 
 def same_region(a: BufferRegion, b: BufferRegion) -> bool:

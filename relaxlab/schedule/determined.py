@@ -8,14 +8,23 @@ two of them equal, so none is needed for the proof.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Buffer, BufferLoad, Nondecreasing, Permutation, PrefixSums
+from relaxlab.ir.loops import (
+    Buffer,
+    BufferLoad,
+    For,
+    Nondecreasing,
+    Permutation,
+    PrefixSums,
+    Range,
+)
 from relaxlab.ir.node import Node, rewrite, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.ranges import Env, Span, by_data, span_of, union
 from relaxlab.schedule.tree import vars_in
 
@@ -40,6 +49,22 @@ def determines(values: Iterable[PrimExpr], var: Var, env: Env, an: Analyzer) -> 
             return False
         equal |= new
     return True
+
+
+def are_never_equal(
+    a: Sequence[PrimExpr], b: Sequence[PrimExpr], loops: Sequence[For], an: Analyzer
+) -> bool:
+    """Return True if the indices `a` in one iteration of the loops provably are another place than
+    `b` in any other one, or in the same: in one dimension they are always before or behind it."""
+    again = {s.loop_var: Var(f"{s.loop_var.name}_2", s.loop_var.dtype) for s in loops}
+    with an.scope():
+        for s in loops:
+            an.bind_range(s.loop_var, Range(s.min, s.extent))
+        for s in loops:
+            other = Range(substitute(s.min, again), substitute(s.extent, again))
+            an.bind_range(again[s.loop_var], other)
+        pairs = [(substitute(x, again), y) for x, y in zip(a, b, strict=True)]
+        return any(an.prove(expr.LT(x, y)) or an.prove(expr.GT(x, y)) for x, y in pairs)
 
 
 def _addends(e: PrimExpr, env: Env, an: Analyzer) -> Iterator[PrimExpr]:

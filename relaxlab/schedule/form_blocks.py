@@ -57,7 +57,7 @@ from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.apart import bound_to_axes
 from relaxlab.schedule.compact import loops_around_uses
-from relaxlab.schedule.determined import determines
+from relaxlab.schedule.determined import are_never_equal, determines
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.ranges import ZERO, Env, Span, bind_stmt, by_data
@@ -280,7 +280,7 @@ def _distributed(s: Stmt, loops: tuple[For, ...], around: tuple[For, ...]) -> li
             return _distributed(s.body, (*loops, s), around)
         case SeqStmt(stmts):
             parts = [_distributed(part, loops, around) for part in stmts]
-            if not all(_are_apart(stmts, loop) for loop in loops):
+            if not _are_apart(stmts, loops):
                 return None
             nests = [nest for part in parts if part is not None for nest in part]
             return None if None in parts else _with_inits(nests, len(loops))
@@ -294,13 +294,14 @@ def _changes(body: Stmt, value: PrimExpr) -> bool:
     return any(isinstance(n, BufferStore) and n.buffer in loaded for n in walk(body))
 
 
-def _are_apart(stmts: Sequence[Stmt], loop: For) -> bool:
-    """True if no two of the statements share, in different iterations of a loop, an element that
+def _are_apart(stmts: Sequence[Stmt], loops: Sequence[For]) -> bool:
+    """True if no two of the statements share, in different iterations of the loops, an element that
     one of them writes: all accesses to a buffer that is written are in one statement, or each
     iteration has elements of its own."""
     used = [_buffers_in(s) for s in stmts]
     return all(
-        sum(buffer in found for found in used) == 1 or _has_own_elements(stmts, buffer, loop)
+        sum(buffer in found for found in used) == 1
+        or all(_has_own_elements(stmts, buffer, loop, loops) for loop in loops)
         for buffer in _written(stmts)
     )
 
@@ -309,15 +310,20 @@ def _written(stmts: Sequence[Stmt]) -> set[Buffer]:
     return {n.buffer for s in stmts for n in walk(s) if isinstance(n, BufferStore)}
 
 
-def _has_own_elements(stmts: Sequence[Stmt], buffer: Buffer, loop: For) -> bool:
-    """True if iterations of a loop over the statements share no element of the buffer: the loop's
-    variable, plus the same constant, is the same index in all accesses, or all are in the segment
-    that an index function has for the iteration."""
-    accesses = (n for s in stmts for n in walk(s) if isinstance(n, BufferLoad | BufferStore))
+def _has_own_elements(
+    stmts: Sequence[Stmt], buffer: Buffer, loop: For, loops: Sequence[For]
+) -> bool:
+    """True if iterations of one of the loops over the statements share no element of the buffer:
+    its variable, plus what is the same in all of them, is the same index in all accesses, or all
+    are in the segment that an index function has for the iteration."""
+    inside = [n for s in stmts for n in walk(s)]
+    varying = {x.loop_var for x in loops} | {n.loop_var for n in inside if isinstance(n, For)}
+    varying |= {n.var for n in inside if isinstance(n, LetStmt | expr.Let)}
+    accesses = (n for n in inside if isinstance(n, BufferLoad | BufferStore))
     places = [n.indices for n in accesses if n.buffer is buffer]
     first, *others = places
     return any(
-        _variable(index, (loop.loop_var,)) == loop.loop_var and all(i[d] == index for i in others)
+        _variable(index, varying) == loop.loop_var and all(i[d] == index for i in others)
         for d, index in enumerate(first)
     ) or any(
         any(_is_in_segment(places, d, load, stmts, loop) for load in walk(index)
@@ -459,7 +465,12 @@ def _is_block(nest: _Nest) -> bool:
     if others & {*symbols_in(store.indices), *extents} or not store.indices:
         return False
     reads = _other_reads(nest)
-    if any(not _is_elsewhere(n, nest) for n in reads):
+    shapes = symbols_in((store.buffer.shape, tuple(loop.extent for loop in nest.loops)))
+    inner = {loop.loop_var for loop in (*nest.around, *nest.loops)}
+    an = Analyzer.for_shapes(*(v for v in shapes if v not in inner))
+    for loop in nest.around:
+        bind_stmt(an, loop)
+    if not all(are_never_equal(n.indices, store.indices, nest.loops, an) for n in reads):
         return False
     return not others or (_summed(nest) is not None and _terms_are_free(nest))
 
@@ -469,25 +480,6 @@ def _other_reads(nest: _Nest) -> list[BufferLoad]:
     loads = [n for n in walk(nest.store.value) if isinstance(n, BufferLoad)]
     store = nest.store
     return [n for n in loads if n.buffer is store.buffer and n.indices != store.indices]
-
-
-def _is_elsewhere(read: BufferLoad, nest: _Nest) -> bool:
-    """True if no iteration of the nest stores to what another one reads: one index of all that are
-    read is before, or behind, all that are written."""
-    mine = [loop.loop_var for loop in nest.loops]
-    variables = {v: Var(f"{v.name}_2", v.dtype) for v in mine}
-    an = Analyzer.for_shapes(
-        tuple(v for v in symbols_in((read.buffer.shape, tuple(x.extent for x in nest.loops)))
-              if v not in variables and v not in {x.loop_var for x in nest.around})
-    )  # fmt: skip
-    for loop in (*nest.around, *nest.loops):
-        bind_stmt(an, loop)
-    for loop in nest.loops:
-        again = replace(loop, loop_var=variables[loop.loop_var])
-        bind_stmt(an, substitute(again, variables))
-    places = [substitute(index, variables) for index in read.indices]
-    pairs = zip(places, nest.store.indices, strict=True)
-    return any(an.prove(expr.LT(r, w)) or an.prove(expr.GT(r, w)) for r, w in pairs)
 
 
 def _summed(nest: _Nest) -> Reduction | None:
@@ -609,7 +601,7 @@ def _is_independent(loop: For, part: Stmt, private: Private) -> bool:
     if by_data(loop.extent) or not bound.isdisjoint(symbols_in(loop.extent)):
         return False
     return all(
-        loop in private.get(buffer, ()) or _has_own_elements([part], buffer, loop)
+        loop in private.get(buffer, ()) or _has_own_elements([part], buffer, loop, ())
         for buffer in _written([part])
     )
 

@@ -24,6 +24,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.bounds import LOWER_BOUNDS, UPPER_BOUNDS
 from relaxlab.schedule.tree import LoopPlace, Place, path_to, vars_in
 
 ZERO = expr.const(0)
@@ -38,8 +39,8 @@ def constant(e: PrimExpr) -> int | None:
 def shape_analyzer(func: PrimFunc) -> Analyzer:
     """An analyzer that knows the symbols of the parameters' shapes, and the declared bounds of
     these and of scalar parameters."""
-    upper = func.attrs.get("tir_var_upper_bound", NO_ATTRS)
-    lower = func.attrs.get("tir_var_lower_bound", NO_ATTRS)
+    upper = func.attrs.get(UPPER_BOUNDS, NO_ATTRS)
+    lower = func.attrs.get(LOWER_BOUNDS, NO_ATTRS)
     # An analyzer learns facts of each element of an index function that it is asked about. With a
     # shared one, the kernel that a primitive makes would depend on questions of earlier ones, and
     # a replayed trace would make another kernel.

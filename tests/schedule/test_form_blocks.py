@@ -178,6 +178,10 @@ STEPS = {
             half[i + 1, j] = C[i, j] + C[i + 1, j] + C[i + 2, j]
         for i, j in T.grid(n - 2, m):
             C[i + 1, j] = half[i + 1, j] * T.float32(0.25)""", 2),
+    "places that steps share": (ROWS, """
+    for i in range(n - 1):
+        for j in range(T.min(m, 2)):
+            C[i + j] = C[i + j] * T.float32(2) + A[i, j]""", 1),
     "a value of each step": (TWO, """
     most = T.alloc_buffer((1,), "float32")
     for i in range(n - 1):
@@ -301,6 +305,11 @@ def test_steps_in_order(name: str, sizes: dict[str, int] | None, rng: np.random.
     assert isinstance(formed.body, BlockRealize | For)
     with_axes = [b for b in blocks(formed) if any(it.kind == "spatial" for it in b.iter_vars)]
     assert len(with_axes) == count
+    outermost = next(n for n in walk(formed.body) if isinstance(n, For))
+    for n in walk(formed.body):
+        if isinstance(n, BlockRealize):
+            pairs = zip(n.block.iter_vars, n.iter_values, strict=True)
+            assert outermost.loop_var not in [v for it, v in pairs if it.kind == "spatial"]
     values = [(7, 40), (2, 1)] if sizes is None else [(7, 40)]
     assert_same_results(func, formed, shapes, values, rng)
 
