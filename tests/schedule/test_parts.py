@@ -111,7 +111,20 @@ def f(A: T.Buffer((20, 30), "float32"), C: T.Buffer((20,), "float32")):
                 if B[i, j] > A[i + k, j]:
                     C[i + k + 1] = B[i, j]
 """
+A_BLOCK_WITHOUT_AXES = """
+@T.prim_func
+def f(C: T.Buffer((6, 6), "float32"), D: T.Buffer((6,), "float32"), E: T.Buffer((6,), "float32")):
+    for j in range(2):
+        for k in range(2):
+            for l in range(2):
+                E[j] = C[k, j + 1] + E[j]
+        for p in range(4):
+            D[0] = C[j, j]
+            for q in range(4):
+                C[4, q] = C[4, q] - T.float32(1)
+"""
 KERNELS = {
+    "a block without axes": (A_BLOCK_WITHOUT_AXES, ["fallback", "parts"]),
     "sums in steps": (SUMS_IN_STEPS, ["parts", "parts"]),
     "attention": (ATTENTION, ["matmul", "rows", "matmul", "elementwise"]),
     "steps": (STEPS, ["elementwise"]),

@@ -261,12 +261,12 @@ def _reads_rows(
 
 
 def _keeps_state(block: Block) -> bool:
-    """True if the last axis cannot become lanes, or does not pay as lanes: the block has buffers of
-    its own, loops that differ between its iterations, or loops (an update of rows) over elements
-    that are not neighbours along the last axis."""
+    """True if there is no axis to become lanes, or the last one cannot, or does not pay as lanes:
+    the block has buffers of its own, loops that differ between its iterations, or loops (an update
+    of rows) over elements that are not neighbours along the last axis."""
     nodes = list(walk(block.body))
     inner = _loops_in(block)
-    if block.alloc_buffers or any(isinstance(n, While) for n in nodes):
+    if not block.iter_vars or block.alloc_buffers or any(isinstance(n, While) for n in nodes):
         return True
     axes = {it.var for it in block.iter_vars}
     if any(axes & set(symbols_in((n.min, n.extent))) for n in inner):
