@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from relaxlab.ir.expr import IntImm, Var
+from relaxlab.ir.expr import IntImm, Var, as_expr
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -31,8 +31,8 @@ from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
 from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
 from relaxlab.schedule.bounds import LOWER_BOUNDS, UPPER_BOUNDS
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO
-from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, with_other_names
+from relaxlab.schedule.ranges import ZERO, shape_analyzer
+from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, vars_in, with_other_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ def apart(
         if scheduled.params != params or not isinstance(scheduled.body, BlockRealize):
             raise _refused(blocks, "their schedule leaves the layout of what they share")
         part = scheduled.body.block
+        sizes = {b: _of_all_steps(b, scheduled, set(outer), blocks) for b in part.alloc_buffers}
+        part = substitute(part, buffers={b: new for b, new in sizes.items() if new is not b})
         others = (nests.stmts[: chosen.start], nests.stmts[chosen.stop :])
         taken = {n.name for n in walk(seq(*others[0], *others[1])) if isinstance(n, Block)}
         body = substitute(with_other_names(part.body, taken), outer)
@@ -108,6 +110,18 @@ def apart(
 
 def _refused(blocks: Collection[str], condition: str) -> ScheduleError:
     return ScheduleError("schedule_apart", f"blocks {', '.join(blocks)}", condition)
+
+
+def _of_all_steps(
+    buffer: Buffer, scheduled: PrimFunc, steps: Collection[Var], blocks: Collection[str]
+) -> Buffer:
+    """The buffer with the most elements that it needs in any step: it is allocated once for all."""
+    an = shape_analyzer(scheduled)
+    most = [an.upper_bound(d) if vars_in(d) & set(steps) else d for d in buffer.shape]
+    if None in most:
+        raise _refused(blocks, f"the size of {buffer.name} has a bound that all steps share")
+    shape = tuple(as_expr(d) for d in most if d is not None)
+    return buffer if shape == buffer.shape else replace(buffer, shape=shape)
 
 
 def _holds(stmt: Stmt, blocks: Collection[str]) -> bool:

@@ -501,18 +501,12 @@ def _terms_are_free(nest: _Nest) -> bool:
 def _summed_apart(part: _Part) -> tuple[list[_Part], list[Buffer]]:
     """Return a reduction onto what is there as two nests, the reduction of its terms alone and its
     combination with what is there, and the buffer between them; any other part as it is."""
-    if (
-        not isinstance(part, _Nest)
-        or part.init is not None
-        or part.around
-        and _mentions(_spatial(part), part.around)
-    ):
+    if not isinstance(part, _Nest) or part.init is not None:
         return [part], []
-    spatial, store = _spatial(part), part.store
-    reduction = _summed(part)
-    if len(spatial) == len(part.loops) or not spatial or reduction is None:
+    spatial, store, reduction = _spatial(part), part.store, _summed(part)
+    if len(spatial) == len(part.loops) or reduction is None or any(map(by_data, store.indices)):
         return [part], []
-    if not _are_fixed(spatial) or any(map(by_data, store.indices)):
+    if not _are_fixed(spatial) or _mentions(spatial, part.around):
         return [part], []
     places = tuple(loop.loop_var for loop in spatial)
     shape = tuple(loop.extent for loop in spatial)

@@ -111,6 +111,18 @@ def f(A: T.Buffer((20, 30), "float32"), C: T.Buffer((20,), "float32")):
                 if B[i, j] > A[i + k, j]:
                     C[i + k + 1] = B[i, j]
 """
+CHOLESKY = """
+@T.prim_func
+def f(A: T.Buffer((30, 30), "float32")):
+    for i in range(30):
+        for j in range(i):
+            for k in range(j):
+                A[i, j] = A[i, j] - A[i, k] * A[j, k]
+            A[i, j] = A[i, j] / A[j, j]
+        for k in range(i):
+            A[i, i] = A[i, i] - A[i, k] * A[i, k]
+        A[i, i] = T.sqrt(A[i, i])
+"""
 A_BLOCK_WITHOUT_AXES = """
 @T.prim_func
 def f(C: T.Buffer((6, 6), "float32"), D: T.Buffer((6,), "float32"), E: T.Buffer((6,), "float32")):
@@ -124,7 +136,8 @@ def f(C: T.Buffer((6, 6), "float32"), D: T.Buffer((6,), "float32"), E: T.Buffer(
                 C[4, q] = C[4, q] - T.float32(1)
 """
 KERNELS = {
-    "a block without axes": (A_BLOCK_WITHOUT_AXES, ["fallback", "parts"]),
+    "a block without axes": (A_BLOCK_WITHOUT_AXES, ["fallback", "elementwise", "parts"]),
+    "Cholesky": (CHOLESKY, ["parts", "fallback", "elementwise"]),
     "sums in steps": (SUMS_IN_STEPS, ["parts", "parts"]),
     "attention": (ATTENTION, ["matmul", "rows", "matmul", "elementwise"]),
     "steps": (STEPS, ["elementwise"]),

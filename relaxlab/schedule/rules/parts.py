@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 
@@ -75,26 +76,27 @@ def _together(
     sch: Schedule, blocks: Sequence[str], rules: Sequence[Named], context: Context
 ) -> Schedule | None:
     """The schedule with some nests scheduled by the first rule that fits; None where none does."""
-    if not blocks:
-        return None
-    fitting: list[str] = []
     facts = context.target.facts
+    tried: list[str] = []
 
     def schedule(part: Schedule) -> Schedule:
-        for name, rule in rules:
+        for name, rule in rules[len(tried) :]:
+            tried.append(name)
             made = attempted(rule, part, context)
             if made is not None and problem_of_private_buffers(made.func, facts) is None:
-                fitting.append(name)
                 return made
         raise ScheduleError("schedule", f"blocks {', '.join(blocks)}", "a rule fits them together")
 
-    sch = sch.copy()
-    try:
-        sch.schedule_apart([sch.get_block(name) for name in blocks], schedule)
-    except ScheduleError:
-        return None
-    sch.trace[-1] = dataclasses.replace(sch.trace[-1], remark=f"by the rule {fitting[-1]}")
-    return sch
+    while blocks:
+        together = sch.copy()
+        with suppress(ScheduleError):  # what a rule made may not fit in their place
+            together.schedule_apart([together.get_block(name) for name in blocks], schedule)
+            last = together.trace[-1]
+            together.trace[-1] = dataclasses.replace(last, remark=f"by the rule {tried[-1]}")
+            return together
+        if not 0 < len(tried) < len(rules):
+            break
+    return None
 
 
 def _has_product(nest: Sequence[Block]) -> bool:
