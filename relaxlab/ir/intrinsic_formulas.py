@@ -72,7 +72,7 @@ def _wide(e: PrimExpr) -> PrimExpr:
 
 def _rounded_shift(value: PrimExpr, places: PrimExpr) -> PrimExpr:
     """`value` shifted right, halves rounded up, as int32."""
-    # Of no places, the half is 0: 1 << (places - 1) would shift by -1.
+    # Not 1 << (places - 1): it would shift by -1 where `places` is 0, whose half is 0.
     half = expr.binary(
         expr.ShiftRight, expr.binary(expr.ShiftLeft, const(1, value.dtype), places), 1
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,7 +13,6 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from relaxlab.ir.errors import kind_of
-from relaxlab.ir.expr import Var
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.code import code
@@ -160,9 +158,7 @@ def _values(trace: str) -> Mapping[str, Value]:
     """The values of the decisions of a recorded trace."""
     if not trace:
         return {}
-    # The function is not at hand: its symbols stand in factors and are not looked at.
-    symbols = {name: Var(name) for name in re.findall(r'"symbol": "([^"]*)"', trace)}
-    return values_in(from_json(trace, symbols))
+    return values_in(from_json(trace))
 
 
 def _trials(records: Iterable[Record]) -> Iterable[_Trial]:

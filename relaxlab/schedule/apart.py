@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from relaxlab.ir.expr import IntImm, Var, as_expr
+from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -32,7 +32,7 @@ from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
 from relaxlab.schedule.bounds import LOWER_BOUNDS, UPPER_BOUNDS
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO, shape_analyzer
-from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, vars_in, with_other_names
+from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, with_other_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,9 @@ def apart(
         if scheduled.params != params or not isinstance(scheduled.body, BlockRealize):
             raise _refused(blocks, "their schedule leaves the layout of what they share")
         part = scheduled.body.block
-        sizes = {b: _of_all_steps(b, scheduled, set(outer), blocks) for b in part.alloc_buffers}
-        part = substitute(part, buffers={b: new for b, new in sizes.items() if new is not b})
+        for b in part.alloc_buffers:
+            if outer.keys() & set(symbols_in(b.shape)):
+                raise _refused(blocks, f"the size of {b.name} is the same in all steps")
         others = (nests.stmts[: chosen.start], nests.stmts[chosen.stop :])
         taken = {n.name for n in walk(seq(*others[0], *others[1])) if isinstance(n, Block)}
         body = substitute(with_other_names(part.body, taken), outer)
@@ -110,18 +111,6 @@ def apart(
 
 def _refused(blocks: Collection[str], condition: str) -> ScheduleError:
     return ScheduleError("schedule_apart", f"blocks {', '.join(blocks)}", condition)
-
-
-def _of_all_steps(
-    buffer: Buffer, scheduled: PrimFunc, steps: Collection[Var], blocks: Collection[str]
-) -> Buffer:
-    """The buffer with the most elements that it needs in any step: it is allocated once for all."""
-    an = shape_analyzer(scheduled)
-    most = [an.upper_bound(d) if vars_in(d) & set(steps) else d for d in buffer.shape]
-    if None in most:
-        raise _refused(blocks, f"the size of {buffer.name} has a bound that all steps share")
-    shape = tuple(as_expr(d) for d in most if d is not None)
-    return buffer if shape == buffer.shape else replace(buffer, shape=shape)
 
 
 def _holds(stmt: Stmt, blocks: Collection[str]) -> bool:
@@ -177,12 +166,15 @@ def _scalars(func: PrimFunc, kept: Sequence[Buffer], stmt: Stmt) -> list[Var]:
 def _with_bounds(func: PrimFunc, loops: Sequence[For], inner: Mapping[Var, Var]) -> Attrs:
     """The attributes of the function, with the bounds of what are parameters now."""
     lower, upper = dict(func.attrs.get(LOWER_BOUNDS, {})), dict(func.attrs.get(UPPER_BOUNDS, {}))
+    an = shape_analyzer(func)
     for loop in loops:
+        most = an.upper_bound(loop.extent)
+        an.bind_range(loop.loop_var, Range(loop.min, loop.extent))
         new = inner.get(loop.loop_var)
         if new is not None and loop.min == ZERO:
             lower[new.name] = 0
-            if isinstance(loop.extent, IntImm):
-                upper[new.name] = max(loop.extent.value - 1, 0)
+            if most is not None:
+                upper[new.name] = max(most - 1, 0)
     for v in symbols_in(tuple(b.shape for b in func.buffers)):
         lower.setdefault(v.name, 0)
     return func.attrs.with_(**{LOWER_BOUNDS: Attrs(lower), UPPER_BOUNDS: Attrs(upper) or None})

@@ -29,7 +29,7 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ONE, ZERO
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.rfactor import Reduction, reduction_of
-from relaxlab.schedule.scope import is_reduction, producers_of
+from relaxlab.schedule.scope import axis_kinds, is_reduction, producers_of
 from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
@@ -120,7 +120,7 @@ def _masked_sum(place: BlockPlace) -> _MaskedSum:
         raise ScheduleError(PRIMITIVE, what, "nothing but loops is around the block, for all terms")
     if not isinstance(block.init, BufferStore) or block.init.value != reduction.identity:
         raise ScheduleError(PRIMITIVE, what, "sums start at zero")
-    kinds = {loop: _kinds(place, loop.loop_var) for loop in place.loops}
+    kinds = {loop: axis_kinds(place.realize, loop.loop_var) for loop in place.loops}
     mixed = [loop for loop, kind in kinds.items() if len(kind) != 1]
     results = tuple(loop for loop, kind in kinds.items() if kind == {"spatial"})
     of_terms = {loop.loop_var for loop in place.loops if loop not in results}
@@ -133,11 +133,6 @@ def _masked_sum(place: BlockPlace) -> _MaskedSum:
 def _top(place: BlockPlace) -> int:
     """The place in the path of the outermost loop around the block, or of the block."""
     return place.path.index(place.loops[0]) if place.loops else len(place.path) - 1
-
-
-def _kinds(place: BlockPlace, var: Var) -> set[str]:
-    pairs = zip(place.block.iter_vars, place.realize.iter_values, strict=True)
-    return {iv.kind for iv, value in pairs if var in vars_in(value)}
 
 
 def _is_zero_where(place: BlockPlace, factor: PrimExpr, mask: PrimExpr) -> bool:

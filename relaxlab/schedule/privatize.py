@@ -33,7 +33,7 @@ from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.rfactor import Reduction, reduction_of
-from relaxlab.schedule.scope import is_reduction
+from relaxlab.schedule.scope import axis_kinds, is_reduction
 from relaxlab.schedule.tree import (
     BlockPlace,
     conjuncts,
@@ -143,7 +143,7 @@ def _tile(place: BlockPlace, around: For, lane: Var | None) -> _Tile:
             "privatize", describe_loop(around), "nothing but loops is between it and the block",
             about=(around.loop_var,),
         )  # fmt: skip
-    kinds = {loop.loop_var: _kinds(place, loop.loop_var) for loop in place.loops}
+    kinds = {loop.loop_var: axis_kinds(place.realize, loop.loop_var) for loop in place.loops}
     outside = [s for s in place.loops if s not in inner and "reduce" in kinds[s.loop_var]]
     terms = outside[0] if outside else None
     tiled = inner if terms is None else place.loops[place.loops.index(terms) :]
@@ -190,11 +190,6 @@ def _require_begun(place: BlockPlace, terms: For, results: tuple[For, ...]) -> N
             )  # fmt: skip
 
 
-def _kinds(place: BlockPlace, var: Var) -> set[str]:
-    pairs = zip(place.block.iter_vars, place.realize.iter_values, strict=True)
-    return {iv.kind for iv, value in pairs if var in vars_in(value)}
-
-
 def _require_tile(
     place: BlockPlace, kept: tuple[For, ...], results: tuple[For, ...]
 ) -> None:
@@ -209,7 +204,7 @@ def _require_tile(
             )  # fmt: skip
     for loop in results:
         require_own_elements("privatize", find_loop(place.func, loop.loop_var))
-    terms = {s.loop_var for s in place.loops if "reduce" in _kinds(place, s.loop_var)}
+    terms = {s.loop_var for s in place.loops if "reduce" in axis_kinds(place.realize, s.loop_var)}
     for c in beyond_domain(place.realize, analyzer_at(place)):
         if vars_in(c) & terms:
             raise ScheduleError(
@@ -241,7 +236,7 @@ def _before_terms(tile: _Tile, terms: For, name: str) -> Stmt:
     assert isinstance(block.init, BufferStore)
     around = tuple(
         s for s in place.loops[place.loops.index(terms) :]
-        if _kinds(place, s.loop_var) == {"spatial"}
+        if axis_kinds(place.realize, s.loop_var) == {"spatial"}
     )  # fmt: skip
     pairs, conditions = _of_results(tile)
     axes, values = tuple(iv for iv, _ in pairs), tuple(v for _, v in pairs)
@@ -257,7 +252,7 @@ def _of_results(tile: _Tile) -> tuple[list[Bound], list[PrimExpr]]:
         for iv, value in zip(place.block.iter_vars, place.realize.iter_values, strict=True)
         if iv.kind == "spatial"
     ]
-    terms = {s.loop_var for s in place.loops if "reduce" in _kinds(place, s.loop_var)}
+    terms = {s.loop_var for s in place.loops if "reduce" in axis_kinds(place.realize, s.loop_var)}
     conditions = [c for c in conjuncts(place.realize.predicate) if not vars_in(c) & terms]
     return pairs, conditions
 

@@ -10,7 +10,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_all_written
 from relaxlab.schedule.ranges import ONE, analyzer_at
-from relaxlab.schedule.scope import read, written
+from relaxlab.schedule.scope import axis_kinds, read, written
 from relaxlab.schedule.tree import (
     BlockPlace,
     LoopPlace,
@@ -58,16 +58,11 @@ def decompose_reduction(func: PrimFunc, name: str, var: Var) -> tuple[PrimFunc, 
     return target.replaced(loops.seq(init, target.loop)), init_name, update_name
 
 
-def _axis_kinds(place: BlockPlace, var: Var) -> set[str]:
-    pairs = zip(place.block.iter_vars, place.realize.iter_values, strict=True)
-    return {iv.kind for iv, value in pairs if var in vars_in(value)}
-
-
 def _require_outside_reduction(place: BlockPlace, target: For) -> None:
     for loop in place.loops:
         if loop is target:
             return
-        if "reduce" in _axis_kinds(place, loop.loop_var):
+        if "reduce" in axis_kinds(place.realize, loop.loop_var):
             raise ScheduleError(
                 "decompose_reduction", describe_loop(target),
                 f"no loop outside it carries the reduction; {describe_loop(loop)} does",
@@ -101,7 +96,7 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
     fresh: dict[Var, PrimExpr] = {}
     an = analyzer_at(place)
     for loop in inner:
-        kinds = _axis_kinds(place, loop.loop_var)
+        kinds = axis_kinds(place.realize, loop.loop_var)
         if {"spatial", "reduce"} <= kinds:
             raise ScheduleError(
                 "decompose_reduction", describe_loop(loop),
@@ -156,7 +151,7 @@ def _mentions_reduction(condition: PrimExpr, dropped: set[Var], place: BlockPlac
     used = vars_in(condition)
     if not used & dropped:
         return False
-    spatial = {v for v in used if "spatial" in _axis_kinds(place, v)}
+    spatial = {v for v in used if "spatial" in axis_kinds(place.realize, v)}
     if spatial:
         raise ScheduleError(
             "decompose_reduction", describe_block(place.block),

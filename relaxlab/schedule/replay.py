@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from relaxlab.ir.expr import Var
+from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.schedule import PRIMITIVES, Schedule
 from relaxlab.schedule.state import BlockRV, LoopRV
-from relaxlab.schedule.trace import NESTING, Instruction, Ref, Steps, Value, from_json
+from relaxlab.schedule.trace import NESTING, Instruction, Ref, Steps, Value, from_json, in_terms_of
 
 
 def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
@@ -20,16 +21,8 @@ def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
     Raises ScheduleError where a step is refused, ValueError where the trace is malformed.
     """
     if isinstance(trace, str):
-        trace = read_trace(func, trace)
+        trace = from_json(trace)
     return replay(func, trace, _unseen)
-
-
-def read_trace(func: PrimFunc, text: str) -> list[Instruction]:
-    """The trace that `to_json` wrote, about the symbols of `func`. Raises ValueError on anything
-    else."""
-    symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in func.buffers))}
-    symbols |= {p.name: p for p in func.params if isinstance(p, Var)}
-    return from_json(text, symbols)
 
 
 def apply_steps(sch: Schedule, trace: Sequence[Instruction]) -> None:
@@ -59,6 +52,8 @@ def replay(func: PrimFunc, trace: Sequence[Instruction], visit: Visit) -> Schedu
 
 def _replay(sch: Schedule, trace: Sequence[Instruction], visit: Visit) -> None:
     known: dict[str, BlockRV | LoopRV] = {}
+    symbols = {v.name: v for v in symbols_in(tuple(b.shape for b in sch.func.buffers))}
+    symbols |= {p.name: p for p in sch.func.params if isinstance(p, Var)}
 
     def value(v: Value) -> Any:
         match v:
@@ -68,6 +63,8 @@ def _replay(sch: Schedule, trace: Sequence[Instruction], visit: Visit) -> None:
                 return known[name]
             case tuple():
                 return [value(x) for x in v]  # type: ignore[reportUnknownVariableType]
+            case PrimExpr() | IndexMap():
+                return in_terms_of(v, symbols)
             case _:
                 return v
 

@@ -7,7 +7,7 @@ handles to its blocks and loops, and the trace of what was done. A refused primi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -47,7 +47,7 @@ from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.ragged_primitives import RaggedPrimitives
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV
-from relaxlab.schedule.trace import Steps
+from relaxlab.schedule.trace import Steps, Value
 from relaxlab.tracing.limit import Stopped
 
 Factor = PrimExpr | int | None
@@ -376,15 +376,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         axes, in which blocks and loops are to be found anew, and returns it or a copy of it.
         """
         joined, restored = _join_axes(self.func)
-        made = _made(schedule, self._apart(joined, JOINED))
-        if made is None:
-            raise TypeError("join_axes takes a function that returns a schedule")
-
-        def run() -> None:
-            self.func = restored(made.func)
-            self.decisions |= made.decisions
-
-        self._step("join_axes", {"schedule": Steps(tuple(made.trace))}, run)
+        self._take_over("join_axes", {}, self._apart(joined, JOINED), schedule, restored)
 
     def schedule_apart(
         self, blocks: Sequence[BlockRV], schedule: Callable[[Schedule], Schedule]
@@ -400,16 +392,23 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         """
         names = [self._name(b) for b in blocks]
         nests, spliced = _apart(self.func, names)
-        made = _made(schedule, self._apart(nests, names[0]))
+        apart, args = self._apart(nests, names[0]), {"blocks": tuple(blocks)}
+        self._take_over("schedule_apart", args, apart, schedule, spliced)
+
+    def _take_over(
+        self, primitive: str, args: Mapping[str, Value], sub: Schedule,
+        schedule: Callable[[Schedule], Schedule], put_back: Callable[[PrimFunc], PrimFunc],
+    ) -> None:  # fmt: skip
+        """Make the steps of `schedule` on a form of this function, and put the result back."""
+        made = _made(schedule, sub)
         if made is None:
-            raise TypeError("schedule_apart takes a function that returns a schedule")
+            raise TypeError(f"{primitive} takes a function that returns a schedule")
 
         def run() -> None:
-            self.func = spliced(made.func)
+            self.func = put_back(made.func)
             self.decisions |= made.decisions
 
-        steps = Steps(tuple(made.trace))
-        self._step("schedule_apart", {"blocks": tuple(blocks), "schedule": steps}, run)
+        self._step(primitive, {**args, "schedule": Steps(tuple(made.trace))}, run)
 
     def guarded_versions(
         self,

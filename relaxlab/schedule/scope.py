@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import Var, const
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -19,6 +19,7 @@ from relaxlab.schedule.tree import (
     BlockPlace,
     child_stmts,
     describe_block,
+    path_to,
     realizes_under,
     vars_in,
 )
@@ -66,14 +67,38 @@ def is_complete(block: Block, scope: Block) -> bool:
 
 
 def is_reduction(block: Block, scope: Block) -> bool:
-    """True if `block` alone computes its outputs by accumulating over its reduce axes."""
+    """True if `block` alone computes its outputs by accumulating over its reduce axes, each term
+    once."""
     reduce_vars = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
     return (
         block.init is not None
         and all(iv.kind in ("spatial", "reduce") for iv in block.iter_vars)
         and is_sole_writer(block, scope)
         and not any(vars_in(r) & reduce_vars for r in block.writes)
+        and not _repeats_terms(block, scope)
     )
+
+
+def _repeats_terms(block: Block, scope: Block) -> bool:
+    """True if a loop inside of one over reduce axes gives no axis its value: it accumulates each
+    term again, but initialises again with the first one."""
+    path = path_to(scope.body, lambda s: isinstance(s, BlockRealize) and s.block is block)
+    assert path is not None
+    *around, realize = path
+    assert isinstance(realize, BlockRealize)
+    reduces = False
+    for loop in (s for s in around if isinstance(s, For)):
+        kinds = axis_kinds(realize, loop.loop_var)
+        if reduces and not kinds and loop.extent != const(1):
+            return True
+        reduces |= "reduce" in kinds
+    return False
+
+
+def axis_kinds(realize: BlockRealize, var: Var) -> set[str]:
+    """The kinds of the block's axes whose values mention the variable."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return {iv.kind for iv, value in pairs if var in vars_in(value)}
 
 
 def require_computed_alone(primitive: str, place: BlockPlace) -> None:

@@ -16,7 +16,7 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.fuse_ragged import fuse_ragged
 from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, by_data, shape_analyzer
-from relaxlab.schedule.scope import axes_bound_to
+from relaxlab.schedule.scope import axes_bound_to, axis_kinds
 from relaxlab.schedule.tree import (
     LoopPlace,
     Place,
@@ -333,8 +333,16 @@ def _require_same_order(func: PrimFunc, before: list[For], after: list[For]) -> 
 def _require_init_first(chain: list[For]) -> None:
     """Raise unless a block that initialises where its reduce axes are at their first values comes
     there first; a loop over spatial and reduce axes at once decides that together with the
-    others."""
+    others, and one over none initialises it again."""
     for loop in chain:
+        for realize in realizes_under(loop.body) if loop.extent != ONE else ():
+            if realize.block.init is not None and not axis_kinds(realize, loop.loop_var):
+                raise ScheduleError(
+                    "reorder", describe_loop(loop),
+                    f"each loop runs over axes of block {realize.block.name!r}, which initialises "
+                    "itself",
+                    suggestion="decompose_reduction first", about=(loop.loop_var,),
+                )  # fmt: skip
         bound = axes_bound_to(loop.loop_var, loop.body)
         for realize, _ in bound:
             kinds = {iv.kind for r, iv in bound if r is realize}

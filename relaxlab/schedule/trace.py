@@ -18,7 +18,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
 
 Value: TypeAlias = Any
 """A `Ref`, a number, a string, a bool, None, a `PrimExpr`, an `IndexMap`, `Steps` or a tuple of
@@ -126,6 +126,16 @@ def with_symbols(value: Value, symbols: Mapping[Var, PrimExpr]) -> Value:
             return value
 
 
+def in_terms_of(value: PrimExpr | IndexMap, symbols: Mapping[str, Var]) -> Value:
+    """An argument of an instruction with the variables of these names for its own. Raises
+    ValueError where one is missing."""
+    mentioned = free_symbols(value)
+    for v in mentioned:
+        if v.name not in symbols:
+            raise ValueError(f"the trace needs a symbol {v.name!r}; there are {sorted(symbols)}")
+    return with_symbols(value, {v: symbols[v.name] for v in mentioned})
+
+
 def names_in(value: Value) -> Iterator[str]:
     """Yield the names of handles and of index maps' variables in a trace or a part of it."""
     match value:
@@ -155,26 +165,22 @@ def _encoded(trace: Iterable[Instruction]) -> list[Any]:
     ]
 
 
-def from_json(text: str, symbols: Mapping[str, Var]) -> list[Instruction]:
-    """The trace that `to_json` wrote. Raises ValueError on anything else.
-
-    `symbols` are the variables that factors may mention, by name: those of the function that the
-    trace will be applied to.
-    """
+def from_json(text: str) -> list[Instruction]:
+    """The trace that `to_json` wrote. Raises ValueError on anything else."""
     try:
         steps = json.loads(text)
         if not isinstance(steps, list):
             raise ValueError("not a schedule trace: the outermost value is not a list")
-        return _decoded(cast("list[Any]", steps), symbols)
+        return _decoded(cast("list[Any]", steps))
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not a schedule trace: {e!r}") from e
 
 
-def _decoded(steps: Iterable[Any], symbols: Mapping[str, Var]) -> list[Instruction]:
+def _decoded(steps: Iterable[Any]) -> list[Instruction]:
     return [
         Instruction(
             str(step["name"]),
-            tuple((str(k), _decode(v, symbols)) for k, v in step["args"].items()),
+            tuple((str(k), _decode(v)) for k, v in step["args"].items()),
             tuple(str(o) for o in step["outputs"]),
         )
         for step in steps
@@ -210,28 +216,27 @@ def _encode(value: Value) -> Any:
             raise ValueError(f"cannot save {value!r} ({type(value).__name__}) in a trace")
 
 
-def _decode(value: Any, symbols: Mapping[str, Var]) -> Value:
+def _decode(value: Any) -> Value:
     match value:
         case list():
-            return tuple(_decode(v, symbols) for v in value)  # type: ignore[reportUnknownVariableType]
+            return tuple(_decode(v) for v in value)  # type: ignore[reportUnknownVariableType]
         case {"ref": name}:
             return Ref(name)
         case {"steps": steps, "bound": None | int() as bound}:
-            return Steps(tuple(_decoded(steps, symbols)), bound)
+            return Steps(tuple(_decoded(steps)), bound)
         case {"int": number}:
             return expr.const(int(number))
         case {"float": text, "dtype": dtype}:
             return expr.FloatImm(float.fromhex(text), dtype)
         case {"symbol": name}:
-            if name not in symbols:
-                raise ValueError(f"the trace needs a symbol {name!r}; there are {sorted(symbols)}")
-            return symbols[name]
+            return Var(name)
         case {"map": names, "to": finals}:
             variables = {name: Var(name) for name in names}
-            inner = {**symbols, **variables}
-            return IndexMap(tuple(variables.values()), tuple(_decode(e, inner) for e in finals))
+            values = tuple(map(_decode, finals))
+            own = {v: variables[v.name] for v in symbols_in(values) if v.name in variables}
+            return IndexMap(tuple(variables.values()), with_symbols(values, own))
         case {"op": op, "a": a, "b": b} if op in _EXPRESSIONS:
-            return expr.binary(_EXPRESSIONS[op], _decode(a, symbols), _decode(b, symbols))
+            return expr.binary(_EXPRESSIONS[op], _decode(a), _decode(b))
         case dict():
             raise ValueError(f"unknown value in a trace: {value}")
         case _:

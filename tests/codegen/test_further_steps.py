@@ -33,7 +33,7 @@ def function(text: str) -> PrimFunc:
 
 
 def results(func: PrimFunc, *values: object) -> list[np.ndarray]:
-    """What a function leaves in copies of arrays."""
+    """The arrays, as a call of the function leaves copies of them."""
     given = [v.copy() if isinstance(v, np.ndarray) else v for v in values]
     rl.interpret(Module.of({"main": func}), "main", *given)
     return [v for v in given if isinstance(v, np.ndarray)]

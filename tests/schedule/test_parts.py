@@ -123,6 +123,20 @@ def f(A: T.Buffer((30, 30), "float32")):
             A[i, i] = A[i, i] - A[i, k] * A[i, k]
         A[i, i] = T.sqrt(A[i, i])
 """
+LONGER_ROWS = """
+@T.prim_func
+def f(A: T.Buffer((40, 40), "float32"), C: T.Buffer((40, 40), "float32")):
+    m = T.alloc_buffer((40,), "float32")
+    for k in range(40):
+        for i in range(40):
+            m[i] = T.float32(0)
+            for j in range(k):
+                m[i] = m[i] + A[i, j]
+        for i in range(40):
+            for j in range(k):
+                C[i, j] = A[i, j] / (m[i] + T.float32(1))
+            A[i, k] = C[i, 0]
+"""
 A_BLOCK_WITHOUT_AXES = """
 @T.prim_func
 def f(C: T.Buffer((6, 6), "float32"), D: T.Buffer((6,), "float32"), E: T.Buffer((6,), "float32")):
@@ -138,6 +152,7 @@ def f(C: T.Buffer((6, 6), "float32"), D: T.Buffer((6,), "float32"), E: T.Buffer(
 KERNELS = {
     "a block without axes": (A_BLOCK_WITHOUT_AXES, ["fallback", "elementwise", "parts"]),
     "Cholesky": (CHOLESKY, ["parts", "fallback", "elementwise"]),
+    "longer rows": (LONGER_ROWS, ["rows", "elementwise"]),
     "sums in steps": (SUMS_IN_STEPS, ["parts", "parts"]),
     "attention": (ATTENTION, ["matmul", "rows", "matmul", "elementwise"]),
     "steps": (STEPS, ["elementwise"]),
@@ -190,8 +205,8 @@ def blocks_named(sch: Schedule, *names: str) -> list[BlockRV]:
 
 
 def test_nests_are_a_function(rng: np.random.Generator) -> None:
-    """What others use are parameters; what is allocated for the nests alone is theirs; names of
-    blocks stay different."""
+    """Buffers that other nests use, too, become parameters, and those that only these nests use
+    are allocated in the new function; blocks keep different names."""
     sch = Schedule(kernel("two products"))
     seen: list[PrimFunc] = []
 
@@ -242,6 +257,17 @@ def test_what_cannot_be_apart() -> None:
     sch.set_scope(both[0], 0, "local")
     with pytest.raises(ScheduleError, match="in main memory"):
         sch.schedule_apart(both[:1], lambda part: part)
+    of_steps = Schedule(kernel("longer rows"))
+    of_steps.form_blocks()
+    with pytest.raises(ScheduleError, match="the size of .* is the same in all steps"):
+        of_steps.schedule_apart(blocks_named(of_steps, "m"), partial_sums)
+
+
+def partial_sums(part: Schedule) -> Schedule:
+    _, j = part.get_loops(part.get_block("m"))
+    several, _ = part.split(j, [None, 8])
+    part.rfactor(several, 0)
+    return part
 
 
 def transposed(part: Schedule) -> Schedule:

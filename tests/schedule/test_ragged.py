@@ -525,7 +525,7 @@ def test_terms_that_a_row_may_not_have_are_not_fused_with_results() -> None:
 
 
 def test_rows_that_a_split_adds_are_not_initialised() -> None:
-    """That a row has terms guards them; its initialisation has none."""
+    """Terms need no guard of rows, as rows that are added have none; the initialisation does."""
     sch = Schedule(upper_triangle)
     sch.split(sch.get_loops(sch.get_block("y"))[0], factors=[None, 4])
     check_triangle(sch)

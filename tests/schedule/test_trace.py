@@ -48,7 +48,7 @@ def test_printed_steps_run() -> None:
 
 def test_json_round_trip() -> None:
     sch = scheduled()
-    back = from_json(to_json(sch.trace), {})
+    back = from_json(to_json(sch.trace))
     assert [str(i) for i in back] == [str(i) for i in sch.trace]
     assert_structural_equal(apply_trace(PROGRAMS["matmul"](), sch.trace_json()).func, sch.func)
 

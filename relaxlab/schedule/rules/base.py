@@ -215,9 +215,17 @@ def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopR
     reduce_vars = set(symbols_in(tuple(v for it, v in pairs if it.kind != "spatial")))
     spatial: list[LoopRV] = []
     reduce: list[LoopRV] = []
-    for loop in sch.get_loops(block):
+    for loop in loops_of_axes(sch, block):
         (reduce if _variable(sch, loop) in reduce_vars else spatial).append(loop)
     return spatial, reduce
+
+
+def loops_of_axes(sch: Schedule, block: BlockRV) -> list[LoopRV]:
+    """The loops that give the block's axes their values, outermost first: not those that run the
+    same instances again."""
+    taken = set(symbols_in(_bindings(sch, block)))
+    nest = sch.get_loops(block)
+    return [x for x in nest if _variable(sch, x) in taken or constant(extent_of(sch, x)) == 1]
 
 
 def loops_inside(sch: Schedule, block: BlockRV, outer: LoopRV) -> list[LoopRV]:

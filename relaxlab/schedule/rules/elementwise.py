@@ -19,6 +19,7 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     inline_producers,
     is_spatial,
+    loops_of_axes,
     output_dtype,
     vectorize_inner,
     with_joined_axes,
@@ -108,7 +109,7 @@ def _keep_state_private(sch: Schedule, block: Block) -> None:
 def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
     """Make one block vectors along its last axis, and share the rest out to threads. The caller
     compacts its private buffers."""
-    nest = sch.get_loops(sch.get_block(block.name))
+    nest = loops_of_axes(sch, sch.get_block(block.name))
     if not nest:
         return
     sizes = [constant(extent_of(sch, loop)) for loop in nest]

@@ -34,7 +34,7 @@ from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.tree import realizes_under
 
 MOST_TOGETHER = 6
-"""Nests that are tried together: each try costs what the rules take to refuse, some 10 ms."""
+"""Nests that are tried together: a try that no rule fits takes 7 to 8 ms on an EPYC."""
 
 Named = tuple[str, Rule]
 

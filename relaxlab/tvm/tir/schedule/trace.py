@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from relaxlab.schedule.replay import apply_steps, read_trace
+from relaxlab.schedule.replay import apply_steps
 from relaxlab.schedule.schedule import Schedule
-from relaxlab.schedule.trace import Instruction, to_json
+from relaxlab.schedule.trace import Instruction, from_json, to_json
 
 
 class Scheduled(Protocol):
@@ -62,8 +62,7 @@ class Trace:
     def apply_json_to_schedule(json_obj: Mapping[str, Any], sch: Scheduled) -> None:
         """Make the steps that `as_json` gave on another schedule."""
         for name, steps in json_obj.items():
-            target = sch.of(name)
-            apply_steps(target, read_trace(target.func, json.dumps(steps)))
+            apply_steps(sch.of(name), from_json(json.dumps(steps)))
 
     def show(self, *args: Any, **kwargs: Any) -> None:
         """Print the steps."""
