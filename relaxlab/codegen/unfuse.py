@@ -9,8 +9,8 @@ instead, `for q: for r:` with `f = q*m + r`: the first and the last row may be p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
@@ -96,16 +96,17 @@ def _divided_twice(n: Node, var: Var, size: PrimExpr) -> PrimExpr | None:
         by, quotient = by * quotient.b, quotient.a
     if quotient != var or by == size:
         return None
-    rest = _factors(by)
-    for factor in _factors(size):
-        if factor not in rest:
-            return None
-        rest.remove(factor)
-    return expr.FloorDiv(expr.FloorDiv(var, size), math.prod(rest, start=expr.const(1)))
+    rest = _exact_quotient(by, size)
+    return None if rest is None else expr.FloorDiv(expr.FloorDiv(var, size), rest)
 
 
-def _factors(e: PrimExpr) -> list[PrimExpr]:
-    return [*_factors(e.a), *_factors(e.b)] if isinstance(e, expr.Mul) else [e]
+@lru_cache(maxsize=4096)
+def _exact_quotient(product: PrimExpr, size: PrimExpr) -> PrimExpr | None:
+    """Return `product` over `size`, also of a product that was multiplied out; None where it is not
+    provably a multiple."""
+    an = Analyzer.for_shapes(product, size)
+    rest = an.simplify(expr.FloorDiv(product, size))
+    return rest if an.prove_equal(rest * size, product) is True else None
 
 
 def _divided(body: Stmt, inner: Var, an: Analyzer) -> Stmt:

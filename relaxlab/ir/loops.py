@@ -324,8 +324,8 @@ class PrimFunc(Node):
     a root block; allocations of a function without blocks live in the root block too. `private`
     functions may be changed or removed by passes.
     Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
-    export), `tir_var_upper_bound` and `tir_var_lower_bound` (name -> int), `tir.is_scheduled`
-    (bool).
+    export), `tir_var_upper_bound` (name -> int), `tir_var_range` (name -> Range),
+    `tir.is_scheduled` (bool).
     """
 
     params: tuple[Buffer | Var, ...] = binder()

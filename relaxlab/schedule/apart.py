@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import (
     Block,
@@ -29,9 +30,9 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
 from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
-from relaxlab.schedule.bounds import LOWER_BOUNDS, UPPER_BOUNDS
+from relaxlab.schedule.bounds import RANGES
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO, shape_analyzer
+from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, with_other_names
 
 
@@ -76,23 +77,25 @@ def apart(
     owned, shared = _allocated(func, nests, chosen)
     if any(b.scope != "global" for b in shared):
         raise _refused(blocks, "buffers that they share with other nests are in main memory")
-    inner, outer = _variables(func, nests, stmt)
-    body = _unbound(substitute(stmt, inner), set(inner.values()))
-    used = _buffers_in(stmt)
-    kept = tuple(b for b in (*func.buffers, *shared) if b in used)
-    scalars = tuple(v for v in _scalars(func, kept, stmt) if v not in inner)
-    params = (*kept, *scalars, *inner.values())
+    inner = _parameters(func, nests)
+    outer = {new: v for v, new in inner.items()}
+    body = _unbound(substitute(stmt, inner), set(outer))
+    scalars = (*(p for p in func.params if isinstance(p, Var)), *outer)
+    params = (*_buffers(func, shared, stmt), *scalars)
     root = Block("root", (), (), (), body, None, owned)
-    attrs = _with_bounds(func, nests.loops, inner)
+    ranges = dict(func.attrs.get(RANGES, {}))
+    ranges |= {
+        inner[x.loop_var].name: substitute(Range(x.min, x.extent), inner) for x in nests.loops
+    }
+    attrs = func.attrs.with_(**{RANGES: Attrs(ranges) or None})
     made = replace(func, params=params, body=BlockRealize((), TRUE, root), attrs=attrs)
 
     def spliced(scheduled: PrimFunc) -> PrimFunc:
         if scheduled.params != params or not isinstance(scheduled.body, BlockRealize):
             raise _refused(blocks, "their schedule leaves the layout of what they share")
         part = scheduled.body.block
-        for b in part.alloc_buffers:
-            if outer.keys() & set(symbols_in(b.shape)):
-                raise _refused(blocks, f"the size of {b.name} is the same in all steps")
+        sizes = {b: _for_all_steps(b, scheduled, outer, blocks) for b in part.alloc_buffers}
+        part = substitute(part, buffers={b: new for b, new in sizes.items() if new is not b})
         others = (nests.stmts[: chosen.start], nests.stmts[chosen.stop :])
         taken = {n.name for n in walk(seq(*others[0], *others[1])) if isinstance(n, Block)}
         body = substitute(with_other_names(part.body, taken), outer)
@@ -111,6 +114,24 @@ def apart(
 
 def _refused(blocks: Collection[str], condition: str) -> ScheduleError:
     return ScheduleError("schedule_apart", f"blocks {', '.join(blocks)}", condition)
+
+
+def _for_all_steps(
+    buffer: Buffer, scheduled: PrimFunc, steps: Mapping[Var, Var], blocks: Collection[str]
+) -> Buffer:
+    """Return the buffer as large as it is in the last steps, where no other ones need more: it is
+    allocated once."""
+    if not steps.keys() & set(symbols_in(buffer.shape)):
+        return buffer
+    an = shape_analyzer(scheduled)
+    shape = buffer.shape
+    for v in reversed(list(steps)):
+        found: Range = scheduled.attrs[RANGES][v.name]
+        last = found.min + found.extent - 1
+        shape = tuple(substitute(d, {v: last}) for d in shape)
+    if not all(an.prove(expr.LE(x, y)) for x, y in zip(buffer.shape, shape, strict=True)):
+        raise _refused(blocks, f"the size of {buffer.name} never falls from step to step")
+    return replace(buffer, shape=tuple(map(an.simplify, shape)))
 
 
 def _holds(stmt: Stmt, blocks: Collection[str]) -> bool:
@@ -139,45 +160,29 @@ def _allocated(
     return owned, tuple(b for b in mine if b not in owned)
 
 
-def _variables(func: PrimFunc, nests: Nests, stmt: Stmt) -> tuple[dict[Var, Var], dict[Var, Var]]:
-    """Return parameters for the variables of the loops around the nests that these mention, and
-    which variable each of them stands for. Bounds are known by name, so no two share one."""
-    mentioned = set(symbols_in(stmt))
-    taken = {*func.attrs.get(UPPER_BOUNDS, ()), *(p.name for p in func.params)}
-    taken |= {v.name for v in symbols_in(tuple(b.shape for b in func.buffers))}
+def _parameters(func: PrimFunc, nests: Nests) -> dict[Var, Var]:
+    """Return a parameter for the variable of each loop around the nests. Ranges are known by name,
+    so no two share one."""
+    taken = {v.name for v in symbols_in(func.params)}
     inner: dict[Var, Var] = {}
     for v in (loop.loop_var for loop in nests.loops):
-        if v in mentioned:
-            inner[v] = Var(fresh_name(v.name, taken.__contains__), v.dtype)
-            taken.add(inner[v].name)
-    return inner, {new: v for v, new in inner.items()}
+        inner[v] = Var(fresh_name(v.name, taken.__contains__), v.dtype)
+        taken.add(inner[v].name)
+    return inner
 
 
-def _scalars(func: PrimFunc, kept: Sequence[Buffer], stmt: Stmt) -> list[Var]:
-    """The scalar parameters and symbols that the nests need, but for those that shapes define."""
-    defined = set(symbols_in(tuple(b.shape for b in kept)))
-    known = [p for p in func.params if isinstance(p, Var)]
-    known += [v for v in symbols_in(tuple(b.shape for b in func.buffers)) if v not in known]
-    mentioned = {*symbols_in(stmt), *defined}
-    # A parameter stays one, whatever shapes mention it.
-    return [v for v in known if v in mentioned and (v in func.params or v not in defined)]
-
-
-def _with_bounds(func: PrimFunc, loops: Sequence[For], inner: Mapping[Var, Var]) -> Attrs:
-    """The attributes of the function, with the bounds of what are parameters now."""
-    lower, upper = dict(func.attrs.get(LOWER_BOUNDS, {})), dict(func.attrs.get(UPPER_BOUNDS, {}))
-    an = shape_analyzer(func)
-    for loop in loops:
-        most = an.upper_bound(loop.extent)
-        an.bind_range(loop.loop_var, Range(loop.min, loop.extent))
-        new = inner.get(loop.loop_var)
-        if new is not None and loop.min == ZERO:
-            lower[new.name] = 0
-            if most is not None:
-                upper[new.name] = max(most - 1, 0)
-    for v in symbols_in(tuple(b.shape for b in func.buffers)):
-        lower.setdefault(v.name, 0)
-    return func.attrs.with_(**{LOWER_BOUNDS: Attrs(lower), UPPER_BOUNDS: Attrs(upper) or None})
+def _buffers(func: PrimFunc, shared: Sequence[Buffer], stmt: Stmt) -> list[Buffer]:
+    """The parameters and shared buffers that the nests use, and others in whose shapes alone are
+    symbols that ranges and extents may mention."""
+    used = _buffers_in(stmt)
+    known = set(symbols_in(tuple(b.shape for b in (*func.buffers, *shared) if b in used)))
+    kept: list[Buffer] = []
+    for b in (*func.buffers, *shared):
+        new = set(symbols_in(b.shape)) - known
+        known |= new
+        if b in used or new:
+            kept.append(b)
+    return kept
 
 
 def _unbound(stmt: Stmt, outer: Collection[Var]) -> Stmt:

@@ -10,9 +10,9 @@ from relaxlab.schedule.error import ScheduleError
 
 UPPER_BOUNDS = "tir_var_upper_bound"
 """The attribute that has the largest values of symbols, by name."""
-LOWER_BOUNDS = "tir_var_lower_bound"
-"""The attribute that has the smallest values of scalar parameters, by name. Sizes are at least 0
-without it."""
+RANGES = "tir_var_range"
+"""The attribute that has the ranges of scalar parameters that stand for variables of loops, by
+name."""
 
 
 def with_upper_bound(func: PrimFunc, symbol: Var, most: int) -> PrimFunc:

@@ -289,10 +289,12 @@ def _is_shifted_axis(e: expr.PrimExpr, axes: set[Var]) -> bool:
     match e:
         case Var():
             return True
-        case expr.Add(a, b):
-            return (isinstance(a, Var) and a in axes and not vars_in(b) & axes) or (
-                isinstance(b, Var) and b in axes and not vars_in(a) & axes
-            )
+        case expr.Add(a, b) if vars_in(a) & axes:
+            return _is_shifted_axis(a, axes) and not vars_in(b) & axes
+        case expr.Add(_, b):
+            return _is_shifted_axis(b, axes)
+        case expr.Sub(a, b):
+            return _is_shifted_axis(a, axes) and not vars_in(b) & axes
         case _:
             return False
 

@@ -24,7 +24,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.schedule.bounds import LOWER_BOUNDS, UPPER_BOUNDS
+from relaxlab.schedule.bounds import RANGES, UPPER_BOUNDS
 from relaxlab.schedule.tree import LoopPlace, Place, path_to, vars_in
 
 ZERO = expr.const(0)
@@ -38,15 +38,15 @@ def constant(e: PrimExpr) -> int | None:
 
 def shape_analyzer(func: PrimFunc) -> Analyzer:
     """An analyzer that knows the symbols of the parameters' shapes, and the declared bounds of
-    these and of scalar parameters."""
+    these and ranges of scalar parameters."""
     upper = func.attrs.get(UPPER_BOUNDS, NO_ATTRS)
-    lower = func.attrs.get(LOWER_BOUNDS, NO_ATTRS)
+    ranges = func.attrs.get(RANGES, NO_ATTRS)
     # An analyzer learns facts of each element of an index function that it is asked about. With a
     # shared one, the kernel that a primitive makes would depend on questions of earlier ones, and
     # a replayed trace would make another kernel.
     if any(isinstance(p, Buffer) and p.facts for p in func.params):
-        return _shape_analyzer(func.params, upper, lower)
-    return _shared.analyzer(func.params, upper, lower).fork()
+        return _shape_analyzer(func.params, upper, ranges)
+    return _shared.analyzer(func.params, upper, ranges).fork()
 
 
 class _Shared(threading.local):
@@ -57,13 +57,13 @@ class _Shared(threading.local):
         self.analyzer = lru_cache(maxsize=8)(_shape_analyzer)
 
 
-def _shape_analyzer(params: tuple[Buffer | Var, ...], upper: Attrs, lower: Attrs) -> Analyzer:
+def _shape_analyzer(params: tuple[Buffer | Var, ...], upper: Attrs, ranges: Attrs) -> Analyzer:
     an = Analyzer()
-    for p in params:
-        if isinstance(p, Var) and p.name in lower:
-            an.bind(p, lower[p.name], upper.get(p.name))
     for v in symbols_in(tuple(p.shape for p in params if isinstance(p, Buffer))):
         an.bind_shape(v, upper.get(v.name))
+    for p in params:
+        if isinstance(p, Var) and p.name in ranges:
+            an.bind_range(p, ranges[p.name])
     return an
 
 

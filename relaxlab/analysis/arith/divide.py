@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, inf
 
-from relaxlab.analysis.arith import poly
+from relaxlab.analysis.arith import interval, poly
 from relaxlab.analysis.arith.context import Atom, Context, finite
 from relaxlab.analysis.arith.poly import Poly
 from relaxlab.analysis.arith.prove import is_nonneg, is_positive
@@ -194,6 +194,11 @@ def _atoms(ctx: Context, p: Poly, q: Poly) -> tuple[Poly, Poly]:
     div = ctx.intern(*_div_atom(p, q))
     key = ("mod", poly.key_of(p), poly.key_of(q))
     mod = ctx.intern(key, lambda: Atom("mod", args=(p, q)))
+    # A divisor that differences of variables make non-negative, as the vectors of the rows below
+    # another one, n - k - 1 of them, has no bounds by itself.
+    if ctx.interval_of(q)[0] < 0 and is_nonneg(ctx, q):
+        for number in (div, mod) if is_nonneg(ctx, p) else (mod,):
+            ctx.scope.intervals[number] = interval.intersect(ctx.interval(number), (0, inf))
     return ctx.poly_of_atom(div), ctx.poly_of_atom(mod)
 
 
