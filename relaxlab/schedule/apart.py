@@ -124,11 +124,11 @@ def _for_all_steps(
     if not steps.keys() & set(symbols_in(buffer.shape)):
         return buffer
     an = shape_analyzer(scheduled)
-    shape = buffer.shape
+    shape: tuple[expr.PrimExpr, ...] = buffer.shape
     for v in reversed(list(steps)):
         found: Range = scheduled.attrs[RANGES][v.name]
         last = found.min + found.extent - 1
-        shape = tuple(substitute(d, {v: last}) for d in shape)
+        shape = tuple([substitute(d, {v: last}) for d in shape])
     if not all(an.prove(expr.LE(x, y)) for x, y in zip(buffer.shape, shape, strict=True)):
         raise _refused(blocks, f"the size of {buffer.name} never falls from step to step")
     return replace(buffer, shape=tuple(map(an.simplify, shape)))

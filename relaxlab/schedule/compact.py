@@ -50,16 +50,15 @@ from relaxlab.schedule.ranges import (
 from relaxlab.schedule.regions import (
     addressed_buffers,
     rewrite_accesses,
-    with_alloc,
     without_alloc,
 )
 from relaxlab.schedule.scope import shares
 from relaxlab.schedule.tree import (
     TRUE,
+    LoopPlace,
     Place,
     all_blocks,
     child_stmts,
-    find_loop,
     fresh_block_name,
     path_to,
     realizes_under,
@@ -86,19 +85,24 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     for block in [b for b in all_blocks(func) if realizes_under(b.body)]:
         for buffer in block.alloc_buffers:
             if buffer.scope != "global" and buffer not in fixed:
-                func = _compact(func, block.name, buffer, lets)
+                func = _compact(func, buffer, lets)
     return func
 
 
-def _compact(func: PrimFunc, owner: str, buffer: Buffer, lets: Env) -> PrimFunc:
+def _compact(func: PrimFunc, buffer: Buffer, lets: Env) -> PrimFunc:
     found = accesses(func, buffer)
     if not found:
         return without_alloc(func, buffer)
-    path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
-    assert path is not None
-    site, spans, an = _innermost_site(func, found, len(path) - 1, buffer, lets)
+    site, spans, an = _innermost_site(func, found, _owner_depth(func, buffer), buffer, lets)
     spans, an = _of_iteration(func, found, buffer, lets) or (spans, an)
     return _placed(func, buffer, found[0].path[: site + 1], spans, an)
+
+
+def _owner_depth(func: PrimFunc, buffer: Buffer) -> int:
+    """Return the depth of the block that allocates a buffer."""
+    path = path_to(func.body, lambda s: isinstance(s, Block) and buffer in s.alloc_buffers)
+    assert path is not None
+    return len(path) - 1
 
 
 def _of_iteration(
@@ -136,16 +140,14 @@ def loops_around_uses(func: PrimFunc, buffer: Buffer) -> tuple[For, ...]:
     return tuple(s for s in found[0].path[: site + 1] if isinstance(s, For))
 
 
-def innermost_loop(func: PrimFunc, owner: str, buffer: Buffer) -> For | None:
-    """Return the innermost loop in each iteration of which everything that is read of a buffer,
-    which the block `owner` allocates, was written before; None where it stays with the block."""
+def innermost_loop(func: PrimFunc, buffer: Buffer) -> For | None:
+    """Return the innermost loop in each iteration of which everything that is read of a buffer was
+    written before; None where it stays with the block that allocates it."""
     found = accesses(func, buffer)
     if not found or buffer in addressed_buffers(func.body):
         return None
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
-    path = path_to(func.body, lambda s: isinstance(s, Block) and s.name == owner)
-    assert path is not None
-    site, _, _ = _innermost_site(func, found, len(path) - 1, buffer, lets)
+    site, _, _ = _innermost_site(func, found, _owner_depth(func, buffer), buffer, lets)
     loop = found[0].path[site]
     return loop if isinstance(loop, For) else None
 
@@ -360,12 +362,12 @@ def _placed(
         pairs = zip(ranges, starts, strict=True)
         return tuple(Range(_shifted(r.min, lo), r.extent) for r, lo in pairs)
 
+    if isinstance(site, Block):
+        with_new = replace(site, alloc_buffers=(*site.alloc_buffers, new))
+        func = Place(func, path).replaced(with_new)
     func = without_alloc(func, buffer)
     func = replace(func, body=rewrite_accesses(func.body, buffer, new, index, region))
-    if isinstance(site, Block):
-        return with_alloc(func, site.name, new)
-    assert isinstance(site, For)
-    return allocated_in_loop(func, site.loop_var, new)
+    return allocated_in_loop(func, site.loop_var, new) if isinstance(site, For) else func
 
 
 def _kept(span: Span, dim: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
@@ -396,8 +398,18 @@ def _shifted(index: PrimExpr, start: PrimExpr) -> PrimExpr:
 
 
 def allocated_in_loop(func: PrimFunc, var: Var, buffer: Buffer) -> PrimFunc:
-    """`func` with `buffer` allocated by a block that is the body of the loop over `var`."""
-    place = find_loop(func, var)
+    """`func` with `buffer` allocated by a block that is the body of the loop over `var` around what
+    uses it. Versions of a kernel may have a loop over one variable each."""
+
+    def is_around(s: Stmt) -> bool:
+        return isinstance(s, For) and s.loop_var == var and any(map(uses, walk(s)))
+
+    def uses(n: Node) -> bool:
+        return isinstance(n, BufferLoad | BufferStore | BufferRegion) and n.buffer is buffer
+
+    path = path_to(func.body, is_around)
+    assert path is not None
+    place = LoopPlace(func, path)
     body = place.loop.body
     if isinstance(body, BlockRealize) and not body.iter_values and not body.block.writes:
         block = body.block

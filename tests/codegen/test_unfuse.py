@@ -21,6 +21,10 @@ FUSED: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [
     (N * M, (F // M, F % M)),
     (N * M * K, (F // (M * K), F // K % M, F % K)),
     (N * M * K, (F // K // M, F // K % M, F % K)),
+    (
+        (N + 2) * (M * K + K),
+        (F // (M * K + K), F // K % (M + 1), F % K),
+    ),
     (N * ((M + 3) // 4), (F // ((M + 3) // 4), F % ((M + 3) // 4) * 4)),
     (N * 12, (F // 12, F % 12)),
     (N * 12 * 3, (F // 36, F // 3 % 12, F % 3)),

@@ -182,3 +182,33 @@ def test_a_dimension_with_an_upper_bound_becomes_constant() -> None:
     after = compact_buffers(bounded)
     assert_same(bounded, after, np.random.default_rng(0), [1, 5, 8])
     assert allocations(after) == {"B": ("root", ["8"])}
+
+
+@T.prim_func
+def summed(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 8), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i, k in T.grid(n, 8):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+
+
+def test_versions_have_buffers_of_their_own() -> None:
+    """Their blocks and loops have the same names and variables."""
+    sch = Schedule(summed)
+
+    def version(one: Schedule, most: int | None) -> Schedule:
+        copy = one.cache_write(one.get_block("C"), 0, "local")
+        (i, _) = one.get_loops(one.get_block("C"))
+        one.reverse_compute_at(copy, i)
+        return one
+
+    sch.guarded_versions(summed.buffers[0].shape[0], [4], version)
+    after = compact_buffers(sch.func)
+    assert_same(summed, after, np.random.default_rng(0), [1, 4, 9])
+    found = [[str(d) for d in a.shape] for b in all_blocks(after) for a in b.alloc_buffers]
+    assert found == [["1"], ["1"]]

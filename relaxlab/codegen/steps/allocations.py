@@ -6,7 +6,7 @@ from relaxlab.ir.loops import Block, For, PrimFunc
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.schedule.compact import allocated_in_loop, innermost_loop
 from relaxlab.schedule.regions import refreshed, without_alloc
-from relaxlab.schedule.tree import all_blocks, normalized
+from relaxlab.schedule.tree import all_blocks
 
 
 def plan_allocations(func: PrimFunc) -> PrimFunc:
@@ -14,10 +14,9 @@ def plan_allocations(func: PrimFunc) -> PrimFunc:
     filled before it is read."""
     if not any(block.alloc_buffers for block in all_blocks(func)):
         return func
-    func = normalized(func)  # the blocks that allocate are found by their names
     for owner in all_blocks(func):
         for buffer in owner.alloc_buffers:
-            loop = innermost_loop(func, owner.name, buffer)
+            loop = innermost_loop(func, buffer)
             if isinstance(loop, For):
                 func = without_alloc(func, buffer)
                 func = allocated_in_loop(func, loop.loop_var, buffer)
