@@ -19,8 +19,8 @@ from relaxlab.runtime.batch.arena import RowForm
 from relaxlab.runtime.batch.flush import NativeFlusher
 from relaxlab.runtime.batch.instances import InstanceReader
 from relaxlab.runtime.batch.words import Words
-from relaxlab.runtime.native.fields import Fields
 from relaxlab.runtime.native.direct_call import builtin
+from relaxlab.runtime.native.fields import Fields
 from relaxlab.runtime.native.value_reader import reading_function
 
 

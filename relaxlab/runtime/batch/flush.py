@@ -310,8 +310,8 @@ class NativeFlusher(Flusher):
     def last_ran(self) -> Ran:
         """The batches that machine code ran last."""
         _, count, gathered, flushes = self._counts()
-        kinds, ends = (self._fields.array(name)[:count].tolist() for name in ("ran_kind", "ran_end"))
-        return Ran(kinds, ends, gathered, flushes)
+        kinds, ends = self._fields.array("ran_kind"), self._fields.array("ran_end")
+        return Ran(kinds[:count].tolist(), ends[:count].tolist(), gathered, flushes)
 
     def forget_failures(self) -> None:
         """Let the functions that run batches begin anew, of which one has failed."""
