@@ -58,9 +58,9 @@ class BatchResult(Record):
 
 class BatchPlan(Record):
     """A batch like the one before. known: 1 where there is one; ran: 1 where it has run since
-    Python looked. busy: 1 while a batch runs. read, run: the functions `READ_INSTANCES` and
-    `run_batch`. slow, finish, acquire, release: Python objects. leaves: arrays of a result, -1 where Python makes it; if it is not
-    `single`, they are a tuple."""
+    Python looked; code: what `run` returned. busy: 1 while a batch runs. read, run: the functions
+    `READ_INSTANCES` and `run_batch`. slow, finish, acquire, release: Python objects. leaves: arrays
+    of a result, -1 where Python makes it; if it is not `single`, they are a tuple."""
 
     known: Word
     ran: Word
@@ -139,10 +139,7 @@ def all_results(plan: BatchPlan) -> Object:
 @low_level
 def none_failed(start: Start) -> Flag:
     """True if all instances were computed."""
-    for i in range(start.count):
-        if start.flush.failures[i] != 0:
-            return False
-    return True
+    return all(start.flush.failures[i] == 0 for i in range(start.count))
 
 
 @low_level
