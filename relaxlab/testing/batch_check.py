@@ -125,7 +125,7 @@ def _difference(
     main: Any, instances: Sequence[Any], expected: Sequence[Any], rng: np.random.Generator
 ) -> str | None:
     sizes = (1, INSTANCES, int(rng.integers(2, 64)), 64)
-    runs: list[tuple[int, str, Policy | None]] = [(size, "depths", None) for size in sizes]
+    runs: list[tuple[int, str, Policy | str | None]] = [(size, "depths", None) for size in sizes]
     runs += [(INSTANCES, policy, policy) for policy in POLICIES]
     graphs = [recorded_graph(main.record([i])) for i in instances]
     if all(map(len, graphs)):
