@@ -12,7 +12,7 @@ from relaxlab.ir.node import Attrs
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.batch_blocks import is_unbatched_block
 from relaxlab.passes.bindings import map_blocks, vars_in, with_bindings
-from relaxlab.passes.make_blocks import BLOCK, entry_of, is_product
+from relaxlab.passes.make_blocks import BLOCK, entry_of, is_product, tensor_types
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.passes.shared_values import shared_values
@@ -167,7 +167,9 @@ class _Cutter:
 
 
 def _varies(e: graph.Expr) -> bool:
-    return isinstance(e, graph.Var)
+    """True for tensors; integers may be known while recording in one call and not in another."""
+    leaves = [*tensor_types(e.ty)] if isinstance(e, graph.Var) else []
+    return bool(leaves) and all(t.ndim != 0 for t in leaves)
 
 
 def _replaced(mod: Module, cuts: dict[str, _Cut]) -> Module:

@@ -89,12 +89,14 @@ def test_twins_are_calls_of_one_block():
 @pytest.mark.parametrize(
     "body",
     [
-        # Another weight, another operator, one value, what reads a product, no weight.
+        # Another weight, another operator, one value, what reads a product, no weight, integers.
         "            out = R.tanh(a @ w) + R.tanh(b @ u)",
         "            out = R.tanh(a @ w) * R.matmul(b, R.permute_dims(w))",
         "            out = R.tanh(a @ w) + x",
         "            out = R.tanh(R.tanh(a @ w) @ w)",
         "            out = a + b * x",
+        "            p = (a * R.astype(i, 'float32')) @ w\n"
+        "            out = p + (b * R.astype(child, 'float32')) @ w",
     ],
 )
 def test_what_is_no_twin_stays(body):
@@ -145,6 +147,12 @@ def test_batches_compute_the_same_bits_with_fewer_products(body):
         np.testing.assert_array_equal(a, b)
         expected = rl.interpret(mod, "main", *g, *weights)
         np.testing.assert_allclose(a, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_there_is_one_function_for_batches_of_twins():
+    result = with_twins().run(program()).result
+    batched = [n for n, f in result.graph_functions().items() if "batched" in f.attrs]
+    assert sum("twin" in name for name in batched) == 1
 
 
 def test_gpus_have_it():
