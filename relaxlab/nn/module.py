@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir import graph, types
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
@@ -122,6 +123,8 @@ class Module(Brief):
         weights = self.named_parameters()
         module = ModuleBuilder()
         recursive: dict[Any, Recursive] = {}
+        for name in methods:  # before recursive methods look for names
+            module.add_graph_function(name, _UNBUILT)
         for name, arguments in methods.items():
             function = FunctionBuilder(module, bounds, recursive)
             inputs = [_declare(function, n, s) for n, s in arguments.items()]
@@ -133,8 +136,12 @@ class Module(Brief):
                 function.weight_param(parameter_name(path), weight)
             with function.building():
                 result = _result(self, name, inputs)
-            module.add_graph_function(name, function.finish(result, Attrs(attrs)))
+            module.replace_function(name, function.finish(result, Attrs(attrs)))
         return module.module(), list(weights)
+
+
+_UNBUILT = graph.Function((), graph.SeqExpr((), graph.Tuple(())), types.TupleType(()))
+"""In the place of a function that comes later."""
 
 
 def _result(module: Module, name: str, inputs: Sequence[Any]) -> Any:

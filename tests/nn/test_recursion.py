@@ -126,6 +126,16 @@ def test_a_method_is_one_function_for_each_module():
     assert len(recursive) == 2
 
 
+def test_a_recursive_method_may_be_exported_itself():
+    model, value = TreeRNN(), tree(np.random.default_rng(3), 4)
+    mod, _ = model.export({"cell": {"tree": Tree}, "main": {"tree": Tree}})
+    assert [name for name, f in mod.graph_functions().items() if not f.private] == ["cell", "main"]
+    weights = model.state_dict().values()
+    row = rl.interpret(mod, "cell", value, *weights)
+    logits = rl.interpret(mod, "main", value, *weights)
+    np.testing.assert_allclose(row @ model.state_dict()["classify.weight"].T, logits, rtol=1e-5)
+
+
 class Wrong(nn.Module):
     def __init__(self):
         self.linear = nn.Linear(H, H)
@@ -167,7 +177,7 @@ class Wrong(nn.Module):
     ("method", "error", "message"),
     [
         ("endless", RecursionError, "`endless` does not end: .* under @nn.recursive"),
-        ("narrow", TypeError, r"`narrow` returns R.Tensor.*says that it returns R.Tens.*1, 6"),
+        ("narrow", TypeError, r"`narrow1` returns R.Tensor.*says that it returns R.Tens.*1, 6"),
         ("captures", ValueError, "add reads tensors of different functions: a recursive method"),
         ("missing", TypeError, "one case for each of `Leaf`, `Node`; wrong or missing: `Node`"),
         ("counts", TypeError, "`numbers` is recursive: it takes tensors and values .* not an int"),
