@@ -4,11 +4,13 @@ at a time, and batched by tree level by hand; taking turns.
 
     .venv/bin/python -m benchmarks.bench_dynamic               some minutes
     .venv/bin/python -m benchmarks.bench_dynamic --others      the other networks of the papers
-    .venv/bin/python -m benchmarks.bench_dynamic --ablations   relaxlab with each pass left out
+    .venv/bin/python -m benchmarks.bench_dynamic --ablations   relaxlab with each pass left out, and
+                                                               by each policy
     .venv/bin/python -m benchmarks.bench_dynamic --quick       one short round, to see that it works
 
-Instances per second, medians and quartiles over the rounds. Each round has other instances. The
-results are written after each network: a run that is stopped keeps those that were measured.
+Instances per second, medians and quartiles over the rounds, below the ratios to the peers. Each
+round has other instances. The results are written after each round of each network: a run that is
+stopped keeps what was measured.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.bench_llm import PAUSE_S, say
 from benchmarks.limits import CLimits
-from benchmarks.peers.networks import NETWORKS
+from benchmarks.peers.dynamic import LEARNED
 from benchmarks.process import ROOT, Worker, WorkerFailed
 from benchmarks.rows import CORE
+from relaxlab.batching.policies import POLICIES
 
 LATEST = Path(__file__).with_name("results") / "latest-dynamic.json"
 REFERENCE = ROOT / ".venv-reference" / "bin" / "python"
@@ -52,15 +55,19 @@ OTHERS = (
 )  # fmt: skip
 BY_LEVEL = {"RelaxlabLevels": MAIN, "PyTorchDynamic": ("tree_lstm",)}
 """The networks that there are by level, by worker."""
-ABLATIONS = (
+LEFT_OUT = (
     "clone_by_weights", "split_concat_product", "make_blocks.coarse", "make_blocks.hoist",
     "combine_gates", "split_phases", "annotate_recording.side_by_side", "annotate_recording.ghosts",
     "batch_blocks.fuse_gathers", "limit_rows", "fuse_ops",
 )  # fmt: skip
 """The passes of `batched_pipeline`, and options of passes, that are left out in turn."""
-ABLATED = (*MAIN, "nested_rnn", "berxit", "stack_rnn")
-"""The networks that passes are left out of: where a tree or a length decides, and where tensors
-do."""
+VARIANTS: dict[str, dict[str, str]] = {
+    **{f"without {name}": {"leave_out": name} for name in LEFT_OUT},
+    "with batch_twins": {"add": "batch_twins"},
+    **{f"by {name}": {"policy": name} for name in (*POLICIES, LEARNED)},
+}
+"""What relaxlab is compared with in ablations, and the options of its worker: a pass left out or
+added; batches by a policy instead of the counted depths."""
 TOLERANCE = 1e-3
 
 
@@ -73,7 +80,7 @@ class Settings:
     batches: tuple[int, ...] = (1, 8, 64)
     rounds: int = 5
     repeats: int = 5
-    ablations: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.bench_dynamic")
     parser.add_argument("--models", nargs="+", choices=[*MAIN, *OTHERS], help="only these")
     parser.add_argument("--others", action="store_true", help="the other networks, at 128 and 256")
-    parser.add_argument("--ablations", action="store_true", help="a pass left out, at 128 and 256")
+    parser.add_argument("--ablations", action="store_true", help="all variants, at 128 and 256")
     parser.add_argument("--hidden", nargs="+", type=int, help="default: 128 256 512")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64])
     parser.add_argument("--threads", type=int, default=1)
@@ -93,16 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     few = options.others or options.ablations
     sizes = options.hidden or ([128, 256] if few else [128, 256, 512])
-    default = OTHERS if options.others else ABLATED if options.ablations else MAIN
+    default = OTHERS if options.others else (*MAIN, *OTHERS) if options.ablations else MAIN
     models = tuple(options.models or default)
     # A node of the matrix-vector network is a matrix: sizes as in the paper are smaller.
     pairs = tuple((m, h // 4 if m == "mv_rnn" else h) for m in models for h in sizes)
-    ablations = ABLATIONS if options.ablations else ()
+    variants = tuple(VARIANTS) if options.ablations else ()
     settings = Settings(
-        pairs, options.threads, tuple(options.batches), options.rounds, options.repeats, ablations
+        pairs, options.threads, tuple(options.batches), options.rounds, options.repeats, variants
     )
     if options.quick:
-        settings = Settings(pairs[:1], options.threads, (1, 3), 1, 1, ablations[:1])
+        settings = Settings(pairs[:1], options.threads, (1, 3), 1, 1, variants)
     names = ["relaxlab"] if options.ablations else list(PEERS)
     most = 0.0 if options.quick else _multiply_adds_per_s(settings.threads)
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -115,20 +122,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(
     settings: Settings, names: Sequence[str], most: float, output: Path
 ) -> dict[str, Any]:
-    """Everything, as one JSON object, which is written to `output` after each network; `most` are
+    """Everything, as one JSON object, which is written to `output` after each round; `most` are
     the multiply-adds a second of the machine."""
     result: dict[str, Any] = {
         "machine": machine.describe(), "settings": asdict(settings), "networks": [],
         "multiply_adds_per_s": most, "problems": [],
     }  # fmt: skip
     for model, hidden in settings.models:
-        found = _network(model, hidden, settings, names)
+        found: dict[str, Any] = {}
         result["networks"].append(found)
-        result["problems"] += found["problems"]
-        # By way of another file: a run that is stopped while writing keeps what was there before.
-        part = output.with_name(output.name + ".part")
-        part.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-        part.replace(output)
+        for found_so_far in _rounds(model, hidden, settings, names):
+            found.update(found_so_far)
+            every = (n["problems"] for n in result["networks"])
+            result["problems"] = [problem for problems in every for problem in problems]
+            # By way of another file: a run that is stopped while writing keeps what was there.
+            part = output.with_name(output.name + ".part")
+            part.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+            part.replace(output)
     return result
 
 
@@ -138,7 +148,10 @@ def _multiply_adds_per_s(threads: int) -> float:
         return max(CLimits(threads, Path(folder)).measure(("fma",)).values(), default=0.0)
 
 
-def _network(model: str, hidden: int, settings: Settings, names: Sequence[str]) -> dict[str, Any]:
+def _rounds(
+    model: str, hidden: int, settings: Settings, names: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """What was measured of a network up to each round."""
     where = f"{model} {hidden}"
     turns: dict[str, dict[str, list[Any]]] = {}
     problems: list[str] = []
@@ -156,6 +169,7 @@ def _network(model: str, hidden: int, settings: Settings, names: Sequence[str]) 
             except WorkerFailed as error:
                 problems.append(f"{where}, {name}: {error}")
         order = list(workers)
+        about = {name: worker.about for name, worker in workers.items()}
         for number in range(settings.rounds):
             for batch in settings.batches:
                 asked = {"batch": batch, "seed": 100 * number + batch, "repeats": settings.repeats}
@@ -167,11 +181,10 @@ def _network(model: str, hidden: int, settings: Settings, names: Sequence[str]) 
                     turns.setdefault(name, {}).setdefault(str(batch), []).append(answers[name])
                 problems += _differences(f"{where}, batch {batch}", answers)
             order = [*order[1:], order[0]]  # nobody always follows the same other
-    about = {name: worker.about for name, worker in workers.items()}
-    return {
-        "model": model, "hidden": hidden, "about": about, "turns": turns, "problems": problems,
-        "busy_cores": busy,
-    }  # fmt: skip
+            yield {
+                "model": model, "hidden": hidden, "about": about, "turns": turns,
+                "problems": problems, "busy_cores": busy,
+            }  # fmt: skip
 
 
 def _contestants(
@@ -180,8 +193,6 @@ def _contestants(
     """The peers that have the network: name, interpreter, worker and its options."""
     for name in names:
         python, worker, batched = PEERS[name]
-        if worker == "DyNetDynamic" and model not in NETWORKS:
-            continue
         if batched and model not in BY_LEVEL.get(worker, (model,)):
             continue
         given = {
@@ -189,8 +200,8 @@ def _contestants(
         }  # fmt: skip
         yield name, python, worker, given
         if name == "relaxlab":
-            for left_out in settings.ablations:
-                yield f"without {left_out}", python, worker, given | {"leave_out": left_out}
+            for variant in settings.variants:
+                yield variant, python, worker, given | VARIANTS[variant]
 
 
 def _differences(where: str, answers: dict[str, Any]) -> list[str]:
@@ -214,10 +225,10 @@ def render(result: dict[str, Any]) -> str:
     for network in result["networks"]:
         title = f"{network['model']} {network['hidden']}"
         lines += ["", f"{title:42}" + "".join(f"{'batch ' + b:>22}" for b in batches)]
+        lines += _compared(network["turns"], batches, most)
         for name, found in network["turns"].items():
             cells = [_cell([int(b) / t["seconds"] for t in found[b]]) for b in batches]
             lines.append(f"{name:42}" + "".join(f"{c:>22}" for c in cells))
-        lines += _compared(network["turns"], batches, most)
     return "\n".join([*lines, *result["problems"]])
 
 

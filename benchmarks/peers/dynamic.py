@@ -16,8 +16,11 @@ from relaxlab import dynamic
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.module import Module
 from relaxlab.models.dynamic.inputs import random_weights
+from relaxlab.passes.batch_twins import batch_twins
 
 WORDS = 100
+LEARNED, LEARNED_FROM = "learned policy", 6
+"""The policy that is learned, and the minibatches of eight instances from which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,25 +137,33 @@ def _seconds(run: Callable[[], object]) -> float:
 class RelaxlabDynamic(Dynamic):
     """relaxlab: in batches, or the same program compiled for one instance at a time.
 
-    leave_out: the pass and the option that is to be off, where one is.
+    leave_out: the pass and the option that is to be off, where one is. add: a pass of `ADDED`.
+    policy: the one that chooses batches; else these are by counted depths.
     """
 
     def __init__(
-        self, model: str, hidden: int, threads: int, batched: int, leave_out: str = ""
-    ) -> None:
+        self, model: str, hidden: int, threads: int, batched: int, leave_out: str = "",
+        add: str = "", policy: str = "",
+    ) -> None:  # fmt: skip
         import relaxlab as rl
 
         self.model, self.hidden = model, hidden
         self._mod = MODELS[model].make(hidden)
         weights = random_weights(self._mod, np.random.default_rng(0))
         start = time.perf_counter()
-        pipeline = without(rl.batched_pipeline(), leave_out) if batched else None
+        pipeline = None
+        if batched:
+            pipeline = without(rl.batched_pipeline(), leave_out)
+            pipeline = pipeline.after(*ADDED[add]) if add else pipeline
         exe = rl.compile(self._mod, threads=threads, pipeline=pipeline)
         self.about = {"version": rl.__version__, "compile_s": time.perf_counter() - start}
         self._batched: Any = None
         if batched:
             self._batched = exe["main"].bind(*weights)
             self.run = self._batched.batch
+            if policy:
+                choose = rl.batches_by(self._learned() if policy == LEARNED else policy)
+                self.run = lambda instances: self._batched.batch(instances, choose)
         else:
             main = exe.load(weights)["main"]
             self.run = lambda instances: [main(*i) for i in instances]
@@ -161,6 +172,17 @@ class RelaxlabDynamic(Dynamic):
         made = [MODELS[self.model].given(self._mod, i) for i in instances]
         return [i if isinstance(i, tuple) else (i,) for i in made]
 
+    def _learned(self) -> Any:
+        """A policy that was learned from other instances."""
+        import relaxlab as rl
+
+        rng, model = np.random.default_rng(12345), MODELS[self.model]
+        graphs: list[Any] = []
+        for _ in range(LEARNED_FROM):
+            instances = self.given([model.instance(rng, self.hidden) for _ in range(8)])
+            graphs.append(rl.recorded_graph(self._batched.record(instances)))
+        return rl.learn_policy(graphs).policy
+
     def counts(self) -> dict[str, Any]:
         if self._batched is None:
             return {}
@@ -168,6 +190,10 @@ class RelaxlabDynamic(Dynamic):
         return {
             "nodes": report.nodes, "batches": report.batches, "gathered": report.bytes_gathered,
         }  # fmt: skip
+
+
+ADDED = {"batch_twins": ("combine_gates", batch_twins)}
+"""Passes that CPUs do without: the pass behind which each goes, and itself."""
 
 
 def without(pipeline: Any, left_out: str) -> Any:

@@ -3,7 +3,7 @@ instances together when results are asked for (Neubig, Goldberg and Dyer, 2017).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -33,7 +33,8 @@ class DyNetDynamic(Dynamic):
         self.about = {"version": version("dyNET38")}
         weights = random_weights(MODELS[model].make(hidden), np.random.default_rng(0))
         framework = DyNetFramework(dynet)
-        network = NETWORKS[model](framework, weights)
+        networks = {**NETWORKS, "berxit": DyNetEncoder}
+        network = networks[model](framework, weights)
         self.run = lambda instances: run_together(framework, network, instances)
 
 
@@ -43,7 +44,8 @@ class DyNetFramework(Framework):
     column, which transposes them."""
 
     def __init__(self, dynet: Any) -> None:
-        self._dy, self._collection = dynet, dynet.ParameterCollection()
+        self._dy = self.dynet = dynet
+        self._collection = dynet.ParameterCollection()
         self.sigmoid, self.tanh, self.exp = dynet.logistic, dynet.tanh, dynet.exp
         self.relu, self.log_softmax, self.total = dynet.rectify, dynet.log_softmax, dynet.esum
         self.times, self.over = dynet.cmult, dynet.cdiv
@@ -86,3 +88,48 @@ class DyNetFramework(Framework):
         if xs:
             self._dy.forward(list(xs))
         return [x.npvalue() for x in xs]
+
+
+class DyNetEncoder:
+    """The encoder with early exits: `encoder(tokens)` is a network that waits for its decisions. A
+    sequence is a matrix with a column for each token."""
+
+    def __init__(
+        self, framework: DyNetFramework, weights: Sequence[Any], heads: int = 2, depth: int = 6
+    ) -> None:
+        self._f, self._dy = framework, framework.dynet
+        self._heads, self._depth = heads, depth
+        *matrices, g1, b1, g2, b2, leave, classify = weights
+        self._qkv, self._o, self._up, self._down = map(framework.weight, matrices)
+        self._norms = [tuple(framework.weight(x[None]) for x in n) for n in ((g1, b1), (g2, b2))]
+        self._leave, self._classify = map(framework.weight, (leave, classify))
+
+    def __call__(self, tokens: Any) -> Generator[list[Any], list[Any], list[Any]]:
+        dy = self._dy
+        x = dy.inputTensor(tokens.T)
+        for layer in range(self._depth):
+            x = self._layer(x, len(tokens))
+            if layer + 1 < self._depth:
+                (chance,) = yield [self._f.linear(dy.pick(x, 0, 1), self._leave)]
+                if not chance.sum() < 0:
+                    break
+        return [self._f.linear(dy.mean_dim(x, [1], False), self._classify)]
+
+    def _layer(self, x: Any, length: int) -> Any:
+        dy, mixed = self._dy, list[Any]()
+        parts = self._f.parts(self._qkv * x, 3 * self._heads)
+        of = [parts[n * self._heads : (n + 1) * self._heads] for n in range(3)]
+        for q, k, v in zip(*of, strict=True):
+            scores = dy.transpose(k) * q * (q.dim()[0][0] ** -0.5)
+            mixed.append(v * dy.softmax(scores, d=0))
+        a = self._normed(x + self._o * dy.concatenate(mixed), 0, length)
+        up = self._up * a
+        gelu = dy.cmult(up * 0.5, dy.erf(up * 0.5**0.5) + 1.0)
+        return self._normed(a + self._down * gelu, 1, length)
+
+    def _normed(self, x: Any, norm: int, length: int) -> Any:
+        """Each column with mean 0 and variance 1, scaled and shifted."""
+        dy, (scale, shift) = self._dy, self._norms[norm]
+        apart = x - dy.reshape(dy.mean_dim(x, [0], False), (1, length))
+        spread = dy.reshape(dy.mean_dim(dy.square(apart), [0], False), (1, length))
+        return dy.cmult(dy.cdiv(apart, dy.sqrt(spread + 1e-5)), scale) + shift

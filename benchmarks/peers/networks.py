@@ -343,4 +343,4 @@ NETWORKS: dict[str, Callable[[Framework, Sequence[Any]], Callable[..., Any]]] = 
         nested_rnn, stack_rnn,
     )
 }  # fmt: skip
-"""All networks but the encoder with early exits: there is no attention on vectors."""
+"""All networks but the encoder with early exits, which has attention: each framework's own."""

@@ -20,7 +20,7 @@ from relaxlab.nn import spec
 from relaxlab.nn.attention import Attention, Cache, HeadNorm, Heads, KVCache, RotaryEmbedding
 from relaxlab.nn.basic import GELU, Conv2d, ReLU, Sequential, SiLU
 from relaxlab.nn.bidirectional import CrossAttention, SelfAttention
-from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor, op
+from relaxlab.nn.builder import Data, FunctionBuilder, Parameter, Tensor, op
 from relaxlab.nn.layers import (
     FLOAT32,
     MLP,
@@ -40,6 +40,7 @@ from relaxlab.nn.layers import (
 from relaxlab.nn.loop_functions import Scores
 from relaxlab.nn.module import Module, ModuleList
 from relaxlab.nn.positions import PositionEmbedding
+from relaxlab.nn.recursion import DataType, cond, recursive
 from relaxlab.nn.transformer import MultiheadAttention, TransformerEncoderLayer
 from relaxlab.ops.block_builder import ModuleBuilder
 
@@ -55,6 +56,8 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "CrossAttention",
+    "Data",
+    "DataType",
     "Embedding",
     "FunctionBuilder",
     "GatedMLP",
@@ -81,6 +84,8 @@ __all__ = [
     "Tensor",
     "TransformerEncoderLayer",
     "Weight",
+    "cond",
     "op",
+    "recursive",
     "spec",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, TypeAlias, cast
@@ -11,6 +12,8 @@ import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.data import DataDef, data_types
+from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import NO_ATTRS, Attrs
@@ -44,10 +47,31 @@ class Parameter:
                 raise ValueError(f"a parameter cannot have {d!r} as a dimension: {self.shape}")
 
 
-class FunctionBuilder:
-    """Builds one graph function of a module; `bounds` are upper bounds of its symbols by name."""
+@dataclass(frozen=True, slots=True)
+class Recursive:
+    """The function of a recursive method: its name, and the types of its parameters besides the
+    weights. `of` keeps the module, by whose identity it is found."""
 
-    def __init__(self, module: ModuleBuilder, bounds: Mapping[str, int] | None = None) -> None:
+    name: str
+    params: tuple[types.Type | None, ...]
+    of: Any
+
+
+_BUILDING: list[FunctionBuilder] = []
+"""The functions that are being built, the innermost last."""
+
+
+class FunctionBuilder:
+    """Builds one graph function of a module; `bounds` are upper bounds of its symbols by name, and
+    `recursive` are the functions of recursive methods, by module and method, that there are."""
+
+    def __init__(
+        self,
+        module: ModuleBuilder,
+        bounds: Mapping[str, int] | None = None,
+        recursive: dict[Any, Recursive] | None = None,
+    ) -> None:
+        self._module, self.recursive = module, {} if recursive is None else recursive
         self._block, self._bounds = BlockBuilder(module), bounds or {}
         self._block.begin_function(dataflow=True)
         self._symbols: dict[str, expr.Var] = {}
@@ -165,14 +189,125 @@ class FunctionBuilder:
             call = graph.Call(graph.Op("call_tir"), given, NO_ATTRS, outs)
         return (self.emit(call, name),) if len(outs) == 1 else self.emit_tuple(call, name)
 
-    def finish(self, result: Tensor | Sequence[Tensor], attrs: Attrs) -> graph.Function:
-        """The function that returns `result`: a tensor, or a tuple of several. Raises TypeError for
-        anything else."""
-        parts = (result,) if isinstance(result, Tensor) else result
-        if not isinstance(parts, Sequence) or not all(isinstance(t, Tensor) for t in parts):
+    # --- Recursive methods ------------------------------------------------------------------------
+
+    @staticmethod
+    def current() -> FunctionBuilder | None:
+        """The function that is being built; None where there is none."""
+        return _BUILDING[-1] if _BUILDING else None
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Let what is emitted without a tensor be this function's."""
+        _BUILDING.append(self)
+        try:
+            yield
+        finally:
+            _BUILDING.pop()
+
+    def callee(self) -> FunctionBuilder:
+        """The builder of another function of the module, with as many bounds."""
+        return FunctionBuilder(self._module, self._bounds, self.recursive)
+
+    def weights(self) -> list[Tensor]:
+        """The parameters that are weights, in order."""
+        return [*self._weights.values()]
+
+    def weights_by_parameter(self) -> Mapping[Parameter, Tensor]:
+        """The parameters that are weights, by what they stand for."""
+        return self._weights
+
+    def data_type(self, what: spec.Data) -> types.DataType:
+        """The type of values of a data type, which the module declares from now on."""
+        self._module.add_data_type(what.definition)
+        return types.DataType(what.definition.name)
+
+    def value_param(self, name: str, ty: types.Type | None) -> Any:
+        """A new parameter of the type of a value of another function, whose symbols become this
+        one's. Raises TypeError for dimensions that are computed."""
+        return self._wrapped(self._param(name, self._own_type(name, ty)))
+
+    def _own_type(self, name: str, ty: types.Type | None) -> types.Type:
+        if isinstance(ty, types.DataType):
+            return ty
+        if not isinstance(ty, types.TensorType) or ty.shape is None:
+            raise TypeError(f"the argument `{name}` of a recursive method has the type {ty}")
+        if any(not isinstance(d, expr.IntImm | expr.Var) for d in ty.shape):
+            raise TypeError(f"the argument `{name}` of a recursive method has the type {ty}, with "
+                            "a dimension that is computed; pass whole arrays")  # fmt: skip
+        dims = [self.symbol(d.name) if isinstance(d, expr.Var) else d for d in ty.shape]
+        return types.TensorType(tuple(dims), ty.dtype)
+
+    def declare(
+        self, hint: str, result: types.Type, params: tuple[types.Type | None, ...], of: Any
+    ) -> Recursive:
+        """Let others call this function, whose body comes later."""
+        name = self._module.module().fresh_name(hint)
+        stub = graph.Function(
+            self._block.params, graph.SeqExpr((), graph.Tuple(())), result, private=True
+        )
+        self._module.add_graph_function(name, stub)
+        return Recursive(name, params, of)
+
+    def define(self, known: Recursive, result: Any) -> None:
+        """Give the function that was declared its body. Raises TypeError where its result is not
+        what was said."""
+        stub = self._module.module()[known.name]
+        assert isinstance(stub, graph.Function)
+        value = self._block.emit_output(_plain(result), "result")
+        if not structural_equal(value.ty, stub.ret_ty, map_free_vars=True):
+            raise TypeError(f"`{known.name}` returns {value.ty}, and @nn.recursive says that it "
+                            f"returns {stub.ret_ty}")  # fmt: skip
+        self._block.emit_func_output(value)
+        self._module.replace_function(known.name, self._block.end_function(private=True))
+
+    def emit_value(self, value: graph.Expr, name: str) -> Any:
+        """Bind a value: a tensor, a value of a data type, or a tuple of these."""
+        return self._wrapped(self._block.emit(value, name))
+
+    def emit_cond(self, condition: graph.Expr, then: Any, otherwise: Any) -> Any:
+        """Bind what one of two functions emits and returns."""
+        made = self._block.emit_if(
+            condition, lambda: _expression(then()), lambda: _expression(otherwise()), "chosen"
+        )
+        return self._wrapped(made)
+
+    def emit_match(self, value: graph.Var, cases: Mapping[str, Callable[..., Any]]) -> Any:
+        """Bind what the function for the constructor of a value emits and returns."""
+        assert isinstance(value.ty, types.DataType)
+        declared = data_types(self._module.module())[value.ty.name]
+        _require_cases(declared, cases)
+
+        def build(case: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *fields: _expression(case(*map(self._wrapped, fields)))
+
+        given = {
+            c.name: ([(f"{c.name.lower()}_{i}", ty) for i, ty in enumerate(c.fields)],
+                     build(cases[c.name]))
+            for c in declared.constructors
+        }  # fmt: skip
+        return self._wrapped(self._block.emit_match(value, given, "matched"))
+
+    def _wrapped(self, var: graph.Var) -> Any:
+        match var.ty:
+            case types.DataType():
+                return Data(self, var)
+            case types.TupleType(fields):
+                parts = (graph.TupleGetItem(var, i) for i in range(len(fields)))
+                return tuple(self.emit_value(p, f"{var.name}_{i}") for i, p in enumerate(parts))
+            case _:
+                return Tensor(self, var)
+
+    # --- The result -------------------------------------------------------------------------------
+
+    def finish(self, result: Value | Sequence[Value], attrs: Attrs) -> graph.Function:
+        """The function that returns `result`: a tensor or a value of a data type, or a tuple of
+        several. Raises TypeError for anything else."""
+        parts = (result,) if isinstance(result, Tensor | Data) else result
+        if not isinstance(parts, Sequence) or not all(isinstance(t, Tensor | Data) for t in parts):
             got = kind_of(result)
             raise TypeError(f"a method returns a tensor, or a sequence of tensors, not {got}")
-        value = parts[0].var if isinstance(result, Tensor) else tuple(t.var for t in parts)
+        value = parts[0].var if isinstance(result, Tensor | Data) else tuple(t.var for t in parts)
         if self._donated:
             attrs = attrs.with_(donated=tuple(self._donated))
         self._block.emit_func_output(self._block.emit_output(value, "result"))
@@ -198,6 +333,25 @@ def _output_types(
     )
 
 
+def _require_cases(declared: DataDef, cases: Mapping[str, Any]) -> None:
+    """Raise TypeError unless there is a case for each constructor."""
+    names = [c.name for c in declared.constructors]
+    if {*names} != {*cases}:
+        wrong = ", ".join(f"`{n}`" for n in sorted({*names} ^ {*cases}))
+        has = ", ".join(f"`{n}`" for n in names)
+        raise TypeError(f"match has one case for each of {has}; wrong or missing: {wrong}")
+
+
+def _expression(value: Any) -> graph.Expr:
+    """What a case or a branch returns."""
+    plain = _plain(value)
+    if isinstance(plain, tuple):
+        plain = graph.Tuple(tuple(map(_expression, cast("tuple[Any, ...]", plain))))
+    if not isinstance(plain, graph.Expr):
+        raise TypeError(f"a case returns tensors and values of data types, not {kind_of(value)}")
+    return plain
+
+
 def op(name: str, *args: Any, **attrs: Any) -> Tensor | tuple[Tensor, ...]:
     """Emit the operator `name` of the table in the function that the tensors among the arguments
     belong to. Operators with several results give a tuple of tensors.
@@ -207,6 +361,11 @@ def op(name: str, *args: Any, **attrs: Any) -> Tensor | tuple[Tensor, ...]:
     first = next(_tensors_in(args), None)
     if first is None:
         raise TypeError(f"nn.op({name!r}, …) has no tensor of the model among its arguments")
+    if any(t.builder is not first.builder for t in _tensors_in(args)):
+        raise ValueError(
+            f"{name} reads tensors of different functions: a recursive method takes what it reads "
+            "of its caller as an argument"
+        )
     call = operator(name)(*map(_plain, args), **attrs)
     return first.builder.emit_any(call, name.rpartition(".")[2])
 
@@ -223,7 +382,7 @@ def _plain(value: Any) -> Any:
     """An argument with the variables of its tensors."""
     if isinstance(value, list | tuple):
         return tuple(_plain(item) for item in cast("Sequence[Any]", value))
-    return value.var if isinstance(value, Tensor) else value
+    return value.var if isinstance(value, Tensor | Data) else value
 
 
 def _one_result(name: str, *args: Any, **attrs: Any) -> Tensor:
@@ -237,6 +396,28 @@ def _one_result(name: str, *args: Any, **attrs: Any) -> Tensor:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Data:
+    """A value of a data type (`nn.DataType`) of the function being built."""
+
+    builder: FunctionBuilder
+    var: graph.Var
+
+    def __repr__(self) -> str:
+        return f"<{self.var.name}: {self.var.ty}>"
+
+    def match(self, **cases: Callable[..., Any]) -> Any:
+        """What the function for the value's constructor returns, given its fields: tensors, values
+        of data types, or tuples of these, of the same types in all cases. Raises TypeError unless
+        there is one for each constructor.
+
+        >>> tree.match(Leaf=self.leaf, Node=lambda a, b: self.cell(a))   # doctest: +SKIP
+        """
+        return self.builder.emit_match(self.var, cases)
+
+
+Value: TypeAlias = "Tensor | Data"
+"""What a function of the program computes with."""
 Operand: TypeAlias = "Tensor | PrimExpr | float | np.ndarray[Any, Any]"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir import graph, types
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
@@ -14,7 +15,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.ir.node import Attrs
 from relaxlab.nn import spec
-from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
+from relaxlab.nn.builder import Data, FunctionBuilder, Parameter, Recursive, Tensor
 from relaxlab.ops.block_builder import ModuleBuilder
 from relaxlab.runtime.native.weights import parameter_name
 
@@ -121,8 +122,11 @@ class Module(Brief):
             )
         weights = self.named_parameters()
         module = ModuleBuilder()
+        recursive: dict[Any, Recursive] = {}
+        for name in methods:  # before recursive methods look for names
+            module.add_graph_function(name, _UNBUILT)
         for name, arguments in methods.items():
-            function = FunctionBuilder(module, bounds)
+            function = FunctionBuilder(module, bounds, recursive)
             inputs = [_declare(function, n, s) for n, s in arguments.items()]
             attrs: dict[str, Any] = {"num_input": function.num_params}
             known = {s: upper for s, upper in (bounds or {}).items() if function.has_symbol(s)}
@@ -130,9 +134,25 @@ class Module(Brief):
                 attrs["tir_var_upper_bound"] = Attrs(known)
             for path, weight in weights.items():
                 function.weight_param(parameter_name(path), weight)
-            result = getattr(self, name)(*inputs)
-            module.add_graph_function(name, function.finish(result, Attrs(attrs)))
+            with function.building():
+                result = _result(self, name, inputs)
+            module.replace_function(name, function.finish(result, Attrs(attrs)))
         return module.module(), list(weights)
+
+
+_UNBUILT = graph.Function((), graph.SeqExpr((), graph.Tuple(())), types.TupleType(()))
+"""In the place of a function that comes later."""
+
+
+def _result(module: Module, name: str, inputs: Sequence[Any]) -> Any:
+    """What a method emits. Raises RecursionError for one that recurses as Python does."""
+    try:
+        return getattr(module, name)(*inputs)
+    except RecursionError:
+        raise RecursionError(
+            f"building `{name}` does not end: a method that calls itself is a function of the "
+            "program under @nn.recursive(nn.spec.Tensor((1, 64))), which says what it returns"
+        ) from None
 
 
 def _public(name: str) -> str:
@@ -163,7 +183,7 @@ def _as_value(name: str, value: Any, parameter: Parameter) -> np.ndarray[Any, An
 
 def _declare(
     function: FunctionBuilder, name: str, what: spec.Spec
-) -> Tensor | tuple[PrimExpr, ...] | list[Any]:
+) -> Tensor | Data | tuple[PrimExpr, ...] | list[Any]:
     """The parameters for one argument, as the method receives them."""
     match what:
         case spec.Tensor(shape, dtype, donated):
@@ -174,6 +194,8 @@ def _declare(
             return function.ragged_param(name, what)
         case spec.Shape(values):
             return function.shape_param(name, values)
+        case spec.Data():
+            return function.value_param(name, function.data_type(what))
         case Sequence() if not isinstance(what, str):
             return [_declare(function, f"{name}_{i}", s) for i, s in enumerate(what)]
         case _:

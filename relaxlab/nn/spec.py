@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from relaxlab.ir.data import DataDef
+
 Dim: TypeAlias = "int | str"
 
 
@@ -48,4 +50,11 @@ class Shape:
     values: tuple[Dim, ...]
 
 
-Spec: TypeAlias = "Tensor | Lengths | Ragged | Shape | Sequence[Spec]"
+@dataclass(frozen=True, slots=True, eq=False)
+class Data:
+    """A value of an algebraic data type: `nn.DataType`."""
+
+    definition: DataDef
+
+
+Spec: TypeAlias = "Tensor | Lengths | Ragged | Shape | Data | Sequence[Spec]"

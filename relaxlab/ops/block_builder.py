@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.fit_operator_call import as_claim
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.data import DATA_TYPES, DataDef, data_types
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr
@@ -53,6 +55,13 @@ class ModuleBuilder:
     def module(self) -> Module:
         """The module built so far, graph functions first."""
         return Module.of({**self._graph_functions, **self._loop_functions}, self._attrs)
+
+    def add_data_type(self, declared: DataDef) -> None:
+        """Declare a data type. ValueError where the name is another one's."""
+        known = dict(data_types(self.module()))
+        if known.setdefault(declared.name, declared) is not declared:
+            raise ValueError(f"the module has a data type {declared.name!r} already")
+        self._attrs = self._attrs.with_(**{DATA_TYPES: tuple(known.values())})
 
     def add_graph_function(self, name: str, func: graph.Function) -> None:
         """Add `func`. ValueError when the name is taken."""
@@ -269,6 +278,22 @@ class BlockBuilder:
         condition = self._atom(as_value(condition))
         return self.emit(graph.If(condition, self.sequence(true), self.sequence(false)), name)
 
+    def emit_match(
+        self,
+        value: Any,
+        cases: Mapping[str, tuple[Sequence[tuple[str, types.Type]], Callable[..., Any]]],
+        name: str = "match",
+    ) -> graph.Var:
+        """Bind what the case of a value's constructor emits and returns. `cases` gives for each
+        constructor the names and types of its fields, and the function that takes these."""
+        value = self._atom(as_value(value))
+        made: list[graph.Case] = []
+        for constructor, (fields, build) in cases.items():
+            given = tuple(graph.Var(self._scope.names(n), ty) for n, ty in fields)
+            body = self.sequence(partial(build, *given))
+            made.append(graph.Case(constructor, given, body, span=self._span))
+        return self.emit(graph.Match(value, tuple(made), span=self._span), name)
+
     @contextmanager
     def at(self, span: Span | None) -> Iterator[None]:
         """Give what is emitted the place in the user's source that it comes from."""
@@ -361,7 +386,8 @@ class BlockBuilder:
         """The type of an expression in the function being built. Raises DiagnosticError where it
         has none and, with `computable`, where its operators cannot compute what they are given."""
         known = {k: f for s in self._scopes for k, f in s.signature().items()}
-        mod = Module.of({**dict(self.get().items()), **known})
+        here = self.get()
+        mod = Module.of({**dict(here.items()), **known}, here.attrs)
         return type_of(value, mod, computable=computable)
 
     # --- Inside -----------------------------------------------------------------------------------
@@ -388,7 +414,7 @@ class BlockBuilder:
     def _bind(self, value: graph.Expr, name: str, *, output: bool) -> graph.Var:
         value = self.flatten(value)
         sequence = self._sequence
-        splits = sequence.dataflow and isinstance(value, graph.If)
+        splits = sequence.dataflow and isinstance(value, graph.If | graph.Match)
         if splits:
             sequence.turn(dataflow=False)
         var = self._variable(name or _hint(value), self.type_of(value), output=output)
@@ -402,7 +428,7 @@ class BlockBuilder:
         match value:
             case graph.Tuple():
                 return self.flatten(value)
-            case graph.Call() | graph.TupleGetItem() | graph.If():
+            case graph.Call() | graph.TupleGetItem() | graph.If() | graph.Match():
                 return self.emit(value)
             case _:
                 return value

@@ -63,7 +63,9 @@ def batch_blocks(mod: Module, options: BatchBlocks) -> Module:
     for caller in kinds.functions:
         for b in all_bindings(mod[caller]):  # type: ignore[arg-type]
             match b.value:
-                case graph.Call(graph.GlobalVar(block), args) if is_unbatched_block(mod, block):
+                case graph.Call(graph.GlobalVar(block), args) if (
+                    is_unbatched_block(mod, block) and block not in functions
+                ):  # twins are called more than once
                     signature = signature_of(mod, block, args, kinds, shared)
                     maker = _Maker(mod, block, signature, options, functions, kernels)
                     made = maker.function()

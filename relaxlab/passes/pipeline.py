@@ -8,6 +8,7 @@ from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
 from relaxlab.passes.annotate_recording import annotate_recording
 from relaxlab.passes.base import Pass, Pipeline
 from relaxlab.passes.batch_blocks import batch_blocks
+from relaxlab.passes.batch_twins import batch_twins
 from relaxlab.passes.build_prelude import build_prelude
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.check_inplace_calls import check_inplace_calls
@@ -124,13 +125,16 @@ def batched_pipeline(target: str | Target | None = None) -> Pipeline:
     """The passes for programs whose control flow depends on the input: what they compute for many
     inputs runs in batches (see docs/dynamic-programs.md). `target` None: this machine."""
     target = None if target is None else parse_target(target)
-    return (
+    made = (
         (cpu_pipeline() if target is None else default_pipeline(target))
         # Operators on tensors go into blocks, and those of the blocks alone become loops.
         .before("move_slices", *HOISTING, *RECORDING)
         .before("annotate_pattern_kind", batch_blocks, dead_code_elimination)
         .after("fuse_tir", write_results, limit_rows.with_options(target=target))
     )
+    # A launch less is worth a node more; a CPU's call of a kernel is not (benchmarks/NOTES.md).
+    on_cpu = target is None or target.kind == "cpu"
+    return made if on_cpu else made.after("combine_gates", batch_twins)
 
 
 def cuda_pipeline(target: Target | None = None) -> Pipeline:

@@ -10,12 +10,15 @@ from unittest.mock import patch
 
 import numpy as np
 
-from relaxlab.batching.recorded import batches_by
+from relaxlab.batching.learn import learn_policy
+from relaxlab.batching.policies import Policy
+from relaxlab.batching.recorded import batches_by, recorded_graph
 from relaxlab.codegen import program
 from relaxlab.ir.data import DataValue
 from relaxlab.ir.errors import UserError
 from relaxlab.models.dynamic.inputs import random_weights
 from relaxlab.passes.base import Pipeline
+from relaxlab.passes.batch_twins import batch_twins
 from relaxlab.passes.pipeline import batched_pipeline
 from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.interpreter.interpreter import interpret
@@ -23,7 +26,10 @@ from relaxlab.script import parse
 from relaxlab.testing.data_programs import random_data_program, random_instance
 from relaxlab.testing.quick_code import unoptimised
 
-LEFT_OUT = ("clone_by_weights", "split_concat_product", "split_phases", "annotate_recording")
+LEFT_OUT = (
+    "clone_by_weights", "split_concat_product", "combine_gates", "split_phases",
+    "annotate_recording", "fuse_ops", "limit_rows",
+)  # fmt: skip
 """Passes that a program can do without."""
 OPTIONS = (
     ("make_blocks", "coarse"), ("make_blocks", "hoist"), ("annotate_recording", "ghosts"),
@@ -31,6 +37,8 @@ OPTIONS = (
 )  # fmt: skip
 """Options of passes that can be off."""
 POLICIES = ("depth", "agenda", "ratio", "critical")
+EPISODES = 20
+"""Runs from which a policy is learned: it need not be a good one."""
 INSTANCES = 6
 """Different instances of a program: the interpreter takes long."""
 TOLERANCE = 2e-3
@@ -52,11 +60,14 @@ class BatchFailure:
 
 
 def pipeline_of_seed(seed: int) -> Pipeline:
-    """The passes that a program of this seed goes through: each option is off in some."""
+    """The passes that a program of this seed goes through: each option is off in some, and half of
+    them have what GPUs have besides."""
     rng, pipeline = np.random.default_rng(seed), batched_pipeline()
     for name, option in OPTIONS:
         if rng.random() < 0.25:
             pipeline = pipeline.with_options(name, **{option: False})
+    if rng.random() < 0.5:
+        pipeline = pipeline.after("combine_gates", batch_twins)
     for name in LEFT_OUT:
         if rng.random() < 0.2:
             pipeline = pipeline.without(name)
@@ -65,7 +76,7 @@ def pipeline_of_seed(seed: int) -> Pipeline:
 
 def run_batched_program(seed: int, *, shrink: bool = True) -> BatchFailure | None:
     """Make the program of a seed, and compare calls of it, and its batches: of 1 instance, of
-    several and of 64, by counted depths and by each policy."""
+    several and of 64, by counted depths and by each policy, a learned one too."""
     text = random_data_program(np.random.default_rng(seed))
     problem = batch_problem(text, seed)
     if problem is None:
@@ -114,15 +125,20 @@ def _difference(
     main: Any, instances: Sequence[Any], expected: Sequence[Any], rng: np.random.Generator
 ) -> str | None:
     sizes = (1, INSTANCES, int(rng.integers(2, 64)), 64)
-    runs = [(size, None) for size in sizes] + [(INSTANCES, policy) for policy in POLICIES]
-    for size, policy in runs:
+    runs: list[tuple[int, str, Policy | str | None]] = [(size, "depths", None) for size in sizes]
+    runs += [(INSTANCES, policy, policy) for policy in POLICIES]
+    graphs = [recorded_graph(main.record([i])) for i in instances]
+    if all(map(len, graphs)):
+        learned = learn_policy(graphs, episodes=EPISODES)
+        runs.append((INSTANCES, "a learned policy", learned.policy))
+    for size, name, policy in runs:
         members = rng.integers(0, INSTANCES, size).tolist()
         choose = None if policy is None else batches_by(policy)
         results = main.batch([instances[i] for i in members], choose=choose)
         for at, (i, found) in enumerate(zip(members, results, strict=True)):
             place = differs(found, expected[i], "the result")
             if place is not None:
-                return f"differs: batch of {size} by {policy or 'depths'}, instance {at}: {place}"
+                return f"differs: batch of {size} by {name}, instance {at}: {place}"
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 
 from benchmarks import accuracy, bench_batch, bench_dynamic, bench_llm, bench_start, report
+from benchmarks.peers.dynamic import LEARNED, MODELS
 from benchmarks.process import Worker, WorkerFailed
 from benchmarks.rows import ROWS, Row, Work, dequantised
 from relaxlab.models import tiny
 from relaxlab.models.gguf import GGUFTensor, read_gguf, write_gguf
+from relaxlab.passes.pipeline import batched_pipeline
 
 CORE = Path(sys.executable)
 
@@ -75,12 +78,11 @@ def test_a_benchmark_of_networks_that_is_stopped_keeps_what_it_measured(
 ) -> None:
     measured: dict[str, Any] = {"model": "bi_rnn", "hidden": 8, "turns": {}, "problems": ["one"]}
 
-    def network(model: str, *_: object) -> dict[str, Any]:
-        if model != "bi_rnn":
-            raise KeyboardInterrupt
-        return measured
+    def rounds(model: str, *_: object) -> Iterator[dict[str, Any]]:
+        yield measured
+        raise KeyboardInterrupt  # before the second round
 
-    monkeypatch.setattr(bench_dynamic, "_network", network)
+    monkeypatch.setattr(bench_dynamic, "_rounds", rounds)
     monkeypatch.setattr(bench_dynamic, "_multiply_adds_per_s", lambda _: 1.0)
     output = tmp_path / "dynamic.json"
     arguments = ["--hidden", "8", "--output", str(output), "--models", "bi_rnn", "tree_lstm"]
@@ -91,21 +93,33 @@ def test_a_benchmark_of_networks_that_is_stopped_keeps_what_it_measured(
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_ablations_are_of_networks_whose_tensors_decide_too(
+def test_ablations_are_of_all_networks_by_all_policies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run: list[tuple[str, tuple[str, ...]]] = []
 
-    def network(model: str, _: int, settings: bench_dynamic.Settings, names: object) -> Any:
-        run.append((model, settings.ablations))
-        return {"model": model, "hidden": 8, "turns": {}, "problems": []}
+    def rounds(model: str, _: int, settings: bench_dynamic.Settings, names: object) -> Any:
+        run.append((model, settings.variants))
+        yield {"model": model, "hidden": 8, "turns": {}, "problems": []}
 
-    monkeypatch.setattr(bench_dynamic, "_network", network)
+    monkeypatch.setattr(bench_dynamic, "_rounds", rounds)
     monkeypatch.setattr(bench_dynamic, "_multiply_adds_per_s", lambda _: 1.0)
     arguments = ["--hidden", "8", "--output", str(tmp_path / "dynamic.json"), "--ablations"]
     assert bench_dynamic.main(arguments) == 0
-    assert {"nested_rnn", "berxit", "stack_rnn", "tree_lstm"} <= {model for model, _ in run}
-    assert all(left_out == bench_dynamic.ABLATIONS for _, left_out in run)
+    assert {model for model, _ in run} == set(MODELS)
+    assert all(variants == tuple(bench_dynamic.VARIANTS) for _, variants in run)
+    passes = {p.name for p in batched_pipeline().passes}
+    assert {name.split(".")[0] for name in bench_dynamic.LEFT_OUT} <= passes
+
+
+def test_variants_compute_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output, of_each_kind = tmp_path / "dynamic.json", ("without fuse_ops", "with batch_twins")
+    few = {name: bench_dynamic.VARIANTS[name] for name in (*of_each_kind, f"by {LEARNED}")}
+    monkeypatch.setattr(bench_dynamic, "VARIANTS", few)
+    arguments = ["--hidden", "8", "--models", "drnn", "--ablations", "--quick"]
+    assert bench_dynamic.main([*arguments, "--output", str(output)]) == 0
+    (network,) = json.loads(output.read_text("utf-8"))["networks"]
+    assert set(network["turns"]) == {"relaxlab", *few}
 
 
 def test_a_quick_run_of_whole_processes(

@@ -18,6 +18,7 @@ from relaxlab import passes
 from relaxlab.ir.module import Module
 from relaxlab.passes.adjust_matmul_order import adjust_matmul_order
 from relaxlab.passes.base import _REGISTRY, Pipeline
+from relaxlab.passes.batch_twins import batch_twins
 from relaxlab.passes.bind_params import bind_params
 from relaxlab.passes.bind_symbolic_vars import bind_symbolic_vars
 from relaxlab.passes.blas_patterns import BLAS
@@ -430,6 +431,7 @@ RECURSIVE = {
     "split_concat_product": r"[+] cell.\w+: one part of the rows is known before the recursion",
     "make_blocks": r"[+] \w+.\w+: \d+ bindings that no call or branch keeps apart",
     "combine_gates": r"[-] cell_block\w*.\w+: no other product of `\w*` fits",
+    "batch_twins": r"[-] cell_block\w*.\w+: no other product is like it",
     "split_phases": r"[+] main_block: comes after the last recursion: it waits",
     "annotate_recording": r"[+] main: branches of unequal length end at the same depth",
     "batch_blocks": r"[+] main_block.\w+: differs between instances: gathered",
@@ -481,9 +483,8 @@ def test_remarks_of_passes(
 
 
 def test_remarks_on_recursive_programs() -> None:
-    traces = [
-        rl.batched_pipeline().run(mod) for mod in (rl.dynamic.bi_rnn(8), rl.dynamic.tree_lstm(8, 8))
-    ]
+    pipeline = rl.batched_pipeline().after("combine_gates", batch_twins)
+    traces = [pipeline.run(mod) for mod in (rl.dynamic.bi_rnn(8), rl.dynamic.tree_lstm(8, 8))]
     for name, pattern in RECURSIVE.items():
         remarks = [
             f"{'+' if w.applied else '-'} {w.subject}: {w.reason}"

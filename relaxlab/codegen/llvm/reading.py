@@ -259,14 +259,19 @@ def read_input(instances: Instances, item: Object, plan: InputPlan, i: Word) -> 
 
 @low_level
 def read_instance(instances: Instances, given: Object, i: Word) -> Word:
-    """Read the inputs of instance `i`, a tuple."""
-    if given.type != instances.tuple_type or tuple_size(given) != instances.arguments:
+    """Read the inputs of instance `i`: a tuple, or the argument where there is one."""
+    is_tuple = given.type == instances.tuple_type
+    if is_tuple and tuple_size(given) != instances.arguments:
+        return UNEXPECTED
+    if not is_tuple and instances.arguments != 1:
         return UNEXPECTED
     for symbol in range(instances.symbol_count):
         instances.symbols[symbol] = -1
     for column in range(instances.count):
         plan = instances.plans[column]
-        item = tuple_item(given, plan.parameter)
+        item = given
+        if is_tuple:
+            item = tuple_item(given, plan.parameter)
         for level in range(plan.depth):
             if item.type != instances.tuple_type or tuple_size(item) <= plan.path[level]:
                 return UNEXPECTED

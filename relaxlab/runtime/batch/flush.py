@@ -102,9 +102,13 @@ class NativeBlock(BlockWords):
         """Pack the values that all instances share. Returns the function that binds them."""
         return self._function.prepared(*self._exe.packed_weights(self.of.function, shared))
 
+    def forget_failure(self) -> None:
+        """Let the function begin anew: else the next call fails, too."""
+        self._function._context[CONTEXT.index("kernel_failed")] = 0
+
     def fail(self, code: int) -> None:
         """Raise the error that the function reported."""
-        self._function._context[CONTEXT.index("kernel_failed")] = 0  # or the next call fails, too
+        self.forget_failure()
         self._function._result(code, [])
 
 
@@ -229,6 +233,10 @@ class NativeFlusher(Flusher):
         self._native = [NativeBlock(exe, block, width) for block, width in pairs]
         super().__init__(recorder, self._native)
         self._exe, self._has_grown = exe, True
+        self.state = ctypes.addressof(exe._state)
+        """The address of the words that all functions of the executable share."""
+        self.start_address = self._start.address
+        self.run_address = recorder.code.address(f"relaxlab_{starting.run_batch.__name__}")
         self._held: tuple[int, ...] = ()
         """The numbers that the words of the flush were written from; none where they are stale."""
         self._counts = self._fields.reader("used", "ran", "gathered", "flushes")
@@ -289,16 +297,26 @@ class NativeFlusher(Flusher):
 
     def _ran(self, code: int, places: Places) -> Ran | None:
         recorder, fields = self._recorder, self._fields
-        places.used, count, gathered, flushes = self._counts()
+        places.used, count, _, _ = self._counts()
         if code > 0:
             self._fail(code)
         recorder.left, recorder.resumed = -code, code < 0
-        kinds, ends = fields.array("ran_kind"), fields.array("ran_end")
-        ran = Ran(kinds[:count].tolist(), ends[:count].tolist(), gathered, flushes)
+        ran = self.last_ran()
         if code:  # the last flush may be the one that lacked room
             self._make_room(2 * (count + fields["batches"]), "ran_kind", "ran_end")
             self._has_grown = True
         return ran if count else None
+
+    def last_ran(self) -> Ran:
+        """The batches that machine code ran last."""
+        _, count, gathered, flushes = self._counts()
+        kinds, ends = self._fields.array("ran_kind"), self._fields.array("ran_end")
+        return Ran(kinds[:count].tolist(), ends[:count].tolist(), gathered, flushes)
+
+    def forget_failures(self) -> None:
+        """Let the functions that run batches begin anew, of which one has failed."""
+        for block in self._native:
+            block.forget_failure()
 
     def _measure_room(self, places: Places) -> None:
         """Write down for how much there is room. What grows does so where there was too little, in

@@ -16,7 +16,8 @@ from relaxlab.ir.expr import IntImm
 from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.batch.arena import Arena
-from relaxlab.runtime.batch.flush import Flusher, Places, Ran
+from relaxlab.runtime.batch.direct_batch import DirectBatch
+from relaxlab.runtime.batch.flush import Flusher, NativeFlusher, Places, Ran
 from relaxlab.runtime.batch.instances import Inputs, InstanceReader
 from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Recorder
 from relaxlab.runtime.batch.records import Choice, Records, chosen_order, joined, records_of
@@ -86,28 +87,27 @@ class Alone:
     batches share. Raises RuntimeError where what runs calls the same function."""
 
     def __init__(self, entry: str, lock: AbstractContextManager[Any]) -> None:
-        self.lock, self._entry, self._running = lock, entry, False
+        self.lock, self._entry = lock, entry
+        self.busy = np.zeros(1, np.int64)
+        """1 while a batch runs."""
 
     def __enter__(self) -> None:
         self.lock.__enter__()
-        if self._running:
+        if self.busy[0]:
             self.lock.__exit__(None, None, None)
             raise RuntimeError(
                 f"`{self._entry}` was called by a function that its own batch called; compile the "
                 "inner program separately"
             )
-        self._running = True
+        self.busy[0] = 1
 
     def __exit__(self, *error: Any) -> None:
-        self._running = False
+        self.busy[0] = 0
         self.lock.__exit__(*error)
 
 
 class BatchFunction:
-    """The entry of a batched program. `bind` gives it its weights, `batch` runs instances.
-
-    `last_batch` describes the batch that ran last; None before the first.
-    """
+    """The entry of a batched program. `bind` gives it its weights, `batch` runs instances."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class BatchFunction:
     ) -> None:
         """alone: entered while a batch runs, the same for all functions with this recorder."""
         self.program = recorder.program
-        self.last_batch: BatchReport | None = None
+        self._report: BatchReport | None = None
         self._recorder, self._flusher, self._arena = recorder, flusher, arena
         self._alone = alone
         self._names = tuple(b.name for b in self.program.blocks)
@@ -129,8 +129,23 @@ class BatchFunction:
         """True if the values that all instances share lie at the beginning of the arena."""
         self._weights: tuple[Any, ...] | None = None
         self._shared: list[np.ndarray[Any, Any]] = []
+        self._again: DirectBatch | None = None
+        """Runs batches like the one before."""
+        if isinstance(flusher, NativeFlusher) and self._reader.plan_address:
+            self._again = DirectBatch(
+                self.program, flusher, self._reader, alone.lock, alone.busy, self.batch,
+                self._finish,
+            )  # fmt: skip
+            self.batch = self._again.call
         if not any(s.parameter >= 0 for s in self.program.shared):
             self._bind(())
+
+    @property
+    def last_batch(self) -> BatchReport | None:
+        """Describes the batch that ran last; None before the first."""
+        with self._alone.lock:
+            self._note_again()
+            return self._report
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(p.name for p in self.program.params))
@@ -153,6 +168,7 @@ class BatchFunction:
                 )
             raise ArgumentError(f"`{self.program.entry}` {takes}, got {len(weights)}")
         with self._alone:
+            self._go_slowly()
             self._bind(weights)
         return self
 
@@ -208,6 +224,7 @@ class BatchFunction:
                 "`rl.batches_by(policy)` makes"
             )
         with self._alone:
+            self._go_slowly()
             return self._run(given, choose) if given else self._nothing()
 
     @brief
@@ -221,12 +238,40 @@ class BatchFunction:
             self._require_weights()
         given = self._given(instances)
         with self._alone:
+            self._go_slowly()
             inputs = self._reader.read(given)
             rounds: list[Recorded] = []
             _, failed = self._computed(inputs, None, rounds)
             if failed:
                 raise self._error(inputs, failed, ())
             return records_of(self.program, joined(rounds))
+
+    def _note_again(self) -> None:
+        """Note the last batch, if it ran in machine code alone."""
+        if self._again is not None and self._again.taken():
+            assert isinstance(self._flusher, NativeFlusher)
+            self._report = BatchReport(len(self._recorder.start.failures), self._names)
+            self._report.add(self._flusher.last_ran())
+
+    def _go_slowly(self) -> None:
+        """Let Python run the next batch, which may be another than the one before."""
+        if self._again is not None:
+            self._note_again()
+            self._again.set_known(False)
+
+    @brief
+    def _finish(self, instances: list[Any]) -> list[Any]:
+        """The results of a batch that ran in machine code alone, where that does not make them."""
+        assert self._again is not None and isinstance(self._flusher, NativeFlusher)
+        of = self._recorder.start
+        if self._again.fields["code"] == 0 and not np.count_nonzero(of.failures):
+            return self._made(of.results)
+        # It lacked room, or fails: once more, to say which instance does, and why.
+        self._again.taken()
+        self._again.set_known(False)
+        self._flusher.forget_failures()
+        self._recorder.forget()
+        return self._run(self._given(instances), None)
 
     def _require_weights(self) -> None:
         if self._weights is None:
@@ -245,7 +290,7 @@ class BatchFunction:
         return [(i,) if single and not isinstance(i, tuple) else i for i in instances]
 
     def _nothing(self) -> list[Any]:
-        self.last_batch = BatchReport(0)
+        self._report = BatchReport(0)
         return []
 
     def _run(self, instances: list[Sequence[Any]], choose: Choice | None) -> list[Any]:
@@ -316,6 +361,8 @@ class BatchFunction:
         whole = choose is None and rounds is None
         if whole:
             report.add(flusher.run_batch(places, arena))
+        if whole and not recorder.left and self._again is not None:
+            self._again.set_known(self._reader.is_expected(inputs))
         if recorder.left:
             for recorded in recorder.rounds(
                 lambda: flusher.start(places, arena),
@@ -331,7 +378,7 @@ class BatchFunction:
                 places.used = end
                 report.add(flusher.run(arena))
                 flusher.wake(recorded, arena)
-        self.last_batch = report
+        self._report = report
 
     # --- The arena --------------------------------------------------------------------------------
 

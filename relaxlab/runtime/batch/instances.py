@@ -78,6 +78,15 @@ class InstanceReader:
         """The instances that there is room for."""
         self._prepare(0)
 
+    @property
+    def plan_address(self) -> int:
+        """The address of the plan by which machine code reads instances; 0 where Python does."""
+        return 0 if self._native is None or self._data else self._native.address
+
+    def is_expected(self, inputs: Inputs) -> bool:
+        """True for inputs in which nothing is unusual, which machine code read alone."""
+        return inputs is self._expected
+
     def read(self, instances: list[Sequence[Any]]) -> Inputs:
         """The inputs of instances, whose arrays may be read where they lie. The next batch of as
         many takes their memory: where all is as expected, they are the same object.

@@ -95,6 +95,7 @@ class NativeInstances:
             word_type=id(np.int64),
         )  # fmt: skip
         self._instances.hold(plans=plans.rows, symbols=np.empty(len(self._symbols), np.int64))
+        self.address = self._instances.address
         self._read = reading_function(native.READ_INSTANCES)
 
     def _complete(self, row: Words, p: rec.EntryParam) -> None:

@@ -73,7 +73,7 @@ class DirectCall:
         self._plan = _words(values.get(name, 0) for name in PLAN)
         # The plan has addresses only: without these references what they point to would be freed.
         held = (self, exe, words, out, context, acquire, release, slow, finish)
-        self.call = _builtin((ctypes.addressof(self._plan), *held))
+        self.call = builtin(CALL, _compiled, (ctypes.addressof(self._plan), *held))
 
     def bind(self, count: int, bound: Sequence[Span], updated: Sequence[Span]) -> None:
         """Leave `count` parameters open. The others have the memory `bound`, of which calls update
@@ -188,14 +188,16 @@ _FASTCALL = 0x82
 
 
 @cache
-def _definition() -> tuple[_MethodDef, jit.LoadedObject]:
-    """Return CPython's definition of the function `CALL`, and its machine code."""
+def _definition(
+    symbol: str, compiled: Callable[[Target], Artifact]
+) -> tuple[_MethodDef, jit.LoadedObject]:
+    """Return CPython's definition of a function, and its machine code."""
     for name, address in _numpy_functions().items():
         jit.add_symbol(name, address)
     target = Target.host()
-    artifact, _ = cached(artifact_key(CALL, target, ()), lambda: _compiled(target))
+    artifact, _ = cached(artifact_key(symbol, target, ()), lambda: compiled(target))
     loaded = jit.LoadedObject(artifact.code, target, artifact.externs)
-    return _MethodDef(b"call", loaded.address(CALL), _FASTCALL, None), loaded
+    return _MethodDef(b"call", loaded.address(symbol), _FASTCALL, None), loaded
 
 
 def _compiled(target: Target) -> Artifact:
@@ -209,10 +211,12 @@ def _compiled(target: Target) -> Artifact:
     return Artifact((code,), bitcode, (), (), (), 0, {}, externs=externs)
 
 
-def _builtin(held: tuple[Any, ...]) -> Callable[..., Any]:
-    """Return a builtin of CPython whose `self` holds the address of a plan and the objects that the
-    plan points to."""
-    definition, _ = _definition()
+def builtin(
+    symbol: str, compiled: Callable[[Target], Artifact], held: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """Return the function `symbol` of what `compiled` makes as a builtin of CPython, whose `self`
+    is `held`: the address of a plan, and the objects that the plan points to."""
+    definition, _ = _definition(symbol, compiled)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, *[ctypes.py_object] * 2]
     return make(ctypes.addressof(definition), held, "relaxlab")

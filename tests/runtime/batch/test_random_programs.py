@@ -12,6 +12,8 @@ from relaxlab.testing.dynamic_programs import KINDS, WIDTH, random_dynamic_progr
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 OPTIONS = ({}, {"coarse": False}, {"hoist": False})
 LEFT_OUT = ("", "clone_by_weights", "split_concat_product", "split_phases")
+RUNS = (None, None, None, rl.batches_by("critical"))
+"""By which batches are chosen. The third of as many instances runs without Python."""
 
 
 def tree(rng, leaves):
@@ -34,7 +36,7 @@ def test_random_programs(number):
     main = rl.compile(mod, pipeline=pipeline, threads=1)["main"].bind(*weights)
     trees = [tree(rng, int(n)) for n in rng.integers(1, 9, 6)]
     expected = [rl.interpret(mod, "main", *t, *weights) for t in trees]
-    for choose in (None, rl.batches_by("critical")):
+    for choose in RUNS:
         for found, wanted in zip(main.batch(trees, choose=choose), expected, strict=True):
             for a, b in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,196 @@
+"""A batch like the one before as machine code: from a list of Python's to a list of arrays.
+
+A builtin as in `python_call`: what depends on the program and on the number of instances was
+written down when a batch of as many ran before. What is not as it was then is left to Python.
+"""
+
+from __future__ import annotations
+
+from relaxlab.codegen.llvm.flushing import copy_memory
+from relaxlab.codegen.llvm.lowlevel import (
+    NULL,
+    Address,
+    Array,
+    Flag,
+    Record,
+    Table,
+    Word,
+    address_of,
+    external,
+    invoke,
+    low_level,
+    stack,
+)
+from relaxlab.codegen.llvm.lowlevel_text import low_level_text
+from relaxlab.codegen.llvm.plan import ArrayObject, Object, State
+from relaxlab.codegen.llvm.python_call import (
+    array_of_descr,
+    as_address,
+    call_object,
+    clear_error,
+    drop,
+    fetch_error,
+    give_up_lock,
+    keep,
+    list_size,
+    new_tuple,
+    restore_error,
+    set_tuple_item,
+    take_lock,
+    tuple_item,
+)
+from relaxlab.codegen.llvm.reading_plan import DONE, Instances
+from relaxlab.codegen.llvm.starting import Start
+
+CALL_BATCH = "relaxlab_call_batch"
+"""The builtin."""
+
+
+class BatchResult(Record):
+    """A leaf of the results: the bytes and the form of an array. Its slot is the word of an
+    instance's results with the same number."""
+
+    size: Word
+    ndim: Word
+    dims: Array[Word]
+    descr: Address
+
+
+class BatchPlan(Record):
+    """A batch like the one before. known: 1 where there is one; ran: 1 where it has run since
+    Python looked; code: what `run` returned. busy: 1 while a batch runs. read, run: the functions
+    `READ_INSTANCES` and `run_batch`. slow, finish, acquire, release: Python objects. leaves: arrays
+    of a result, -1 where Python makes it; if it is not `single`, they are a tuple."""
+
+    known: Word
+    ran: Word
+    code: Word
+    busy: Array[Word]
+    instances: Instances
+    start: Start
+    state: State
+    read: Address
+    run: Address
+    slow: Object
+    finish: Object
+    acquire: Object
+    release: Object
+    results: Table[BatchResult]
+    leaves: Word
+    single: Word
+    list_type: Address
+    array_type: Address
+
+
+@external("PyList_GetSlice")
+def part_of_list(items: Object, start: Word, end: Word) -> Object: ...
+@external("PyList_New")
+def new_list(size: Word) -> Object: ...
+@external("PyList_SetItem")
+def set_list_item(items: Object, index: Word, item: Object) -> Word: ...
+
+
+@low_level
+def copied_row(plan: BatchPlan, leaf: Word, slot: Word) -> Object:
+    """An array with the elements of the tensor in a slot; null where there is no memory for it."""
+    result, flush = plan.results[leaf], plan.start.flush
+    keep(result.descr)
+    made = array_of_descr(
+        plan.array_type, result.descr, result.ndim, result.dims, NULL, NULL, 0, NULL
+    )
+    if made != NULL:
+        copy_memory(ArrayObject(made).data, Address(flush.arena + flush.offsets[slot]), result.size)
+    return made
+
+
+@low_level
+def result_of(plan: BatchPlan, slots: Array[Word]) -> Object:
+    """The result of an instance; null where there is no memory for it."""
+    if plan.single:
+        return copied_row(plan, 0, slots[0])
+    whole = new_tuple(plan.leaves)
+    for leaf in range(plan.leaves):
+        if whole != NULL:
+            made = copied_row(plan, leaf, slots[leaf])
+            if made == NULL:
+                drop(whole)
+                whole = NULL
+            else:
+                set_tuple_item(whole, leaf, made)
+    return whole
+
+
+@low_level
+def all_results(plan: BatchPlan) -> Object:
+    """The results of all instances; null where there is no memory for them."""
+    start = plan.start
+    made = new_list(start.count)
+    for i in range(start.count):
+        if made != NULL:
+            item = result_of(plan, address_of(start.results[i * start.result_words]))
+            if item == NULL:
+                drop(made)
+                made = NULL
+            else:
+                set_list_item(made, i, item)
+    return made
+
+
+@low_level
+def none_failed(start: Start) -> Flag:
+    """True if all instances were computed."""
+    return all(start.flush.failures[i] == 0 for i in range(start.count))
+
+
+@low_level
+def let_in(plan: BatchPlan) -> None:
+    """Let the next batch in; an error that is pending stays so."""
+    plan.busy[0] = 0
+    error = Array[Address](stack(3))
+    fetch_error(address_of(error[0]), address_of(error[1]), address_of(error[2]))
+    drop(call_object(plan.release, NULL, 0, NULL))
+    restore_error(error[0], error[1], error[2])
+
+
+@low_level
+def call_batch(self: Object, args: Array[Object], count: Word, names: Object) -> Object:
+    """The builtin. The interpreter's lock is given up while the batch runs, the program's is held
+    until the results were copied."""
+    plan = BatchPlan(as_address(tuple_item(self, 0)))
+    if names != NULL or count != 1 or args[0].type != plan.list_type:
+        return call_object(plan.slow, args, count, names)
+    # Waiting for one's turn can be interrupted; that ends the call.
+    taken = call_object(plan.acquire, NULL, 0, NULL)
+    if taken == NULL:
+        return NULL
+    drop(taken)
+    start = plan.start
+    is_known = plan.known != 0 and plan.busy[0] == 0 and list_size(args[0]) == start.count
+    given = NULL
+    if is_known:
+        given = part_of_list(args[0], 0, start.count)  # other threads may change the list
+    if given == NULL or invoke(plan.read, plan.instances, given) != DONE:
+        if given != NULL:
+            drop(given)
+        clear_error()  # of a list for which there was no memory
+        drop(call_object(plan.release, NULL, 0, NULL))
+        return call_object(plan.slow, args, count, names)
+    plan.busy[0] = 1
+    start.flush.threads = plan.state.threads
+    plan.ran = 1
+    thread = give_up_lock()
+    plan.code = invoke(plan.run, start)
+    take_lock(thread)
+    if plan.code == 0 and plan.leaves >= 0 and none_failed(start):
+        value = all_results(plan)
+    else:
+        value = call_object(plan.finish, args, count, NULL)
+    drop(given)
+    let_in(plan)
+    return value
+
+
+def batch_call_texts(declarations: dict[str, str]) -> list[str]:
+    """The LLVM texts of `CALL_BATCH` and of what it calls."""
+    functions = (copied_row, result_of, all_results, none_failed, let_in, call_batch)
+    return [low_level_text(f, declarations) for f in functions]

@@ -1,0 +1,89 @@
+"""The builtin that runs a batch like the one before: what `codegen.llvm.batch_call` emits."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from relaxlab.codegen.artifact import Artifact
+from relaxlab.codegen.llvm import jit
+from relaxlab.codegen.llvm.batch_call import CALL_BATCH, BatchPlan, batch_call_texts
+from relaxlab.codegen.llvm.reading_plan import READ_INSTANCES
+from relaxlab.ir import recording as rec
+from relaxlab.ir.target import Target
+from relaxlab.ir.types import TensorType
+from relaxlab.runtime.batch.arena import RowForm
+from relaxlab.runtime.batch.flush import NativeFlusher
+from relaxlab.runtime.batch.instances import InstanceReader
+from relaxlab.runtime.batch.words import Words
+from relaxlab.runtime.native.direct_call import builtin
+from relaxlab.runtime.native.fields import Fields
+from relaxlab.runtime.native.value_reader import reading_function
+
+
+class DirectBatch:
+    """A builtin, `call`: it does what `slow` does, which it calls with the same list where it
+    cannot. `finish` returns the results that it does not make, and those of a batch that failed."""
+
+    def __init__(
+        self, program: rec.RecordingProgram, flusher: NativeFlusher, reader: InstanceReader,
+        lock: Any, busy: Words, slow: Callable[..., Any], finish: Callable[..., Any],
+    ) -> None:  # fmt: skip
+        """lock, busy: the program's, and the word that is 1 while a batch has it."""
+        self.fields = Fields(BatchPlan)
+        acquire, release = lock.acquire, lock.release
+        leaves = _leaves(program)
+        words, alive = _result_words(leaves or ())
+        read = ctypes.cast(reading_function(READ_INSTANCES), ctypes.c_void_p).value or 0
+        self.fields.hold(busy=busy, results=words)
+        self.fields.set(
+            instances=reader.plan_address, start=flusher.start_address, state=flusher.state,
+            read=read, run=flusher.run_address, slow=id(slow), finish=id(finish),
+            acquire=id(acquire), release=id(release), leaves=-1 if leaves is None else len(leaves),
+            single=int(not isinstance(program.result, tuple)), list_type=id(list),
+            array_type=id(np.ndarray),
+        )  # fmt: skip
+        # The plan has addresses only: without these references what they point to would be freed.
+        held = (self, flusher, reader, acquire, release, slow, finish, alive)
+        self.call = builtin(CALL_BATCH, _compiled, (self.fields.address, *held))
+
+    def set_known(self, known: bool) -> None:
+        """Say that the next batch may be like the one before, or that Python has to run it."""
+        self.fields.set(known=int(known))
+
+    def taken(self) -> bool:
+        """True if a batch ran since this was asked last."""
+        ran = self.fields["ran"] != 0
+        self.fields.set(ran=0)
+        return ran
+
+
+def _leaves(program: rec.RecordingProgram) -> list[TensorType] | None:
+    """The types of the results; None where not all are tensors, or where tuples have tuples."""
+    result = program.result
+    fields = result if isinstance(result, tuple) else (result,)
+    types = [r.ty for r in program.results if r.kind != "scalar" and isinstance(r.ty, TensorType)]
+    is_plain = [*fields] == [*range(len(program.results))]
+    return types if is_plain and len(types) == len(program.results) else None
+
+
+def _result_words(leaves: list[TensorType] | tuple[()]) -> tuple[Words, list[Any]]:
+    """The records of results, and what they point to."""
+    words, alive = list[int](), list[Any]()
+    for form in map(RowForm.of, leaves):
+        dims = np.array([*form.dims, 0], np.int64)  # at least one: its address is taken
+        alive += [dims, form.dtype]
+        size = form.elements * form.dtype.itemsize
+        words += (size, len(form.dims), dims.ctypes.data, id(form.dtype))
+    return np.array(words, np.int64), alive
+
+
+def _compiled(target: Target) -> Artifact:
+    declarations = dict[str, str]()
+    texts = batch_call_texts(declarations)
+    externs = jit.external_functions(texts, declarations)
+    code, bitcode = jit.compile_quickly(jit.module_text(texts, declarations, target), target)
+    return Artifact((code,), bitcode, (), (), (), 0, {}, externs=externs)
