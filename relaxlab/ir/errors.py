@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -67,6 +67,12 @@ def kind_of(value: object) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, for messages: "1 argument", "2 arguments", "3 indices"."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def tuple_text(items: Iterable[object]) -> str:
+    """Return a tuple as Python writes it, its elements as they are printed: "(n, 4)", "(64,)"."""
+    texts = [str(item) for item in items]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def _own_lines(traceback: TracebackType | None) -> Iterator[str]:

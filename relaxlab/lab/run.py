@@ -28,7 +28,7 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.limits import measure_limits
 from relaxlab.runtime.native.kernels import NativeKernels
 from relaxlab.runtime.profile import Profile, copies_where_updated, profile
-from relaxlab.runtime.programs import Program
+from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.tracing import Trace
 
 
@@ -127,7 +127,7 @@ def _source_of(subject: Module | Executable, target: Target) -> tuple[Module, Pi
     """The module and the passes that make it a program."""
     passes = default_pipeline(target)
     if not isinstance(subject, Executable):
-        return subject, passes
+        return with_entries(as_module(subject))[0], passes
     if subject.compiled_from is None:
         raise ValueError(
             "this executable was loaded from a file, and has no module to step through; give the "

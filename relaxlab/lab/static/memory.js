@@ -47,9 +47,9 @@ export function blocksAt(arena, tensors, env) {
 const [WIDE, TALL, LEFT] = [1000, 300, 78];
 
 function axis(steps, scale, top) {
-  const marks = [0, 0.25, 0.5, 0.75, 1].map((f) => svg("g", {},
-    svg("line", { x1: LEFT, x2: scale.wide, y1: scale.y(top * f), y2: scale.y(top * f), class: "gridline" }),
-    svg("text", { x: LEFT - 5, y: scale.y(top * f) + 4, "text-anchor": "end" }, formatBytes(Math.round(top * f)))));
+  const marks = [...new Set([0, 0.25, 0.5, 0.75, 1].map((f) => Math.round(top * f)))].map((bytes) => svg("g", {},
+    svg("line", { x1: LEFT, x2: scale.wide, y1: scale.y(bytes), y2: scale.y(bytes), class: "gridline" }),
+    svg("text", { x: LEFT - 5, y: scale.y(bytes) + 4, "text-anchor": "end" }, formatBytes(bytes))));
   const every = Math.max(1, Math.ceil((steps * WIDE) / (8 * scale.wide)));
   const names = Array.from({ length: Math.ceil(steps / every) }, (_, i) => i * every).map((i) =>
     svg("text", { x: scale.x(i), y: TALL + 14 }, String(i + 1)));
@@ -157,6 +157,7 @@ function tensorFacts(fn, plan, number, env, choose) {
 
 /** The drawings of a plan: its storages, and the bytes that are taken over time. */
 function planCharts(fn, plan, env, chosen, showApart, wide, sums) {
+  if (!plan.arenas.length) return [h("p", { class: "note" }, "The plan has no storage: every tensor is allocated separately, when it is needed.")];
   const arenas = plan.arenas.map((arena, i) => {
     const blocks = blocksAt(arena, fn.tensors, env);
     const name = `Storage ${i + 1}, ${arena.scope}${arena.after ? `, allocated after ${arena.after}` : ""}`;
