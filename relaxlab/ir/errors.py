@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -62,6 +64,26 @@ def kind_of(value: object) -> str:
         return "None"
     vowel = name.lower().startswith(("a", "e", "i", "o", "u", "nda"))
     return f"{'an' if vowel else 'a'} {name}"
+
+
+def expect(value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Raise TypeError for a value of another kind; what: the sentence that it breaks, "seconds is
+    a number"."""
+    if not isinstance(value, kind):
+        plain = value is None or isinstance(value, str | int | float)
+        raise TypeError(f"{what}, not {repr(value) if plain else kind_of(value)}")
+
+
+def expect_number(value: object, what: str, *, whole: bool = False) -> None:
+    """Raise TypeError for a value that is no number, or no whole one; what: as `expect` takes."""
+    kinds = (Integral,) if whole else (Real,)
+    expect(None if isinstance(value, bool) else value, kinds, what)
+
+
+def path_of(value: str | os.PathLike[str], what: str) -> Path:
+    """Return a path; what: its name in the TypeError for a value that is none."""
+    expect(value, (str, os.PathLike), f"{what} is a string or a pathlib.Path")
+    return Path(value)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

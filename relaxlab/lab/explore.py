@@ -58,6 +58,8 @@ class Explore(Brief):
         An explorer that cannot show the program says why in its tab. Raises ValueError for an
         unknown name or target.
         """
+        if isinstance(views, str):
+            raise TypeError(f"views are a list of names: views=[{views!r}]")
         unknown = [name for name in views if name not in PAGE]
         if unknown:
             raise ValueError(f"no view is called {unknown[0]!r}; they are: {', '.join(PAGE)}")

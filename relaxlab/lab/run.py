@@ -13,7 +13,7 @@ from relaxlab.analysis.prelude import is_prelude
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.ir import host
-from relaxlab.ir.errors import counted
+from relaxlab.ir.errors import counted, path_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import unscheduled_functions
@@ -43,7 +43,7 @@ class RunView(View):
         made = self.state["profile"]
         if made is None:
             raise ValueError("the run was not timed; the notes of the view say why")
-        target = Path(path)
+        target = path_of(path, "the path of a timeline")
         text = json.dumps({"traceEvents": _events(made), "displayTimeUnit": "ns"})
         target.write_text(text, encoding="utf-8")
         return target

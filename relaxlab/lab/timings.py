@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from math import floor, log10
 
+from relaxlab.ir.errors import expect, expect_number
 from relaxlab.lab.drawing import Drawing
 from relaxlab.lab.view import View
 from relaxlab.runtime.timing import Comparison, Timing, seconds_text
@@ -23,6 +24,10 @@ def timings(results: Comparison | Timing | Mapping[str, Timing | float]) -> View
     if isinstance(results, Timing):
         results = Comparison((results,), None)
     elif not isinstance(results, Comparison):
+        expect(results, Mapping, "timings are a dictionary of names and seconds, or of rl.compare")
+        for name, t in results.items():
+            if not isinstance(t, Timing):
+                expect_number(t, f"the time of {name!r} is a number of seconds")
         made = (
             Timing(name, t.samples, t.calls, t.flops, t.bytes)
             if isinstance(t, Timing) else Timing(name, (float(t),), 1)
