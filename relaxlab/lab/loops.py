@@ -194,7 +194,7 @@ def loops_of_program(program: Program, target: str | Target = "cpu") -> View:
     trace, failure = attempted(program, default_pipeline(chosen))
     found = trace.result.loop_functions() if trace is not None and failure is None else {}
     if trace is None or failure is not None:
-        return pipeline(program, chosen)
+        return replace(pipeline(program, chosen), title="Loops")
     if not found:
         return report("Loops", "The compiled program has no loop functions: it calls no kernel.")
     plain = unscheduled_functions(trace)  # a schedule computes more, for the rest of a tile

@@ -113,15 +113,15 @@ def tune(
     all of it, each kernel getting its share of what is left (which ends neither the building and
     measuring of its default nor the confirmation of its best: some seconds). shapes: values of the
     program's symbols for which kernels are measured, all combinations; other symbols are 256, or
-    their bound where that is less. database: where trials and results are kept; `compile(mod, tuned=database)`
-    uses them. threads: of calls, all cores by default. spaces: by the name of a kernel, a function
-    that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried for every
-    kernel. search: "coordinate" goes from the rule's choice to neighbours, "random" draws,
-    "evolution" goes by a cost model, "own" draws in a kernel's own space alone. resume: leave out
-    points that the database has trials of, by this compiler. report: is called after each trial.
-    scheduler: the address of a Dask scheduler, such as "tcp://host:8786", whose workers build and
-    measure instead of processes of this machine (see docs/tuning.md); the target is then the CPU of
-    those that are to measure, by default that of this machine.
+    their bound where that is less. database: where trials and results are kept, which `compile(mod,
+    tuned=database)` uses. threads: of calls, all cores by default. spaces: by the name of a kernel,
+    a function that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried
+    for every kernel. search: "coordinate" goes from the rule's choice to neighbours, "random"
+    draws, "evolution" goes by a cost model, "own" draws in a kernel's own space alone. resume:
+    leave out points that the database has trials of, by this compiler. report: is called after each
+    trial. scheduler: the address of a Dask scheduler, such as "tcp://host:8786", whose workers
+    build and measure instead of processes of this machine (see docs/tuning.md); the target is then
+    the CPU of those that are to measure, by default that of this machine.
 
     Decisions are accepted where the kernel is faster than the default by one percent with 95 %
     confidence when the two are measured in turns once more, after the search, and slower at none of

@@ -14,9 +14,9 @@ from tests.tutorials.conftest import export_site
 NOTEBOOKS = export_site().notebooks()
 
 SHORT_OF_ITS_RATE = re.compile(r"✗ not yet: [0-9.]+ times as fast as .* times are asked for")
-"""The verdict on a right answer that was measured too slow. Other tests run beside the notebooks: on
-two busy cores one answer was measured at 0.35 and at 1.6. A notebook with this verdict is executed
-anew, and fails where its solution does not reach its rate in `TIMES` executions."""
+"""The verdict on a right answer that was measured too slow. Other tests run beside the notebooks:
+on two busy cores one answer was measured at 0.35 and at 1.6. A notebook with this verdict is
+executed anew, and fails where its solution does not reach its rate in `TIMES` executions."""
 TIMES = 3
 
 
