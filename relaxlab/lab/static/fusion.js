@@ -112,7 +112,7 @@ function painted(graph, v, groups, step) {
 /** The pattern kinds that occur, in words. */
 function kindLegend(graph, kinds) {
   const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
-  return h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), h("code", {}, k), kinds[k] ?? "")));
+  return h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), h("span", {}, h("code", {}, k), `: ${kinds[k] ?? ""}`))));
 }
 
 function functionView(graph, state, model) {

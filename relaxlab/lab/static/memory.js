@@ -231,11 +231,13 @@ function functionView(fn, model) {
     const past = Object.entries(plan().bounds).filter(([s, b]) => env[s] > b);
     charts.replaceChildren(...planCharts(fn, plan(), env, chosen, apart.get(), WIDE * 2 ** zoom.get(), lines));
     sums.replaceChildren(...past.map(([s, b]) => h("p", { class: "note" }, `${s} = ${env[s]} is above its upper bound ${b}: the program would refuse it.`)),
-      table(["allocation", "bytes", "relative to the plan"], rows.map(([text, n]) => [text, h("span", { class: "nowrap" }, formatBytes(n)), size ? `${(n / size).toFixed(2)} ×` : "–"])));
+      ...(plan().arenas.length ? [table(["allocation", "bytes", "relative to the plan"], rows.map(([text, n]) => [text, h("span", { class: "nowrap" }, formatBytes(n)), size ? `${(n / size).toFixed(2)} ×` : "–"]))] : []));
+    one.hidden = !plan().arenas.length;
     showFacts();
     showWords();
   };
   const box = h("input", { type: "checkbox", checked: apart.get(), onchange: () => apart.set(box.checked) });
+  const one = h("label", {}, box, "show one allocation per tensor");
   const sliders = symbolSliders(fn.symbols, values);
   const more = h("details", { ontoggle: showWords }, h("summary", {}, `As a table: ${plural(fn.tensors.length, "tensor")}`), words);
   const stops = [which.on(show), chosen.on(showFacts), values.on(show), apart.on(show), zoom.on(show), sliders.stop];
@@ -243,7 +245,7 @@ function functionView(fn, model) {
   const element = h("div", {},
     h("div", { class: "row" }, h("label", {}, "Upper bounds ", slider), title, h("label", {}, "zoom ", range(zoom, 5, "zoom, powers of two"))),
     fn.symbols.length > 0 && h("div", { class: "row" }, h("span", { class: "muted" }, "Run with"), sliders),
-    h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, h("label", {}, box, "show one allocation per tensor"), facts)),
+    h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, one, facts)),
     more);
   return { element, stop: () => stops.forEach((s) => s()) };
 }

@@ -23,7 +23,7 @@ export const CSS = `
   --mono: ui-monospace, "SFMono-Regular", Menlo, Consolas, "Liberation Mono", monospace;
   --sans: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   background: var(--bg); color: var(--fg); font: 13px/1.45 var(--sans);
-  border: 1px solid var(--line); border-radius: 6px; padding: 10px; overflow: hidden;
+  border: 1px solid var(--line); border-radius: 6px; padding: 10px; overflow: clip;
   container-type: inline-size;
 }
 .root *, .root *::before { box-sizing: border-box; }
