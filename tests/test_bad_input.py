@@ -127,7 +127,7 @@ def test_values_of_other_types_are_named(call: Callable[[], object], message: st
         (lambda: rl.simt(None), "expected a module, got None"),
         (lambda: rl.Sampler(temperature="x"), "temperature is a number, not 'x'"),
         (lambda: rl.Sampler(seed=1.5), "seed is a whole number, not 1.5"),
-        (lambda: rl.nn.Linear(None, 3), "in_features is a whole number, not None"),
+        (lambda: rl.nn.Linear(None, 3), "in_features is a number, not None"),
         (lambda: rl.nn.Conv2d(3, "x", 3), "out_channels is a whole number, not 'x'"),
         (lambda: on_block("cache_read", 0, None), "such as 'local' or 'shared', not None"),
         (lambda: on_block("annotate", None, 1), "the key of an annotation is a name, not None"),

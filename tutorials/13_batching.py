@@ -109,8 +109,8 @@ for name in ("depth", "agenda", "ratio"):
 # `depth` is TensorFlow Fold's policy: it runs what lies at one depth, type by type. Trees of
 # different heights have their roots at different depths, so the classifiers run in several batches,
 # though all could wait and run in one. `agenda` is DyNet's: it takes the type whose remaining nodes
-# have the smallest average depth. That puts early work first, sometimes a classifier that had better
-# wait.
+# have the smallest average depth. That puts early work first, sometimes a classifier that had
+# better wait.
 #
 # ## When it pays to wait
 #
@@ -124,8 +124,8 @@ for name in ("depth", "agenda", "ratio"):
 figure.frontier()
 
 # %% [markdown] tags=["explorer"]
-# Step through the batches. Lost ones are crossed out: after them the bound of what is left is as high
-# as before. Which batch does `depth` lose first? Choose *depth* for the drawing below.
+# Step through the batches. Lost ones are crossed out: after them the bound of what is left is as
+# high as before. Which batch does `depth` lose first? Choose *depth* for the drawing below.
 
 # %% tags=["explorer"]
 rl.explore.policy(None, [forest])

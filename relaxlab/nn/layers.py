@@ -130,8 +130,7 @@ class Linear(Module):
         bias: bool = False,
     ) -> None:
         """`weight` shares the matrix of another layer."""
-        expect_number(in_features, "in_features is a whole number", whole=True)
-        expect_number(out_features, "out_features is a whole number", whole=True)
+        expect_number(in_features, "in_features is a number")  # the weight checks that it is whole
         initial = uniform_fan_in(in_features)
         self.weight = weight or Weight(out_features, in_features, format, initial)
         self.bias = Parameter((out_features,), initial=initial) if bias else None

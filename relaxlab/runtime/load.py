@@ -70,8 +70,8 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
     """
     library = path_of(path, "the path of an exported library").absolute()
     if not library.is_file():
-        kind = "is a folder, no library" if library.is_dir() else "is not there"
-        raise FileNotFoundError(f"{library} {kind}: give the .so file that `export` wrote")
+        why = ", which is a folder: give the .so file in it" if library.is_dir() else ""
+        raise FileNotFoundError(f"there is no library {library}{why}")
     _require_loadable(library)
     try:
         code = LoadedLibrary(library)

@@ -125,7 +125,7 @@ def _check(exe: LoadedProgram, path: Path) -> None:
     """Raise ExportError for what cannot be exported."""
     artifact = exe.artifact
     if path.suffix != ".so":
-        raise ExportError(f"{path} is no name of a shared library; let it end in .so")
+        raise ExportError(f"{path.name} is no name of a shared library; let it end in .so")
     if sys.platform != "linux" or "-linux" not in exe.target.triple:
         raise ExportError(
             f"libraries are linked on Linux for Linux; this is {sys.platform}, the program is for "
