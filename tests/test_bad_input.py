@@ -58,6 +58,12 @@ class Module:
 """)
 
 
+def on_block(primitive: str, *args: Any) -> object:
+    """A step of a schedule at the block of `Double`."""
+    sch = rl.Schedule(Double["double"])
+    return getattr(sch, primitive)(sch.get_block("B"), *args)
+
+
 @pytest.mark.parametrize("use", [rl.compile, rl.trace, rl.check, rl.interpret])
 def test_values_that_are_no_module_are_named(use: Callable[[Any], object]) -> None:
     with pytest.raises(TypeError, match=r"expected a module, got a str; rl\.parse"):
@@ -87,6 +93,61 @@ def test_values_that_are_no_module_are_named(use: Callable[[Any], object]) -> No
 def test_values_of_other_types_are_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rl.compile(Relu, target=None), "a target is a name such as 'cpu'.*, not None"),
+        (lambda: rl.Target(None), "kind of a target is a name, not None"),
+        (lambda: rl.compile(Relu, decisions=3), "decisions are a dictionary by kernel.*, not 3"),
+        (lambda: rl.compile(Relu, tuned=3), "tuned is a database of rl.tune, or .*, not 3"),
+        (lambda: rl.compile(Relu).export(None), "path of an exported library is .*, not None"),
+        (lambda: rl.load(None), "path of an exported library is a string or .*, not None"),
+        (lambda: rl.Database(3), "the path of a database is a string or a pathlib.Path, not 3"),
+        (lambda: rl.TextGenerator.load(None), "the path of a model is a string or .*, not None"),
+        (lambda: rl.BertEncoder.from_pretrained(None), "the path of a model is .*, not None"),
+        (lambda: rl.Transcriber.from_pretrained(None), "the path of a model is .*, not None"),
+        (lambda: rl.load_policy(None), "the path of a policy is a string or .*, not None"),
+        (lambda: rl.tune(Relu, seconds="x"), "seconds is a number, or None .*, not 'x'"),
+        (lambda: rl.tune(Relu, trials=None), "trials is a whole number, not None"),
+        (lambda: rl.explore.graph(Relu).save(None), "path of a saved view is .*, not None"),
+        (lambda: rl.explore.timings(None), "timings are a dictionary of names .*, not None"),
+        (lambda: rl.explore.timings({"a": "x"}), "the time of 'a' is a number .*, not 'x'"),
+        (lambda: rl.explore.batching(None, "f", []), "is an executable that .*, not None"),
+        (lambda: rl.explore.compare(Relu, 3, None), "'left' is a pipeline, a trace, .*, not 3"),
+        (lambda: rl.explore(Relu, views="graph"), r"views=\['graph'\]"),
+        (lambda: rl.predict(Relu, None), "a GPU is one of a100, .*, not None"),
+        (lambda: rl.learn_policy(None), "minibatches are a list of graphs .*, not None"),
+        (lambda: rl.schedule_of(None, "k"), "from the trace of a compilation .*, not None"),
+        (lambda: rl.pattern_kind_with_reason(Relu), "that of a loop function, not a Module"),
+        (lambda: rl.memory_plan_of(None, Relu), "planned for a graph function, not None"),
+        (lambda: rl.find_pass(None), "a pass is found by its name, not None"),
+        (lambda: Pipeline(None), "a pipeline is made of a list of passes, not None"),
+        (lambda: rl.simt(None), "expected a module, got None"),
+        (lambda: rl.Sampler(temperature="x"), "temperature is a number, not 'x'"),
+        (lambda: rl.Sampler(seed=1.5), "seed is a whole number, not 1.5"),
+        (lambda: rl.nn.Linear(None, 3), "in_features is a number, not None"),
+        (lambda: rl.nn.Conv2d(3, "x", 3), "out_channels is a whole number, not 'x'"),
+        (lambda: on_block("cache_read", 0, None), "such as 'local' or 'shared', not None"),
+        (lambda: on_block("annotate", None, 1), "the key of an annotation is a name, not None"),
+    ],
+)
+def test_arguments_of_other_types_are_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("value", [None, [[1], [1, 2]], {}])
+def test_what_is_no_array_is_named(value: Any) -> None:
+    with pytest.raises(ExecutionError, match="is no array"):
+        rl.explore.array(value)
+
+
+@pytest.mark.parametrize("use", [rl.load, rl.explore.graph(Relu).save])
+def test_a_folder_is_not_taken_for_a_file(use: Callable[[Any], object], tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"is a folder"):
+        use(tmp_path)
 
 
 @pytest.mark.parametrize("factor", ["a", 2.5])

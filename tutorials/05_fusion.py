@@ -314,8 +314,8 @@ lesson5.clip(ClipSolution)
 # %% [markdown]
 # **5.3** Softmax in five steps takes several kernels: a row must be read whole before its first
 # result can be written, and a group has one reduction at most. There is an operator whose loop
-# function holds all of it, `R.nn.softmax(x, axis=1)`. Use it, and have the result doubled in the
-# same kernel.
+# function holds all of it, `R.nn.softmax(x, axis=1)`. Use it, and double its result in the same
+# kernel.
 
 
 # %% tags=["exercise"]

@@ -103,7 +103,7 @@ figure.storage(plan, n=4)
 rl.explore.memory(Four)
 
 # %% [markdown]
-# And this is what a running program holds: `n * 512` bytes, and 64 to align it to a cache line.
+# And this is what a running program holds: `n * 512` bytes, plus 64 to align them to a cache line.
 
 # %%
 exe = rl.compile(Four)

@@ -42,7 +42,7 @@ figure.memories()
 # %% [markdown]
 # The innermost loop of lesson 7 does three things for every vector: it loads a vector of `C`, adds
 # to it, and stores it. The next `k` loads the same vector again. One multiplication costs two loads
-# and a store, and a processor can do more multiplications at a time than that.
+# and a store, in whose time a processor could do several multiplications.
 #
 # The way out is a **tile**: a small piece of `C` that is finished before the next one is begun.
 

@@ -88,7 +88,7 @@ print(f"from {min(ratios):.3f} to {max(ratios):.3f}, median {median(ratios):.3f}
 # %% [markdown]
 # Something else runs on the machine, the clock rate changes, memory lies elsewhere. That hits both
 # samples of a pair in the same way more often than samples that are minutes apart. This is why a
-# ratio of neighbours says more than two times do.
+# ratio of neighbours says more than two separate times do.
 #
 # Still, one ratio says little. The median of many is better, and the **confidence interval** says
 # how well it is known: with 95 % confidence, the median of all the ratios that could be measured
@@ -100,11 +100,11 @@ figure.interval(ratios[:15])
 
 # %% [markdown]
 # A tuner accepts a program if even the lower end of its interval is above 1, by a margin. If the
-# interval has 1 inside, nothing was shown: neither that it is faster, nor that it is not.
+# interval contains 1, nothing was shown: neither that it is faster, nor that it is not.
 #
 # ## Luck
 #
-# Try a hundred programs that are all just as fast, and believe the best measurement of each: the
+# Try a hundred programs that are all equally fast, and believe the best measurement of each: the
 # winner will look faster than it is. Its luck is not repeated. So a tuner measures the winner once
 # more, beside the default, and only that counts.
 

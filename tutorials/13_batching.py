@@ -108,13 +108,14 @@ for name in ("depth", "agenda", "ratio"):
 # %% [markdown]
 # `depth` is TensorFlow Fold's policy: it runs what lies at one depth, type by type. Trees of
 # different heights have their roots at different depths, so the classifiers run in several batches,
-# though all could wait and run in one. `agenda` is DyNet's: the type whose nodes that are left lie
-# least deep on average. It runs what is early first, and sometimes that is a classifier, too early.
+# though all could wait and run in one. `agenda` is DyNet's: it takes the type whose remaining nodes
+# have the smallest average depth. That puts early work first, sometimes a classifier that had
+# better wait.
 #
 # ## When it pays to wait
 #
-# The **frontier** of a type are the nodes that wait for no node of the same type: those that a
-# batch could have, if everything of other types had run. If all of the frontier is ready, nothing
+# The **frontier** of a type is the set of nodes that wait for no node of the same type: those that
+# a batch could have, if everything of other types had run. If all of the frontier is ready, nothing
 # is lost by running it: the longest chains of that type all become shorter by one. If a part is not
 # ready, some chain may stay as long as it was. The part that is ready is a measure of how good a
 # batch is, and `ratio` takes the type with the largest part.
@@ -123,8 +124,8 @@ for name in ("depth", "agenda", "ratio"):
 figure.frontier()
 
 # %% [markdown] tags=["explorer"]
-# Step through the batches. Lost ones are crossed: after them the bound of what is left is as high
-# as before. Which batch does `depth` lose first? Choose *depth* for the drawing below.
+# Step through the batches. Lost ones are crossed out: after them the bound of what is left is as
+# high as before. Which batch does `depth` lose first? Choose *depth* for the drawing below.
 
 # %% tags=["explorer"]
 rl.explore.policy(None, [forest])

@@ -9,8 +9,8 @@
 # # 14. Loops whose lengths differ
 #
 # Sentences are not equally long. The usual way out is to pad: every sentence gets as many rows as
-# the longest one has, and most of the work is done on zeros. This lesson keeps the rows that there
-# are, and schedules the loops over them.
+# the longest one has, and most of the work is done on zeros. This lesson keeps only the rows that
+# exist, and schedules the loops over them.
 #
 # After this lesson you can
 #
@@ -44,7 +44,7 @@ print(f"{rows} rows are needed; padded there are {padded}, {padded / rows:.1f} t
 print(f"attention: {padded * lengths.max() / (lengths**2).sum():.1f} times as many scores")
 
 # %% [markdown]
-# ## Rows behind each other
+# ## Rows one after another
 #
 # `rl.ragged` keeps the rows of all sequences in one array. Sequence `i` begins at row `starts[i]`:
 # the **prefix sums** of the lengths. Element `j` of sequence `i` is found without a search.
@@ -240,7 +240,7 @@ print(np.allclose(rl.compile(Triangle)["main"](x, y), np.tril(x) @ y, atol=1e-4)
 # ## Exercises
 #
 # **14.1** Write the prelude. `lengths` is a list of whole numbers. Return two lists: the first row
-# of each sequence with the number of all rows behind them, and for each row its sequence.
+# of each sequence, followed by the number of all rows; and for each row its sequence.
 
 
 # %% tags=["exercise"]
@@ -291,8 +291,8 @@ lesson14.largest_multiple(largest_multiple_solution)
 
 # %% [markdown]
 # **14.3** Deal the sequences out. The work of a sequence is the square of its length. Return the
-# thread of each sequence, such that the busiest thread has no more than if each sequence, longest
-# first, went to the thread with least to do.
+# thread of each sequence, so that the busiest thread has no more work than if each sequence,
+# longest first, went to the thread with least to do.
 
 
 # %% tags=["exercise"]

@@ -13,6 +13,7 @@ from enum import IntEnum
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
 from relaxlab.ir import expr, loops
+from relaxlab.ir.errors import expect
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, IterVar, Range
 from relaxlab.ir.node import walk
@@ -48,6 +49,7 @@ def pattern_kind_of(func: loops.PrimFunc) -> PatternKind:
 
 def pattern_kind_with_reason(func: loops.PrimFunc) -> tuple[PatternKind, str]:
     """Return the kind and a sentence about the access that decided it."""
+    expect(func, loops.PrimFunc, "a pattern kind is that of a loop function")
     an = Analyzer.for_shapes(tuple(b.shape for b in func.buffers))
     stated = next((b for b in func.buffers if b.facts), None)
     if stated is not None:

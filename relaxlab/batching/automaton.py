@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from relaxlab.batching.execution import (
@@ -33,6 +32,7 @@ from relaxlab.batching.native import (
 )
 from relaxlab.batching.policies import PolicyError
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.errors import path_of
 
 State: TypeAlias = tuple[int, ...]
 """A state: numbers of types, put together by an encoding."""
@@ -154,7 +154,7 @@ class Automaton(Brief):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `to_json()` into a file."""
-        Path(path).write_text(self.to_json(), "utf-8")
+        path_of(path, "the path of a policy").write_text(self.to_json(), "utf-8")
 
 
 @dataclass(slots=True)
@@ -199,8 +199,9 @@ def load_policy(path: str | os.PathLike[str]) -> Automaton:
 
     Raises FileNotFoundError, and PolicyError for a file that holds none, which names the fault.
     """
+    file = path_of(path, "the path of a policy")
     try:
-        text = Path(path).read_text("utf-8", errors="replace")
+        text = file.read_text("utf-8", errors="replace")
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {os.fspath(path)} with a policy") from None
     try:

@@ -25,7 +25,7 @@ from relaxlab.batching.execution import (
 from relaxlab.batching.graph import Graph, GraphError
 from relaxlab.batching.policies import POLICIES
 from relaxlab.ir.brief import Brief
-from relaxlab.ir.errors import brief, counted
+from relaxlab.ir.errors import brief, counted, expect
 
 EPISODES = 1000
 CHECK_EVERY = 50
@@ -211,6 +211,7 @@ def _batches(automaton: Automaton, graphs: Sequence[Graph]) -> int:
 
 def _check(minibatches: Sequence[Graph], encodings: Sequence[str]) -> None:
     """Raise GraphError where there is nothing to learn from."""
+    expect(minibatches, Sequence, "minibatches are a list of graphs (rl.minibatch_graph makes one)")
     if len(minibatches) < 2:
         raise GraphError(
             f"{counted(len(minibatches), 'minibatch', 'minibatches')}: learning takes two at "

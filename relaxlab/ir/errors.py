@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -64,9 +66,35 @@ def kind_of(value: object) -> str:
     return f"{'an' if vowel else 'a'} {name}"
 
 
+def expect(value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Raise TypeError for a value of another kind; what: the sentence that it breaks, "seconds is
+    a number"."""
+    if not isinstance(value, kind):
+        plain = value is None or isinstance(value, str | int | float)
+        raise TypeError(f"{what}, not {repr(value) if plain else kind_of(value)}")
+
+
+def expect_number(value: object, what: str, *, whole: bool = False) -> None:
+    """Raise TypeError for a value that is no number, or no whole one; what: as `expect` takes."""
+    kinds = (Integral,) if whole else (Real,)
+    expect(None if isinstance(value, bool) else value, kinds, what)
+
+
+def path_of(value: str | os.PathLike[str], what: str) -> Path:
+    """Return a path; what: its name in the TypeError for a value that is none."""
+    expect(value, (str, os.PathLike), f"{what} is a string or a pathlib.Path")
+    return Path(value)
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, for messages: "1 argument", "2 arguments", "3 indices"."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def tuple_text(items: Iterable[object]) -> str:
+    """Return a tuple as Python writes it, its elements as they are printed: "(n, 4)", "(64,)"."""
+    texts = [str(item) for item in items]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def _own_lines(traceback: TracebackType | None) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from relaxlab.ir.errors import expect
 from relaxlab.ir.facts import KB, MB
 from relaxlab.ir.target import Target
 
@@ -75,6 +76,7 @@ numbers (NOTES, *Tensor cores*): their power lowers the clock."""
 
 def gpu_named(name: str) -> Gpu:
     """The GPU of a name such as `h100`. Raises KeyError for an unknown one."""
+    expect(name, str, f"a GPU is one of {', '.join(GPUS)}")
     found = GPUS.get(name.lower())
     if found is None:
         raise KeyError(f"no figures of a GPU named {name!r}; there are: {', '.join(GPUS)}")

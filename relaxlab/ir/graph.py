@@ -241,6 +241,8 @@ class Function(Expr):
     `transform_params` (the name of the function that makes its weights of those of the program
     before `lift_transform_params`), `tir_var_upper_bound` (symbol name -> int), `donated` (names of
     tensor parameters that the function may overwrite: callers do not read them afterwards),
+    `signed_scalars` (names of symbols of scalar parameters that may be negative: they are no
+    extents, and are handed to loop functions as they come),
     `Primitive` (bool: a fused group), `relax.force_pure` (bool: pure although it writes, to memory
     that it allocated itself).
     """

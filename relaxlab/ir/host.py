@@ -10,7 +10,7 @@ its shape and dtype from there. Registers are assigned once (once per branch of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -356,6 +356,23 @@ def walk_instrs(instrs: tuple[Instr, ...]) -> Iterator[Instr]:
         if isinstance(i, If):
             yield from walk_instrs(i.then_instrs)
             yield from walk_instrs(i.else_instrs)
+
+
+def in_order(func: loops.PrimFunc, buffers: Iterable[Any], scalars: Iterable[Any]) -> list[Any]:
+    """Return arguments of a loop function, those for its buffers and those for its scalar
+    parameters, in the order of its parameters; too few or too many stay so."""
+    arrays, numbers = list(buffers)[::-1], list(scalars)[::-1]
+    lists = (numbers if isinstance(p, expr.Var) else arrays for p in func.params)
+    return [*(of.pop() for of in lists if of), *arrays[::-1], *numbers[::-1]]
+
+
+def kernel_arguments(
+    func: loops.PrimFunc, buffers: Iterable[Any], symbols: Sequence[Any]
+) -> list[Any]:
+    """Return the arguments of a loop function, in the order of its parameters, of what a
+    `CallKernel` gives it: its buffers and the values of its `kernel_symbols`."""
+    count = sum(isinstance(p, expr.Var) for p in func.params)
+    return in_order(func, buffers, symbols[len(symbols) - count :])
 
 
 @lru_cache(maxsize=1024)

@@ -11,6 +11,7 @@ from typing import Any
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bits_of
+from relaxlab.ir.errors import expect
 from relaxlab.ir.facts import Facts
 
 FLOAT_OPTIONS = ("contract", "reassociate")
@@ -49,6 +50,8 @@ class Target(Brief):
         return f"Target({', '.join([self.kind, self.cpu or self.triple or 'any', *options])})"
 
     def __post_init__(self) -> None:
+        for name in ("kind", "triple", "cpu"):
+            expect(getattr(self, name), str, f"{name} of a target is a name")
         for name in FLOAT_OPTIONS:
             value: object = getattr(self, name)
             if not isinstance(value, bool):
@@ -192,6 +195,7 @@ def parse_target(target: str | Target) -> Target:
     `"cpu,contract=off,reassociate=off"`. Raises ValueError for anything not known."""
     if isinstance(target, Target):
         return target
+    expect(target, str, "a target is a name such as 'cpu' or 'cuda', or an rl.Target")
     machine, *options = target.split(",")
     return replace(_machine(machine), **dict(_option(text, target) for text in options))
 

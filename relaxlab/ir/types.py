@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import index
 
 from relaxlab.ir.brief import cut
+from relaxlab.ir.errors import tuple_text
 from relaxlab.ir.expr import OUTER, IntImm, OuterIndex, PrimExpr, Var, const
 from relaxlab.ir.node import Node, binder, hint_field, node, span_field, walk
 from relaxlab.ir.span import Span
@@ -200,8 +201,7 @@ def format_type(ty: Type) -> str:
         case TensorType(shape, dtype, ndim):
             args: list[str] = []
             if shape is not None:
-                comma = "," if len(shape) == 1 else ""
-                args.append(f"({', '.join(map(str, shape))}{comma})")
+                args.append(tuple_text(shape))
             if dtype is not None:
                 args.append(repr(dtype) if shape is not None else f"dtype={dtype!r}")
             if shape is None and ndim >= 0:

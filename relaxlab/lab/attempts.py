@@ -3,6 +3,7 @@ compilation as data."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -65,6 +66,12 @@ def clipped(lines: list[str]) -> str:
     """The first lines of a text that may be long, for where no script runs."""
     more = len(lines) - TEXT_LINES
     return "\n".join([*lines[:TEXT_LINES], *([f"… and {more} more lines"] if more > 0 else [])])
+
+
+def first_shown(functions: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> int:
+    """Return the number of the function that a view opens with: `main`, else the largest."""
+    of_main = [f["name"] == "main" for f in functions]
+    return max(range(len(functions)), key=lambda i: (of_main[i], sizes[i]), default=0)
 
 
 def record_of(trace: Trace | None, name: str) -> PassRecord | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from relaxlab.codegen.llvm.recorder_words import PHASE_BITS, ROUND_BITS
 from relaxlab.ir import recording as rec
-from relaxlab.ir.errors import counted, kind_of
+from relaxlab.ir.errors import counted, expect, kind_of
 from relaxlab.lab.view import View
 from relaxlab.runtime.batch.function import BatchFunction
 from relaxlab.runtime.batch.records import Records
@@ -28,6 +28,7 @@ def batching(exe: Executable, name: str, instances: Sequence[Any]) -> View:
     Instances whose control flow depends on tensors have to be computed: then the function needs its
     weights. Raises TypeError for a program that does not run in batches.
     """
+    expect(exe, Executable, "what ran in batches is an executable that rl.compile made")
     main = exe[name]
     if not isinstance(main, BatchFunction):
         raise TypeError(f"`{name}` of {kind_of(exe)} does not run in batches: compile the program "

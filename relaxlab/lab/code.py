@@ -70,8 +70,8 @@ def _state(kernels: dict[str, PrimFunc], target: Target, notes: list[str]) -> di
     for name, func in kernels.items():
         if lines > MOST_LINES:
             notes.append(
-                f"{len(states)} of {len(kernels)} kernels are shown, as there would be too many "
-                "lines; give a name to see another one."
+                f"Only {len(states)} of {len(kernels)} kernels can be chosen here, since all would "
+                "be too many lines; relaxlab.explore.code(mod, name=...) shows any of them."
             )
             break
         kernel = _kernel(name, func, target, script, notes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from types import NoneType
 from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.errors import expect
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
@@ -46,6 +48,8 @@ def compare(
     for label, given in zip(labels, (a, b), strict=True):
         if isinstance(given, Schedule):
             given = steps_of(given)
+        kinds = (Pipeline, Trace, NoneType)
+        expect(given, kinds, f"{label!r} is a pipeline, a trace, a schedule, or None")
         trace, error = (
             (given, None) if isinstance(given, Trace) else traced(program, given or default)
         )

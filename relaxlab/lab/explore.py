@@ -34,6 +34,7 @@ from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.check.inputs import random_arguments
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.predict.predict import Prediction
+from relaxlab.runtime.programs import with_entries
 from relaxlab.runtime.ragged import Ragged
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
@@ -57,6 +58,8 @@ class Explore(Brief):
         An explorer that cannot show the program says why in its tab. Raises ValueError for an
         unknown name or target.
         """
+        if isinstance(views, str):
+            raise TypeError(f"views are a list of names: views=[{views!r}]")
         unknown = [name for name in views if name not in PAGE]
         if unknown:
             raise ValueError(f"no view is called {unknown[0]!r}; they are: {', '.join(PAGE)}")
@@ -296,22 +299,23 @@ RUN_SIZE = 16
 
 
 def _drawn_run(program: Module | str) -> View:
-    """A call of the first function that others may call."""
-    mod = parse(program) if isinstance(program, str) else program
+    """A call of `main`, or of the first function that others may call."""
+    mod, _ = with_entries(parse(program) if isinstance(program, str) else program)
     functions = mod.graph_functions()
     public = [name for name, f in functions.items() if not f.private]
     if not public:
-        raise ValueError("the program has no graph function that could be called")
-    chosen = functions[public[0]]
+        raise ValueError("the program has no function that could be called")
+    name = "main" if "main" in public else public[0]
+    chosen = functions[name]
     if "num_input" in chosen.attrs:
         raise ValueError(
-            f"`{public[0]}` takes weights, which the compiler packs: give relaxlab.explore.run "
+            f"`{name}` takes weights, which the compiler packs: give relaxlab.explore.run "
             "the executable and the packed weights"
         )
     arguments = random_arguments(
         chosen, np.random.default_rng(0), sizes=(RUN_SIZE,), data=data_types(mod)
     )
-    return replace(explore.run(mod, public[0], *arguments), title="Run")
+    return replace(explore.run(mod, name, *arguments), title="Run")
 
 
 def _attempt(name: str, program: Module | str | Trace, target: str | Target) -> View:
@@ -319,4 +323,5 @@ def _attempt(name: str, program: Module | str | Trace, target: str | Target) -> 
     try:
         return PAGE[name](program, target)
     except Exception as error:  # noqa: BLE001  the other tabs are worth seeing
-        return report(name, f"{type(error).__name__}: {error}")
+        title = "Dataflow" if name == "graph" else name.capitalize()
+        return report(title, f"{type(error).__name__}: {error}")

@@ -10,7 +10,15 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target, parse_target
-from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
+from relaxlab.lab.attempts import (
+    Program,
+    attempted,
+    clipped,
+    failure_lines,
+    first_shown,
+    record_of,
+    through,
+)
 from relaxlab.lab.graph import Dataflow, dataflow, flow_state
 from relaxlab.lab.modules import function_lines
 from relaxlab.lab.payload import Interner
@@ -68,9 +76,12 @@ def fusion(
     elif trace is not None:
         last = trace.passes[-1].before if trace.passes else trace.module
         states = [_undecided(n, fn, last) for n, fn in _chosen(last, name).items()]
+    if trace is not None and not states and not notes:
+        notes.append("The program has no graph functions: there is nothing to fuse.")
+    start = first_shown(states, [len(s["steps"]) for s in states])
     state = {
-        "functions": states, "lines": interner.lines, "kinds": KINDS, "failure": failure,
-        "notes": notes,
+        "functions": states, "start": start, "lines": interner.lines, "kinds": KINDS,
+        "failure": failure, "notes": notes,
     }  # fmt: skip
     most = Control("max_group", "number", max_group or FuseOptions().max_group)
 

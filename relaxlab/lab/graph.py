@@ -14,9 +14,9 @@ import numpy as np
 from relaxlab.analysis.costs import bytes_of, call_cost
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import graph, loops, types
-from relaxlab.ir.errors import counted
+from relaxlab.ir.errors import counted, tuple_text
 from relaxlab.ir.module import Module
-from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines
+from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, first_shown
 from relaxlab.lab.layout import Layout, layout
 from relaxlab.lab.pictures import graph_drawing
 from relaxlab.lab.pipeline import program_controls
@@ -89,7 +89,7 @@ def graph_view(program: Program, name: str | None = None) -> View:
     if not names and failure is None:
         notes.append("The module has no graph functions.")
     sizes = [len(f["nodes"]) for f in functions]
-    start = names.index("main") if "main" in names else int(np.argmax([*sizes, 0]))
+    start = first_shown(functions, sizes)
     state = {"functions": functions, "start": start, "failure": failure, "notes": notes}
     text = clipped(
         failure_lines(failure)
@@ -302,7 +302,7 @@ def _shape(ty: types.Type | None) -> str:
     """A type without its namespace, for small boxes."""
     match ty:
         case types.TensorType(shape, dtype) if shape is not None:
-            return f"({', '.join(map(str, shape))}) {dtype or '?'}"
+            return f"{tuple_text(shape)} {dtype or '?'}"
         case types.TensorType(_, dtype, ndim):
             return f"{ndim if ndim >= 0 else '?'}-d {dtype or '?'}"
         case types.TupleType(fields):

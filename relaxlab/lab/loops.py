@@ -22,6 +22,7 @@ from relaxlab.lab.loop_threads import is_bound, threads_state
 from relaxlab.lab.loop_tree import Row, Tree, difference, tree_of
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import pipeline, program_controls
+from relaxlab.lab.report import report
 from relaxlab.lab.script import script_state
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.kernel_calls import written_buffers
@@ -185,15 +186,17 @@ def _script_of(subject: PrimFunc | Schedule | Module, title: str) -> tuple[Modul
 
 
 def loops_of_program(program: Program, target: str | Target = "cpu") -> View:
-    """The loop function that computes most after the passes; where there is none, the pipeline.
+    """The loop function that computes most after the passes; of a program that fails, the pipeline.
 
     Raises ValueError for an unknown target.
     """
     chosen = parse_target(target)
     trace, failure = attempted(program, default_pipeline(chosen))
     found = trace.result.loop_functions() if trace is not None and failure is None else {}
-    if trace is None or not found:
-        return pipeline(program, chosen)
+    if trace is None or failure is not None:
+        return replace(pipeline(program, chosen), title="Loops")
+    if not found:
+        return report("Loops", "The compiled program has no loop functions: it calls no kernel.")
     plain = unscheduled_functions(trace)  # a schedule computes more, for the rest of a tile
     compared = {k: plain.get(k, f) for k, f in found.items()}
     name = max(found, key=lambda k: _flops(compared[k], Sizes.of(compared[k], {}, LARGE)) or 0)

@@ -14,7 +14,15 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
-from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, record_of, through
+from relaxlab.lab.attempts import (
+    Program,
+    attempted,
+    clipped,
+    failure_lines,
+    first_shown,
+    record_of,
+    through,
+)
 from relaxlab.lab.graph import describe
 from relaxlab.lab.pictures import memory_drawing
 from relaxlab.lab.pipeline import program_controls, target_control
@@ -60,7 +68,8 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
             notes.append("No function has temporaries: there is nothing to plan.")
     elif trace is not None and failure is None:
         notes.append("The trace has no plan_memory: there is no plan to show.")
-    state = {"functions": states, "failure": failure, "notes": notes}
+    start = first_shown(states, [len(s["tensors"]) for s in states])
+    state = {"functions": states, "start": start, "failure": failure, "notes": notes}
     control = target_control(kind)
 
     source = program.module if isinstance(program, Trace) else program

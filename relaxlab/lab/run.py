@@ -13,7 +13,7 @@ from relaxlab.analysis.prelude import is_prelude
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.ir import host
-from relaxlab.ir.errors import counted
+from relaxlab.ir.errors import counted, path_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import unscheduled_functions
@@ -28,7 +28,7 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.limits import measure_limits
 from relaxlab.runtime.native.kernels import NativeKernels
 from relaxlab.runtime.profile import Profile, copies_where_updated, profile
-from relaxlab.runtime.programs import Program
+from relaxlab.runtime.programs import Program, as_module, with_entries
 from relaxlab.tracing import Trace
 
 
@@ -43,7 +43,7 @@ class RunView(View):
         made = self.state["profile"]
         if made is None:
             raise ValueError("the run was not timed; the notes of the view say why")
-        target = Path(path)
+        target = path_of(path, "the path of a timeline")
         text = json.dumps({"traceEvents": _events(made), "displayTimeUnit": "ns"})
         target.write_text(text, encoding="utf-8")
         return target
@@ -127,7 +127,7 @@ def _source_of(subject: Module | Executable, target: Target) -> tuple[Module, Pi
     """The module and the passes that make it a program."""
     passes = default_pipeline(target)
     if not isinstance(subject, Executable):
-        return subject, passes
+        return with_entries(as_module(subject))[0], passes
     if subject.compiled_from is None:
         raise ValueError(
             "this executable was loaded from a file, and has no module to step through; give the "

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from relaxlab.ir import host
-from relaxlab.ir.errors import counted
+from relaxlab.ir.errors import counted, tuple_text
 from relaxlab.ops.calls import BoundFunction
 from relaxlab.runtime.arrays import Array, dtype_name
 
@@ -26,7 +26,7 @@ def value_state(value: Any) -> dict[str, Any]:
     if isinstance(value, tuple):
         fields = cast("tuple[Any, ...]", value)
         if all(isinstance(v, int) for v in fields):
-            return {"kind": "shape", "text": f"({', '.join(map(str, fields))})"}
+            return {"kind": "shape", "text": tuple_text(fields)}
         return {"kind": "tuple", "text": f"a tuple of {counted(len(fields), 'value')}"}
     if isinstance(value, host.HostFunction):
         return {"kind": "function", "text": f"function {value.name}"}

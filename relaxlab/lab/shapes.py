@@ -12,7 +12,7 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.types import TensorType
-from relaxlab.lab.attempts import Program, clipped, failure_lines, failure_of
+from relaxlab.lab.attempts import Program, clipped, failure_lines, failure_of, first_shown
 from relaxlab.lab.graph import describe
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import Control, View
@@ -55,7 +55,7 @@ def shapes(program: Program) -> View:
     functions = [] if mod is None else _functions(mod, found)
     failure = None if error is None else failure_of(error, "normalize" if mod is not None else None)
     notes = [] if functions or failure else ["The program has no graph functions."]
-    start = max(range(len(functions)), key=lambda i: _weight(functions[i]), default=0)
+    start = first_shown(functions, [len(f["bindings"]) for f in functions])
     state = {"functions": functions, "start": start, "failure": failure, "notes": notes}
     text = _text(functions, failure)
     if len(found) > MAX_LIVE_EVENTS or not isinstance(program, Module | str):
@@ -85,10 +85,6 @@ def _module_of(program: Program) -> tuple[Module | None, Exception | None]:
                 f"the shapes of {kind_of(program)} cannot be shown; give a module, the "
                 "text of a script, or a trace"
             )
-
-
-def _weight(function: dict[str, Any]) -> tuple[bool, int]:
-    return function["name"] == "main", len(function["bindings"])
 
 
 def _functions(mod: Module, found: list[DeductionEvent]) -> list[dict[str, Any]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from math import floor, log10
+from math import ceil, floor, log10
 
+from relaxlab.ir.errors import expect, expect_number
 from relaxlab.lab.drawing import Drawing
 from relaxlab.lab.view import View
 from relaxlab.runtime.timing import Comparison, Timing, seconds_text
 
-BAR, GAP, WIDTH, LEFT, RIGHT = 18, 8, 640, 150, 90
-"""Pixels: the height of a bar and between bars; the width of all, and beside the bars for names
-and times."""
+BAR, GAP, BARS, LETTER, RIGHT = 18, 8, 400, 7.1, 90
+"""Pixels: the height of a bar and between bars; the widths of the bars, of a letter of the names
+beside them, and of the times."""
+LETTERS = 40
+"""Letters of a name that are drawn; the table has all."""
 
 
 def timings(results: Comparison | Timing | Mapping[str, Timing | float]) -> View:
@@ -23,6 +26,10 @@ def timings(results: Comparison | Timing | Mapping[str, Timing | float]) -> View
     if isinstance(results, Timing):
         results = Comparison((results,), None)
     elif not isinstance(results, Comparison):
+        expect(results, Mapping, "timings are a dictionary of names and seconds, or of rl.compare")
+        for name, t in results.items():
+            if not isinstance(t, Timing):
+                expect_number(t, f"the time of {name!r} is a number of seconds")
         made = (
             Timing(name, t.samples, t.calls, t.flops, t.bytes)
             if isinstance(t, Timing) else Timing(name, (float(t),), 1)
@@ -39,31 +46,29 @@ def timings(results: Comparison | Timing | Mapping[str, Timing | float]) -> View
 
 def _drawing(results: Comparison) -> Drawing:
     low = floor(log10(min(t.best for t in results.timings)))
-    high = max(low + 1, *(_above(max(t.samples)) for t in results.timings))
+    high = max(low + 1, *(ceil(log10(max(t.samples))) for t in results.timings))
+    whole = [t.name for t in results.timings]
+    names = [n if len(n) <= LETTERS else f"{n[: LETTERS - 1]}…" for n in whole]
+    left = 8 + LETTER * max(map(len, names))
     height = len(results.timings) * (BAR + GAP) + 24
 
     def x(seconds: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (log10(seconds) - low) / (high - low)
+        return left + BARS * (log10(seconds) - low) / (high - low)
 
-    d = Drawing("Seconds per call on a logarithmic scale", repr(results), WIDTH, height)
+    words = "Seconds per call on a logarithmic scale"
+    d = Drawing(words, repr(results), left + BARS + RIGHT, height)
     for e in range(low, high + 1):
         d.line((x(10.0**e), 0), (x(10.0**e), height - 20), hue="grey", width=0.5)
         d.text((x(10.0**e), height - 6), seconds_text(10.0**e), anchor="middle")
     for i, t in enumerate(results.timings):
         y = i * (BAR + GAP) + GAP / 2
         middle, slowest = y + BAR / 2, x(max(t.samples))
-        name = t.name if len(t.name) <= 20 else f"{t.name[:19]}…"
-        d.text((LEFT - 8, middle + 4), name, anchor="end")
+        d.text((left - 8, middle + 4), names[i], anchor="end")
         hue = "red" if t.name in (results.differs or ()) else "blue"
-        d.box((LEFT, y), (max(1.0, x(t.seconds) - LEFT), BAR), "", hue, strong=True, round_=2)
+        d.box((left, y), (max(1.0, x(t.seconds) - left), BAR), "", hue, strong=True, round_=2)
         d.line((x(t.best), middle), (slowest, middle), width=1.5)
         d.text((slowest + 6, middle + 4), seconds_text(t.seconds))
     return d
-
-
-def _above(seconds: float) -> int:
-    """The exponent of the next power of ten."""
-    return floor(log10(seconds)) + 1
 
 
 def _verdicts(results: Comparison) -> list[str]:

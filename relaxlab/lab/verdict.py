@@ -37,7 +37,9 @@ class Verdict:
 
 
 def exercise(check: Callable[..., str]) -> Callable[..., Verdict]:
-    """A check raises `Hint`, or returns what to say about a right answer."""
+    """A check raises `Hint`, or returns what to say about a right answer. The type of its last
+    parameter is what learners read where their answer is something else, on which the check fails.
+    """
 
     @wraps(check)
     def run(*answer: Any) -> Verdict:
@@ -49,6 +51,10 @@ def exercise(check: Callable[..., str]) -> Callable[..., Verdict]:
             return Verdict(False, str(hint))
         except (DiagnosticError, ExecutionError, ScheduleError) as error:
             return Verdict(False, f"the program is refused:\n{str(error).strip()}")
+        except Exception as error:  # noqa: BLE001  an answer of a form that no check can foresee
+            *_, form = (t for name, t in check.__annotations__.items() if name != "return")
+            fault = f"{type(error).__name__}: {error}"
+            return Verdict(False, f"an answer of the form {form} is asked for ({fault})")
 
     return run
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeAlias
 
+from relaxlab.ir.errors import path_of
 from relaxlab.lab import assets
 from relaxlab.lab.payload import pack, to_json
 
@@ -127,7 +128,9 @@ class View:
         Raises OSError where that cannot be, ValueError for a name that promises another format and
         for a picture of a view that draws nothing.
         """
-        target = Path(path)
+        target = path_of(path, "the path of a saved view")
+        if target.is_dir():
+            raise IsADirectoryError(f"{target} is a folder: name a file in it, such as view.html")
         suffix = target.suffix.lower()
         if suffix not in ("", ".html", ".htm", ".svg"):
             raise ValueError(_other_format(target))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, path_of
 from relaxlab.models import smollm2, tiny
 from relaxlab.models.chat import ChatTemplate
 from relaxlab.models.config import ConfigError, DecoderConfig
@@ -89,7 +89,7 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     naming what is wrong with it, FileNotFoundError when it is not there.
     """
     named = NAMED.get(str(model))
-    path = Path(model) if named is None else named()
+    path = path_of(model, "the path of a model") if named is None else named()
     if not str(model) or not path.exists():
         raise FileNotFoundError(f"there is no model {str(model)!r}; {_MODELS}")
     if path.is_dir() and not (path / "config.json").exists():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, expect_number
 
 
 class SamplingError(UserError, ValueError):
@@ -30,6 +30,10 @@ class Sampler:
     _rng: np.random.Generator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p"):
+            expect_number(getattr(self, name), f"{name} is a number")
+        for name in ("top_k", "seed"):
+            expect_number(getattr(self, name), f"{name} is a whole number", whole=True)
         if not (0 <= self.temperature < float("inf")):
             raise SamplingError(f"temperature must be a finite number >= 0, is {self.temperature}")
         if self.top_k < 0:

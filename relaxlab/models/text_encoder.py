@@ -18,6 +18,7 @@ import numpy as np
 import tokenizers
 
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.errors import path_of
 from relaxlab.models.bert import (
     UNUSED,
     Bert,
@@ -85,7 +86,7 @@ class BertEncoder(Brief):
         Raises FileNotFoundError, ModelError, ConfigError, TokenizerError, GGUFError or
         SafetensorsError (all but the first are ValueErrors) naming what is wrong.
         """
-        path = Path(model)
+        path = path_of(model, "the path of a model")
         if not path.exists():
             raise FileNotFoundError(f"there is no model '{path}'; give a folder or a GGUF file")
         config, tokenizer, sentence, tensors = (_folder if path.is_dir() else _gguf)(path)

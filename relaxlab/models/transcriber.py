@@ -19,6 +19,7 @@ import numpy as np
 import tokenizers
 
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.errors import path_of
 from relaxlab.models.config import ConfigError
 from relaxlab.models.keys import keys_of_json
 from relaxlab.models.loader import ModelError
@@ -137,7 +138,7 @@ class Transcriber(Brief):
         Raises FileNotFoundError, or ModelError, ConfigError, TokenizerError or SafetensorsError
         (all ValueErrors) naming what is wrong.
         """
-        path = Path(folder)
+        path = path_of(folder, "the path of a model")
         if not path.is_dir():
             raise FileNotFoundError(f"there is no folder '{path}' with a model")
         config = config_from_json(keys_of_json(path / "config.json"))

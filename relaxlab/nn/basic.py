@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from relaxlab.ir.errors import expect_number
 from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.initial import uniform_fan_in
 from relaxlab.nn.module import Module, ModuleList
@@ -67,6 +68,9 @@ class Conv2d(Module):
         bias: bool = True,
     ) -> None:
         """ValueError for channels that `groups` does not divide."""
+        counts = {"in_channels": in_channels, "out_channels": out_channels, "groups": groups}
+        for name, count in counts.items():
+            expect_number(count, f"{name} is a whole number", whole=True)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"{groups} groups do not divide {in_channels} and {out_channels} channels"

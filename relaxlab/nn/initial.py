@@ -15,7 +15,7 @@ Initialiser: TypeAlias = Callable[[np.random.Generator, tuple[int, ...]], Array]
 def uniform_fan_in(fan_in: int) -> Initialiser:
     """Uniform over +-1/sqrt(fan_in): what Kaiming's rule with a = sqrt(5) comes to (He et al.,
     Delving Deep into Rectifiers, 2015), for the weights and biases of linear maps."""
-    bound = 1 / sqrt(fan_in)
+    bound = 1 / sqrt(max(1, fan_in))
     return lambda rng, shape: rng.uniform(-bound, bound, shape)
 
 

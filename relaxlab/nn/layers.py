@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from relaxlab.ir import expr
+from relaxlab.ir.errors import expect_number
 from relaxlab.nn import loop_functions
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.initial import Initialiser, normal, ones, uniform_fan_in, zeros
@@ -129,7 +130,8 @@ class Linear(Module):
         bias: bool = False,
     ) -> None:
         """`weight` shares the matrix of another layer."""
-        initial = uniform_fan_in(max(1, in_features))
+        expect_number(in_features, "in_features is a number")  # the weight checks that it is whole
+        initial = uniform_fan_in(in_features)
         self.weight = weight or Weight(out_features, in_features, format, initial)
         self.bias = Parameter((out_features,), initial=initial) if bias else None
         self.precision = precision

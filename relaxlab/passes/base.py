@@ -21,7 +21,7 @@ from relaxlab.analysis.well_formed import check_graphs
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import NestedTooDeeply, UserError, kind_of
+from relaxlab.ir.errors import NestedTooDeeply, UserError, expect, kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.tracing import PassRecord, Trace, recording
@@ -121,6 +121,7 @@ def find_pass(name: str) -> Pass:
 
     Raises KeyError naming the known ones.
     """
+    expect(name, str, "a pass is found by its name")
     if name not in _REGISTRY and name.isidentifier() and find_spec(f"relaxlab.passes.{name}"):
         import_module(f"relaxlab.passes.{name}")  # each pass is in the file of its name
     if name not in _REGISTRY:
@@ -159,6 +160,7 @@ class Pipeline(Displayed, Brief):
         return f"Pipeline({len(self.passes)} passes: {names})"
 
     def __post_init__(self) -> None:
+        expect(self.passes, Iterable, "a pipeline is made of a list of passes")
         object.__setattr__(self, "passes", tuple(self.passes))  # of a list or a generator
         for one in self.passes:
             if not isinstance(one, Pass):  # pyright: ignore[reportUnnecessaryIsInstance]

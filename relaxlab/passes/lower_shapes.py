@@ -153,6 +153,7 @@ class _Lowerer:
     # --- The function -------------------------------------------------------------------------
 
     def lower(self) -> host.HostFunction:
+        self.symbols.signed = self.fn.attrs.get("signed_scalars", ())
         live = liveness_of(self.fn, self.mod)
         self.escaping = {v for v, i in live.intervals.items() if i.escapes is not None}
         params = tuple(self.parameter(p) for p in self.fn.params)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
@@ -28,6 +28,8 @@ class Claim:
 class Symbols:
     """The symbols of a function that are known so far, with where each comes from."""
 
+    signed: Container[str] = ()
+    """Names of symbols that may be negative: numbers for kernels, and no extents."""
     origin: dict[expr.Var, str] = field(default_factory=lambda: {})
     bound: list[expr.Var] = field(default_factory=lambda: [])
 
@@ -117,8 +119,9 @@ def _match_one(
         )
     )  # fmt: skip
     if kind != "tensor":
-        for s in filter(lambda s: is_int(s.dtype), signs):
-            emit(_require_non_negative(s, symbols.origin[s]))
+        for s in signs:
+            if is_int(s.dtype) and s.name not in symbols.signed:
+                emit(_require_non_negative(s, symbols.origin[s]))
 
 
 def _solve(

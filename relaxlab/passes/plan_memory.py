@@ -19,6 +19,7 @@ from typing import NamedTuple
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.errors import expect
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import module_pass
@@ -111,6 +112,7 @@ def plan_memory(mod: Module, options: PlanOptions) -> Module:
 
 def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) -> MemoryPlan:
     """The plan for the allocations of an expanded function."""
+    expect(fn, graph.Function, "memory is planned for a graph function")
     live = liveness_of(fn, mod)
     bounds: Mapping[str, int] = fn.attrs.get("tir_var_upper_bound", {}) if use_bounds else {}
     # Keyed by scope, too: memory that every thread has a copy of cannot overlap memory that all

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.dtypes import bytes_of, lanes_of, numpy_dtype
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, kind_of
 from relaxlab.runtime.interchange import viewed
 
 Array = np.ndarray[Any, Any]
@@ -77,7 +77,13 @@ def as_array(value: Any) -> Array:
         return np.asarray(value, "int64")
     if hasattr(value, "__dlpack__"):
         return viewed(value)
-    return np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # a list of lists of different lengths
+        raise ExecutionError(f"{kind_of(value)} is no array: {error}") from None
+    if array.dtype == object:
+        raise ExecutionError(f"{kind_of(value)} is no array of numbers")
+    return array
 
 
 def apart(result: Any, given: Any) -> Any:

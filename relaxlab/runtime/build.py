@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, overload
 
-from relaxlab.ir.errors import brief, explaining_depth
+from relaxlab.ir.errors import brief, expect, explaining_depth
 from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.pipeline import pipeline_for
@@ -106,6 +107,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     chosen = parse_target(target)
     passes = pipeline_for(chosen, pipeline)
     if decisions:
+        expect(decisions, Mapping, "decisions are a dictionary by kernel (see rl.schedule_of)")
         passes = passes.with_options("schedule_kernels", decisions=decisions)
     found = {} if tuned is None else tuned_decisions(tuned, chosen, threads)
     if found:

@@ -13,6 +13,7 @@ from typing import Any
 from relaxlab.codegen.artifact import Artifact, ArtifactError, TypeTree
 from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT
 from relaxlab.ir.brief import Brief
+from relaxlab.ir.errors import path_of
 from relaxlab.ir.target import Target
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.export.export import FORMAT
@@ -67,9 +68,10 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executa
     a file that is no exported library, is one of another version or for another processor, and
     ParamsError for a damaged or foreign parameter file.
     """
-    library = Path(path).absolute()
-    if not library.exists():
-        raise FileNotFoundError(f"there is no library {library}")
+    library = path_of(path, "the path of an exported library").absolute()
+    if not library.is_file():
+        why = ", which is a folder: give the .so file in it" if library.is_dir() else ""
+        raise FileNotFoundError(f"there is no library {library}{why}")
     _require_loadable(library)
     try:
         code = LoadedLibrary(library)

@@ -92,6 +92,10 @@ def _entry(name: str, func: PrimFunc, kernel: str) -> graph.Function:
     block = graph.BindingBlock((graph.VarBinding(call, result),))
     bounds = func.attrs.get(BOUNDS)
     attrs = Attrs({BOUNDS: bounds}) if bounds else Attrs()
+    extents = symbols_in(tuple(b.shape for b in func.buffers))
+    signed = tuple(p.name for p in func.params if isinstance(p, expr.Var) and p not in extents)
+    if signed:
+        attrs = attrs.with_(signed_scalars=signed)
     return graph.Function(tuple(params), graph.SeqExpr((block,), result), result.ty, attrs=attrs)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
+from relaxlab.ir.errors import expect
 from relaxlab.ir.target import Target, target_kind
 from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.schedule.decisions import Made
 
 
+@runtime_checkable
 class Lookup(Protocol):
     """Knows tuned kernels."""
 
@@ -39,5 +41,6 @@ def tuned_decisions(
         # By name: the package is above this one, and needed by nobody else.
         database: Lookup = import_module("relaxlab.tuning.database").Database(tuned, create=False)
     else:
+        expect(tuned, Lookup, "tuned is a database of rl.tune, or the path of its file")
         database = tuned
     return database.accepted(target, threads or default_threads())

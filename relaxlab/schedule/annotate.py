@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from relaxlab.ir.errors import expect
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import replace
@@ -62,6 +63,7 @@ class Swizzle:
 
 def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFunc:
     """Set (or with None remove) an annotation of a loop, given by variable, or block, by name."""
+    expect(key, str, "the key of an annotation is a name")
     if isinstance(target, Var):
         place = find_loop(func, target, "annotate")
         loop = place.loop

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import point_region
 from relaxlab.ir import expr, loops
+from relaxlab.ir.errors import expect
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import (
     Block,
@@ -204,6 +205,7 @@ def copy_name(copy: Stmt) -> str:
 
 def cache_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:
     """A buffer of the given scope for a copy of another."""
+    expect(scope, str, "the scope of a copy is a name such as 'local' or 'shared'")
     name = fresh_buffer_name(func, f"{buffer.name}_{scope.replace('.', '_')}")
     return Buffer(name, buffer.shape, buffer.dtype, scope=scope)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from relaxlab.ir.brief import Brief
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, expect
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.schedule.decisions import Decider, Decision, Value, values_in
 from relaxlab.schedule.replay import apply_trace
@@ -96,6 +96,7 @@ def scheduled_kernels(trace: Trace) -> list[str]:
 
 def _record_of(trace: Trace, kernel: str) -> dict[str, Any]:
     """The facts that the remark on the schedule of a kernel holds."""
+    expect(trace, Trace, "a schedule is taken from the trace of a compilation (rl.trace(mod))")
     found = _records(r for record in trace.passes for r in record.remarks)
     if kernel not in found:
         names = ", ".join(found) or "none"

@@ -13,11 +13,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.brief import Brief
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, path_of
 from relaxlab.ir.target import Target
 from relaxlab.runtime.cache import compiler_version, machine_key
 from relaxlab.schedule.decisions import Made, is_in_space
@@ -134,7 +133,7 @@ class Database(Brief):
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         """Raises FileNotFoundError where there is no file and none is to be made, DatabaseError for
         a file that is something else."""
-        self.path = Path(path)
+        self.path = path_of(path, "the path of a database")
         if not create and not self.path.exists():
             raise FileNotFoundError(2, "there is no such database of tuned kernels", str(path))
         with closing(self._connected()) as connection:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from relaxlab.ir.errors import brief, counted
+from relaxlab.ir.errors import brief, counted, expect_number
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.runtime.programs import Program, as_module, with_entries
@@ -110,17 +110,18 @@ def tune(
     """Search for decisions with which the kernels of a program are faster on this machine.
 
     mod: as `compile` takes it. trials: for each kernel at most, besides the default; seconds: for
-    all of it, each kernel getting its share of what is left. shapes: values of the program's
-    symbols for which kernels are measured, all combinations; other symbols are 256, or their bound
-    where that is less. database: where trials and results are kept; `compile(mod, tuned=database)`
-    uses them. threads: of calls, all cores by default. spaces: by the name of a kernel, a function
-    that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried for every
-    kernel. search: "coordinate" goes from the rule's choice to neighbours, "random" draws,
-    "evolution" goes by a cost model, "own" draws in a kernel's own space alone. resume: leave out
-    points that the database has trials of, by this compiler. report: is called after each trial.
-    scheduler: the address of a Dask scheduler, such as "tcp://host:8786", whose workers build and
-    measure instead of processes of this machine (see docs/tuning.md); the target is then the CPU of
-    those that are to measure, by default that of this machine.
+    all of it, each kernel getting its share of what is left (which ends neither the building and
+    measuring of its default nor the confirmation of its best: some seconds). shapes: values of the
+    program's symbols for which kernels are measured, all combinations; other symbols are 256, or
+    their bound where that is less. database: where trials and results are kept, which `compile(mod,
+    tuned=database)` uses. threads: of calls, all cores by default. spaces: by the name of a kernel,
+    a function that schedules it with decisions of its own (see docs/tuning.md); `generic` is tried
+    for every kernel. search: "coordinate" goes from the rule's choice to neighbours, "random"
+    draws, "evolution" goes by a cost model, "own" draws in a kernel's own space alone. resume:
+    leave out points that the database has trials of, by this compiler. report: is called after each
+    trial. scheduler: the address of a Dask scheduler, such as "tcp://host:8786", whose workers
+    build and measure instead of processes of this machine (see docs/tuning.md); the target is then
+    the CPU of those that are to measure, by default that of this machine.
 
     Decisions are accepted where the kernel is faster than the default by one percent with 95 %
     confidence when the two are measured in turns once more, after the search, and slower at none of
@@ -158,8 +159,11 @@ def tune(
 
 
 def _require_limits(trials: int, seconds: float | None) -> None:
+    expect_number(trials, "trials is a whole number", whole=True)
     if trials < 1:
         raise TuneError(f"there is at least 1 trial, not {trials}")
+    if seconds is not None:
+        expect_number(seconds, "seconds is a number, or None for as long as the trials take")
     if seconds is not None and seconds < 0:
         raise TuneError(f"the search takes 0 seconds or more, not {seconds}")
 

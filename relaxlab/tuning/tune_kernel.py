@@ -283,6 +283,10 @@ class KernelTuner:
         """The program that has the best for each size, or else the last of the best that is faster
         than the default when it is measured once more."""
         notes = ["no other choice is faster"]
+        if not self.outcomes and self.limits.left == 0.0:
+            took = time.monotonic() - self.started
+            notes = [f"no other choice was tried: the default alone took {took:.3g} s; "
+                     "give more seconds"]  # fmt: skip
         found = [self._final(built, notes) for built in self._finalists()]
         contest = Contest.of(
             self.kernel.sizes, [f for f in found if f is not None], self.default_trace

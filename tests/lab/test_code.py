@@ -135,7 +135,7 @@ def test_many_kernels_are_cut_with_a_note(monkeypatch):
     monkeypatch.setattr("relaxlab.lab.code.MOST_LINES", 100)
     view = code(dense())
     assert len(view.state["kernels"]) == 1
-    assert "1 of 2 kernels are shown" in view.state["notes"][0]
+    assert "Only 1 of 2 kernels can be chosen" in view.state["notes"][0]
 
 
 def test_cuda_with_ptx_and_its_lines():

@@ -166,3 +166,91 @@ def test_any_program_can_be_explored():
     for mod in programs:
         for view in (build(mod) for build in BUILDERS.values()):
             assert view.state["failure"] is None and pack(view.state)
+
+
+NOTHING = """
+@I.ir_module
+class Nothing:
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        return x
+"""
+
+LOOPS = """
+@I.ir_module
+class Loops:
+    @T.prim_func
+    def twice(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i] * T.float32(2)
+"""
+
+TABS = ["Pipeline", "Dataflow", "Shapes", "Fusion", "Memory", "Loops", "Code", "Run"]
+
+
+@pytest.mark.parametrize("program", [NOTHING, LOOPS, WRONG], ids=["nothing", "loops", "wrong"])
+def test_every_tab_of_a_page_says_something_under_its_own_name(program, open_view):
+    page = open_view(rl.explore(program if program is WRONG else rl.parse(program)))
+    tabs = page.get_by_role("tab")
+    titles = [t.partition(" of ")[0] for t in tabs.all_inner_texts()[: len(TABS)]]
+    assert titles == TABS
+    for number in range(len(TABS)):
+        tabs.nth(number).click()
+        shown = page.locator("[data-part] .root").nth(number)
+        shown.wait_for()
+        assert shown.inner_text().strip(), titles[number]
+
+
+def test_a_module_of_loop_functions_runs():
+    view = rl.explore(rl.parse(LOOPS), views=["run"])
+    assert "twice" in view.text and "Error" not in view.text
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_a_view_opens_with_main(kind):
+    state = BUILDERS[kind](rl.parse(CALLS)).state
+    assert state["functions"][state["start"]]["name"] == "main"
+    assert len(state["functions"]) > 1
+
+
+def test_shapes_of_one_dimension_keep_their_comma(open_view):
+    page = open_view(graph_view(rl.parse(NOTHING)))
+    assert "(3,) float32" in page.inner_text(".root")
+
+
+def test_names_are_not_cut_off_by_their_panel(open_view):
+    page = open_view(graph_view(chain(3, "name_" * 14)))
+    panel = page.locator(".panel").first
+    assert panel.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_a_plan_without_storage_says_so(open_view):
+    short = NETWORK[: NETWORK.index("            h1")]
+    page = open_view(memory(rl.parse(short + "            R.output(h)\n        return h\n")))
+    assert page.get_by_text("The plan has no storage").count() == 1
+    assert page.locator("svg.chart").count() == 0
+
+
+def test_numbers_stand_under_their_heading(open_view):
+    page = open_view(shapes(rl.parse(NETWORK)))
+    right = "e => e.getBoundingClientRect().right"
+    head = page.locator(".values-head .amount").evaluate(
+        "e => { const r = document.createRange(); r.selectNodeContents(e);"
+        " return r.getBoundingClientRect().right; }"
+    )
+    amounts = page.locator(".values .amount")
+    assert abs(amounts.first.evaluate(right) - head) < 12
+
+
+def test_the_tree_stays_beside_grids_that_are_higher_than_the_window(open_view):
+    text = LOOPS.replace("(4,)", "(64, 16)").replace("range(4)", "range(64)")
+    text = text.replace("[i]", "[i, 0]")
+    buffers = "".join(f', C{k}: T.Buffer((64, 16), "float32")' for k in range(4))
+    sums = "".join(f"\n            C{k}[i, 1] = A[i, 0]" for k in range(4))
+    text = text.replace("):\n        for", f"{buffers}):\n        for")
+    page = open_view(rl.explore.loops(rl.parse(text.rstrip() + sums + "\n"), "twice"), width=1100)
+    tree = page.locator(".loops-split > :first-child")
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.scrollY") > 200
+    assert tree.evaluate("e => e.getBoundingClientRect().bottom") > 0

@@ -334,3 +334,38 @@ def test_code_can_be_read() -> None:
     for read in (exe.llvm, exe.assembly, exe.source):
         with pytest.raises(KeyError, match="product_kernel"):
             read("nothing")
+
+
+@T.prim_func
+def add_twice(X: T.Buffer((4,), "float32"), k: T.int32, Y: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("Y"):
+            vi = T.axis.spatial(4, i)
+            Y[vi] = X[vi] + T.Cast("float32", T.max(k, 0) + T.if_then_else(k < -1, 100, k // 2))
+
+
+@pytest.mark.parametrize("k", [-(2**31), -3, -1, 0, 5])
+def test_scalars_of_loop_functions_may_be_negative_and_stand_anywhere(k: int) -> None:
+    x, want = np.ones(4, "float32"), np.zeros(4, "float32")
+    rl.interpret(rl.Module.of({"add": add_twice}), "add", x, k, want)
+    assert want[0] == np.float32(1 + max(k, 0) + (100 if k < -1 else k // 2))
+    for target in ("cpu", "interpreter"):
+        exe: Any = rl.compile(add_twice, target)
+        np.testing.assert_array_equal(exe(x, k), want)
+    assert rl.check(rl.Module.of({"add": add_twice})).ok
+
+
+def test_scalars_that_are_extents_are_not_negative_in_any_executor() -> None:
+    mod = rl.parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(size: R.Prim(value="k")):
+        k = T.int64()
+        return R.zeros((k,), "float32")
+""")
+    exe: Any = rl.compile(mod)
+    for call in (exe, lambda k: rl.interpret(mod, "main", k)):
+        assert call(2).shape == (2,)
+        with pytest.raises((rl.CheckFailed, rl.ExecutionError), match="k.*must not be negative"):
+            call(-2)

@@ -133,6 +133,12 @@ def test_the_drawing_has_all_of_it(operands: tuple[Any, Any]) -> None:
             rl.explore.timings(wrong)
 
 
+def test_names_are_drawn_whole_and_the_axis_ends_at_the_next_power_of_ten() -> None:
+    html = rl.explore.timings({"a schedule with a name of some length": 1e-2, "b": 3e-4}).svg()
+    assert "a schedule with a name of some length" in html
+    assert ">10 ms<" in html and ">100 ms<" not in html
+
+
 def test_the_bars_are_saved_as_a_page_and_as_a_picture(tmp_path: Path) -> None:
     view = rl.explore.timings({"one": 1e-3})
     assert "<svg" in view.save(tmp_path / "bars.html").read_text("utf-8")

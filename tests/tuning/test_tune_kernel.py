@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,10 +92,12 @@ def kernel() -> Kernel:
 
 
 def tuned(
-    kernel: Kernel, shop: Planted, path: Path, trials: int = 40, resume: bool = False
-) -> TunedKernel:
+    kernel: Kernel, shop: Planted, path: Path, trials: int = 40, resume: bool = False,
+    end: float | None = None,
+) -> TunedKernel:  # fmt: skip
+    limits = Limits(trials, end)
     tuner = KernelTuner(
-        kernel, shop, Database(path), HOST, 2, Limits(trials), lambda _: None, resume=resume
+        kernel, shop, Database(path), HOST, 2, limits, lambda _: None, resume=resume
     )
     return tuner.run()
 
@@ -140,6 +144,18 @@ def test_the_rules_choice_stays_where_nothing_is_faster(kernel: Kernel, tmp_path
     assert result.note == "no other choice is faster"
     assert Database(tmp_path / "a.db").accepted(HOST, 2) == {}
     assert sum(result.trials.values()) > 5  # every change of one decision
+
+
+def test_time_that_the_default_takes_alone_is_said(kernel: Kernel, tmp_path: Path) -> None:
+    class Slow(Planted):
+        def open(self, kernel: Kernel) -> Built | Refused:
+            time.sleep(1.05)
+            return super().open(kernel)
+
+    soon = time.monotonic() + 1.0
+    result = tuned(kernel, Slow(lambda *_: 1.0), tmp_path / "a.db", end=soon)
+    assert re.match(r"no other choice was tried: the default alone took .* s; give", result.note)
+    assert not result.trials
 
 
 def test_what_fails_costs_one_trial_each(kernel: Kernel, tmp_path: Path) -> None:

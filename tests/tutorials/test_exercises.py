@@ -56,6 +56,39 @@ def hint(verdict: Any, text: str) -> None:
     assert text in verdict.text
 
 
+@pytest.mark.parametrize(
+    ("check", "given", "form"),
+    [
+        (lesson2.repair, (), "str"),
+        (lesson3.puzzle, ("PUZZLE",), "dict[str, object]"),
+        (lesson5.puzzle, ("PUZZLE",), "Iterable[set[str]]"),
+        (lesson10.sectors, ("PUZZLE",), "dict[str, int]"),
+    ],
+)
+@pytest.mark.parametrize("answer", [3, 2.5, [1, 2], np.zeros(3)])
+def test_answers_of_another_form_get_a_verdict(
+    check: Any, given: tuple[str, ...], form: str, answer: Any
+) -> None:
+    """Whatever a learner writes there, the cell below ends with what is asked for."""
+    mod = rl.parse(SUM)
+    verdict = check(*(mod for _ in given), answer)
+    assert not verdict.ok
+    assert f"form {form} is asked for" in verdict.text or "is missing" in verdict.text
+
+
+SUM = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        with R.dataflow():
+            y = R.exp(x)
+            z = R.sum(y)
+            R.output(z)
+        return z
+"""
+
+
 def test_a_verdict_shows_itself() -> None:
     good = lesson9.no_predicate(4)
     assert repr(good).startswith("✓ ") and "<pre" in good._repr_html_()

@@ -14,8 +14,10 @@ from tests.tutorials.conftest import export_site
 NOTEBOOKS = export_site().notebooks()
 
 SHORT_OF_ITS_RATE = re.compile(r"✗ not yet: [0-9.]+ times as fast as .* times are asked for")
-"""The verdict on a right answer that was measured too slow. Other tests run beside the notebooks,
-so its rate says nothing here: on two busy cores one answer was measured at 0.35 and at 1.6."""
+"""The verdict on a right answer that was measured too slow. Other tests run beside the notebooks:
+on two busy cores one answer was measured at 0.35 and at 1.6. A notebook with this verdict is
+executed anew, and fails where its solution does not reach its rate in `TIMES` executions."""
+TIMES = 3
 
 
 def outputs_of(content: Any, tag: str) -> list[Any]:
@@ -52,11 +54,21 @@ def test_documents_about_the_course() -> None:
         assert f"]({after.path.name})." in texts[number - 1].splitlines()[-1]
 
 
+def in_time(content: Any, notebook: Any) -> Any:
+    """A notebook that was executed; anew while a solution of it was measured short of its rate."""
+    for _ in range(1, TIMES):
+        verdicts = map(texts, outputs_of(content, "solution"))
+        if not any(map(SHORT_OF_ITS_RATE.search, verdicts)):
+            break
+        content = export_site().execute(notebook)
+    return content
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda n: n.page)
 def test_it_runs(notebook: Any, executed: Callable[[Any], Any]) -> None:
     """Without an error, with explorers that are views, with exercises that are not solved yet and
     solutions that are right."""
-    content = executed(notebook)
+    content = in_time(executed(notebook), notebook)
     explorers = outputs_of(content, "explorer")
     assert explorers
     for outputs in explorers:
@@ -71,7 +83,7 @@ def test_it_runs(notebook: Any, executed: Callable[[Any], Any]) -> None:
     if notebook.path.parent.name == "tutorials":
         assert 2 <= len(exercises) <= 4 and figures
     assert all("✗ not yet" in texts(o) for o in exercises)
-    verdicts = [SHORT_OF_ITS_RATE.sub("✓", texts(o)) for o in solutions]
+    verdicts = [texts(o) for o in solutions]
     assert all("✓" in v and "✗" not in v for v in verdicts), verdicts
 
 

@@ -304,6 +304,8 @@ export const formatBytes = (n) => (n === null || n === undefined ? "?" : scaled(
 export const formatCount = (n) => (n === null || n === undefined ? "?" : Math.abs(n) < 10000
   ? String(Number.isInteger(n) ? n : Number(n.toPrecision(3))) : scaled(n, ["", " k", " M", " G", " T", " P"], 1000));
 /** "1 pass", "2 passes" */
+/** A tuple as Python writes it: "(n, 4)", "(64,)". */
+export const tupleText = (items) => `(${items.join(", ")}${items.length === 1 ? "," : ""})`;
 export const plural = (n, one, many = `${one}s`) => `${formatCount(n)} ${n === 1 ? one : many}`;
 /** Seconds with a unit */
 export const formatSeconds = (s) => (s >= 1 ? `${s.toFixed(2)} s` : s >= 1e-3 ? `${(s * 1e3).toFixed(1)} ms`

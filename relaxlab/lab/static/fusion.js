@@ -60,7 +60,7 @@ function kernelPanel(graph, state, tab) {
     shown = key;
     stop();
     if (!group) {
-      element.replaceChildren(h("p", { class: "muted" }, "Choose a call of a group to see its kernel before and after."));
+      element.replaceChildren(...(graph.made.length ? [h("p", { class: "muted" }, "Choose a call of a group to see its kernel before and after.")] : []));
       return;
     }
     const names = [...new Set(members.map((m) => graph.nodes[m].label))].filter((name) => name in graph.parts);
@@ -98,7 +98,7 @@ function decisionList(graph, at) {
         h("button", { type: "button", class: "link", onclick: () => at.set(i + 1) }, `${s.applied ? "+" : "−"} ${s.subject}`), h("span", { class: "muted" }, s.reason))));
     }
   } }, h("summary", {}, `${graph.steps.length === 1 ? "The" : "All"} ${plural(graph.steps.length, "decision")}`), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "all decisions" }, list));
-  return all;
+  return graph.steps.length > 0 && all;
 }
 
 /** How a node is drawn: in the colour of its group, with its kind and the group's letter. */
@@ -112,7 +112,7 @@ function painted(graph, v, groups, step) {
 /** The pattern kinds that occur, in words. */
 function kindLegend(graph, kinds) {
   const used = [...new Set(graph.nodes.map((n) => n.kind).filter(Boolean))];
-  return h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), `${k.replaceAll("_", " ")}: ${kinds[k] ?? ""}`)));
+  return h("ul", { class: "legend" }, used.map((k) => h("li", {}, h("span", { class: "swatch" }, SHORT[k] ?? k), h("span", {}, h("code", {}, k), `: ${kinds[k] ?? ""}`))));
 }
 
 function functionView(graph, state, model) {

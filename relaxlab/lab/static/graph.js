@@ -21,9 +21,9 @@ export function nodeFacts(graph, v, pane, env) {
     n.origin !== "parameter" && n.origin !== "return" && ["FLOPs", amount(n.flops, formatCount)],
     ["inputs", links(pane.before[v])], ["used by", links(pane.after[v])],
     n.folded.length > 0 && ["and", h("ul", { class: "plain" }, n.folded.map((t) => h("li", { class: "mono" }, t)))],
-    n.kind && ["pattern", n.kind.replaceAll("_", " ")],
+    n.kind && ["pattern", h("code", {}, n.kind)],
   ].filter(Boolean);
-  return h("div", {}, h("h4", {}, h("span", { class: "mono" }, n.name), ` — ${(ORIGINS[n.origin] ?? ORIGINS.value)[2]} `, h("span", { class: "mono" }, n.label)),
+  return h("div", {}, h("h4", {}, h("span", { class: "mono" }, n.name), ` — ${(ORIGINS[n.origin] ?? ORIGINS.value)[2]} `, n.label !== n.name && h("span", { class: "mono" }, n.label)),
     h("dl", { class: "facts" }, rows.map(([t, d]) => [h("dt", {}, t), h("dd", {}, d)])),
     n.text && h("pre", { class: "mono wrap" }, n.text));
 }

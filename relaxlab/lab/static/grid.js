@@ -1,6 +1,6 @@
 // Arrays as grids of cells: rows by columns, one slice and one window of it at a time.
 
-import { h } from "./core.js";
+import { h, tupleText } from "./core.js";
 import { elementAt, pageOf } from "./accesses.js";
 
 const ROWS = 16;
@@ -38,7 +38,7 @@ export function bufferGrid(buffer, paint, { facts = "", columns: most = 24, wide
   const where = h("span", { class: "muted" });
   const element = h("figure", { class: "grid", tabindex: 0, "aria-label": buffer.name },
     h("figcaption", {}, h("strong", {}, buffer.name), h("span", { class: "muted" },
-      `(${shape.join(", ")}) ${buffer.dtype}${buffer.scope === "global" ? "" : ` · ${buffer.scope}`}${facts}`), where), body);
+      `${tupleText(shape)} ${buffer.dtype}${buffer.scope === "global" ? "" : ` · ${buffer.scope}`}${facts}`), where), body);
   let page = null;
   let cells = [];
   const build = () => {

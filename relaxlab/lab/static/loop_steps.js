@@ -8,7 +8,8 @@ import { loopRows, treePane } from "./tree.js";
 export const STEPS_CSS = `
 .said { height: 6em; overflow: auto; font: 12px/1.5 var(--mono); overflow-wrap: anywhere; margin: 2px 0 6px; }
 .loops-split { display: grid; gap: 10px; grid-template-columns: minmax(260px, 5fr) minmax(0, 6fr); align-items: start; }
-@container (max-width: 760px) { .loops-split { grid-template-columns: minmax(0, 1fr); } }
+.loops-split > :first-child { position: sticky; top: 0; } /* beside grids that are higher than the window */
+@container (max-width: 760px) { .loops-split { grid-template-columns: minmax(0, 1fr); } .loops-split > :first-child { position: relative; } }
 `;
 
 const MODES = { value: "values", touched: "first touched in step", times: "times touched" };

@@ -47,9 +47,9 @@ export function blocksAt(arena, tensors, env) {
 const [WIDE, TALL, LEFT] = [1000, 300, 78];
 
 function axis(steps, scale, top) {
-  const marks = [0, 0.25, 0.5, 0.75, 1].map((f) => svg("g", {},
-    svg("line", { x1: LEFT, x2: scale.wide, y1: scale.y(top * f), y2: scale.y(top * f), class: "gridline" }),
-    svg("text", { x: LEFT - 5, y: scale.y(top * f) + 4, "text-anchor": "end" }, formatBytes(Math.round(top * f)))));
+  const marks = [...new Set([0, 0.25, 0.5, 0.75, 1].map((f) => Math.round(top * f)))].map((bytes) => svg("g", {},
+    svg("line", { x1: LEFT, x2: scale.wide, y1: scale.y(bytes), y2: scale.y(bytes), class: "gridline" }),
+    svg("text", { x: LEFT - 5, y: scale.y(bytes) + 4, "text-anchor": "end" }, formatBytes(bytes))));
   const every = Math.max(1, Math.ceil((steps * WIDE) / (8 * scale.wide)));
   const names = Array.from({ length: Math.ceil(steps / every) }, (_, i) => i * every).map((i) =>
     svg("text", { x: scale.x(i), y: TALL + 14 }, String(i + 1)));
@@ -157,6 +157,7 @@ function tensorFacts(fn, plan, number, env, choose) {
 
 /** The drawings of a plan: its storages, and the bytes that are taken over time. */
 function planCharts(fn, plan, env, chosen, showApart, wide, sums) {
+  if (!plan.arenas.length) return [h("p", { class: "note" }, "The plan has no storage: every tensor is allocated separately, when it is needed.")];
   const arenas = plan.arenas.map((arena, i) => {
     const blocks = blocksAt(arena, fn.tensors, env);
     const name = `Storage ${i + 1}, ${arena.scope}${arena.after ? `, allocated after ${arena.after}` : ""}`;
@@ -230,11 +231,13 @@ function functionView(fn, model) {
     const past = Object.entries(plan().bounds).filter(([s, b]) => env[s] > b);
     charts.replaceChildren(...planCharts(fn, plan(), env, chosen, apart.get(), WIDE * 2 ** zoom.get(), lines));
     sums.replaceChildren(...past.map(([s, b]) => h("p", { class: "note" }, `${s} = ${env[s]} is above its upper bound ${b}: the program would refuse it.`)),
-      table(["allocation", "bytes", "relative to the plan"], rows.map(([text, n]) => [text, h("span", { class: "nowrap" }, formatBytes(n)), size ? `${(n / size).toFixed(2)} ×` : "–"])));
+      ...(plan().arenas.length ? [table(["allocation", "bytes", "relative to the plan"], rows.map(([text, n]) => [text, h("span", { class: "nowrap" }, formatBytes(n)), size ? `${(n / size).toFixed(2)} ×` : "–"]))] : []));
+    one.hidden = !plan().arenas.length;
     showFacts();
     showWords();
   };
   const box = h("input", { type: "checkbox", checked: apart.get(), onchange: () => apart.set(box.checked) });
+  const one = h("label", {}, box, "show one allocation per tensor");
   const sliders = symbolSliders(fn.symbols, values);
   const more = h("details", { ontoggle: showWords }, h("summary", {}, `As a table: ${plural(fn.tensors.length, "tensor")}`), words);
   const stops = [which.on(show), chosen.on(showFacts), values.on(show), apart.on(show), zoom.on(show), sliders.stop];
@@ -242,7 +245,7 @@ function functionView(fn, model) {
   const element = h("div", {},
     h("div", { class: "row" }, h("label", {}, "Upper bounds ", slider), title, h("label", {}, "zoom ", range(zoom, 5, "zoom, powers of two"))),
     fn.symbols.length > 0 && h("div", { class: "row" }, h("span", { class: "muted" }, "Run with"), sliders),
-    h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, h("label", {}, box, "show one allocation per tensor"), facts)),
+    h("div", { class: "wide-left" }, charts, h("div", { class: "stack" }, sums, one, facts)),
     more);
   return { element, stop: () => stops.forEach((s) => s()) };
 }

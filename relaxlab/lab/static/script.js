@@ -1,6 +1,6 @@
 // Scripts as text: the tokens of a line, the functions of a script, and what defines its names.
 
-import { formatBytes } from "./core.js";
+import { formatBytes, tupleText } from "./core.js";
 
 const TOKEN = /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(\d[\w.]*(?:[eE][-+]?\d+)?)|(@?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(\s+)|(.)/g;
 const KEYWORDS = new Set("def class return with for in if else elif from import as and or not True False None pass while lambda".split(" "));
@@ -130,7 +130,7 @@ export function definitions(lines) {
     if (!shape) return unquoted(text);
     const dims = insideOf(shape.slice(1)).map(unquoted);
     const scope = args.map((a) => /^scope="(.+)"$/.exec(a)?.[1]).find(Boolean);
-    return `${kind} (${dims.join(", ")}) ${dtype ?? "?"}\n${sizeText(dims, dtype)}${scope ? `\nscope ${scope}` : ""}`;
+    return `${kind} ${tupleText(dims)} ${dtype ?? "?"}\n${sizeText(dims, dtype)}${scope ? `\nscope ${scope}` : ""}`;
   };
   lines.forEach((line, i) => {
     let m;

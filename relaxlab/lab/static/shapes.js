@@ -1,6 +1,6 @@
 // Shapes, binding by binding: rules, unifications, questions, losses; numbers follow the sliders.
 
-import { breakable, field, formatBytes, formatCount, h, listbox, position, stepper } from "./core.js";
+import { breakable, field, formatBytes, formatCount, h, listbox, position, stepper, tupleText } from "./core.js";
 import { evaluate, formatExpr, symbolSliders } from "./symbols.js";
 import { finder, matching } from "./find.js";
 import { ofFunctions } from "./functions.js";
@@ -17,7 +17,7 @@ const TITLES = {
 export function shapeAt(dims, env) {
   if (!dims) return "";
   const values = dims.map((d) => evaluate(d, env));
-  return `(${values.map((v) => (v === null ? "?" : v)).join(", ")}${dims.length === 1 ? "," : ""})`;
+  return tupleText(values.map((v) => v ?? "?"));
 }
 
 /** Sums over bindings at values of the symbols, and how many are not known. */
@@ -70,7 +70,7 @@ function details(b, env) {
 }
 
 /** The type of a value: "(n, 4) float32", and fields of tuples as tensors by themselves. */
-export const typeText = (b) => (b.dims ? `(${b.dims.map((d) => formatExpr(d)).join(", ")}${b.dims.length === 1 ? "," : ""}) ${b.dtype ?? "?"}`
+export const typeText = (b) => (b.dims ? `${tupleText(b.dims.map((d) => formatExpr(d)))} ${b.dtype ?? "?"}`
   : b.type.replaceAll(/R\.Tensor\((\([^()]*\)), '(\w+)'\)/g, "$1 $2").replaceAll("R.", "") || "no type");
 
 const FILTERS = {

@@ -23,7 +23,7 @@ export const CSS = `
   --mono: ui-monospace, "SFMono-Regular", Menlo, Consolas, "Liberation Mono", monospace;
   --sans: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   background: var(--bg); color: var(--fg); font: 13px/1.45 var(--sans);
-  border: 1px solid var(--line); border-radius: 6px; padding: 10px; overflow: hidden;
+  border: 1px solid var(--line); border-radius: 6px; padding: 10px; overflow: clip;
   container-type: inline-size;
 }
 .root *, .root *::before { box-sizing: border-box; }
@@ -40,7 +40,7 @@ code, .mono { font-family: var(--mono); font-size: 12px; }
 .split { display: grid; gap: 10px; grid-template-columns: minmax(200px, 270px) minmax(0, 1fr); }
 .halves { display: grid; gap: 10px; grid-template-columns: repeat(2, minmax(0, 1fr)); }
 @container (max-width: 620px) { .split, .halves { grid-template-columns: minmax(0, 1fr); } }
-.panel { border: 1px solid var(--line); border-radius: 5px; background: var(--panel); padding: 6px 8px; }
+.panel { border: 1px solid var(--line); border-radius: 5px; background: var(--panel); padding: 6px 8px; overflow-wrap: anywhere; }
 .scroll { overflow: auto; max-height: max(30em, var(--room, 0px)); position: relative; }
 .strip { display: flex; justify-content: flex-end; gap: 4px; margin: -6px -6px 0; }
 .strip button { min-height: 0; padding: 0 5px; line-height: 16px; border-color: transparent; background: none; color: var(--muted); }
@@ -111,12 +111,12 @@ svg text { font: 11px var(--sans); fill: var(--fg); }
 .values, .values-head { min-width: 36em; } /* below that names and types would be broken inside words */
 .values-head { padding: 0 8px 3px; border-bottom: 1px solid var(--line); color: var(--muted); font-weight: 600; position: sticky; top: -6px; background: var(--panel); }
 .values .made-up { font-style: italic; color: var(--muted); }
-.values .what { color: var(--number); } .values .amount { text-align: right; }
+.values .what { color: var(--number); } .values .amount, .values-head .amount { text-align: right; }
 .factlist li { margin: 3px 0; overflow-wrap: anywhere; } .remedy { margin-left: 1.2em; }
 .nowrap { white-space: nowrap; }
 .stack > * + * { margin-top: 8px; }
 .chart { width: 100%; height: auto; } .chart text { font-size: 12px; fill: var(--muted); }
-.chart .gridline { stroke: var(--line); } .chart .peak { stroke: var(--del); stroke-width: 2; } .chart text.peak { stroke: none; fill: var(--del); }
+.chart .gridline { stroke: var(--line); } .chart .peak { stroke: var(--del); stroke-width: 2; } .chart text.peak { paint-order: stroke; stroke: var(--bg); stroke-width: 4px; fill: var(--del); }
 .chart .block { cursor: pointer; } .chart .block rect { stroke: var(--bg); stroke-width: 1; } .chart .block text { fill: var(--fg); pointer-events: none; }
 .chart .block.under rect { stroke: var(--warn); stroke-width: 3; stroke-dasharray: 4 2; }
 .chart .block.chosen rect { stroke: var(--accent); stroke-width: 3; } .chart .block:focus-visible { outline: none; }

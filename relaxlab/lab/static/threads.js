@@ -1,6 +1,6 @@
 // What the threads of a launch touch: which thread which element, one access after the other.
 
-import { formatBytes, h, plural, position, scroller, stepper, table } from "./core.js";
+import { formatBytes, h, plural, position, scroller, stepper, table, tupleText } from "./core.js";
 import { elementAt, placeText, rangesText } from "./accesses.js";
 import { bufferGrid } from "./grid.js";
 
@@ -133,7 +133,7 @@ function launchPanel(launch, model, key) {
   const block = position(model, `${key}.block`, launch.blocks.length);
   const holder = h("div");
   const chosen = h("select", { "aria-label": "block of threads", onchange: () => block.set(Number(chosen.value)) },
-    launch.blocks.map((b, i) => h("option", { value: i }, `block (${b.block.join(", ")})`)));
+    launch.blocks.map((b, i) => h("option", { value: i }, `block ${tupleText(b.block)}`)));
   let panel = null;
   const show = () => {
     panel?.stop();
@@ -148,9 +148,9 @@ function launchPanel(launch, model, key) {
     s.count > s.least ? `${(s.count / s.least).toFixed(1)} ×` : "1 ×", s.block || s.text,
   ]);
   const total = launch.shared.reduce((n, b) => n + b.bytes, 0);
-  const memory = launch.shared.map((b) => `${b.name} (${b.shape.join(", ")}) ${b.dtype}, ${formatBytes(b.bytes)}`).join("; ");
+  const memory = launch.shared.map((b) => `${b.name} ${tupleText(b.shape)} ${b.dtype}, ${formatBytes(b.bytes)}`).join("; ");
   const element = h("div", {},
-    h("p", {}, h("strong", {}, launch.name), ` · grid (${launch.grid.join(", ")}) · block (${launch.threads.join(", ")})`,
+    h("p", {}, h("strong", {}, launch.name), ` · grid ${tupleText(launch.grid)} · block ${tupleText(launch.threads)}`,
       launch.barriers ? ` · ${plural(launch.barriers, "barrier")}` : ""),
     h("p", {}, total ? `Shared memory: ${formatBytes(total)} a block: ${memory}` : "No shared memory."),
     launch.cut ? h("p", { class: "note" }, `${plural(launch.cut, "access", "accesses")} more are not shown.`) : "",

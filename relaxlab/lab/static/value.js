@@ -1,13 +1,13 @@
 // One value: what it is, its statistics and histogram, the elements of a small array.
 
-import { formatBytes, h, svg, table } from "./core.js";
+import { formatBytes, h, svg, table, tupleText } from "./core.js";
 
 export const VALUE_CSS = `
 .values { font: 12px/1.5 var(--mono); overflow-wrap: anywhere; }
 .bars rect { fill: var(--accent); }
 `;
 
-export const shapeText = (v) => `(${v.shape.join(", ")}) ${v.dtype}`;
+export const shapeText = (v) => `${tupleText(v.shape)} ${v.dtype}`;
 
 /**
  * Everything about a value that Python's `value_state` wrote.
@@ -37,8 +37,9 @@ export function valueDetails(name, type, v, more) {
   }
   if (v.values) {
     const columns = v.shape.at(-1) || 1;
+    const wide = Math.max(...v.values.map((text) => text.length));
     const lines = [];
-    for (let i = 0; i < v.values.length; i += columns) lines.push(v.values.slice(i, i + columns).join("  "));
+    for (let i = 0; i < v.values.length; i += columns) lines.push(v.values.slice(i, i + columns).map((text) => text.padStart(wide)).join("  "));
     parts.push(h("pre", { class: "values" }, lines.join("\n")));
   }
   return parts;

@@ -9,8 +9,8 @@ from typing import Any
 from relaxlab.codegen.gpu.program import called_kernels
 from relaxlab.codegen.llvm.host_frame import UnsupportedHost
 from relaxlab.codegen.program import compile_program
-from relaxlab.ir import expr, loops
-from relaxlab.ir.host import HostProgram, kernel_symbols
+from relaxlab.ir import loops
+from relaxlab.ir.host import HostProgram, kernel_arguments
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.check.races import find_race
@@ -71,8 +71,7 @@ def _watched(name: str, func: loops.PrimFunc) -> Kernel:
 
     def run(buffers: Sequence[Array], scalars: Sequence[int]) -> None:
         nonlocal watch
-        by_symbol = dict(zip(kernel_symbols(func), scalars, strict=True))
-        args = [*buffers, *(by_symbol[p] for p in func.params if isinstance(p, expr.Var))]
+        args = kernel_arguments(func, buffers, scalars)
         race = find_race(func, args) if watch else None
         watch = False
         if race is not None:

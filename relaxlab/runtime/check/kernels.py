@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relaxlab.ir import expr, graph, host
+from relaxlab.ir import graph, host
 from relaxlab.ir.target import Target
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.passes.lower_shapes import lower_shapes
@@ -38,10 +38,9 @@ def find_wrong_kernel(stage: Stage, target: Target, name: str, args: tuple[Any, 
         def run(buffers: Sequence[Array], scalars: Sequence[int]) -> None:
             copies = [b.copy() for b in buffers]
             failure = native.run(kernel, copies, scalars)
-            by_symbol = dict(zip(host.kernel_symbols(func), scalars, strict=True))
-            passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
             interpreter = Interpreter()
-            interpreter.run_loops(func, [*buffers, *passed], name=kernel)
+            args = host.kernel_arguments(func, buffers, scalars)
+            interpreter.run_loops(func, args, name=kernel)
             if failure:
                 raise _Found(f"the kernel `{kernel}` fails: {failure}")
             # Room for kernels that magnify errors, in place of nudging their inputs.

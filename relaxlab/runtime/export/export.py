@@ -31,7 +31,7 @@ from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT
 from relaxlab.codegen.llvm.jit import compile_shared
 from relaxlab.ir.c_libraries import libraries_of
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, path_of
 from relaxlab.ir.target import Target
 from relaxlab.runtime.export.params_file import MAX_NDIM, layout_of, write_params
 from relaxlab.runtime.export.source import (
@@ -73,7 +73,7 @@ def export(
 
     See `Executable.export`, which calls this.
     """
-    library = Path(path).absolute()
+    library = path_of(path, "the path of an exported library").absolute()
     _check(exe, library)
     arrays = [(f"constant_{i}", a) for i, a in enumerate(exe.artifact.constants)]
     plans = tuple(_plan(f, arrays, bound) for f in functions.values())

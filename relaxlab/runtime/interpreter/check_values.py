@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from relaxlab.analysis.ragged import Totals, mentions_ragged, stored, sums_of_pr
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr
 from relaxlab.ir.data import DataValue
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.graph import Expr, Function
 from relaxlab.ir.types import (
     DataType,
@@ -47,12 +47,14 @@ class Symbols:
     known: tuple[LengthsType, ...] = ()
     of_one: bool = False
     """They are those of one sequence, in whose place all others are."""
+    signed: Container[str] = ()
+    """Names of those that may be negative."""
 
     def copy(self) -> Symbols:
         """Return a copy of the symbols, to be added to independently."""
         return Symbols(
             dict(self.values), dict(self.origins), dict(self.lengths), self.totals.copy(),
-            self.known, self.of_one,
+            self.known, self.of_one, self.signed,
         )
 
     def define_lengths(self, value: Any, ty: Type | None, where: str) -> list[Dim]:
@@ -100,6 +102,10 @@ class Symbols:
         for d, _, place in dims:
             if isinstance(d, expr.Var) and d not in known:
                 self.origins.setdefault(d, place)
+                if self.values[d] < 0 and is_int(d.dtype) and d.name not in self.signed:
+                    raise ExecutionError(
+                        f"`{d}` is {self.values[d]} ({place}); a symbol must not be negative"
+                    )
         for at, expected in wrong:
             declared, size, place = dims[at]
             if isinstance(declared, expr.Var):

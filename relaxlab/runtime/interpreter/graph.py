@@ -29,6 +29,7 @@ from relaxlab.ir.data import DataValue
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted
+from relaxlab.ir.host import in_order
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import OpRow, find_op, infer_type
@@ -111,7 +112,9 @@ class Closure:
     def run(self, args: tuple[Any, ...]) -> Any:
         """Return the result for as many arguments as there are parameters."""
         fn = self.fn
-        frame = _Frame(self.machine, self.name, dict(self.values), self.symbols.copy())
+        symbols = self.symbols.copy()
+        symbols.signed = self.fn.attrs.get("signed_scalars", ())
+        frame = _Frame(self.machine, self.name, dict(self.values), symbols)
         with _located(f"in `{self.name}`"):
             frame.enter(fn, args)
             result = frame.sequence(fn.body)
@@ -315,7 +318,11 @@ class _Frame:
         if isinstance(fn, graph.Function):
             return Closure(self.machine, name, fn)
         if isinstance(fn, loops.PrimFunc):
-            return lambda *args: self.machine.run_loops(fn, args, name=name) or ()
+            # Graph functions give a loop function its scalars last, wherever it has them.
+            count = len(fn.buffers)
+            return lambda *args: self.machine.run_loops(
+                fn, in_order(fn, args[:count], args[count:]), name=name
+            ) or ()  # fmt: skip
         if fn is None:
             raise ExecutionError(f"the module has no function `{name}`")
         return _packed(fn.name)

@@ -74,6 +74,7 @@ def simt(
     facts = parse_target(target).facts
     if not facts.block_threads:
         raise ValueError(f"{target} is no GPU; write for example target='cuda:sm_90'")
+    Module.require(mod)
     if name not in mod:
         raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
     run = _Run(record, facts)

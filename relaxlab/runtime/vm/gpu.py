@@ -11,7 +11,7 @@ from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.codegen.gpu.program import GpuProgram
 from relaxlab.ir import expr
 from relaxlab.ir.errors import UserError, brief
-from relaxlab.ir.host import HostProgram, kernel_symbols
+from relaxlab.ir.host import HostProgram, kernel_arguments
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import uninitialised
@@ -86,8 +86,6 @@ def sizes_of(launch: Launch) -> Callable[[Mapping[expr.Var, int]], Sizes | None]
 
 def _on_simt(func: PrimFunc, kernel: DeviceKernel) -> Kernel:
     def run(buffers: Sequence[Any], scalars: Sequence[int]) -> None:
-        by_symbol = dict(zip(kernel_symbols(func), scalars, strict=True))
-        passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
-        simt_device_kernel(func, kernel, [*buffers, *passed]).check()
+        simt_device_kernel(func, kernel, kernel_arguments(func, buffers, scalars)).check()
 
     return run

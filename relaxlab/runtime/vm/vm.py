@@ -294,9 +294,7 @@ class VirtualMachine:
             self.kernels[name](buffers, scalars)
             return
         func = self.program.kernels[name]
-        by_symbol = dict(zip(host.kernel_symbols(func), scalars, strict=True))
-        passed = [by_symbol[p] for p in func.params if isinstance(p, expr.Var)]
-        interpret_prim_func(func, [*buffers, *passed], name=name)
+        interpret_prim_func(func, host.kernel_arguments(func, buffers, scalars), name=name)
 
 
 # --- Values ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { formatBytes, formatCount, keyStep, schemeOf } from "../../../relaxlab/lab/static/core.js";
+import { formatBytes, formatCount, keyStep, schemeOf, tupleText } from "../../../relaxlab/lab/static/core.js";
 import { evaluate, formatExpr } from "../../../relaxlab/lab/static/symbols.js";
 
 test("expressions have the value that Python's have", () => {
@@ -51,4 +51,10 @@ test("the theme is the one that the page around says", () => {
     assert.equal(schemeOf(page({ vscodeThemeKind: kind })), scheme);
   }
   assert.equal(schemeOf(page({}, "dark")), "dark");
+});
+
+test("tuples are written as in Python", () => {
+  assert.equal(tupleText([]), "()");
+  assert.equal(tupleText([64]), "(64,)");
+  assert.equal(tupleText(["n", 4]), "(n, 4)");
 });
