@@ -6,7 +6,7 @@ import pytest
 
 from relaxlab.analysis.arith import Analyzer, prove_equal, simplify
 from relaxlab.ir import expr, loops
-from relaxlab.ir.expr import binary
+from relaxlab.ir.expr import Var, binary
 from tests.analysis import fuzz_arith
 
 V = expr.Var
@@ -204,6 +204,21 @@ def test_unknown_variables_may_be_negative() -> None:
     assert Analyzer().prove(binary(expr.GE, x, 0)) is None
     assert Analyzer.for_shapes(x * 2).prove(binary(expr.GE, x, 0)) is True
     assert Analyzer.for_shapes(x, upper={"x": 7}).bounds_of(x) == (0, 7)
+
+
+def test_divisors_that_only_differences_make_positive() -> None:
+    """`n - k + 6` for k < n; neither variable alone says that it is."""
+    n, k, f = Var("n"), Var("k"), Var("f")
+    an = Analyzer.for_shapes(n)
+    an.bind_range(f, loops.Range(expr.const(0), n * 8))
+    by = (n - k + 6) // 8
+    assert an.prove(binary(expr.GE, f // by, 0)) is None
+    assert an.prove(binary(expr.GE, f % by, 0)) is None
+    an.bind_range(k, loops.Range(expr.const(0), n))
+    assert an.prove(binary(expr.GE, f // by, 0)) is True
+    assert an.prove(binary(expr.GE, f % by, 0)) is True
+    an.bind_range(k, loops.Range(expr.const(0), n + 100))
+    assert an.prove(binary(expr.GE, f // by, 0)) is None
 
 
 def test_against_brute_force() -> None:
