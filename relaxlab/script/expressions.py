@@ -321,6 +321,8 @@ def combine(
             return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
     if is_sequence(a) and is_sequence(b) and op is ast.Add:
         return (*a, *b)
+    if is_sequence(a) and isinstance(b, int) and op is ast.Mult:
+        return (*a,) * b
     if op not in _SCALAR:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
     return binary(cx, _SCALAR[op], a, b, node, sides)
@@ -599,6 +601,9 @@ def _call(cx: Context, node: ast.Call) -> Value:
             return _only(arguments(cx, node, ast.unparse(node.func))).value
         case Ref("I", "vdevice"):
             return vdevice(cx, arguments(cx, node, "I.vdevice"))
+        case Ref("I", "dummy_global_info"):
+            arguments(cx, node, "I.dummy_global_info").no_keywords()
+            return ()
         case Ref("I", "meta_var"):
             return Meta(_only(arguments(cx, node, "I.meta_var")).value)
         case graph.Expr():

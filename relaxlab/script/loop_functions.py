@@ -104,6 +104,7 @@ class LoopReader:
         self.matched: dict[Handle, loops.Buffer] = {}
         self.lets: list[set[str]] = []  # names bound by lets, per frame of statements
         self.reassigned: set[str] = set()  # names of scalars that are elements of memory
+        self.ret_dtype: str | None = None  # that the signature says
 
     # --- Statement lists --------------------------------------------------------------------
 
@@ -426,7 +427,17 @@ class LoopReader:
         when = condition(cx, stmt.test)
         then_case = self.nested(stmt.body)
         else_case = self.nested(stmt.orelse) if stmt.orelse else None
-        return loops.IfThenElse(when, then_case, else_case, span=cx.span(stmt))
+        span = cx.span(stmt)
+        whole = loops.IfThenElse(when, then_case, else_case, span=span)
+        if ends_function(whole):
+            return whole
+        # What follows a branch that ends the function is for the other one.
+        if ends_function(then_case):
+            before = () if else_case is None else (else_case,)
+            return Pending(lambda rest: replace(whole, else_case=loops.seq(*before, rest)))
+        if else_case is not None and ends_function(else_case):
+            return Pending(lambda rest: replace(whole, then_case=loops.seq(then_case, rest)))
+        return whole
 
     # --- With -------------------------------------------------------------------------------
 
@@ -594,15 +605,35 @@ class LoopReader:
     def nothing(self, stmt: ast.Pass) -> None:
         """`pass`"""
 
-    def returned(self, stmt: ast.Return) -> None:
-        value = stmt.value
-        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+    def returned(self, stmt: ast.Return) -> loops.Stmt | None:
+        given = None if stmt.value is None else evaluate(self.cx, stmt.value)
+        if stmt.value is None or given is None:
+            return None
+        if isinstance(given, loops.Buffer):
             self.cx.fail(
                 stmt,
                 "E0108",
-                "a loop function writes its outputs and returns nothing",
+                "a loop function writes its outputs, and returns scalars only",
                 help="store the result in a buffer that is a parameter",
             )
+        value = scalar_of(self.cx, given, stmt.value, self.ret_dtype)
+        if self.ret_dtype is not None:
+            value = narrowed(value, self.ret_dtype)
+        span = self.cx.span(stmt)
+        return loops.Evaluate(expr.Call(value.dtype, "ret", (value,), span=span), span=span)
+
+
+def ends_function(s: loops.Stmt) -> bool:
+    """True if a statement always ends the function with a value."""
+    match s:
+        case loops.SeqStmt(stmts):
+            return ends_function(stmts[-1])
+        case loops.IfThenElse(_, yes, no):
+            return no is not None and ends_function(yes) and ends_function(no)
+        case loops.LetStmt(body=body):
+            return ends_function(body)
+        case _:
+            return loops.returned_value(s) is not None
 
 
 def _join(stmts: list[loops.Stmt]) -> loops.Stmt:
