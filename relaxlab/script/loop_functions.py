@@ -46,6 +46,7 @@ from relaxlab.script.jumps import JUMPS, Jump, without_jumps
 from relaxlab.script.launch import declare_thread, loop_around
 from relaxlab.script.loop_calls import call, known_names, region_of
 from relaxlab.script.macros import expanding, is_macro, macro_called, macro_here
+from relaxlab.script.returns import returned, taking_the_rest
 from relaxlab.script.roots import TRUE
 from relaxlab.script.values import (
     Annotations,
@@ -429,15 +430,8 @@ class LoopReader:
         else_case = self.nested(stmt.orelse) if stmt.orelse else None
         span = cx.span(stmt)
         whole = loops.IfThenElse(when, then_case, else_case, span=span)
-        if ends_function(whole):
-            return whole
-        # What follows a branch that ends the function is for the other one.
-        if ends_function(then_case):
-            before = () if else_case is None else (else_case,)
-            return Pending(lambda rest: replace(whole, else_case=loops.seq(*before, rest)))
-        if else_case is not None and ends_function(else_case):
-            return Pending(lambda rest: replace(whole, then_case=loops.seq(then_case, rest)))
-        return whole
+        around = taking_the_rest(whole)
+        return whole if around is None else Pending(around)
 
     # --- With -------------------------------------------------------------------------------
 
@@ -606,34 +600,7 @@ class LoopReader:
         """`pass`"""
 
     def returned(self, stmt: ast.Return) -> loops.Stmt | None:
-        given = None if stmt.value is None else evaluate(self.cx, stmt.value)
-        if stmt.value is None or given is None:
-            return None
-        if isinstance(given, loops.Buffer):
-            self.cx.fail(
-                stmt,
-                "E0108",
-                "a loop function writes its outputs, and returns scalars only",
-                help="store the result in a buffer that is a parameter",
-            )
-        value = scalar_of(self.cx, given, stmt.value, self.ret_dtype)
-        if self.ret_dtype is not None:
-            value = narrowed(value, self.ret_dtype)
-        span = self.cx.span(stmt)
-        return loops.Evaluate(expr.Call(value.dtype, "ret", (value,), span=span), span=span)
-
-
-def ends_function(s: loops.Stmt) -> bool:
-    """True if a statement always ends the function with a value."""
-    match s:
-        case loops.SeqStmt(stmts):
-            return ends_function(stmts[-1])
-        case loops.IfThenElse(_, yes, no):
-            return no is not None and ends_function(yes) and ends_function(no)
-        case loops.LetStmt(body=body):
-            return ends_function(body)
-        case _:
-            return loops.returned_value(s) is not None
+        return returned(self.cx, stmt, self.ret_dtype)
 
 
 def _join(stmts: list[loops.Stmt]) -> loops.Stmt:

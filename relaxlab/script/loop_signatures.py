@@ -13,6 +13,7 @@ from relaxlab.script.convert import pointer_of
 from relaxlab.script.core import Context, Failure
 from relaxlab.script.expressions import evaluate
 from relaxlab.script.loop_functions import LoopReader
+from relaxlab.script.returns import check_returns
 from relaxlab.script.roots import TRUE, has_own_root
 from relaxlab.script.values import POISON, BufferDecl, Handle, Ref, Value, describe
 
@@ -28,38 +29,11 @@ def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) ->
         cx.string_symbols = False
         reader.ret_dtype = _annotated_dtype(cx, node.returns)
         body = reader.statements(node.body)
-        _check_returns(cx, body)
+        check_returns(cx, body)
     resolved = tuple(_resolve(cx, reader, p) for p in params)
     attrs = Attrs(reader.attrs)
     wrapped = _with_root(reader, body, s_tir, cx.span(node))
     return loops.PrimFunc(resolved, wrapped, attrs, span=cx.span(node))
-
-
-def _check_returns(cx: Context, s: loops.Stmt, last: bool = True) -> None:
-    """Stop at a statement that ends the function where others may follow it."""
-    match s:
-        case loops.SeqStmt(stmts):
-            for i, one in enumerate(stmts, 1):
-                _check_returns(cx, one, last and i == len(stmts))
-        case loops.IfThenElse(_, yes, no):
-            for case in (yes, no):
-                if case is not None:
-                    _check_returns(cx, case, last)
-        case loops.LetStmt(body=body):
-            _check_returns(cx, body, last)
-        case loops.Evaluate():
-            if not last and loops.returned_value(s) is not None:
-                assert s.span is not None
-                cx.fail(
-                    s.span,
-                    "E0108",
-                    "a loop function returns a value at its end, or at that of a branch",
-                    help="store the value in memory of one element, and return that at the end",
-                )
-        case _:
-            for n in walk(s):
-                if isinstance(n, loops.Evaluate):
-                    _check_returns(cx, n, last=False)
 
 
 def _params(cx: Context, node: ast.FunctionDef) -> list[Any]:
