@@ -164,7 +164,7 @@ GLOBAL_INFOS: dict[str, Callable[[Context, Arguments], Value]] = {
     "vdevice": vdevice,
     "dummy_global_info": _dummy,
 }
-"""What stands in `I.module_global_infos`, by its names in `I`."""
+"""The entries of `I.module_global_infos`, by their names in `I`."""
 
 
 def device_name(cx: Context, arg: Arg) -> str:

@@ -319,8 +319,10 @@ def combine(
         scalars = all(is_number(v) or is_scalar(v) for v in (a, b))
         if not scalars:
             return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
-    if is_sequence(a) and (is_sequence(b) if op is ast.Add else op is ast.Mult and type(b) is int):
-        return (*a, *b) if op is ast.Add else (*a,) * b
+    if is_sequence(a) and is_sequence(b) and op is ast.Add:
+        return (*a, *b)
+    if is_sequence(a) and isinstance(b, int) and op is ast.Mult:
+        return (*a,) * b
     if op not in _SCALAR:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
     return binary(cx, _SCALAR[op], a, b, node, sides)

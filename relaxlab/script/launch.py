@@ -75,7 +75,7 @@ def attribute(cx: Context, c: Arguments) -> Launch | Annotations:
 
 
 def _described(cx: Context, node: Arg) -> Value:
-    """What an attribute is about, as a part of its value; memory by its name."""
+    """The node that an attribute is about, as a part of its value; memory by its name."""
     match node.value:
         case expr.Call("handle", "address_of", (loops.BufferLoad(buffer),)):
             return buffer.name
