@@ -220,7 +220,7 @@ class _Scope:
         """Return `seq` with other blocks, the pending bindings of `self.block`, and another
         result."""
         if self.block:
-            blocks = [*blocks, graph.BindingBlock(tuple(self.block))]
+            blocks = _with_more(blocks, self.block)
             self.block = []
         if result is seq.body and _same_items(blocks, seq.blocks):
             return seq
@@ -598,6 +598,16 @@ def _mentions_failure(e: graph.Expr) -> bool:
 
 def _short_name(call: graph.Call) -> str:
     return str(getattr(call.op, "name", "call")).rpartition(".")[2]
+
+
+def _with_more(
+    blocks: list[graph.BindingBlock], bindings: list[graph.Binding]
+) -> list[graph.BindingBlock]:
+    """The blocks with further bindings at the end, in the last block unless it is of dataflow."""
+    if blocks and not isinstance(blocks[-1], graph.DataflowBlock):
+        last = blocks[-1]
+        return [*blocks[:-1], replace(last, bindings=(*last.bindings, *bindings))]
+    return [*blocks, graph.BindingBlock(tuple(bindings))]
 
 
 def _same_items(a: object, b: object) -> bool:

@@ -7,7 +7,7 @@ with an example in `docs/errors-loops.md`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
 from relaxlab.analysis.regions import Bounds, relax_index
 from relaxlab.ir import dtypes, expr, loops
-from relaxlab.ir.diagnostics import Diagnostic
+from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.node import Atom, Node, children, walk
 from relaxlab.ir.span import Span
@@ -26,6 +26,12 @@ NO_VALUE_YET = "E0326"
 """The error of a reduction that adds to what has no value, as an output has none where a program
 calls the function. Read alone, a function may add to what its caller passes with a value, as the
 description of a tensor intrinsic does."""
+UNTRUE_CLAIMS = ("E0321", "E0322", "E0323", "E0324", NO_VALUE_YET, "E0332", "E0333", "E0334")
+"""The errors of functions that mean something, and other than they claim: axes that are not
+reached or go too far, blocks that leave out what they write, indices outside of buffers. Programs
+for TVM, which checks none of it, are read with a warning."""
+OUTSIDE = ("E0322", "E0334")
+"""Those among them with which a program may access memory that is not its own."""
 
 
 def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
@@ -39,6 +45,14 @@ def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
         checker.facts(p)
     checker.stmt(func.body)
     return checker.found
+
+
+def require_accesses_inside(funcs: Mapping[str, loops.PrimFunc]) -> None:
+    """Raise DiagnosticError for functions, by name, that provably access memory outside of their
+    buffers."""
+    found = [d for name, f in funcs.items() for d in check_loops(name, f) if d.code in OUTSIDE]
+    if found:
+        raise DiagnosticError(found)
 
 
 @dataclass(slots=True)

@@ -6,8 +6,16 @@ import re
 from functools import cache
 from typing import Any
 
+SMALL_FLOATS = (
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",
+    "float4_e2m1fn",
+)  # fmt: skip
+"""Floats of 8 bits and fewer, which programs name and the interpreter computes with; no machine
+code does."""
 _SCALAR = re.compile(
-    r"(?:bool|handle|void|bfloat16|float(?:16|32|64)|u?int(?:1|4|8|16|32|64))(?:x(\d+))?"
+    r"(?:bool|handle|void|bfloat16|float(?:16|32|64)|u?int(?:1|4|8|16|32|64)|"
+    rf"{'|'.join(SMALL_FLOATS)})(?:x(\d+))?"
 )
 
 
@@ -46,7 +54,7 @@ def bits_of(dtype: str) -> int:
         return 8
     if base in ("handle",):
         return 64
-    return int(re.sub(r"\D", "", base) or 0)
+    return int(re.sub(r"\D", "", base.partition("_")[0]) or 0)
 
 
 @cache
@@ -75,12 +83,12 @@ def is_int(dtype: str) -> bool:
 
 @cache
 def numpy_dtype(dtype: str) -> Any:
-    """The NumPy dtype of one element; bfloat16 comes from ml_dtypes."""
+    """The NumPy dtype of one element; bfloat16 and floats of few bits come from ml_dtypes."""
     import numpy as np
 
     base = element_of(dtype)
-    if base == "bfloat16":
+    if base == "bfloat16" or base in SMALL_FLOATS:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(getattr(ml_dtypes, base))
     return np.dtype(base)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.display import script_of
 from relaxlab.ir.dtypes import lanes_of, with_lanes
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import Call, PrimExpr, Var
 from relaxlab.ir.node import (
     NO_ATTRS,
     Atom,
@@ -343,9 +343,37 @@ class PrimFunc(Node):
         return self.script()
 
     @property
+    def ret_dtype(self) -> str | None:
+        """The dtype of the scalar that the function returns; None for one that returns nothing."""
+        ends = (n for n in walk(self.body) if isinstance(n, Evaluate))
+        return next((v.dtype for n in ends if (v := returned_value(n)) is not None), None)
+
+    @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The parameters that are buffers."""
         return tuple(p for p in self.params if isinstance(p, Buffer))
+
+
+def returned_value(s: Stmt) -> PrimExpr | None:
+    """The value with which a statement ends its function; None for any other statement."""
+    match s:
+        case Evaluate(Call(op="ret", args=(value,))):
+            return value
+        case _:
+            return None
+
+
+@node
+class Reducer(Node):
+    """A commutative reduction, possibly of several values at once: `results` combines `lhs` and
+    `rhs`, and `identities` leave what they are combined with as it is. An attribute says with it
+    what the threads of a `tvm_thread_allreduce` compute together."""
+
+    lhs: tuple[Var, ...] = binder()
+    rhs: tuple[Var, ...] = binder()
+    results: tuple[PrimExpr, ...]
+    identities: tuple[PrimExpr, ...]
+    span: Span | None = span_field(default=None)
 
 
 def seq(*stmts: Stmt) -> Stmt:

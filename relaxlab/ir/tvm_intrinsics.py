@@ -52,6 +52,7 @@ _ROWS: dict[str, tuple[str, str]] = {
     "start_profile_intrinsic": ("int32", "starts a measurement"),
     "end_profile_intrinsic": ("int32", "ends a measurement"),
     "ignore_loop_partition": ("first", "says that a condition is not to divide a loop"),
+    "ret": ("first", "ends the function with a value"),
     "undef": ("int32", "is a value that nothing depends on"),
     "assume": ("bool", "says that a condition holds"),
     "vscale": ("int32", "is the factor by which vectors are longer than the shortest"),

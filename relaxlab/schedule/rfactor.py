@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
@@ -22,6 +21,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.combiners import IDENTITY, Combiner, combiner_of, stores
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_all_written
 from relaxlab.schedule.order import require_reassociable
@@ -42,19 +42,6 @@ from relaxlab.schedule.tree import (
 )
 
 
-def _zero(dtype: str) -> PrimExpr:
-    return expr.const(0, dtype)
-
-
-def _one(dtype: str) -> PrimExpr:
-    return expr.const(1, dtype)
-
-
-_IDENTITY: dict[type[expr.BinaryOp], Callable[[str], PrimExpr]] = {
-    expr.Add: _zero, expr.Mul: _one, expr.Max: expr.lowest, expr.Min: expr.highest,
-}  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """`buffer[indices] = op(buffer[indices], value)`, or with the operands exchanged."""
@@ -71,19 +58,21 @@ class Reduction:
 
     @property
     def identity(self) -> PrimExpr:
-        return _IDENTITY[self.op](self.buffer.dtype)
+        return IDENTITY[self.op](self.buffer.dtype)
 
 
 def rfactor(func: PrimFunc, var: Var, factor_axis: int) -> tuple[PrimFunc, str]:
     """Compute a partial reduction per iteration of a reduce loop, then reduce these.
 
-    The partial results go to a new buffer with one more dimension, at `factor_axis`. The partial
-    block (`X_rf`, its name is returned) stays in the loops; the block `X` follows in new ones.
+    The partial results go to a new buffer with one more dimension, at `factor_axis`, or to one for
+    each value of a reduction of several together. The partial block (`X_rf`, its name is returned)
+    stays in the loops; the block `X` follows in new ones. Of equal maxima another place may be
+    found.
     """
     place = _only_block(func, var)
     loop = find_loop(func, var).loop
-    reduction = _reduction_of(place)
-    ndim = reduction.buffer.ndim
+    combiner = _combiner_of(place)
+    ndim = len(combiner.indices)
     if factor_axis not in range(-ndim - 1, ndim + 1):
         raise ScheduleError(
             "rfactor", describe_loop(loop),
@@ -91,21 +80,25 @@ def rfactor(func: PrimFunc, var: Var, factor_axis: int) -> tuple[PrimFunc, str]:
         )  # fmt: skip
     axis = factor_axis % (ndim + 1)
     top = _perfect_from(place, loop)
-    shape = reduction.buffer.shape
-    partial = Buffer(
-        fresh_buffer_name(func, f"{reduction.buffer.name}_rf"),
-        (*shape[:axis], loop.extent, *shape[axis:]),
-        reduction.buffer.dtype,
+    partial = tuple(
+        Buffer(
+            fresh_buffer_name(func, f"{b.name}_rf"),
+            (*b.shape[:axis], loop.extent, *b.shape[axis:]),
+            b.dtype,
+        )
+        for b in combiner.buffers
     )
-    rf = _partial_block(place, loop, reduction, partial, axis)
+    rf = _partial_block(place, loop, combiner, partial, axis)
     nest: Stmt = rf
     around = place.loops[place.loops.index(top) :]
     for around_loop in reversed(around):
         nest = replace(around_loop, body=nest)
-    final = _final_nest(place, loop, around, reduction, partial, axis)
+    final = _final_nest(place, loop, around, combiner, partial, axis)
     depth = place.path.index(top)
     func = place.replaced(loops.seq(nest, final), depth)
-    return with_alloc(func, place.scope.name, partial), rf.block.name
+    for buffer in partial:
+        func = with_alloc(func, place.scope.name, buffer)
+    return func, rf.block.name
 
 
 def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
@@ -160,7 +153,7 @@ def reduction_of(block: Block) -> Reduction | None:
     if isinstance(store, BufferStore) and isinstance(store.value, expr.BinaryOp):
         op, accumulator = type(store.value), BufferLoad(store.buffer, store.indices)
         a, b = store.value.a, store.value.b
-        if op in _IDENTITY:
+        if op in IDENTITY:
             if a == accumulator:
                 return Reduction(op, store.buffer, store.indices, b, True)
             if b == accumulator:
@@ -168,13 +161,14 @@ def reduction_of(block: Block) -> Reduction | None:
     return None
 
 
-def _reduction_of(place: BlockPlace) -> Reduction:
-    found = reduction_of(place.block)
-    if found is not None and isinstance(place.block.init, BufferStore):
+def _combiner_of(place: BlockPlace) -> Combiner:
+    found = combiner_of(place.block)
+    if found is not None:
         return found
     raise ScheduleError(
         "rfactor", describe_block(place.block),
-        "the body is one store X[…] = X[…] op value with op one of +, *, min, max",
+        "the body is one store X[…] = X[…] op value with op one of +, *, min, max, several of them "
+        "after lets of their values, or a selection of accumulators by a comparison of one",
         about=(place.block.name,),
     )  # fmt: skip
 
@@ -205,7 +199,7 @@ def _perfect_from(place: BlockPlace, factor: For) -> For:
 
 
 def _partial_block(
-    place: BlockPlace, loop: For, reduction: Reduction, partial: Buffer, axis: int
+    place: BlockPlace, loop: For, combiner: Combiner, partial: tuple[Buffer, ...], axis: int
 ) -> BlockRealize:
     block = place.block
     spatial: list[tuple[IterVar, PrimExpr]] = []
@@ -227,23 +221,30 @@ def _partial_block(
                 by_loop[v] = new.var
                 reduce.append((new, v))
             table[iv.var] = substitute(value, by_loop)
-    value = substitute(reduction.value, table)
+    values = tuple(substitute(v, table) for v in combiner.values)
     kept: list[PrimExpr] = []
     for c in conjuncts(place.realize.predicate):
         if vars_in(c) & by_loop.keys():
             # A predicate on the partial block would leave some partial results without a value, and
             # the last step adds all of them up.
-            value = _guarded(c, value, by_loop, reduction, place)
+            values = _guarded(c, values, by_loop, combiner, place)
         else:
             kept.append(c)
-    at = _inserted(reduction.indices, axis, factor.var)
-    body = BufferStore(partial, reduction.combined(BufferLoad(partial, at), value), at)
+    at = _inserted(combiner.indices, axis, factor.var)
+    # Without terms left to combine, each partial result is one of the values.
+    body = combiner.step(partial, at, values) if reduce else stores(partial, values, at)
     bound = [(factor, loop.loop_var), *spatial, *reduce]
     name = fresh_block_name(place.func, f"{block.name}_rf")
-    init = BufferStore(partial, reduction.identity, at)
+    init = stores(partial, combiner.identities, at) if reduce else None
     rf = Block(name, tuple(iv for iv, _ in bound), (), (), body, init, span=block.span)
     rf = refreshed(simplified(rf, _axes_analyzer(place, rf)))
+    rf = _reading_in_order(rf, tuple(r.buffer for r in block.reads))
     return BlockRealize(tuple(v for _, v in bound), expr.all_of(kept), rf)
+
+
+def _reading_in_order(block: Block, buffers: tuple[Buffer, ...]) -> Block:
+    """The block that declares the regions that it reads in this order of their buffers."""
+    return replace(block, reads=tuple(sorted(block.reads, key=lambda r: buffers.index(r.buffer))))
 
 
 def _loops_of_axes(place: BlockPlace, loop: For) -> set[Var]:
@@ -271,12 +272,12 @@ def _axes_analyzer(place: BlockPlace, block: Block) -> Analyzer:
 
 def _guarded(
     condition: PrimExpr,
-    value: PrimExpr,
+    values: tuple[PrimExpr, ...],
     by_loop: dict[Var, PrimExpr],
-    reduction: Reduction,
+    combiner: Combiner,
     place: BlockPlace,
-) -> PrimExpr:
-    """The value, or the identity where the condition fails: every partial result is initialised,
+) -> tuple[PrimExpr, ...]:
+    """The values, or the identities where the condition fails: every partial result is initialised,
     those beyond the end of the reduction too."""
     inside = substitute(condition, by_loop)
     escaping = vars_in(inside) & {s.loop_var for s in place.loops}
@@ -285,7 +286,10 @@ def _guarded(
             "rfactor", describe_block(place.block),
             f"the predicate {condition} is about reduce loops alone", about=tuple(escaping),
         )  # fmt: skip
-    return expr.Call(value.dtype, "if_then_else", (inside, value, reduction.identity))
+    return tuple(
+        expr.Call(v.dtype, "if_then_else", (inside, v, identity))
+        for v, identity in zip(values, combiner.identities, strict=True)
+    )
 
 
 def _inserted(indices: tuple[PrimExpr, ...], axis: int, extra: PrimExpr) -> tuple[PrimExpr, ...]:
@@ -296,8 +300,8 @@ def _final_nest(
     place: BlockPlace,
     loop: For,
     around: tuple[For, ...],
-    reduction: Reduction,
-    partial: Buffer,
+    combiner: Combiner,
+    partial: tuple[Buffer, ...],
     axis: int,
 ) -> Stmt:
     """The reduction of the partial results, in loops of its own."""
@@ -312,21 +316,20 @@ def _final_nest(
     fresh: dict[Var, PrimExpr] = {s.loop_var: Var(s.loop_var.name) for s in kept}
     axes: dict[Var, PrimExpr] = {iv.var: Var(iv.var.name) for iv, _ in bound}
     factor = IterVar(Var(f"v{loop.loop_var.name}"), Range(loop.min, loop.extent), "reduce")
-    indices = tuple(substitute(i, axes) for i in reduction.indices)
-    value = BufferLoad(partial, _inserted(indices, axis, factor.var))
-    target = BufferLoad(reduction.buffer, indices)
-    body = BufferStore(reduction.buffer, reduction.combined(target, value), indices)
+    indices = tuple(substitute(i, axes) for i in combiner.indices)
+    at = _inserted(indices, axis, factor.var)
+    body = combiner.step(combiner.buffers, indices, tuple(BufferLoad(b, at) for b in partial))
     assert block.init is not None
     iter_vars = [replace(iv, var=axes[iv.var]) for iv, _ in bound]  # type: ignore[arg-type]
     final = replace(
-        block, iter_vars=(*iter_vars, factor), body=body, init=substitute(block.init, axes)
+        block, iter_vars=(factor, *iter_vars), body=body, init=substitute(block.init, axes)
     )
-    final = refreshed(final)
+    final = _reading_in_order(refreshed(final), partial)
     conditions = [
         substitute(c, fresh) for c in conjuncts(place.realize.predicate)
         if not vars_in(c) & reduced
     ]  # fmt: skip
-    values = (*(substitute(v, fresh) for _, v in bound), fresh[loop.loop_var])
+    values = (fresh[loop.loop_var], *(substitute(v, fresh) for _, v in bound))
     nest: Stmt = BlockRealize(values, expr.all_of(conditions), final)
     for s in reversed(kept):
         nest = For(

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.loops import Block, PrimFunc, Stmt
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import block_axes as _axes
 from relaxlab.schedule import blockize as _blockize
@@ -79,13 +79,17 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
             "get_loops", {"block": block}, lambda: [s.loop_var for s in self._place(block).loops]
         )
 
-    def get_child_blocks(self, block: BlockRV) -> list[BlockRV]:
-        """The blocks directly inside the block, in order."""
-        return self._step(
-            "get_child_blocks",
-            {"block": block},
-            lambda: [r.block for r in tree.realizes_under(self._place(block).block.body)],
-        )
+    def get_child_blocks(self, block: BlockRV | LoopRV) -> list[BlockRV]:
+        """The blocks directly inside the block or loop, in order."""
+
+        def run() -> list[Block]:
+            if isinstance(block, LoopRV):
+                around: Stmt = tree.find_loop(self.func, self._var(block)).loop
+            else:
+                around = self._place(block).block.body
+            return [r.block for r in tree.realizes_under(around)]
+
+        return self._step("get_child_blocks", {"block": block}, run)
 
     def get_producers(self, block: BlockRV) -> list[BlockRV]:
         """The blocks of the same scope that write what the block reads."""

@@ -92,11 +92,10 @@ def _factor_extents(
             "split", describe_loop(loop), f"the factors are a list; {factors} is not",
             suggestion=f"factors=[None, {factors}]",
         )  # fmt: skip
-    if list(factors).count(None) > 1 or len(factors) < 2:
+    if list(factors).count(None) > 1 or not factors:
         raise ScheduleError(
-            "split", describe_loop(loop), "there are two or more factors, at most one of them None",
-            suggestion=f"factors=[None, {factors[0]}]" if len(factors) == 1 else None,
-        )  # fmt: skip
+            "split", describe_loop(loop), "there are factors, at most one of them None"
+        )
     product: PrimExpr = ONE
     for f in factors:
         if isinstance(f, float | str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -155,6 +155,18 @@ def vdevice(cx: Context, c: Arguments) -> tuple[Value, int, str]:
     )
 
 
+def _dummy(cx: Context, c: Arguments) -> tuple[()]:
+    c.no_keywords()
+    return ()
+
+
+GLOBAL_INFOS: dict[str, Callable[[Context, Arguments], Value]] = {
+    "vdevice": vdevice,
+    "dummy_global_info": _dummy,
+}
+"""The entries of `I.module_global_infos`, by their names in `I`."""
+
+
 def device_name(cx: Context, arg: Arg) -> str:
     """The name of a virtual device with its number and memory: "cuda" is "cuda:0:global"."""
     if is_sequence(arg.value):  # I.vdevice(...)

@@ -283,7 +283,7 @@ def string_of(cx: Context, arg: Arg, what: str) -> str:
 def attribute_value(cx: Context, value: Value, node: ast.AST) -> Any:
     """A value that may stand in attributes and annotations."""
     match value:
-        case None | bool() | str() | PrimExpr() | types.Type() | IndexMap():
+        case None | bool() | str() | PrimExpr() | types.Type() | IndexMap() | loops.Reducer():
             return value
         case int():
             if not -(2**63) <= value < 2**64:

@@ -15,7 +15,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.script import graph_calls, loop_calls
 from relaxlab.script.advice import as_dimensions, as_number, as_operator, as_slice, unsupported
-from relaxlab.script.annotations import length_of_each, vdevice
+from relaxlab.script.annotations import GLOBAL_INFOS, length_of_each
 from relaxlab.script.convert import (
     constant_int,
     is_number,
@@ -125,7 +125,7 @@ def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -
             return made or global_var(cx, node.attr, node)
         case Module():
             return graph_calls.import_function(cx, base.get(node.attr), node.attr, node)
-        case loops.Buffer() | View() if (found := member(cx, base, node.attr, node)) is not None:
+        case _ if (found := member(cx, base, node.attr, node)) is not None:
             return found
         case graph.Expr() if node.attr == "astype" and call is not None:
             return Method(base, node.attr)
@@ -321,6 +321,8 @@ def combine(
             return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
     if is_sequence(a) and is_sequence(b) and op is ast.Add:
         return (*a, *b)
+    if is_sequence(a) and isinstance(b, int) and op is ast.Mult:
+        return (*a,) * b
     if op not in _SCALAR:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
     return binary(cx, _SCALAR[op], a, b, node, sides)
@@ -597,8 +599,8 @@ def _call(cx: Context, node: ast.Call) -> Value:
             return make_array(cx, name, arguments(cx, node, f"np.{name}"))
         case Ref("python", "runtime.tensor" | "nd.array"):
             return _only(arguments(cx, node, ast.unparse(node.func))).value
-        case Ref("I", "vdevice"):
-            return vdevice(cx, arguments(cx, node, "I.vdevice"))
+        case Ref("I", path) if path in GLOBAL_INFOS:
+            return GLOBAL_INFOS[path](cx, arguments(cx, node, f"I.{path}"))
         case Ref("I", "meta_var"):
             return Meta(_only(arguments(cx, node, "I.meta_var")).value)
         case graph.Expr():

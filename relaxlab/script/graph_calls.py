@@ -495,6 +495,8 @@ def _dtype(cx: Context, c: Arguments) -> graph.DataTypeImm:
 
 _KINDS = {1: "cpu", 2: "cuda"}
 """The kinds of devices by their numbers in DLPack."""
+DEVICE_KINDS = (*_KINDS.values(), "metal", "opencl", "rocm", "vulkan")
+"""The kinds of devices that a program names by a function: `R.cuda(0)`."""
 
 
 def _device(cx: Context, c: Arguments) -> str:
@@ -507,6 +509,15 @@ def _device(cx: Context, c: Arguments) -> str:
         return f"{_KINDS[given.value]}:{number}"
     kind, _, rest = string_of(cx, given, "the kind of device").partition(":")
     return f"{kind}:{rest or number}"
+
+
+def _device_of(kind: str) -> Callable[[Context, Arguments], str]:
+    def read(cx: Context, c: Arguments) -> str:
+        index = c.bind()["index"]
+        number = 0 if index is None else constant_int(cx, index, "the number of the device")
+        return f"{kind}:{number}"
+
+    return read
 
 
 def _tuple(cx: Context, c: Arguments) -> graph.Tuple:
@@ -576,6 +587,7 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "str": _str,
     "dtype": _dtype,
     "device": _device,
+    **{kind: _device_of(kind) for kind in DEVICE_KINDS},
     "tuple": _tuple,
     "ExternFunc": _extern,
     "match_cast": _match_cast,

@@ -1,5 +1,5 @@
 """Functions that take a lambda, which nothing else does: `T.index_map(lambda i, j: (j, i))`,
-`T.prefix_sums(lambda i: s[i])`.
+`T.prefix_sums(lambda i: s[i])`, `T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,39 @@ def read_lambda(cx: Context, node: ast.Lambda) -> IndexMap:
     return IndexMap(variables, finals, span=cx.span(node))
 
 
+def reducer(cx: Context, node: ast.Call) -> loops.Reducer:
+    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: of n values the lambda takes 2 n."""
+    written = dict(zip(("combiner", "identity"), node.args, strict=False))
+    written |= {k.arg: k.value for k in node.keywords if k.arg is not None}
+    match written:
+        case {"combiner": ast.Lambda(args=args) as combiner, "identity": identity}:
+            pass
+        case _:
+            help = "write `T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`"
+            cx.fail(node, "E0105", "T.comm_reducer takes a lambda and a list of values", help=help)
+    given = cx.read(cx, identity)
+    identities = tuple(scalar_of(cx, v, identity) for v in (given if is_sequence(given) else ()))
+    count = len(identities)
+    if not count or len(args.args) != 2 * count:
+        text = f"{len(args.args)} parameters to combine {count} values with as many others"
+        cx.fail(combiner, "E0105", text, help="write two for each identity")
+    with cx.frame():
+        variables = tuple(
+            expr.Var(a.arg, identities[i % count].dtype, span=cx.span(a))
+            for i, a in enumerate(args.args)
+        )
+        for v in variables:
+            cx.define(v.name, v)
+        value = cx.read(cx, combiner.body)
+        items = value if is_sequence(value) else (value,)
+        if len(items) != count:
+            cx.fail(combiner.body, "E0105", f"{len(items)} results for {count} values")
+        pairs = zip(items, identities, strict=True)
+        results = tuple(scalar_of(cx, v, combiner.body, i.dtype) for v, i in pairs)
+    both = variables[:count], variables[count:]
+    return loops.Reducer(*both, results, identities, span=cx.span(node))
+
+
 FACTS_OF_EACH: dict[type[loops.FactOfEach], str] = {
     loops.PrefixSums: "prefix_sums",
     loops.SegmentIds: "segment_ids",
@@ -70,6 +103,7 @@ def fact_of_each(kind: Callable[..., Value], name: str, cx: Context, node: ast.C
 
 WITH_LAMBDA: dict[str, Callable[[Context, ast.Call], Value]] = {
     "index_map": index_map,
+    "comm_reducer": reducer,
     **{name: partial(fact_of_each, kind, name) for kind, name in FACTS_OF_EACH.items()},
 }
 """The functions of `T` that take a lambda."""

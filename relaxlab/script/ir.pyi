@@ -88,6 +88,12 @@ def GlobalVar(name: _Any) -> _Value:
         I.GlobalVar("main")
     """
 
+def dummy_global_info() -> _Value:
+    """A piece of shared information that says nothing.
+
+        I.module_global_infos({"dummy": [I.dummy_global_info()]})
+    """
+
 def meta_var(value: _Any) -> _Value:
     """A value of the surrounding Python, bound to a name as it is.
 

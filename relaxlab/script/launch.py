@@ -14,7 +14,15 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.convert import attribute_value, literal, scalar_of, string_of
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.index_types import define_index, range_of, variable_of
-from relaxlab.script.values import Annotations, Arg, Launch, ThreadTag, describe, is_dict
+from relaxlab.script.values import (
+    Annotations,
+    Arg,
+    Launch,
+    ThreadTag,
+    Value,
+    describe,
+    is_dict,
+)
 
 Around = Callable[[loops.Stmt], loops.Stmt]
 """Gives the statement whose body is another one."""
@@ -48,8 +56,8 @@ def _launch(cx: Context, thread: Arg, size: PrimExpr) -> Launch:
 
 
 def attribute(cx: Context, c: Arguments) -> Launch | Annotations:
-    """`T.attr({"key": value})`, or in the older form `T.attr(0, "key", value)`; the attribute
-    `thread_extent` of a thread axis launches it."""
+    """`T.attr({"key": value})`, or in the older form `T.attr(0, "key", value)`, where a node in the
+    place of 0 is part of the value; the attribute `thread_extent` of a thread axis launches it."""
     a = c.bind()
     node, key, value = a["node"], a["attr_key"], a["value"]
     assert node is not None
@@ -60,10 +68,19 @@ def attribute(cx: Context, c: Arguments) -> Launch | Annotations:
     name = string_of(cx, key, "the key")
     if name == "thread_extent":
         return _launch(cx, node, scalar_of(cx, value.value, value.node))
-    if not isinstance(node.value, int | str | expr.Var):
-        what = f"attributes of {describe(node.value)} are not kept"
-        cx.fail(node.node, "E0104", what, help="write `T.attr({key: value})` for the statements")
-    return Annotations({name: attribute_value(cx, value.value, value.node)})
+    given = attribute_value(cx, value.value, value.node)
+    if isinstance(node.value, int | str | expr.Var):
+        return Annotations({name: given})
+    return Annotations({name: (_described(cx, node), given)})
+
+
+def _described(cx: Context, node: Arg) -> Value:
+    """The node that an attribute is about, as a part of its value; memory by its name."""
+    match node.value:
+        case expr.Call("handle", "address_of", (loops.BufferLoad(buffer),)):
+            return buffer.name
+        case value:
+            return attribute_value(cx, value, node.node)
 
 
 def annotated(cx: Context, given: Annotations, node: ast.AST) -> Around:

@@ -46,6 +46,7 @@ from relaxlab.script.jumps import JUMPS, Jump, without_jumps
 from relaxlab.script.launch import declare_thread, loop_around
 from relaxlab.script.loop_calls import call, known_names, region_of
 from relaxlab.script.macros import expanding, is_macro, macro_called, macro_here
+from relaxlab.script.returns import returned, taking_the_rest
 from relaxlab.script.roots import TRUE
 from relaxlab.script.values import (
     Annotations,
@@ -104,6 +105,7 @@ class LoopReader:
         self.matched: dict[Handle, loops.Buffer] = {}
         self.lets: list[set[str]] = []  # names bound by lets, per frame of statements
         self.reassigned: set[str] = set()  # names of scalars that are elements of memory
+        self.ret_dtype: str | None = None  # that the signature says
 
     # --- Statement lists --------------------------------------------------------------------
 
@@ -426,7 +428,10 @@ class LoopReader:
         when = condition(cx, stmt.test)
         then_case = self.nested(stmt.body)
         else_case = self.nested(stmt.orelse) if stmt.orelse else None
-        return loops.IfThenElse(when, then_case, else_case, span=cx.span(stmt))
+        span = cx.span(stmt)
+        whole = loops.IfThenElse(when, then_case, else_case, span=span)
+        around = taking_the_rest(whole)
+        return whole if around is None else Pending(around)
 
     # --- With -------------------------------------------------------------------------------
 
@@ -594,15 +599,8 @@ class LoopReader:
     def nothing(self, stmt: ast.Pass) -> None:
         """`pass`"""
 
-    def returned(self, stmt: ast.Return) -> None:
-        value = stmt.value
-        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
-            self.cx.fail(
-                stmt,
-                "E0108",
-                "a loop function writes its outputs and returns nothing",
-                help="store the result in a buffer that is a parameter",
-            )
+    def returned(self, stmt: ast.Return) -> loops.Stmt | None:
+        return returned(self.cx, stmt, self.ret_dtype)
 
 
 def _join(stmts: list[loops.Stmt]) -> loops.Stmt:

@@ -13,6 +13,7 @@ from relaxlab.script.convert import pointer_of
 from relaxlab.script.core import Context, Failure
 from relaxlab.script.expressions import evaluate
 from relaxlab.script.loop_functions import LoopReader
+from relaxlab.script.returns import check_returns
 from relaxlab.script.roots import TRUE, has_own_root
 from relaxlab.script.values import POISON, BufferDecl, Handle, Ref, Value, describe
 
@@ -26,7 +27,9 @@ def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) ->
             cx.symbol(p.name, node)
         params = _params(cx, node)
         cx.string_symbols = False
+        reader.ret_dtype = _annotated_dtype(cx, node.returns)
         body = reader.statements(node.body)
+        check_returns(cx, body)
     resolved = tuple(_resolve(cx, reader, p) for p in params)
     attrs = Attrs(reader.attrs)
     wrapped = _with_root(reader, body, s_tir, cx.span(node))

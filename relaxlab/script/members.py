@@ -51,6 +51,8 @@ _MODULES = (
     Member("I.vdevice", "target, vdevice_id=0, memory_scope='global'", "value",
            "A virtual device: a target, which of its devices, and a kind of memory.",
            'I.vdevice("cuda", 0, "global")'),
+    Member("I.dummy_global_info", "", "value", "A piece of shared information that says nothing.",
+           'I.module_global_infos({"dummy": [I.dummy_global_info()]})'),
     Member("I.module_attrs", "attrs", "statement", "Attributes of the module, as a dictionary.",
            'I.module_attrs({"owner": "me"})'),
     Member("I.meta_var", "value", "value",
@@ -112,6 +114,9 @@ _GRAPH = (
     Member("R.dtype", "value", "value", "A dtype as a value.", 'R.dtype("float32")'),
     Member("R.device", "device_type, index=0", "value", "A device by its kind and number.",
            'R.hint_on_device(x, R.device("cuda", 0))'),
+    *(Member(f"R.{kind}", "index=0", "value", f"A device of the kind {kind}, by its number.",
+             f"R.hint_on_device(x, R.{kind}(0))")
+      for kind in ("cpu", "cuda", "metal", "opencl", "rocm", "vulkan")),
     Member("R.tuple", "*fields", "value", "A tuple; `(x, y)` means the same.", "R.tuple(x, y)"),
     Member("R.ShapeExpr", "values", "value", "A shape as a value, as `R.shape`.",
            "R.ShapeExpr([n, 4])"),
@@ -325,6 +330,9 @@ _SCALARS = (
            "T.Not(i < n)"),
     Member("T.index_map", "map", "scalar", "A map of indices, written as a lambda.",
            "T.index_map(lambda i, j: (j, i))"),
+    Member("T.comm_reducer", "combiner, identity", "scalar",
+           "A commutative reduction, as an attribute for threads that reduce together.",
+           'T.attr({"reduce_scope": T.comm_reducer(lambda x, y: x + y, [T.float32(0)])})'),
 )  # fmt: skip
 
 _CALLS = (

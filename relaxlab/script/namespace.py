@@ -24,7 +24,9 @@ from relaxlab.script.values import Ref
 
 HOMES = {"I": "relaxlab.script.ir", "R": "relaxlab.script.relax", "T": "relaxlab.script.tir"}
 DECORATORS = {"I": ("ir_module",), "R": ("function", "data"), "T": ("prim_func",)}
-_IN_CLASS_BODIES = ("I.module_attrs", "I.module_global_infos", "I.vdevice", "R.ExternFunc")
+_IN_CLASS_BODIES = (
+    "I.module_attrs", "I.module_global_infos", "I.dummy_global_info", "I.vdevice", "R.ExternFunc",
+)  # fmt: skip
 """Calls that stand in the class body of a module, which Python runs."""
 _WITHOUT_BUILDERS = ("R.vm.", "R.builtin.")
 """Operators that only passes write."""

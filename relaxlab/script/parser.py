@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.analysis.loops_check import NO_VALUE_YET
+from relaxlab.analysis.loops_check import NO_VALUE_YET, UNTRUE_CLAIMS
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.errors import brief, kind_of
@@ -44,8 +44,8 @@ def parse(
     The text is interpreted, never executed; of Python's names only `I`, `R`, `T`, those that the
     script itself gives to constants (`N = 64`), and those of `names` with their values exist in it.
     `check`: types are deduced and both levels checked for well-formedness too; without `computable`
-    calls that have a type and cannot be computed are left to later checks. `name` is used in
-    messages.
+    calls that have a type and cannot be computed are left to later checks, and loop functions that
+    claim what is not true are read with a warning. `name` is used in messages.
     Raises DiagnosticError with everything that is wrong, not only the first error.
     """
     source = Source(name, text)
@@ -163,7 +163,10 @@ def _finished(
     if check and not problems:
         try:
             found = check_well_formed(module, computable=computable)
-            problems = [d for d in found if d.code != but]
+            untrue = [d for d in found if not computable and d.code in UNTRUE_CLAIMS]
+            problems = [d for d in found if d.code != but and d not in untrue]
+            if not problems and (said := [d for d in untrue if d.code != but]):
+                warnings.warn(str(DiagnosticError(said)), stacklevel=4)
         except RecursionError:
             where = Span(cx.source, 1, 0, 1, 1)
             problems = [cx.error(where, "E0116", "this program is nested too deeply to be checked")]

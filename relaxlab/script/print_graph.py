@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from relaxlab.analysis.deduce import signature_of
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.node import NO_ATTRS, walk
 from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import symbols_in
@@ -142,7 +144,7 @@ def binding(w: Writer, b: graph.Binding, path: str) -> None:
         return
     if isinstance(b.value, graph.Function):
         name = w.names.of(b.var, b.var.name)
-        if ty:
+        if ty and not structural_equal(b.var.ty, signature_of(b.value)):
             w.line(f"{name}{ty}")
         function(w, name, b.value, path + ".value", local=True)
         return

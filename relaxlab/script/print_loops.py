@@ -30,7 +30,8 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
         with w.names.scope():
             matched: list[tuple[str, loops.Buffer, str]] = []
             params = [_param(w, p, f"{path}.params[{i}]", matched) for i, p in enumerate(f.params)]
-            w.line(f"def {name}({', '.join(params)}):")
+            result = "" if f.ret_dtype is None else f" -> T.{f.ret_dtype}"
+            w.line(f"def {name}({', '.join(params)}){result}:")
             with w.indented():
                 _prologue(w, f, matched, path)
                 if root is None:
@@ -170,6 +171,10 @@ def _store(w: Writer, s: loops.BufferStore, path: str) -> None:
 
 
 def _evaluate(w: Writer, s: loops.Evaluate, path: str) -> None:
+    value = loops.returned_value(s)
+    if value is not None:
+        w.line(f"return {scalar(w, value, path + '.value.args[0]')}")
+        return
     w.line(f"T.evaluate({scalar(w, s.value, path + '.value')})")
 
 

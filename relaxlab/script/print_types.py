@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.index_map import IndexMap
-from relaxlab.ir import expr, types
+from relaxlab.ir import expr, loops, types
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import Attrs
@@ -136,9 +136,20 @@ def attribute(w: Writer, value: Any, path: str) -> str:
             return annotation(w, value, path)
         case IndexMap():
             return _index_map(w, value, path)
+        case loops.Reducer():
+            return _reducer(w, value, path)
         case _:
             kind = type(value).__name__
             raise TypeError(f"an attribute of type {kind} cannot be written in a script: {value!r}")
+
+
+def _reducer(w: Writer, r: loops.Reducer, path: str) -> str:
+    identities = attribute(w, r.identities, path + ".identities")
+    with w.names.scope():
+        names = [w.names.declare(v, v.name) for v in (*r.lhs, *r.rhs)]
+        results = [scalar(w, e, f"{path}.results[{i}]") for i, e in enumerate(r.results)]
+        combined = results[0] if len(results) == 1 else f"({sequence(results)})"
+        return f"T.comm_reducer(lambda {', '.join(names)}: {combined}, {identities})"
 
 
 def _index_map(w: Writer, m: IndexMap, path: str) -> str:

@@ -113,11 +113,15 @@ def _data_type(w: Writer, data: DataDef) -> None:
 
 
 def _infos(w: Writer, infos: Attrs) -> Iterator[str]:
-    for kind, devices in infos.items():
+    for kind, entries in infos.items():
         texts: list[str] = []
-        for i, (target, number, scope) in enumerate(devices):
-            text = attribute(w, target, f".attrs[{GLOBAL_INFOS!r}][{kind!r}][{i}]")
-            texts.append(f"I.vdevice({text}, {number}, {string(scope)})")
+        for i, entry in enumerate(entries):
+            match entry:
+                case (target, number, scope):
+                    text = attribute(w, target, f".attrs[{GLOBAL_INFOS!r}][{kind!r}][{i}]")
+                    texts.append(f"I.vdevice({text}, {number}, {string(scope)})")
+                case _:
+                    texts.append("I.dummy_global_info()")
         yield f"{string(kind)}: [{', '.join(texts)}]"
 
 

@@ -1550,6 +1550,18 @@ def cosh(x: _Argument) -> _Value:
         R.cosh(x)  # (2, 3) -> (2, 3)
     """
 
+def cpu(index: _Any = 0) -> _Value:
+    """A device of the kind cpu, by its number.
+
+        R.hint_on_device(x, R.cpu(0))
+    """
+
+def cuda(index: _Any = 0) -> _Value:
+    """A device of the kind cuda, by its number.
+
+        R.hint_on_device(x, R.cuda(0))
+    """
+
 def cumlogsumexp(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
     """The logarithm of the running sum of exponentials along an axis, without overflow.
 
@@ -2258,6 +2270,12 @@ def meshgrid(tensors: _Argument, indexing: _str = 'ij') -> _Value:
         R.meshgrid((x, y))  # (2,), (3,) -> ((2, 3), (2, 3))
     """
 
+def metal(index: _Any = 0) -> _Value:
+    """A device of the kind metal, by its number.
+
+        R.hint_on_device(x, R.metal(0))
+    """
+
 def min(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The smallest element along one axis, several, or all.
 
@@ -2370,6 +2388,12 @@ def ones_like(x: _Argument, dtype: _Any = None) -> _Value:
     Dtypes of x: any.
 
         R.ones_like(x)  # (2, 3) -> (2, 3)
+    """
+
+def opencl(index: _Any = 0) -> _Value:
+    """A device of the kind opencl, by its number.
+
+        R.hint_on_device(x, R.opencl(0))
     """
 
 def outer(x1: _Argument, x2: _Argument) -> _Value:
@@ -2534,6 +2558,12 @@ def right_shift(x1: _Argument, x2: _Argument) -> _Value:
     Dtypes of x1: integers.
 
         R.right_shift(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
+    """
+
+def rocm(index: _Any = 0) -> _Value:
+    """A device of the kind rocm, by its number.
+
+        R.hint_on_device(x, R.rocm(0))
     """
 
 def round(x: _Argument) -> _Value:
@@ -2900,6 +2930,12 @@ def variance(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value
     Dtypes of x: floating point.
 
         R.variance(x, axis=1)  # (2, 3) -> (2,)
+    """
+
+def vulkan(index: _Any = 0) -> _Value:
+    """A device of the kind vulkan, by its number.
+
+        R.hint_on_device(x, R.vulkan(0))
     """
 
 def where(condition: _Argument, x1: _Argument, x2: _Argument) -> _Value:

@@ -650,6 +650,12 @@ def clz(x: _Any) -> _Value:
         T.clz(x)
     """
 
+def comm_reducer(combiner: _Any, identity: _Any) -> _Value:
+    """A commutative reduction, as an attribute for threads that reduce together.
+
+        T.attr({"reduce_scope": T.comm_reducer(lambda x, y: x + y, [T.float32(0)])})
+    """
+
 def continue_loop() -> None:
     """Goes on with the next iteration: `continue`.
 
@@ -1216,6 +1222,10 @@ def reinterpret(dtype: _Any, value: _Any) -> _Value:
     """The bits of a value as another dtype.
 
         T.reinterpret("int32", x)
+    """
+
+def ret(*args: _Any) -> _Value:
+    """Read from programs of TVM: ends the function with a value.
     """
 
 def round(x: _Any) -> _Value:

@@ -17,6 +17,7 @@ from relaxlab.script.convert import dtype_of, literal, scalar_of
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.values import (
     Arg,
+    Handle,
     Method,
     SliceAccess,
     Value,
@@ -29,8 +30,11 @@ from relaxlab.script.values import (
 METHODS = ("vload", "vstore", "access_ptr", "view")
 
 
-def member(cx: Context, base: loops.Buffer | View, name: str, node: ast.AST) -> Value:
-    """`A.data`, `A.strides` and the like; None for what a buffer does not have."""
+def member(cx: Context, base: Value, name: str, node: ast.AST) -> Value:
+    """`A.data`, `A.strides` and the like of a buffer, and the dtype `ty` of a pointer; None for
+    what a value does not have."""
+    if not isinstance(base, loops.Buffer | View):
+        return "handle" if isinstance(base, Handle) and name == "ty" else None
     buffer = base if isinstance(base, loops.Buffer) else base.buffer
     match name:
         case "shape" | "name":

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.loops_check import require_accesses_inside
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
 from relaxlab.ir.module import Module as IRModule
@@ -309,6 +310,7 @@ def _seconds(
 def build(mod: Any, target: Any = None, **options: Any) -> Module:
     """Compile loop functions as they are written to a module that can be called."""
     program = as_module(mod if isinstance(mod, IRModule | PrimFunc) else IRModule.of(dict(mod)))
+    require_accesses_inside(program.loop_functions())
     funcs = {name: _as_written(func) for name, func in program.loop_functions().items()}
     chosen = core_target(target)
     exe = core_compile(program.with_functions(funcs), chosen)

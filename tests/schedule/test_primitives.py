@@ -476,7 +476,7 @@ def test_rfactor() -> None:
                 )
         for i, k_1 in T.grid(n, 2):
             with T.block("S"):
-                vi, vk_1 = T.axis.remap("SR", [i, k_1])
+                vk_1, vi = T.axis.remap("RS", [k_1, i])
                 with T.init():
                     S[vi] = T.float32(0)
                 S[vi] = S[vi] + S_rf[vi, vk_1]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.analysis.annotate import annotate
 from relaxlab.ir import graph, loops
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal
@@ -392,7 +393,11 @@ def main({PARAMS}):
         ("C = T.decl_buffer((8,), 'int32', data=A.data)\nB[0] = A[0]", "cannot be seen as int32"),
         ("C = T.decl_buffer((4, 4), 'float32', data=A)\nB[0] = A[0]", "such as `A.data`"),
         ("x = T.launch_thread(3, 4)\nB[0] = A[0]", "a thread axis such as 'threadIdx.x'"),
-        ("T.attr(A, 'k', 1)\nB[0] = A[0]", "are not kept"),
+        ("T.attr(T.grid, 'k', 1)\nB[0] = A[0]", "cannot be an attribute"),
+        ("T.attr(T.comm_reducer(lambda x: x, [1]), 'k', 1)", "1 parameters to combine"),
+        ("T.attr(T.comm_reducer(lambda x, y: (x, y), [1]), 'k', 1)", "2 results for 1 values"),
+        ("T.attr(T.comm_reducer(3, [1]), 'k', 1)", "takes a lambda and a list of values"),
+        ("for i in range(4):\n    return A[i]", "returns a value at its end"),
         ("for i in range(0, 16, 0):\n    B[i] = A[i]", "must be positive"),
         ("B[0] = T.exp(A[0], dtype='float16')", "gives float32 here, not float16"),
         ("def f(X):\n    X[0] = 1.0\nf(A)", "defined inside a loop function"),
@@ -509,6 +514,43 @@ def test_a_pure_function_may_allocate() -> None:
     """)
     assert isinstance(mod["main"], graph.Function)
     assert_structural_equal(parse(mod.script()), mod)
+
+
+def test_values_that_only_name_something() -> None:
+    mod = parse("""
+@I.ir_module
+class M:
+    I.module_global_infos({"dummy": [I.dummy_global_info(), I.dummy_global_info()]})
+
+    @R.function
+    def main(x: R.Tensor((2, 2), "float32")):
+        y = R.hint_on_device(x, R.cuda(0))
+        return R.nn.pad(y, pad_width=[1] * 2 + [0] * 2)
+""")
+    printed = mod.script()
+    assert '{"dummy": [I.dummy_global_info(), I.dummy_global_info()]}' in printed
+    assert '"cuda:0"' in printed and "[1, 1, 0, 0]" in printed
+    assert_structural_equal(parse(printed), mod)
+
+
+def test_branches_and_closures_in_normal_form_are_read_as_they_are_printed() -> None:
+    mod, wrong = annotate(parse("""
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor((2, 3), "float32")):
+    @R.function
+    def inner(a: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        return R.add(a, x)
+    if c:
+        w = inner(x)
+        y = R.multiply(w, w)
+    else:
+        w = R.multiply(x, x)
+        y = R.add(w, w)
+    return y
+"""))
+    assert not wrong
+    assert "inner: R.Callable" not in mod.script()  # which TVM does not read
+    assert_structural_equal(annotate(parse(mod.script()))[0], mod)
 
 
 def test_virtual_devices_are_kept() -> None:

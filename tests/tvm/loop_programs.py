@@ -438,12 +438,48 @@ tx = T.launch_thread("threadIdx.x", 16)
 D[tx] = T.tvm_warp_shuffle_xor(T.uint32(1), C[tx], 1, 32, 32)
 """, params='C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")', deco="@T.prim_func")
 
-REFUSED = {
-    "float8": "there is no dtype of 8-bit floats",
-    "return_value": "a loop function writes its outputs and returns nothing",
-    "thread_allreduce": "there are no reducers outside of tensor expressions",
+add("return_in_branches", """
+if n > 3:
+    return C[0]
+if n > 2:
+    C[1] = n
+else:
+    return n + 5
+return C[1] * 2
+""", params='n: T.int32, C: T.Buffer((16,), "int32")', deco="@T.prim_func")
+add("several_values_together", """
+bx = T.launch_thread("blockIdx.x", 16)
+tx = T.launch_thread("threadIdx.x", 16)
+R = T.alloc_buffer((2,), "float32", scope="local")
+with T.attr(T.comm_reducer(lambda a, b, c, d: (a + c, b * d), [T.float32(0), T.float32(1)]), "reduce_scope", T.reinterpret("handle", T.uint64(0))):
+    T.tvm_thread_allreduce(T.uint32(2), A[bx, tx], A[bx, tx], T.bool(True), R[0], R[1], tx)
+B[bx, 0] = R[0] + R[1]
+""", deco="@T.prim_func")
+add("attribute_of_memory", """
+C = T.alloc_buffer((16,), "float32")
+with T.attr(C.data, "double_buffer_scope", 1):
+    for i in range(16):
+        C[i] = A[i, 0]
+B[0, 0] = C[3]
+""", deco="@T.prim_func")
+add("reduction_onto_an_argument", """
+for i, k in T.grid(16, 16):
+    with T.sblock("update"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        B[vi, 0] = B[vi, 0] + A[vi, vk]
+""")
+add("axis_beyond_its_loop", """
+for i in range(8):
+    with T.sblock("B"):
+        vi = T.axis.spatial(16, i)
+        B[vi, 0] = A[vi, 0]
+""")
+
+UNTRUE = {
+    "reduction_onto_an_argument": "has no value yet",
+    "axis_beyond_its_loop": "only goes from 0 to 7",
 }
-"""The programs that relaxlab does not read, and why."""
+"""The programs that claim what is not true, which TVM reads, and a part of the warning."""
 DIFFERENT = {
     "match_strides": "an access pointer is an address",
     "func_attr": "TVM prints all that it knows about a target",

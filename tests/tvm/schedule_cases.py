@@ -407,8 +407,6 @@ CASES += (
 )  # fmt: skip
 
 DIFFERENT = (
-    ("row_sum", "sch.rfactor", "the factor is the last axis of the sum here"),
-    ("symbolic", "sch.rfactor(b, 1)", "the factor is the last axis of the sum here"),
     ("matmul_relu", 'sch.reverse_compute_at("D", k)', "TVM applies the maximum to sums that are not complete"),
     ("padded", 'sch.reindex("C", ("read", 0))', "the order of the terms of an index"),
     ("symbolic", "sch.split(f,[None,256])", "the form of an extent"),

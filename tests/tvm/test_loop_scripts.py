@@ -3,19 +3,23 @@ means the same."""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import relaxlab.tvm as tvm
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.script import parse
 from relaxlab.tvm.accessors import script
-from tests.tvm.loop_programs import DIFFERENT, PROGRAMS, REFUSED
+from relaxlab.tvm.script import from_source
+from tests.tvm.loop_programs import DIFFERENT, PROGRAMS, UNTRUE
 from tests.tvm.wheel import needs_wheel, results
 
-READ = tuple(name for name in PROGRAMS if name not in REFUSED)
+READ = tuple(name for name in PROGRAMS if name not in UNTRUE)
 
 
 @pytest.mark.parametrize("name", READ)
@@ -24,10 +28,44 @@ def test_what_is_printed_is_the_same_program(name: str) -> None:
     assert structural_equal(parse(mod.script()), mod)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_read_says_so(name: str) -> None:
-    with pytest.raises(DiagnosticError):
+@needs_wheel
+@pytest.mark.parametrize("name", UNTRUE)
+def test_claims_that_are_not_true_are_warned_of(name: str) -> None:
+    with pytest.raises(DiagnosticError, match=UNTRUE[name]):
         parse(PROGRAMS[name])
+    with pytest.warns(UserWarning, match=UNTRUE[name]):
+        func = from_source(PROGRAMS[name])
+    assert isinstance(func, PrimFunc)
+    (answer,) = results("tvm", "print", ((func.script(), ""),))
+    assert "script" in answer
+
+
+def test_what_leaves_its_memory_is_not_compiled() -> None:
+    with pytest.warns(UserWarning, match="goes from 0 to 14"):
+        func = from_source(PROGRAMS["axis_beyond_its_loop"].replace("(16, i)", "(4, i * 2)"))
+    with pytest.raises(DiagnosticError, match="goes from 0 to 14"):
+        tvm.build(func)
+
+
+def test_functions_that_return_scalars() -> None:
+    func = parse(PROGRAMS["return_in_branches"])["main"]
+    assert isinstance(func, PrimFunc) and func.ret_dtype == "int32"
+    memory = np.full(16, 100, "int32")
+    found = [interpret_prim_func(func, [n, memory]) for n in (1, 3, 4)]
+    assert found == [6, 6, 100]
+    with pytest.raises(CodegenError, match="ret"):
+        tvm.build(func)
+    assert interpret_prim_func(parse(PROGRAMS["clz_popcount"])["main"], [memory, memory]) is None
+
+
+def test_floats_of_eight_bits() -> None:
+    func = parse(PROGRAMS["float8"])["main"]
+    found = np.zeros(16, ml_dtypes.float8_e4m3fn)
+    given = np.linspace(-9, 9, 16).astype("float32")
+    interpret_prim_func(func, [found, given])
+    np.testing.assert_array_equal(found, given.astype(found.dtype))
+    with pytest.raises(CodegenError, match="convert it to float16"):
+        tvm.build(func)
 
 
 @needs_wheel

@@ -10,11 +10,18 @@ import relaxlab as rl
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import replace
 from relaxlab.schedule.tree import normalized
-from tests.tvm import further_schedule_cases, region_schedule_cases, schedule_cases
+from tests.tvm import (
+    further_schedule_cases,
+    reduction_schedule_cases,
+    region_schedule_cases,
+    schedule_cases,
+)
 from tests.tvm.wheel import needs_wheel, results
 
 pytestmark = needs_wheel
-TABLES = (schedule_cases, region_schedule_cases, further_schedule_cases)
+TABLES = (
+    schedule_cases, region_schedule_cases, further_schedule_cases, reduction_schedule_cases,
+)  # fmt: skip
 PROGRAMS = {name: text for table in TABLES for name, text in table.PROGRAMS.items()}
 CASES = tuple(case for table in TABLES for case in table.CASES)
 DIFFERENT = {table.CASES: table.DIFFERENT for table in TABLES}

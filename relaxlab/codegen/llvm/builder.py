@@ -14,7 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 
-from relaxlab.ir.dtypes import bits_of, element_of, is_float, is_uint, lanes_of, with_lanes
+from relaxlab.codegen.errors import CodegenError
+from relaxlab.ir.dtypes import (
+    SMALL_FLOATS,
+    bits_of,
+    element_of,
+    is_float,
+    is_uint,
+    lanes_of,
+    with_lanes,
+)
 from relaxlab.ir.target import GENERIC, Target
 
 YES = "!1000000"
@@ -28,8 +37,12 @@ _LLVM_SCALARS = {
 
 @cache
 def llvm_type(dtype: str) -> str:
-    """LLVM's spelling of a dtype in registers (bfloat16 travels as its 16 bits)."""
+    """LLVM's spelling of a dtype in registers (bfloat16 travels as its 16 bits).
+
+    Raises CodegenError for floats of fewer bits than 16."""
     base, lanes = element_of(dtype), lanes_of(dtype)
+    if base in SMALL_FLOATS:
+        raise CodegenError(f"no machine code computes with {base}: convert it to float16 before")
     scalar = _LLVM_SCALARS.get(base) or f"i{bits_of(base)}"
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 

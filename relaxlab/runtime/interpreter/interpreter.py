@@ -50,23 +50,23 @@ def interpret(program: Program, name: str = "main", *args: Any) -> Any:
 
 def interpret_prim_func(
     func: loops.PrimFunc, args: Sequence[Any], *, name: str = "", vectorise: bool = True
-) -> None:
+) -> Any:
     """Run a loop function on `args`: one array per buffer parameter (outputs are stored into)
     and a number per scalar parameter, in order. Index functions that follow from others may be left
-    out.
+    out. Returns the scalar that the function returns, if it does.
 
     Independent iterations run at once unless `vectorise` is false or arrays overlap. Raises
     ExecutionError naming the buffer, index and block of an access that leaves its buffer, the
     dimension that does not fit its declaration, or what has no meaning here.
     """
     try:
-        _run(func, args, vectorise)
+        return _run(func, args, vectorise)
     except ExecutionError as error:
         where = f"loop function {name or func.attrs.get('global_symbol', '')!r}: "
         raise ExecutionError(f"{where}{error}") from error
 
 
-def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> None:
+def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> Any:
     if len(args) < len(func.params):
         args = _with_prelude(func, args, vectorise)
     if len(args) != len(func.params):
@@ -84,7 +84,7 @@ def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> None:
     values += [_scalar(env[v], v.dtype) for v in symbols]
     kernel = compile_loops(func, symbols, vectorise and not _overlap(func, args))
     with np.errstate(all="ignore"):
-        kernel(*values)
+        return kernel(*values)
 
 
 def _with_prelude(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> Sequence[Any]:

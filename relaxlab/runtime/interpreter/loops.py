@@ -113,7 +113,9 @@ class _Writer:
                 shown = "".join(f", {self.expr(v, scope)}" for v in values)
                 self.put(at, f"claim({test}, {self.constant(message)}{shown})")
             case loops.Evaluate(value):
-                self.put(at, self.expr(value, scope))
+                result = loops.returned_value(s)
+                self.put(at, self.expr(value, scope) if result is None
+                         else f"return {self.expr(result, scope)}")  # fmt: skip
             case _:
                 raise ExecutionError(f"the interpreter has no meaning for {type(s).__name__}")
 
@@ -409,7 +411,7 @@ def acts(s: loops.Stmt) -> bool:
 @lru_cache(maxsize=512)
 def compile_loops(
     func: loops.PrimFunc, symbols: tuple[expr.Var, ...], vectorise: bool
-) -> Callable[..., None]:
+) -> Callable[..., Any]:
     """A Python function of the parameters of `func` (arrays, NumPy scalars) and of `symbols`."""
     return _compiled(func, symbols, _Writer(vectorise), {})
 
@@ -432,7 +434,7 @@ def _compiled(
     symbols: tuple[expr.Var, ...],
     writer: _Writer,
     watch: Mapping[str, Callable[..., Any]],
-) -> Callable[..., None]:
+) -> Callable[..., Any]:
     names: dict[Atom, str] = {}
     for p in (*func.params, *symbols):
         names[p] = writer.name("b" if isinstance(p, loops.Buffer) else "v")

@@ -85,8 +85,8 @@ def _by_kinds(attrs: Attrs) -> Attrs:
     if infos is None:
         return attrs
     named = {
-        key: [(t if isinstance(t, str) else t["kind"], *rest) for t, *rest in devices]
-        for key, devices in infos.items()
+        key: [e and (e[0] if isinstance(e[0], str) else e[0]["kind"], *e[1:]) for e in entries]
+        for key, entries in infos.items()
     }
     return attrs.with_(**{GLOBAL_INFOS: named})
 

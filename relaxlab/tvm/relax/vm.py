@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.analysis.loops_check import require_accesses_inside
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, map_children, replace
@@ -46,6 +47,7 @@ def build(
     """Compile a module with graph functions. `params` are bound to parameters of `main` by name; a
     pipeline is run before the core's own."""
     program = mod if isinstance(mod, Module) else Module.of({"main": mod})
+    require_accesses_inside(program.loop_functions())
     if params:
         arrays: dict[str, np.ndarray[Any, Any]] = {
             k: np.asarray(runtime.unwrapped(v)) for k, v in params.items()
