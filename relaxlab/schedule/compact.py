@@ -78,7 +78,16 @@ class Access:
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
-    """`func` with its private buffers allocated and sized per iteration."""
+    """`func` with its private buffers allocated and sized per iteration, in each of its versions,
+    if it has versions, in a branch each."""
+    match func.body:
+        case IfThenElse(_, first, BlockRealize() | IfThenElse() as others):
+            now = [compact_buffers(replace(func, body=b)).body for b in (first, others)]
+            same = now[0] is first and now[1] is others
+            chosen = func.body if same else replace(func.body, then_case=now[0], else_case=now[1])
+            return func if same else replace(func, body=chosen)
+        case _:
+            pass
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
     # Whoever takes an address may reach all elements from it, as tile instructions do with a row
     # stride: such a buffer keeps its place and its shape.
