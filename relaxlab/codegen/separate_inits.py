@@ -85,6 +85,12 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
         before.setdefault(loops_[0], []).append(nest)
         return replace(realize, block=replace(block, init=None))
     claim = substitute(expr.all_of(unsure), bindings)
+    around = [s for s in path if not (isinstance(s, For) and s.loop_var in carried)]
+    analyzer = Analyzer.for_shapes(realize)
+    for s in around:
+        bind_stmt(analyzer, s)
+    if analyzer.prove(claim):  # whatever there is to initialise has terms
+        return realize
     if not _defined(inner) & set(symbols_in(claim)):
         message = (
             f"the reduction in block {block.name!r} {OVER_NOTHING}, and its elements cannot be "
@@ -188,6 +194,9 @@ def _init_nest(
     gone = {it.var for it in block.iter_vars} | _defined(inner)
     inside = {b for s in inner if isinstance(s, Block) for b in s.alloc_buffers}
     inside |= {m.buffer for s in inner if isinstance(s, Block) for m in s.match_buffers}
+    inside |= {n.buffer for n in walk(inner[0]) if isinstance(n, loops.BufferStore)} - {
+        r.buffer for r in block.writes
+    }
     outside = not gone & set(symbols_in(nest)) and not inside & _buffers(nest)
     return nest if outside else None
 

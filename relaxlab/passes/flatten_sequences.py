@@ -418,11 +418,9 @@ class _Flattener:
 
     def count(self, s: Each) -> expr.PrimExpr:
         """The number of the sequences that have these lengths, or this index."""
-        if isinstance(s, expr.OuterIndex):
-            return s.count
-        ty = self.lengths[s].ty
-        assert isinstance(ty, LengthsType) and ty.shape is not None
-        return ty.shape[0]
+        found = self.totals.count(s)
+        assert found is not None  # those of no parameter were refused
+        return found
 
     def on_rows(self, call: graph.Call, var: graph.Var, count: expr.PrimExpr) -> graph.Expr | None:
         """The operator on the rows of all sequences, `count` of them, as those of one; None where

@@ -183,7 +183,11 @@ def _of_offsets(data: Array, ends: Array) -> Ragged:
 
 
 def _integers(values: Any, what: str) -> Array:
-    found = as_array(values) if not isinstance(values, list | tuple) else np.array(values, "int64")
+    if isinstance(values, list | tuple):
+        found = np.array(values) if len(values) else np.zeros(0, "int64")
+    else:
+        found = as_array(values)
     if found.ndim != 1 or found.dtype.name not in LENGTHS:
-        raise RaggedError(f"{what} are a one-dimensional array of int32 or int64")
+        kind = f"{found.ndim} dimensions" if found.ndim != 1 else f"dtype {found.dtype}"
+        raise RaggedError(f"{what} are a one-dimensional array of int32 or int64, and have {kind}")
     return found

@@ -33,7 +33,17 @@ def reorder_block_iter_var(func: PrimFunc, name: str, order: Sequence[int]) -> P
             "reorder_block_iter_var", describe_block(block),
             f"the new order has each number from 0 to {len(values) - 1} once; it is {list(order)}",
         )  # fmt: skip
-    block = replace(block, iter_vars=tuple(block.iter_vars[i] for i in order))
+    axes = tuple(block.iter_vars[i] for i in order)
+    for number, iv in enumerate(axes):
+        later = {x.var for x in axes[number:]} & vars_in(iv.dom)
+        if later:
+            names = " and ".join(sorted(v.name for v in later))
+            raise ScheduleError(
+                "reorder_block_iter_var", describe_block(block),
+                f"an axis is behind those that its extent depends on; {iv.var.name}, of "
+                f"{iv.dom.extent} values, is not behind {names}", about=(block.name,),
+            )  # fmt: skip
+    block = replace(block, iter_vars=axes)
     values = tuple(values[i] for i in order)
     return place.replaced(replace(place.realize, iter_values=values, block=block))
 

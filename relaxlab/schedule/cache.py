@@ -35,6 +35,7 @@ from relaxlab.schedule.ranges import (
     analyzer_at,
     axis_env,
     bind_stmt,
+    by_data,
     covers,
     relaxed_region,
     union,
@@ -253,7 +254,8 @@ def _require_dense_write(place: BlockPlace, region: BufferRegion) -> None:
         single = r.extent == ONE and _is_shifted_axis(r.min, axes)
         alone = len(used) == 1 and not used & seen
         seen |= used
-        if used and not (alone and (single or (has_tiles and _is_tile(r)))):
+        dense = not used or (alone and (single or (has_tiles and _is_tile(r))))
+        if not dense or by_data(r):
             raise ScheduleError(
                 "cache_write", describe_block(block),
                 f"the block writes a whole region of {region.buffer.name}, one axis per dimension; "

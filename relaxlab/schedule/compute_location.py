@@ -27,6 +27,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.dependence import require_inputs_kept
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.instances import predicate_of_axes, reaches_all
@@ -51,6 +52,7 @@ from relaxlab.schedule.scope import (
     is_output,
     producers_of,
     require_computed_alone,
+    require_filled_for_init,
     require_inputs_settled,
     require_output_unread,
     require_read_in_blocks,
@@ -92,6 +94,8 @@ def compute_at(
     _require_under("compute_at", "consumer", block, consumers, target)
     if not consumers:
         raise ScheduleError("compute_at", describe_block(block), "another block reads the result")
+    for b in written(block):
+        require_filled_for_init("compute_at", target, b)
     # The outermost statement around the loop that is not around the block, too.
     into = next(s for s in target.path if not any(s is other for other in place.path))
     require_inputs_settled("compute_at", place, into)
@@ -184,6 +188,7 @@ def _places(func: PrimFunc, name: str, var: Var, primitive: str) -> tuple[BlockP
         )  # fmt: skip
     require_computed_alone(primitive, place)
     require_read_in_blocks(primitive, place)
+    require_inputs_kept(primitive, place, [target.path])
     return place, target
 
 

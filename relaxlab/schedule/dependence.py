@@ -18,6 +18,7 @@ from relaxlab.ir.loops import (
     For,
     LetStmt,
     Range,
+    Stmt,
 )
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
@@ -43,7 +44,9 @@ from relaxlab.schedule.ranges import (
 )
 from relaxlab.schedule.scope import read, written
 from relaxlab.schedule.tree import (
+    BlockPlace,
     LoopPlace,
+    describe_block,
     describe_loop,
     path_to,
     realizes_under,
@@ -273,6 +276,31 @@ def _overwriting_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) ->
                 f"{w.buffer.name}"
             )
     return None
+
+
+def require_inputs_kept(
+    primitive: str, place: BlockPlace, destinations: Iterable[Iterable[Stmt]]
+) -> None:
+    """Raise ScheduleError if a loop around a block, but not around the statements that it moves to,
+    fills what the block reads anew in each iteration, such as a panel. `destinations` are these
+    statements with those around them."""
+    paths = [list(path) for path in destinations]
+    for depth, loop in enumerate(place.path[:-1]):
+        if not isinstance(loop, For) or all(any(s is loop for s in path) for path in paths):
+            continue
+        at = LoopPlace(place.func, place.path[: depth + 1])
+        an = analyzer_at(at)
+        for r in realizes_under(loop.body):
+            for w in r.block.writes if r.block is not place.block else ():
+                if w.buffer not in read(place.block) or _undetermined_axis(r.block, w, an) is None:
+                    continue
+                if not _own_elements(at, [(r, w)], an):
+                    raise ScheduleError(
+                        primitive, describe_block(place.block),
+                        f"what it reads stays until it is computed; {describe_loop(loop)} fills "
+                        f"{w.buffer.name} anew in each iteration, in block {r.block.name!r}",
+                        about=(r.block.name, w.buffer),
+                    )  # fmt: skip
 
 
 def _undetermined_axis(block: Block, region: BufferRegion, an: Analyzer) -> Var | None:

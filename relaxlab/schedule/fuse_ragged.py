@@ -28,7 +28,7 @@ from relaxlab.ir.node import Node, replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ZERO, analyzer_at
-from relaxlab.schedule.regions import refreshed, simplified
+from relaxlab.schedule.regions import STATED, refreshed, simplified
 from relaxlab.schedule.tree import (
     LoopPlace,
     describe_block,
@@ -108,7 +108,10 @@ class _Fused:
             elif iv is not row:
                 axes.append(self.at_row(iv, segment.var, row.var, axis))
                 values.append(value)
+        # Regions are computed anew but for stated ones: they list reads of tables that vanish.
+        stated = any(key in r.block.annotations for key in STATED.values())
         inside = replace(r.block, iter_vars=())
+        inside = inside if stated else replace(inside, reads=(), writes=())
         inside = self.at_row(inside, segment.var, row.var, axis)
         block = refreshed(replace(inside, iter_vars=tuple(axes)))
         return replace(r, iter_values=tuple(values), block=block)

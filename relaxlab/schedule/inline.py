@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial
+
 from relaxlab.ir import expr
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.dependence import require_inputs_kept
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.instances import require_only_loops, require_unrestricted
@@ -27,7 +31,13 @@ from relaxlab.schedule.scope import (
     require_inputs_settled,
     require_output_unread,
 )
-from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, realizes_under
+from relaxlab.schedule.tree import (
+    BlockPlace,
+    describe_block,
+    find_block,
+    path_to,
+    realizes_under,
+)
 
 REPEATED = 64
 """Nodes of the largest expression that is repeated where it is read several times. LLVM finds what
@@ -43,6 +53,9 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     axes = _axes_by_dimension(place.block, store.indices, "compute_inline")
     require_only_loops("compute_inline", place)
     require_inputs_settled("compute_inline", place)
+    readers = consumers_of(place.block, place.scope)
+    paths = (path_to(func.body, partial(operator.is_, r)) for r in readers)
+    require_inputs_kept("compute_inline", place, [path for path in paths if path is not None])
     value = store.value
     if value.dtype != buffer.dtype:
         # The buffer rounded its values; without it the reader would see more digits.
@@ -174,6 +187,7 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     require_unrestricted("reverse_compute_inline", producer)
     require_every_element("reverse_compute_inline", producer, made)
     require_output_unread("reverse_compute_inline", place)
+    require_inputs_kept("reverse_compute_inline", place, [producer.path])
     values = axes_of_reader("reverse_compute_inline", place, producer, made)
     inner = made.value if made.value.dtype == buffer.dtype else expr.Cast(buffer.dtype, made.value)
     consumer = substitute(store, values)

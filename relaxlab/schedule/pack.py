@@ -32,6 +32,7 @@ from relaxlab.schedule.scope import written
 from relaxlab.schedule.tree import (
     BlockPlace,
     LoopPlace,
+    bound_inside,
     conjuncts,
     describe_block,
     describe_loop,
@@ -97,6 +98,12 @@ def _only_load(place: BlockPlace, buffer: Buffer, target: LoopPlace) -> BufferLo
             f"{buffer.name} is no index function, the block reads one place of it, and no block "
             "under the loop writes it",
             about=(buffer, *writers),
+        )  # fmt: skip
+    if {v for i in loads[0].indices for v in vars_in(i)} & bound_inside(place.block.body):
+        raise ScheduleError(
+            "pack", describe_block(place.block),
+            f"axes of the block say which element of {buffer.name} is read, and not loops in it",
+            about=(buffer,),
         )  # fmt: skip
     return loads[0]
 
@@ -259,6 +266,16 @@ def _reading(
     kinds: dict[Var, IterKind] = {
         s.loop_var: "reduce" if s.loop_var in reduced else "spatial" for s in choosing
     }  # fmt: skip
+    kept = {v for iv, value in pairs if iv.kind == "spatial" for v in vars_in(value)}
+    bound = {value for _, value in pairs}
+    for loop in choosing if block.init is not None else ():
+        if loop.loop_var in kept & reduced - bound:
+            raise ScheduleError(
+                "pack", describe_block(block),
+                f"loop {loop.loop_var.name} is of results or of terms; it is of both, so a result "
+                "may begin in any of its iterations",
+                suggestion="decompose_reduction first", about=(loop.loop_var,),
+            )  # fmt: skip
     pairs, at = _with_axes(pairs, choosing, kinds)
     body = rewrite(block.body, lambda n: BufferLoad(panel, at) if n == load else None)
     axes, values = tuple(iv for iv, _ in pairs), tuple(v for _, v in pairs)

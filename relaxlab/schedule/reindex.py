@@ -33,12 +33,13 @@ from relaxlab.schedule.instances import (
     require_unrestricted,
 )
 from relaxlab.schedule.ranges import ZERO, analyzer_at, assume_iterations
-from relaxlab.schedule.regions import refreshed, with_alloc
+from relaxlab.schedule.regions import mentions, refreshed, with_alloc
 from relaxlab.schedule.scope import is_sole_writer
 from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
     Place,
+    bound_inside,
     describe_block,
     find_block,
     fresh_block_name,
@@ -87,7 +88,7 @@ def _copied(
     copy = Buffer(
         fresh_buffer_name(func, f"{buffer.name}_{suffix}"), shape, buffer.dtype, scope=scope
     )
-    moved = rewrite(block, _redirecting(buffer, copy, at, kind, block))
+    moved = rewrite(block, _redirecting(buffer, copy, at, kind))
     func = place.replaced(replace(place.realize, block=moved))
     nest, copying = _copy_nest(func, primitive, buffer, copy, indices, at, used, kind)
     place = find_block(func, name, primitive)
@@ -117,7 +118,7 @@ def _indices(
     loads = kind == "read" and any(w.buffer is buffer for w in block.writes)
     inner = {v for at in found for i in at for v in vars_in(i)}
     axes = {iv.var for iv in block.iter_vars}
-    if len(found) != 1 or loads or _by_data(found) or (inner & _bound_inside(block)) - axes:
+    if len(found) != 1 or loads or _by_data(found) or (inner & bound_inside(block.body)) - axes:
         raise ScheduleError(
             primitive, describe_block(block),
             f"the block {kind}s {buffer.name} at one place, which its axes say",
@@ -128,10 +129,6 @@ def _indices(
 
 def _by_data(found: set[tuple[PrimExpr, ...]]) -> bool:
     return any(isinstance(n, BufferLoad) for at in found for i in at for n in walk(i))
-
-
-def _bound_inside(block: Block) -> set[Var]:
-    return {n.loop_var for n in walk(block.body) if isinstance(n, For)}
 
 
 def _require_movable(place: BlockPlace, buffer: Buffer, kind: str, primitive: str) -> None:
@@ -238,7 +235,7 @@ def _shape(
 
 
 def _redirecting(
-    buffer: Buffer, copy: Buffer, at: tuple[PrimExpr, ...], kind: str, block: Block
+    buffer: Buffer, copy: Buffer, at: tuple[PrimExpr, ...], kind: str
 ) -> Callable[[Node], Any]:
     def visit(n: Node) -> Node | None:
         match n:
@@ -246,7 +243,7 @@ def _redirecting(
                 return BufferLoad(copy, at)
             case BufferStore(b, value) if b is buffer and kind == "write":
                 return BufferStore(copy, value, at)
-            case Block(name=name) if name == block.name:
+            case Block() if mentions(n, buffer):
                 return refreshed(n)
             case _:
                 return None

@@ -379,6 +379,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         `schedule` makes the steps in between: it is given a schedule of the function with joined
         axes, in which blocks and loops are to be found anew, and returns it or a copy of it.
         """
+        self.require_one_version("join_axes")
         joined, restored = _join_axes(self.func)
         self._take_over("join_axes", {}, self._apart(joined, JOINED), schedule, restored)
 
@@ -394,6 +395,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         blocks and loops are to be found anew, and returns it or a copy of it. Layouts of what is
         shared must stay.
         """
+        self.require_one_version("schedule_apart")
         names = [self._name(b) for b in blocks]
         nests, spliced = _apart(self.func, names)
         apart, args = self._apart(nests, names[0]), {"blocks": tuple(blocks)}
@@ -430,6 +432,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         declared bounds leave one version, it goes on with this schedule instead, whose trace has
         its steps.
         """
+        self.require_one_version("guarded_versions")
         versions = versions_for(self.func, size, bounds)
         if not versions.guarded:
             made = _made(lambda sch: schedule(sch, versions.general), self.copy())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relaxlab.ir.expr import Var, const
+from relaxlab.ir import expr
+from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -14,11 +15,15 @@ from relaxlab.ir.loops import (
     Stmt,
 )
 from relaxlab.ir.node import children, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, binding_of
 from relaxlab.schedule.tree import (
     BlockPlace,
+    LoopPlace,
     child_stmts,
     describe_block,
+    describe_loop,
     path_to,
     realizes_under,
     vars_in,
@@ -89,7 +94,7 @@ def _repeats_terms(block: Block, scope: Block) -> bool:
     reduces = False
     for loop in (s for s in around if isinstance(s, For)):
         kinds = axis_kinds(realize, loop.loop_var)
-        if reduces and not kinds and loop.extent != const(1):
+        if reduces and not kinds and loop.extent != ONE:
             return True
         reduces |= "reduce" in kinds
     return False
@@ -168,6 +173,29 @@ def require_output_unread(primitive: str, place: BlockPlace) -> None:
                 f"nothing before the block reads what it overwrites; block {c.block.name!r} does",
                 about=(c.block.name,),
             )  # fmt: skip
+
+
+def require_filled_for_init(primitive: str, target: LoopPlace, buffer: Buffer) -> None:
+    """Raise ScheduleError if a block initialises its results by what the iterations of a loop fill
+    a buffer with, and the loop may have no iteration, in which results are initialised all the
+    same."""
+    carrying = {s.loop_var for s in (*target.loops, target.loop)}
+    an = analyzer_at(target)
+    for r in realizes_under(target.loop.body):
+        init = r.block.init
+        if init is None or not any(isinstance(n, BufferLoad) and n.buffer is buffer
+                                   for n in walk(init)):  # fmt: skip
+            continue
+        bound = binding_of(r)
+        for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True):
+            some = expr.GT(substitute(iv.dom.extent, bound), ZERO)
+            if iv.kind != "spatial" and carrying & vars_in(value) and not an.prove(some):
+                raise ScheduleError(
+                    primitive, describe_loop(target.loop),
+                    f"the results of block {r.block.name!r}, which {buffer.name} has a part in "
+                    f"initialising, have terms",
+                    suggestion="decompose_reduction first", about=(r.block.name,),
+                )  # fmt: skip
 
 
 def axes_bound_to(var: Var, under: Stmt) -> list[tuple[BlockRealize, IterVar]]:

@@ -27,9 +27,18 @@ from relaxlab.ir.node import Attrs, replace
 from relaxlab.schedule.cache import buffer_of, cache_buffer, insert, statements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import region_written
-from relaxlab.schedule.ranges import ZERO, Span, analyzer_at, bind_stmt, spans_under, union
+from relaxlab.schedule.ranges import (
+    ZERO,
+    Span,
+    analyzer_at,
+    bind_stmt,
+    loop_env,
+    span_of,
+    spans_under,
+    union,
+)
 from relaxlab.schedule.regions import redirect, with_alloc
-from relaxlab.schedule.scope import axes_bound_to
+from relaxlab.schedule.scope import axes_bound_to, require_filled_for_init
 from relaxlab.schedule.tree import (
     TRUE,
     LoopPlace,
@@ -39,6 +48,7 @@ from relaxlab.schedule.tree import (
     find_loop,
     fresh_block_name,
     realizes_under,
+    vars_in,
 )
 
 
@@ -50,6 +60,7 @@ def read_at(
     place, target = find_block(func, name, "read_at"), find_loop(func, var, "read_at")
     buffer = buffer_of(place.block, "read", read_index, "read_at")
     an = _analyzer_in(target, place.realize, "read_at")
+    require_filled_for_init("read_at", target, buffer)
     regions: list[tuple[Span, ...]] = []
     for r in realizes_under(target.loop.body):
         if any(w.buffer is buffer for w in r.block.writes):
@@ -137,11 +148,12 @@ def _copy(
     an: Analyzer, primitive: str,
 ) -> BlockRealize:  # fmt: skip
     """A block that copies a region of tiles: an axis counts the tiles of each dimension that is
-    not copied as a whole."""
+    not copied as a whole, from the first to the last that the loops reach."""
     axes: list[IterVar] = []
     values: list[PrimExpr] = []
     ranges: list[Range] = []
     loop_vars = [Var(f"ax{d}") for d in range(len(spans))]
+    around = loop_env((*target.loops, target.loop), an)
     for span, dim in zip(spans, source.shape, strict=True):
         extent, low = span.extent(an), an.simplify(span.lo)
         if low == ZERO and an.prove_equal(extent, dim):
@@ -149,14 +161,23 @@ def _copy(
             continue
         number = an.simplify(low // extent)
         inside = an.prove(expr.GE(low, ZERO)) and an.prove(expr.LE(low + extent, dim))
+        if vars_in(extent) & around.keys():
+            raise ScheduleError(
+                primitive, describe_loop(target.loop),
+                f"all iterations touch as many elements of {source.name}; one touches {extent}",
+                suggestion="choose a loop further out", about=(target.loop.loop_var,),
+            )  # fmt: skip
         if not inside or not an.prove_equal(number * extent, low):
             raise ScheduleError(
                 primitive, describe_loop(target.loop),
                 f"one iteration touches a tile of {source.name}; it touches {extent} elements "
                 f"from {low}", about=(target.loop.loop_var,),
             )  # fmt: skip
-        count = an.simplify((dim + extent - 1) // extent)
-        axes.append(IterVar(Var(f"v{len(axes)}"), Range(ZERO, count), "spatial"))
+        tiles = Range(ZERO, an.simplify((dim + extent - 1) // extent))
+        reached = span_of(number, around, an)
+        if reached is not None:
+            tiles = Range(reached.lo, reached.extent(an))
+        axes.append(IterVar(Var(f"v{len(axes)}"), tiles, "spatial"))
         values.append(number)
         ranges.append(Range(an.simplify(axes[-1].var * extent), extent))
     index = tuple(r.min + v for r, v in zip(ranges, loop_vars, strict=True))

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias, cast
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.errors import brief, counted, kind_of
 from relaxlab.ir.expr import Max, PrimExpr, Var
-from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, PrimFunc
+from relaxlab.ir.loops import IS_SCHEDULED, Block, Buffer, For, IfThenElse, PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.schedule import tree
 from relaxlab.schedule.compact import compact_buffers
@@ -69,6 +69,12 @@ def marked_as_scheduled(func: PrimFunc) -> PrimFunc:
         return func
     return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: True}))
 
+
+BY_AXES = frozenset({
+    "cache_index", "cache_inplace", "cache_read", "cache_write", "compute_at", "pack", "read_at",
+    "reindex", "reindex_cache_read", "reindex_cache_write", "write_at",
+})  # fmt: skip
+"""Primitives that copy what a block touches, or compute it elsewhere."""
 
 PROGRAM_NAMES = (
     "I", "Module", "R", "Schedule", "T", "bound", "expr", "max", "min", "partial", "sch",
@@ -232,6 +238,10 @@ class ScheduleState(Brief):
             before_step(self)
         values = tuple((k, _recorded(v)) for k, v in args.items())
         try:
+            if not name.startswith(LOOKING):
+                self.require_one_version(name)
+            if name in BY_AXES:
+                self._require_own_axes(name, args["block"])
             result = run()
         except ScheduleError as error:
             explained = self._explained(error)
@@ -249,6 +259,29 @@ class ScheduleState(Brief):
         if isinstance(result, list):
             return handles
         return handles[0] if handles else None
+
+    def require_one_version(self, primitive: str) -> None:
+        """Raise ScheduleError if the function has versions, in each of which there is a block for
+        any name."""
+        if isinstance(self.func.body, IfThenElse):
+            raise ScheduleError(
+                primitive, f"function {self.name!r}", "the function has one version",
+                suggestion="make it a step of the schedules that guarded_versions takes",
+            )  # fmt: skip
+
+    def _require_own_axes(self, primitive: str, block: BlockRV) -> None:
+        """Raise ScheduleError if a block mentions loops around it, as after `compact_buffers`: the
+        region that it touches is then not one of its axes."""
+        place = self._place(block)
+        around = {s.loop_var for s in place.path if isinstance(s, For)}
+        inside = around & tree.vars_in(place.block)
+        if inside:
+            names = ", ".join(sorted(v.name for v in inside))
+            raise ScheduleError(
+                primitive, tree.describe_block(place.block),
+                f"its axes alone say what the block touches; it mentions {names}",
+                suggestion=f"{primitive} before compact_buffers", about=(*inside,),
+            )  # fmt: skip
 
     def _edit(self, name: str, args: dict[str, Any], fn: Callable[..., PrimFunc], *given: Any):
         def run() -> None:
@@ -281,7 +314,8 @@ class ScheduleState(Brief):
         for thing in error.refusal.about:
             step = self._made_by.get(thing)
             if step is not None:
-                return error.with_cause(f"step {step}: {self.trace[step]}")
+                # Of a nested schedule the call alone: its steps come before it.
+                return error.with_cause(f"step {step}: {str(self.trace[step]).splitlines()[-1]}")
         return error
 
     def _rename(self, old: str, new: str) -> None:

@@ -15,6 +15,7 @@ from relaxlab.ir.loops import (
     Buffer,
     For,
     IfThenElse,
+    IterVar,
     LetStmt,
     PrimFunc,
     SeqStmt,
@@ -268,6 +269,18 @@ def conjuncts(condition: expr.PrimExpr) -> list[expr.PrimExpr]:
             return conjuncts(a) + conjuncts(b)
         case _:
             return [] if condition == TRUE else [condition]
+
+
+def bound_inside(s: Stmt) -> set[Var]:
+    """The variables that loops, blocks and lets in a statement define."""
+    found: set[Var] = set()
+    for n in walk(s):
+        match n:
+            case For(var) | LetStmt(var) | expr.Let(var) | IterVar(var):
+                found.add(var)
+            case _:
+                pass
+    return found
 
 
 def vars_in(root: Node) -> frozenset[Var]:

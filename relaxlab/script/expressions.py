@@ -203,6 +203,9 @@ def access(
             parts += [scalar_of(cx, v, item) for v in _iterable(cx, values, item)]
         else:
             parts.append(index_of(cx, scalar(cx, item)))
+    if isinstance(buffer, RaggedBuffer) and buffer.buffer.facts and len(parts) == 1:
+        # An index function is one of all slices, too: prefix sums of lengths are over these.
+        return loops.BufferLoad(buffer.buffer, tuple(parts), span=cx.span(node))
     rank = len(buffer.shape)
     if len(parts) != rank:
         shape = ", ".join(map(str, buffer.shape))

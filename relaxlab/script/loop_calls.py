@@ -33,7 +33,7 @@ from relaxlab.script.index_types import variable_of, with_wide_symbols
 from relaxlab.script.launch import attribute, env_thread, launch_thread
 from relaxlab.script.loop_specs import grid, loop_of, range_between
 from relaxlab.script.members import ALIASES, MEMBERS, members_of
-from relaxlab.script.ragged_buffers import ragged_buffer
+from relaxlab.script.ragged_buffers import facts_of, ragged_buffer
 from relaxlab.script.values import (
     Arg,
     Axis,
@@ -468,13 +468,8 @@ def _index_function(cx: Context, c: Arguments) -> BufferDecl:
     if not isinstance(param.value, Handle):
         c.wrong(f"describes a T.handle parameter, not {describe(param.value)}", param.node)
     fields = _buffer_fields(cx, a, c)
-    if len(fields["shape"]) != 1 or fields["dtype"] not in ("int32", "int64"):
-        c.wrong("is a one-dimensional array of int32 or int64", c.node)
-    facts = given.value if is_sequence(given.value) else (given.value,)
-    if not facts or not all(isinstance(f, loops.Fact) for f in facts):
-        text = "needs a list of facts such as T.range(0, n)"
-        c.wrong(text, given.node, "without facts, it is a T.match_buffer")
-    return BufferDecl("match", {**fields, "facts": tuple(facts)}, param.value)
+    facts = facts_of(c, given, fields["shape"], fields["dtype"])
+    return BufferDecl("match", {**fields, "facts": facts}, param.value)
 
 
 def _within(cx: Context, c: Arguments) -> loops.Fact:

@@ -174,10 +174,11 @@ _BUFFERS = (
            "which facts are stated. They are checked before the function runs, and used to prove "
            "what depends on the integers.",
            's = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])'),
-    Member("T.ragged_buffer", "param, dims, dtype, starts", "buffer",
+    Member("T.ragged_buffer", "param, dims, dtype, starts, facts=None", "buffer",
            "The buffer behind a `T.handle` parameter, seen as slices of different extents behind "
-           "each other. Dimensions have names; a string is an extent that depends on the outermost "
-           "one. `starts` is an index function with the prefix sums of the extents' products.",
+           "each other. Dimensions have names; a string is an extent that depends on outer ones. "
+           "`starts` is an index function with the prefix sums of the extents' products; several "
+           "are those of slices in slices. With `facts`, it is an index function.",
            'x = T.ragged_buffer(x_, {"i": b, "j": "s[i]", "d": 8}, "float32", starts=o)'),
     Member("T.range", "low, high", "value",
            "The fact that each integer of an index function is at least `low` and less than "

@@ -2,8 +2,10 @@
 
 The slices of the outermost dimension lie behind each other, each row-major. Slice i begins at
 `starts[i]`, the prefix sums of its ragged extents' product, times the product of the other extents
-(CoRa, MLSys 2022, section 5.3, for one outer dimension). A ragged buffer is read as a buffer of its
-packed elements, and an access as the place in it: nothing after the parser knows ragged buffers.
+(CoRa, MLSys 2022, section 5.3, for one outer dimension). With two arrays of starts, the outermost
+dimension is that of all slices (i, j), whose numbers are `o[i] + j`, and so on. A ragged buffer is
+read as a buffer of its packed elements, and an access as the place in it: nothing after the parser
+knows ragged buffers.
 """
 
 from __future__ import annotations
@@ -16,10 +18,19 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import rewrite, walk
 from relaxlab.ir.row_major import place
+from relaxlab.ir.substitute import substitute
 from relaxlab.script.annotations import dimension, expression_in_string
 from relaxlab.script.convert import cast, dtype_of, scalar_of
 from relaxlab.script.core import Arguments, Context
-from relaxlab.script.values import Arg, BufferDecl, Handle, RaggedBuffer, RaggedDecl, is_dict
+from relaxlab.script.values import (
+    Arg,
+    BufferDecl,
+    Handle,
+    RaggedBuffer,
+    RaggedDecl,
+    is_dict,
+    is_sequence,
+)
 
 HELP = 'write {"i": b, "j": "s[i]", "d": 8}'
 
@@ -31,30 +42,78 @@ def ragged_buffer(cx: Context, c: Arguments) -> RaggedDecl:
     assert param is not None and dims is not None and dtype is not None and starts is not None
     if not isinstance(param.value, Handle):
         c.wrong("describes a T.handle parameter", param.node)
-    if not is_dict(dims.value) or len(dims.value) < 2:
-        c.wrong("needs named dimensions, two or more", dims.node, HELP)
-    (outer, count), *inner = dims.value.items()
-    extents = [_extent(cx, outer, Arg(d, dims.node)) for _, d in inner]
-    ragged = [e for e in extents if _is_ragged(e)]
+    levels = tuple(starts.value) if is_sequence(starts.value) else (starts.value,)
+    if not is_dict(dims.value) or len(dims.value) <= len(levels):
+        c.wrong(f"needs named dimensions, {len(levels) + 1} or more", dims.node, HELP)
+    names = tuple(expr.Var(name) for name in dims.value)
+    outer, *inner = (_extent(cx, names[:n], Arg(d, dims.node))
+                     for n, d in enumerate(dims.value.values()))  # fmt: skip
+    extents = [_over_position(c, names, levels, n, e, dims) for n, e in enumerate(inner)]
+    rows, slices = extents[: len(levels) - 1], extents[len(levels) - 1 :]
+    ragged = [e for e in slices if _is_ragged(e)]
     if not ragged:
-        c.wrong(f"has no dimension whose extent depends on {outer}", dims.node, HELP)
-    total = _total(c, starts, dimension(cx, Arg(count, dims.node)), _product(ragged))
-    fixed = [e for e in extents if not _is_ragged(e)]
-    packed = _is_ragged(extents[0]) and len(ragged) == 1
+        deepest = names[len(levels) - 1]
+        c.wrong(f"has no dimension whose extent depends on {deepest}", dims.node, HELP)
+    total = outer
+    for index, step in zip(levels, (*rows, _product(ragged)), strict=True):
+        total = _total(c, Arg(index, starts.node), total, step)
+    fixed = [e for e in slices if not _is_ragged(e)]
+    packed = _is_ragged(slices[0]) and len(ragged) == 1
     shape = (total, *fixed) if packed else (Analyzer().simplify(total * _product(fixed)),)
-    fields = {"shape": shape, "dtype": dtype_of(cx, dtype), "span": cx.span(c.node)}
-    extents = (dimension(cx, Arg(count, dims.node)), *extents)
-    return RaggedDecl(BufferDecl("match", fields, param.value), extents, starts.value)
+    stored, facts = dtype_of(cx, dtype), a["facts"]
+    stated = () if facts is None else facts_of(c, facts, shape, stored)
+    fields = {"shape": shape, "dtype": stored, "facts": stated, "span": cx.span(c.node)}
+    return RaggedDecl(BufferDecl("match", fields, param.value), (outer, *extents), levels)
 
 
-def _extent(cx: Context, outer: str, dim: Arg) -> PrimExpr:
-    """The extent of an inner dimension, over the position in the outermost one."""
-    if not isinstance(dim.value, str):
+def _extent(cx: Context, outer: tuple[expr.Var, ...], dim: Arg) -> PrimExpr:
+    """The extent of a dimension, in terms of the indices along those outside of it."""
+    if not isinstance(dim.value, str) or not outer:
         return dimension(cx, dim)
     with cx.frame():
-        cx.define(outer, loops.Position())
+        for v in outer:
+            cx.define(v.name, v)
         value = expression_in_string(cx, dim.value, dim.node)
         return cast(scalar_of(cx, value, dim.node), "int64")
+
+
+def _over_position(
+    c: Arguments, names: tuple[expr.Var, ...], levels: tuple[loops.Buffer, ...], number: int,
+    extent: PrimExpr, dims: Arg,
+) -> PrimExpr:  # fmt: skip
+    """The extent of inner dimension `number` over the position of a slice: its number among those
+    of all the slices around it, such as `o[i] + j`."""
+    level = min(number, len(levels) - 1)
+    position = names[0]
+    for starts, v in zip(levels[:level], names[1:], strict=False):
+        position = _start(starts, position) + v
+    one = expr.Var("position")
+    if level == 0:
+        found = substitute(extent, {names[0]: one})
+    else:
+        # The innermost index in terms of the position, which then has the others in it.
+        last = one - (position - names[level])
+        found = Analyzer().simplify(substitute(extent, {names[level]: last}))
+    if any(n in names for n in walk(found)):
+        known = ", ".join(v.name for v in names[: level + 1])
+        c.wrong(
+            f"has an extent {extent} that the number of the slice {known} does not tell", dims.node,
+            f"let it depend on all of {known}, or on none; more `starts` are deeper slices",
+        )  # fmt: skip
+    return rewrite(found, lambda n: loops.Position() if n is one else None)
+
+
+def facts_of(
+    c: Arguments, given: Arg, shape: tuple[PrimExpr, ...], dtype: str
+) -> tuple[loops.Fact, ...]:
+    """The facts that are given of an index function of that shape. Fails where it is none."""
+    if len(shape) != 1 or dtype not in ("int32", "int64"):
+        c.wrong("is a one-dimensional array of int32 or int64", c.node)
+    facts = given.value if is_sequence(given.value) else (given.value,)
+    if not facts or not all(isinstance(f, loops.Fact) for f in facts):
+        text = "needs a list of facts such as T.range(0, n)"
+        c.wrong(text, given.node, "without facts, it is a T.match_buffer")
+    return tuple(facts)
 
 
 def _is_ragged(extent: PrimExpr) -> bool:
@@ -88,10 +147,17 @@ def _total(c: Arguments, starts: Arg, count: PrimExpr, step: PrimExpr) -> PrimEx
 def place_of(ragged: RaggedBuffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
     """The indices of an element of a ragged buffer in the memory behind it."""
     at, *inner = (cast(i, "int64") for i in indices)
-    start = cast(loops.BufferLoad(ragged.starts, (at,)), "int64")
-    extents = ragged.at(at)
+    *rows, slices = ragged.starts
+    for starts in rows:
+        at = _start(starts, at) + inner.pop(0)
+    start, extents = _start(slices, at), ragged.at(at)
     if len(ragged.buffer.shape) == len(inner):
         return (start + inner[0], *inner[1:])
-    start = start * _product([e for e, x in zip(extents, ragged.shape[1:], strict=True)
+    over = ragged.shape[len(ragged.starts) :]
+    start = start * _product([e for e, x in zip(extents, over, strict=True)
                               if not _is_ragged(x)])  # fmt: skip
     return (start + place(inner, extents),)
+
+
+def _start(starts: loops.Buffer, position: PrimExpr) -> PrimExpr:
+    return cast(loops.BufferLoad(starts, (position,)), "int64")

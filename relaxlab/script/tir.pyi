@@ -1194,8 +1194,8 @@ def q_multiply_shift_per_axis(x: _Any, y: _Any, z: _Any, a: _Any, b: _Any, c: _A
         T.q_multiply_shift_per_axis(x, y, z, a, b, c, d)
     """
 
-def ragged_buffer(param: _Any, dims: _Any, dtype: _Any, starts: _Any) -> _Buffer:
-    """The buffer behind a `T.handle` parameter, seen as slices of different extents behind each other. Dimensions have names; a string is an extent that depends on the outermost one. `starts` is an index function with the prefix sums of the extents' products.
+def ragged_buffer(param: _Any, dims: _Any, dtype: _Any, starts: _Any, facts: _Any = None) -> _Buffer:
+    """The buffer behind a `T.handle` parameter, seen as slices of different extents behind each other. Dimensions have names; a string is an extent that depends on outer ones. `starts` is an index function with the prefix sums of the extents' products; several are those of slices in slices. With `facts`, it is an index function.
 
         x = T.ragged_buffer(x_, {"i": b, "j": "s[i]", "d": 8}, "float32", starts=o)
     """

@@ -79,12 +79,13 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class RaggedDecl:
-    """A ragged buffer without its name: the memory, the extents over the position in the outermost
-    dimension, and the index function of starts."""
+    """A ragged buffer without its name: the memory, the extents, and the index functions of starts,
+    one for each level of slices. The extents are over the number of the slice of the level outside,
+    those of all dimensions in the innermost slices over the number of such a slice."""
 
     memory: BufferDecl
     shape: tuple[PrimExpr, ...]
-    starts: loops.Buffer
+    starts: tuple[loops.Buffer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class RaggedBuffer:
 
     buffer: loops.Buffer
     shape: tuple[PrimExpr, ...]
-    starts: loops.Buffer
+    starts: tuple[loops.Buffer, ...]
 
     @property
     def name(self) -> str:
@@ -101,10 +102,10 @@ class RaggedBuffer:
         return self.buffer.name
 
     def at(self, index: PrimExpr) -> list[PrimExpr]:
-        """The extents of the inner dimensions of a slice."""
+        """The extents of the dimensions in an innermost slice, given its number."""
         return [
             rewrite(e, lambda n: index if isinstance(n, loops.Position) else None)
-            for e in self.shape[1:]
+            for e in self.shape[len(self.starts) :]
         ]
 
 

@@ -178,3 +178,41 @@ def triangular_add(a_: T.handle, b_: T.handle, c_: T.handle):
                 C[vi, vj] = A[vi, vj] + B[vi, vj]
 '''
 """The sum of two lower triangular matrices, on the elements of the triangle alone."""
+
+NESTED = '''
+@T.prim_func
+def nested(
+    s_: T.handle, o_: T.handle, t_: T.handle, p_: T.handle, a_: T.handle, x_: T.handle,
+    y_: T.handle,
+):
+    b, n, m, u = T.int64(), T.int64(), T.int64(), T.int64()
+    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
+    o = T.index_function(
+        o_, (b + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=n), T.prefix_sums(lambda i: s[i])])
+    t = T.ragged_buffer(
+        t_, {"i": b, "j": "s[i]"}, "int64", starts=o, facts=[T.range(0, 513)])
+    p = T.index_function(
+        p_, (n + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=m), T.prefix_sums(lambda f: t[f])])
+    a = T.index_function(
+        a_, (n + 1,), "int64",
+        facts=[T.nondecreasing(first=0, last=u), T.prefix_sums(lambda f: t[f] * t[f])])
+    X = T.ragged_buffer(
+        x_, {"i": b, "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32", starts=(o, p))
+    Y = T.ragged_buffer(
+        y_, {"i": b, "j": "s[i]", "k": "t[i, j]", "l": "t[i, j]"}, "float32", starts=(o, a))
+    for i in range(b):
+        for j in range(s[i]):
+            for k, l, d in T.grid(t[i, j], t[i, j], 4):
+                with T.sblock("Y"):
+                    vi = T.axis.spatial(b, i)
+                    vj = T.axis.spatial(s[vi], j)
+                    vk = T.axis.spatial(t[vi, vj], k)
+                    vl = T.axis.spatial(t[vi, vj], l)
+                    vd = T.axis.reduce(4, d)
+                    with T.init():
+                        Y[vi, vj, vk, vl] = T.float32(0)
+                    Y[vi, vj, vk, vl] += X[vi, vj, vk, vd] * X[vi, vj, vl, vd]
+'''
+"""Products of the words of each sentence of documents: two levels of sequences."""

@@ -29,7 +29,7 @@ from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import parse
-from relaxlab.testing.random_schedules import random_step
+from relaxlab.testing.schedule_steps import random_step
 from tests.schedule.programs import PROGRAMS, assert_same
 
 STEPS = (

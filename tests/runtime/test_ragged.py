@@ -116,6 +116,11 @@ BAD = (
     (dict(offsets=[-1, 5]), r"offsets\[0\] is -1"),
     (dict(offsets=[]), "the end of the last sequence"),
     (dict(offsets=[0, 5], lengths=[5]), "not by both"),
+    (dict(lengths=[2.6, 3.4]), "and have dtype float64"),
+    (dict(offsets=[0.0, 5.0]), "and have dtype float64"),
+    (dict(lengths=[1 << 63, 5]), "and have dtype"),
+    (dict(lengths=["5"]), "and have dtype <U1"),
+    (dict(lengths=[[2, 3]]), "and have 2 dimensions"),
     (dict(), "needs the lengths"),
 )  # fmt: skip
 

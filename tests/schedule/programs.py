@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.analysis.loops_check import check_loops
+from relaxlab.analysis.prelude import prelude_of
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.loops import (
+    Buffer,
+    For,
+    Nondecreasing,
+    Permutation,
+    PrimFunc,
+    Within,
+)
 from relaxlab.ir.node import Node, replace, rewrite
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
@@ -126,11 +135,23 @@ def backwards(func: PrimFunc) -> PrimFunc:
     return replace(func, body=rewrite(func.body, visit))
 
 
-def run(func: PrimFunc, inputs: list[np.ndarray], shapes: list[tuple[int, ...]]) -> np.ndarray:
-    """The function's last parameter, computed; it starts as NaN, or -1 where there is none."""
-    out = unwritten(func, shapes[-1])
-    interpret_prim_func(func, [*inputs, out])
+Arguments = list[np.ndarray | int]
+"""Arrays and numbers for all parameters of a loop function but the last buffer, in order."""
+
+
+def run(func: PrimFunc, inputs: Sequence[np.ndarray | int], shape: tuple[int, ...]) -> np.ndarray:
+    """The function's last buffer, computed; it starts as NaN, or -1 where there is none."""
+    out = unwritten(func, shape)
+    interpret_prim_func(func, with_result(func, inputs, out))
     return out
+
+
+def with_result(
+    func: PrimFunc, inputs: Sequence[np.ndarray | int], out: np.ndarray
+) -> Arguments:
+    """All arguments, of which `out` is the last buffer; numbers may follow it."""
+    args, at = [*inputs], func.params.index(func.buffers[-1])
+    return [*args[:at], out, *args[at:]]
 
 
 def unwritten(func: PrimFunc, shape: tuple[int, ...]) -> np.ndarray:
@@ -140,22 +161,61 @@ def unwritten(func: PrimFunc, shape: tuple[int, ...]) -> np.ndarray:
     return np.full(shape, np.nan if is_float(dtype) else -1).astype(dtype)
 
 
+def random_inputs(
+    func: PrimFunc, rng: np.random.Generator, size: int
+) -> tuple[Arguments, tuple[int, ...]]:
+    """Random arguments but for the last buffer, and its shape. Symbols are `size` and what follows
+    it, unless facts of index functions say what they are: lengths are random, and the rest is
+    computed from them."""
+    ends = [f.last for b in func.buffers for f in b.facts if isinstance(f, Nondecreasing)]
+    symbols = {d: None for b in func.buffers for d in b.shape if isinstance(d, Var)}
+    free = [v for v in symbols if v not in ends]
+    values: dict[Var, int] = {v: size + i for i, v in enumerate(free)}
+    arrays: dict[Buffer, np.ndarray] = {}
+    derived = {d.buffer: d for d in prelude_of(func)}
+    pending = [b for b in func.buffers if b.facts or b in derived]
+    while pending:  # lengths of inner sequences are as many as the outer ones add up to
+        b = next(b for b in pending if values.keys() >= set(symbols_in(b.shape))
+                 and (b not in derived or arrays.keys() >= set(derived[b].inputs)))  # fmt: skip
+        pending.remove(b)
+        shape = tuple(evaluate(n, values) for n in b.shape)
+        if b in derived:
+            arrays[b] = np.empty(shape, b.dtype)
+            made_of = [arrays[x] for x in derived[b].inputs]
+            interpret_prim_func(derived[b].func, [*made_of, arrays[b]])
+        else:
+            arrays[b] = _lengths(b, rng, shape[0])
+        last = next((f.last for f in b.facts if isinstance(f, Nondecreasing)), None)
+        if isinstance(last, Var):
+            values[last] = int(arrays[b][-1])
+    for b in func.buffers[:-1]:
+        if b not in arrays:
+            arrays[b] = random_array(rng, tuple(evaluate(n, values) for n in b.shape), b.dtype)
+    out = func.buffers[-1]
+    args = [values[p] if isinstance(p, Var) else arrays[p] for p in func.params if p is not out]
+    return args, tuple(evaluate(n, values) for n in out.shape)
+
+
+def _lengths(b: Buffer, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Random elements of an index function: a permutation, or lengths of which some are 0."""
+    if any(isinstance(f, Permutation) for f in b.facts):
+        return rng.permutation(count).astype(b.dtype)
+    (within,) = (f for f in b.facts if isinstance(f, Within))
+    low, high = evaluate(within.low, {}), evaluate(within.high, {})
+    found = rng.integers(low, min(high, low + rng.choice([1, 2, 9, 21])), count)
+    return np.where(rng.random(count) < 0.2, low, found).astype(b.dtype)
+
+
 def assert_same(
     before: PrimFunc, after: PrimFunc, rng: np.random.Generator, sizes: list[int]
 ) -> None:
     """Both compute the same from random inputs; each size in turn for all symbols, shifted."""
-    symbols = list(dict.fromkeys(
-        d for b in before.buffers for d in b.shape if isinstance(d, Var)
-    ))  # fmt: skip
-    for size in sizes if symbols else sizes[:1]:
-        values = {v: expr.const(size + i) for i, v in enumerate(symbols)}
-        shapes = [tuple(int(str(substitute(d, values))) for d in b.shape) for b in before.buffers]
-        inputs = [
-            random_array(rng, s, b.dtype) for s, b in zip(shapes[:-1], before.buffers, strict=False)
-        ]
-        expected = run(before, inputs, shapes)
-        np.testing.assert_allclose(run(after, inputs, shapes), expected, rtol=1e-4, atol=1e-5)
-        turned = run(backwards(after), inputs, shapes)
+    symbolic = any(isinstance(d, Var) for b in before.buffers for d in b.shape)
+    for size in sizes if symbolic else sizes[:1]:
+        inputs, shape = random_inputs(before, rng, size)
+        expected = run(before, inputs, shape)
+        np.testing.assert_allclose(run(after, inputs, shape), expected, rtol=1e-4, atol=1e-5)
+        turned = run(backwards(after), inputs, shape)
         np.testing.assert_allclose(turned, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -218,7 +218,7 @@ def test_a_version_may_be_left_to_the_next() -> None:
     bounded.guarded_versions(n, [4], lambda s, n: None if n else on_the_stack(s, n))
     assert bounded.trace[0].name == "join_axes"
     with pytest.raises(TypeError, match="returns a schedule for any size"):
-        sch.guarded_versions(n, [4], lambda s, n: None)
+        Schedule(func).guarded_versions(n, [4], lambda s, n: None)
 
 
 def test_copies_go_on_by_themselves() -> None:

@@ -7,36 +7,40 @@ import random
 import numpy as np
 import pytest
 
-from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.schedule import PRIMITIVES
 from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import print_module
 from relaxlab.testing.random_schedules import (
     COLLIDING,
-    STEP_NAMES,
-    random_step,
     schedule_at_random,
     with_buffers_placed,
 )
+from relaxlab.testing.schedule_steps import NOT_DRAWN, RULES, random_step
 from tests.schedule.programs import (
     PROGRAMS,
     assert_same,
     assert_well_formed,
-    random_array,
+    random_inputs,
     run,
     unwritten,
+    with_result,
 )
+from tests.schedule.ragged_cases import RAGGED_CASES
 from tests.schedule.random_programs import random_program
 
+CASES = {**PROGRAMS, **RAGGED_CASES}
 STEPS = 14
+PARTS = ("E0321", "E0324")
+"""Codes for elements that are never computed: compute_at leaves out what nobody reads, and of one
+row the version for a single row."""
 SIZES = [1, 3, 8, 13]
 
 
@@ -64,7 +68,7 @@ def _schedule(before: PrimFunc, rng: random.Random, data: np.random.Generator, e
 def _same_when_done(before: PrimFunc, sch: Schedule, data: np.random.Generator) -> None:
     """The schedule computes what the function does, also replayed and with compact buffers."""
     sch.show()
-    assert_well_formed(sch.func, except_for=("E0324",))  # compute_at leaves out what nobody reads
+    assert_well_formed(sch.func, except_for=PARTS)
     assert_same(before, sch.func, data, SIZES)
     assert_structural_equal(apply_trace(before, sch.trace).func, sch.func)
     assert_structural_equal(apply_trace(before, sch.trace_json()).func, sch.func)
@@ -103,15 +107,11 @@ def test_random_schedules_as_debug_builds(case: int, rng) -> None:
     except CodegenError as refused:
         assert COLLIDING in str(refused), refused
         return
-    symbols = [d for b in before.buffers for d in b.shape if isinstance(d, Var)]
     for size in SIZES:
-        values = {v: size + i for i, v in enumerate(dict.fromkeys(symbols))}
-        shapes = [tuple(evaluate(d, values) for d in b.shape) for b in before.buffers]
-        inputs = [random_array(rng, s, b.dtype)
-                  for s, b in zip(shapes[:-1], before.buffers, strict=False)]  # fmt: skip
-        want = run(before, inputs, shapes)
-        got = unwritten(before, shapes[-1])
-        exe(*inputs, got)
+        inputs, shape = random_inputs(before, rng, size)
+        want = run(before, inputs, shape)
+        got = unwritten(before, shape)
+        exe(*with_result(before, inputs, got))
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
@@ -153,17 +153,23 @@ def _scopes(func: PrimFunc | None, suffix: str) -> list[str]:
     return [b.scope for b in buffers if b.name.endswith(suffix)]
 
 
-def test_every_primitive_can_be_drawn(rng) -> None:
-    """Each primitive succeeds in some random schedule. The rarest, rfactor, takes about 30."""
+def test_every_primitive_is_drawn_or_says_why_not() -> None:
+    looking = {name for name in PRIMITIVES if name.startswith("get_")}
+    assert RULES.keys() | NOT_DRAWN.keys() == PRIMITIVES - looking
+    assert not RULES.keys() & NOT_DRAWN.keys()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_succeeds_somewhere(name: str, rng) -> None:
+    """In some schedule of random steps the primitive is accepted and changes something."""
     draw = random.Random(int(rng.integers(1 << 60)))
-    missing = set(STEP_NAMES)
-    for case in range(1000):
-        sch = Schedule(PROGRAMS[draw.choice([*PROGRAMS])]() if case % 2 else random_program(draw))
-        for _ in range(STEPS):
+    for case in range(400):
+        before = CASES[draw.choice([*CASES])]() if case % 3 else random_program(draw)
+        sch = Schedule(before)
+        for step in range(6):
             try:
-                missing.discard(random_step(sch, draw))
+                if random_step(sch, draw, name if step % 2 else None) == name:
+                    return
             except ScheduleError:
                 continue
-        if not missing:
-            return
-    pytest.fail(f"1000 random schedules never applied {sorted(missing)}")
+    pytest.fail(f"400 random schedules never applied {name}")

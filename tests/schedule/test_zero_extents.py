@@ -19,7 +19,8 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.native.loaded import CheckFailed
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, concrete_call
-from relaxlab.testing.random_schedules import COLLIDING, random_step, with_buffers_placed
+from relaxlab.testing.random_schedules import COLLIDING, with_buffers_placed
+from relaxlab.testing.schedule_steps import random_step
 
 CASES = (
     OpCase("max", (T("n", "m", dtype="uint8", low=0, high=99),), {"axis": 1}),

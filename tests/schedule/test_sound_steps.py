@@ -1,0 +1,238 @@
+"""Programs and steps that random schedules found: each was accepted and changed results, or failed
+without a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxlab.analysis.loops_check import check_loops
+from relaxlab.ir.loops import PrimFunc
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.schedule.compact import compact_buffers
+from relaxlab.script import parse
+from tests.schedule.programs import PROGRAMS, assert_same, assert_well_formed
+from tests.schedule.ragged_cases import RAGGED_CASES
+
+
+def test_sums_of_sequences_are_initialised_by_what_is_there() -> None:
+    """The copy would be made in the first iteration of a loop that may have none."""
+    sch = Schedule(RAGGED_CASES["centred"]())
+    block = sch.get_block("z")
+    row = sch.reindex(block, ("write", 0))
+    j = sch.get_loops(block)[-1]
+    assert row
+    func = sch.func
+    number = [r.buffer.name for r in sch.get(block).reads].index("x")  # type: ignore[union-attr]
+    sch.read_at(j, block, number, "local")
+    assert sch.func is not func
+    assert_same(sch.original, sch.func, np.random.default_rng(3), [1, 5])
+    sch = Schedule(function(STARTED))
+    i, k = sch.get_loops(sch.get_block("y"))
+    with pytest.raises(ScheduleError, match="the results of block 'y'.*have terms"):
+        sch.read_at(k, sch.get_block("y"), 0, "local")
+    copy = sch.cache_read(sch.get_block("y"), 0, "global")
+    with pytest.raises(ScheduleError, match="a_global has a part in initialising, have terms"):
+        sch.compute_at(copy, k)
+    sch.compute_at(copy, i)
+    a, y = np.arange(3, dtype="float32"), np.zeros(3, "float32")
+    for func in (sch.original, sch.func):
+        interpret_prim_func(func, [a, np.array([0, 2, 0]), y])
+        np.testing.assert_array_equal(y, [0, 3, 2])
+
+
+STARTED = """
+def main(a: T.Buffer((3,), "float32"), s: T.Buffer((3,), "int64"), y: T.Buffer((3,), "float32")):
+    for i in range(3):
+        for k in range(s[i]):
+            with T.sblock("y"):
+                vi = T.axis.spatial(3, i)
+                vk = T.axis.reduce(s[vi], k)
+                with T.init():
+                    y[vi] = a[vi]
+                y[vi] = y[vi] + a[vi]
+"""
+
+
+def test_a_copy_inside_of_a_sum_of_which_there_is_a_first_term() -> None:
+    """Rows of a sequence exist where it has some, so their sums over it have terms."""
+    sch = Schedule(RAGGED_CASES["ragged_softmax"]())
+    block = sch.get_block("M")
+    number = [r.buffer.name for r in sch.get(block).reads].index("o")  # type: ignore[union-attr]
+    sch.read_at(sch.get_loops(block)[-1], block, number, "local")
+    assert_same(sch.original, sch.func, np.random.default_rng(3), [1, 5])
+
+
+def test_initialisation_apart_does_not_run_before_what_it_reads() -> None:
+    """Such a program is refused at run time where a sum has no terms."""
+    func = function("""
+def main(x: T.Buffer((5,), "float32"), y: T.Buffer((1,), "float32"), n: T.int64):
+    at = T.alloc_buffer((1,), "int64")
+    for k in range(n):
+        with T.sblock("at"):
+            v = T.axis.spatial(1, 0)
+            at[v] = 0
+        with T.sblock("y"):
+            vk = T.axis.reduce(n, k)
+            with T.init():
+                y[at[0]] = T.float32(0)
+            y[at[0]] = y[at[0]] + x[vk]
+""")
+    y = np.full(1, 7, "float32")
+    interpret_prim_func(func, [np.ones(5, "float32"), y, 5])
+    assert y[0] == 5
+
+
+def function(text: str) -> PrimFunc:
+    return parse(f"@T.prim_func\n{text}")["main"]  # type: ignore[return-value]
+
+
+def test_axes_stay_behind_those_that_their_extents_depend_on() -> None:
+    sch = Schedule(RAGGED_CASES["triangular_add"]())
+    with pytest.raises(ScheduleError, match=r"vj, of\s+vi \+ 1 values, is not behind vi"):
+        sch.reorder_block_iter_var(sch.get_block("C"), [1, 0])
+
+
+def test_a_function_with_versions_takes_no_further_steps() -> None:
+    """Blocks of both versions have the same names."""
+    sch = Schedule(PROGRAMS["chain"]())
+    n = sch.func.buffers[0].shape[0]
+    sch.guarded_versions(n, [4], lambda sub, _: sub)
+    for step in (
+        lambda: sch.compact_buffers(),
+        lambda: sch.guarded_versions(n, [2], lambda sub, _: sub),
+        lambda: sch.join_axes(lambda sub: sub),
+        lambda: sch.schedule_apart([sch.get_block("C")], lambda sub: sub),
+    ):
+        with pytest.raises(ScheduleError, match="the function has one version"):
+            step()
+
+
+def test_buffers_of_versions_are_made_compact() -> None:
+    sch = Schedule(PROGRAMS["chain"]())
+
+    def version(sub: Schedule, _: int | None) -> Schedule:
+        block = sub.get_block("C")
+        sub.compute_at(sub.get_block("B"), sub.get_loops(block)[0])
+        sub.set_scope(sub.get_block("B"), 0, "local")
+        return sub
+
+    sch.guarded_versions(sch.func.buffers[0].shape[0], [4], version)
+    made = compact_buffers(sch.func)
+    assert made.script().count('B = T.sblock_alloc_buffer((1, n), "float32", scope="local")') == 2
+    assert compact_buffers(made) is made
+    assert_same(sch.original, made, np.random.default_rng(1), [3, 9])
+
+
+def test_a_refusal_names_a_step_with_schedules_inside_in_one_line() -> None:
+    sch = Schedule(PROGRAMS["matmul_even"]())
+
+    def inside(sub: Schedule) -> Schedule:
+        sub.parallel(sub.split(sub.get_loops(sub.get_block("D"))[0], [None, 4])[1])
+        return sub
+
+    sch.schedule_apart([sch.get_block("D")], inside)
+    with pytest.raises(ScheduleError, match=r"caused by: step \d+: sch.schedule_apart\(") as info:
+        sch.pad_loop(sch.get_loops(sch.get_block("D"))[1], 3)
+    assert "def schedule" not in str(info.value)
+
+
+def test_copies_are_of_regions_that_axes_say() -> None:
+    sch = Schedule(PROGRAMS["chain"]())
+    block = sch.get_block("C")
+    copy = sch.cache_write(block, 0, "local")
+    outer, _ = sch.split(sch.get_loops(block)[0], [None, 4])
+    sch.reverse_compute_at(copy, outer)
+    sch.compact_buffers()
+    with pytest.raises(ScheduleError, match="cache_read before compact_buffers"):
+        sch.cache_read(copy, 0, "local")
+
+
+def test_read_at_copies_tiles_of_one_size() -> None:
+    sch = Schedule(RAGGED_CASES["triangular_add"]())
+    i, j = sch.get_loops(sch.get_block("C"))
+    with pytest.raises(ScheduleError, match=r"all iterations touch as many elements"):
+        sch.read_at(i, sch.get_block("C"), 1, "local")
+    sch.read_at(j, sch.get_block("C"), 1, "local")
+    assert_well_formed(sch.func)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 6])
+
+
+def test_read_at_has_axes_as_long_as_the_loops() -> None:
+    """One of b + 1 elements, of which the loop over b sequences reaches all but the last."""
+    sch = Schedule(RAGGED_CASES["scaled"]())
+    block = sch.get_block("y")
+    sch.read_at(sch.get_loops(block)[0], block, 0, "local")
+    assert_well_formed(sch.func)
+    assert "v0 = T.axis.spatial(b, i)" in sch.func.script()
+
+
+def test_pack_and_reindex_take_places_that_axes_say() -> None:
+    sch = Schedule(PROGRAMS["chain"]())
+    i, j = sch.get_loops(sch.get_block("B"))
+    copy = sch.read_at(i, sch.get_block("B"), 0, "local")
+    with pytest.raises(ScheduleError, match="and not loops in it"):
+        sch.pack(copy, 0, i)
+    outer = sch.blockize(sch.get_loops(sch.get_block("C"))[1])
+    with pytest.raises(ScheduleError, match="at one place, which its axes say"):
+        sch.reindex(outer, ("read", 0))
+    assert j
+
+
+def test_reindex_states_what_nested_blocks_touch() -> None:
+    sch = Schedule(PROGRAMS["matmul"]())
+    outer = sch.blockize(sch.get_loops(sch.get_block("C"))[2])
+    sch.reindex_cache_write(outer, 0, "global", lambda i, j: (j, i))
+    assert_well_formed(sch.func)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [3, 5])
+
+
+def test_blocks_without_instances_and_opaque_axes_are_well_formed() -> None:
+    """Nothing of an axis without values is outside, and an opaque axis claims no coverage."""
+    func = function("""
+def main(x: T.Buffer((2,), "float32"), y: T.Buffer((2,), "float32")):
+    for i in range(3):
+        with T.sblock("none"):
+            v = T.axis.spatial(0, i)
+            T.where(i < 0)
+            y[v] = x[v]
+    for i in range(4):
+        with T.sblock("y"):
+            v = T.axis.opaque(4, i)
+            T.where(i < 2)
+            y[v] = x[v]
+""")
+    assert not check_loops("main", func)
+
+
+def test_cache_write_copies_what_is_written_and_no_more() -> None:
+    """Inside of a block, a row that a table gives has no axis; all rows would be copied."""
+    sch = Schedule(RAGGED_CASES["scaled"]())
+    sch.blockize(sch.get_loops(sch.get_block("y"))[2])
+    with pytest.raises(ScheduleError, match=r"one dimension is at vj_o \+ o\[vi_o\]"):
+        sch.cache_write(sch.get_block("y"), 0, "local")
+
+
+def test_pack_of_a_loop_over_results_and_terms() -> None:
+    """Results begin in the middle of tiles, where an axis over a tile is not at its first value."""
+    sch = Schedule(PROGRAMS["softmax"]())
+    block = sch.get_block("S")
+    outer, _ = sch.split(sch.fuse(*sch.get_loops(block)), [None, 4])
+    with pytest.raises(ScheduleError, match="of results or of terms; it is of both"):
+        sch.pack(block, 0, outer)
+
+
+def test_blocks_that_read_a_panel_stay_where_it_is_filled() -> None:
+    """Each iteration fills it anew, so that behind the loop only the last one is there."""
+    sch = Schedule(PROGRAMS["matmul"]())
+    block = sch.get_block("D")
+    i, j = sch.get_loops(block)
+    sch.reorder(j, i)
+    sch.pack(block, 1, j)
+    at = sch.get_loops(sch.get_block("E"))[0]
+    for move in (lambda: sch.compute_inline(block), lambda: sch.compute_at(block, at)):
+        with pytest.raises(ScheduleError, match="fills bias_panel anew in each iteration"):
+            move()
+    sch.reverse_compute_at(sch.get_block("E"), i)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [2, 5])
