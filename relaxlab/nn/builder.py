@@ -343,7 +343,7 @@ def _require_cases(declared: DataDef, cases: Mapping[str, Any]) -> None:
 
 
 def _expression(value: Any) -> graph.Expr:
-    """What a case or a branch returns."""
+    """Return the result of a case or a branch as an expression."""
     plain = _plain(value)
     if isinstance(plain, tuple):
         plain = graph.Tuple(tuple(map(_expression, cast("tuple[Any, ...]", plain))))
@@ -407,9 +407,9 @@ class Data:
         return f"<{self.var.name}: {self.var.ty}>"
 
     def match(self, **cases: Callable[..., Any]) -> Any:
-        """What the function for the value's constructor returns, given its fields: tensors, values
-        of data types, or tuples of these, of the same types in all cases. Raises TypeError unless
-        there is one for each constructor.
+        """Return the result of the function for the value's constructor, which is given its
+        fields: tensors, values of data types, or tuples of these, of the same types in all cases.
+        Raises TypeError unless there is one for each constructor.
 
         >>> tree.match(Leaf=self.leaf, Node=lambda a, b: self.cell(a))   # doctest: +SKIP
         """
@@ -417,7 +417,7 @@ class Data:
 
 
 Value: TypeAlias = "Tensor | Data"
-"""What a function of the program computes with."""
+"""A value that a function of the program computes with."""
 Operand: TypeAlias = "Tensor | PrimExpr | float | np.ndarray[Any, Any]"
 
 

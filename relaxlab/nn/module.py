@@ -145,7 +145,7 @@ _UNBUILT = graph.Function((), graph.SeqExpr((), graph.Tuple(())), types.TupleTyp
 
 
 def _result(module: Module, name: str, inputs: Sequence[Any]) -> Any:
-    """What a method emits. Raises RecursionError for one that recurses as Python does."""
+    """Return the result of a method. Raises RecursionError for one that recurses as Python does."""
     try:
         return getattr(module, name)(*inputs)
     except RecursionError:

@@ -35,7 +35,7 @@ from relaxlab.nn import spec
 from relaxlab.nn.builder import Data, FunctionBuilder, Recursive, Tensor
 
 Returns: TypeAlias = "spec.Spec | Callable[[Any], spec.Spec]"
-"""What a method returns, or a function from the module to that."""
+"""The specification of the result of a method, or a function from the module to it."""
 
 
 class DataType(spec.Data):
@@ -101,7 +101,7 @@ def _field_value(value: Any, ty: types.Type) -> graph.Expr:
 
 
 def cond(condition: Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """What `then()` returns where a bool tensor of rank 0 is true, else what `otherwise()` does:
+    """Return the result of `then()` where a bool tensor of rank 0 is true, else of `otherwise()`:
     tensors, values of data types, or tuples of these. Only one of them is computed.
 
     >>> nn.cond(count > 0, lambda: self.step(x), lambda: x)               # doctest: +SKIP

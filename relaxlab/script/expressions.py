@@ -49,6 +49,7 @@ from relaxlab.script.values import (
     is_array,
     is_dict,
     is_sequence,
+    longer_sequence,
 )
 from relaxlab.script.views import call_member, member, view_access
 
@@ -203,11 +204,11 @@ def access(
             parts += [scalar_of(cx, v, item) for v in _iterable(cx, values, item)]
         else:
             parts.append(index_of(cx, scalar(cx, item)))
+    rank = len(buffer.shape)
     if isinstance(buffer, RaggedBuffer) and buffer.buffer.facts and len(parts) == 1:
         # An index function is one of all slices, too: prefix sums of lengths are over these.
-        return loops.BufferLoad(buffer.buffer, tuple(parts), span=cx.span(node))
-    rank = len(buffer.shape)
-    if len(parts) != rank:
+        buffer = buffer.buffer
+    elif len(parts) != rank:
         shape = ", ".join(map(str, buffer.shape))
         help = f"give an index for each: `{element_text(buffer.name, rank)}`"
         what = f"buffer {buffer.name} has {counted(rank, 'dimension')} ({shape})"
@@ -318,14 +319,11 @@ def combine(
         if not isinstance(a, graph.Expr) and not isinstance(b, graph.Expr):
             cx.fail(node, "E0104", "compute with arrays before the program, not inside it")
         return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
-    if isinstance(a, graph.Expr) or isinstance(b, graph.Expr):
-        scalars = all(is_number(v) or is_scalar(v) for v in (a, b))
-        if not scalars:
-            return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
-    if is_sequence(a) and is_sequence(b) and op is ast.Add:
-        return (*a, *b)
-    if is_sequence(a) and isinstance(b, int) and op is ast.Mult:
-        return (*a,) * b
+    is_graph = isinstance(a, graph.Expr) or isinstance(b, graph.Expr)
+    if is_graph and not all(is_number(v) or is_scalar(v) for v in (a, b)):
+        return graph_calls.operator_call(cx, _GRAPH.get(op), a, b, node)
+    if is_sequence(a) and (joined := longer_sequence(op, a, b)) is not None:
+        return joined
     if op not in _SCALAR:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
     return binary(cx, _SCALAR[op], a, b, node, sides)

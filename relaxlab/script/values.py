@@ -4,7 +4,7 @@ tuples, lists and dictionaries."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -241,6 +241,13 @@ class Arg:
 def is_sequence(value: Value) -> TypeGuard[tuple[Any, ...] | list[Any]]:
     """True if `value` is a tuple or a list."""
     return isinstance(value, tuple | list)
+
+
+def longer_sequence(op: type[ast.AST], a: Sequence[Any], b: Value) -> tuple[Any, ...] | None:
+    """Return the items of a sum of sequences, or of a sequence times a number; None for others."""
+    if op is ast.Add and is_sequence(b):
+        return (*a, *b)
+    return (*a,) * b if op is ast.Mult and isinstance(b, int) else None
 
 
 def is_array(value: Value) -> TypeGuard[np.ndarray[Any, Any]]:
