@@ -243,8 +243,11 @@ def _partial_block(
 
 
 def _reading_in_order(block: Block, buffers: tuple[Buffer, ...]) -> Block:
-    """The block that declares the regions that it reads in this order of their buffers."""
-    return replace(block, reads=tuple(sorted(block.reads, key=lambda r: buffers.index(r.buffer))))
+    """The block that declares the regions that it reads in this order of their buffers, and last
+    those of others, which its initialisation may read."""
+    order = {b: number for number, b in enumerate(buffers)}
+    reads = sorted(block.reads, key=lambda r: order.get(r.buffer, len(order)))
+    return replace(block, reads=tuple(reads))
 
 
 def _loops_of_axes(place: BlockPlace, loop: For) -> set[Var]:
