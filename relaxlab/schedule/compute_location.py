@@ -17,6 +17,7 @@ from relaxlab.ir.loops import (
     Block,
     BlockRealize,
     Buffer,
+    BufferLoad,
     BufferRegion,
     For,
     IterVar,
@@ -25,7 +26,7 @@ from relaxlab.ir.loops import (
     SeqStmt,
     Stmt,
 )
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_inputs_kept
 from relaxlab.schedule.error import ScheduleError
@@ -418,11 +419,17 @@ def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loo
     """Return the block in loops over `domain`, with a predicate where an axis would leave its own
     range."""
     values: dict[Var, PrimExpr] = {}
+    nearest: dict[Var, PrimExpr] = {}
     around: list[For] = []
     conditions: list[PrimExpr] = []
+
+    def load(n: Node) -> Node | None:
+        return substitute(n, nearest) if isinstance(n, BufferLoad) else None
+
     for i, iv in enumerate(realize.block.iter_vars):
         # The extent of an axis may depend on earlier axes, which are replaced by their values here.
-        dom = substitute(iv.dom, values)
+        # Loops ask for extents where a predicate skips the block, too: what they load is in reach.
+        dom = substitute(rewrite(iv.dom, load), values)
         whole = Span(dom.min, dom.min + dom.extent - 1)
         start, extent = _axis_range(whole, dom.extent, domain.get(iv.var), an)
         value = start
@@ -430,11 +437,13 @@ def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loo
             ax = Var(f"ax{i}")
             around.append(For(ax, ZERO, extent, "serial", realize))
             value = start + ax
-        values[iv.var] = value
+        values[iv.var] = nearest[iv.var] = value
         if not an.prove(expr.GE(start, whole.lo)):
             conditions.append(expr.GE(value, whole.lo))
+            nearest[iv.var] = expr.Max(nearest[iv.var], whole.lo)
         if not an.prove(expr.LE(start + extent - 1, whole.hi)):
             conditions.append(expr.LT(value, an.simplify(whole.hi + 1)))
+            nearest[iv.var] = expr.Min(nearest[iv.var], whole.hi)
     at, predicate = tuple(values.values()), expr.all_of(conditions)
     nest: Stmt = replace(realize, iter_values=at, predicate=predicate)
     for loop in reversed(around):

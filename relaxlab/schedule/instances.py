@@ -169,7 +169,11 @@ def predicate_of_axes(primitive: str, place: BlockPlace) -> list[PrimExpr]:
                 f"the predicate can be said of the block's axes; {c} cannot",
                 about=(place.block.name,),
             )  # fmt: skip
-    return found
+    # Those that the domains of the axes say, too, leave nothing out.
+    with an.scope():
+        for iv in place.block.iter_vars:
+            an.bind_range(iv.var, iv.dom)
+        return [c for c in found if not an.prove(c)]
 
 
 def reaches_all(

@@ -13,6 +13,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import shape_analyzer
+from relaxlab.schedule.tree import all_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,24 @@ def chosen_by_size(
     Raises ScheduleError where versions have parameters in different layouts.
     """
     body: loops.Stmt = general.body
+    taken = _allocated(body)
     for bound, version in reversed(guarded):
         same: dict[Buffer, Buffer] = {}
         for a, b in zip(version.params, general.params, strict=True):
             if isinstance(a, Buffer) and isinstance(b, Buffer):
                 _require_same_layout(size, bound, a, b)
                 same[a] = b
+        # Steps before this one may have allocated for all versions: each has buffers of its own.
+        own = _allocated(version.body)
+        same |= {b: replace(b, name=b.name) for b in own & taken}
+        taken |= own
         guard = expr.EQ(size, const(1)) if bound == 1 else expr.LE(size, const(bound))
         body = loops.IfThenElse(guard, substitute(version.body, buffers=same), body)
     return replace(general, body=body)
+
+
+def _allocated(body: loops.Stmt) -> set[Buffer]:
+    return {b for block in all_blocks(body) for b in block.alloc_buffers}
 
 
 def _require_same_layout(size: PrimExpr, bound: int, a: Buffer, b: Buffer) -> None:

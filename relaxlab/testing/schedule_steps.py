@@ -159,19 +159,24 @@ def _sample_tile(name: str, *inner: int) -> Rule:
 
     def rule(p: Place) -> None:
         if p.loop is not None and p.extent is not None and 0 < p.extent <= LONG:
-            step, decision = getattr(_deciding(p), name), f"tile{len(p.sch.trace)}"
+            step, decision = getattr(_deciding(p), name), _name(p, "tile")
             p.sch.split(p.loop, step(decision, p.loop, 2, *inner, (p.extent, 1)))
 
     return rule
 
 
 def _sample_categorical(p: Place) -> None:
-    name, scopes = f"scope{len(p.sch.trace)}", ("global", "local")
+    name, scopes = _name(p, "scope"), ("global", "local")
     p.sch.cache_write(p.block, 0, _deciding(p).sample_categorical(name, scopes, "global"))
 
 
+def _name(p: Place, of: str) -> str:
+    """A name for a decision, which no other one has: not even in versions of the function."""
+    return f"{of}{p.rng.getrandbits(40)}"
+
+
 def _sample_compute_location(p: Place) -> None:
-    at = _deciding(p).sample_compute_location(f"location{len(p.sch.trace)}", p.block)
+    at = _deciding(p).sample_compute_location(_name(p, "location"), p.block)
     if at is not None:
         p.sch.compute_at(p.block, at)
 

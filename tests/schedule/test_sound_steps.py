@@ -11,6 +11,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import parse
 from tests.schedule.programs import PROGRAMS, assert_same, assert_well_formed
 from tests.schedule.ragged_cases import RAGGED_CASES
@@ -236,3 +237,32 @@ def test_blocks_that_read_a_panel_stay_where_it_is_filled() -> None:
             move()
     sch.reverse_compute_at(sch.get_block("E"), i)
     assert_same(sch.original, sch.func, np.random.default_rng(1), [2, 5])
+
+
+def test_lengths_are_read_where_there_are_sequences() -> None:
+    """Loops that tiles make longer ask for the lengths of sequences beyond the last one."""
+    sch = Schedule(RAGGED_CASES["centred"]())
+    i, j, k = sch.get_loops(sch.get_block("w"))
+    sch.pad_loop(i, 4)
+    sch.reorder(i, j, k)
+    i, _, k = sch.get_loops(sch.get_block("w"))
+    sch.compute_at(sch.get_block("z"), k)
+    assert "range(s[T.min(i, b - 1)])" in sch.func.script()
+    assert_same(sch.original, sch.func, np.random.default_rng(3), [1, 5])
+
+
+def test_versions_do_not_share_what_was_allocated_before() -> None:
+    sch = Schedule(PROGRAMS["matmul"]())
+    copy = sch.cache_write(sch.get_block("C"), 0, "local")
+    sch.reverse_compute_at(copy, sch.get_loops(sch.get_block("C"))[1])
+    n = sch.original.buffers[0].shape[0]
+
+    def version(one: Schedule, most: int | None) -> Schedule:
+        if most is None:
+            one.split(one.get_loops(one.get_block("C"))[0], [None, 2])
+        return one
+
+    sch.guarded_versions(n, [4], version)
+    allocated = [buffer for block in all_blocks(sch.func) for buffer in block.alloc_buffers]
+    assert len(allocated) == len(set(allocated)) == 2
+    assert_same(sch.original, compact_buffers(sch.func), np.random.default_rng(3), [1, 5])
