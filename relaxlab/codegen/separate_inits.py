@@ -194,11 +194,13 @@ def _init_nest(
     gone = {it.var for it in block.iter_vars} | _defined(inner)
     inside = {b for s in inner if isinstance(s, Block) for b in s.alloc_buffers}
     inside |= {m.buffer for s in inner if isinstance(s, Block) for m in s.match_buffers}
-    inside |= {n.buffer for n in walk(inner[0]) if isinstance(n, loops.BufferStore)} - {
-        r.buffer for r in block.writes
-    }
+    inside |= _stored(inner[0]) - _stored(block.init)
     outside = not gone & set(symbols_in(nest)) and not inside & _buffers(nest)
     return nest if outside else None
+
+
+def _stored(s: Stmt) -> set[loops.Buffer]:
+    return {n.buffer for n in walk(s) if isinstance(n, loops.BufferStore)}
 
 
 def _unproved_ranges(
