@@ -381,8 +381,6 @@ class _Checker:
     ) -> None:
         if s.predicate != TRUE and all(w.buffer in self.written for w in s.block.writes):
             return  # it changes some of the elements that other blocks computed
-        if iv.kind == "opaque":
-            return  # it says nothing about what is computed
         extent = iv.dom.extent
         at = [f for f in self.nest if f.loop_var in symbols_in(value)]
         what = f"its binding {value} only goes from {span[0]} to {span[1]}"

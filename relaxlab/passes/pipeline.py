@@ -133,8 +133,8 @@ def batched_pipeline(target: str | Target | None = None) -> Pipeline:
         .after("fuse_tir", write_results, limit_rows.with_options(target=target))
     )
     # A launch less is worth a node more; a CPU's call of a kernel is not (benchmarks/NOTES.md).
-    on_cpu = target is None or target.kind == "cpu"
-    return made if on_cpu else made.after("combine_gates", batch_twins)
+    in_launches = target is not None and target.facts.warp
+    return made.after("combine_gates", batch_twins) if in_launches else made
 
 
 def cuda_pipeline(target: Target | None = None) -> Pipeline:

@@ -54,6 +54,10 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     require_only_loops("compute_inline", place)
     require_inputs_settled("compute_inline", place)
     readers = consumers_of(place.block, place.scope)
+    if not readers:
+        raise ScheduleError(
+            "compute_inline", describe_block(place.block), "another block reads the result"
+        )
     paths = (path_to(func.body, partial(operator.is_, r)) for r in readers)
     require_inputs_kept("compute_inline", place, [path for path in paths if path is not None])
     value = store.value

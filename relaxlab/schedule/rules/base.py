@@ -234,6 +234,14 @@ def loops_inside(sch: Schedule, block: BlockRV, outer: LoopRV) -> list[LoopRV]:
     return nest[[sch.get(loop) for loop in nest].index(sch.get(outer)) + 1 :]
 
 
+def reduce_innermost(sch: Schedule, block: BlockRV) -> LoopRV:
+    """Put the loop of the block's only reduce axis inside of the others, and return it."""
+    _, (reduce,) = block_loops(sch, block)
+    if inside := loops_inside(sch, block, reduce):
+        sch.reorder(*inside, reduce)
+    return reduce
+
+
 def blocks_behind(sch: Schedule, block: BlockRV) -> list[BlockRV]:
     """The blocks of the root block that come after one of them, in order."""
     root = sch.func.body

@@ -11,6 +11,7 @@ from relaxlab.ir.facts import Facts
 from relaxlab.schedule.rules.base import (
     axis_loops,
     found_block,
+    reduce_innermost,
     separate_store,
     where_allowed,
 )
@@ -46,7 +47,8 @@ def dot_tiles(sch: Schedule, context: Context) -> Schedule:
         sch.unroll(col)
         sch.unroll(row)
         sch.vectorize(lane)
-    *_, row, col, lane = sch.get_loops(product)
+    lane = reduce_innermost(sch, product)
+    *_, row, col, _ = sch.get_loops(product)
     sch.decompose_reduction(product, lane)
     sch.tensorize(lane, f"reduce_add_{parts.dtype}_{lanes}")
     for one in (row, col):

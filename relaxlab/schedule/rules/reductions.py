@@ -30,6 +30,7 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     found_block,
     output_dtype,
+    reduce_innermost,
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import COLUMN_VECTORS, PARTIAL_VECTORS
@@ -205,12 +206,12 @@ def _by_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> BlockRV:
 
 
 def fold_lanes(sch: Schedule, rv: BlockRV, lanes: int) -> None:
-    """Combine the partial results of lanes by one intrinsic, if there is one: the innermost loop of
-    the block is over them."""
+    """Combine the partial results of lanes by one intrinsic, if there is one: they are all that the
+    block reduces."""
     block = found_block(sch, rv)
     combine = _combiner(block)
     if combine is not None:
-        *_, lane = sch.get_loops(rv)
+        lane = reduce_innermost(sch, rv)
         sch.decompose_reduction(rv, lane)
         sch.tensorize(lane, f"reduce_{combine}_{output_dtype(block)}_{lanes}")
 
