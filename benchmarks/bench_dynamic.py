@@ -66,8 +66,8 @@ VARIANTS: dict[str, dict[str, str]] = {
     "with batch_twins": {"add": "batch_twins"},
     **{f"by {name}": {"policy": name} for name in (*POLICIES, LEARNED)},
 }
-"""What relaxlab is compared with in ablations, and the options of its worker: a pass left out or
-added; batches by a policy instead of the counted depths."""
+"""By name, an ablation as options of the worker: a pass left out or added, or batches by a policy
+instead of the counted depths."""
 TOLERANCE = 1e-3
 
 
@@ -151,7 +151,7 @@ def _multiply_adds_per_s(threads: int) -> float:
 def _rounds(
     model: str, hidden: int, settings: Settings, names: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """What was measured of a network up to each round."""
+    """Yield, after each round, the measurements of a network so far."""
     where = f"{model} {hidden}"
     turns: dict[str, dict[str, list[Any]]] = {}
     problems: list[str] = []

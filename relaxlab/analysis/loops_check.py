@@ -239,7 +239,7 @@ class _Checker:
             self.report("E0328", f"{len(block.iter_vars)} axes, {len(s.iter_values)} bindings", s)
         else:
             self.bindings(s)
-        state = (self.nest, self.ranges, self.outer_loops, self.guards, self.dead)
+        state = (self.nest, self.ranges, self.outer_loops, self.guards)
         if block.iter_vars:  # a block without axes is only a place for buffers
             loop_vars = {f.loop_var for f in self.nest}
             self.outer_loops = self.outer_loops | loop_vars
@@ -247,10 +247,8 @@ class _Checker:
             self.nest = []
         with self.an.scope():
             self.guards += s.predicate != TRUE
-            empty = (expr.LE(iv.dom.extent, _zero(iv.dom.extent)) for iv in block.iter_vars)
-            self.dead = self.dead or any(self.an.prove(e) is True for e in empty)
             self.body(block)
-        self.nest, self.ranges, self.outer_loops, self.guards, self.dead = state
+        self.nest, self.ranges, self.outer_loops, self.guards = state
         self.block, self.axes = outer
 
     def body(self, block: loops.Block) -> None:

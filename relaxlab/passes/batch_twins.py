@@ -232,9 +232,8 @@ def _calls(
     body = cut.block.body.body
     if rest is not None:
         value: graph.Expr = call(rest, args)
-        if value_is_all := (body in cut.results and not isinstance(body, graph.Tuple)):
+        if body in cut.results:  # it is all that the block computes
             return [*new, graph.VarBinding(value, b.var, span=b.span)]
-        assert not value_is_all
         if len(cut.results) == 1:
             values[cut.results[0]] = bind(value, cut.results[0])
         else:

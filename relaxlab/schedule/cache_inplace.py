@@ -24,7 +24,16 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import buffer_of, cache_buffer
 from relaxlab.schedule.dependence import require_own_elements
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO, Span, analyzer_at, binding_of, covers, union
+from relaxlab.schedule.ranges import (
+    ZERO,
+    Span,
+    analyzer_at,
+    binding_of,
+    covers,
+    loop_env,
+    reached,
+    union,
+)
 from relaxlab.schedule.regions import redirect, with_alloc
 from relaxlab.schedule.scope import require_read_in_blocks
 from relaxlab.schedule.tree import (
@@ -111,9 +120,11 @@ def _copy(
             conditions.append(expr.GE(value, ZERO))
         if not an.prove(expr.LT(s.hi, dim)):
             conditions.append(expr.LT(value, dim))
-    moving = {s.loop_var for s in place.outer_loops}
+    moving, env = {s.loop_var for s in place.outer_loops}, loop_env(place.outer_loops, an)
     domains = (
-        Range(ZERO, dim) if vars_in(s.lo) & moving else Range(s.lo, s.extent(an))
+        reached(Span(ZERO, dim - 1), s, env, an)
+        if vars_in(s.lo) & moving
+        else Range(s.lo, s.extent(an))
         for s, dim in zip(spans, source.shape, strict=True)
     )
     block = Block(

@@ -22,7 +22,6 @@ from relaxlab.ir.loops import (
     For,
     IterVar,
     PrimFunc,
-    Range,
     SeqStmt,
     Stmt,
 )
@@ -43,6 +42,7 @@ from relaxlab.schedule.ranges import (
     binding_of,
     covers,
     loop_env,
+    reached,
     span_of,
     spans_under,
     union,
@@ -318,17 +318,10 @@ def _shortened(block: Block, domain: Domain, target: LoopPlace, an: Analyzer) ->
     env = loop_env((*target.loops, target.loop), an)
     iter_vars: list[IterVar] = []
     for iv in block.iter_vars:
-        lo, hi = iv.dom.min, iv.dom.min + iv.dom.extent - 1
-        if iv.var in domain:
-            # Relaxed over the loops outside: the block's own domain must hold what every iteration
-            # asks for, though each iteration runs a part of it.
-            first = span_of(domain[iv.var].lo, env, an)
-            last = span_of(domain[iv.var].hi, env, an)
-            if first is not None and an.prove(expr.GT(first.lo, lo)):
-                lo = an.simplify(first.lo)
-            if last is not None and an.prove(expr.LT(last.hi, hi)):
-                hi = an.simplify(last.hi)
-        dom = Range(lo, Span(lo, hi).extent(an))
+        whole = Span(iv.dom.min, iv.dom.min + iv.dom.extent - 1)
+        # Relaxed over the loops outside: the block's own domain must hold what every iteration asks
+        # for, though each iteration runs a part of it.
+        dom = reached(whole, domain.get(iv.var, whole), env, an)
         same = dom.min == iv.dom.min and dom.extent == iv.dom.extent
         iter_vars.append(iv if same else replace(iv, dom=dom))
     return replace(block, iter_vars=tuple(iter_vars))

@@ -220,6 +220,18 @@ def covers(outer: Span, inner: Span, an: Analyzer) -> bool:
     return bool(an.prove(expr.LE(outer.lo, inner.lo)) and an.prove(expr.GE(outer.hi, inner.hi)))
 
 
+def reached(whole: Span, span: Span, env: Env, an: Analyzer) -> Range:
+    """Return the values of an axis, of those in `whole`, that the span reaches in any iteration of
+    the loops in `env`, as far as that is proved."""
+    lo, hi = whole.lo, whole.hi
+    first, last = span_of(span.lo, env, an), span_of(span.hi, env, an)
+    if first is not None and an.prove(expr.GT(first.lo, lo)):
+        lo = an.simplify(first.lo)
+    if last is not None and an.prove(expr.LT(last.hi, hi)):
+        hi = an.simplify(last.hi)
+    return Range(lo, Span(lo, hi).extent(an))
+
+
 def covers_inside(outer: Span, inner: Span, dim: PrimExpr, an: Analyzer) -> bool:
     """True if the part of `inner` inside a dimension of `dim` elements lies within `outer`."""
     below = an.prove(expr.LE(outer.lo, inner.lo)) or an.prove(expr.LE(outer.lo, ZERO))

@@ -314,7 +314,7 @@ class ScheduleState(Brief):
         for thing in error.refusal.about:
             step = self._made_by.get(thing)
             if step is not None:
-                # Of a nested schedule the call alone: its steps come before it.
+                # A nested schedule is printed as its steps and, last, the call that takes them.
                 return error.with_cause(f"step {step}: {str(self.trace[step]).splitlines()[-1]}")
         return error
 

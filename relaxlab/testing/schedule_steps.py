@@ -476,8 +476,8 @@ NAMED_ONLY = frozenset({
     "sample_partitioned_tile", "sample_perfect_tile", "schedule_apart", "storage_align", "swizzle",
     "transform_block_layout", "unannotate", "write_at",
 })  # fmt: skip
-"""Primitives that are tried by name alone: long random mixtures with them still find defects, about
-one in fifty programs (NOTES, *Random schedules of every primitive*)."""
+"""Primitives that are tried by name alone. Of 204 long mixtures with them 3 found defects; once
+these were mended, none of 164 did (NOTES, *Random schedules of every primitive*)."""
 _DRAWN = tuple(
     name for name, (often, _) in RULES.items() if name not in NAMED_ONLY for _ in range(often)
 )

@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relaxlab.analysis.loops_check import check_loops
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError
@@ -189,24 +188,6 @@ def test_reindex_states_what_nested_blocks_touch() -> None:
     assert_same(sch.original, sch.func, np.random.default_rng(1), [3, 5])
 
 
-def test_blocks_without_instances_and_opaque_axes_are_well_formed() -> None:
-    """Nothing of an axis without values is outside, and an opaque axis claims no coverage."""
-    func = function("""
-def main(x: T.Buffer((2,), "float32"), y: T.Buffer((2,), "float32")):
-    for i in range(3):
-        with T.sblock("none"):
-            v = T.axis.spatial(0, i)
-            T.where(i < 0)
-            y[v] = x[v]
-    for i in range(4):
-        with T.sblock("y"):
-            v = T.axis.opaque(4, i)
-            T.where(i < 2)
-            y[v] = x[v]
-""")
-    assert not check_loops("main", func)
-
-
 def test_cache_write_copies_what_is_written_and_no_more() -> None:
     """Inside of a block, a row that a table gives has no axis; all rows would be copied."""
     sch = Schedule(RAGGED_CASES["scaled"]())
@@ -242,10 +223,8 @@ def test_blocks_that_read_a_panel_stay_where_it_is_filled() -> None:
 def test_lengths_are_read_where_there_are_sequences() -> None:
     """Loops that tiles make longer ask for the lengths of sequences beyond the last one."""
     sch = Schedule(RAGGED_CASES["centred"]())
-    i, j, k = sch.get_loops(sch.get_block("w"))
-    sch.pad_loop(i, 4)
-    sch.reorder(i, j, k)
     i, _, k = sch.get_loops(sch.get_block("w"))
+    sch.pad_loop(i, 4)
     sch.compute_at(sch.get_block("z"), k)
     assert "range(s[T.min(i, b - 1)])" in sch.func.script()
     assert_same(sch.original, sch.func, np.random.default_rng(3), [1, 5])
@@ -266,3 +245,17 @@ def test_versions_do_not_share_what_was_allocated_before() -> None:
     allocated = [buffer for block in all_blocks(sch.func) for buffer in block.alloc_buffers]
     assert len(allocated) == len(set(allocated)) == 6
     assert_same(sch.original, compact_buffers(sch.func), np.random.default_rng(3), [1, 5])
+
+
+def test_copies_in_place_declare_what_a_part_of_a_loop_reaches() -> None:
+    sch = Schedule(
+        function("""
+def main(y: T.Buffer((7,), "float32")):
+    for i in range(2, 7):
+        with T.sblock("y"):
+            v = T.axis.spatial((2, 7), i)
+            y[v] = y[v] * y[v]
+""")
+    )
+    sch.cache_inplace(sch.get_block("y"), 0, "local")
+    assert_well_formed(sch.func)
