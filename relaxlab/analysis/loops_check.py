@@ -37,7 +37,7 @@ OUTSIDE = ("E0322", "E0334")
 def check_loops(name: str, func: loops.PrimFunc) -> list[Diagnostic]:
     """Return the errors of a loop function called `name`, in program order; empty if there are
     none."""
-    checker = _Checker(name, Analyzer.for_shapes(tuple(b.shape for b in func.buffers)))
+    checker = LoopsChecker(name, Analyzer.for_shapes(tuple(b.shape for b in func.buffers)))
     # Scalars first: a buffer's shape may mention a scalar that comes after it.
     for p in sorted(func.params, key=lambda p: isinstance(p, loops.Buffer)):
         checker.parameter(p)
@@ -56,7 +56,7 @@ def require_accesses_inside(funcs: Mapping[str, loops.PrimFunc]) -> None:
 
 
 @dataclass(slots=True)
-class _Checker:
+class LoopsChecker:
     """A walk over the statements with the definitions at each."""
 
     name: str

@@ -322,7 +322,8 @@ class PrimFunc(Node):
     `params` are buffers (inputs, then outputs) and scalar variables. Symbols in the buffers'
     shapes that are not parameters are bound by the shapes passed. The outermost statement may be
     a root block; allocations of a function without blocks live in the root block too. `private`
-    functions may be changed or removed by passes.
+    functions may be changed or removed by passes. `requires` has assertions about scalars and
+    symbols, which are checked before the function runs, and known to whoever analyses it.
     Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
     export), `tir_var_upper_bound` (name -> int), `tir_var_range` (name -> Range),
     `tir.is_scheduled` (bool).
@@ -332,6 +333,7 @@ class PrimFunc(Node):
     body: Stmt
     attrs: Attrs = NO_ATTRS
     private: bool = False
+    requires: tuple[AssertStmt, ...] = ()
     name_hint: str = hint_field(default="")
     span: Span | None = span_field(default=None)
 

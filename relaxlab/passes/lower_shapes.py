@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import PipelineError
 from relaxlab.passes.bindings import known_shape, leaf_type
 from relaxlab.passes.fact_checks import Checked
@@ -281,15 +282,16 @@ class _Lowerer:
             case _:
                 self.values[b.var] = self.value(b.value)
 
-    def require(self, name: str, condition: expr.PrimExpr) -> None:
-        """Stop unless a condition on symbols holds, which an operator takes for granted."""
+    def require(self, name: str, condition: expr.PrimExpr, why: str = "") -> None:
+        """Stop unless a condition on symbols holds, which an operator or a loop function takes for
+        granted."""
         claim, condition = condition, Analyzer.for_shapes(condition).simplify(condition)
         if isinstance(condition, expr.IntImm):
             if not condition.value:
-                text = f"`{name}` in `{self.name}` needs {claim}; its truth is constant"
+                text = f"`{name}` in `{self.name}` needs {claim}; its truth is constant{why}"
                 self.emit(host.Require(condition, expr.const(0), text))
             return
-        self.require_of(condition, condition, f"`{name}` in `{self.name}` needs {condition}")
+        self.require_of(condition, condition, f"`{name}` in `{self.name}` needs {condition}{why}")
 
     def require_of(self, condition: expr.PrimExpr, about: expr.PrimExpr, text: str) -> None:
         """Stop with a text unless a condition holds; says where the symbols of `about` are from,
@@ -551,6 +553,11 @@ class _Lowerer:
         values = tuple(symbols[s] for s in host.kernel_symbols(func))
         written = {buffers[i] for i in written_buffers(func)}
         alone = bool(written) and written <= self.per_thread
+        for required in func.requires:
+            claim = substitute(required, symbols)
+            shown = (f"`{v}`" for v in claim.values)
+            why = "".join(chain(*zip_longest(claim.message.split("{}"), shown, fillvalue="")))
+            self.require(name, claim.condition, f": {why}")
         check = self.checked.before(name, func, buffers, symbols)
         if check is not None:
             self.emit(check)

@@ -43,6 +43,7 @@ from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
 from relaxlab.passes.split_concat_product import split_concat_product
 from relaxlab.passes.split_phases import split_phases
 from relaxlab.passes.split_transform_params import split_transform_params
+from relaxlab.passes.state_preconditions import state_preconditions
 from relaxlab.passes.write_results import write_results
 
 GRAPH_PASSES: tuple[Pass, ...] = (
@@ -79,6 +80,7 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     fuse_ops,
     fuse_tir,
     dead_code_elimination,  # loop functions that only exist as parts of fused ones
+    state_preconditions,  # for schedules, which rely on them
 )
 """From operators to fused loop functions."""
 

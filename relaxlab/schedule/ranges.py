@@ -12,6 +12,7 @@ from relaxlab.analysis.regions import relax_index
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
+    AssertStmt,
     Block,
     BlockRealize,
     Buffer,
@@ -37,16 +38,16 @@ def constant(e: PrimExpr) -> int | None:
 
 
 def shape_analyzer(func: PrimFunc) -> Analyzer:
-    """An analyzer that knows the symbols of the parameters' shapes, and the declared bounds of
-    these and ranges of scalar parameters."""
+    """An analyzer that knows the symbols of the parameters' shapes, the declared bounds of these,
+    ranges of scalar parameters, and what the function requires."""
     upper = func.attrs.get(UPPER_BOUNDS, NO_ATTRS)
     ranges = func.attrs.get(RANGES, NO_ATTRS)
     # An analyzer learns facts of each element of an index function that it is asked about. With a
     # shared one, the kernel that a primitive makes would depend on questions of earlier ones, and
     # a replayed trace would make another kernel.
     if any(isinstance(p, Buffer) and p.facts for p in func.params):
-        return _shape_analyzer(func.params, upper, ranges)
-    return _shared.analyzer(func.params, upper, ranges).fork()
+        return _shape_analyzer(func.params, upper, ranges, func.requires)
+    return _shared.analyzer(func.params, upper, ranges, func.requires).fork()
 
 
 class _Shared(threading.local):
@@ -57,13 +58,20 @@ class _Shared(threading.local):
         self.analyzer = lru_cache(maxsize=8)(_shape_analyzer)
 
 
-def _shape_analyzer(params: tuple[Buffer | Var, ...], upper: Attrs, ranges: Attrs) -> Analyzer:
+def _shape_analyzer(
+    params: tuple[Buffer | Var, ...],
+    upper: Attrs,
+    ranges: Attrs,
+    requires: tuple[AssertStmt, ...],
+) -> Analyzer:
     an = Analyzer()
     for v in symbols_in(tuple(p.shape for p in params if isinstance(p, Buffer))):
         an.bind_shape(v, upper.get(v.name))
     for p in params:
         if isinstance(p, Var) and p.name in ranges:
             an.bind_range(p, ranges[p.name])
+    for required in requires:
+        an.assume(required.condition)
     return an
 
 

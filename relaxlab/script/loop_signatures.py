@@ -32,8 +32,20 @@ def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) ->
         check_returns(cx, body)
     resolved = tuple(_resolve(cx, reader, p) for p in params)
     attrs = Attrs(reader.attrs)
+    requires, body = _required(body)
     wrapped = _with_root(reader, body, s_tir, cx.span(node))
-    return loops.PrimFunc(resolved, wrapped, attrs, span=cx.span(node))
+    return loops.PrimFunc(resolved, wrapped, attrs, requires=requires, span=cx.span(node))
+
+
+def _required(body: loops.Stmt) -> tuple[tuple[loops.AssertStmt, ...], loops.Stmt]:
+    """The assertions at the top of a body that read no buffer, and the rest of the body."""
+    stmts = body.stmts if isinstance(body, loops.SeqStmt) else (body,)
+    required: list[loops.AssertStmt] = []
+    for s in stmts[:-1]:
+        if not isinstance(s, loops.AssertStmt) or any(isinstance(n, loops.BufferLoad) for n in walk(s)):
+            break
+        required.append(s)
+    return tuple(required), loops.seq(*stmts[len(required) :]) if required else body
 
 
 def _params(cx: Context, node: ast.FunctionDef) -> list[Any]:

@@ -34,6 +34,8 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
             w.line(f"def {name}({', '.join(params)}){result}:")
             with w.indented():
                 _prologue(w, f, matched, path)
+                for i, required in enumerate(f.requires):
+                    statement(w, required, f"{path}.requires[{i}]")
                 if root is None:
                     statement(w, f.body, path + ".body")
                 else:

@@ -72,6 +72,10 @@ def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> Any:
     if len(args) != len(func.params):
         raise ExecutionError(f"takes {counted(len(func.params), 'argument')}, got {len(args)}")
     env = bind_parameters(func, args)
+    for required in func.requires:
+        if not evaluate(required.condition, env):
+            why = required.message.format(*(evaluate(v, env) for v in required.values))
+            raise ExecutionError(f"needs {required.condition}: {why}")
     check = facts_check(func)
     if check is not None:
         given = dict(zip(func.params, args, strict=True))

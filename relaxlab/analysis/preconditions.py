@@ -1,0 +1,142 @@
+"""What the sizes that a loop function is called with must satisfy, so that it stays inside of its
+buffers.
+
+`for i in range(n)` over a buffer of `m` elements needs `n <= m`. Checked at the call, such a
+condition is an error that names it instead of an access to other memory; known to schedules, the
+loops are tiled like those over the buffer's own extents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.loops_check import LoopsChecker
+from relaxlab.analysis.regions import relax_index
+from relaxlab.ir import expr, loops
+from relaxlab.ir.node import Node, walk
+from relaxlab.ir.substitute import symbols_in
+
+
+def preconditions(name: str, func: loops.PrimFunc) -> tuple[loops.AssertStmt, ...]:
+    """Return assertions about the symbols and scalars of a loop function called `name` that hold
+    in every call in which it accesses nothing outside of its buffers, besides those that it states
+    itself or that the shapes of its buffers imply.
+
+    Only of accesses that certainly happen: under no condition, and at indices that the loops
+    certainly reach. Where loops have no iterations, a condition may ask for a constant number of
+    elements that nothing accesses: `range(n - 2)` with `A[i + 2]` needs `n <= m`, for n = 2, too.
+    """
+    finder = _Finder(name, _analyzer(func), func=func)
+    for p in sorted(func.params, key=lambda p: isinstance(p, loops.Buffer)):
+        finder.parameter(p)
+    finder.stmt(func.body)
+    needed = list({s.condition: s for s in reversed(finder.needed)}.values())
+    for s in finder.needed:  # without what follows from the others
+        others = [x.condition for x in needed if x is not s]
+        if s in needed and _analyzer(func, others).prove(s.condition) is True:
+            needed.remove(s)
+    return tuple(reversed(needed))
+
+
+def _analyzer(func: loops.PrimFunc, more: Iterable[expr.PrimExpr] = ()) -> Analyzer:
+    """An analyzer that knows the sizes of the function's buffers, what it requires, and more."""
+    an = Analyzer.for_shapes(tuple(b.shape for b in func.buffers))
+    for condition in (*(s.condition for s in func.requires), *more):
+        an.assume(condition)
+    return an
+
+
+def _sizes_of(func: loops.PrimFunc) -> set[expr.Var]:
+    """The integers that a call gives: scalar parameters, and symbols of the shapes."""
+    scalars = [p for p in func.params if isinstance(p, expr.Var)]
+    return {*scalars, *symbols_in(tuple(b.shape for b in func.buffers))}
+
+
+@dataclass(slots=True)
+class _Finder(LoopsChecker):
+    """A walk that keeps the conditions under which accesses are inside of their buffers. `extents`
+    has the extent of each variable of a loop or an axis; `partial`, the axes of which it is not
+    certain that their loops reach all values."""
+
+    func: loops.PrimFunc | None = None
+    needed: list[loops.AssertStmt] = field(default_factory=list[loops.AssertStmt])
+    extents: dict[expr.Var, expr.PrimExpr] = field(default_factory=dict)  # type: ignore
+    partial: set[expr.Var] = field(default_factory=set[expr.Var])
+
+    def loop(self, s: loops.For) -> None:
+        self.extents[s.loop_var] = s.extent
+        LoopsChecker.loop(self, s)
+
+    def bindings(self, s: loops.BlockRealize) -> None:
+        once = Counter(v for value in s.iter_values for v in symbols_in(value))
+        for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
+            self.extents[iv.var] = iv.dom.extent
+            span = relax_index(value, self.ranges, self.an)
+            last = iv.dom.min + iv.dom.extent - 1
+            alone = all(once[v] == 1 for v in symbols_in(value) if v in self.ranges)
+            known = [v for v in symbols_in(value) if v not in self.ranges and v in self.extents]
+            if (
+                span is None or known or not alone or not self.is_attained(value)
+                or any(v in self.partial for v in symbols_in(value))
+                or not self.an.prove_equal(span[0], iv.dom.min)
+                or not self.an.prove_equal(span[1], last)
+            ):  # fmt: skip
+                self.partial.add(iv.var)
+
+    def parts(self, e: expr.PrimExpr) -> None:
+        match e:
+            case expr.And(a, b) | expr.Or(a, b):  # what is on the right may not be evaluated
+                self.value(a)
+                self.branch(a if isinstance(e, expr.And) else expr.Not(a), b)
+            case expr.Call() if e.dtype in ("handle", "void"):  # it may take an address, as prefetches
+                self.guards += 1
+                LoopsChecker.parts(self, e)
+                self.guards -= 1
+            case _:
+                LoopsChecker.parts(self, e)
+
+    def in_bounds(
+        self, buffer: loops.Buffer, dim: int, index: expr.PrimExpr, extent: expr.PrimExpr, at: Node
+    ) -> None:
+        index = self.an.simplify(index)
+        if self.guards or index.dtype != extent.dtype or not self.is_attained(index):
+            return
+        bounds = relax_index(index, self.ranges, self.an)
+        if bounds is None:
+            return
+        zero = expr.const(0, extent.dtype)
+        needs = (expr.LE(zero, bounds[0]), expr.LT(bounds[1], extent))
+        for (low, high), need in zip(((zero, bounds[0]), (bounds[1], extent)), needs, strict=True):
+            if self.an.prove(need) is None and self.is_due(need, index, low - high):
+                text = f"index {index} is in dimension {dim} of {buffer.name}"
+                self.needed.append(loops.AssertStmt(self.an.simplify(need), text))
+
+    def is_due(self, need: expr.PrimExpr, index: expr.PrimExpr, short: expr.PrimExpr) -> bool:
+        """True if a condition is one on sizes, which loops without iterations do not break by more
+        than a constant number of elements; `short` is by how many elements it is broken."""
+        assert self.func is not None
+        sizes = _sizes_of(self.func)
+        if any(isinstance(n, loops.BufferLoad | expr.Call | expr.Cast) for n in walk(need)):
+            return False
+        if not sizes.issuperset(symbols_in(need)):
+            return False
+        names = list(symbols_in(index))
+        for v in names:  # which grows, as in `is_attained`
+            names += self.depends.get(v, ())
+        for v in names:
+            if v in self.partial:
+                return False
+            most = relax_index(self.extents[v], self.ranges, self.an) if v in self.extents else None
+            if v in self.extents and (most is None or not self._is_bounded(most[1], short)):
+                return False
+        return True
+
+    def _is_bounded(self, extent: expr.PrimExpr, short: expr.PrimExpr) -> bool:
+        assert self.func is not None
+        if isinstance(extent, expr.IntImm):
+            return True
+        empty = expr.LE(extent, expr.const(0, extent.dtype))
+        return _analyzer(self.func, [empty]).upper_bound(short) is not None
