@@ -91,7 +91,7 @@ class _Finder(LoopsChecker):
             case expr.And(a, b) | expr.Or(a, b):  # what is on the right may not be evaluated
                 self.value(a)
                 self.branch(a if isinstance(e, expr.And) else expr.Not(a), b)
-            case expr.Call() if e.dtype in ("handle", "void"):  # it may take an address, as prefetches
+            case expr.Call(dtype="handle" | "void"):  # it may take an address, as prefetches do
                 self.guards += 1
                 LoopsChecker.parts(self, e)
                 self.guards -= 1
@@ -107,36 +107,52 @@ class _Finder(LoopsChecker):
         bounds = relax_index(index, self.ranges, self.an)
         if bounds is None:
             return
-        zero = expr.const(0, extent.dtype)
-        needs = (expr.LE(zero, bounds[0]), expr.LT(bounds[1], extent))
-        for (low, high), need in zip(((zero, bounds[0]), (bounds[1], extent)), needs, strict=True):
-            if self.an.prove(need) is None and self.is_due(need, index, low - high):
+        zero, (first, last) = expr.const(0, extent.dtype), bounds
+        for need, short in (
+            (expr.LE(zero, first), zero - first),
+            (expr.LT(last, extent), last - extent),
+        ):
+            if self.an.prove(need) is None and self._is_due(need, index, short):
                 text = f"index {index} is in dimension {dim} of {buffer.name}"
                 self.needed.append(loops.AssertStmt(self.an.simplify(need), text))
 
-    def is_due(self, need: expr.PrimExpr, index: expr.PrimExpr, short: expr.PrimExpr) -> bool:
-        """True if a condition is one on sizes, which loops without iterations do not break by more
-        than a constant number of elements; `short` is by how many elements it is broken."""
+    def _is_due(self, need: expr.PrimExpr, index: expr.PrimExpr, short: expr.PrimExpr) -> bool:
+        """True if a condition of an index is one on sizes that may be asked for in every call;
+        `short` is by how many elements it is broken."""
         assert self.func is not None
-        sizes = _sizes_of(self.func)
         if any(isinstance(n, loops.BufferLoad | expr.Call | expr.Cast) for n in walk(need)):
             return False
-        if not sizes.issuperset(symbols_in(need)):
+        if not _sizes_of(self.func).issuperset(symbols_in(need)):
             return False
         names = list(symbols_in(index))
+        if not any(v in self.extents for v in names) and self._may_not_run():
+            return False
         for v in names:  # which grows, as in `is_attained`
             names += self.depends.get(v, ())
-        for v in names:
-            if v in self.partial:
-                return False
-            most = relax_index(self.extents[v], self.ranges, self.an) if v in self.extents else None
-            if v in self.extents and (most is None or not self._is_bounded(most[1], short)):
-                return False
-        return True
+        return all(
+            self._holds_if_empty(need, self.extents[v], short) for v in names if v in self.extents
+        ) and self.partial.isdisjoint(names)
 
-    def _is_bounded(self, extent: expr.PrimExpr, short: expr.PrimExpr) -> bool:
+    def _may_not_run(self) -> bool:
+        """True if some loop around may have no iterations, as those over arrays without elements:
+        then not even the first one is accessed."""
         assert self.func is not None
-        if isinstance(extent, expr.IntImm):
-            return True
-        empty = expr.LE(extent, expr.const(0, extent.dtype))
-        return _analyzer(self.func, [empty]).upper_bound(short) is not None
+        around = self.outer_loops | {f.loop_var for f in self.nest}
+        an = _analyzer(self.func)
+        return any(an.prove(expr.GE(self.extents[v], expr.const(1))) is not True for v in around)
+
+    def _holds_if_empty(
+        self, need: expr.PrimExpr, extent: expr.PrimExpr, short: expr.PrimExpr
+    ) -> bool:
+        """True if a condition holds, but for a constant number of elements, where a loop has no
+        iterations, and wholly where the sizes that its extent is made of are zero."""
+        assert self.func is not None
+        most = relax_index(extent, self.ranges, self.an)
+        if most is None or isinstance(most[1], expr.IntImm):
+            return most is not None
+        none = [expr.LE(v, expr.const(0, v.dtype)) for v in symbols_in(most[1])]
+        empty = expr.LE(most[1], expr.const(0, extent.dtype))
+        return (
+            _analyzer(self.func, none).prove(need) is True
+            and _analyzer(self.func, [empty]).upper_bound(short) is not None
+        )

@@ -146,6 +146,7 @@ def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
     bodies: list[loops.Stmt] = []
     local: list[loops.Buffer] = []
     kinds: list[int] = []
+    required: list[loops.AssertStmt] = []
     for b in bindings:
         var, call = b.var, tir_call(b.value)
         if isinstance(b.value, graph.TupleGetItem):
@@ -161,15 +162,16 @@ def merge_calls(fn: graph.Function, mod: Module) -> PrimFunc:
         callee = _callee(call, mod)
         kinds.append(callee.attrs.get("op_pattern", PatternKind.OPAQUE))
         actual = [*(buffers[a][0] for a in call.args), *extra]
-        allocated, body = _inlined(callee, actual, call, names)
+        allocated, body, needs = _inlined(callee, actual, call, names)
         local += allocated
+        required += needs
         body = stamp(body, b.value.span or b.span, "fuse_tir")
         bodies.append(_tidy_blocks(body, block_names))
     root = loops.Block("root", (), (), (), loops.seq(*bodies), alloc_buffers=tuple(local))
     attrs = Attrs({"tir.noalias": True, "op_pattern": int(max(kinds))})
     params = (*inputs, *buffers[output], *scalars)
     body = loops.BlockRealize((), TRUE, root)
-    return PrimFunc(params, body, attrs, span=fn.span)
+    return PrimFunc(params, body, attrs, requires=tuple(required), span=fn.span)
 
 
 def _take_facts(buffers: Buffers, call: TirCall, callee: PrimFunc) -> None:
@@ -213,8 +215,9 @@ def _buffer(name: str, ty: types.Type | None) -> loops.Buffer:
 
 def _inlined(
     func: PrimFunc, actual: list[loops.Buffer], call: TirCall, names: UniqueNames
-) -> tuple[tuple[loops.Buffer, ...], loops.Stmt]:
-    """The allocations and statements of `func` working on `actual`, every name made anew."""
+) -> tuple[tuple[loops.Buffer, ...], loops.Stmt, tuple[loops.AssertStmt, ...]]:
+    """The allocations and statements of `func` working on `actual`, every name made anew, and what
+    it requires."""
     given = [types.TensorType(b.shape, b.dtype) for b in actual]
     symbols = argument_symbols(func, given, call.symbols, call.callee)
     fresh: dict[expr.Var, expr.PrimExpr] = dict(symbols)
@@ -228,9 +231,10 @@ def _inlined(
             b, name=names(b.name), shape=tuple(substitute(d, fresh) for d in b.shape)
         )
     body = substitute(body, symbols=fresh, buffers=buffers)
+    requires = tuple(substitute(r, symbols=fresh) for r in func.requires)
     if isinstance(body, loops.BlockRealize) and not body.block.iter_vars:
-        return body.block.alloc_buffers, body.block.body
-    return (), body
+        return body.block.alloc_buffers, body.block.body, requires
+    return (), body, requires
 
 
 def _bound_vars(body: Node) -> list[expr.Var]:

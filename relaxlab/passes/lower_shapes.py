@@ -282,16 +282,16 @@ class _Lowerer:
             case _:
                 self.values[b.var] = self.value(b.value)
 
-    def require(self, name: str, condition: expr.PrimExpr, why: str = "") -> None:
+    def require(self, name: str, claim: expr.PrimExpr, why: str = "") -> None:
         """Stop unless a condition on symbols holds, which an operator or a loop function takes for
         granted."""
-        claim, condition = condition, Analyzer.for_shapes(condition).simplify(condition)
-        if isinstance(condition, expr.IntImm):
-            if not condition.value:
-                text = f"`{name}` in `{self.name}` needs {claim}; its truth is constant{why}"
-                self.emit(host.Require(condition, expr.const(0), text))
-            return
-        self.require_of(condition, condition, f"`{name}` in `{self.name}` needs {condition}{why}")
+        condition = Analyzer.for_shapes(claim).simplify(claim)
+        text = f"`{name}` in `{self.name}` needs {claim}"
+        if not isinstance(condition, expr.IntImm):
+            self.require_of(condition, condition, text + why)
+        elif not condition.value:
+            text += f"; its truth is constant{why}"
+            self.emit(host.Require(condition, expr.const(0), text))
 
     def require_of(self, condition: expr.PrimExpr, about: expr.PrimExpr, text: str) -> None:
         """Stop with a text unless a condition holds; says where the symbols of `about` are from,

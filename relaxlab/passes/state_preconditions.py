@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from relaxlab.analysis.preconditions import preconditions
-from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace

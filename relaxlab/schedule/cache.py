@@ -93,8 +93,10 @@ def cache_read(
                 suggestion="cache_write", about=(buffer,),
             )  # fmt: skip
     spans = _touched_region(place, buffer, [r for b in readers for r in b.reads])
+    an = analyzer_at(place)
+    spans = tuple(_clipped(s, dim, an) for s, dim in zip(spans, buffer.shape, strict=True))
     cache = cache_buffer(func, buffer, scope)
-    copy = _copy_nest(func, buffer, cache, spans, analyzer_at(place))
+    copy = _copy_nest(func, buffer, cache, spans, an)
     names = {b.name for b in readers}
     _require_one_value(place, buffer, names)
     scope_block = place.scope
@@ -223,7 +225,6 @@ def _touched_region(
     for region in regions:
         if region.buffer is buffer:
             spans = relaxed_region(region, {}, env, an)
-            spans = tuple(_clipped(s, dim, an) for s, dim in zip(spans, buffer.shape, strict=True))
             total = spans if total is None else tuple(
                 union(a, b, an) for a, b in zip(total, spans, strict=True)
             )  # fmt: skip
@@ -237,11 +238,14 @@ def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
     Inside a block, a span that moves with the block's axes is cut by the copy's predicate instead.
     """
     lo = span.lo if an.prove(expr.GE(span.lo, ZERO)) else ZERO
-    moves = vars_in(span.lo) - vars_in(dim)
     # A bound that moves is not cut here: `min(hi, dim - 1)` would make the extents of the copy's
     # loops irregular.
-    hi = span.hi if moves or an.prove(expr.LT(span.hi, dim)) else dim - 1
+    hi = span.hi if _moves(span, dim) or an.prove(expr.LT(span.hi, dim)) else dim - 1
     return Span(lo, hi)
+
+
+def _moves(span: Span, dim: expr.PrimExpr) -> bool:
+    return bool(vars_in(span.lo) - vars_in(dim))
 
 
 def _require_dense_write(place: BlockPlace, region: BufferRegion) -> None:
@@ -316,7 +320,9 @@ def _copy_nest(
     for d, (s, extent) in enumerate(zip(spans, extents, strict=True)):
         count = extent
         values.append(s.lo + loop_vars[d])
-        if not an.prove(expr.LT(s.hi, src.shape[d])):
+        # Of what does not move, reads are cut, and writes are as far as their block writes in any
+        # case.
+        if _moves(s, src.shape[d]) and not an.prove(expr.LT(s.hi, src.shape[d])):
             # The loops keep their regular extent; the axis ends with the buffer, and the predicate
             # skips what is beyond.
             count = expr.Min(extent, src.shape[d] - s.lo)

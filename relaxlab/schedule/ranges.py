@@ -70,6 +70,8 @@ def _shape_analyzer(
     for p in params:
         if isinstance(p, Var) and p.name in ranges:
             an.bind_range(p, ranges[p.name])
+        elif isinstance(p, Var) and p.name in upper:
+            an.bind(p, hi_inclusive=upper[p.name])
     for required in requires:
         an.assume(required.condition)
     return an

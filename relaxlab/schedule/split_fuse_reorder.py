@@ -247,14 +247,18 @@ def _one_loop(
     values: dict[Var, PrimExpr] = {}
     rest: PrimExpr = fused
     total: PrimExpr = ONE
+    an = _analyzer(place, preserve_unit_iters)
+    signed = [c for c in chain if an.prove(expr.GE(c.extent, ZERO)) is not True]
+    # The product of two negative extents, as of range(n - 2) for n = 0, would be positive.
+    least = ZERO if len(signed) > 1 else None
     for i, loop in enumerate(reversed(chain)):
         last = i == len(chain) - 1
         # The outermost loop needs no modulo: the fused variable is less than the product of all
         # extents.
         values[loop.loop_var] = loop.min + (rest if last else rest % loop.extent)
         rest = rest // loop.extent
-        total = loop.extent * total
-    an = _analyzer(place, preserve_unit_iters)
+        runs = loop.extent if least is None or loop not in signed else expr.Max(loop.extent, least)
+        total = runs * total
     total = an.simplify(total)
     _bind(an, fused, ZERO, total, preserve_unit_iters)
     body = _simplified(substitute(chain[-1].body, values), an, preserve_unit_iters)

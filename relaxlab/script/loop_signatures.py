@@ -42,7 +42,8 @@ def _required(body: loops.Stmt) -> tuple[tuple[loops.AssertStmt, ...], loops.Stm
     stmts = body.stmts if isinstance(body, loops.SeqStmt) else (body,)
     required: list[loops.AssertStmt] = []
     for s in stmts[:-1]:
-        if not isinstance(s, loops.AssertStmt) or any(isinstance(n, loops.BufferLoad) for n in walk(s)):
+        reads = any(isinstance(n, loops.BufferLoad) for n in walk(s))
+        if not isinstance(s, loops.AssertStmt) or reads:
             break
         required.append(s)
     return tuple(required), loops.seq(*stmts[len(required) :]) if required else body

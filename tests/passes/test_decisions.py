@@ -135,6 +135,15 @@ RESIDUAL = """
             R.output(z)
         return z
 """
+PART = """
+    @T.prim_func
+    def part(a: T.handle, n: T.int64):
+        m = T.int64()
+        A = T.match_buffer(a, (m,), "float32")
+        for i in range(n):
+            A[i] = T.float32(0)
+"""
+"""The first rows of an array."""
 TOKEN = """
     @T.prim_func
     def total(a: T.handle, b: T.handle):
@@ -247,6 +256,7 @@ TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
         r"- main.h \(relu\) into main.s: s is not made by a loop function",
     ]),
     ("fuse_tir", LIBRARIES, MANY, ["[+] fused_exp_add: one loop function with 2 blocks"]),
+    ("state_preconditions", cpu_pipeline(), PART, ["[+] part: requires n <= m"]),
     ("schedule_kernels", LIBRARIES, MANY, ["[+] softmax: scheduled by the rule rows"]),
     ("rewrite_layouts", cpu_pipeline(), MANY, ["[+] main.w: .* for "]),
     ("lift_transform_params", cpu_pipeline(), TOKEN, ["[+] main.lv: depends only on weights"]),

@@ -259,3 +259,25 @@ def main(y: T.Buffer((7,), "float32")):
     )
     sch.cache_inplace(sch.get_block("y"), 0, "local")
     assert_well_formed(sch.func)
+
+
+def test_fused_loops_without_iterations_have_none() -> None:
+    """Two extents below zero have a product above it."""
+    func = parse("""
+@T.prim_func
+def f(a: T.handle, b: T.handle, k: T.int64):
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "float32")
+    B = T.match_buffer(b, (n, n), "float32")
+    for i, j in T.grid(n - 2, k):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi + 1, vj] = A[vi, vj] + A[vi + 2, vj]
+""")["f"]
+    sch = Schedule(func)
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.parallel(sch.fuse(i, j))
+    for n, k in ((0, -3), (1, -1), (1, 1), (2, -4), (3, -2), (4, 3)):
+        a, b = np.ones((n, n), "float32"), np.zeros((n, n), "float32")
+        interpret_prim_func(sch.func, [a, b, k])
+        assert b.sum() == 2 * max(n - 2, 0) * max(k, 0)

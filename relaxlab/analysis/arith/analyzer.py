@@ -100,8 +100,16 @@ class Analyzer:
         """Take `var` to be one of the integers of the range."""
         self._ctx.proceed(
             ("range", var, rng.min, rng.extent),
-            lambda: self._bind(var, rng.min, rng.min + rng.extent - 1),
+            lambda: self._bind_range(var, rng),
         )
+
+    def _bind_range(self, var: expr.Var, rng: Range) -> None:
+        extent, factors = rng.extent, list[expr.PrimExpr]()
+        if isinstance(extent, expr.Mul | expr.Max):
+            extent = _if_positive(extent, factors)
+        self._bind(var, rng.min, rng.min + extent - 1)
+        for factor in factors:
+            conditions.assume(self._ctx, expr.GE(factor, expr.const(1, factor.dtype)), True)
 
     def bind_shape(self, var: expr.Var, upper: int | None = None) -> None:
         """Take `var` to be a dimension: at least 0, at most `upper`."""
@@ -186,6 +194,19 @@ class Analyzer:
             return None
         hi = upper_bound(self._ctx, p, -inf)
         return int(hi) if finite(hi) else None
+
+
+def _if_positive(extent: expr.PrimExpr, factors: list[expr.PrimExpr]) -> expr.PrimExpr:
+    """An extent as it is where it is above zero: then so is `a` for each factor `max(a, 0)`, which
+    are added to `factors`."""
+    match extent:
+        case expr.Mul(a, b):
+            return _if_positive(a, factors) * _if_positive(b, factors)
+        case expr.Max(a, expr.IntImm(least)) if least <= 0:
+            factors.append(a)
+            return a
+        case _:
+            return extent
 
 
 def simplify(e: expr.PrimExpr) -> expr.PrimExpr:
