@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, replace, rewrite
@@ -12,6 +13,7 @@ from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.expand_calls import alloc_tensor
 from relaxlab.passes.kernel_calls import argument_symbols
+from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.tracing import may_apply
 
 
@@ -84,7 +86,20 @@ def _shared(func: loops.PrimFunc) -> dict[loops.Buffer, loops.Buffer]:
             ]  # fmt: skip
             found[b] = same[0] if same else b
             mine.add(found[b])
-    return found
+    an = shape_analyzer(func)
+    made = {b: _without_negative_dims(b, an) for b in dict.fromkeys(found.values())}
+    return {b: made[new] for b, new in found.items()}
+
+
+def _without_negative_dims(b: loops.Buffer, an: Analyzer) -> loops.Buffer:
+    """The buffer with no elements where an extent that it was made for, as that of `range(n - 2)`,
+    is negative."""
+    signed = [an.prove(expr.GE(d, expr.const(0, d.dtype))) is not True for d in b.shape]
+    if not any(signed):
+        return b
+    least = (expr.Max(d, expr.const(0, d.dtype)) for d in b.shape)
+    dims = zip(b.shape, signed, least, strict=True)
+    return replace(b, shape=tuple(most if sign else d for d, sign, most in dims))
 
 
 def _lift(

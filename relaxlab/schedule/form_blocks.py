@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeVar, cast
@@ -57,13 +57,24 @@ from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.apart import bound_to_axes
 from relaxlab.schedule.compact import loops_around_uses
-from relaxlab.schedule.determined import are_never_equal, determines
+from relaxlab.schedule.determined import are_never_equal
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
-from relaxlab.schedule.ranges import ZERO, Env, Span, bind_stmt, by_data
+from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data
 from relaxlab.schedule.regions import rewrite_accesses
-from relaxlab.schedule.rfactor import Reduction, reduction_of
-from relaxlab.schedule.tree import describe_block
+from relaxlab.schedule.rfactor import reduction_of
+from relaxlab.schedule.store_nests import (
+    Nest,
+    are_fixed,
+    depend_on,
+    plain_block,
+    reduction_of_nest,
+    spatial_loops,
+    summed_apart,
+    terms_are_free,
+    variable_of,
+)
+from relaxlab.schedule.tree import TRUE, describe_block
 
 STACK_BYTES = 1 << 14
 """Largest buffer that an iteration has for itself on its thread's stack: half of a first-level
@@ -72,17 +83,6 @@ cache. Larger ones are in main memory, one for each iteration."""
 Private = Mapping[Buffer, tuple[For, ...]]
 """Buffers of the function's own, with the loops, outermost first, in each iteration of which they
 are filled before they are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Nest:
-    """A store inside loops, outermost first, and the store of its initial value before those of
-    them that are not in its indices. `around`: the serial loops that stay around blocks."""
-
-    loops: tuple[For, ...]
-    store: BufferStore
-    init: BufferStore | None = None
-    around: tuple[For, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _Serial:
     parts: tuple[_Part, ...]
 
 
-_Part = _Nest | _Whole | _Serial
+_Part = Nest | _Whole | _Serial
 N = TypeVar("N", bound=_Part)
 Formed = tuple[list[_Part], list[Buffer]]
 """The blocks of a statement, and buffers in main memory that they use."""
@@ -128,7 +128,7 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     plain = replace(func, body=_from_zero(func.body))
     private = {b: loops_around_uses(plain, b) for b in owned}
     body = plain.body.block.body if isinstance(plain.body, BlockRealize) else plain.body
-    parts, made = _formed(body, private, (), bool(func.attrs.get(KEEP_ORDER)))
+    parts, made = _formed(body, private, (), func)
     names: dict[str, int] = {}
     formed = seq(*(_blocked(part, names) for part in parts))
     if not any(isinstance(n, Block) and n.iter_vars for n in walk(formed)):
@@ -143,8 +143,8 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     return replace(func, body=BlockRealize((), expr.const(True), block))
 
 
-def _formed(s: Stmt, private: Private, around: tuple[For, ...], in_order: bool) -> Formed:
-    """Return the blocks of a statement inside serial loops. `in_order`: sums keep their order."""
+def _formed(s: Stmt, private: Private, around: tuple[For, ...], func: PrimFunc) -> Formed:
+    """Return the blocks of a statement of a function, inside serial loops."""
     parts: list[_Part] = []
     made: list[Buffer] = []
     for part in s.stmts if isinstance(s, SeqStmt) else (s,):
@@ -152,16 +152,21 @@ def _formed(s: Stmt, private: Private, around: tuple[For, ...], in_order: bool) 
         mine = {b: loops for b, loops in private.items() if loops and b in used}
         found, buffers = (
             _distributed_apart(part, mine, around)
-            or _under_serial(part, mine, around, in_order)
+            or _under_serial(part, mine, around, func)
             or _in_one_block(part, mine)
         )
         parts += found
         made += buffers
     parts = _with_fills(_with_inits(parts, 0))
-    if not in_order:
-        summed = [_summed_apart(part) for part in parts]
-        parts = [part for found, _ in summed for part in found]
-        made += [buffer for _, buffers in summed for buffer in buffers]
+    if not func.attrs.get(KEEP_ORDER):
+        whole, parts = parts, []
+        for part in whole:
+            if isinstance(part, Nest):
+                sums, buffers = summed_apart(part, func)
+                parts += sums
+                made += buffers
+            else:
+                parts.append(part)
     return parts, made
 
 
@@ -190,12 +195,12 @@ def _buffers_in(s: Stmt) -> set[Buffer]:
 
 def _distributed_apart(
     part: Stmt, private: Private, around: tuple[For, ...]
-) -> tuple[list[_Nest], list[Buffer]] | None:
+) -> tuple[list[Nest], list[Buffer]] | None:
     """Return the stores of a statement, each in loops of its own, and the buffers that its private
     ones become; None where loops cannot be distributed or stores are not independent."""
     made: list[Buffer] = []
     for buffer, loops in private.items():
-        if not _are_fixed(loops) or _mentions(loops, around):
+        if not are_fixed(loops) or depend_on(loops, around):
             return None
         part, wide = _expanded(part, buffer, loops)
         made.append(wide)
@@ -203,10 +208,10 @@ def _distributed_apart(
     return _renamed(nests, made) if nests is not None and all(map(_is_block, nests)) else None
 
 
-def _renamed(nests: Sequence[_Nest], owned: Sequence[Buffer]) -> tuple[list[_Nest], list[Buffer]]:
+def _renamed(nests: Sequence[Nest], owned: Sequence[Buffer]) -> tuple[list[Nest], list[Buffer]]:
     """Return the nests with a buffer of its own for each that overwrites all of an owned one, and
     these buffers: rules schedule what is made by one block (array renaming; section 5.4)."""
-    found: list[_Nest] = []
+    found: list[Nest] = []
     made: dict[Buffer, list[Buffer]] = {buffer: [] for buffer in owned}
     now: dict[Buffer, Buffer] = {}
     for nest in nests:
@@ -217,7 +222,7 @@ def _renamed(nests: Sequence[_Nest], owned: Sequence[Buffer]) -> tuple[list[_Nes
             now[old.buffer] = replace(old.buffer, name=name)
             versions.append(now[old.buffer])
         # A reduction reads its own results, any other store what was there before.
-        accumulates = len(_spatial(nest)) < len(nest.loops)
+        accumulates = len(spatial_loops(nest)) < len(nest.loops)
         store = substitute(old, buffers=now if accumulates else before)
         store = replace(store, buffer=now.get(old.buffer, old.buffer))
         init = nest.init and substitute(nest.init, buffers=now)
@@ -225,21 +230,13 @@ def _renamed(nests: Sequence[_Nest], owned: Sequence[Buffer]) -> tuple[list[_Nes
     return found, [version for versions in made.values() for version in versions]
 
 
-def _overwrites(nest: _Nest) -> bool:
+def _overwrites(nest: Nest) -> bool:
     """True if the nest stores to each element of its buffer, whatever was there."""
-    spatial = _spatial(nest)
+    spatial = spatial_loops(nest)
     shape, indices = nest.store.buffer.shape, nest.store.indices
     is_whole = indices == tuple(loop.loop_var for loop in spatial)
     same = is_whole and shape == tuple(loop.extent for loop in spatial)
     return same and (nest.init is not None or len(spatial) == len(nest.loops))
-
-
-def _are_fixed(loops: Sequence[For]) -> bool:
-    """True if the extents of the loops depend on no memory and on none of the loops."""
-    outer = {loop.loop_var for loop in loops}
-    return not any(
-        by_data(loop.extent) or not outer.isdisjoint(symbols_in(loop.extent)) for loop in loops
-    )
 
 
 def _is_by_place(extent: PrimExpr) -> bool:
@@ -263,13 +260,13 @@ def _expanded(s: Stmt, buffer: Buffer, loops: Sequence[For]) -> tuple[Stmt, Buff
     return rewrite_accesses(s, buffer, wide, index, lambda region: region), wide
 
 
-def _distributed(s: Stmt, loops: tuple[For, ...], around: tuple[For, ...]) -> list[_Nest] | None:
+def _distributed(s: Stmt, loops: tuple[For, ...], around: tuple[For, ...]) -> list[Nest] | None:
     """Return the stores of a statement in the given loops, each in loops of its own. None where
     there is anything but stores and loops whose extents depend on no memory but index functions, or
     where distributing the loops might change the order of dependent accesses."""
     match s:
         case BufferStore():
-            return [_Nest(loops, s, around=around)]
+            return [Nest(loops, s, around=around)]
         case LetStmt(var, value, body) if isinstance(body, BufferStore) or not _changes(
             body, value
         ):
@@ -323,7 +320,7 @@ def _has_own_elements(
     places = [n.indices for n in accesses if n.buffer is buffer]
     first, *others = places
     return any(
-        _variable(index, varying) == loop.loop_var and all(i[d] == index for i in others)
+        variable_of(index, varying) == loop.loop_var and all(i[d] == index for i in others)
         for d, index in enumerate(first)
     ) or any(
         any(_is_in_segment(places, d, load, stmts, loop) for load in walk(index)
@@ -351,16 +348,6 @@ def _is_in_segment(
     return all(an.prove(expr.GE(r, ZERO)) and an.prove(expr.LT(r, room)) for r in rests)
 
 
-def _variable(index: PrimExpr, variables: Collection[Var]) -> Var | None:
-    """The one of the variables that an index is, plus something that mentions none of them; None if
-    it is anything else."""
-    mentioned = [v for v in symbols_in(index) if v in variables]
-    if len(mentioned) != 1 or by_data(index):
-        return None
-    rest = Analyzer().simplify(index - mentioned[0])
-    return None if mentioned[0] in symbols_in(rest) else mentioned[0]
-
-
 def _with_inits(nests: Sequence[N], depth: int) -> list[N]:
     """Join each reduction with the store of its initial value in front of it, `depth` loops around
     both."""
@@ -368,7 +355,7 @@ def _with_inits(nests: Sequence[N], depth: int) -> list[N]:
     for nest in nests:
         before = found[-1] if found else None
         joined = None
-        if isinstance(before, _Nest) and isinstance(nest, _Nest):
+        if isinstance(before, Nest) and isinstance(nest, Nest):
             joined = _with_init(before, nest, depth)
         if joined is None:
             found.append(nest)
@@ -377,7 +364,7 @@ def _with_inits(nests: Sequence[N], depth: int) -> list[N]:
     return found
 
 
-def _with_init(before: _Nest, nest: _Nest, depth: int) -> _Nest | None:
+def _with_init(before: Nest, nest: Nest, depth: int) -> Nest | None:
     """Return a reduction with the store before it as its init; None where that is not its initial
     value: in the same place, outside of the loops over its terms, and of other buffers."""
     if len(before.loops) != depth:
@@ -388,7 +375,7 @@ def _with_init(before: _Nest, nest: _Nest, depth: int) -> _Nest | None:
     if not same or not reduced or nest.init is not None or before.init is not None:
         return None
     own = any(isinstance(n, BufferLoad) and n.buffer is a.buffer for n in walk(a.value))
-    is_reduction = reduction_of(_plain_block(nest)) is not None
+    is_reduction = reduction_of(plain_block(nest)) is not None
     fits = is_reduction and not own and not reduced & set(symbols_in(b.indices))
     return dataclasses.replace(nest, init=a) if fits else None
 
@@ -407,17 +394,17 @@ def _with_fills(parts: Sequence[_Part]) -> list[_Part]:
     return found
 
 
-def _with_fill(before: _Part, nest: _Part) -> _Nest | None:
-    if not isinstance(before, _Nest) or not isinstance(nest, _Nest) or not before.loops:
+def _with_fill(before: _Part, nest: _Part) -> Nest | None:
+    if not isinstance(before, Nest) or not isinstance(nest, Nest) or not before.loops:
         return None
-    spatial, filled = _spatial(nest), _spatial(before)
+    spatial, filled = spatial_loops(nest), spatial_loops(before)
     pairs = list(zip(filled, spatial, strict=False))
     is_whole = len(before.loops) == len(filled) == len(spatial) < len(nest.loops)
     a = substitute(before.store, {x.loop_var: y.loop_var for x, y in pairs})
     same = is_whole and all(x.extent == y.extent for x, y in pairs)
     same = same and a.indices == nest.store.indices and nest.init is None and before.init is None
     loads = any(isinstance(n, BufferLoad) for n in walk(a.value))
-    fits = same and not loads and reduction_of(_plain_block(nest)) is not None
+    fits = same and not loads and reduction_of(plain_block(nest)) is not None
     return dataclasses.replace(nest, init=a) if fits else None
 
 
@@ -427,39 +414,18 @@ def _used_by(part: _Part) -> set[Buffer]:
             return _buffers_in(loop)
         case _Whole(_, body):
             return _buffers_in(body)
-        case _Nest(_, store, init):
+        case Nest(_, store, init):
             return _buffers_in(store) | (set() if init is None else _buffers_in(init))
 
 
 def _stored_by(part: _Part) -> set[Buffer]:
-    return {part.store.buffer} if isinstance(part, _Nest) else set()
+    return {part.store.buffer} if isinstance(part, Nest) else set()
 
 
-def _plain_block(nest: _Nest) -> Block:
-    return Block("", (), (), (), nest.store)
-
-
-def _spatial(nest: _Nest) -> list[For]:
-    """The loops whose variables are indices of the store, in the order of its dimensions; where
-    extents depend on other loops or places on index functions, those that the place determines, in
-    their own order."""
-    loops = {loop.loop_var: loop for loop in nest.loops}
-    if _are_fixed(nest.loops) and not any(map(by_data, nest.store.indices)):
-        found = dict.fromkeys(_variable(index, loops) for index in nest.store.indices)
-        return [loops[v] for v in found if v is not None and v in loops]
-    shapes = symbols_in((nest.store.buffer.shape, tuple(loop.extent for loop in nest.loops)))
-    an = Analyzer.for_shapes(*(v for v in shapes if v not in loops))
-    for loop in nest.loops:
-        bind_stmt(an, loop)
-    spans: Env = {v: Span(s.min, an.simplify(s.min + s.extent - 1)) for v, s in loops.items()}
-    place = [an.simplify(index) for index in nest.store.indices]
-    return [loop for v, loop in loops.items() if determines(place, v, spans, an)]
-
-
-def _is_block(nest: _Nest) -> bool:
+def _is_block(nest: Nest) -> bool:
     """True if iterations with different indices are independent, and the others a reduction."""
     store = nest.store
-    spatial = {loop.loop_var for loop in _spatial(nest)}
+    spatial = {loop.loop_var for loop in spatial_loops(nest)}
     others = {loop.loop_var for loop in nest.loops} - spatial
     extents = symbols_in(tuple(x.extent for x in nest.loops if x.loop_var in spatial))
     if others & {*symbols_in(store.indices), *extents} or not store.indices:
@@ -472,70 +438,28 @@ def _is_block(nest: _Nest) -> bool:
         bind_stmt(an, loop)
     if not all(are_never_equal(n.indices, store.indices, nest.loops, an) for n in reads):
         return False
-    return not others or (_summed(nest) is not None and _terms_are_free(nest))
+    return not others or (reduction_of_nest(nest) is not None and terms_are_free(nest))
 
 
-def _other_reads(nest: _Nest) -> list[BufferLoad]:
+def _other_reads(nest: Nest) -> list[BufferLoad]:
     """The loads from the buffer that is stored to, but for those of the element itself."""
     loads = [n for n in walk(nest.store.value) if isinstance(n, BufferLoad)]
     store = nest.store
     return [n for n in loads if n.buffer is store.buffer and n.indices != store.indices]
 
 
-def _summed(nest: _Nest) -> Reduction | None:
-    """The reduction that a store is, a difference taken for a sum; None if it is none."""
-    store, value = nest.store, nest.store.value
-    if isinstance(value, expr.Sub) and value.a == BufferLoad(store.buffer, store.indices):
-        return Reduction(expr.Add, store.buffer, store.indices, value.b, True)
-    return reduction_of(_plain_block(nest))
-
-
-def _terms_are_free(nest: _Nest) -> bool:
-    """True if the terms of a reduction do not depend on the element that they change."""
-    found = _summed(nest)
-    assert found is not None
-    own = BufferLoad(nest.store.buffer, nest.store.indices)
-    return all(n != own for n in walk(found.value))
-
-
-def _summed_apart(part: _Part) -> tuple[list[_Part], list[Buffer]]:
-    """Return a reduction onto what is there as two nests, the reduction of its terms alone and its
-    combination with what is there, and the buffer between them; any other part as it is."""
-    if not isinstance(part, _Nest) or part.init is not None:
-        return [part], []
-    spatial, store, reduction = _spatial(part), part.store, _summed(part)
-    if len(spatial) == len(part.loops) or reduction is None or any(map(by_data, store.indices)):
-        return [part], []
-    if not _are_fixed(spatial) or _mentions(spatial, part.around):
-        return [part], []
-    places = tuple(loop.loop_var for loop in spatial)
-    shape = tuple(loop.extent for loop in spatial)
-    total = Buffer(f"{store.buffer.name}_sum", shape, store.buffer.dtype, span=store.span)
-    before = BufferLoad(total, places)
-    terms = dataclasses.replace(
-        part,
-        store=BufferStore(total, reduction.combined(before, reduction.value), places),
-        init=BufferStore(total, reduction.identity, places),
-    )
-    own = BufferLoad(store.buffer, store.indices)
-    op = type(store.value) if isinstance(store.value, expr.Sub) else reduction.op
-    ends = op(own, before) if reduction.accumulator_first else op(before, own)
-    end = _Nest(tuple(spatial), replace(store, value=ends), around=part.around)
-    return [terms, end], [total]
-
-
 # --- Loops that stay around blocks -------------------------------------------------------------
 
 
 def _under_serial(
-    part: Stmt, private: Private, around: tuple[For, ...], in_order: bool
+    part: Stmt, private: Private, around: tuple[For, ...], func: PrimFunc
 ) -> Formed | None:
     """Return a loop whose iterations depend on each other as it is, around the blocks of its body;
     None where its iterations are independent, or those of nothing in it are."""
     if not isinstance(part, For) or by_data(part.extent) or _is_independent(part, part, private):
         return None
     inside = {b: loops[loops[0] is part :] for b, loops in private.items()}
-    found, made = _formed(part.body, inside, (*around, part), in_order)
+    found, made = _formed(part.body, inside, (*around, part), func)
     # Nothing allocates anew in each step.
     grows = any(part.loop_var in symbols_in(buffer.shape) for buffer in made)
     if grows or not any(map(_has_axes, found)):
@@ -547,12 +471,6 @@ def _has_axes(part: _Part) -> bool:
     if isinstance(part, _Serial):
         return any(map(_has_axes, part.parts))
     return bool(part.loops)
-
-
-def _mentions(loops: Sequence[For], around: Sequence[For]) -> bool:
-    """True if extents of the loops depend on loops around them."""
-    outer = {loop.loop_var for loop in around}
-    return any(not outer.isdisjoint(symbols_in(loop.extent)) for loop in loops)
 
 
 # --- Loops that stay together -----------------------------------------------------------------
@@ -613,8 +531,8 @@ def _blocked(nest: _Part, names: dict[str, int]) -> Stmt:
     if isinstance(nest, _Serial):
         inside = seq(*(_blocked(part, names) for part in nest.parts))
         return replace(nest.loop, body=bound_to_axes(inside, [nest.loop]))
-    if isinstance(nest, _Nest):
-        spatial, inside, init, local = _spatial(nest), nest.store, nest.init, ()
+    if isinstance(nest, Nest):
+        spatial, inside, init, local = spatial_loops(nest), nest.store, nest.init, ()
     else:
         spatial, inside, init, local = nest.loops, nest.body, None, nest.local
     reduce = [loop for loop in nest.loops if loop not in spatial]
@@ -632,7 +550,8 @@ def _blocked(nest: _Part, names: dict[str, int]) -> Stmt:
     reads, writes = access_regions(block)
     block = replace(block, reads=reads, writes=writes)
     values = tuple(loop.loop_var for loop in (*spatial, *reduce))
-    body: Stmt = BlockRealize(values, expr.const(True), block, span=inside.span)
+    where = nest.where if isinstance(nest, Nest) else TRUE
+    body: Stmt = BlockRealize(values, where, block, span=inside.span)
     for loop in reversed((*spatial, *reduce)):
         body = replace(loop, body=body)
     # Distributed loops come from one, and a variable is bound once.

@@ -413,7 +413,7 @@ def drawn_index(draw: random.Random, loops: Sequence[str]) -> str:
     return f"{index} + {draw.choice(others)}" if others and found < 0.45 else index
 
 
-def drawn_steps(draw: random.Random) -> str:
+def drawn_steps(draw: random.Random, sizes: Sequence[str] = ("2", "3", "4", "5")) -> str:
     """Nested loops around stores to arrays that they read as well, some extents of which depend on
     loops around them."""
     lines: list[str] = []
@@ -438,7 +438,7 @@ def drawn_steps(draw: random.Random) -> str:
             if name is None:
                 store(loops, indent)
                 continue
-            extents = ["2", "3", "4", "5"]
+            extents = list(sizes)
             if loops and draw.random() < 0.2:
                 extents = [f"{draw.choice(loops)} + 1", f"5 - {draw.choice(loops)}"]
             lines.append(f"{indent}for {name} in range({draw.choice(extents)}):")
