@@ -77,7 +77,8 @@ def _offset(view: Array, source: Array) -> int:
 
 
 def _allocate(shape: tuple[Any, ...], dtype: str) -> Array:
-    return uninitialised([int(d) for d in shape], dtype)
+    # Of range(n - 2) for n = 1 there is nothing to store.
+    return uninitialised([max(int(d), 0) for d in shape], dtype)
 
 
 def _axis(extent: Any, depth: int) -> Array:
