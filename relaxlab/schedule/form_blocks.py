@@ -53,6 +53,7 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
+from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.apart import bound_to_axes
@@ -133,9 +134,13 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     formed = seq(*(_blocked(part, names) for part in parts))
     if not any(isinstance(n, Block) and n.iter_vars for n in walk(formed)):
         raise ScheduleError("form_blocks", "the function", "iterations of a loop are independent")
+    # Annotations mention buffers by name, and two sums onto parts of one buffer each make one.
+    free = UniqueNames(b.name for b in {*func.buffers, *_buffers_in(formed)} - {*made})
+    named = {b: replace(b, name=free(b.name)) for b in made}
+    formed, made = substitute(formed, buffers=named), list(named.values())
     own = {b for n in walk(formed) if isinstance(n, Block) for b in n.alloc_buffers}
     used = _buffers_in(formed) - own
-    kept = tuple(b for b in owned if b in used and b not in made)
+    kept = tuple(b for b in owned if b in used)
     if root is None and not made:
         return replace(func, body=formed)
     block = Block("root", (), (), (), formed) if root is None else replace(root.block, body=formed)
