@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from relaxlab.analysis.arith import Analyzer, simplify
 from relaxlab.ir import expr
@@ -23,10 +24,11 @@ from relaxlab.ir.loops import (
     BufferRegion,
     BufferStore,
     For,
+    IfThenElse,
     IterVar,
     PrimFunc,
 )
-from relaxlab.ir.node import Node, children, replace, rewrite, walk
+from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import bind_stmt, constant, shape_analyzer
@@ -166,7 +168,7 @@ def _guarded_vectors(
     """Return the guard of the vectorised spatial axis, and the loops of constant extent in its
     value. `tile` is the first column of the vectors made at once, `size` their number of
     columns."""
-    for guard, row, axis in _guards(realize):
+    for guard, row, axis in _guards(realize, loops):
         inner = {
             v: loops[v]
             for v in symbols_in(row)
@@ -185,10 +187,12 @@ def _guarded_vectors(
     return None
 
 
-def _guards(realize: BlockRealize) -> Iterator[tuple[PrimExpr, PrimExpr, IterVar]]:
+def _guards(
+    realize: BlockRealize, loops: Mapping[Var, For]
+) -> Iterator[tuple[PrimExpr, PrimExpr, IterVar]]:
     """Yield each guard that says that the value of a spatial axis is less than its
-    extent, with that value and the axis. Guards are simplified: of an extent `w - 2` the guard is
-    `value + 2 < w`, of `w + 1` it is `value <= w`."""
+    extent, and nothing else, with that value and the axis. Guards are simplified: of an extent
+    `w - 2` the guard is `value + 2 < w`, of `w + 1` it is `value <= w`."""
     an = Analyzer()
     axes = [
         pair
@@ -200,8 +204,36 @@ def _guards(realize: BlockRealize) -> Iterator[tuple[PrimExpr, PrimExpr, IterVar
             continue
         left = guard.b - guard.a + (1 if isinstance(guard, expr.LE) else 0)
         for row, axis in axes:
-            if an.prove_equal(left, axis.dom.extent - row):
+            if an.prove_equal(left, axis.dom.extent - row) and _is_of_rows(
+                realize, guard, row, axis, loops
+            ):
                 yield guard, row, axis
+
+
+def _is_of_rows(
+    realize: BlockRealize, guard: PrimExpr, row: PrimExpr, axis: IterVar, loops: Mapping[Var, For]
+) -> bool:  # fmt: skip
+    """True if a guard keeps nothing but the row inside: past the end the other axes are in their
+    domains all the same, and other guards read no array there."""
+    moved = set(symbols_in(row))
+    others = [c for c in conjuncts(realize.predicate) if c != guard]
+    loads = (n for c in others for n in walk(c) if isinstance(n, BufferLoad))
+    if any(moved & set(symbols_in(n.indices)) for n in loads):
+        return False
+    an = Analyzer()
+    for loop in loops.values():
+        bind_stmt(an, loop)
+    for value, it in zip(realize.iter_values, realize.block.iter_vars, strict=True):
+        if it is axis:
+            continue
+        if axis.var in symbols_in(it.dom):
+            return False
+        if moved.isdisjoint(symbols_in(value)):
+            continue
+        inside = expr.LE(it.dom.min, value), expr.LT(value, it.dom.min + it.dom.extent)
+        if not all(an.prove(c) is True for c in inside):
+            return False
+    return True
 
 
 def _is_multiple(tile: PrimExpr, size: int) -> bool:
@@ -300,7 +332,7 @@ def _leaves(n: Node, loops: Mapping[Var, For]) -> Iterator[tuple[BlockRealize, M
 def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None:
     """The one guard that compares the value of a spatial axis with the axis's symbolic extent."""
     found: list[_Guarded] = []
-    for guard, value, axis in _guards(realize):
+    for guard, value, axis in _guards(realize, loops):
         for row in symbols_in(value):
             size = constant(loops[row].extent) if row in loops else None
             tile = substitute(value, {row: expr.const(0)})
@@ -357,7 +389,7 @@ def _clamped(
     written row by row, are read at the last row, or in unrolled windows no further than the window
     of the last row."""
     last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
-    windows = False
+    windows = conditional = False
 
     def at(index: PrimExpr) -> PrimExpr:
         # Rows of a window read the same places then, which are loaded once; `min(row, last) + i`
@@ -369,19 +401,54 @@ def _clamped(
         windows = True
         return expr.Min(index, end)
 
-    def clamp(n: Node) -> Node | None:
+    def whole(n: Node) -> Node:
+        """All of a value as that of the last row."""
         match n:
-            case BufferLoad(buffer, indices) if buffer not in written:
+            case BufferLoad(buffer) if buffer in written:
+                return n
+            case BufferStore(_, value):
+                return replace(n, value=whole(value))
+            case Var() if n is guarded.axis:
+                return last[guarded.axis]
+            case _:
+                return map_children(n, whole)
+
+    def clamp(n: Node) -> Node:
+        match n:
+            case BufferLoad(buffer) if buffer in written:
+                return n
+            case BufferLoad(_, indices):
                 return replace(n, indices=tuple(map(at, indices)))
+            case BufferStore(_, value):
+                return replace(n, value=clamp(value))
             # Declared regions must contain what is read, or later proofs would be about another
             # program.
             case BufferRegion(buffer, region) if buffer not in written:
                 return replace(n, region=tuple(substitute(r, last) for r in region))
+            # What is read under a condition on the row is there where this holds, so that both
+            # are of the last row.
+            case _ if guarded.axis in symbols_in(_conditions(n)):
+                nonlocal conditional
+                conditional = True
+                return map_children(n, whole)
             case _:
-                return None
+                return map_children(n, clamp)
 
-    clamped = replace(rewrite(block, clamp), iter_vars=_longer(block, guarded))
-    return refreshed(clamped) if windows else clamped
+    clamped = replace(cast(Block, map_children(block, clamp)), iter_vars=_longer(block, guarded))
+    return refreshed(clamped) if windows or conditional else clamped
+
+
+def _conditions(n: Node) -> tuple[PrimExpr, ...]:
+    """The conditions that decide on what of a node is evaluated."""
+    match n:
+        case expr.Call(_, "if_then_else", (condition, *_)):
+            return (condition,)
+        case IfThenElse(condition) | expr.Select(condition):
+            return (condition,)
+        case expr.And(a) | expr.Or(a):
+            return (a,)
+        case _:
+            return ()
 
 
 def _end_of_windows(
