@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from relaxlab.analysis.arith import Analyzer, simplify
 from relaxlab.ir import expr
@@ -27,6 +26,7 @@ from relaxlab.ir.loops import (
     IfThenElse,
     IterVar,
     PrimFunc,
+    Range,
 )
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
@@ -168,7 +168,7 @@ def _guarded_vectors(
     """Return the guard of the vectorised spatial axis, and the loops of constant extent in its
     value. `tile` is the first column of the vectors made at once, `size` their number of
     columns."""
-    for guard, row, axis in _guards(realize, loops):
+    for guard, row, axis in _guards(realize):
         inner = {
             v: loops[v]
             for v in symbols_in(row)
@@ -183,16 +183,17 @@ def _guarded_vectors(
         last = substitute(row, {v: f.min + f.extent - 1 for v, f in at_once.items()})
         size = constant(Analyzer().simplify(last - tile + 1))
         if size is not None and _is_multiple(tile, size):
-            return _Guarded(guard, row, axis.var, axis.dom.extent, tile, size), inner
+            found = _Guarded(guard, row, axis.var, axis.dom.extent, tile, size)
+            looped = len(at_once) < len(inner)  # whose vectors past the end are left out
+            if _keeps_rows_alone(realize, found, {*at_once}, loops, begins=looped):
+                return found, inner
     return None
 
 
-def _guards(
-    realize: BlockRealize, loops: Mapping[Var, For]
-) -> Iterator[tuple[PrimExpr, PrimExpr, IterVar]]:
+def _guards(realize: BlockRealize) -> Iterator[tuple[PrimExpr, PrimExpr, IterVar]]:
     """Yield each guard that says that the value of a spatial axis is less than its
-    extent, and nothing else, with that value and the axis. Guards are simplified: of an extent
-    `w - 2` the guard is `value + 2 < w`, of `w + 1` it is `value <= w`."""
+    extent, with that value and the axis. Guards are simplified: of an extent `w - 2` the guard is
+    `value + 2 < w`, of `w + 1` it is `value <= w`."""
     an = Analyzer()
     axes = [
         pair
@@ -204,36 +205,51 @@ def _guards(
             continue
         left = guard.b - guard.a + (1 if isinstance(guard, expr.LE) else 0)
         for row, axis in axes:
-            if an.prove_equal(left, axis.dom.extent - row) and _is_of_rows(
-                realize, guard, row, axis, loops
-            ):
+            if an.prove_equal(left, axis.dom.extent - row):
                 yield guard, row, axis
 
 
-def _is_of_rows(
-    realize: BlockRealize, guard: PrimExpr, row: PrimExpr, axis: IterVar, loops: Mapping[Var, For]
+def _keeps_rows_alone(
+    realize: BlockRealize, guarded: _Guarded, inner: set[Var], loops: Mapping[Var, For],
+    *, begins: bool,
 ) -> bool:  # fmt: skip
     """True if a guard keeps nothing but the row inside: past the end the other axes are in their
-    domains all the same, and other guards read no array there."""
-    moved = set(symbols_in(row))
-    others = [c for c in conjuncts(realize.predicate) if c != guard]
+    domains all the same, and other guards read no array there. `inner` are the loops over a tile;
+    `begins` says that the first row of each tile is inside."""
+    others = [c for c in conjuncts(realize.predicate) if c != guarded.guard]
+    moved = set(symbols_in(guarded.row))
     loads = (n for c in others for n in walk(c) if isinstance(n, BufferLoad))
     if any(moved & set(symbols_in(n.indices)) for n in loads):
         return False
-    an = Analyzer()
+    an = Analyzer.for_shapes(*(f.extent for f in loops.values()), guarded.extent)
     for loop in loops.values():
         bind_stmt(an, loop)
+    # Where the first row of a tile is inside, so is all that the loops outside of it decide.
+    if begins or an.prove(expr.LT(_any_remainders(guarded.tile, an), guarded.extent)) is True:
+        moved = inner
     for value, it in zip(realize.iter_values, realize.block.iter_vars, strict=True):
-        if it is axis:
+        if it.var == guarded.axis:
             continue
-        if axis.var in symbols_in(it.dom):
+        if guarded.axis in symbols_in(it.dom):
             return False
-        if moved.isdisjoint(symbols_in(value)):
-            continue
         inside = expr.LE(it.dom.min, value), expr.LT(value, it.dom.min + it.dom.extent)
-        if not all(an.prove(c) is True for c in inside):
+        if not moved.isdisjoint(symbols_in(value)) and not all(map(an.prove, inside)):
             return False
     return True
+
+
+def _any_remainders(e: PrimExpr, an: Analyzer) -> PrimExpr:
+    """`e` with variables in the place of remainders, as those that fused loops have, which may be
+    all that there are. The analyzer knows their ranges, though it proves little of `x % y`."""
+
+    def visit(n: Node) -> Node | None:
+        if not isinstance(n, expr.FloorMod):
+            return None
+        any_ = Var("remainder")
+        an.bind_range(any_, Range(expr.const(0), n.b))
+        return any_
+
+    return rewrite(e, visit)
 
 
 def _is_multiple(tile: PrimExpr, size: int) -> bool:
@@ -332,14 +348,16 @@ def _leaves(n: Node, loops: Mapping[Var, For]) -> Iterator[tuple[BlockRealize, M
 def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None:
     """The one guard that compares the value of a spatial axis with the axis's symbolic extent."""
     found: list[_Guarded] = []
-    for guard, value, axis in _guards(realize, loops):
+    for guard, value, axis in _guards(realize):
         for row in symbols_in(value):
             size = constant(loops[row].extent) if row in loops else None
             tile = substitute(value, {row: expr.const(0)})
             if size is None or loops[row].kind == "vectorized":
                 continue
             if Analyzer().prove_equal(value, tile + row) and _is_multiple(tile, size):
-                found.append(_Guarded(guard, value, axis.var, axis.dom.extent, tile, size))
+                one = _Guarded(guard, value, axis.var, axis.dom.extent, tile, size)
+                if _keeps_rows_alone(realize, one, {row}, loops, begins=False):
+                    found.append(one)
     # Two such guards would be two axes past their ends at once; one clamp does not cover the other.
     return found[0] if len(found) == 1 else None
 
@@ -434,7 +452,7 @@ def _clamped(
             case _:
                 return map_children(n, clamp)
 
-    clamped = replace(cast(Block, map_children(block, clamp)), iter_vars=_longer(block, guarded))
+    clamped = replace(map_children(block, clamp), iter_vars=_longer(block, guarded))
     return refreshed(clamped) if windows or conditional else clamped
 
 
