@@ -319,3 +319,23 @@ def main(a: T.Buffer((6, 6), "float32"), y: T.Buffer((6,), "float32")):
     sch.loop_partition(sch.get_loops(sch.get_block("y"))[0], [None, 2])
     assert_well_formed(sch.func)
     assert "T.axis.reduce(4, k)" in sch.func.script()
+
+
+def test_a_part_of_a_loop_in_which_a_block_never_runs() -> None:
+    """Of n + 2 iterations in twos, the rest is one that the guard leaves out."""
+    sch = Schedule(
+        function("""
+def main(a_: T.handle, y_: T.handle):
+    n = T.int64()
+    a = T.match_buffer(a_, (n,), "float32")
+    y = T.match_buffer(y_, (n,), "float32")
+    for i in range(n + 2):
+        with T.sblock("y"):
+            v = T.axis.spatial(n + 2, i)
+            T.where(i >= 1 and i <= n)
+            y[v - 1] = a[v - 1]
+""")
+    )
+    sch.partition(sch.get_loops(sch.get_block("y"))[0], 2)
+    assert_well_formed(sch.func)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 2, 5])
