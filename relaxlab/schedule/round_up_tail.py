@@ -25,8 +25,11 @@ from relaxlab.ir.loops import (
     For,
     IfThenElse,
     IterVar,
+    LetStmt,
     PrimFunc,
     Range,
+    Stmt,
+    While,
 )
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
@@ -214,12 +217,15 @@ def _keeps_rows_alone(
     *, begins: bool,
 ) -> bool:  # fmt: skip
     """True if a guard keeps nothing but the row inside: past the end the other axes are in their
-    domains all the same, and other guards read no array there. `inner` are the loops over a tile;
-    `begins` says that the first row of each tile is inside."""
+    domains all the same, other guards read no array there, and the block has no loops of its own
+    that follow from the row. `inner` are the loops over a tile; `begins` says that the first row of
+    each tile is inside."""
     others = [c for c in conjuncts(realize.predicate) if c != guarded.guard]
     moved = set(symbols_in(guarded.row))
     loads = (n for c in others for n in walk(c) if isinstance(n, BufferLoad))
     if any(moved & set(symbols_in(n.indices)) for n in loads):
+        return False
+    if _decides_inside(realize.block.body, guarded.axis):
         return False
     an = Analyzer.for_shapes(*(f.extent for f in loops.values()), guarded.extent)
     for loop in loops.values():
@@ -236,6 +242,28 @@ def _keeps_rows_alone(
         if not moved.isdisjoint(symbols_in(value)) and not all(map(an.prove, inside)):
             return False
     return True
+
+
+def _decides_inside(body: Stmt, axis: Var) -> bool:
+    """True if a row decides how often loops in a block run, or by a variable of its own what is
+    read or computed."""
+    own = set[Var]()
+    for n in walk(body):  # variables are bound before they are used
+        if isinstance(n, LetStmt | expr.Let) and {axis, *own} & set(symbols_in(n.value)):
+            own.add(n.var)
+    for n in walk(body):
+        match n:
+            case For(_, first, extent):
+                decided, by = (first, extent), {axis, *own}
+            case While(condition):
+                decided, by = (condition,), {axis, *own}
+            case BufferLoad(_, indices) | BufferStore(indices=indices):
+                decided, by = indices, own
+            case _:
+                decided, by = _conditions(n), own
+        if by & set(symbols_in(decided)):
+            return True
+    return False
 
 
 def _any_remainders(e: PrimExpr, an: Analyzer) -> PrimExpr:

@@ -241,3 +241,19 @@ def test_other_guards_that_read_rows_need_the_guard(kind: str, step: str) -> Non
                         "T.where(t * 4 + r < n and x[t * 4 + r] > T.float32(2))", 1)  # fmt: skip
     with pytest.raises(ScheduleError, match=f"{step} refused"):
         getattr(Schedule(rl.parse(text)["main"]), step)()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for k in range(v + 1):\n                        own[v - t * 4] = x[k]",
+        "j: T.let = v + 1 - 1\n                    own[v - t * 4] = x[j]",
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "step"), [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
+)
+def test_loops_and_variables_of_a_row_need_its_guard(kind: str, step: str, body: str) -> None:
+    text = TILE.replace("own[v - t * 4] = VALUE", body).replace("KIND", kind)
+    with pytest.raises(ScheduleError, match=f"{step} refused"):
+        getattr(Schedule(rl.parse(text)["main"]), step)()
