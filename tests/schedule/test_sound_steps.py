@@ -339,3 +339,13 @@ def main(a_: T.handle, y_: T.handle):
     sch.partition(sch.get_loops(sch.get_block("y"))[0], 2)
     assert_well_formed(sch.func)
     assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 2, 5])
+
+
+def test_loops_that_may_be_empty_are_not_asked_for_their_last_extents() -> None:
+    """The rest of a sequence without rows has none whose words could be counted."""
+    sch = Schedule(RAGGED_CASES["nested"]())
+    j, rest = sch.partition(sch.get_loops(sch.get_block("Y"))[1], 4)
+    with pytest.raises(ScheduleError, match="in which those inside load their extents"):
+        sch.split(rest, [8, None])
+    sch.split(j, [None, 8])
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 3, 8])
