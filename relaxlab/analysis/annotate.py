@@ -24,7 +24,7 @@ from relaxlab.analysis.deduce import (
 )
 from relaxlab.analysis.fit_loop_call import fit_loop_call
 from relaxlab.analysis.fit_operator_call import as_claim, unproved_conditions
-from relaxlab.analysis.ragged import Totals, check_counts, mentions_ragged, stored
+from relaxlab.analysis.ragged import Totals, check_counts, levels, stored
 from relaxlab.analysis.subtype import Verdict, check_subtype, coarsen, defined_symbols
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
@@ -360,7 +360,7 @@ class _Scope:
         value = self.leaf(b.value, b.var.name)
         actual = self.type_of(value)
         claim = _with_dtype(b.ty, actual)
-        rows, wanted = (actual, claim) if mentions_ragged(actual) == mentions_ragged(claim) else (
+        rows, wanted = (actual, claim) if levels(actual) == levels(claim) else (
             stored(actual, self.totals), stored(claim, self.totals)
         )  # fmt: skip
         if actual is not _FAILED and self.verdict(rows, wanted) >= Verdict.STATIC_MISMATCH:

@@ -49,7 +49,7 @@ def _exact(e: expr.PrimExpr, env: Mapping[Any, Any]) -> Any:
             return bool(value) if dtype == "bool" else value
         case expr.FloatImm(value):
             return value
-        case expr.Var() | expr.OuterIndex():
+        case expr.Var() | expr.OuterIndex() | expr.InnerLength():
             if e not in env:
                 raise CannotEvaluate(f"symbol {e} is not known")
             return env[e]

@@ -232,7 +232,8 @@ class LoopsChecker:
         for v in s.iter_values:
             self.value(v)
         self.condition(s.predicate)
-        outer = self.block, self.axes
+        outer, was_dead = (self.block, self.axes), self.dead
+        self.dead = was_dead or self.an.prove(s.predicate) is False
         self.block = block.name
         self.axes = {v: iv.var for iv, v in zip(block.iter_vars, s.iter_values, strict=False)}
         if len(s.iter_values) != len(block.iter_vars):
@@ -249,7 +250,7 @@ class LoopsChecker:
             self.guards += s.predicate != TRUE
             self.body(block)
         self.nest, self.ranges, self.outer_loops, self.guards = state
-        self.block, self.axes = outer
+        (self.block, self.axes), self.dead = outer, was_dead
 
     def body(self, block: loops.Block) -> None:
         new = [iv.var for iv in block.iter_vars]

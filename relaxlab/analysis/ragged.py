@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, prod
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.evaluate import evaluate
@@ -26,8 +26,8 @@ from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.expr import (
     GE,
-    OUTER,
     Add,
+    InnerLength,
     IntImm,
     Mul,
     OuterIndex,
@@ -38,7 +38,7 @@ from relaxlab.ir.expr import (
     const,
 )  # fmt: skip
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace, rewrite, walk
+from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.op_table import TypeDeductionError, has_trait
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import (
@@ -51,12 +51,14 @@ from relaxlab.ir.types import (
     is_part,
     is_ragged,
     lengths_in,
+    outer_lengths,
 )
 
 Product = tuple[PrimExpr, ...]
 """A product of lengths, and of numbers that follow from them, in the order of their text; of none,
 it is 1."""
 ZERO, ONE = const(0), const(1)
+N = TypeVar("N", bound=Node)
 
 
 class Totals(dict[Product, PrimExpr]):
@@ -86,7 +88,9 @@ class Totals(dict[Product, PrimExpr]):
     def count(self, s: Each) -> PrimExpr | None:
         """The number of the sequences that have these lengths, or this index; None where the
         lengths are no parameter."""
-        return s.count if isinstance(s, OuterIndex) else self.counts.get(s)
+        if isinstance(s, OuterIndex):
+            return s.count
+        return self.counts.get(cast(Length, s.outer) if isinstance(s, InnerLength) else s)
 
     def copy(self) -> Totals:
         """The same totals, to be added to independently."""
@@ -104,19 +108,31 @@ def name_of(product: Product) -> str:
     """The names of the parameters that the lengths of a product are from, and of the outer index:
     `s_t_i` of s[i] * t[i] * i."""
     each = (s for factor in product for s in lengths_in(factor))
-    return "_".join(s.name.partition("[")[0] if isinstance(s, Length) else OUTER for s in each)
+    return "_".join(str(s).partition("[")[0] for s in each)
 
 
 def sizes_of_each(
     varying: Iterable[Each], lengths: Mapping[Length, Iterable[int]], sizes: Mapping[Var, int]
 ) -> list[dict[Any, int]]:
-    """The values of variables, and of what differs from sequence to sequence, for each of these."""
-    columns: dict[Each, Iterable[int]] = {
-        s: map(int, lengths[s]) if isinstance(s, Length) else range(int(evaluate(s.count, sizes)))
-        for s in varying
-    }
-    rows = zip(*columns.values(), strict=True)
-    return [{**sizes, **dict(zip(columns, row, strict=True))} for row in rows]
+    """The values of variables, and of what differs from sequence to sequence, for each of these;
+    for each row of each sequence where the lengths of rows are among it."""
+    varying = tuple(varying)
+    rows = outer_lengths(varying)
+    columns: dict[Each, Iterable[int]] = {}
+    for s in varying:
+        if isinstance(s, InnerLength):
+            columns[s] = map(int, lengths[cast(Length, s.each)])
+            continue
+        of_each = (
+            list(map(int, lengths[s])) if isinstance(s, Length)
+            else range(int(evaluate(s.count, sizes)))
+        )  # fmt: skip
+        columns[s] = of_each if rows is None else [
+            n for n, times in zip(of_each, map(int, lengths[rows]), strict=True)
+            for _ in range(times)
+        ]  # fmt: skip
+    every = zip(*columns.values(), strict=True)
+    return [{**sizes, **dict(zip(columns, row, strict=True))} for row in every]
 
 
 def sums_of_products(
@@ -147,6 +163,13 @@ def tensors_in(*tys: Type | None) -> list[TensorType]:
 def mentions_ragged(*tys: Type | None) -> bool:
     """True if one of the tensors in types is ragged."""
     return any(is_ragged(t) for t in tensors_in(*tys))
+
+
+def levels(ty: Type | None) -> list[int]:
+    """Of each tensor in a type, the number of indices that its extents depend on: 0 for a regular
+    one, 2 for one with the lengths of rows."""
+    tensors = tensors_in(ty)
+    return [2 if outer_lengths(t.shape) is not None else int(is_ragged(t)) for t in tensors]
 
 
 def may_be_ragged(mod: Module) -> bool:
@@ -196,6 +219,53 @@ def check_ragged_result(call: graph.Call, arg_types: Sequence[Type], result: Typ
             )
         if out.shape is not None:
             _check_count(name, out.shape, given)
+    _check_rows(name, [*args, *tensors_in(result)], tensors_in(result))
+
+
+def _check_rows(name: str, every: Sequence[TensorType], results: Sequence[TensorType]) -> None:
+    """Check that the results of an operator on tensors with the lengths of rows count the sequences
+    and the rows of each by their first dimensions, and nothing else does. Raises
+    TypeDeductionError."""
+    outer = next(filter(None, (outer_lengths(t.shape) for t in every)), None)
+    if outer is None:
+        return
+    for t in every:
+        if is_part(t) and any(isinstance(s, InnerLength) for s in lengths_in(t.shape)):
+            raise TypeDeductionError(
+                f"{name}: {t} is another tensor for each row of each sequence, without the two "
+                "dimensions that count these",
+                suggestion="compute it for the rows of all sequences, as those of one: t[i]",
+            )
+    for out in results:
+        if out.shape is None or has_rows(out.shape, outer):
+            continue
+        text = ", ".join(map(str, out.shape))
+        raise TypeDeductionError(
+            f"{name}: dimensions 0 and 1 of its result ({text}) do not count the sequences and the "
+            f"{outer} rows of each",
+            suggestion="reduce the rows first, then the sequences; or work on the rows of all "
+            "sequences: R.match_cast(x, R.Tensor((n, …)))",
+        )
+
+
+def has_rows(shape: Sequence[PrimExpr], outer: Length) -> bool:
+    """True for a shape of an element for each row of each sequence: its second dimension counts the
+    rows, of which `outer` has the numbers, and those after it are regular or t[i, j] long."""
+    inner = [s for s in lengths_in(shape[2:]) if not isinstance(s, InnerLength)]
+    found = outer_lengths(shape)
+    first = len(shape) > 1 and not lengths_in(shape[0]) and shape[1] is outer
+    return first and found in (None, outer) and not inner
+
+
+def rows_as_sequences(shape: tuple[PrimExpr, ...], count: PrimExpr) -> tuple[PrimExpr, ...]:
+    """A shape that has an element for each row of each sequence with one for each of the `count`
+    rows of all sequences."""
+    return tuple(map(row_lengths, (count, *shape[2:])))
+
+
+def row_lengths(n: N) -> N:
+    """`n` with the rows of all sequences as the sequences: t[i] in the place of t[i, j]."""
+    return rewrite(n, lambda e: e.each if isinstance(e, InnerLength) else None)
 
 
 def _check_count(name: str, shape: tuple[PrimExpr, ...], given: Sequence[TensorType]) -> None:
@@ -215,9 +285,16 @@ def _check_count(name: str, shape: tuple[PrimExpr, ...], given: Sequence[TensorT
 
 
 def check_counts(e: graph.Expr, ty: Type, totals: Totals) -> None:
-    """Check that the first dimension of ragged tensors counts the sequences that have the lengths.
-    Raises DiagnosticError (E0203)."""
+    """Check that the first dimension of ragged tensors counts the sequences that have the lengths,
+    and that there are as many lengths of rows as rows. Raises DiagnosticError (E0203)."""
     for t in tensors_in(ty):
+        for s in lengths_in(t.shape):
+            if not isinstance(s, InnerLength):
+                continue
+            count, rows = totals.counts.get(cast(Length, s.each)), totals.get((s.outer,))
+            if None not in (count, rows) and count != rows:
+                message = f"{s} is one of {count} lengths, and the sequences have {rows} rows"
+                raise DiagnosticError([Diagnostic("E0203", message, getattr(e, "span", None))])
         if not is_ragged(t) or is_part(t) or t.shape is None:
             continue
         for count in filter(None, map(totals.count, lengths_in(t.shape))):
@@ -318,6 +395,9 @@ def rows_of_each(shape: tuple[PrimExpr, ...]) -> PrimExpr:
 
 def stored_shape(shape: tuple[PrimExpr, ...], totals: Totals) -> tuple[PrimExpr, ...]:
     """The shape of the dense tensor that has the rows of a ragged one."""
+    outer = outer_lengths(shape)
+    if outer is not None:
+        return stored_shape(rows_as_sequences(shape, totals[outer,]), totals)
     total = prefix(rows_of_each(shape), shape[0], totals.__getitem__)
     return (total, *shape[1 + row_dims(shape) :])
 

@@ -153,6 +153,24 @@ class OuterIndex(PrimExpr):
         return "int64"
 
 
+INNER = "j"
+"""The name that messages and scripts give the index along the rows of a sequence."""
+
+
+@node
+class InnerLength(PrimExpr):
+    """`t[i, j]`: the length of row j of sequence i. `outer` has the lengths of the sequences, and
+    `each` those of the rows of all sequences, which lie behind each other."""
+
+    each: Var
+    outer: Var
+    span: Span | None = span_field(default=None)
+
+    @property
+    def dtype(self) -> str:
+        return "int64"
+
+
 @node
 class IntImm(PrimExpr):
     """An integer (or bool) constant."""
@@ -627,6 +645,8 @@ def format_expr(e: Node, parent: int = 0) -> str:
             return name
         case OuterIndex():
             return OUTER
+        case InnerLength(each):
+            return f"{each.name.partition('[')[0]}[{OUTER}, {INNER}]"
         case BinaryOp(a, b) if type(e).__name__ in _SYMBOLS:
             symbol, level = _SYMBOLS[type(e).__name__]
             text = f"{format_expr(a, level)} {symbol} {format_expr(b, level + 1)}"

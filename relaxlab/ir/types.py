@@ -6,13 +6,22 @@ rank -1 that nothing is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import index
 
 from relaxlab.ir.brief import cut
 from relaxlab.ir.errors import tuple_text
-from relaxlab.ir.expr import OUTER, IntImm, OuterIndex, PrimExpr, Var, const
-from relaxlab.ir.node import Node, binder, hint_field, node, span_field, walk
+from relaxlab.ir.expr import (
+    INNER,
+    OUTER,
+    InnerLength,
+    IntImm,
+    OuterIndex,
+    PrimExpr,
+    Var,
+    const,
+)
+from relaxlab.ir.node import Node, binder, children, hint_field, node, span_field
 from relaxlab.ir.span import Span
 
 
@@ -114,7 +123,7 @@ class Length(Var):
     whose shapes mention it are ragged. The first of their dimensions counts the sequences."""
 
 
-Each = Length | OuterIndex
+Each = Length | OuterIndex | InnerLength
 """The length of an element of a ragged tensor, or its index: extents follow from these."""
 
 
@@ -158,8 +167,27 @@ def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Each, ...]:
         if isinstance(d, Length):
             found[d] = None
         elif not isinstance(d, IntImm | Var):
-            found |= {n: None for n in walk(d) if isinstance(n, Each)}
+            found |= dict.fromkeys(each_in(d))
     return tuple(found)
+
+
+def each_in(n: Node) -> Iterator[Each]:
+    """What differs from element to element of ragged tensors, wherever a node mentions it: of
+    `t[i, j]` that itself, not the lengths that it is of."""
+    if isinstance(n, Each):
+        yield n
+    else:
+        for child in children(n):
+            yield from each_in(child)
+
+
+def outer_lengths(dims: PrimExpr | Sequence[PrimExpr] | None) -> Length | None:
+    """The lengths of the sequences that dimensions have the lengths of rows of, as t[i, j] is; None
+    for those without."""
+    inner = (n.outer for n in lengths_in(dims) if isinstance(n, InnerLength))
+    found = next(inner, None)
+    assert found is None or isinstance(found, Length)
+    return found
 
 
 def is_ragged(ty: Type | None) -> bool:
@@ -179,7 +207,7 @@ def limits_of(ty: LengthsType) -> list[tuple[str, int]]:
     return least if ty.most is None else [*least, ("at_most", ty.most)]
 
 
-DIMENSIONS = OUTER + "jklmnopqrst"
+DIMENSIONS = OUTER + INNER + "klmnopqrst"
 """The names that the dimensions of ragged tensors are printed with."""
 
 

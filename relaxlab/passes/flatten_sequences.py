@@ -14,6 +14,7 @@ from relaxlab.analysis.ragged import (
     combines_sequences,
     counted_shape,
     is_length,
+    levels,
     mentions_ragged,
     name_of,
     row_dims,
@@ -41,6 +42,7 @@ from relaxlab.ir.types import (
     is_part,
     is_ragged,
     lengths_in,
+    outer_lengths,
 )
 from relaxlab.ops.define import builder
 from relaxlab.passes.bindings import (
@@ -57,6 +59,7 @@ from relaxlab.passes.legalize_ops import specialize_scalars, spread_tuples
 from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.ragged_loops import NotPerSequence, RaggedLoops, other_symbols, product_sums
 from relaxlab.passes.ragged_parts import count_parts
+from relaxlab.passes.ragged_rows import join_rows
 from relaxlab.tracing import remark
 
 ONE = expr.const(1)
@@ -323,7 +326,7 @@ class _Flattener:
             if isinstance(whole, graph.Var) and whole not in self.overwritten:
                 self.whole[var] = whole
         subject = f"{self.name}.{var.name}: {row.name}"
-        if row.name == ATTENTION and (value := self.attention(call)) is not None:
+        if row.name == ATTENTION and (value := self.attention(call, var)) is not None:
             remark("flatten_ragged", subject, "attention of sequences behind each other")
             self.bindings.append(graph.VarBinding(value, self.variable(var)))
             return
@@ -335,10 +338,14 @@ class _Flattener:
             assert rows is not None
             self.bindings.append(graph.VarBinding(replace(call, args=(rows,)), self.variable(var)))
             return
+        kept = self.view(row, call, var) if outer_lengths(known_shape(var.ty)) else None
+        if kept is not None:
+            self.viewed(kept, subject, var)
+            return
         try:
             ragged = self.loops_of(row, call, var)
             packed = not ragged.whole and ragged.works_on_rows()
-            result = self.on_rows(call, var, ragged.count) if packed else None
+            result = self.on_rows(call, var) if packed else None
             view = None if result is not None else self.view(row, call, var)
             func = ragged.func if result is not None or view is not None else ragged.build()
         except NotPerSequence as why:
@@ -351,23 +358,29 @@ class _Flattener:
             remark("flatten_ragged", subject, "works on the rows of all sequences")
             self.rows_result(result, var)
         elif view is not None:
-            remark("flatten_ragged", subject, "is a view of the elements of all sequences")
-            self.bindings.append(graph.VarBinding(view, self.variable(var)))
+            self.viewed(view, subject, var)
         else:
             remark("flatten_ragged", subject, "loops over the sequences")
             self.loops_result(func, row, call, ragged, var)
+
+    def viewed(self, view: graph.Expr, subject: str, var: graph.Var) -> None:
+        """Bind `var` to a view."""
+        remark("flatten_ragged", subject, "is a view of the elements of all sequences")
+        self.bindings.append(graph.VarBinding(view, self.variable(var)))
 
     def view(self, row: OpRow, call: graph.Call, var: graph.Var) -> graph.Expr | None:
         """The packed elements in their new shape, of an operator that keeps the elements of each
         sequence in their order, such as a reshape; None for others."""
         if "view" not in row.traits or not mentions_ragged(leaf_type(call.args[0])):
             return None
+        if levels(leaf_type(call.args[0])) != levels(var.ty):
+            return None
         kept = known_shape(stored(var.ty, self.totals)) if var.ty and is_ragged(var.ty) else None
         return None if kept is None else _reshaped(self.moved(call.args[0]), kept)
 
     def require_parameters(self, call: graph.Call, var: graph.Var) -> None:
         """Raise DiagnosticError unless the lengths of a call's tensors are parameters."""
-        for s in self.lengths_of(call, var):
+        for s in symbols_in(tuple(self.lengths_of(call, var))):
             if isinstance(s, Length):
                 self.require_parameter(s, call)
 
@@ -395,6 +408,12 @@ class _Flattener:
                      if isinstance(t, graph.Constant) and t.data.ndim == 0}  # fmt: skip
         func = specialize_scalars(func, constants)
         each = self.lengths_of(call, var)
+        outer = outer_lengths(each)
+        if outer is not None:
+            if any(is_part(t) for t in tensors_in(var.ty, *tys)):
+                raise NotPerSequence("an operand is another tensor for each sequence")
+            func = join_rows(func, self.count(outer), outer, self.totals[outer,])
+            each = list(dict.fromkeys(s for b in func.buffers for s in lengths_in(b.shape)))
         lengths = {s: self.index_function(s) for s in each if isinstance(s, Length)}
         inputs = [t for i, t in enumerate(given) if i not in constants]
         sources = map(self.read_where_it_is, inputs)
@@ -422,9 +441,10 @@ class _Flattener:
         assert found is not None  # those of no parameter were refused
         return found
 
-    def on_rows(self, call: graph.Call, var: graph.Var, count: expr.PrimExpr) -> graph.Expr | None:
-        """The operator on the rows of all sequences, `count` of them, as those of one; None where
-        it does not take them so."""
+    def on_rows(self, call: graph.Call, var: graph.Var) -> graph.Expr | None:
+        """The operator on the rows of all sequences as those of one; None where it does not take
+        them so."""
+        count = self.count(self.lengths_of(call, var)[0])
         args = tuple(self.as_batch(a, count) for a in call.args)
         if None in args:
             return None
@@ -531,13 +551,15 @@ class _Flattener:
         """The lengths as loop functions take them: int64 (sequences,)."""
         return self.bind(builder("astype")(self.lengths[s], dtype="int64"), self.lengths[s].name)
 
-    def attention(self, call: graph.Call) -> graph.Expr | None:
+    def attention(self, call: graph.Call, var: graph.Var) -> graph.Expr | None:
         """Attention over the rows of each sequence; None where keys or queries are not ragged, or
         there is a bias."""
         tys = [leaf_type(a) for a in call.args]
         extents = [t.shape[1] for t in tys if isinstance(t, TensorType) and t.shape is not None]
         lengths = [e for e in extents if isinstance(e, Length)]
         if len(tys) != 3 or len(lengths) != 3 or any(map(is_part, tys)):
+            return None
+        if outer_lengths(self.lengths_of(call, var)) is not None:
             return None
         queries, keys, _ = lengths
         if queries is keys:

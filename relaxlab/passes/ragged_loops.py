@@ -64,7 +64,7 @@ class RaggedLoops:
     )
 
     def __post_init__(self) -> None:
-        self.func = replace(self.func, body=self._simplified())
+        self.func = simplified(self.func)
         self.packed |= {b: replace(b, shape=shape) for b, shape in self.whole.items()}
         buffers = self.func.buffers
         ragged = {b for b in buffers if lengths_in(b.shape) and not lengths_in(b.shape[:1])}
@@ -75,27 +75,8 @@ class RaggedLoops:
                 self.own |= {a.buffer for a in accesses_of(block)
                              if isinstance(a, loops.BufferStore)}  # fmt: skip
 
-    def _simplified(self) -> loops.Stmt:
-        """The body with its indices simplified: that of a sequence is then an axis alone."""
-        an = Analyzer.for_shapes(tuple(b.shape for b in self.func.buffers))
-        for axis in (v for _, block in self.nests() for v in block.iter_vars):
-            if axis.dom.extent != ONE:  # also one sequence is counted by its axis
-                an.bind_range(axis.var, axis.dom)
-
-        def visit(n: object) -> loops.BufferLoad | loops.BufferStore | None:
-            match n:
-                case loops.BufferLoad(indices=at) | loops.BufferStore(indices=at):
-                    return replace(n, indices=tuple(map(an.simplify, at)))
-                case _:
-                    return None
-
-        return rewrite(self.func.body, visit)
-
     def root(self) -> loops.Block:
-        body = self.func.body
-        if not isinstance(body, loops.BlockRealize) or body.block.iter_vars:
-            raise NotPerSequence("its loops have no root block")
-        return body.block
+        return root_of(self.func)
 
     def nests(self) -> Iterator[tuple[list[loops.For], loops.Block]]:
         """The loops around each block, and the block."""
@@ -264,6 +245,32 @@ class RaggedLoops:
         if all(r.extent == ONE for r in packed[:-1]):
             return (loops.Range(first[0], packed[-1].extent), *rest)
         return (loops.Range(expr.const(0), self.buffer(b).shape[0]), *rest)
+
+
+def root_of(func: loops.PrimFunc) -> loops.Block:
+    """The block around all others. Raises NotPerSequence where there is none."""
+    body = func.body
+    if not isinstance(body, loops.BlockRealize) or body.block.iter_vars:
+        raise NotPerSequence("its loops have no root block")
+    return body.block
+
+
+def simplified(func: loops.PrimFunc) -> loops.PrimFunc:
+    """A function with its indices simplified: that of a sequence is then an axis alone."""
+    an = Analyzer.for_shapes(tuple(b.shape for b in func.buffers))
+    for stmt in nests_in(root_of(func).body):
+        for axis in taken_apart(stmt)[1].block.iter_vars:
+            if axis.dom.extent != ONE:  # also one sequence is counted by its axis
+                an.bind_range(axis.var, axis.dom)
+
+    def visit(n: object) -> loops.BufferLoad | loops.BufferStore | None:
+        match n:
+            case loops.BufferLoad(indices=at) | loops.BufferStore(indices=at):
+                return replace(n, indices=tuple(map(an.simplify, at)))
+            case _:
+                return None
+
+    return replace(func, body=rewrite(func.body, visit))
 
 
 def at_index(e: N, at: PrimExpr) -> N:

@@ -28,6 +28,7 @@ from relaxlab.schedule.scope import (
     is_output,
     producers_of,
     require_computed_alone,
+    require_injective,
     require_inputs_settled,
     require_output_unread,
 )
@@ -192,6 +193,8 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     require_every_element("reverse_compute_inline", producer, made)
     require_output_unread("reverse_compute_inline", place)
     require_inputs_kept("reverse_compute_inline", place, [producer.path])
+    axes = place.block.iter_vars
+    require_injective(place, axes, store.indices, "their results", "reverse_compute_inline")
     values = axes_of_reader("reverse_compute_inline", place, producer, made)
     inner = made.value if made.value.dtype == buffer.dtype else expr.Cast(buffer.dtype, made.value)
     consumer = substitute(store, values)

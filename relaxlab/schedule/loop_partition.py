@@ -20,7 +20,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ragged_loops import axis_of, named_anew
-from relaxlab.schedule.ranges import ZERO, analyzer_at, binding_of
+from relaxlab.schedule.ranges import ZERO, analyzer_at, binding_of, values_taken
 from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.split_fuse_reorder import require_plain
@@ -140,7 +140,13 @@ def _restricted(r: BlockRealize, place: LoopPlace, part: Range) -> BlockRealize:
             f"no predicate leaves out iterations of the loop; there is T.where({r.predicate})",
             suggestion="loop_partition before split", about=(r.block.name, loop.loop_var),
         )  # fmt: skip
-    axes = tuple(replace(x, dom=part) if x is iv else x for x in r.block.iter_vars)
+    for s in walk_stmts(loop.body):
+        if isinstance(s, For) and any(s.loop_var in vars_in(v) for v in r.iter_values):
+            an.bind_range(s.loop_var, Range(s.min, s.extent))
+    axes = tuple(
+        replace(x, dom=part) if x is iv else values_taken(x, v, an)
+        for x, v in zip(r.block.iter_vars, r.iter_values, strict=True)
+    )
     return _inside(replace(r, block=replace(r.block, iter_vars=axes)), place)
 
 

@@ -26,7 +26,7 @@ from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, binding_of
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, binding_of, values_taken
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.scope import written
 from relaxlab.schedule.tree import (
@@ -72,7 +72,7 @@ def pack(func: PrimFunc, name: str, index: int, var: Var) -> tuple[PrimFunc, str
     )  # fmt: skip
     conditions = _conditions(place, inner, choosing, load, _around(target))
     copy_name = fresh_block_name(func, panel.name)
-    copy = _copy(place, choosing, load, panel, conditions, copy_name)
+    copy = _copy(place, choosing, load, panel, conditions, _around(target), copy_name)
     changed = place.replaced(_reading(place, choosing, load, panel))
     target = find_loop(changed, var)
     changed = target.replaced(replace(target.loop, body=seq(copy, target.loop.body)))
@@ -220,7 +220,7 @@ def _with_axes(
 
 def _copy(
     place: BlockPlace, choosing: tuple[For, ...], load: BufferLoad, panel: Buffer,
-    conditions: list[PrimExpr], name: str,
+    conditions: list[PrimExpr], an: Analyzer, name: str,
 ) -> Stmt:  # fmt: skip
     read = {v for i in load.indices for v in vars_in(i)}
     pairs: list[Bound] = [
@@ -232,6 +232,12 @@ def _copy(
     pairs = pairs or [(IterVar(Var("v"), Range(ZERO, ONE), "spatial"), ZERO)]
     store = BufferStore(panel, load, at)
     axes, values = tuple(iv for iv, _ in pairs), tuple(v for _, v in pairs)
+    with an.scope():
+        for loop in choosing:
+            an.bind_range(loop.loop_var, Range(loop.min, loop.extent))
+        for c in conditions:
+            an.assume(c)
+        axes = tuple(values_taken(iv, v, an) for iv, v in zip(axes, values, strict=True))
     block = refreshed(Block(name, axes, (), (), store, span=place.block.span))
     nest: Stmt = BlockRealize(values, expr.all_of(conditions), block)
     for loop in reversed(choosing):

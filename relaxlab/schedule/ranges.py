@@ -19,11 +19,12 @@ from relaxlab.ir.loops import (
     BufferLoad,
     BufferRegion,
     For,
+    IterVar,
     PrimFunc,
     Range,
     Stmt,
 )
-from relaxlab.ir.node import NO_ATTRS, Attrs, Node, walk
+from relaxlab.ir.node import NO_ATTRS, Attrs, Node, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.bounds import RANGES, UPPER_BOUNDS
 from relaxlab.schedule.tree import LoopPlace, Place, path_to, vars_in
@@ -258,3 +259,18 @@ def spans_under(
     assert path is not None
     inside = [s for s in path if isinstance(s, For)]
     return relaxed_region(region, binding_of(realize), loop_env(inside, an), an)
+
+
+def values_taken(iv: IterVar, value: PrimExpr, an: Analyzer) -> IterVar:
+    """An axis without the ends of its domain that its value, of which the analyzer knows all, never
+    is; as it is where these are no constants."""
+    whole = Range(an.simplify(iv.dom.min), an.simplify(iv.dom.extent))
+    first, extent = constant(whole.min), constant(whole.extent)
+    low, high = an.bounds_of(value)
+    if first is None or extent is None or low is None or high is None or low > high:
+        return iv
+    begin, end = max(first, low), min(first + extent - 1, high)
+    if end < begin or (begin, end) == (first, first + extent - 1):
+        return iv
+    size = end - begin + 1
+    return replace(iv, dom=Range(expr.const(begin), expr.const(size)))

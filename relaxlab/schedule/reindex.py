@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from relaxlab.analysis.index_map import IndexMap, NotAnIterMap, NotInvertible, detect_iter_map
+from relaxlab.analysis.index_map import IndexMap, NotInvertible
 from relaxlab.analysis.regions import point_region
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
@@ -34,7 +34,7 @@ from relaxlab.schedule.instances import (
 )
 from relaxlab.schedule.ranges import ZERO, analyzer_at, assume_iterations
 from relaxlab.schedule.regions import mentions, refreshed, with_alloc
-from relaxlab.schedule.scope import is_sole_writer
+from relaxlab.schedule.scope import is_sole_writer, require_injective
 from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
@@ -82,7 +82,7 @@ def _copied(
         )  # fmt: skip
     at = _places(place, used, index_map, primitive)
     if kind == "write":
-        _require_injective(place, used, indices, f"an element of {buffer.name}", primitive)
+        require_injective(place, used, indices, f"an element of {buffer.name}", primitive)
     shape = _shape(place, used, at, primitive)
     suffix = "reindex" if index_map is None else scope.replace(".", "_")
     copy = Buffer(
@@ -204,24 +204,10 @@ def _places(
             "the index map takes the axes alone that say which element it is: "
             + ", ".join(iv.var.name for iv in used),
         )  # fmt: skip
-    _require_injective(place, used, at, "its place in the copy", primitive)
+    require_injective(place, used, at, "its place in the copy", primitive)
     return at
 
 
-def _require_injective(
-    place: BlockPlace, used: tuple[IterVar, ...], at: tuple[PrimExpr, ...], what: str,
-    primitive: str,
-) -> None:  # fmt: skip
-    reason = "some have"
-    try:
-        if detect_iter_map(at, {iv.var: iv.dom for iv in used}, None, analyzer_at(place)).injective:
-            return
-    except NotAnIterMap as e:
-        reason = str(e)
-    raise ScheduleError(
-        primitive, describe_block(place.block),
-        f"no two instances have {what} in common; {reason}",
-    )  # fmt: skip
 
 
 def _shape(

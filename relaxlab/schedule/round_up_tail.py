@@ -23,10 +23,15 @@ from relaxlab.ir.loops import (
     BufferRegion,
     BufferStore,
     For,
+    IfThenElse,
     IterVar,
+    LetStmt,
     PrimFunc,
+    Range,
+    Stmt,
+    While,
 )
-from relaxlab.ir.node import Node, children, replace, rewrite, walk
+from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import bind_stmt, constant, shape_analyzer
@@ -181,7 +186,10 @@ def _guarded_vectors(
         last = substitute(row, {v: f.min + f.extent - 1 for v, f in at_once.items()})
         size = constant(Analyzer().simplify(last - tile + 1))
         if size is not None and _is_multiple(tile, size):
-            return _Guarded(guard, row, axis.var, axis.dom.extent, tile, size), inner
+            found = _Guarded(guard, row, axis.var, axis.dom.extent, tile, size)
+            looped = len(at_once) < len(inner)  # whose vectors past the end are left out
+            if _keeps_rows_alone(realize, found, {*at_once}, loops, begins=looped):
+                return found, inner
     return None
 
 
@@ -202,6 +210,74 @@ def _guards(realize: BlockRealize) -> Iterator[tuple[PrimExpr, PrimExpr, IterVar
         for row, axis in axes:
             if an.prove_equal(left, axis.dom.extent - row):
                 yield guard, row, axis
+
+
+def _keeps_rows_alone(
+    realize: BlockRealize, guarded: _Guarded, inner: set[Var], loops: Mapping[Var, For],
+    *, begins: bool,
+) -> bool:  # fmt: skip
+    """True if a guard keeps nothing but the row inside: past the end the other axes are in their
+    domains all the same, other guards read no array there, and the block has no loops of its own
+    that follow from the row. `inner` are the loops over a tile; `begins` says that the first row of
+    each tile is inside."""
+    others = [c for c in conjuncts(realize.predicate) if c != guarded.guard]
+    moved = set(symbols_in(guarded.row))
+    loads = (n for c in others for n in walk(c) if isinstance(n, BufferLoad))
+    if any(moved & set(symbols_in(n.indices)) for n in loads):
+        return False
+    if _decides_inside(realize.block.body, guarded.axis):
+        return False
+    an = Analyzer.for_shapes(*(f.extent for f in loops.values()), guarded.extent)
+    for loop in loops.values():
+        bind_stmt(an, loop)
+    # Where the first row of a tile is inside, so is all that the loops outside of it decide.
+    if begins or an.prove(expr.LT(_any_remainders(guarded.tile, an), guarded.extent)) is True:
+        moved = inner
+    for value, it in zip(realize.iter_values, realize.block.iter_vars, strict=True):
+        if it.var == guarded.axis:
+            continue
+        if guarded.axis in symbols_in(it.dom):
+            return False
+        inside = expr.LE(it.dom.min, value), expr.LT(value, it.dom.min + it.dom.extent)
+        if not moved.isdisjoint(symbols_in(value)) and not all(map(an.prove, inside)):
+            return False
+    return True
+
+
+def _decides_inside(body: Stmt, axis: Var) -> bool:
+    """True if a row decides how often loops in a block run, or by a variable of its own what is
+    read or computed."""
+    own = set[Var]()
+    for n in walk(body):  # variables are bound before they are used
+        if isinstance(n, LetStmt | expr.Let) and {axis, *own} & set(symbols_in(n.value)):
+            own.add(n.var)
+    for n in walk(body):
+        match n:
+            case For(_, first, extent):
+                decided, by = (first, extent), {axis, *own}
+            case While(condition):
+                decided, by = (condition,), {axis, *own}
+            case BufferLoad(_, indices) | BufferStore(indices=indices):
+                decided, by = indices, own
+            case _:
+                decided, by = _conditions(n), own
+        if by & set(symbols_in(decided)):
+            return True
+    return False
+
+
+def _any_remainders(e: PrimExpr, an: Analyzer) -> PrimExpr:
+    """`e` with variables in the place of remainders, as those that fused loops have, which may be
+    all that there are. The analyzer knows their ranges, though it proves little of `x % y`."""
+
+    def visit(n: Node) -> Node | None:
+        if not isinstance(n, expr.FloorMod):
+            return None
+        any_ = Var("remainder")
+        an.bind_range(any_, Range(expr.const(0), n.b))
+        return any_
+
+    return rewrite(e, visit)
 
 
 def _is_multiple(tile: PrimExpr, size: int) -> bool:
@@ -307,7 +383,9 @@ def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None
             if size is None or loops[row].kind == "vectorized":
                 continue
             if Analyzer().prove_equal(value, tile + row) and _is_multiple(tile, size):
-                found.append(_Guarded(guard, value, axis.var, axis.dom.extent, tile, size))
+                one = _Guarded(guard, value, axis.var, axis.dom.extent, tile, size)
+                if _keeps_rows_alone(realize, one, {row}, loops, begins=False):
+                    found.append(one)
     # Two such guards would be two axes past their ends at once; one clamp does not cover the other.
     return found[0] if len(found) == 1 else None
 
@@ -357,7 +435,7 @@ def _clamped(
     written row by row, are read at the last row, or in unrolled windows no further than the window
     of the last row."""
     last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
-    windows = False
+    windows = conditional = False
 
     def at(index: PrimExpr) -> PrimExpr:
         # Rows of a window read the same places then, which are loaded once; `min(row, last) + i`
@@ -369,19 +447,54 @@ def _clamped(
         windows = True
         return expr.Min(index, end)
 
-    def clamp(n: Node) -> Node | None:
+    def whole(n: Node) -> Node:
+        """All of a value as that of the last row."""
         match n:
-            case BufferLoad(buffer, indices) if buffer not in written:
+            case BufferLoad(buffer) if buffer in written:
+                return n
+            case BufferStore(_, value):
+                return replace(n, value=whole(value))
+            case Var() if n is guarded.axis:
+                return last[guarded.axis]
+            case _:
+                return map_children(n, whole)
+
+    def clamp(n: Node) -> Node:
+        match n:
+            case BufferLoad(buffer) if buffer in written:
+                return n
+            case BufferLoad(_, indices):
                 return replace(n, indices=tuple(map(at, indices)))
+            case BufferStore(_, value):
+                return replace(n, value=clamp(value))
             # Declared regions must contain what is read, or later proofs would be about another
             # program.
             case BufferRegion(buffer, region) if buffer not in written:
                 return replace(n, region=tuple(substitute(r, last) for r in region))
+            # What is read under a condition on the row is there where this holds, so that both
+            # are of the last row.
+            case _ if guarded.axis in symbols_in(_conditions(n)):
+                nonlocal conditional
+                conditional = True
+                return map_children(n, whole)
             case _:
-                return None
+                return map_children(n, clamp)
 
-    clamped = replace(rewrite(block, clamp), iter_vars=_longer(block, guarded))
-    return refreshed(clamped) if windows else clamped
+    clamped = replace(map_children(block, clamp), iter_vars=_longer(block, guarded))
+    return refreshed(clamped) if windows or conditional else clamped
+
+
+def _conditions(n: Node) -> tuple[PrimExpr, ...]:
+    """The conditions that decide on what of a node is evaluated."""
+    match n:
+        case expr.Call(_, "if_then_else", (condition, *_)):
+            return (condition,)
+        case IfThenElse(condition) | expr.Select(condition):
+            return (condition,)
+        case expr.And(a) | expr.Or(a):
+            return (a,)
+        case _:
+            return ()
 
 
 def _end_of_windows(

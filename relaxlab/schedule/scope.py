@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
 from relaxlab.ir import expr
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -216,3 +217,21 @@ def is_output(buffer: Buffer, func: PrimFunc) -> bool:
 def shares(loop: For, buffer: Buffer) -> bool:
     """True if the iterations of a loop are threads of a block that share the buffer."""
     return buffer.scope == "shared" and (loop.thread or "").startswith("threadIdx")
+
+
+def require_injective(
+    place: BlockPlace, used: tuple[IterVar, ...], at: tuple[PrimExpr, ...], what: str,
+    primitive: str,
+) -> None:  # fmt: skip
+    """Raise ScheduleError unless no two instances of a block, with the axes `used`, share `what` is
+    at `at`."""
+    reason = "some have"
+    try:
+        if detect_iter_map(at, {iv.var: iv.dom for iv in used}, None, analyzer_at(place)).injective:
+            return
+    except NotAnIterMap as e:
+        reason = str(e)
+    raise ScheduleError(
+        primitive, describe_block(place.block),
+        f"no two instances have {what} in common; {reason}",
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from relaxlab.analysis.arith.conditions import FALSE
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Range, Stmt
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
@@ -56,6 +56,7 @@ def split(
     loop = place.loop
     require_plain("split", loop)
     extents = _factor_extents(place, factors)
+    listed = factors if isinstance(factors, Sequence) else [factors]
     an = _analyzer(place, preserve_unit_iters)
     new_vars = tuple(Var(f"{var.name}_{i}") for i in range(len(extents)))
     index: PrimExpr = ZERO
@@ -69,6 +70,9 @@ def split(
     guarded = not an.prove_equal(total, loop.extent)
     last = loop.min + loop.extent - 1
     body = reading_within(loop.body, var, last) if guarded else loop.body
+    if any(isinstance(n, expr.Min) and n.b is last for n in walk(body)):
+        rounded = [e for f, e in zip(listed, extents, strict=True) if f is None]
+        _require_last(place, rounded)
     body = substitute(body, {var: loop.min + index})
     # The guard is a predicate of the blocks, not an `if` around them: primitives that come later
     # can move and weaken it.
@@ -80,6 +84,21 @@ def split(
     for v, extent in reversed(list(zip(new_vars, extents, strict=True))):
         body = For(v, ZERO, extent, "serial", body)
     return place.replaced(replace(body, span=loop.span)), new_vars
+
+
+def _require_last(place: LoopPlace, rounded: Sequence[PrimExpr]) -> None:
+    """Raise ScheduleError unless the loop has a last iteration wherever the new loops have some, as
+    where one of them has the quotient as its extent, `rounded` up: what loops inside of it load in
+    iterations beyond is what they load in the last one."""
+    loop, an = place.loop, analyzer_at(place)
+    if an.prove(expr.GE(loop.extent, ONE)) or any(not an.prove(expr.GE(e, ONE)) for e in rounded):
+        return
+    raise ScheduleError(
+        "split", describe_loop(loop),
+        f"the loop has iterations, in which those inside load their extents; there are "
+        f"{loop.extent}, perhaps none",
+        about=(loop.loop_var,),
+    )  # fmt: skip
 
 
 def _factor_extents(

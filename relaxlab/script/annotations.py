@@ -204,13 +204,32 @@ def _lengths(cx: Context, c: Arguments) -> types.Type:
     return types.LengthsType(shape, "int32", 1, total, limit, each, low, span=cx.span(c.node))
 
 
-def length_of_each(cx: Context, node: ast.Subscript) -> types.Length | None:
+def length_of_each(
+    cx: Context, node: ast.Subscript
+) -> types.Length | expr.InnerLength | None:
     """The extent that `s[i]` is, where `s` is a parameter with the lengths of sequences; i is the
-    name of the dimension that counts them, which means nothing outside of the shape."""
-    if not isinstance(node.value, ast.Name) or not isinstance(node.slice, ast.Name):
+    name of the dimension that counts them, which means nothing outside of the shape. `t[i, j]` is
+    that of row j of sequence i."""
+    names = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if not isinstance(node.value, ast.Name) or not all(isinstance(n, ast.Name) for n in names):
         return None
     found = cx.lengths.get(node.value.id)
-    return None if found is None else found.each
+    if found is None or len(names) == 1:
+        return None if found is None else found.each
+    if len(names) > 2:
+        cx.fail(node, "E0113", "an extent depends on two dimensions at most: t[i, j]")
+    rows = [ty.each for ty in cx.lengths.values() if ty.total == found.shape[0]]
+    if cx.rows in rows:
+        return expr.InnerLength(found.each, cx.rows)
+    if len(rows) != 1:
+        these = f"the {found.shape[0]} lengths in {node.value.id}"
+        what = f"{len(rows)} parameters have {these} as their rows" if rows else (
+            f"no parameter before has sequences with {these} as their rows"
+        )
+        help = 'write s: R.Lengths("b", "n"), t: R.Lengths("n", "m")' if not rows else None
+        cx.fail(node, "E0113", f"{node.value.id}[i, j] is the length of row j of sequence i, and "
+                f"{what}", help=help)  # fmt: skip
+    return expr.InnerLength(found.each, rows[0])
 
 
 def _ragged(cx: Context, c: Arguments) -> types.Type:
@@ -225,13 +244,16 @@ def _ragged(cx: Context, c: Arguments) -> types.Type:
     )
     if not is_dict(dims.value) or not 2 <= len(dims.value) <= len(types.DIMENSIONS):
         c.wrong("needs named dimensions, two or more", dims.node, help)
-    outer = next(iter(dims.value))
+    outer, inner, *_ = dims.value
     for text in dims.value.values():
-        _check_indices(c, text, outer, dims.node, help)
-    count, *others = dims.value.values()
+        _check_indices(c, text, outer, inner, dims.node, help)
+    count, second, *others = dims.value.values()
     first = dimension(cx, Arg(count, dims.node))
     with _named(cx, outer, expr.OuterIndex(first)):
-        shape = (first, *(dimension(cx, Arg(d, dims.node)) for d in others))
+        rows = dimension(cx, Arg(second, dims.node))
+        around, cx.rows = cx.rows, rows
+        shape = (first, rows, *(dimension(cx, Arg(d, dims.node)) for d in others))
+        cx.rows = around
     found = types.lengths_in(shape)
     if not found:
         c.wrong("has no dimension that differs from element to element", dims.node, help)
@@ -241,6 +263,7 @@ def _ragged(cx: Context, c: Arguments) -> types.Type:
     for ty in cx.lengths.values():
         if ty.each in found and shape[0] != ty.shape[0]:
             c.wrong(f"has {shape[0]} sequences, and their lengths are {ty}", dims.node)
+    _check_rows(c, shape, inner, dims.node)
     _check_extents(cx, c, shape, dims.node)
     return types.TensorType(shape, dtype_of(cx, dtype), span=cx.span(c.node))
 
@@ -281,13 +304,31 @@ def _check_extents(cx: Context, c: Arguments, shape: tuple[PrimExpr, ...], node:
             c.wrong(f"has a dimension of {extent}, which may be negative", node, help)
 
 
-def _check_indices(c: Arguments, text: object, outer: str, node: ast.expr, help: str) -> None:
-    """Check that lengths in an extent are those at the position in the outermost dimension."""
+def _check_rows(c: Arguments, shape: tuple[PrimExpr, ...], inner: str, node: ast.expr) -> None:
+    """Check that a shape with the lengths of rows has these behind the dimension of the rows, and
+    what differs from row to row in no other way."""
+    outer = types.outer_lengths(shape)
+    if outer is None:
+        return
+    if shape[1] != outer:
+        c.wrong(f"has rows of {outer}, and {inner}, which counts them, is {shape[1]}", node)
+    for at in types.lengths_in(shape[2:]):
+        if not isinstance(at, expr.InnerLength):
+            help = "let the dimensions after the second depend on t[i, j], or on none"
+            c.wrong(f"has dimensions by the lengths of rows, and one by {at}", node, help)
+
+
+def _check_indices(
+    c: Arguments, text: object, outer: str, inner: str, node: ast.expr, help: str
+) -> None:
+    """Check that lengths in an extent are those at the positions in the outermost dimensions."""
     for at in re.findall(r"\[\s*([^\]]*?)\s*\]", text if isinstance(text, str) else ""):
-        if at != outer:
-            if "," in at:
-                help = "have a ragged tensor for each level, with lengths of its own: t[i]"
-            c.wrong(f"has lengths at {at}, and sequences are counted by {outer}", node, help)
+        given = tuple(part.strip() for part in at.split(","))
+        if given not in ((outer,), (outer, inner)):
+            what = f"sequences are counted by {outer}, and their rows by {inner}"
+            if len(given) == 1:
+                what = f"sequences are counted by {outer}"
+            c.wrong(f"has lengths at {at}, and {what}", node, help)
 
 
 def _prim(cx: Context, c: Arguments) -> types.Type:

@@ -86,6 +86,7 @@ class Context:
         self.widened: dict[expr.Var, expr.Var] = {}  # int64 symbols in the place of narrow ones
         self.narrow_symbols: set[expr.Var] = set()  # declared in a loop function: `n = T.int32()`
         self.lengths: dict[str, Any] = {}  # types of parameters that are lengths, of this function
+        self.rows: Any = None  # the lengths of rows that the ragged type being read has
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
         self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet

@@ -25,6 +25,9 @@ def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
             named = None if w.outer is None or w.outer[0] != e else w.outer[1]
             of = scalar(w, count, path + ".count")
             return w.mark(path, named or f"R.outer_index({of})")
+        case expr.InnerLength(each):
+            lengths = w.names.of(each, each.name).partition("[")[0]
+            return w.mark(path, f"{lengths}[{expr.OUTER}, {expr.INNER}]")
         case expr.BinaryOp():
             text, own = _binary(w, e, path)
         case expr.Not(a):

@@ -62,7 +62,8 @@ KINDS = {
 """The dimensions of the values of each kind, after the one that counts the sequences."""
 
 
-def _softmax(x: Array, axis: int) -> Array:
+def softmax(x: Array, axis: int) -> Array:
+    """The softmax along an axis, also one without elements."""
     e = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
     return e / e.sum(axis, keepdims=True)
 
@@ -84,10 +85,10 @@ class Step:
 STEPS = (
     Step("p", "R.add({p}, R.tanh({p}))", lambda x, y: x + np.tanh(y)),
     Step("q", "R.multiply({q}, R.sigmoid({q}))", lambda x, y: x / (1 + np.exp(-y))),
-    Step("p", "R.nn.softmax({p}, axis=1)", lambda x: _softmax(x, 0)),
-    Step("q", "R.nn.softmax({q}, axis=2)", lambda x: _softmax(x, 1)),
-    Step("a", "R.nn.softmax({a}, axis=3)", lambda x: _softmax(x, 2)),
-    Step("c", "R.nn.softmax({c}, axis=2)", lambda x: _softmax(x, 1)),
+    Step("p", "R.nn.softmax({p}, axis=1)", lambda x: softmax(x, 0)),
+    Step("q", "R.nn.softmax({q}, axis=2)", lambda x: softmax(x, 1)),
+    Step("a", "R.nn.softmax({a}, axis=3)", lambda x: softmax(x, 2)),
+    Step("c", "R.nn.softmax({c}, axis=2)", lambda x: softmax(x, 1)),
     Step("p", "R.tanh(R.cumsum({p}, axis=1))", lambda x: np.tanh(x.cumsum(0))),
     Step("a", "R.tanh(R.cumsum({a}, axis=2))", lambda x: np.tanh(x.cumsum(1))),
     Step("p", "R.flip({p}, axis=1)", lambda x: x[::-1]),
@@ -147,7 +148,7 @@ STEPS = (
     Step("q", "{q} + R.take(w, R.floor_mod(R.arange(1, <B> + 1), R.const(4, 'int64')), axis=0)",
          lambda x: x + WEIGHT[np.arange(1, len(x) + 1) % 4]),
     Step("c", "{c} * R.nn.softmax(R.astype(R.eye(<B>, <A>), 'float32'), axis=0)",
-         lambda x: x * _softmax(np.eye(*x.shape[1:]), 0)),
+         lambda x: x * softmax(np.eye(*x.shape[1:]), 0)),
     Step("p", "R.flip({p} - R.split(R.zeros((<A>, 8), 'float32'), 2, axis=1)[1], axis=1)",
          lambda x: x[::-1]),
 )  # fmt: skip
@@ -172,7 +173,7 @@ class RaggedProgram:
         lines = list[tuple[Step, tuple[str, ...], str]]()
         for k in range(1, steps + 1):
             step = STEPS[rng.integers(len(STEPS))]
-            taken = tuple(str(rng.choice(made[kind][-3:])) for kind in _operands(step))
+            taken = tuple(str(rng.choice(made[kind][-3:])) for kind in operands_of(step))
             lines.append((step, taken, f"{step.kind}{k}"))
             made[step.kind].append(f"{step.kind}{k}")
         results = tuple(names[-1] for names in made.values() if len(names) > 1)
@@ -204,7 +205,7 @@ class RaggedProgram:
         text = step.text
         for name, extent in self.extents.items():
             text = text.replace(f"<{name}>", f"({extent.text.format(i='R.outer_index(b)')})")
-        for kind, name in zip(_operands(step), taken, strict=True):
+        for kind, name in zip(operands_of(step), taken, strict=True):
             text = text.replace("{" + kind + "}", name, 1)
         return text
 
@@ -246,7 +247,7 @@ class RaggedProgram:
         return [np.concatenate(parts or [np.zeros(0)]) for parts in results]
 
 
-def _operands(step: Step) -> list[str]:
+def operands_of(step: Step) -> list[str]:
     """The kinds of the values that a step takes, in the order of its text."""
     parts = step.text.split("{")[1:]
     return [part[0] for part in parts]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relaxlab.ir import graph
-from relaxlab.models.dynamic import mv_rnn, tree_lstm
+from relaxlab.models.dynamic import bi_rnn, mv_rnn, nested_rnn, tree_gru, tree_lstm
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.batch_blocks import BATCHED, batch_blocks
 from relaxlab.passes.bindings import all_bindings, tir_call
@@ -131,3 +131,28 @@ def test_matrices_of_instances_are_read_where_they_lie():
     # A row of its own times a matrix of its own: columns are lanes.
     assert rules["fused_gather_rows_gather_rows_matmul1_rows"] == "scheduled by the rule columns"
     assert rules["fused_gather_rows_gather_rows_concat1_rows_matmul3_rows"].endswith("rule matmul")
+
+
+@pytest.mark.parametrize(
+    ("model", "fused", "apart"),
+    [
+        (lambda: tree_lstm(32), (7, 0), (13, 5)),
+        (lambda: mv_rnn(32), (6, 0), (12, 5)),
+        (lambda: bi_rnn(32), (6, 0), (16, 9)),
+        (lambda: tree_gru(32), (9, 2), (10, 3)),
+        (lambda: nested_rnn(32), (11, 2), (15, 6)),
+    ],
+)
+def test_kernels_that_do_nothing_but_gather_rows(model, fused, apart):
+    """As docs/batching.md has them. What is left is read by several kernels of a block."""
+    before = [p.name for p in batched_pipeline().passes].index("schedule_kernels")
+    for on, want in ((True, fused), (False, apart)):
+        pipeline = batched_pipeline().with_options("batch_blocks", fuse_gathers=on)
+        mod = Pipeline(pipeline.passes[:before]).run(model()).result
+        batched = [f for f in mod.graph_functions().values() if "batched" in f.attrs]
+        calls = [(f, c) for f in batched for b in all_bindings(f) if (c := tir_call(b.value))]
+        gathers = [(f, c) for f, c in calls if c.callee.startswith("gather_rows")]
+        assert (len(calls), len(gathers)) == want
+        for f, made in gathers if on else ():
+            (result,) = [b.var for b in all_bindings(f) if tir_call(b.value) == made]
+            assert sum(result in c.args for _, c in calls) > 1

@@ -273,7 +273,7 @@ def test_types_that_may_be_negative_are_refused(extent: str) -> None:
 @pytest.mark.parametrize(
     ("extent", "message", "help"),
     [
-        ("s[i, j]", "has lengths at i, j, and sequences are counted by i", "for each level"),
+        ("s[j, i]", "has lengths at j, i, and sequences are counted by i, and their rows", "write"),
         ("s[i + 1]", r"has lengths at i \+ 1, and sequences are counted by i", "write"),
         ("s[j]", "has lengths at j, and sequences are counted by i", "write"),
     ],

@@ -147,15 +147,3 @@ def test_nested_buffers_that_cannot_be(old: str, new: str, message: str) -> None
     assert NESTED.replace(old, new) != NESTED
     with pytest.raises(DiagnosticError, match=message):
         func_of(NESTED.replace(old, new))
-
-
-def test_ragged_tensors_of_graphs_have_one_level_each() -> None:
-    with pytest.raises(DiagnosticError, match="have a ragged tensor for each level"):
-        rl.parse('''
-@I.ir_module
-class M:
-    @R.function
-    def main(s: R.Lengths("b", "n"), t: R.Lengths("n", "m"),
-             x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]"}, "float32")):
-        return R.exp(x)
-''')

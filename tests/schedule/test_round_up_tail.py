@@ -10,6 +10,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 
 ROWS = """
@@ -152,3 +153,107 @@ class Module:
     for h, w in ((3, 3), (4, 17), (5, 34)):
         x, f = rng.random((1, 4, h, w), np.float32), rng.random((4, 4, 3, 3), np.float32)
         np.testing.assert_allclose(exe["main"](x, f), rl.interpret(mod, "main", x, f), rtol=1e-4)
+
+
+def _run_as(text: str, step: str) -> None:
+    """A function and its schedule compute the same in the interpreter, which checks each access."""
+    mod = rl.parse(text)
+    sch = Schedule(mod["main"])
+    getattr(sch, step)()
+    for n in (1, 2, 5, 8):
+        x = np.arange(1, n + 1, dtype="float32")
+        a, b = np.zeros(n, "float32"), np.zeros(n, "float32")
+        for func, out in ((mod["main"], a), (sch.func, b)):
+            interpret_prim_func(func, [x, out])
+        np.testing.assert_array_equal(a, b)
+
+
+TILE = """
+@T.prim_func
+def main(x_: T.handle, y_: T.handle):
+    n = T.int64()
+    x = T.match_buffer(x_, (n,), "float32")
+    y = T.match_buffer(y_, (n,), "float32")
+    for t in range((n + 3) // 4):
+        with T.sblock("tile"):
+            own = T.sblock_alloc_buffer((4,), "float32", scope="local")
+            for r in T.KIND(4):
+                with T.sblock("own"):
+                    v = T.axis.spatial(n, t * 4 + r)
+                    T.where(t * 4 + r < n)
+                    own[v - t * 4] = VALUE
+            for r in range(4):
+                with T.sblock("y"):
+                    v = T.axis.spatial(n, t * 4 + r)
+                    T.where(t * 4 + r < n)
+                    y[v] = own[v - t * 4]
+"""
+
+
+def test_conditions_are_of_the_row_that_is_read() -> None:
+    """The row behind a single one has one before it, and is computed from the single one."""
+    value = "x[v] + T.if_then_else(v >= 1, x[v - 1], T.float32(0))"
+    _run_as(TILE.replace("VALUE", value).replace("KIND", "serial"), "round_up_tails")
+
+
+TRIANGLE = """
+@T.prim_func
+def main(x_: T.handle, y_: T.handle):
+    n = T.int64()
+    x = T.match_buffer(x_, (n,), "float32")
+    y = T.match_buffer(y_, (n,), "float32")
+    for t in range((n + 3) // 4):
+        with T.sblock("tile"):
+            own = T.sblock_alloc_buffer((4,), "float32", scope="local")
+            for r in T.KIND(4):
+                for k in range(t * 4 + r + 1):
+                    with T.sblock("own"):
+                        v = T.axis.spatial(n, t * 4 + r)
+                        vk = T.axis.reduce(v + 1, k)
+                        T.where(t * 4 + r < n)
+                        with T.init():
+                            own[v - t * 4] = T.float32(0)
+                        own[v - t * 4] = own[v - t * 4] + x[vk]
+            for r in range(4):
+                with T.sblock("y"):
+                    v = T.axis.spatial(n, t * 4 + r)
+                    T.where(t * 4 + r < n)
+                    y[v] = own[v - t * 4]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
+)
+def test_rows_with_terms_of_their_own_keep_their_guards(kind: str, step: str) -> None:
+    """A row behind the end has terms that no row has."""
+    func = rl.parse(TRIANGLE.replace("KIND", kind))["main"]
+    with pytest.raises(ScheduleError, match=f"{step} refused"):
+        getattr(Schedule(func), step)()
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
+)
+def test_other_guards_that_read_rows_need_the_guard(kind: str, step: str) -> None:
+    text = TILE.replace("VALUE", "x[v]").replace("KIND", kind)
+    text = text.replace("T.where(t * 4 + r < n)",
+                        "T.where(t * 4 + r < n and x[t * 4 + r] > T.float32(2))", 1)  # fmt: skip
+    with pytest.raises(ScheduleError, match=f"{step} refused"):
+        getattr(Schedule(rl.parse(text)["main"]), step)()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for k in range(v + 1):\n                        own[v - t * 4] = x[k]",
+        "j: T.let = v + 1 - 1\n                    own[v - t * 4] = x[j]",
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "step"), [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
+)
+def test_loops_and_variables_of_a_row_need_its_guard(kind: str, step: str, body: str) -> None:
+    text = TILE.replace("own[v - t * 4] = VALUE", body).replace("KIND", kind)
+    with pytest.raises(ScheduleError, match=f"{step} refused"):
+        getattr(Schedule(rl.parse(text)["main"]), step)()

@@ -281,3 +281,93 @@ def f(a: T.handle, b: T.handle, k: T.int64):
         a, b = np.ones((n, n), "float32"), np.zeros((n, n), "float32")
         interpret_prim_func(sch.func, [a, b, k])
         assert b.sum() == 2 * max(n - 2, 0) * max(k, 0)
+
+
+def test_results_that_lie_over_each_other_are_computed_where_they_are_read() -> None:
+    """Each iteration fills the panel anew for the block behind it."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((6,), "float32"), y: T.Buffer((6,), "float32")):
+    b = T.sblock_alloc_buffer((6,), "float32")
+    panel = T.sblock_alloc_buffer((1,), "float32", scope="local")
+    for i in range(6):
+        with T.sblock("b"):
+            v = T.axis.spatial(6, i)
+            b[v] = a[v] * a[v]
+    for i in range(6):
+        with T.sblock("panel"):
+            v = T.axis.spatial(6, i)
+            panel[0] = b[v]
+        with T.sblock("y"):
+            v = T.axis.spatial(6, i)
+            y[v] = panel[0]
+""")
+    )
+    with pytest.raises(ScheduleError, match="no two instances have their results in common"):
+        sch.reverse_compute_inline(sch.get_block("panel"))
+
+
+def test_copies_of_what_is_there_have_axes_as_long() -> None:
+    """The rows behind the end of the buffer, which `pad_einsum` adds, are not copied."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((1, 3), "float32"), y: T.Buffer((4, 3), "float32")):
+    for i, j in T.grid(4, 3):
+        with T.sblock("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.if_then_else(vi < 1, a[vi, vj], T.float32(0))
+""")
+    )
+    (i, _) = sch.get_loops(sch.get_block("y"))
+    sch.pack(sch.get_block("y"), 0, i)
+    assert_well_formed(sch.func)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
+def test_parts_of_a_triangle_have_axes_as_long_as_its_rows() -> None:
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((6, 6), "float32"), y: T.Buffer((6,), "float32")):
+    for i in range(6):
+        for k in range(i + 1):
+            with T.sblock("y"):
+                v = T.axis.spatial(6, i)
+                vk = T.axis.reduce(6, k)
+                with T.init():
+                    y[v] = T.float32(0)
+                y[v] = y[v] + a[v, vk]
+""")
+    )
+    sch.loop_partition(sch.get_loops(sch.get_block("y"))[0], [None, 2])
+    assert_well_formed(sch.func)
+    assert "T.axis.reduce(4, k)" in sch.func.script()
+
+
+def test_a_part_of_a_loop_in_which_a_block_never_runs() -> None:
+    """Of n + 2 iterations in twos, the rest is one that the guard leaves out."""
+    sch = Schedule(
+        function("""
+def main(a_: T.handle, y_: T.handle):
+    n = T.int64()
+    a = T.match_buffer(a_, (n,), "float32")
+    y = T.match_buffer(y_, (n,), "float32")
+    for i in range(n + 2):
+        with T.sblock("y"):
+            v = T.axis.spatial(n + 2, i)
+            T.where(i >= 1 and i <= n)
+            y[v - 1] = a[v - 1]
+""")
+    )
+    sch.partition(sch.get_loops(sch.get_block("y"))[0], 2)
+    assert_well_formed(sch.func)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 2, 5])
+
+
+def test_loops_that_may_be_empty_are_not_asked_for_their_last_extents() -> None:
+    """The rest of a sequence without rows has none whose words could be counted."""
+    sch = Schedule(RAGGED_CASES["nested"]())
+    j, rest = sch.partition(sch.get_loops(sch.get_block("Y"))[1], 4)
+    with pytest.raises(ScheduleError, match="in which those inside load their extents"):
+        sch.split(rest, [8, None])
+    sch.split(j, [None, 8])
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 3, 8])

@@ -299,6 +299,20 @@ def _outer_index(ctx: Context, e: expr.PrimExpr) -> Poly:
     return ctx.poly_of_atom(number)
 
 
+def _inner_length(ctx: Context, e: expr.PrimExpr) -> Poly:
+    """The length of a row of a sequence, which is in the limits of those of all sequences."""
+    assert isinstance(e, expr.InnerLength)
+    each = poly_of(ctx, e.each)
+    if poly.const_of(each) is not None:
+        return each
+    limits = ctx.interval_of(each)
+    number = ctx.intern(e, lambda: Atom("opaque", e))
+    if limits != FULL:
+        ctx.scope.bounds[number] = interval.intersect(ctx.scope.bounds.get(number, FULL), limits)
+        ctx.scope.intervals.pop(number, None)
+    return ctx.poly_of_atom(number)
+
+
 def _load(ctx: Context, e: expr.PrimExpr) -> Poly:
     """An element of an array: of an index function, what its facts say of it."""
     assert isinstance(e, BufferLoad)
@@ -466,6 +480,7 @@ _ROWS: dict[type, Callable[[Context, expr.PrimExpr], Poly]] = {
     expr.Let: _let,
     BufferLoad: _load,
     expr.OuterIndex: _outer_index,
+    expr.InnerLength: _inner_length,
 }
 
 

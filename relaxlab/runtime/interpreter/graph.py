@@ -21,7 +21,6 @@ from relaxlab.analysis.ragged import (
     may_be_ragged,
     mentions_ragged,
     row_dims,
-    sizes_of_each,
     tensors_in,
 )
 from relaxlab.ir import expr, graph, loops
@@ -34,7 +33,6 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import OpRow, find_op, infer_type
 from relaxlab.ir.types import (
-    Each,
     FuncType,
     ObjectType,
     PrimType,
@@ -42,6 +40,7 @@ from relaxlab.ir.types import (
     TensorType,
     TupleType,
     Type,
+    each_in,
     lengths_in,
 )
 from relaxlab.runtime.arrays import (
@@ -54,7 +53,7 @@ from relaxlab.runtime.arrays import (
 )
 from relaxlab.runtime.interpreter.check_values import Symbols, arguments, match_value
 from relaxlab.runtime.interpreter.deep_calls import call_nested
-from relaxlab.runtime.interpreter.ragged import batch_of, joined
+from relaxlab.runtime.interpreter.ragged import Elements
 from relaxlab.runtime.packed import get_func
 
 LoopRunner = Callable[..., None]
@@ -389,14 +388,14 @@ class _Frame:
         outer, results = self.symbols, list[Any]()
         ragged = {v for v in walk(e) if isinstance(v, graph.Var) and mentions_ragged(v.ty)}
         used = [s for t in tensors_in(out, *tys) for s in lengths_in(t.shape)]
-        used += [n for n in walk(e) if isinstance(n, Each)]
-        each = sizes_of_each(dict.fromkeys(used), outer.lengths, outer.values)
-        for i, sizes in enumerate(each):
-            batch = {v: batch_of(self.values[v], v.ty, each, i) for v in ragged}
+        used += each_in(e)
+        elements = Elements.of(used, outer.lengths, outer.values)
+        for k, sizes in enumerate(elements.sizes):
+            batch = {v: elements.batch_of(self.values[v], v.ty, k) for v in ragged}
             alone = Symbols(sizes, outer.origins, of_one=True)  # in which all sequences are alike
             frame = _Frame(self.machine, self.name, {**self.values, **batch}, alone)
             results.append(frame.operator(e, name))
-        return joined(results, out, self.stored(out), self.scalar)
+        return elements.joined(results, out, self.stored(out), self.scalar)
 
     def deduced_shape(self, e: graph.Call) -> tuple[int, ...] | None:
         """The shape that is deduced for a call's result; None where none is. The numbers alone do
