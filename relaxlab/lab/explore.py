@@ -19,6 +19,7 @@ from relaxlab.batching.automaton import Automaton
 from relaxlab.batching.graph import Graph
 from relaxlab.batching.layout import BlockKernel, Layout
 from relaxlab.batching.learn import Learned
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -46,6 +47,7 @@ from relaxlab.tuning.database import Database
 from relaxlab.tuning.tune import Tuning
 
 
+@methods_name_arguments
 class Explore(Brief):
     """The explorers. A call makes a page with all views that fit a program."""
 
