@@ -253,3 +253,5 @@ def test_what_fits_or_fails_for_another_reason_keeps_its_error() -> None:
     for value in (None, "main", 3, [MOD]):
         with pytest.raises(TypeError, match="expected a node: a module, a function, or a part"):
             list(rl.walk(value))
+    kind = rl.target_kind("cpu")  # no node, and yet a dataclass
+    assert rl.replace(kind, name="other").name == "other"

@@ -59,9 +59,8 @@ def methods_name_arguments(cls: type[C]) -> type[C]:
     member: Any
     for name, member in [*vars(cls).items()]:
         if name in ("__init__", "__call__") or not name.startswith("_"):
-            if isinstance(member, (staticmethod, classmethod)):  # noqa: UP038  pyright knows it
-                kind: Any = type(member)  # pyright: ignore[reportUnknownVariableType]
-                setattr(cls, name, kind(names_arguments(getattr(member, "__func__"))))  # noqa: B009
+            if type(member) in (staticmethod, classmethod):
+                setattr(cls, name, type(member)(names_arguments(member.__func__)))
             elif inspect.isfunction(member):
                 setattr(cls, name, names_arguments(member))
     return cls
@@ -139,13 +138,16 @@ def wrong_kinds(value: Any, wanted: Any) -> list[object]:
         inner = [one for one in found if one and one[0] is not value]
         return [] if not all(found) else (inner or found)[0]
     if origin is typing.Literal:
-        return [] if isinstance(value, tuple({type(one) for one in args})) else [value]
+        return [] if any(type(one) is type(value) for one in args) else [value]
     kind = type(None) if wanted is None else origin or wanted
     if not isinstance(kind, type) or kind is Any or getattr(kind, "_is_protocol", False):
         return []
     if not _is_of(value, kind):
         return [value]
-    return next((w for one, of in _elements(value, args) if (w := wrong_kinds(one, of))), [])
+    for one, of in _elements(value, args):
+        if wrong := wrong_kinds(one, of):
+            return wrong
+    return []
 
 
 def _is_of(value: Any, kind: type) -> bool:

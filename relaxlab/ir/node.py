@@ -183,10 +183,11 @@ class _Readers(dict[type, Callable[[Any], tuple[Any, ...]]]):
         self._names = names
 
     def __missing__(self, cls: type) -> Callable[[Any], tuple[Any, ...]]:
-        if not issubclass(cls, Node):
+        name = cls.__name__
+        if not dataclasses.is_dataclass(cls):
             raise TypeError(
                 "expected a node: a module, a function, or a part of one such as a statement; "
-                f"got an object of type {cls.__name__}"
+                f"got an object of type {name}"
             )
         self[cls] = reader = _reader(self._names(cls))
         return reader
