@@ -13,6 +13,7 @@ from enum import IntEnum
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.index_map import NotAnIterMap, detect_iter_map
 from relaxlab.ir import expr, loops
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import expect
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, IterVar, Range
@@ -47,6 +48,7 @@ def pattern_kind_of(func: loops.PrimFunc) -> PatternKind:
     return pattern_kind_with_reason(func)[0]
 
 
+@names_arguments
 def pattern_kind_with_reason(func: loops.PrimFunc) -> tuple[PatternKind, str]:
     """Return the kind and a sentence about the access that decided it."""
     expect(func, loops.PrimFunc, "a pattern kind is that of a loop function")

@@ -31,6 +31,7 @@ from relaxlab.batching.native import (
     table_of,
 )
 from relaxlab.batching.policies import PolicyError
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import path_of
 
@@ -194,6 +195,7 @@ class AutomatonChooser:
         self.reader.ran(of_type, nodes)
 
 
+@names_arguments
 def load_policy(path: str | os.PathLike[str]) -> Automaton:
     """Return the policy that `Automaton.save` wrote into a file.
 

@@ -9,6 +9,7 @@ from itertools import count
 from relaxlab.batching.execution import Schedule, schedule_of
 from relaxlab.batching.graph import Graph, most_on_paths, require_graph, reversed_graph
 from relaxlab.batching.native import native_bound
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError
 
 
@@ -16,6 +17,7 @@ class SearchLimit(UserError):
     """A graph whose optimum takes longer to find than was allowed."""
 
 
+@names_arguments
 def batch_bound(graph: Graph) -> int:
     """Return a number of batches that no schedule has less of: the unbatchable nodes, and of each
     other type the most nodes that lie on one path, since nodes on a path never share a batch.

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, counted, kind_of
 
 Int32Array: TypeAlias = NDArray[np.int32]
@@ -72,6 +73,7 @@ def require_graph(given: object) -> None:
         )
 
 
+@names_arguments
 def minibatch_graph(
     types: Sequence[str],
     type_of: ArrayLike,

@@ -25,6 +25,7 @@ from relaxlab.batching.pq_tree import (
     reduced,
     universal,
 )
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 
 Permutation: TypeAlias = tuple[int, ...]
@@ -138,6 +139,7 @@ def block_patterns(kernels: Sequence[BlockKernel]) -> tuple[Schedule, tuple[Patt
     return schedule, tuple(found)
 
 
+@names_arguments
 def block_layout(kernels: Sequence[BlockKernel]) -> Layout:
     """Return an order of the results of a block's kernels in memory with which its batched kernels
     copy little: `layout` of `block_patterns`. Raises GraphError as these do."""

@@ -24,6 +24,7 @@ from relaxlab.batching.execution import (
 )
 from relaxlab.batching.graph import Graph, GraphError
 from relaxlab.batching.policies import POLICIES
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import brief, counted, expect
 
@@ -73,6 +74,7 @@ class Learned(Brief):
         return "\n".join([head, *rows])
 
 
+@names_arguments
 @brief
 def learn_policy(
     minibatches: Sequence[Graph],

@@ -12,6 +12,7 @@ from relaxlab.batching.bound import batch_bound
 from relaxlab.batching.execution import Schedule, schedule_of
 from relaxlab.batching.graph import Graph, depths_of
 from relaxlab.batching.native import AGENDA, RATIO, native_schedule
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, kind_of
 
 
@@ -142,6 +143,7 @@ def policy_of(policy: Policy | str) -> Policy:
     return policy
 
 
+@names_arguments
 def schedule_batches(graph: Graph, policy: Policy | str = "critical") -> Schedule:
     """Return a policy's schedule of a minibatch's graph, or that of the policy `agenda` where it
     has fewer batches: a learned policy may meet graphs unlike those that it has seen.

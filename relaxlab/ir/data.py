@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxlab.ir import types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import IntImm
@@ -82,6 +83,7 @@ def data_types(mod: Module | None) -> Mapping[str, DataDef]:
     return {d.name: d for d in declared}
 
 
+@names_arguments
 def constructors(mod: Module) -> dict[str, Constructor]:
     """Return the constructors of all data types of a module by name, to make values with.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import UserError
@@ -55,6 +56,7 @@ def _underline(span: Span) -> list[str]:
     ]
 
 
+@methods_name_arguments
 class DiagnosticError(Displayed, UserError):
     """One or more diagnostics; `str()` renders all of them."""
 

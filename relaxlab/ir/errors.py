@@ -17,8 +17,12 @@ from relaxlab.ir.span import title_of
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
-_LIBRARIES = ("site-packages", "dist-packages", str(Path(linecache.__file__).parent))
+PACKAGE = str(Path(__file__).resolve().parents[1])
+GENERATED = "<loop function>"
+"""The file that loop functions translated to Python are from."""
+_LIBRARIES = (
+    "site-packages", "dist-packages", str(Path(linecache.__file__).parent), GENERATED
+)  # fmt: skip
 
 
 class UserError(Exception):
@@ -27,7 +31,7 @@ class UserError(Exception):
 
     def _render_traceback_(self, *_: object) -> list[str]:
         """The lines that IPython prints when the error is raised."""
-        place = list(_own_lines(self.__traceback__))
+        place = list(own_lines(self.__traceback__))
         return [*place, *f"{type(self).__name__}: {str(self).strip()}".splitlines()]
 
 
@@ -97,13 +101,13 @@ def tuple_text(items: Iterable[object]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
-def _own_lines(traceback: TracebackType | None) -> Iterator[str]:
-    """The lines of a traceback that are neither relaxlab's nor a library's; notebook cells are
-    called "cell"."""
+def own_lines(traceback: TracebackType | None, but: str = PACKAGE) -> Iterator[str]:
+    """The lines of a traceback that are neither relaxlab's nor a library's, nor from the folder
+    `but`; notebook cells are called "cell"."""
     while traceback is not None:
         code, line = traceback.tb_frame.f_code, traceback.tb_lineno
         file = code.co_filename
-        if not file.startswith(_PACKAGE) and not any(part in file for part in _LIBRARIES):
+        if not file.startswith((PACKAGE, but)) and not any(part in file for part in _LIBRARIES):
             text = linecache.getline(file, line, traceback.tb_frame.f_globals).strip()
             place = f"{title_of(file)}, line {line}"
             yield f"{place}: {text}" if text else place

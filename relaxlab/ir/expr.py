@@ -21,6 +21,7 @@ from relaxlab.ir.dtypes import (
     lanes_of,
     with_lanes,
 )
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node, span_field
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS, ScalarOperator
 from relaxlab.ir.span import Span
@@ -545,7 +546,11 @@ def as_expr(value: ExprLike, like: str | None = None) -> PrimExpr:
         return value
     if like is not None and isinstance(value, float) and not is_float(like):
         like = None
-    return const(value, like)
+    try:
+        return const(value, like)
+    except (TypeError, ValueError):
+        message = f"expected a number or an expression of the script, got {kind_of(value)}"
+        raise TypeError(message) from None
 
 
 def binary(cls: type[BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.display import script_of
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.graph import ExternFunc, Function
@@ -33,6 +34,7 @@ def name_of(func: BaseFunc) -> str:
     return str(demanded or getattr(func, "name_hint", "") or "main")
 
 
+@methods_name_arguments
 @node
 class Module(Node):
     """Named functions in definition order; immutable: the `with_` methods return new modules.

@@ -13,6 +13,7 @@ from functools import cache
 from operator import attrgetter, is_
 from typing import Any, Literal, TypeVar, cast, dataclass_transform
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.span import Span
@@ -182,6 +183,12 @@ class _Readers(dict[type, Callable[[Any], tuple[Any, ...]]]):
         self._names = names
 
     def __missing__(self, cls: type) -> Callable[[Any], tuple[Any, ...]]:
+        name = cls.__name__
+        if not dataclasses.is_dataclass(cls):
+            raise TypeError(
+                "expected a node: a module, a function, or a part of one such as a statement; "
+                f"got an object of type {name}"
+            )
         self[cls] = reader = _reader(self._names(cls))
         return reader
 
@@ -307,6 +314,7 @@ def replace(n: N, **changes: Any) -> N:
     return type(n)(**(values | changes))
 
 
+@names_arguments
 def rewrite(n: Node, fn: Callable[[Node], Node | None]) -> Any:
     """Rewrite `n` bottom-up: `fn` returns the replacement of a rebuilt node, or None to keep it.
 

@@ -15,7 +15,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from relaxlab.ir.brief import Brief
-from relaxlab.ir.errors import UserError
+from relaxlab.ir.errors import UserError, expect
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.graph import Call
 from relaxlab.ir.types import Type
@@ -167,6 +167,7 @@ def register_op(row: OpRow, *, override: bool = False) -> OpRow:
     Raises ValueError when the name is taken, and for an operator of relaxlab itself always: keys of
     the artifact cache do not cover the compiler's own rows.
     """
+    expect(row.name, str, "the name of an operator is a string")
     if row.name in _TABLE:
         # First: `override` does not help with these.
         if is_own(row.name):

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from relaxlab.ir.arguments import methods_name_arguments, names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.errors import expect
@@ -18,6 +19,7 @@ FLOAT_OPTIONS = ("contract", "reassociate")
 """The options of `Target` for floating-point arithmetic."""
 
 
+@methods_name_arguments
 @dataclass(frozen=True, slots=True, repr=False)
 class Target(Brief):
     """A machine to generate code for, of a registered kind (see `TargetKind`): a CPU, or a GPU
@@ -148,6 +150,7 @@ class TargetKind(Brief):
 _KINDS: dict[str, TargetKind] = {}
 
 
+@names_arguments
 def register_target(kind: TargetKind, *, override: bool = False) -> TargetKind:
     """Add a kind of machines; with `override` it may replace an earlier one of that name.
 
@@ -180,6 +183,7 @@ def target_kinds() -> tuple[TargetKind, ...]:
     return tuple(_KINDS.values())
 
 
+@names_arguments
 def target_kind(name: str) -> TargetKind:
     """The kind of a name. Raises ValueError naming those that there are."""
     if name not in _KINDS:

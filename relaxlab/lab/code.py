@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from relaxlab.codegen.cuda.nvrtc import NvrtcError
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.listing import Line, Listing, Pane
+from relaxlab.codegen.llvm import jit
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import name_of
+from relaxlab.ir.node import walk
+from relaxlab.ir.processes import map_forked
 from relaxlab.ir.span import Source, Span, title_of
 from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.lab.attempts import Program, attempted
@@ -24,6 +27,10 @@ from relaxlab.schedule.schedule import Schedule
 
 MOST_LINES = 18_000
 """Lines of code of all kernels of one view together."""
+TOGETHER = 8
+"""Kernels that are compiled at the same time: few, as those after `MOST_LINES` are not shown."""
+SECONDS = 2e-4
+"""Time to list a kernel, by the number of its nodes: 0.3 to 1 s for those of an attention layer."""
 
 
 def code(
@@ -67,14 +74,14 @@ def _state(kernels: dict[str, PrimFunc], target: Target, notes: list[str]) -> di
     script = _Script(interner)
     states: list[dict[str, Any]] = []
     lines = 0
-    for name, func in kernels.items():
+    for name, found, error in _listings(kernels, target):
         if lines > MOST_LINES:
             notes.append(
                 f"Only {len(states)} of {len(kernels)} kernels can be chosen here, since all would "
                 "be too many lines; relaxlab.explore.code(mod, name=...) shows any of them."
             )
             break
-        kernel = _kernel(name, func, target, script, notes)
+        kernel = _kernel(name, found, error, script, notes)
         lines += sum(len(pane["lines"]) for pane in kernel["panes"])
         states.append(kernel)
     if kernels and not script.rows:
@@ -135,16 +142,32 @@ def _statements(source: Source) -> tuple[range, ...]:
     return tuple(found)
 
 
+def _listings(
+    kernels: Mapping[str, PrimFunc], target: Target
+) -> Iterator[tuple[str, Listing, str]]:
+    """Yield the name of each kernel and its listing, or why it cannot be compiled."""
+    one = target_kind(target.kind).code
+
+    def listing(item: tuple[str, PrimFunc]) -> tuple[Listing, str]:
+        try:
+            return one(*item, target), ""
+        except (CodegenError, NvrtcError, ValueError) as problem:  # also names that no script has
+            return Listing((), {}), str(problem)
+
+    left = [*kernels.items()]
+    while left:
+        items, left = left[:TOGETHER], left[TOGETHER:]
+        seconds = [SECONDS * sum(1 for _ in walk(func)) for _, func in items]
+        # So no other thread is inside of LLVM when the processes fork, with locks of its own.
+        with jit.llvm_lock():
+            made = map_forked(listing, items, seconds)
+        yield from ((name, *found) for (name, _), found in zip(items, made, strict=True))
+
+
 def _kernel(
-    name: str, func: PrimFunc, target: Target, script: _Script, notes: list[str]
+    name: str, found: Listing, error: str, script: _Script, notes: list[str]
 ) -> dict[str, Any]:
     """One kernel: its panes, what to know about it, or why it cannot be compiled."""
-    found = Listing((), {})
-    error = ""
-    try:
-        found = target_kind(target.kind).code(name, func, target)
-    except (CodegenError, NvrtcError, ValueError) as problem:  # also names that no script has
-        error = str(problem)
     notes += (note for note in found.notes if note not in notes)
     made = [[line, script.places(spans)] for line, spans in found.origins.items()]
     via = {", ".join(s.via) for spans in found.origins.values() for s in spans if s.via}

@@ -19,11 +19,14 @@ from relaxlab.batching.automaton import Automaton
 from relaxlab.batching.graph import Graph
 from relaxlab.batching.layout import BlockKernel, Layout
 from relaxlab.batching.learn import Learned
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.node import walk
+from relaxlab.ir.processes import map_forked
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program
 from relaxlab.lab.pipeline import traced
@@ -44,6 +47,7 @@ from relaxlab.tuning.database import Database
 from relaxlab.tuning.tune import Tuning
 
 
+@methods_name_arguments
 class Explore(Brief):
     """The explorers. A call makes a page with all views that fit a program."""
 
@@ -71,7 +75,9 @@ class Explore(Brief):
         compiled = program if trace is None or error is not None else trace
         of = {name: compiled if name in OF_TRACES else program for name in chosen}
         title = ("" if trace is None else _name_of(trace)) or "relaxlab"
-        return Page.of(title, [_attempt(name, of[name], target) for name in chosen])
+        functions = trace.result.loop_functions().values() if trace else ()
+        nodes = sum(1 for f in functions for _ in walk(f))
+        return Page.of(title, _attempts(of, target, SECONDS * nodes))
 
     def pipeline(
         self,
@@ -291,6 +297,13 @@ SLOW = ("llvm",)
 """The views of a page that are made only when asked for: printing a kernel of 5000 lines after each
 of LLVM's passes was measured to take 7 s, ten times as long as the code view."""
 
+MEASURED = ("run",)
+"""The views of a page that measure time: nothing else is done meanwhile."""
+
+SECONDS = 2e-4
+"""Time to make a view, by the nodes of the program's loop functions: those of a transformer layer
+with 11,000 nodes were measured to take 0.3 to 3 s."""
+
 OF_TRACES = ("pipeline", "fusion", "memory", "loops", "code", "llvm")
 """The views of a trace, which take one if there is one."""
 
@@ -316,6 +329,26 @@ def _drawn_run(program: Module | str) -> View:
         chosen, np.random.default_rng(0), sizes=(RUN_SIZE,), data=data_types(mod)
     )
     return replace(explore.run(mod, name, *arguments), title="Run")
+
+
+def _attempts(
+    programs: Mapping[str, Module | str | Trace], target: str | Target, seconds: float
+) -> list[View]:
+    """The views of these names, made at the same time but for those that measure; `seconds`: about
+    how long each takes."""
+    from relaxlab.codegen.llvm.jit import llvm_lock
+
+    def made(name: str) -> View:
+        view = _attempt(name, programs[name], target)
+        # What a page does not have: it is drawn once, without controls.
+        return replace(view, controls=(), again=None, drawing=None)
+
+    together = [name for name in programs if name not in MEASURED]
+    # So no other thread is inside of LLVM when the processes fork, with locks of its own.
+    with llvm_lock():
+        views = map_forked(made, together, [seconds] * len(together))
+    found = dict(zip(together, views, strict=True))
+    return [found[name] if name in found else made(name) for name in programs]
 
 
 def _attempt(name: str, program: Module | str | Trace, target: str | Target) -> View:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from relaxlab.ir import graph, loops
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.lab.payload import Interner
-from relaxlab.script.printer import print_with_map
+from relaxlab.script.printer import print_module
+
+MOST_PRINTED = 256
+"""Functions whose scripts are kept: the views of a page print the same ones."""
 
 
 class ModuleTable(Brief):
@@ -66,12 +70,12 @@ def kind_of(f: BaseFunc) -> str:
             return "extern"
 
 
-def function_lines(name: str, f: BaseFunc) -> list[str]:
+@lru_cache(maxsize=MOST_PRINTED)
+def function_lines(name: str, f: BaseFunc) -> tuple[str, ...]:
     """The script of a function as it stands in a module, without the indentation of the class."""
     try:
-        text, places = print_with_map(Module.of({name: f}))
+        text = print_module(Module.of({name: f}))
     except (TypeError, ValueError) as error:  # what a script cannot say, such as odd names
-        return [f"# {name}: {error}"]
-    span = places[f"[{name!r}]"]
-    lines = text.split("\n")[span.line - 1 : span.end_line]
-    return [line.removeprefix("    ") for line in lines]
+        return (f"# {name}: {error}",)
+    _, lines = text.rstrip("\n").split("class Module:\n")
+    return tuple(line.removeprefix("    ") for line in lines.split("\n"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.errors import own_lines
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.schedule.error import ScheduleError
 
@@ -52,6 +54,11 @@ def exercise(check: Callable[..., str]) -> Callable[..., Verdict]:
         except (DiagnosticError, ExecutionError, ScheduleError) as error:
             return Verdict(False, f"the program is refused:\n{str(error).strip()}")
         except Exception as error:  # noqa: BLE001  an answer of a form that no check can foresee
+            # Libraries and functions of the learner's that the program calls.
+            exercises = str(Path(check.__code__.co_filename).parent)
+            places = [*own_lines(error.__traceback__, exercises)]
+            if places:
+                return Verdict(False, _failure("your code", error, places))
             *_, form = (t for name, t in check.__annotations__.items() if name != "return")
             fault = f"{type(error).__name__}: {error}"
             return Verdict(False, f"an answer of the form {form} is asked for ({fault})")
@@ -66,4 +73,20 @@ def ask(answer: Callable[..., Any], *args: Any) -> Any:
     try:
         return answer(*args)
     except Exception as error:
-        raise Hint(f"the function fails: {type(error).__name__}: {error}") from error
+        assert error.__traceback__ is not None
+        places = [*own_lines(error.__traceback__.tb_next)]
+        raise Hint(_failure("the function", error, places)) from error
+
+
+def value_of(answer: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a function of the answer. Raises Hint if it fails or returns nothing."""
+    result = ask(answer, *args)
+    if result is None:
+        raise Hint("the function returns None; does it end with `return` and the result?")
+    return result
+
+
+def _failure(what: str, error: Exception, places: Sequence[str]) -> str:
+    """What fails, why, and the last of the learner's lines that led to it."""
+    where = f"\n{places[-1]}" if places else ""
+    return f"{what} fails: {type(error).__name__}: {error}{where}"

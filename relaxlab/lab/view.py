@@ -21,6 +21,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeAlias
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import path_of
 from relaxlab.lab import assets
 from relaxlab.lab.payload import pack, to_json
@@ -57,6 +58,7 @@ Draw: TypeAlias = Callable[[], Picture]
 """A function that returns the drawing of a view that is saved as a picture."""
 
 
+@methods_name_arguments
 @dataclass(frozen=True, slots=True)
 class View:
     """One recorded explorer. `kind` names `static/<kind>.js`, `state` is JSON data for it, `text`

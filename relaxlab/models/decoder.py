@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab import nn
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.models.config import DecoderConfig, Rope
@@ -157,6 +158,7 @@ def _mlp(parts: Parts, prefix: str) -> nn.GatedMLP | nn.MLP:
     return nn.GatedMLP(gate_up, down, config.activation)
 
 
+@methods_name_arguments
 class Decoder(nn.Module):
     """A decoder-only language model: `prefill` and `decode` give the logits of the last position,
     for any number of new positions and for one; `all_logits` those of all positions.

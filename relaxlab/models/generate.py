@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.models.contiguous_cache import ContiguousCache
 from relaxlab.models.generation import (
@@ -53,6 +54,7 @@ DEFAULT_PAGES = 512
 """Pages for many sequences unless asked for others: 8192 positions."""
 
 
+@methods_name_arguments
 class TextGenerator(Brief):
     """A compiled model with its tokenizer, KV cache and weights; see `load`.
 

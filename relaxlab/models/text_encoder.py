@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tokenizers
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import path_of
 from relaxlab.models.bert import (
@@ -56,6 +57,7 @@ class Tokens:
     mask: Array
 
 
+@methods_name_arguments
 class BertEncoder(Brief):
     """A compiled encoder with its tokenizer and weights; see `from_pretrained`.
 

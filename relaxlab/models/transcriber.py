@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import tokenizers
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import path_of
 from relaxlab.models.config import ConfigError
@@ -108,6 +109,7 @@ class Transcript:
     segments: list[Segment]
 
 
+@methods_name_arguments
 class Transcriber(Brief):
     """A compiled Whisper with its tokenizer and weights; see `from_pretrained`.
 

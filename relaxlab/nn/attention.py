@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from relaxlab.ir import expr
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.nn import loop_functions, spec
 from relaxlab.nn.builder import Parameter, Tensor
@@ -53,6 +54,7 @@ def split_heads(
     }
 
 
+@methods_name_arguments
 class RotaryEmbedding(Module):
     """Turns pairs of a head's first `dims` features by an angle per position and pair.
 
@@ -187,6 +189,7 @@ class HeadNorm(Module):
         return Heads(y, 0, x.count)
 
 
+@methods_name_arguments
 class Attention(Module):
     """Causal self-attention; query heads share key and value heads in equal groups.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import expect_number
 from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.initial import uniform_fan_in
 from relaxlab.nn.module import Module, ModuleList
 
 
+@methods_name_arguments
 class ReLU(Module):
     """max(x, 0)."""
 
@@ -17,6 +19,7 @@ class ReLU(Module):
         return x.op("nn.relu")
 
 
+@methods_name_arguments
 class SiLU(Module):
     """x * sigmoid(x)."""
 
@@ -24,6 +27,7 @@ class SiLU(Module):
         return x.op("nn.silu")
 
 
+@methods_name_arguments
 class GELU(Module):
     """x times the normal distribution's probability of less than x; "tanh" approximates it."""
 
@@ -36,6 +40,7 @@ class GELU(Module):
         return x.op(self.operator)
 
 
+@methods_name_arguments
 class Sequential(ModuleList):
     """Modules that are called one after the other, each with the result of the one before."""
 
@@ -48,6 +53,7 @@ class Sequential(ModuleList):
         return x
 
 
+@methods_name_arguments
 class Conv2d(Module):
     """A convolution of images x (n, in_channels, h, w), which gives (n, out_channels, h', w').
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.arguments import methods_name_arguments, names_arguments
 from relaxlab.ir.data import DataDef, data_types
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.errors import kind_of
@@ -27,6 +28,7 @@ from relaxlab.ops.define import builder as operator
 from relaxlab.script.advice import known_elsewhere
 
 
+@methods_name_arguments
 @dataclass(slots=True, eq=False)
 class Parameter:
     """A weight: its shape (ints, or names of symbols), dtype, and how its first values are drawn.
@@ -61,6 +63,7 @@ _BUILDING: list[FunctionBuilder] = []
 """The functions that are being built, the innermost last."""
 
 
+@methods_name_arguments
 class FunctionBuilder:
     """Builds one graph function of a module; `bounds` are upper bounds of its symbols by name, and
     `recursive` are the functions of recursive methods, by module and method, that there are."""
@@ -352,6 +355,7 @@ def _expression(value: Any) -> graph.Expr:
     return plain
 
 
+@names_arguments
 def op(name: str, *args: Any, **attrs: Any) -> Tensor | tuple[Tensor, ...]:
     """Emit the operator `name` of the table in the function that the tensors among the arguments
     belong to. Operators with several results give a tuple of tensors.

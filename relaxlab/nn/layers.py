@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from relaxlab.ir import expr
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import expect_number
 from relaxlab.nn import loop_functions
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
@@ -28,6 +29,7 @@ PLAIN_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The formats without blocks, which store one array `data`."""
 
 
+@methods_name_arguments
 class Weight(Module):
     """A matrix (rows, cols) in a storage format: plain (`F32`, `F16`, `BF16`), or one of
     `ops.block_formats.FORMATS`, whose fields are one parameter each."""
@@ -115,6 +117,7 @@ weights took 25 ms however few rows there are (NOTES, *Batches*)."""
 FLOAT32 = Precision()
 
 
+@methods_name_arguments
 class Linear(Module):
     """y = x @ W.T (+ bias) for x float32 (..., in_features), in a `Precision`. Quantised
     activations are those of rows, (m, in_features)."""
@@ -177,6 +180,7 @@ class Columns:
         return self.tensor.op("strided_slice", **ends)
 
 
+@methods_name_arguments
 class MergedLinear(Module):
     """Several linear maps of one input as few larger ones: neighbours whose weights have the same
     format are one matrix, their rows below each other. `groups` says which."""
@@ -221,6 +225,7 @@ class MergedLinear(Module):
         return found
 
 
+@methods_name_arguments
 class Embedding(Module):
     """Rows of a matrix (count, features) by id, as float32."""
 
@@ -231,6 +236,7 @@ class Embedding(Module):
         return self.weight.take(ids)
 
 
+@methods_name_arguments
 class BlockEmbedding(Module):
     """Rows of a quantised matrix (count, features) by id, as float32, decoded from whole blocks as
     a file has them: `blocks` uint8 (count, features / block, bytes). Rows that are never looked up
@@ -247,6 +253,7 @@ class BlockEmbedding(Module):
         return _decoded([blocks], self.format).op("take", ids, axis=0)
 
 
+@methods_name_arguments
 class RMSNorm(Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
 
@@ -257,6 +264,7 @@ class RMSNorm(Module):
         return x.op("nn.rms_norm", x.builder.weight(self.weight), axes=-1, epsilon=self.eps)
 
 
+@methods_name_arguments
 class LayerNorm(Module):
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis."""
 
@@ -269,6 +277,7 @@ class LayerNorm(Module):
         return x.op("nn.layer_norm", weight, bias, axes=-1, epsilon=self.eps)
 
 
+@methods_name_arguments
 class Conv1d(Module):
     """A convolution along the positions of x (b, t, inputs), which gives (b, t', outputs): for
     each position the sum over `kernel` neighbours, weight (outputs, inputs, kernel), plus a bias.
@@ -290,6 +299,7 @@ class Conv1d(Module):
         return x.op("nn.conv1d", weight, data_layout="NWC", **window) + bias
 
 
+@methods_name_arguments
 class MLP(Module):
     """down(activation(up(x)))."""
 
@@ -300,6 +310,7 @@ class MLP(Module):
         return self.down(self.up(x).op(f"nn.{self.activation}"))
 
 
+@methods_name_arguments
 class GatedMLP(Module):
     """down(activation(gate(x)) * up(x)); `gate_up` has the parts `gate` and `up`."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import graph, types
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
@@ -24,6 +25,7 @@ def _no_forward(self: Module, *_: Any) -> Any:
     raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
 
+@methods_name_arguments
 class Module(Brief):
     """Base of the modules, as in PyTorch: attributes that are `Parameter`s and `Module`s are
     found by name; calling a module calls `forward`, which emits calls on `Tensor`s."""
@@ -205,6 +207,7 @@ def _declare(
             )
 
 
+@methods_name_arguments
 class ModuleList(Module):
     """Modules in a sequence, numbered in the paths of their parameters."""
 

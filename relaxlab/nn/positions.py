@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from relaxlab.ir import expr, loops
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.module import Module
@@ -21,6 +22,7 @@ def add_positions(features: int) -> loops.PrimFunc:
     return te.create_prim_func([x, table, y])
 
 
+@methods_name_arguments
 class PositionEmbedding(Module):
     """x (b, s, features) plus the rows of a table, `past` and the following ones. The caller sees
     to it that past + s is at most `count`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.initial import uniform_fan_in, zeros
 from relaxlab.nn.layers import LayerNorm, Linear
@@ -12,6 +13,7 @@ from relaxlab.nn.module import Module
 from relaxlab.ops.define import builder as operator
 
 
+@methods_name_arguments
 class MultiheadAttention(Module):
     """Attention of the positions of each sequence to those of the same one, or to those of another
     one. `causal`: a position sees those up to itself.
@@ -53,6 +55,7 @@ class MultiheadAttention(Module):
         return x.builder.emit_tuple(operator("split")(heads.var, parts, axis=2), "heads")
 
 
+@methods_name_arguments
 class TransformerEncoderLayer(Module):
     """Self-attention and two linear maps with a nonlinearity between them, each added to its input
     and normalised, `norm_first` before it and else after the sum."""

@@ -25,6 +25,7 @@ import numpy as np
 from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.fit_operator_call import as_claim
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.data import DATA_TYPES, DataDef, data_types
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.errors import kind_of
@@ -37,6 +38,7 @@ from relaxlab.ops import te
 from relaxlab.ops.define import as_value
 
 
+@methods_name_arguments
 class ModuleBuilder:
     """A collection of functions; of structurally equal loop functions it holds one."""
 
@@ -134,6 +136,7 @@ class _FunctionScope:
         }
 
 
+@methods_name_arguments
 class BlockBuilder:
     """Builds the functions of a module call by call; types are deduced as calls are emitted.
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import is_float, is_int, numpy_dtype
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
@@ -48,6 +49,7 @@ def params(values: str, **attrs: Any) -> tuple[Param, ...]:
     return (*rows, *(Param(name, "attr", default) for name, default in attrs.items()))
 
 
+@names_arguments
 def define(
     name: str,
     parameters: tuple[Param, ...] | str,
@@ -155,6 +157,7 @@ def fail(call: graph.Call, message: str, suggestion: str | None = None) -> TypeD
     return TypeDeductionError(f"{op_name(call)}: {message}", suggestion=suggestion)
 
 
+@names_arguments
 def tensor_arg(call: graph.Call, tys: TypesOf, index: int) -> TensorType:
     """The type of an argument that must be a tensor."""
     if index >= len(tys):

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from relaxlab.analysis.loops_check import check_loops
 from relaxlab.ir import expr, loops
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import is_float, is_int
 from relaxlab.ir.errors import counted
@@ -125,16 +126,19 @@ class Stage:
     place: tuple[PrimExpr, ...] | None = None
 
 
+@names_arguments
 def placeholder(shape: Sequence[ExprLike], dtype: str = "float32", name: str = "A") -> Tensor:
     """An input tensor."""
     return Tensor(name, tuple(expr.as_expr(d) for d in shape), dtype)
 
 
+@names_arguments
 def reduce_axis(extent: ExprLike, name: str = "r") -> Axis:
     """An axis to reduce over; index with it directly (`A[i, r.var]`)."""
     return Axis.named(name, extent)
 
 
+@names_arguments
 def compute(
     shape: Sequence[ExprLike],
     fn: Callable[..., ExprLike | Reduce],
@@ -151,6 +155,7 @@ def compute(
     return tensor
 
 
+@names_arguments
 def compute_many(
     shape: Sequence[ExprLike],
     fn: Callable[..., Reduce | tuple[PrimExpr, ...]],
@@ -186,6 +191,7 @@ def _stage(
     return stage.outputs
 
 
+@names_arguments
 def compute_packed(
     shape: Sequence[ExprLike], axes: Sequence[Axis], place: Sequence[ExprLike], value: PrimExpr,
     name: str, facts: Facts = NO_FACTS,
@@ -216,6 +222,7 @@ def _value(result: ExprLike | Reduce | tuple[PrimExpr, ...]) -> Reduce | tuple[P
             return (expr.as_expr(result),)
 
 
+@names_arguments
 def compute_rows(
     rows: Sequence[ExprLike],
     outputs: Sequence[tuple[str, Sequence[ExprLike], str]],
@@ -320,6 +327,7 @@ ARGMAX = _arg_combiner("argmax", expr.GT, expr.lowest)
 # --- Loop functions ---------------------------------------------------------------------------
 
 
+@names_arguments
 def create_prim_func(
     params: Sequence[Tensor], names: Mapping[Tensor, str] | None = None
 ) -> loops.PrimFunc:
@@ -344,6 +352,7 @@ def create_prim_func(
     return _loop_function(tuple(buffers[p] for p in params), body)
 
 
+@names_arguments
 def check(name: str, func: loops.PrimFunc, span: Span | None = None) -> None:
     """Raises DiagnosticError for a loop function that is not well-formed, such as one that reads
     beside its arrays. `span`: the call that it is for."""
@@ -372,6 +381,7 @@ def _loop_function(buffers: tuple[loops.Buffer, ...], body: loops.Stmt) -> loops
     return replace(func, params=(*buffers, *free)) if free else func
 
 
+@names_arguments
 def create_update(
     inputs: Sequence[Tensor], values: Tensor, place: Callable[..., tuple[PrimExpr, ...]]
 ) -> loops.PrimFunc:

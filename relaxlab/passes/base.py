@@ -18,6 +18,7 @@ from inspect import signature
 from typing import Any
 
 from relaxlab.analysis.well_formed import check_graphs
+from relaxlab.ir.arguments import methods_name_arguments, names_arguments
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
@@ -116,6 +117,7 @@ def module_pass(
     return register
 
 
+@names_arguments
 def find_pass(name: str) -> Pass:
     """The pass of that name: one of the compiler's, or one that `module_pass` registered.
 
@@ -141,6 +143,7 @@ class PipelineError(UserError, ValueError):
     """The passes of a pipeline cannot do their work in this order."""
 
 
+@methods_name_arguments
 @dataclass(frozen=True, slots=True, repr=False)
 class Pipeline(Displayed, Brief):
     """Passes in order; print it to see them. `check` gives what is wrong with a module, after each

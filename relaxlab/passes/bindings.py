@@ -11,6 +11,7 @@ import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.node import (
     NO_ATTRS,
     Atom,
@@ -40,6 +41,7 @@ def all_bindings(root: graph.Function | graph.SeqExpr) -> Iterator[graph.Binding
             yield b
 
 
+@names_arguments
 def map_blocks(
     fn: graph.Function, rewrite: Callable[[graph.BindingBlock], graph.BindingBlock | None]
 ) -> graph.Function:
@@ -86,6 +88,7 @@ def _is_plain(block: graph.BindingBlock) -> bool:
     return not isinstance(block, graph.DataflowBlock)
 
 
+@names_arguments
 def with_bindings(block: graph.BindingBlock, new: list[graph.Binding]) -> graph.BindingBlock:
     """`block` with other bindings; itself when they are the same objects."""
     if len(new) == len(block.bindings) and all(

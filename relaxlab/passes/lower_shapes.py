@@ -17,6 +17,7 @@ import numpy as np
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.fit_operator_call import claimed_condition
 from relaxlab.ir import expr, graph, host, loops, types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.dtypes import bytes_of
@@ -42,6 +43,7 @@ _TOO_EARLY = (
 )
 
 
+@names_arguments
 def lower_shapes(mod: Module) -> host.HostProgram:
     """The host program of a module whose calls were expanded.
 

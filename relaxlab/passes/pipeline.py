@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.passes.annotate_pattern_kind import annotate_pattern_kind
@@ -95,6 +96,7 @@ MEMORY_PASSES: tuple[Pass, ...] = (
 """From calls of loop functions to explicit, planned memory."""
 
 
+@names_arguments
 def cpu_pipeline(target: Target | None = None) -> Pipeline:
     """The default: the module is ready for `lower_shapes` afterwards. `target` None: this
     machine.
@@ -123,6 +125,7 @@ RECORDING: tuple[Pass, ...] = (make_blocks, combine_gates, split_phases, annotat
 """The passes that make blocks, and say how they are recorded."""
 
 
+@names_arguments
 def batched_pipeline(target: str | Target | None = None) -> Pipeline:
     """The passes for programs whose control flow depends on the input: what they compute for many
     inputs runs in batches (see docs/dynamic-programs.md). `target` None: this machine."""
@@ -139,6 +142,7 @@ def batched_pipeline(target: str | Target | None = None) -> Pipeline:
     return made.after("combine_gates", batch_twins) if in_launches else made
 
 
+@names_arguments
 def cuda_pipeline(target: Target | None = None) -> Pipeline:
     """The default for GPUs: kernels are bound to blocks and threads. `target` None: any GPU."""
     target = target or Target.cuda()
@@ -152,6 +156,7 @@ def _for_target(passes: tuple[Pass, ...], target: Target | None) -> Pipeline:
     return made if target is None else made.with_options("realize_devices", kind=target.kind)
 
 
+@names_arguments
 def default_pipeline(target: Target) -> Pipeline:
     """The default for the target's kind."""
     return target_kind(target.kind).pipeline(target)

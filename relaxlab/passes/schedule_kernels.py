@@ -4,6 +4,7 @@ symbols."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -25,11 +26,10 @@ from relaxlab.schedule.known_schedules import KnownSchedules, key_of, source_sta
 from relaxlab.schedule.rules import replay_kernel, schedule_kernel
 from relaxlab.schedule.rules.context import FACTS, Context
 from relaxlab.tracing import Remark, recording, remark
-from relaxlab.tracing.limit import is_limited
-from relaxlab.tracing.record import repeat
+from relaxlab.tracing.limit import Rewrites, first_rewrites, limits_steps, may_repeat
 
-Scheduled: TypeAlias = tuple[PrimFunc, list[Remark]]
-"""A kernel, and what the rules said of it."""
+Scheduled: TypeAlias = tuple[PrimFunc, list[Remark], list[Remark]]
+"""A kernel, what the rules said of it, and those of these remarks that may be left out."""
 KNOWN = KnownSchedules()
 SECONDS = 2e-4
 """Time to schedule a node of a loop function: 100 to 500 microseconds, more where it gets many
@@ -53,7 +53,7 @@ class ScheduleOptions:
     def follows_rules(self, kernel: str) -> bool:
         """True if nothing but the rules decides on the schedule of a kernel."""
         decided = self.tuned or self.decisions.get(kernel) or self.seed is not None
-        return not (decided or is_limited())
+        return not (decided or limits_steps())
 
     def schedule(self, kernel: str, func: PrimFunc, context: Context) -> PrimFunc:
         """Return the kernel scheduled."""
@@ -92,33 +92,40 @@ def schedule_kernels(mod: Module, options: ScheduleOptions) -> Module:
 
     def scheduled(item: tuple[str, PrimFunc]) -> Scheduled:
         name, f = item
-        with recording() as remarks:
+        # A limited schedule depends on the rewrites and steps before it. Without a limit on steps
+        # each kernel is scheduled once, and left out where the rewrites are limited.
+        in_order = nullcontext(Rewrites()) if limits_steps() else first_rewrites(None)
+        with recording() as remarks, in_order as rewrites:
             if not _runs(f.body):
                 remark("schedule_kernels", name, "its loops have no iterations", applied=False)
-                return replace(f, attrs=f.attrs.with_(**{IS_SCHEDULED: True})), remarks
+                return _marked(f), remarks, []
             new = options.schedule(name, f, context_of(name))
             restored: dict[str, Any] = {name: f.attrs.get(name) for name in FACTS}
-            return replace(new, attrs=new.attrs.with_(**restored, **{IS_SCHEDULED: True})), remarks
+            return _marked(new, **restored), remarks, rewrites.made
 
-    # Where the number of rewrites is limited, each depends on those before it.
-    seconds = [0.0 if is_limited() else SECONDS * sum(1 for _ in walk(f)) for _, f in found]
+    seconds = [0.0 if limits_steps() else SECONDS * sum(1 for _ in walk(f)) for _, f in found]
     stamp, by_rule = source_stamp(), [(n, f) for n, f in found if options.follows_rules(n)]
     keys = {n: (stamp, key_of(n, f, context_of(n))) for n, f in by_rule}
     results = {n: KNOWN.find(keys[n], f) for n, f in found if n in keys}
-    new = [i for i, (name, _) in enumerate(found) if results.get(name) is None]
+    left = [i for i, (name, _) in enumerate(found) if results.get(name) is None]
     made = map_forked(
-        scheduled, [found[i] for i in new], [seconds[i] for i in new], [f for _, f in found]
+        scheduled, [found[i] for i in left], [seconds[i] for i in left], [f for _, f in found]
     )
-    for i, result in zip(new, made, strict=True):
+    for i, result in zip(left, made, strict=True):
         name, f = found[i]
         results[name] = result
         if name in keys:
             KNOWN.keep(keys[name], f, result)
     updates: dict[str, PrimFunc] = {}
-    for name, _ in found:
-        updates[name], remarks = results[name]
-        repeat(remarks)
+    for name, f in found:
+        new, remarks, rewrites = results[name]
+        updates[name] = new if may_repeat(remarks, rewrites) else _marked(f)
     return mod.with_functions(updates)
+
+
+def _marked(f: PrimFunc, **attrs: Any) -> PrimFunc:
+    """The function with these attributes, and as one that is scheduled."""
+    return replace(f, attrs=f.attrs.with_(**attrs, **{IS_SCHEDULED: True}))
 
 
 def _runs(s: Stmt) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, overload
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import brief, expect, explaining_depth
 from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.passes.base import Pipeline
@@ -57,6 +58,7 @@ def compile(
 
 
 @brief
+@names_arguments
 @explaining_depth
 def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     program: Program,
@@ -121,6 +123,7 @@ def compile(  # noqa: A001 - the word everybody expects, used as rl.compile
     )
 
 
+@names_arguments
 @brief
 def trace(
     program: Program, target: str | Target = "cpu", pipeline: Pipeline | None = None

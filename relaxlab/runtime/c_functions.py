@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.c_functions import CFunction, add_c_function, arguments_of
 from relaxlab.ir.c_libraries import CLibrary, libraries_of
 from relaxlab.ir.dtypes import numpy_dtype
@@ -18,6 +19,7 @@ from relaxlab.runtime.c_libraries import load_library
 from relaxlab.runtime.packed import register_func
 
 
+@names_arguments
 def register_c_function(
     name: str,
     symbol: str,

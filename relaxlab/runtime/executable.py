@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaxlab.codegen.artifact import Artifact
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from relaxlab.runtime.native.weights import Weights
 
 
+@methods_name_arguments
 class Executable(LoadedProgram, Displayed, Brief):
     """A compiled module. `exe["main"](*arrays)` runs a function on NumPy (or DLPack) arrays.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError, expect
 from relaxlab.ir.loops import PrimFunc
@@ -20,6 +21,7 @@ from relaxlab.schedule.trace import Instruction
 from relaxlab.tracing import Remark, Trace, recording
 
 
+@names_arguments
 def schedule_of(trace: Trace, kernel: str, decider: Decider | None = None) -> Schedule:
     """The schedule of a kernel in the trace of a compilation, step by step as its rule made it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.graph import GlobalVar
 from relaxlab.ir.loops import Block, Buffer
@@ -27,6 +28,7 @@ from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 from relaxlab.schedule.zero_beyond import unsafe_zero_beyond as _unsafe_zero_beyond
 
 
+@methods_name_arguments
 class DataPrimitives(ScheduleState):
     """A loop function being scheduled, with the primitives about its buffers."""
 

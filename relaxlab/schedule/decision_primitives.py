@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import IntImm, Var
 from relaxlab.schedule import compute_location as _location
 from relaxlab.schedule import scope, tree
@@ -17,6 +18,7 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 
 
+@methods_name_arguments
 class DecisionPrimitives(ScheduleState):
     """A loop function being scheduled, with the primitives that decide on something."""
 

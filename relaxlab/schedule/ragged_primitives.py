@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block
 from relaxlab.schedule import ragged_loops as _ragged
@@ -15,6 +16,7 @@ from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 from relaxlab.schedule.tree import find_block
 
 
+@methods_name_arguments
 class RaggedPrimitives(ScheduleState):
     """Tiles, padding, partition and order of loops whose extents depend on other loops, and their
     shares of threads."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from relaxlab.analysis.index_map import IndexMap
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.substitute import symbols_in
@@ -15,6 +16,7 @@ from relaxlab.schedule.state import BlockRV, LoopRV
 from relaxlab.schedule.trace import NESTING, Instruction, Ref, Steps, Value, from_json, in_terms_of
 
 
+@names_arguments
 def apply_trace(func: PrimFunc, trace: Sequence[Instruction] | str) -> Schedule:
     """Replay a trace (or its JSON text) on a function.
 

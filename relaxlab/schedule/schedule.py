@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc, Stmt
@@ -53,6 +54,7 @@ from relaxlab.tracing.limit import Stopped
 Factor = PrimExpr | int | None
 
 
+@methods_name_arguments
 class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
     """A loop function being scheduled: `func` is what it is now, `original` what it was, `trace`
     the steps between, `refused` the step tried last if it was refused.

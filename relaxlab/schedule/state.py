@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias, cast
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.errors import brief, counted, kind_of
 from relaxlab.ir.expr import Max, PrimExpr, Var
@@ -87,6 +88,7 @@ Fact: TypeAlias = tuple[PrimExpr, int]
 """A size and a number that it is at most, in the version of a function that is being scheduled."""
 
 
+@methods_name_arguments
 class ScheduleState(Brief):
     """A loop function being scheduled, without the primitives: `func` is what it is now, `original`
     what it was, `trace` the steps between, `refused` the step tried last if it was refused.

@@ -15,8 +15,9 @@ import numpy as np
 
 from relaxlab.analysis.loops_check import NO_VALUE_YET, UNTRUE_CLAIMS
 from relaxlab.analysis.well_formed import check_well_formed
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
-from relaxlab.ir.errors import brief, kind_of
+from relaxlab.ir.errors import brief, expect, kind_of
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.captured import Captured, python_value
@@ -30,6 +31,7 @@ from relaxlab.script.values import Ref, Value
 _NAMESPACES = {"ir": Ref("I"), "relax": Ref("R"), "tir": Ref("T"), "tirx": Ref("T")}
 
 
+@names_arguments
 @brief
 def parse(
     text: str,
@@ -73,6 +75,7 @@ def syntax_tree(source: Source) -> ast.Module:
     """Python's syntax tree of a text. Raises DiagnosticError for a syntax error."""
     if not isinstance(source.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"a script is text, not {kind_of(source.text)}")
+    expect(source.name, str, "the name of a script is a string")
     try:
         return _python_tree(source.text)
     except SyntaxError as error:

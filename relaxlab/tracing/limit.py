@@ -7,12 +7,12 @@ As with LLVM's `-opt-bisect-limit` and MLIR's debug counters, whoever makes a re
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relaxlab.tracing.record import Remark, remark
+from relaxlab.tracing.record import Remark, remark, repeat
 
 
 @dataclass(slots=True)
@@ -21,6 +21,16 @@ class Rewrites:
 
     most: int | None = None
     made: list[Remark] = field(default_factory=list[Remark])
+
+    @property
+    def is_reached(self) -> bool:
+        """True if no further rewrite may be made."""
+        return self.most is not None and len(self.made) >= self.most
+
+    @property
+    def reason(self) -> str:
+        """Why a rewrite is left out."""
+        return f"only the first {self.most} rewrites are made"
 
 
 _REWRITES: contextvars.ContextVar[Rewrites | None] = contextvars.ContextVar(
@@ -49,14 +59,28 @@ def may_apply(rule: str, subject: str, reason: str, **about: Any) -> bool:
     """
     limit = _REWRITES.get()
     if limit is not None:
-        if limit.most is not None and len(limit.made) >= limit.most:
-            reason = f"only the first {limit.most} rewrites are made"
-            remark(rule, subject, reason, applied=False, **about)
+        if limit.is_reached:
+            remark(rule, subject, limit.reason, applied=False, **about)
             return False
         # Recorded before the rewrite is made, so that one that fails is the last in the list.
         limit.made.append(Remark(rule, subject, reason))
     remark(rule, subject, reason, **about)
     return True
+
+
+def may_repeat(found: Iterable[Remark], asked: Collection[Remark]) -> bool:
+    """Return True if the running pass may use work that was done inside `first_rewrites(None)`,
+    whose remarks were `found` and whose rewrites were `asked`; record both again."""
+    limit, allowed = _REWRITES.get(), True
+    for one in found:
+        rewrite = Remark(one.rule, one.subject, one.reason)
+        if limit is not None and rewrite in asked:
+            if limit.is_reached:
+                one, allowed = replace(one, reason=limit.reason, applied=False), False
+            else:
+                limit.made.append(rewrite)
+        repeat((one,))
+    return allowed
 
 
 class Stopped(Exception):  # noqa: N818  nothing went wrong
@@ -108,6 +132,6 @@ def after_step(text: str) -> None:
         steps.made.append(text)
 
 
-def is_limited() -> bool:
-    """True inside of `first_rewrites` or `first_steps`, which count in the order of the work."""
-    return _REWRITES.get() is not None or _STEPS.get() is not None
+def limits_steps() -> bool:
+    """True inside of `first_steps`, which counts in the order of the work."""
+    return _STEPS.get() is not None

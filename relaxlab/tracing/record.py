@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.module import Module
@@ -57,6 +58,7 @@ class PassRecord(Brief):
         return self.after is not self.before
 
 
+@methods_name_arguments
 @dataclass(frozen=True, slots=True, repr=False)
 class Trace(Displayed, Brief):
     """The passes a module went through, in order."""

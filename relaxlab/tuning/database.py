@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeAlias
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError, path_of
 from relaxlab.ir.target import Target
@@ -126,6 +127,7 @@ LATER = {"matrix", "predicted", "beside"}
 """Fields that records of earlier versions do not have."""
 
 
+@methods_name_arguments
 class Database(Brief):
     """The records of a file. Each method opens it anew: processes that are forked, and threads, may
     use one object."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import brief, counted, expect_number
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.native.openmp import default_threads
@@ -90,6 +91,7 @@ def _lines(kernel: TunedKernel) -> list[str]:
     return [*lines, *(f"    {number} x {reason}" for reason, number in counts)]
 
 
+@names_arguments
 @brief
 def tune(
     mod: Program,

@@ -254,3 +254,18 @@ def test_the_tree_stays_beside_grids_that_are_higher_than_the_window(open_view):
     page.wait_for_timeout(100)
     assert page.evaluate("window.scrollY") > 200
     assert tree.evaluate("e => e.getBoundingClientRect().bottom") > 0
+
+
+def test_views_of_a_page_are_those_that_are_made_one_by_one(monkeypatch):
+    mod = rl.parse("""
+@R.function
+def main(x: R.Tensor(("n", 8), "float32")):
+    return R.nn.softmax(x)
+""")
+    made = []
+    for seconds in (0.0, 1.0):  # in this process, and in others
+        monkeypatch.setattr("relaxlab.lab.explore.SECONDS", seconds)
+        made.append(rl.explore(rl.trace(mod).module, views=["graph", "shapes", "memory", "code"]))
+    one, other = made
+    assert one.text == other.text and one.state == other.state
+    assert [tab["title"] for tab in one.state["tabs"]] == ["Dataflow", "Shapes", "Memory", "Code"]

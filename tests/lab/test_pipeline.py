@@ -69,7 +69,7 @@ def test_every_pass_is_there_with_its_modules(view):
     assert [p["name"] for p in state["passes"]] == [r.name for r in trace.passes]
     assert [p["changed"] for p in state["passes"]] == [r.changed for r in trace.passes]
     for record, shown in zip(trace.passes, state["passes"], strict=True):
-        after = {name: function_lines(name, f) for name, f in record.after.items()}
+        after = {name: [*function_lines(name, f)] for name, f in record.after.items()}
         assert text_of(state, shown["after"]) == after
     assert state["notes"] == [] and state["failure"] is None
 

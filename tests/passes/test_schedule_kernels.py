@@ -11,7 +11,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.well_formed import check_well_formed
-from relaxlab.ir.loops import For, IfThenElse, PrimFunc
+from relaxlab.ir.loops import IS_SCHEDULED, For, IfThenElse, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, Node, walk
 from relaxlab.ir.node import replace as replace_node
@@ -27,6 +27,7 @@ from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.pass_check import check_module, compare_runs
 from relaxlab.tracing import first_rewrites
+from relaxlab.tracing.limit import first_steps
 
 
 @I.ir_module
@@ -175,7 +176,7 @@ def spans_in(kernel: Node) -> list[Any]:
 
 def test_what_was_scheduled_before_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function at other lines of a source gets the known kernel, with its own parameters and
-    locations. Other rules, decisions, seeds, or a limit on rewrites schedule it again."""
+    locations. Other rules, decisions, seeds, or a limit on steps schedule it again."""
     known = KnownSchedules()
     monkeypatch.setattr("relaxlab.passes.schedule_kernels.KNOWN", known)
     text = """
@@ -210,11 +211,17 @@ def main(x: R.Tensor(("n", 24), "float32")):
 
     monkeypatch.setattr("relaxlab.passes.schedule_kernels.schedule_kernel", look)
     schedule_kernels(moved)
+    marked = replace_node(own, attrs=own.attrs.with_(**{IS_SCHEDULED: True}))
+    for count in (0, 1):  # a limit on rewrites leaves out kernels that are scheduled already
+        with first_rewrites(count) as rewrites:
+            limited = schedule_kernels(moved)[name]
+        assert len(rewrites.made) == count
+        assert str(limited) == str(schedule_kernels(moved)[name] if count else marked)
     assert not seen
     schedule_kernels.with_options(decisions={name: {"unroll": 1}})(moved)
     schedule_kernels.with_options(seed=1)(moved)
     schedule_kernels.with_options(versions=False)(moved)
-    with first_rewrites(0):
+    with first_steps(0):
         schedule_kernels(moved)
     target = replace(Target.host(), kind="mine")
     for rules in (target_kind("cpu").rules, tuple):

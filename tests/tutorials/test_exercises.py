@@ -356,12 +356,53 @@ def test_lesson_13() -> None:
     hint(lesson13.choose(lambda ready, frontier: "word"), "the answer is 'word'")
     hint(lesson13.choose(lambda ready, frontier: ready["inner"]), "the function fails: KeyError")
 
-    def without_what_follows(values, steps):
-        for i, (state, action, _) in enumerate(steps):
-            outcome = sum(reward for *_, reward in steps[i : i + 2])
-            values[state][action] += 0.4 * (outcome - values[state][action])
+    def updating(best=max, ahead=2, last=2, key=0):
+        def answer(values, steps):
+            for i, (state, action, _) in enumerate(steps):
+                outcome = sum(reward for *_, reward in steps[i : i + 2])
+                if i + last < len(steps):
+                    outcome += best(values.get(steps[i + ahead][key], {"": 0}).values())
+                values[state][action] += 0.4 * (outcome - values[state][action])
 
-    hint(lesson13.update(without_what_follows), "and after them state 'b'")
+        return answer
+
+    assert lesson13.update(updating()).ok
+    hint(lesson13.update(updating(best=lambda _: 0)), "and after them state 'abc'")
+    for other in ({"best": min}, {"ahead": -2}, {"last": 3}, {"key": 1}, {"ahead": 1}):
+        assert not lesson13.update(updating(**other)).ok, other
+
+
+def runs_into(error: Exception) -> Any:
+    def library(x: Any, out: Any) -> None:
+        raise error
+
+    return library
+
+
+def test_a_mistake_in_the_learner_s_own_code_is_shown_there() -> None:
+    """Its line, where the check calls the function as where the program does."""
+    text = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 5), "float32")):
+        n = T.int64()
+        return R.call_dps_packed("tests.exercise", (x,), out_ty=R.Tensor((n, 5), "DTYPE"))
+"""
+    rl.register_func("tests.exercise", runs_into(IndexError("axis 2")), override=True)
+    mine = lesson4.running_max(rl.parse(text.replace("DTYPE", "float32")))
+    hint(mine, "your code fails: IndexError: axis 2\n")
+    assert mine.text.endswith("raise error")
+    rl.register_func(
+        "tests.exercise", lambda x, out: np.maximum.accumulate(x, 1, out=out), override=True
+    )
+    assert lesson4.running_max(rl.parse(text.replace("DTYPE", "float32"))).ok
+    other = lesson4.running_max(rl.parse(text.replace("DTYPE", "float64")))
+    hint(other, "`main` gives float64, expected float32")
+    hint(lesson6.arena_of_five(lambda n: None), "the function returns None; does it end with")
+    zero = lesson6.arena_of_five(lambda n: n // 0)
+    hint(zero, "the function fails: ZeroDivisionError: integer division or modulo by zero\n")
+    assert zero.text.endswith("zero = lesson6.arena_of_five(lambda n: n // 0)")
 
 
 def test_lesson_14() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .compare import Array
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, exercise, value_of
 
 Logits = Callable[[Sequence[int]], Array]
 
@@ -30,7 +30,7 @@ def greedy(answer: Callable[[Logits, list[int], int], list[int]]) -> str:
     given, want = list(prompt), list[int]()
     for _ in range(count):
         want.append(_next([*prompt, *want]))
-    got = ask(answer, logits, given, count)
+    got = value_of(answer, logits, given, count)
     if given != prompt:
         raise Hint("the caller's list of tokens is changed; work on a copy: ids = list(ids)")
     if not isinstance(got, list):
@@ -64,7 +64,7 @@ class _Config:
 def kv_bytes(answer: Callable[[Any, int], int]) -> str:
     """Bytes of keys and values of n tokens in float32."""
     config, n = _Config(), 7
-    got = ask(answer, config, n)
+    got = value_of(answer, config, n)
     numbers = config.num_layers * config.num_kv_heads * config.head_dim * n
     right = numbers * 2 * 4
     for wrong, why in (
@@ -88,7 +88,7 @@ def kv_bytes(answer: Callable[[Any, int], int]) -> str:
 @exercise
 def most_tokens_per_second(answer: Callable[[float, float, int], float]) -> str:
     """batch * bandwidth / weight_bytes."""
-    one, four = (ask(answer, 100e6, 20e9, batch) for batch in (1, 4))
+    one, four = (value_of(answer, 100e6, 20e9, batch) for batch in (1, 4))
     if one is ... or four is ...:
         raise Hint("there is no answer yet; replace the ... in the cell above")
     if np.isclose(one, 1 / 200):

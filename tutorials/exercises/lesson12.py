@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, exercise, value_of
 
 Point: TypeAlias = dict[str, int]
 
@@ -21,7 +21,7 @@ def verdict(answer: Callable[[float, float], str]) -> str:
         (0.99, 1.30, "unknown", "1 is inside, so the program may as well be slower"),
         (0.70, 1.01, "unknown", "1 is inside, so the program may as well be faster"),
     ):
-        got = ask(answer, low, high)
+        got = value_of(answer, low, high)
         if got != want:
             raise Hint(f"from {low} to {high} it is {want!r}, not {got!r}: {why}")
     return "an interval with 1 inside shows nothing."
@@ -41,7 +41,7 @@ def descend(
             asked.add(tuple(point[name] for name in candidates))
             return _seconds(point)
 
-        found = ask(answer, candidates, dict(start), time)
+        found = value_of(answer, candidates, dict(start), time)
         _is_point(found, candidates)
         for name, value in ((n, v) for n, values in candidates.items() for v in values):
             other = {**found, name: value}
@@ -75,7 +75,7 @@ def one_for_all(answer: Callable[[list[list[float]]], int]) -> str:
         ([[1, 1], [2.0, 0.99], [0.5, 4.0]], 0),
         ([[1, 1], [1.0, 1.2], [1.15, 1.1]], 2),
     ):
-        got = ask(answer, [[float(r) for r in row] for row in table])
+        got = value_of(answer, [[float(r) for r in row] for row in table])
         if got not in range(len(table)):
             raise Hint(f"the answer must be the number of a program, is {got!r}")
         if min(table[got]) < 1:

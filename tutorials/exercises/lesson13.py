@@ -13,7 +13,7 @@ from relaxlab.batching.execution import Execution, Frontier, Schedule
 from relaxlab.batching.graph import Graph, minibatch_graph
 from relaxlab.batching.policies import policy_called
 
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise, value_of
 
 Table: TypeAlias = dict[str, dict[str, float]]
 
@@ -58,7 +58,7 @@ def bound(answer: Callable[[list[str], list[list[int]]], int]) -> str:
     apart = (["a", "a", "b", "b"], [[], [0], [], [2]])
     for types, reads in (crossed, skipped, apart, *(_trees(seed, 3) for seed in range(4))):
         want = batch_bound(_graph(types, reads))
-        got = ask(answer, list(types), deepcopy(reads))
+        got = value_of(answer, list(types), deepcopy(reads))
         if got != want:
             example = (
                 f" for types {types} that read {reads}" if len(types) < 6 else " for some trees"
@@ -80,7 +80,7 @@ def choose(answer: Callable[[dict[str, int], dict[str, int]], str]) -> str:
         while types := execution.ready_types():
             ready = {graph.types[t]: len(execution.ready[t]) for t in types}
             frontier = {graph.types[t]: counter.sizes[t] for t in types}
-            name = ask(answer, dict(ready), dict(frontier))
+            name = value_of(answer, dict(ready), dict(frontier))
             if name not in ready:
                 raise Hint(f"ready are {', '.join(ready)}; the answer is {name!r}")
             counter.ran(numbers[name], execution.run(numbers[name]))
@@ -97,8 +97,14 @@ def choose(answer: Callable[[dict[str, int], dict[str, int]], str]) -> str:
 @exercise
 def update(answer: Callable[[Table, list[tuple[str, str, float]]], object]) -> str:
     """One update of the table, with two rewards and the value after them."""
-    values: Table = {"ab": {"a": -1.0, "b": -0.5}, "b": {"b": -2.0}, "a": {"a": 0.0}}
-    steps = [("ab", "b", -0.25), ("ab", "a", -0.5), ("b", "b", 0.0), ("a", "a", -1.0)]
+    # States with several actions after which nothing, one and two rewards come.
+    values: Table = {
+        "abc": {"a": -3.0, "b": -1.5, "c": -2.5}, "ab": {"a": -1.0, "b": -0.5}, "a": {"a": 0.25},
+    }  # fmt: skip
+    steps = [
+        ("abc", "c", -0.25), ("abc", "a", -0.5), ("abc", "b", 0.0), ("ab", "b", -1.0),
+        ("ab", "a", -0.75), ("a", "a", -0.125),
+    ]  # fmt: skip
     want = deepcopy(values)
     for i, (state, action, _) in enumerate(steps):
         outcome = sum(reward for *_, reward in steps[i : i + 2])

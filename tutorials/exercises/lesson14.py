@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, exercise, value_of
 
 
 def _batches(count: int) -> list[list[int]]:
@@ -19,7 +19,7 @@ def _batches(count: int) -> list[list[int]]:
 def prelude(answer: Callable[[list[int]], tuple[list[int], list[int]]]) -> str:
     """Prefix sums and the sequence of each row."""
     for lengths in _batches(6):
-        got = ask(answer, list(lengths))
+        got = value_of(answer, list(lengths))
         if not isinstance(got, tuple) or len(got) != 2:
             raise Hint(f"return two lists, the starts and the sequences of rows, not {got!r}")
         starts, segments = (list(part) for part in got)
@@ -42,7 +42,7 @@ def largest_multiple(answer: Callable[[list[int], float], int]) -> str:
         for share in (0.05, 0.25, 0.5):
             padded = {m: sum(-(-n // m) * m for n in lengths) for m in (1, 2, 4, 8, 16, 32, 64)}
             allowed = [m for m, p in padded.items() if p - sum(lengths) <= share * p]
-            got, want = ask(answer, list(lengths), share), max(allowed)
+            got, want = value_of(answer, list(lengths), share), max(allowed)
             if got == want:
                 continue
             if got not in padded:
@@ -72,7 +72,7 @@ def deal(answer: Callable[[list[int], int], list[int]]) -> str:
             for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
                 rule[i] = loads.index(min(loads))
                 loads[rule[i]] += lengths[i] ** 2
-            got = ask(answer, list(lengths), threads)
+            got = value_of(answer, list(lengths), threads)
             if len(got) != len(lengths) or any(t not in range(threads) for t in got):
                 raise Hint(f"return a thread from 0 to {threads - 1} for each sequence, not {got}")
             most, enough = busiest(lengths, got, threads), busiest(lengths, rule, threads)

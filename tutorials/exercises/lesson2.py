@@ -11,7 +11,7 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 
 from .compare import floats, loops_compute
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, exercise, value_of
 
 
 @exercise
@@ -49,7 +49,7 @@ def count_stores(answer: Callable[[PrimFunc], int]) -> str:
     for text, want in ((_COPY, 1), (_SUM, 2), (_TWO, 3)):
         func = rl.parse(text)["f"]
         assert isinstance(func, PrimFunc)
-        got = ask(answer, func)
+        got = value_of(answer, func)
         if got != want:
             raise Hint(f"the function below has {want} stores, your function counts {got}:\n{text}")
     return "one for a copy, two for a sum, three for both."

@@ -13,7 +13,7 @@ from relaxlab.ir.node import walk
 from relaxlab.runtime.packed import get_func
 
 from .compare import floats, graph_computes, graph_function, loop_function
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, exercise, value_of
 
 
 def _called(mod: Module, operator: str) -> set[str]:
@@ -74,7 +74,7 @@ def loops_after_legalize(answer: Callable[[Module], set[str]]) -> str:
     for text, words in ((_OPERATORS, "operators"), (_CALLS, "operators and a loop function")):
         mod = rl.parse(text)
         want = set(rl.trace(mod).find("legalize_ops").after.loop_functions())
-        got = set(ask(answer, mod))
+        got = set(value_of(answer, mod))
         if got != want:
             missing = f"; it misses {', '.join(sorted(want - got))}" if want - got else ""
             extra = f"; it has {', '.join(sorted(got - want))} too much" if got - want else ""

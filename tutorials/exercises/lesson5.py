@@ -12,7 +12,7 @@ from relaxlab.ir.module import Module
 from relaxlab.passes.bindings import all_bindings
 
 from .compare import floats, graph_computes, graph_function, loop_function, loops_compute
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, exercise, value_of
 
 
 @exercise
@@ -84,7 +84,7 @@ def _one_kernel(answer: Module) -> None:
 def bytes_saved(answer: Callable[[int], int]) -> str:
     """Bytes of three intermediate results of (n, 1024) float32, written once and read once."""
     n = 7
-    got, element = ask(answer, n), n * 1024
+    got, element = value_of(answer, n), n * 1024
     for wrong, why in (
         (element, "this counts elements of one result; how many bytes does a float32 have?"),
         (4 * element, "this is one intermediate result, written. How many are there?"),

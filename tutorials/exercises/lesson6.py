@@ -16,7 +16,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.plan_memory import memory_plan_of
 
 from .compare import floats, graph_computes, graph_function
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, exercise, value_of
 
 
 def _arena_bytes(mod: Module, n: int) -> int:
@@ -31,7 +31,7 @@ def _arena_bytes(mod: Module, n: int) -> int:
 def arena_of_five(answer: Callable[[int], int]) -> str:
     """Two results of (n, 64) float32."""
     n = 7
-    got, one = ask(answer, n), n * 64 * 4
+    got, one = value_of(answer, n), n * 64 * 4
     for count, why in (
         (5, "this gives every product a place of its own, the caller's result included"),
         (4, "this is what the four results in between take without reuse; "

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.subtype import Verdict, check_subtype
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import cut
 from relaxlab.ir.node import node
 from relaxlab.ir.op_table import find_op, op_names
@@ -309,6 +310,7 @@ def wildcard() -> Wildcard:
     return Wildcard()
 
 
+@names_arguments
 def is_op(name: str) -> OpPattern:
     """The operator of that name, as in the script after `R.` (a leading `relax.` may stay).
 

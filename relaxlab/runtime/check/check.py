@@ -12,6 +12,7 @@ import numpy as np
 from relaxlab.analysis.loops_check import check_loops
 from relaxlab.analysis.well_formed import check_graphs
 from relaxlab.ir import graph
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
@@ -108,6 +109,7 @@ class CheckReport(Displayed):
         return "\n".join([*lines, *(f"  note      {text}" for text in self.left_out)])
 
 
+@names_arguments
 @brief
 def check(
     program: Program,

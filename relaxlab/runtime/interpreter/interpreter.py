@@ -15,6 +15,7 @@ from relaxlab.analysis.facts_check import checked_buffers, facts_check
 from relaxlab.analysis.prelude import prelude_of, without_prelude
 from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, loops
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.node import walk
@@ -28,6 +29,7 @@ from relaxlab.runtime.programs import Program, as_module
 __all__ = ["interpret", "interpret_prim_func", "register_intrinsic_meaning"]
 
 
+@names_arguments
 @brief
 def interpret(program: Program, name: str = "main", *args: Any) -> Any:
     """Run a function of a program: operators by their NumPy references, loop functions by

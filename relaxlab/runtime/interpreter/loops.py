@@ -20,6 +20,7 @@ import numpy as np
 from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import lanes_of, numpy_dtype
+from relaxlab.ir.errors import GENERATED
 from relaxlab.ir.node import Atom, walk
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter import helpers
@@ -444,5 +445,5 @@ def _compiled(
     writer.stmt(separate_inits(func.body), _Scope(names), 1)
     writer.put(1, "return None")
     namespace: dict[str, Any] = {**helpers.NAMES, **watch, **writer.constants}
-    exec(compile("\n".join(writer.lines), "<loop function>", "exec"), namespace)
+    exec(compile("\n".join(writer.lines), GENERATED, "exec"), namespace)
     return namespace["kernel"]

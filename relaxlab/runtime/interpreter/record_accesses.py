@@ -96,6 +96,9 @@ class _Recorder:
     numbers: dict[int, int] = field(default_factory=dict[int, int])
     allocated: dict[loops.Buffer, int] = field(default_factory=dict[loops.Buffer, int])
     statements: dict[Arrival, int] = field(default_factory=dict[Arrival, int])
+    places: dict[int, tuple[int, int, tuple[int, ...]]] = field(
+        default_factory=dict[int, tuple[int, int, tuple[int, ...]]]
+    )
     alive: list[Array] = field(default_factory=list[Array])
     count: int = 0
 
@@ -137,12 +140,14 @@ class _Recorder:
         return NAMES["address"](array, where, *indices)
 
     def touch(self, array: Array, indices: tuple[Any, ...], value: Any, *, write: bool) -> None:
-        buffer, start = self._root(array)
-        offset = start + sum(
-            i * (s // array.itemsize) for i, s in zip(indices, array.strides, strict=True)
-        )
+        place = self.places.get(id(array))
+        if place is None:
+            place = self._place(array)
+        buffer, offset, strides = place
+        for index, stride in zip(indices, strides, strict=True):
+            offset = offset + index * stride
         step = self.found.steps[-1]
-        if np.ndim(offset) == 0:  # most accesses: not those of a vector of indices
+        if not isinstance(offset, np.ndarray):  # most accesses: not those of a vector of indices
             step.accesses.append(Access(buffer, int(offset), write, value))
             self.count += 1
             return
@@ -151,16 +156,19 @@ class _Recorder:
             step.accesses.append(Access(buffer, int(element), write, one))
             self.count += 1
 
-    def _root(self, array: Array) -> tuple[int, int]:
-        """The number of the buffer that an array shows, and where in it the array begins."""
-        root: Any = array
+    def _place(self, array: Array) -> tuple[int, int, tuple[int, ...]]:
+        """The number of the buffer that an array shows, where in it the array begins, and its
+        strides, in elements. Remembered for arrays that outlive the run."""
+        strides = tuple(s // array.itemsize for s in array.strides)
+        if id(array) in self.numbers:
+            self.places[id(array)] = self.numbers[id(array)], 0, strides
+            return self.places[id(array)]
+        root: Any = array.base
         while id(root) not in self.numbers:
             # A view of a part: NumPy keeps the array that it is a view of.
             root = root.base
-        if root is array:
-            return self.numbers[id(array)], 0
         begin = address_of(array) - address_of(root)
-        return self.numbers[id(root)], begin // array.itemsize
+        return self.numbers[id(root)], begin // array.itemsize, strides
 
 
 def record_accesses(func: loops.PrimFunc, args: Sequence[Any], most: int = 20_000) -> Recording:

@@ -12,6 +12,7 @@ import numpy as np
 from relaxlab.codegen.artifact import FunctionInfo
 from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.codegen.llvm.plan import STATE
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import brief, counted
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interchange import handed_over, library_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Adapt: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
+@methods_name_arguments
 class NativeFunction(Unbatched):
     """One function of an executable. `bound` is what `bind` gave.
 

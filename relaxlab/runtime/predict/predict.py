@@ -17,6 +17,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.ir import types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief
@@ -97,6 +98,7 @@ def _row(x: LaunchPrediction, width: int) -> str:
     )
 
 
+@names_arguments
 @brief
 def predict(
     program: Program | CudaExecutable, gpu: str = "h100", name: str = "main", **sizes: int

@@ -18,6 +18,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.codegen.gpu.launch import DeviceKernel, Launch
 from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir import loops
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
 from relaxlab.ir.expr import Var
@@ -49,6 +50,7 @@ TOGETHER = 1 << 14
 few enough that a value per thread stays in cache."""
 
 
+@names_arguments
 @brief
 def simt(
     mod: Module, name: str = "main", *args: Any, record: Triple | None = None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
@@ -110,6 +111,7 @@ class MachineFunction(Unbatched, Brief):
         return result if library is None else handed_over(result, library)
 
 
+@methods_name_arguments
 class InterpretedExecutable(Displayed, MachineExecutable):
     """A program whose kernels the interpreter runs, on NumPy arrays: for machines that no code is
     generated for. `source` is the module after all passes."""
