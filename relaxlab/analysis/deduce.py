@@ -24,7 +24,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.ir.op_table import TypeDeductionError, find_op, infer_type, op_names
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.ir.types import DataType, FuncType, ObjectType, TensorType, TupleType, Type
+from relaxlab.ir.types import DataType, FuncType, ObjectType, PrimType, TensorType, TupleType, Type
 
 __all__ = ["check_subtype", "deduce_call", "lca", "signature_of", "type_of"]
 
@@ -206,7 +206,7 @@ def deduce_call(
             fn = mod.get(name) if mod is not None else None
             if isinstance(fn, loops.PrimFunc):
                 if len(arg_types) == len(fn.params):  # outputs given, too: it stores into them
-                    return TupleType(())
+                    return TupleType(()) if fn.ret_dtype is None else PrimType(fn.ret_dtype)
                 raise _error(
                     "E0204", f"`{name}` is a loop function and has no result", call,
                     suggestion=f"allocate the output: R.call_tir(cls.{name}, (…), out_sinfo=…)",

@@ -14,10 +14,11 @@ from relaxlab.analysis.loops_check import check_loops
 from relaxlab.analysis.ragged import Totals, stored
 from relaxlab.analysis.subtype import defined_symbols, dims_of
 from relaxlab.analysis.unify import determined_symbols
-from relaxlab.ir import expr, graph, types
+from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import Diagnostic
+from relaxlab.ir.intrinsics import has_effect
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import children
+from relaxlab.ir.node import children, walk
 from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.ir.substitute import symbols_in
 
@@ -54,11 +55,21 @@ def is_pure_call(call: graph.Call, mod: Module) -> bool:
             return row is None or row.pure
         case graph.GlobalVar(name):
             fn = mod.get(name)
+            if isinstance(fn, loops.PrimFunc):
+                return _computes_a_scalar(fn)
             return fn is None or (isinstance(fn, graph.Function) and fn.is_pure)
         case graph.Var(_, ty):
             return ty is None or (isinstance(ty, types.FuncType) and ty.is_pure)
         case _:
             return False
+
+
+def _computes_a_scalar(fn: loops.PrimFunc) -> bool:
+    """True if all that a loop function does is return a value of its scalar parameters."""
+    scalars = all(isinstance(p, expr.Var) and p.dtype != "handle" for p in fn.params)
+    return scalars and not any(
+        isinstance(n, expr.Call) and n.op != "ret" and has_effect(n) for n in walk(fn.body)
+    )
 
 
 @dataclass(slots=True)

@@ -274,6 +274,12 @@ def _shuffle(dtype: Any, x: Any, y: Any, *lanes: Any) -> Any:
     return np.concatenate([x, y])[[int(n) for n in lanes]].astype(dtype)
 
 
+def _shuffle_all(dtype: Any, count: Any, *args: Any) -> Any:
+    parts, lanes = args[: int(count)], [int(n) for n in args[int(count) :]]
+    joined = np.concatenate([np.atleast_1d(p) for p in parts])[lanes].astype(dtype)
+    return joined if len(lanes) > 1 else joined[0]
+
+
 def _call(name: str, *args: PrimExpr) -> PrimExpr:
     return Call(args[0].dtype, name, args)
 
@@ -492,6 +498,10 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("vector_shuffle", "The lanes of two vectors, those of `x` before those of `y`, "
                   "whose constant numbers follow, by `T.call_intrin`.", -1, "given", flops=0,
                   meaning=_shuffle, derivative=_OF_LANES, absent=_NO_VECTORS),
+        Intrinsic("shuffle", "The lanes of several vectors or scalars, as many as the first "
+                  "argument says, whose constant numbers follow; `T.Shuffle` writes it.", -1,
+                  "given", flops=0, meaning=_shuffle_all, derivative=_OF_LANES,
+                  absent={**_NO_VECTORS, "llvm": "`vector_shuffle` is the instruction"}),
         # llvm_intrin(StringImm name, args…), call_extern(StringImm symbol, args…)
         Intrinsic("llvm_intrin", "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.", -1,
                   "given", derivative=_OF_NAMES, absent=_ON_CPUS),

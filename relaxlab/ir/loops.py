@@ -119,7 +119,7 @@ class Buffer(Atom):
     `strides` are in elements; empty means row-major and dense. `scope` is `global` (main memory,
     planned), `local` (private to one thread of execution; registers or stack), or `shared`
     (one GPU block). `elem_offset` counts elements from the data pointer. A buffer with `facts` is
-    an index function.
+    an index function. `annotations` are notes on an allocation that programs read and write.
     """
 
     name: str
@@ -130,6 +130,7 @@ class Buffer(Atom):
     elem_offset: PrimExpr | None = None
     align: int = DEFAULT_ALIGN
     facts: tuple[Fact, ...] = ()
+    annotations: Attrs = NO_ATTRS
     span: Span | None = span_field(default=None)
 
     @property

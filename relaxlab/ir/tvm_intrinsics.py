@@ -20,6 +20,7 @@ _ROWS: dict[str, tuple[str, str]] = {
     "call_cpacked": ("int32", f"{_CALLS} by C's calling convention"),
     "call_packed_lowered": ("int32", f"{_CALLS} with a stack of arguments"),
     "call_cpacked_lowered": ("int32", f"{_CALLS} with a stack of arguments in C's convention"),
+    "call_function": ("given", "calls another loop function of the module"),
     "tvm_struct_get": ("given", "reads a field of a structure"),
     "tvm_struct_set": ("int32", "writes a field of a structure"),
     "tvm_stack_alloca": ("handle", "allocates structures on the stack"),

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TypeGuard
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
@@ -167,9 +168,18 @@ GLOBAL_INFOS: dict[str, Callable[[Context, Arguments], Value]] = {
 """The entries of `I.module_global_infos`, by their names in `I`."""
 
 
+def is_virtual_device(value: Value) -> TypeGuard[tuple[Value, int, str]]:
+    """True if a value is what `I.vdevice(...)` gives."""
+    if not isinstance(value, tuple) or len(value) != 3:  # type: ignore[reportUnknownArgumentType]
+        return False
+    target, number, scope = value  # type: ignore[reportUnknownVariableType]
+    kinds = isinstance(target, str) or is_dict(target)
+    return kinds and type(number) is int and isinstance(scope, str)  # type: ignore[reportUnknownArgumentType]
+
+
 def device_name(cx: Context, arg: Arg) -> str:
     """The name of a virtual device with its number and memory: "cuda" is "cuda:0:global"."""
-    if is_sequence(arg.value):  # I.vdevice(...)
+    if is_virtual_device(arg.value):
         target, number, scope = arg.value
         kind = target["kind"] if is_dict(target) else target
         return f"{kind}:{number}:{scope}"

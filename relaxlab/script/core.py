@@ -90,9 +90,11 @@ class Context:
         self.tuple_vars: set[graph.Var] = set()  # variables bound to tuple displays
         self.known = KnownTypes()
         self.functions: dict[str, BaseFunc | None] = {}  # of the module; None: not read yet
+        self.definitions: dict[str, ast.stmt] = {}  # of these functions
         self.data: dict[str, DataDef] = {}  # data types of the module
         self.constructors: dict[str, Constructor] = {}  # of all of them
         self.in_module = False
+        self.checked = True  # unless a decorator says `check_well_formed=False`
         self.s_tir: bool | None = None  # of the module, for its loop functions
         self.macros = 0  # that are being expanded, one inside the other
         # Reads a macro that is called in the graph function that is read, for the value it returns.

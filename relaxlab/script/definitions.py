@@ -47,6 +47,7 @@ def decorator_of(cx: Context, node: ast.FunctionDef | ast.ClassDef) -> Decorator
                     f"@{value} has no option {key}={option!r}",
                     help=cx.suggest(key, _OPTIONS[kind]),
                 )
+        cx.checked = cx.checked and options.get("check_well_formed") is not False
         return Decorator(kind, options)
     cx.fail(node_header(node), "E0124", f"{node.name!r} has no decorator", help=f"write {wanted}")
 

@@ -13,7 +13,7 @@ from relaxlab.ir.dtypes import is_float, is_int, lanes_of
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
-from relaxlab.script import graph_calls, loop_calls
+from relaxlab.script import function_calls, graph_calls, loop_calls
 from relaxlab.script.advice import as_dimensions, as_number, as_operator, as_slice, unsupported
 from relaxlab.script.annotations import GLOBAL_INFOS, length_of_each
 from relaxlab.script.convert import (
@@ -605,7 +605,7 @@ def _call(cx: Context, node: ast.Call) -> Value:
         case Ref("I", "meta_var"):
             return Meta(_only(arguments(cx, node, "I.meta_var")).value)
         case graph.Expr():
-            return graph_calls.call_value(cx, callee, arguments(cx, node, describe(callee)))
+            return function_calls.call_of(cx, callee, arguments(cx, node, describe(callee)))
         case loops.PrimFunc() | graph.Function():
             name = node.func.id if isinstance(node.func, ast.Name) else "function"
             target = graph_calls.import_function(cx, callee, name, node)

@@ -17,7 +17,14 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names, op_row
 from relaxlab.script.advice import known_elsewhere
-from relaxlab.script.annotations import TYPES, dimensions, outer_index, types_of
+from relaxlab.script.annotations import (
+    TYPES,
+    device_name,
+    dimensions,
+    is_virtual_device,
+    outer_index,
+    types_of,
+)
 from relaxlab.script.constants import decode_constant
 from relaxlab.script.convert import (
     attribute_value,
@@ -94,7 +101,9 @@ def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
                     given = Arg(literal(cx, given.value, "int64", given.node), given.node)
                 shape = p.name == "shape" and is_sequence(given.value) and not given.value
                 empty = graph.ShapeExpr((), span=cx.span(given.node))
-                values.append(empty if shape else value_of(cx, given, dtype))
+                named = p.name == "dtype" and isinstance(given.value, str)
+                of = graph.DataTypeImm(dtype_of(cx, given)) if named else None
+                values.append(of or (empty if shape else value_of(cx, given, dtype)))
         else:
             item = p.default if given is None else _attr(cx, given)
             if item is not None or p.default is not None:
@@ -124,6 +133,8 @@ def _no_gap(p: Param, row: OpRow, values: list[graph.Expr], c: Arguments) -> Non
 
 def _attr(cx: Context, arg: Arg) -> Any:
     value = arg.value
+    if is_virtual_device(value):
+        return device_name(cx, arg)
     if is_sequence(value) and any(isinstance(v, graph.PrimValue) for v in value):
         return tuple(_attr(cx, a) for a in elements(arg))
     if isinstance(value, Ref):

@@ -18,6 +18,7 @@ from relaxlab.script.values import (
     Annotations,
     Arg,
     Launch,
+    Thread,
     ThreadTag,
     Value,
     describe,
@@ -44,9 +45,20 @@ def launch_thread(cx: Context, c: Arguments) -> Launch:
     return _launch(cx, thread, size)
 
 
+def iter_var(cx: Context, c: Arguments) -> Thread:
+    """`T.iter_var(v, (0, 4), "ThreadIndex", "vthread")`: a thread axis with its variable, in the
+    place of which `T.int32()` stands for one without a name."""
+    a = c.bind()
+    var, tag = a["var"], a["thread_tag"]
+    assert var is not None and tag is not None
+    return Thread(string_of(cx, tag, "the thread axis"), variable_of(cx, var.value))
+
+
 def _launch(cx: Context, thread: Arg, size: PrimExpr) -> Launch:
     if isinstance(thread.value, str):
         return Launch(thread.value, size)
+    if isinstance(thread.value, Thread):
+        return Launch(thread.value.tag, size, thread.value.var)
     var = variable_of(cx, thread.value)
     tag = None if var is None else cx.thread_axes.get(var)
     if var is None or tag is None:
@@ -66,7 +78,7 @@ def attribute(cx: Context, c: Arguments) -> Launch | Annotations:
             c.wrong("takes a dictionary, or a node, a key and a value", c.node)
         return Annotations(attribute_value(cx, node.value, node.node))
     name = string_of(cx, key, "the key")
-    if name == "thread_extent":
+    if name in ("thread_extent", "virtual_thread"):
         return _launch(cx, node, scalar_of(cx, value.value, value.node))
     given = attribute_value(cx, value.value, value.node)
     if isinstance(node.value, int | str | expr.Var):

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import ml_dtypes
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bits_of, is_dtype, is_float, is_uint, lanes_of, numpy_dtype
+from relaxlab.ir.dtypes import (
+    bits_of,
+    is_dtype,
+    is_float,
+    is_uint,
+    lanes_of,
+    numpy_dtype,
+)
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.node import Attrs
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.script.annotations import dimension, dimensions
 from relaxlab.script.convert import (
@@ -30,7 +39,7 @@ from relaxlab.script.convert import (
 )
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.index_types import variable_of, with_wide_symbols
-from relaxlab.script.launch import attribute, env_thread, launch_thread
+from relaxlab.script.launch import attribute, env_thread, iter_var, launch_thread
 from relaxlab.script.loop_specs import grid, loop_of, range_between
 from relaxlab.script.members import ALIASES, MEMBERS, members_of
 from relaxlab.script.ragged_buffers import facts_of, ragged_buffer
@@ -48,6 +57,7 @@ from relaxlab.script.values import (
     is_dict,
     is_sequence,
 )
+from relaxlab.script.vectors import broadcast, ramp, shuffle
 from relaxlab.script.views import decl_buffer
 
 
@@ -219,29 +229,6 @@ def _let(cx: Context, c: Arguments) -> Value:
     return expr.Let(var, bound, inner, span=cx.span(c.node))
 
 
-def _ramp(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind()
-    base, stride, lanes = a["base"], a["stride"], a["lanes"]
-    assert base is not None and stride is not None and lanes is not None
-    first, step = promote(cx, base.value, stride.value, c.node, c.name)
-    return expr.Ramp(first, step, _lanes(cx, lanes), span=cx.span(c.node))
-
-
-def _broadcast(cx: Context, c: Arguments) -> PrimExpr:
-    a = c.bind()
-    value, lanes = a["value"], a["lanes"]
-    assert value is not None and lanes is not None
-    inner = scalar_of(cx, value.value, value.node)
-    return expr.Broadcast(inner, _lanes(cx, lanes), span=cx.span(c.node))
-
-
-def _lanes(cx: Context, arg: Arg) -> int:
-    lanes = constant_int(cx, arg, "the number of lanes")
-    if not 2 <= lanes <= 65536:
-        cx.fail(arg.node, "E0106", f"a vector cannot have {lanes} lanes")
-    return lanes
-
-
 def _not(cx: Context, c: Arguments) -> PrimExpr:
     a = c.bind()["a"]
     assert a is not None
@@ -299,6 +286,11 @@ def _scalar_args(cx: Context, args: list[Arg]) -> tuple[PrimExpr, ...]:
     )
 
 
+def _ends_with_dtype(args: list[Arg]) -> bool:
+    """True where TVM's spelling of an intrinsic has the dtype of its result behind the others."""
+    return len(args) > 1 and isinstance(args[-1].value, str) and is_dtype(args[-1].value)
+
+
 _MEANT = {"tvm_storage_sync": 1}
 """The number of arguments of an intrinsic that have a meaning here; TVM's lowering adds others."""
 
@@ -307,6 +299,8 @@ def _intrinsic(cx: Context, op: str, c: Arguments, stated: str | None) -> PrimEx
     """A call of an intrinsic. Where it decides nothing itself, its dtype is the one `stated`."""
     row = INTRINSICS[op]
     args = c.no_keywords()[: _MEANT.get(op)]
+    if stated is None and row.result == "given" and row.meaning is None and _ends_with_dtype(args):
+        stated = dtype_of(cx, args.pop())
     if row.arity not in (-1, len(args)):
         c.wrong(f"takes {counted(row.arity, 'argument')}, got {len(args)}", c.node)
     numbers = [default_dtype(a.value) if is_number(a.value) else None for a in args]
@@ -375,10 +369,20 @@ def wide_dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:
 
 # --- Buffers ------------------------------------------------------------------------------------
 
+
+def _elem_offset(cx: Context, arg: Arg) -> PrimExpr:
+    """The elements before the first one; `T.int32()` declares a symbol for their number."""
+    if not isinstance(arg.value, SymbolDecl):
+        return dimension(cx, arg)
+    names = (f"elem_offset{i or ''}" for i in count())
+    name = next(n for n in names if n not in cx.symbols)
+    return cx.declare_symbol(name, "int64", arg.node, reuse=False)
+
+
 _FIELDS: dict[str, Callable[[Context, Arg], Any]] = {
     "dtype": dtype_of,
     "strides": wide_dimensions,
-    "elem_offset": dimension,
+    "elem_offset": _elem_offset,
     "scope": lambda cx, a: string_of(cx, a, "the scope"),
     "align": lambda cx, a: constant_int(cx, a, "the alignment"),
 }
@@ -418,8 +422,8 @@ def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
 
 
 def _allocation_notes(cx: Context, given: Arg | None) -> dict[str, Any]:
-    """Return the fields of a buffer that TVM's lowering notes as annotations of its allocation: the
-    alignment; there is no address."""
+    """Return the fields of a buffer that the annotations of its allocation give, the alignment
+    among them; there is no address."""
     if given is None or given.value is None:
         return {}
     if not is_dict(given.value):
@@ -427,10 +431,10 @@ def _allocation_notes(cx: Context, given: Arg | None) -> dict[str, Any]:
     notes: dict[str, Any] = attribute_value(cx, given.value, given.node)
     align = notes.pop("buffer_data_alignment", None)
     notes.pop("buffer_dim_align", None)  # what it asks for is in the strides
-    if notes.pop("buffer_allocated_addr", ()) or notes:
-        what = f"an allocation has no annotation {next(iter(notes), 'buffer_allocated_addr')!r}"
-        cx.fail(given.node, "E0104", what)
-    return {} if align is None else {"align": align}
+    if notes.pop("buffer_allocated_addr", ()):
+        cx.fail(given.node, "E0104", "an allocation has no annotation 'buffer_allocated_addr'")
+    fields: dict[str, Any] = {"annotations": Attrs(notes)} if notes else {}
+    return fields if align is None else {**fields, "align": align}
 
 
 def _decl_buffer(cx: Context, c: Arguments) -> Value:
@@ -584,10 +588,10 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "Select": _select,
     "Let": _let,
     "let": _let,
-    "Ramp": _ramp,
-    "ramp": _ramp,
-    "Broadcast": _broadcast,
-    "broadcast": _broadcast,
+    "Ramp": ramp,
+    "ramp": ramp,
+    "Broadcast": broadcast,
+    "broadcast": broadcast,
     "Not": _not,
     "call_intrin": _call_intrin,
     "call_extern": _call_with_dtype("call_extern"),
@@ -609,6 +613,8 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "handle": _handle,
     "env_thread": env_thread,
     "launch_thread": launch_thread,
+    "iter_var": iter_var,
+    "Shuffle": shuffle,
     "attr": attribute,
     "meta_var": _meta,
     "bind": _bind,

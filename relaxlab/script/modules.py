@@ -81,7 +81,7 @@ def _collect_names(cx: Context, stmts: list[ast.stmt]) -> None:
                     where, "E0115", f"the module defines {name!r} twice", help="rename one of them"
                 )
             )
-        cx.functions[name] = None
+        cx.functions[name], cx.definitions[name] = None, stmt
 
 
 def _member(cx: Context, stmt: ast.stmt) -> Attrs | None:

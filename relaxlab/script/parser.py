@@ -22,7 +22,6 @@ from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.span import Source, Span, lines_of
 from relaxlab.script.captured import Captured, python_value
 from relaxlab.script.core import Context, Failure
-from relaxlab.script.definitions import decorator_of
 from relaxlab.script.expressions import evaluate
 from relaxlab.script.macros import is_macro, macro_here
 from relaxlab.script.modules import read_class, read_definition, read_module
@@ -163,7 +162,7 @@ def _finished(
 ) -> Module:
     """Return the module. Raises DiagnosticError for all errors but those of the code `but`."""
     problems = list(cx.diagnostics)
-    if check and not problems:
+    if check and cx.checked and not problems:
         try:
             found = check_well_formed(module, computable=computable)
             untrue = [d for d in found if not computable and d.code in UNTRUE_CLAIMS]
@@ -188,13 +187,12 @@ def _position(d: Diagnostic) -> tuple[int, int]:
 def parse_class(captured: Captured, node: ast.ClassDef, *, computable: bool = True) -> Module:
     """The module of a class under `@I.ir_module`; `computable` is that of `parse`."""
     cx = _context(captured.source, captured.value)
-    module, check = Module(()), True
+    module = Module(())
     try:
-        check = decorator_of(cx, node).options.get("check_well_formed") is not False
         module = read_class(cx, node)
     except Failure as failure:
         cx.report(failure.diagnostic)
-    return _finished(cx, module, check, computable)
+    return _finished(cx, module, True, computable)
 
 
 def parse_function(
@@ -204,13 +202,11 @@ def parse_function(
     cx = _context(captured.source, captured.value)
     cx.functions[node.name] = None
     function: BaseFunc | None = None
-    check = True
     try:
-        check = decorator_of(cx, node).options.get("check_well_formed") is not False
         function = read_definition(cx, node)
     except Failure as failure:
         cx.report(failure.diagnostic)
     except RecursionError:
         cx.report(cx.error(node, "E0116", "this function is nested too deeply to be read"))
     alone = {} if function is None else {node.name: function}
-    return _finished(cx, Module.of(alone), check, computable, but=NO_VALUE_YET)[node.name]
+    return _finished(cx, Module.of(alone), True, computable, but=NO_VALUE_YET)[node.name]

@@ -128,6 +128,14 @@ _DTYPE_FIRST = {
 
 def _call(w: Writer, e: expr.Call, path: str) -> str:
     args = [argument(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
+    if e.op == "call_function" and isinstance(e.args[0], expr.StringImm):
+        name = e.args[0].value
+        callee = f"{w.module_name}.{name}" if w.in_module else f"I.GlobalVar({string(name)})"
+        return f"{callee}({', '.join(args[1:])})"
+    if e.op == "shuffle" and isinstance(e.args[0], expr.IntImm):
+        of = 1 + e.args[0].value
+        picks = [str(a.value) for a in e.args[of:] if isinstance(a, expr.IntImm)]
+        return f"T.Shuffle([{', '.join(args[1:of])}], [{', '.join(picks)}])"
     if e.op in _DTYPE_FIRST:
         return f"T.{_DTYPE_FIRST[e.op]}({', '.join([string(e.dtype), *args])})"
     if e.op in INTRINSICS and e.dtype == INTRINSICS[e.op].dtype(e.args):

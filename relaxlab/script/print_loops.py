@@ -124,6 +124,8 @@ def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
     if b.facts:
         facts = [_fact(w, f, f"{path}.facts[{i}]") for i, f in enumerate(b.facts)]
         parts.append(f"facts=[{', '.join(facts)}]")
+    if b.annotations:
+        parts.append(f"annotations={attribute(w, b.annotations, path + '.annotations')}")
     return parts
 
 

@@ -360,6 +360,12 @@ def Select(condition: _Any, true_value: _Any, false_value: _Any) -> _Value:
         T.Select(i < n, a, b)
     """
 
+def Shuffle(vectors: _Any, indices: _Any) -> _Value:
+    """Lanes of several vectors or scalars, counted one after the other.
+
+        T.Shuffle([x, y], [1, 0])
+    """
+
 def Sub(a: _Any, b: _Any) -> _Value:
     """The difference `a - b`.
 
@@ -586,6 +592,10 @@ def call_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """A call of a C function that may have effects.
 
         T.call_extern("int32", "f", 1)
+    """
+
+def call_function(*args: _Any) -> _Value:
+    """Read from programs of TVM: calls another loop function of the module.
     """
 
 def call_intrin(dtype: _Any, name: _Any, *args: _Any) -> _Value:
@@ -972,6 +982,12 @@ def isnullptr(*args: _Any) -> _Value:
     """Read from programs of TVM: tests a handle for null.
     """
 
+def iter_var(var: _Any, dom: _Any = None, iter_type: _Any = 'ThreadIndex', thread_tag: _Any = '') -> _Value:
+    """A GPU axis with its variable, for `T.attr` of its number of threads.
+
+        T.attr(T.iter_var(T.int32(), (0, 4), "ThreadIndex", "vthread"), "virtual_thread", 4)
+    """
+
 def launch_thread(thread: _Any, extent: _Any) -> _Iterator[_Any]:
     """Starts the threads of a GPU axis for the statements that follow, or those inside the `with`.
 
@@ -1292,6 +1308,10 @@ def shift_right(a: _Any, b: _Any) -> _Value:
     """The bits of `a` shifted right by `b`; `a >> b` means the same.
 
         T.shift_right(a, b)
+    """
+
+def shuffle(*args: _Any) -> _Value:
+    """The lanes of several vectors or scalars, as many as the first argument says, whose constant numbers follow; `T.Shuffle` writes it.
     """
 
 def sigmoid(x: _Any) -> _Value:

@@ -134,6 +134,14 @@ class ThreadTag:
 
 
 @dataclass(frozen=True, slots=True)
+class Thread:
+    """`T.iter_var(...)`: a thread axis and its variable, None where it has no name."""
+
+    tag: str
+    var: expr.Var | None
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """`T.launch_thread(tag, extent)`; `var` is the variable of an axis declared before."""
 

@@ -13,7 +13,7 @@ from relaxlab.ir import expr, loops, row_major
 from relaxlab.ir.dtypes import lanes_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.annotations import dimension
-from relaxlab.script.convert import dtype_of, literal, scalar_of
+from relaxlab.script.convert import dtype_of, literal, scalar_of, vector_indices
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.values import (
     Arg,
@@ -132,16 +132,25 @@ def decl_buffer(cx: Context, c: Arguments, fields: dict[str, Any]) -> View | Non
             f"{buffer.name} holds {buffer.dtype} and cannot be seen as {dtype}",
             help="convert the elements: `T.reinterpret(dtype, A[i])`",
         )
-    if buffer.strides or fields.get("strides"):
+    shape, strides = fields["shape"], fields.get("strides")
+    if buffer.strides or (strides and strides != row_major.strides(shape)):
         cx.fail(c.node, "E0104", "a view of another shape has no strides of its own")
     offset = fields.get("elem_offset")
     first = row_major.place(indices, buffer.shape)
     start = first if not isinstance(offset, PrimExpr) else first + offset
-    return View(fields["shape"], buffer, start)
+    return View(shape, buffer, start)
 
 
 def _behind(base: loops.Buffer | View, first: PrimExpr) -> tuple[loops.Buffer, PrimExpr]:
     return (base, first) if isinstance(base, loops.Buffer) else (base.buffer, base.offset + first)
+
+
+def _analyzer(cx: Context) -> Analyzer:
+    """An analyzer that knows the ranges of the loops around."""
+    analyzer = Analyzer()
+    for var, values in cx.loops.items():
+        analyzer.bind_range(var, values)
+    return analyzer
 
 
 def element(
@@ -153,17 +162,29 @@ def element(
     shape = base.buffer.shape
     if base.offset == expr.const(0) and base.shape == shape:
         return loops.BufferLoad(base.buffer, indices)
-    analyzer = Analyzer()
-    for var, values in cx.loops.items():
-        analyzer.bind_range(var, values)
-    number = analyzer.simplify(base.offset + row_major.place(indices, base.shape))
-    if len(shape) == 1:
-        return loops.BufferLoad(base.buffer, (number,))
+    number = _number(cx, base, indices)
+    return loops.BufferLoad(base.buffer, _places(cx, base.buffer, number))
+
+
+def _number(cx: Context, base: View, indices: tuple[PrimExpr, ...]) -> PrimExpr:
+    """The number of an element of a view in the buffer behind it; of a row of them, a vector."""
+    last = indices[-1] if indices else None
+    if not isinstance(last, expr.Ramp) or any(lanes_of(i.dtype) > 1 for i in indices[:-1]):
+        return _analyzer(cx).simplify(base.offset + row_major.place(indices, base.shape))
+    first = _number(cx, base, (*indices[:-1], last.base))
+    return expr.Ramp(first, last.stride, last.lanes, span=last.span)
+
+
+def _places(cx: Context, buffer: loops.Buffer, number: PrimExpr) -> tuple[PrimExpr, ...]:
+    """The indices of the element with a number, of a vector of them where there are several."""
+    if len(buffer.shape) == 1:
+        return (number,)
+    analyzer = _analyzer(cx)
     places: list[PrimExpr] = []
-    for i, stride in enumerate(row_major.strides(shape)):
-        place = number // stride
-        places.append(analyzer.simplify(place if i == 0 else place % shape[i]))
-    return loops.BufferLoad(base.buffer, tuple(places))
+    for i, stride in enumerate(row_major.strides(buffer.shape)):
+        place = number if stride == expr.const(1) else number // stride
+        places.append(analyzer.simplify(place if i == 0 else place % buffer.shape[i]))
+    return tuple(places)
 
 
 Part: TypeAlias = PrimExpr | tuple[PrimExpr, PrimExpr, int]
@@ -173,19 +194,19 @@ Part: TypeAlias = PrimExpr | tuple[PrimExpr, PrimExpr, int]
 def view_access(
     cx: Context, view: View, parts: tuple[Part, ...], node: ast.AST
 ) -> loops.BufferLoad | SliceAccess:
-    """`C[i, j]` of a view; of slices, those of its last axis over a buffer with one axis."""
+    """`C[i, j]` of a view, or a slice along its last axis: a slice of the buffer behind it, or the
+    vector of the elements where these do not lie in a row of its last axis."""
     indices = tuple(p for p in parts if isinstance(p, PrimExpr))
     if len(indices) == len(parts):
         return element(cx, view, indices)
     last = parts[-1]
-    if isinstance(last, PrimExpr) or len(indices) < len(parts) - 1 or len(view.buffer.shape) > 1:
-        cx.fail(
-            node,
-            "E0104",
-            f"a view of {view.name} has slices along its last axis only, and only of memory with "
-            "one axis",
-            help="index it element by element",
-        )
+    if isinstance(last, PrimExpr) or len(indices) < len(parts) - 1:
+        what = f"a view of {view.name} has slices along its last axis only"
+        cx.fail(node, "E0104", what, help="index it element by element")
     start, extent, step = last
-    place = element(cx, view, (*indices, start))
-    return SliceAccess(view.buffer, ((place.indices[0], extent, step),), cx.span(node))
+    place = element(cx, view, (*indices, start)).indices
+    inner = place[-1] + extent <= view.buffer.shape[-1]
+    if len(place) == 1 or _analyzer(cx).prove(inner):
+        return SliceAccess(view.buffer, (*place[:-1], (place[-1], extent, step)), cx.span(node))
+    own = SliceAccess(view.buffer, ((start, extent, step),), cx.span(node))
+    return element(cx, view, (*indices, *vector_indices(cx, own, node)))

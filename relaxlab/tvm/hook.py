@@ -32,6 +32,7 @@ _RENAMED = {
     f"{_HERE}.runtime.ndarray": f"{_HERE}.runtime",
     **dict.fromkeys((f"{_HERE}.te.operation", f"{_HERE}.te.tensor"), f"{_HERE}.te"),
     f"{_HERE}.driver.build_module": f"{_HERE}.driver",
+    f"{_HERE}.script.ir_builder.tirx": f"{_HERE}.script.ir_builder.tir",
     f"{_HERE}.target.target": f"{_HERE}.target",
 }
 """Other names of packages and of their modules, with what has the same names here."""

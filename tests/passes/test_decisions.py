@@ -461,6 +461,7 @@ UNDECIDED = {
     "convert_to_dataflow": "each run of bindings without effects becomes a block",
     "to_non_dataflow": "no block stays one of dataflow",
     "force_purity": "each pure function says so",
+    "outline_scalars": "each scalar that is calculated becomes the result of a function",
     "sort_bindings": "the order follows from the dependences",
     "differentiate": "the gradient of one function is added",
     "append_loss": "the loss of one function is added",

@@ -7,12 +7,14 @@ from relaxlab.passes.convert_to_dataflow import convert_to_dataflow
 from relaxlab.passes.decompose_norms import decompose_norms
 from relaxlab.passes.force_purity import force_purity
 from relaxlab.passes.normalize import normalize
+from relaxlab.passes.outline_scalars import outline_scalars
 from relaxlab.passes.remove_redundant_reshape import remove_redundant_reshape
 from relaxlab.passes.reorder_permute_dims_after_concat import reorder_permute_dims_after_concat
 from relaxlab.passes.reorder_take_after_matmul import reorder_take_after_matmul
 from relaxlab.passes.to_non_dataflow import to_non_dataflow
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
+from relaxlab.script import tir as T
 from relaxlab.testing.pass_check import check_module, check_pass, compare_runs
 
 
@@ -80,6 +82,39 @@ def test_pure_functions_are_declared_so() -> None:
             return b
 
     check_pass(force_purity, Plain, Expected)
+
+
+def test_scalars_that_are_calculated_are_results_of_functions() -> None:
+    """Shapes and plain symbols stay; equal scalars have one function."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            a = R.prim_value(n * 2 + 1)
+            b = R.prim_value(n * 2 + 1)
+            c = R.prim_value(n)
+            y = R.zeros(R.shape([n * 2 + 1]), "float32")
+            return (a, b, c, y)
+
+    @I.ir_module
+    class Expected:
+        @T.prim_func(private=True, s_tir=True)
+        def compute_symbolic_expr(n: T.int64) -> T.int64:
+            T.func_attr({"tirx.is_host_func": True})
+            return n * 2 + 1
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            a = Expected.compute_symbolic_expr(R.prim_value(n))
+            b = Expected.compute_symbolic_expr(R.prim_value(n))
+            c = R.prim_value(n)
+            y = R.zeros(R.shape([n * 2 + 1]), "float32")
+            return (a, b, c, y)
+
+    check_pass(outline_scalars, Before, Expected)
 
 
 def test_columns_are_selected_after_a_product() -> None:

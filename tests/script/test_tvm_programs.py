@@ -9,9 +9,9 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.annotate import annotate
-from relaxlab.ir import graph, loops
+from relaxlab.ir import graph, loops, types
 from relaxlab.ir.diagnostics import DiagnosticError
-from relaxlab.ir.equal import assert_structural_equal
+from relaxlab.ir.equal import assert_structural_equal, structural_equal
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
@@ -584,3 +584,48 @@ class Module:
     body = parse(text.format(option=True))["main"].body
     assert isinstance(body, loops.BlockRealize) and body.block.name == "root"
     assert isinstance(parse(text.format(option=False))["main"].body, loops.BufferStore)
+
+
+def test_what_a_program_says_not_to_check_is_not_checked() -> None:
+    text = """
+@R.function
+def f(x: R.Tensor((4, 5), "float32")) -> R.Tensor((3,), "float32"):
+    return x
+"""
+    with pytest.raises(DiagnosticError, match="E0207"):
+        parse(text)
+    unchecked = parse(text.replace("@R.function", "@R.function(check_well_formed=False)"))
+    assert unchecked["f"].params[0].name == "x"
+
+
+def test_a_loop_function_that_only_returns_a_scalar_is_pure() -> None:
+    text = """
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def double(n: T.int64) -> T.int64:
+        return n * 2
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        m = M.double(R.prim_value(n))
+        return m
+"""
+    main = annotate(parse(text))[0]["main"]
+    assert isinstance(main, graph.Function) and structural_equal(
+        main.ret_ty, types.PrimType("int64")
+    )
+    with pytest.raises(DiagnosticError, match="has effects"):
+        parse(text.replace("n * 2", 'T.call_extern("int64", "f")'))
+
+
+def test_devices_and_dtypes_are_written_as_tvm_reads_them() -> None:
+    mod = parse("""
+@R.function(pure=False)
+def main(x: R.Tensor((4,), "float32")):
+    y = R.to_vdevice(x, I.vdevice("cuda", 0))
+    s = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
+    return y
+""")
+    assert 'dst_vdevice="cuda:0:global"' in mod.script() and 'R.dtype("float32")' in mod.script()

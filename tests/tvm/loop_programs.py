@@ -474,6 +474,29 @@ for i in range(8):
         vi = T.axis.spatial(16, i)
         B[vi, 0] = A[vi, 0]
 """)
+add("lanes_of_vectors", """
+V[0] = T.Shuffle([A[0, 0], A[0, 1], A[0, 2], A[0, 3]], [3, 2, 1, 0])
+A[1, 0] = T.Shuffle([V[0]], [2])
+""", params='A: T.Buffer((16, 16), "float32"), V: T.Buffer((4,), "float32x4")', deco="@T.prim_func")
+add("attribute_of_a_thread_axis", """
+with T.attr(T.iter_var(T.int32(), (0, 4), "ThreadIndex", "vthread"), "virtual_thread", 4):
+    B[0, 0] = A[0, 0]
+""", deco="@T.prim_func")
+add("field_of_a_structure", """
+n: T.let[T.int32] = T.tvm_struct_get(p, 0, 13, "int32")
+C[0] = n
+""", params='p: T.handle, C: T.Buffer((16,), "int32")', deco="@T.prim_func")
+add("offset_without_a_name", """
+C = T.match_buffer(c, (16, 16), "float32", strides=["s", 1], elem_offset=T.int32())
+for i, j in T.grid(16, 16):
+    with T.sblock("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = T.float32(0)
+""", params="c: T.handle")
+add("strides_of_a_dense_view", """
+C = T.decl_buffer((8, 32), "float32", data=A.data, strides=(32, 1))
+B[0, 0] = C[3, 5]
+""", deco="@T.prim_func")
 
 UNTRUE = {
     "reduction_onto_an_argument": "has no value yet",
@@ -485,5 +508,6 @@ DIFFERENT = {
     "func_attr": "TVM prints all that it knows about a target",
     "buffer_scope": "TVM leaves out an offset of 0",
     "negative": "TVM folds a product of infinity",
+    "offset_without_a_name": "the symbol has another name",
 }
 """The programs that TVM prints in another form, and how."""

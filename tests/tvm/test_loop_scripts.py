@@ -11,7 +11,9 @@ import relaxlab.tvm as tvm
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import structural_equal
+from relaxlab.ir.expr import Call
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.node import walk
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.script import parse
 from relaxlab.tvm.accessors import script
@@ -107,3 +109,82 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((3,), "int32")):
     found = np.zeros(3, "int32")
     interpret_prim_func(func, [np.array([1, -7, 2, 3, 60, 4, 5, 6], "int32"), found])
     assert found.tolist() == [6, 3, 12]
+
+
+CALLS = """
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def add(p: T.handle("int32"), i: T.int32):
+        A = T.decl_buffer((16,), "int32", data=p)
+        A[i] = M.square(i) + M.later(i)
+
+    @T.prim_func(private=True)
+    def square(n: T.int32) -> T.int32:
+        return n * n
+
+    @T.prim_func
+    def main(A: T.Buffer((16,), "int32")):
+        for i in range(16):
+            M.add(A.data, i)
+
+    @T.prim_func(private=True)
+    def later(n: T.int32) -> T.int32:
+        return n + 1
+"""
+
+
+def test_a_loop_function_calls_another_one() -> None:
+    mod = parse(CALLS)
+    assert structural_equal(parse(mod.script()), mod)
+    calls = [n for n in walk(mod["add"]) if isinstance(n, Call) and n.op == "call_function"]
+    assert [c.dtype for c in calls] == ["int32", "int32"]
+    with pytest.raises(DiagnosticError, match="no function 'cube'"):
+        parse(CALLS.replace("M.square(i)", "M.cube(i)"))
+    with pytest.raises(CodegenError, match="call_function"):
+        tvm.build(parse(CALLS.replace("M.add(A.data, i)", "A[i] = M.square(i)")))
+
+
+@needs_wheel
+def test_tvm_reads_calls_of_loop_functions() -> None:
+    (answer,) = results("tvm", "print", ((script(parse(CALLS)), ""),))
+    assert "script" in answer, answer
+
+
+def test_lanes_are_chosen_by_their_numbers() -> None:
+    a, v = np.arange(256, dtype="float32").reshape(16, 16), np.zeros(4, "float32")
+    func = parse(PROGRAMS["lanes_of_vectors"].replace('(4,), "float32x4"', '(4,), "float32"')
+                 .replace("V[0] =", "V[0:4] =").replace("[V[0]]", "[V[0:4]]"))["main"]  # fmt: skip
+    assert isinstance(func, PrimFunc)
+    interpret_prim_func(func, [a, v])
+    assert v.tolist() == [3, 2, 1, 0] and a[1, 0] == 1
+    with pytest.raises(DiagnosticError, match="picks lanes"):
+        parse(PROGRAMS["lanes_of_vectors"].replace("[V[0]], [2]", "[V[0]], [4]"))
+
+
+def test_a_slice_of_a_view_may_leave_a_row_of_the_buffer_behind_it() -> None:
+    """Eight elements from `i * 8` on are a row; every eighth one lies in a row of its own."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    flat = T.decl_buffer((64,), data=A.data)
+    for i in range(8):
+        B[i, 0:8] = flat[i * 8:i * 8 + 8] + flat[i:i + 64:8]
+""")["main"]
+    assert isinstance(func, PrimFunc)
+    a, b = np.arange(64, dtype="float32").reshape(8, 8), np.zeros((8, 8), "float32")
+    interpret_prim_func(func, [a, b])
+    np.testing.assert_array_equal(b, a + a.T)
+
+
+def test_a_note_on_an_allocation_is_kept() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32")):
+    C = T.alloc_buffer((8,), annotations={"tirx.volatile": True})
+    C[0] = A[0]
+"""
+    mod = parse(text)
+    assert 'annotations={"tirx.volatile": True}' in mod.script()
+    assert structural_equal(parse(mod.script()), mod)
+    assert not structural_equal(parse(text.replace("True", "False")), mod)

@@ -317,14 +317,17 @@ class _Frame:
         if isinstance(fn, graph.Function):
             return Closure(self.machine, name, fn)
         if isinstance(fn, loops.PrimFunc):
-            # Graph functions give a loop function its scalars last, wherever it has them.
-            count = len(fn.buffers)
-            return lambda *args: self.machine.run_loops(
-                fn, in_order(fn, args[:count], args[count:]), name=name
-            ) or ()  # fmt: skip
+            return lambda *args: self.loop_function(fn, name, args)
         if fn is None:
             raise ExecutionError(f"the module has no function `{name}`")
         return _packed(fn.name)
+
+    def loop_function(self, fn: loops.PrimFunc, name: str, args: tuple[Any, ...]) -> Any:
+        """The scalar that a loop function returns; an empty tuple if it returns nothing. Its scalar
+        parameters are last among the arguments, wherever it has them."""
+        count = len(fn.buffers)
+        found = self.machine.run_loops(fn, in_order(fn, args[:count], args[count:]), name=name)
+        return () if found is None else np.asarray(found).item()
 
     def call(self, e: graph.Call) -> Any:
         match e.op:

@@ -73,6 +73,7 @@ PASSES = {
     "MergeCompositeFunctions": "group_composites",
     "LazyGetInput": "lazy_get_input",
     "LazySetOutput": "lazy_set_output",
+    "ComputePrimValue": "outline_scalars",
 }
 """Passes without arguments, and the core's passes that each stands for."""
 
