@@ -14,12 +14,14 @@ from relaxlab.schedule.decisions import (
     perfect_tiles,
 )
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.primitive import primitive
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 
 
 class DecisionPrimitives(ScheduleState):
     """A loop function being scheduled, with the primitives that decide on something."""
 
+    @primitive(looks=True)
     def sample_categorical(
         self, name: str, candidates: Sequence[Chosen], default: Chosen,
         decision: Chosen | None = None,
@@ -33,6 +35,7 @@ class DecisionPrimitives(ScheduleState):
         given = {"name": name, "candidates": tuple(candidates), "default": default}
         return self._decided("sample_categorical", given, tuple(candidates), decision)
 
+    @primitive(looks=True)
     def sample_perfect_tile(
         self, name: str, loop: LoopRV, n: int, max_innermost_factor: int, default: Sequence[int],
         decision: Sequence[int] | None = None,
@@ -51,6 +54,7 @@ class DecisionPrimitives(ScheduleState):
         value = None if decision is None else tuple(decision)
         return list(self._decided("sample_perfect_tile", given, tiles, value))
 
+    @primitive(looks=True)
     def sample_partitioned_tile(
         self, name: str, loop: LoopRV, n: int, partition_pos: int, innerpart_factor: int,
         default: Sequence[int], decision: Sequence[int] | None = None,
@@ -88,6 +92,7 @@ class DecisionPrimitives(ScheduleState):
             )  # fmt: skip
         return found.extent.value
 
+    @primitive(looks=True)
     def sample_compute_location(
         self, name: str, block: BlockRV, default: int = 0, decision: int | None = None
     ) -> LoopRV | None:

@@ -10,7 +10,7 @@ import pytest
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.expr import Var
 from relaxlab.schedule import Instruction, Schedule, ScheduleError, apply_trace
-from relaxlab.schedule.schedule import PRIMITIVES
+from relaxlab.schedule.primitive import PRIMITIVES
 from relaxlab.schedule.trace import from_json, to_json
 from tests.schedule.programs import PROGRAMS, matmul
 
