@@ -16,6 +16,7 @@ from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import graph, loops, types
 from relaxlab.ir.errors import counted, tuple_text
 from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import has_trait
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, first_shown
 from relaxlab.lab.layout import Layout, layout
 from relaxlab.lab.pictures import graph_drawing
@@ -43,7 +44,6 @@ drawn."""
 ALIKE = 8
 """Parameters of one type from which on they are listed, too."""
 
-LIBRARIES = ("call_dps_packed", "call_pure_packed", "call_inplace_packed", "call_py_func")
 MEMORY = ("memory.", "builtin.alloc_tensor")
 
 
@@ -261,7 +261,7 @@ def describe(mod: Module, b: graph.Binding) -> tuple[str, str]:
     match b.value:
         case _ if isinstance(b, graph.MatchCast):
             return "match_cast", "check"
-        case graph.Call(graph.Op(name), (callee, *_)) if name in LIBRARIES:
+        case graph.Call(graph.Op(name), (callee, *_)) if has_trait(name, "calls_packed"):
             return str(getattr(callee, "name", name)), "library"
         case graph.Call(graph.Op(name)):
             return name, "memory" if name.startswith(MEMORY) else "operator"

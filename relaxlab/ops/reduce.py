@@ -374,6 +374,7 @@ def _scan(
         needs=[takes(accepts), _scan_needs],
         emit=emit,
         reference=numpy,
+        traits=["sort_or_scan"],
     )
 
 

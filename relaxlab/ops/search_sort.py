@@ -168,6 +168,7 @@ define(
     needs=[axis_within],
     emit=_sort_emit,
     reference=_sort,
+    traits=["sort_or_scan"],
 )
 define(
     "argsort",
@@ -176,6 +177,7 @@ define(
     needs=[axis_within],
     emit=_argsort_emit,
     reference=_argsort,
+    traits=["sort_or_scan"],
 )
 
 
@@ -236,6 +238,7 @@ define(
     _topk_infer,
     emit=_topk_emit,
     reference=_topk,
+    traits=["sort_or_scan"],
 )
 
 

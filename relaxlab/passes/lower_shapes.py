@@ -35,7 +35,6 @@ from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
 Values = dict[graph.Var, host.Value]
-_EXPANDED = ("call_tir", "call_tir_inplace", "call_dps_packed")
 _TOO_EARLY = (
     "the pass `expand_calls` lowers it, which this pipeline lacks: take it from the default"
 )
@@ -447,7 +446,7 @@ class _Lowerer:
     def reference(self, var: graph.Var, e: graph.Call, name: str) -> host.Value:
         row = find_op(name)
         if row is None or row.reference is None:
-            fix = _TOO_EARLY if name in _EXPANDED else None
+            fix = _TOO_EARLY if row and "fills_outputs" in row.traits else None
             raise self.error("E0504", f"R.{name} has neither loops nor a reference", e, fix)
         attrs = json.dumps(_plain(e.attrs))
         has_scalars = any(isinstance(leaf_type(a), types.PrimType) for a in e.args)

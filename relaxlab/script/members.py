@@ -42,6 +42,12 @@ _BUFFER = f"shape, dtype='float32', data=None, {_LAYOUT}"
 _ALLOC = f"{_BUFFER}, annotations=None"
 _LOOP = "start, stop=None, thread=None, annotations=None, step=None"
 _AXIS = "dom, binding, dtype=None"
+OUT_TYPED = (
+    "call_tir", "call_tir_inplace", "call_tir_with_grad", "call_dps_packed", "call_py_func",
+)  # fmt: skip
+"""Operators that are written with a tuple of arguments and the types of the results, `out_ty`."""
+PACKED = ("call_pure_packed", "call_inplace_packed", "call_builtin_with_ctx")
+"""Operators that are written with the name of a registered function, then its arguments."""
 _OUT = "func, args, out_ty, tir_vars=None"
 
 _MODULES = (
