@@ -21,8 +21,7 @@ from relaxlab.analysis.regions import Bounds, relax_index
 from relaxlab.ir import expr
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Range
-from relaxlab.ir.node import Node, binder, node, span_field, walk
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import Node, binder, node, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
 ONE = expr.IntImm(1)
@@ -382,7 +381,6 @@ class IndexMap(Node):
 
     initial_indices: tuple[expr.Var, ...] = binder()
     final_indices: tuple[expr.PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
     @staticmethod
     def of(fn: Callable[..., Any], ndim: int | None = None) -> IndexMap:

@@ -21,9 +21,8 @@ from relaxlab.ir.dtypes import (
     lanes_of,
     with_lanes,
 )
-from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node, span_field
+from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS, ScalarOperator
-from relaxlab.ir.span import Span
 
 
 class PrimExpr(Node):
@@ -125,7 +124,6 @@ class Var(PrimExpr, Atom):
 
     name: str
     var_dtype: str = "int64"
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -146,7 +144,6 @@ class OuterIndex(PrimExpr):
     extent such as i + 1, that of row i of a triangle, depends on."""
 
     count: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -159,7 +156,6 @@ class IntImm(PrimExpr):
 
     value: int
     imm_dtype: str = "int64"
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -183,7 +179,6 @@ class FloatImm(PrimExpr):
 
     value: float
     imm_dtype: str = "float32"
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -198,7 +193,6 @@ class StringImm(PrimExpr):
     """A string constant: the name of an external function, a message."""
 
     value: str
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -211,7 +205,6 @@ class Cast(PrimExpr):
 
     to: str
     value: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -224,7 +217,6 @@ class BinaryOp(PrimExpr):
 
     a: PrimExpr
     b: PrimExpr
-    span: Span | None = span_field(default=None)
 
     def __hash__(self) -> int:
         try:
@@ -414,7 +406,6 @@ class Not(PrimExpr):
     """Logical negation of a bool."""
 
     a: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -428,7 +419,6 @@ class Select(PrimExpr):
     condition: PrimExpr
     true_value: PrimExpr
     false_value: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -442,7 +432,6 @@ class Let(PrimExpr):
     var: Var = binder()
     value: PrimExpr
     body: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -456,7 +445,6 @@ class Ramp(PrimExpr):
     base: PrimExpr
     stride: PrimExpr
     lanes: int
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -469,7 +457,6 @@ class Broadcast(PrimExpr):
 
     value: PrimExpr
     lanes: int
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -483,7 +470,6 @@ class Call(PrimExpr):
     result_dtype: str
     op: str
     args: tuple[PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:

@@ -17,16 +17,6 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.span import Span
 
-
-class Node(Displayed, Brief):
-    """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
-
-    __slots__ = ("_children",)
-    span: Span | None
-
-
-_set_children = Node._children.__set__  # type: ignore[attr-defined]
-N = TypeVar("N", bound=Node)
 T = TypeVar("T")
 
 
@@ -77,6 +67,23 @@ def _set_fields_directly(cls: type[Any]) -> None:
     for name in ("__annotations__", "__defaults__", "__kwdefaults__", "__qualname__"):
         setattr(init, name, getattr(cls.__init__, name))
     cls.__init__ = init
+
+
+class _Root(Displayed, Brief):
+    """What a node has besides its fields."""
+
+    __slots__ = ("_children",)
+
+
+@node
+class Node(_Root):
+    """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
+
+    span: Span | None = span_field(default=None)
+
+
+_set_children = _Root._children.__set__  # type: ignore[attr-defined]
+N = TypeVar("N", bound=Node)
 
 
 @cache
@@ -318,9 +325,8 @@ def rewrite(n: Node, fn: Callable[[Node], Node | None]) -> Any:
         new = fn(rebuilt)
         if new is None or new is rebuilt:
             return rebuilt
-        span: Span | None = getattr(n, "span", None)
-        if span is not None and getattr(new, "span", span) is None and not isinstance(new, Atom):
-            new = replace(new, span=span)
+        if n.span is not None and new.span is None and not isinstance(new, Atom):
+            new = replace(new, span=n.span)
         return new
 
     return visit(n)

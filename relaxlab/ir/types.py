@@ -12,8 +12,7 @@ from operator import index
 from relaxlab.ir.brief import cut
 from relaxlab.ir.errors import tuple_text
 from relaxlab.ir.expr import OUTER, IntImm, OuterIndex, PrimExpr, Var, const
-from relaxlab.ir.node import Node, binder, hint_field, node, span_field, walk
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import Node, binder, hint_field, node, walk
 
 
 class Type(Node):
@@ -35,15 +34,12 @@ class Type(Node):
 class ObjectType(Type):
     """Any value."""
 
-    span: Span | None = span_field(default=None)
-
 
 @node
 class DataType(ObjectType):
     """A value of the algebraic data type that the module declares under this name."""
 
     name: str
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -52,7 +48,6 @@ class PrimType(Type):
 
     dtype: str
     value: PrimExpr | None = None
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -61,7 +56,6 @@ class ShapeType(Type):
 
     values: tuple[PrimExpr, ...] | None = None
     ndim: int = -1
-    span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:
         if self.values is not None:
@@ -81,7 +75,6 @@ class TensorType(Type):
     dtype: str | None = None
     ndim: int = -1
     vdevice: str = hint_field(default="")
-    span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:
         if self.shape is not None:
@@ -128,7 +121,6 @@ class LengthsType(TensorType):
     most: int | None = None
     each: Length | None = None
     least: int = 0
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -136,7 +128,6 @@ class TupleType(Type):
     """A tuple of values."""
 
     fields: tuple[Type, ...]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -146,7 +137,6 @@ class FuncType(Type):
     params: tuple[Type, ...] | None = binder()
     ret: Type
     is_pure: bool = True
-    span: Span | None = span_field(default=None)
 
 
 def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Each, ...]:
