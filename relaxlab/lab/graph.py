@@ -151,7 +151,7 @@ def flow_state(
             "type": "" if n.ty is None else str(n.ty),
             "bytes": None if size is None else encode(size),
             "flops": None if flops is None else encode(flops),
-            "text": "" if n.binding is None else _text(n.binding),
+            "text": "" if n.binding is None else script_of(n.binding),
             "folded": flow.folded[i], "kind": (kinds or {}).get(i) or pattern_kind(mod, n),
         })  # fmt: skip
         longest = max(len(_clipped(n.label)) * 6.6, len(_clipped(_shape(n.ty))) * 5.8)
@@ -291,10 +291,11 @@ def _name(n: Node) -> str:
     return "return" if n.var is None else n.var.name
 
 
-def _text(b: graph.Binding) -> str:
+def script_of(node: Module | graph.Binding) -> str:
+    """The node as a script; a comment where a script cannot say it, such as odd names."""
     try:
-        return print_module(b).strip()
-    except (TypeError, ValueError) as error:  # what a script cannot say, such as odd names
+        return print_module(node).strip()
+    except (TypeError, ValueError) as error:
         return f"# {error}"
 
 

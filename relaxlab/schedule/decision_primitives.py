@@ -1,4 +1,4 @@
-"""The primitives of `Schedule` that leave a choice open: a decider says which, or their default."""
+"""The primitives of `Schedule` that leave a choice open: a decider makes it, else their default."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class DecisionPrimitives(ScheduleState):
     ) -> Chosen:  # fmt: skip
         """Decide on one of the candidates: numbers, True and False, or strings. Returns it.
 
-        The schedule's decider is asked, unless there is a `decision` as in a program printed from a
-        trace; without a decider it is the default. Asked for again, in a version of the function
-        as well, a decision of that name stays as it is.
+        The schedule's decider makes the choice, unless there is a `decision`, as in a program that
+        was printed from a trace; without a decider it is the default. A decision of that name that
+        was made before, or for another version of the function, stays as it is.
         """
         given = {"name": name, "candidates": tuple(candidates), "default": default}
         return self._decided("sample_categorical", given, tuple(candidates), decision)
