@@ -53,7 +53,7 @@ class Split:
 
 
 class NotAnIterMap(Exception):
-    """An index that is no sum of splits; the message says which part."""
+    """An index that is no sum of splits; the message names the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ def _value_of(splits: list[Split], an: Analyzer) -> expr.PrimExpr:
 
 
 class NotInvertible(ValueError):
-    """An index map that is no bijection on the given shape; the message says why."""
+    """An index map that is no bijection on the given shape; the message has the reason."""
 
 
 @node
@@ -386,7 +386,7 @@ class IndexMap(Node):
     def of(fn: Callable[..., Any], ndim: int | None = None) -> IndexMap:
         """From a Python function of the old indices that returns the new ones.
 
-        `ndim` says how many old indices there are where `fn` takes `*indices`.
+        `ndim` is the number of old indices where `fn` takes `*indices`.
 
         >>> str(IndexMap.of(lambda i, j: (j, i // 4, i % 4)))
         '(i, j) -> (j, i // 4, i % 4)'

@@ -102,7 +102,7 @@ class Position(PrimExpr):
 
 
 DEFAULT_ALIGN = 64
-"""The alignment of buffers that ask for none, in bytes."""
+"""The alignment of buffers that state none, in bytes."""
 
 
 @node

@@ -59,7 +59,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OpRow(Brief):
-    """Everything relaxlab knows about one operator.
+    """All facts about one operator.
 
     infer:      (call, types of call.args, module) -> result type, wherever shapes and dtypes
                 determine one; raises `TypeDeductionError`.

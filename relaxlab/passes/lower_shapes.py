@@ -43,7 +43,7 @@ _TOO_EARLY = (
 def lower_shapes(mod: Module) -> host.HostProgram:
     """The host program of a module whose calls were expanded.
 
-    Raises `DiagnosticError` for what no host function can say (a symbol nothing determines, an
+    Raises `DiagnosticError` for what no host function can express (an undetermined symbol, an
     operator without loops or reference), and PipelineError for functions without types.
     """
     checks = NewFunctions[loops.PrimFunc](mod)
@@ -645,7 +645,7 @@ def _name_of_function(e: graph.Expr) -> str | None:
 
 
 def _outline(ty: types.Type) -> types.Type:
-    """The tuples of a type, with nothing said about their fields."""
+    """The tuples of a type, with fields of any type."""
     if isinstance(ty, types.TupleType):
         return types.TupleType(tuple(_outline(f) for f in ty.fields))
     return types.ObjectType()

@@ -29,7 +29,7 @@ from relaxlab.tracing.limit import is_limited
 from relaxlab.tracing.record import repeat
 
 Scheduled: TypeAlias = tuple[PrimFunc, list[Remark]]
-"""A kernel, and what the rules said of it."""
+"""A kernel, and the remarks of the rules on it."""
 KNOWN = KnownSchedules()
 SECONDS = 2e-4
 """Time to schedule a node of a loop function: 100 to 500 microseconds, more where it gets many

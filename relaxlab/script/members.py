@@ -19,7 +19,7 @@ Gives = Literal["type", "value", "scalar", "buffer", "axis", "loop", "context", 
 @dataclass(frozen=True, slots=True)
 class Member:
     """A name of a namespace. `parameters` are written as Python writes them; a default of None
-    means that the argument may be left out. `gives` says where the name may stand."""
+    means that the argument may be left out. `gives` is the place where the name may stand."""
 
     name: str
     parameters: str

@@ -2,7 +2,7 @@
 
 A program is read from its source and never run, so its names have no meaning in Python. The types
 are an exception: `R.Tensor((n, 4), "float32")` is the type, for builders. Statements of a class
-body do nothing; calling another name is an error that says where it belongs.
+body do nothing; calling another name is an error that names its place.
 """
 
 from __future__ import annotations
