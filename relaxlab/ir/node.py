@@ -20,16 +20,11 @@ from relaxlab.ir.span import Span
 T = TypeVar("T")
 
 
-def span_field(*, default: None, kw_only: Literal[True] = True) -> Any:
-    """A `span` field: where the node came from. Never part of equality.
+def hint_field(*, default: str, kw_only: Literal[True] = True) -> Any:
+    """A `name_hint` field: how a definition was called. Never part of equality; printers use it.
 
     The default is passed in sight: type checkers do not see it otherwise.
     """
-    return dataclasses.field(default=default, repr=False, compare=False, kw_only=kw_only)
-
-
-def hint_field(*, default: str, kw_only: Literal[True] = True) -> Any:
-    """A `name_hint` field: how a definition was called. Never part of equality; printers use it."""
     return dataclasses.field(
         default=default, repr=False, compare=False, kw_only=kw_only, metadata={"hint": True}
     )
@@ -41,7 +36,7 @@ def binder(**kwargs: Any) -> Any:
 
 
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(span_field, binder, hint_field, dataclasses.field)
+    frozen_default=True, field_specifiers=(binder, hint_field, dataclasses.field)
 )
 def node(cls: type[T]) -> type[T]:
     """Make `cls` a frozen, slotted dataclass that keeps the equality and the text (`repr`) that its
@@ -77,9 +72,10 @@ class _Root(Displayed, Brief):
 
 @node
 class Node(_Root):
-    """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
+    """Base of every IR node. Nodes compare by identity unless a subclass says otherwise. `span` is
+    where the node came from, and never part of equality."""
 
-    span: Span | None = span_field(default=None)
+    span: Span | None = dataclasses.field(default=None, repr=False, compare=False, kw_only=True)
 
 
 _set_children = _Root._children.__set__  # type: ignore[attr-defined]

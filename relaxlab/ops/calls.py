@@ -72,7 +72,7 @@ def _dps_packed_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _tir_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
     if not call.args or not isinstance(call.args[0], graph.GlobalVar):
         raise fail(call, "the first argument must be a loop function of the module, as cls.name")
-    inputs = _tensor_fields(call, tys, 1)
+    inputs = _tensor_fields(call, tys)
     _require_allocatable(call)
     result = _stated_type(call)
     func = mod.get(call.args[0].name) if mod is not None else None
@@ -82,8 +82,8 @@ def _tir_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
     return result
 
 
-def _tensor_fields(call: graph.Call, tys: TypesOf, index: int) -> tuple[Type, ...]:
-    ty = tys[index] if index < len(tys) else None
+def _tensor_fields(call: graph.Call, tys: TypesOf) -> tuple[Type, ...]:
+    ty = tys[1] if len(tys) > 1 else None
     if isinstance(ty, TensorType):
         return (ty,)
     if not isinstance(ty, TupleType):
@@ -147,7 +147,7 @@ def _check_buffer(call: graph.Call, what: str, ty: Type, buffer: Buffer) -> None
 
 def _inplace_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
     indices: tuple[int, ...] = attr(call, "inplace_indices")
-    count = len(_tensor_fields(call, tys, 1))
+    count = len(_tensor_fields(call, tys))
     if len(indices) != len(call.ty_args):
         raise fail(call, f"inplace_indices {indices} must have one entry per output")
     for i in indices:
@@ -165,7 +165,7 @@ def _tir_infer_inplace(
         fresh = tuple(t for t, i in zip(call.ty_args, indices, strict=True) if i < 0)
         outputs = tuple(t for t in fresh if isinstance(t, TensorType))
         name = call.args[0].name  # type: ignore[union-attr]
-        _check_callee(call, name, func, _tensor_fields(call, tys, 1), outputs)
+        _check_callee(call, name, func, _tensor_fields(call, tys), outputs)
     return _tir_infer(call, tys, None)
 
 
