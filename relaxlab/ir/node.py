@@ -65,7 +65,7 @@ def _set_fields_directly(cls: type[Any]) -> None:
 
 
 class _Root(Displayed, Brief):
-    """What a node has besides its fields."""
+    """The base of `Node`: a slot for its children, which is no field."""
 
     __slots__ = ("_children",)
 
