@@ -365,6 +365,59 @@ def test_the_package_knows_no_notebook() -> None:
         assert not imports & notebook, f"{name_of(path)} imports {imports & notebook}"
 
 
+# --- Facts about operators and primitives stand in their rows -----------------------------------
+
+WITHOUT_ROWS = ("analysis", "cli", "codegen", "lab", "passes", "runtime", "schedule", "tuning")
+"""Packages that use the tables of operators and of scheduling primitives, and have no rows."""
+NAMES_ONLY = {
+    ("relaxlab/passes/move_slices.py", "reshape"): "the three operators of its patterns",
+}
+"""Collections of names that state nothing about what they name, by file and first name, and why."""
+
+
+def collections_of(tree: ast.Module) -> Iterator[tuple[int, list[str]]]:
+    """Line and entries of every list, set, tuple and split string of three or more strings."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.List(elts=entries) | ast.Set(elts=entries) | ast.Tuple(elts=entries):
+                values = [e.value for e in entries if isinstance(e, ast.Constant)]
+                complete = len(values) == len(entries)
+            case ast.Call(ast.Attribute(ast.Constant(str() as text), "split")):
+                values, complete = text.split(), True
+            case _:
+                continue
+        names = [v for v in values if isinstance(v, str)]
+        if complete and len(names) == len(values) >= 3:
+            yield node.lineno, names
+
+
+def named_rows() -> list[frozenset[str]]:
+    """The names of all operators, and of all primitives."""
+    import relaxlab.ops  # noqa: F401
+    import relaxlab.schedule.schedule  # noqa: F401
+    from relaxlab.ir.op_table import op_names
+    from relaxlab.schedule.primitive import PRIMITIVES
+
+    return [frozenset(op_names()), frozenset(PRIMITIVES)]
+
+
+def test_no_list_of_operators_or_primitives_beside_their_rows() -> None:
+    found = {
+        (name_of(path), names[0])
+        for path in PACKAGE_FILES if package_of(path) in WITHOUT_ROWS
+        for _, names in collections_of(ast.parse(path.read_text("utf-8")))
+        if any(rows.issuperset(names) for rows in named_rows())
+    }  # fmt: skip
+    assert found == NAMES_ONLY.keys()  # a trait of the row says it: OpRow.traits, Primitive
+
+
+@pytest.mark.parametrize("text", ['["add", "exp", "sum"]', '("add", "exp", "sum")',
+                                  '{"add", "exp", "sum"}', '"add exp sum".split()'])  # fmt: skip
+def test_a_list_of_operators_is_seen(text: str) -> None:
+    ((_, names),) = collections_of(ast.parse(f"x = {text}"))
+    assert named_rows()[0].issuperset(names)
+
+
 def test_no_pickles() -> None:
     """Caches and saved files hold no pickles, since loading one runs what is in it."""
     # These two read pickles that this process, or one that it forked, has written to memory or a

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import relaxlab as rl
 from relaxlab.ir.module import Module
-from relaxlab.schedule.schedule import PRIMITIVES, Schedule
+from relaxlab.schedule.primitive import PRIMITIVES
+from relaxlab.schedule.schedule import Schedule
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedule.md"
 
@@ -456,10 +457,6 @@ WITHOUT_EXAMPLE = {
 }
 """Primitives whose example needs more than a function and a step, by section, and where one is, or
 a call."""
-LOOKING = (
-    "get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers",
-    "get_output_blocks",
-)  # fmt: skip
 
 HEAD = """# Schedule primitives
 
@@ -547,10 +544,15 @@ def section_of(name: str, example: Example) -> str:
     return f"{documented(name)}\n```python\n{example.steps}\n```\n\n```diff\n{changes}\n```\n"
 
 
+def looking() -> list[str]:
+    """The primitives that find blocks and loops."""
+    return [name for name, row in PRIMITIVES.items() if row.looks and name.startswith("get_")]
+
+
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for name in LOOKING:
+    for name in looking():
         parts.append(f"- `sch.{signature_of(name)}`: {inspect.getdoc(getattr(Schedule, name))}\n")
     for title, examples in SECTIONS.items():
         parts.append(f"\n## {title}\n\n")
@@ -563,9 +565,9 @@ def page() -> str:
 def shown() -> frozenset[str]:
     """The primitives that the page describes."""
     described = [*SECTIONS.values(), *WITHOUT_EXAMPLE.values()]
-    return frozenset({*LOOKING, *(name for section in described for name in section)})
+    return frozenset({*looking(), *(name for section in described for name in section)})
 
 
 if __name__ == "__main__":
-    assert shown() == PRIMITIVES, shown() ^ PRIMITIVES
+    assert shown() == PRIMITIVES.keys(), shown() ^ PRIMITIVES.keys()
     PAGE.write_text(page(), "utf-8")

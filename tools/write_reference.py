@@ -57,14 +57,15 @@ STUB_HEAD = '''\
 
 from __future__ import annotations
 
-# pyright: reportUnusedImport=false
+# pyright: reportUnusedImport=false, reportMissingModuleSource=false
 # Names of the script hide those of Python: `R.sum`, `T.bool`.
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
 from contextlib import AbstractContextManager as _Context
-from typing import Any as _Any, TypeAlias as _TypeAlias, TypeVar as _TypeVar, overload as _overload
+from typing import Any as _Any, TypeVar as _TypeVar, overload as _overload
 
 from relaxlab.ir.{home} import {node} as _{node}
+from relaxlab.script.stub_types import Argument as _Argument, Buffer as _Buffer, Value as _Value
 
 @_overload
 def {decorator}(f: {decorated}, /) -> {result}:
@@ -108,10 +109,6 @@ HEADS = {
     },
 }
 FILES = {"I": "ir", "R": "relax", "T": "tir"}
-ARITHMETIC = (
-    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul "
-    "rmatmul and rand or ror xor rxor lshift rlshift rshift rrshift lt le gt ge"
-).split()
 GIVES = {
     "value": "_Value",
     "scalar": "_Value",
@@ -121,17 +118,6 @@ GIVES = {
     "context": "_Context[_Value]",
     "statement": "None",
 }
-BUFFER = '''
-class _Buffer:
-    """A buffer of a loop function."""
-
-    shape: _Sequence[_Any]
-    dtype: _str
-    name: _str
-    def __getitem__(self, item: _Any, /) -> _Value: ...
-    def __setitem__(self, item: _Any, value: _Any, /) -> None: ...
-'''
-
 
 MODULE = '''
 class _Functions(_Module):
@@ -139,16 +125,6 @@ class _Functions(_Module):
 
     def __getattr__(self, name: _str) -> _Any: ...
 '''
-
-
-def _value_class() -> str:
-    lines = ["class _Value:", '    """A value of a program: operators on it give values."""', ""]
-    lines += [f"    def __{op}__(self, other: _Any, /) -> _Value: ..." for op in ARITHMETIC]
-    lines += [f"    def __{op}__(self) -> _Value: ..." for op in ("neg", "pos", "invert")]
-    lines.append("    def __getitem__(self, item: _Any, /) -> _Value: ...")
-    lines.append("    def __iter__(self) -> _Iterator[_Value]: ...")
-    lines.append("\n_Argument: _TypeAlias = _Value | complex | _str | _Sequence[_Any] | None\n")
-    return "\n".join(lines)
 
 
 def _annotated(p: inspect.Parameter, name: str) -> str:
@@ -180,7 +156,8 @@ def _parameters(name: str) -> str:
 
 def _doc(name: str, indent: str) -> str:
     body = text(name).replace("\\", "\\\\")
-    return textwrap.indent(f'"""{body}\n"""', indent)
+    end = "\n" if "\n" in body else ""
+    return textwrap.indent(f'"""{body}{end}"""', indent)
 
 
 # Annotations of the first parameter of a function in a class, which checkers take for `self`.
@@ -217,7 +194,7 @@ def stub(namespace: str) -> str:
     head = HEADS[namespace]
     parts = [STUB_HEAD.format(decorator=decorator, text=words.replace("\n", "\n    "), **head)]
     parts += [DATA.format(decorator=d, text=inspect.getdoc(getattr(decorators, d))) for d in others]
-    parts += [_value_class(), BUFFER, *([MODULE] if namespace == "I" else [])]
+    parts += [MODULE] if namespace == "I" else []
     parts += [_group(namespace, path) for path in sorted(groups(namespace))]
     parts += [_entry(f"{namespace}.{n}", "") for n in all_names(namespace) if "." not in n]
     return "\n".join(parts)

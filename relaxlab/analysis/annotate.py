@@ -32,6 +32,7 @@ from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import replace
+from relaxlab.ir.op_table import has_trait
 from relaxlab.ir.types import (
     LengthsType,
     ObjectType,
@@ -56,8 +57,6 @@ LEAVES = (
     graph.StringImm,
     graph.DataTypeImm,
 )
-
-LOOP_CALLS = tuple(map(graph.Op, ("call_tir", "call_tir_inplace", "call_tir_with_grad")))
 
 
 def annotate(mod: Module, *, computable: bool = True) -> tuple[Module, list[Diagnostic]]:
@@ -412,7 +411,8 @@ class _Scope:
                     self.owner.require_signature(new_op.name, e)
                 same = new_op is op and _same_items(new_args, args)
                 call = e if same else replace(e, op=new_op, args=new_args)
-                return self.loop_call(call) if op in LOOP_CALLS else self.operator_call(call)
+                is_loops = isinstance(op, graph.Op) and has_trait(op.name, "calls_loops")
+                return self.loop_call(call) if is_loops else self.operator_call(call)
             case graph.TupleGetItem(value):
                 new = self.leaf(value, "lv")
                 return e if new is value else replace(e, tuple_value=new)

@@ -51,7 +51,7 @@ def explain_lost_shape(
 def explain_lost_result(
     function: str, actual: Type, ret: Type, known: Collection[expr.Var]
 ) -> None:
-    """Note it when a result's shape mentions symbols that callers do not know."""
+    """Note it when a result's shape mentions symbols that are unknown to callers."""
     inner = [s.name for s in defined_symbols(actual) if s not in known]
     if not inner or structural_equal(actual, ret):
         return

@@ -21,8 +21,7 @@ from relaxlab.analysis.regions import Bounds, relax_index
 from relaxlab.ir import expr
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Range
-from relaxlab.ir.node import Node, binder, node, span_field, walk
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import Node, binder, node, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
 ONE = expr.IntImm(1)
@@ -54,7 +53,7 @@ class Split:
 
 
 class NotAnIterMap(Exception):
-    """An index that is no sum of splits; the message says which part."""
+    """An index that is no sum of splits; the message names the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +372,7 @@ def _value_of(splits: list[Split], an: Analyzer) -> expr.PrimExpr:
 
 
 class NotInvertible(ValueError):
-    """An index map that is no bijection on the given shape; the message says why."""
+    """An index map that is no bijection on the given shape; the message has the reason."""
 
 
 @node
@@ -382,13 +381,12 @@ class IndexMap(Node):
 
     initial_indices: tuple[expr.Var, ...] = binder()
     final_indices: tuple[expr.PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
     @staticmethod
     def of(fn: Callable[..., Any], ndim: int | None = None) -> IndexMap:
         """From a Python function of the old indices that returns the new ones.
 
-        `ndim` says how many old indices there are where `fn` takes `*indices`.
+        `ndim` is the number of old indices where `fn` takes `*indices`.
 
         >>> str(IndexMap.of(lambda i, j: (j, i // 4, i % 4)))
         '(i, j) -> (j, i // 4, i % 4)'

@@ -79,7 +79,7 @@ in a chain, each of which reads the one before twice, it doubles at every step."
 
 
 class _Opaque(Exception):
-    """The function follows no pattern; the message says why."""
+    """The function follows no pattern; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Software prefetching: ask for the memory of a later iteration while this one computes.
+"""Software prefetching: fetch the memory of a later iteration while this one computes.
 
 A loop annotated `prefetch=(iterations, (buffer name, …))` touches, at the start of each
 iteration, the cache lines that the named buffers' accesses reach that many iterations later.

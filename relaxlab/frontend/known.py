@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ops.define import builder as operator
 
 Array: TypeAlias = np.ndarray[Any, Any]
-
+Function: TypeAlias = Callable[..., Any]
 
 MOST_KNOWN = 64
 """The elements of the largest array that is followed; shapes and indices are smaller."""
@@ -22,7 +23,7 @@ MOST_KNOWN = 64
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A value that the importer knows: numbers, and integers that are expressions of dimensions.
+    """A value known at import: numbers, and integers that are expressions of dimensions.
 
     `values` is an array of Python numbers and `PrimExpr`s (dtype object). Indices and sizes that
     a source computes from shapes stay symbolic this way.
@@ -83,3 +84,29 @@ def tensor(b: Emitter, value: Any) -> Any:
 def named(b: Emitter, name: str, *args: Any, **attrs: Any) -> graph.Var:
     """Bind a call of an operator whose name has a prefix, such as `grad.`."""
     return b.builder.emit(operator(name)(*args, **attrs))
+
+
+class Folds(dict[str, Function]):
+    """Functions on the arrays of known values by the names of what they compute; they return an
+    array, or None where the result is not known."""
+
+    def fold(self, *names: str) -> Callable[[Function], Function]:
+        """Add the decorated function."""
+
+        def add(fn: Function) -> Function:
+            self.update(dict.fromkeys(names, fn))
+            return fn
+
+        return add
+
+
+def elementwise(fn: Function, count: int) -> Function:
+    """A function of `count` numbers or expressions as one of broadcast arrays; None where a result
+    is unknown."""
+    each = np.frompyfunc(fn, count, 1)
+
+    def applied(*values: Array, **_: Any) -> Any:
+        result = np.asarray(each(*values), dtype=object)
+        return None if any(v is None for v in result.reshape(-1)) else result
+
+    return applied

@@ -74,7 +74,7 @@ class Problem:
 
 
 class Refused(Exception):
-    """Raised by a row for operands or attributes that it cannot express; the text says why."""
+    """Raised by a row for operands or attributes that it cannot express, with the reason."""
 
 
 class UnsupportedOperators(UserError):

@@ -13,8 +13,7 @@ from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import IntImm
-from relaxlab.ir.node import Node, node, span_field
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import Node, node
 
 if TYPE_CHECKING:
     from relaxlab.ir.module import Module
@@ -48,7 +47,6 @@ class Constructor(Node):
     name: str
     tag: int
     fields: tuple[types.Type, ...]
-    span: Span | None = span_field(default=None)
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.fields))})"
@@ -70,7 +68,6 @@ class DataDef(Node):
 
     name: str
     constructors: tuple[Constructor, ...]
-    span: Span | None = span_field(default=None)
 
     def constructor(self, name: str) -> Constructor | None:
         """Return the constructor of that name, or None."""

@@ -17,7 +17,7 @@ from relaxlab.ir.span import Span
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnostic(Displayed, Brief):
-    """One problem. `code` (like `E0104`) has a documented example; `notes` say why."""
+    """One problem. `code` (like `E0104`) has a documented example; `notes` have the reasons."""
 
     code: str
     message: str

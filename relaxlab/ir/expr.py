@@ -22,9 +22,8 @@ from relaxlab.ir.dtypes import (
     with_lanes,
 )
 from relaxlab.ir.errors import kind_of
-from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node, span_field
+from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS, ScalarOperator
-from relaxlab.ir.span import Span
 
 
 class PrimExpr(Node):
@@ -126,7 +125,6 @@ class Var(PrimExpr, Atom):
 
     name: str
     var_dtype: str = "int64"
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -147,7 +145,6 @@ class OuterIndex(PrimExpr):
     extent such as i + 1, that of row i of a triangle, depends on."""
 
     count: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -165,7 +162,6 @@ class InnerLength(PrimExpr):
 
     each: Var
     outer: Var
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -178,7 +174,6 @@ class IntImm(PrimExpr):
 
     value: int
     imm_dtype: str = "int64"
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -202,7 +197,6 @@ class FloatImm(PrimExpr):
 
     value: float
     imm_dtype: str = "float32"
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -217,7 +211,6 @@ class StringImm(PrimExpr):
     """A string constant: the name of an external function, a message."""
 
     value: str
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -230,7 +223,6 @@ class Cast(PrimExpr):
 
     to: str
     value: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -243,7 +235,6 @@ class BinaryOp(PrimExpr):
 
     a: PrimExpr
     b: PrimExpr
-    span: Span | None = span_field(default=None)
 
     def __hash__(self) -> int:
         try:
@@ -433,7 +424,6 @@ class Not(PrimExpr):
     """Logical negation of a bool."""
 
     a: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -447,7 +437,6 @@ class Select(PrimExpr):
     condition: PrimExpr
     true_value: PrimExpr
     false_value: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -461,7 +450,6 @@ class Let(PrimExpr):
     var: Var = binder()
     value: PrimExpr
     body: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -475,7 +463,6 @@ class Ramp(PrimExpr):
     base: PrimExpr
     stride: PrimExpr
     lanes: int
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -488,7 +475,6 @@ class Broadcast(PrimExpr):
 
     value: PrimExpr
     lanes: int
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -502,7 +488,6 @@ class Call(PrimExpr):
     result_dtype: str
     op: str
     args: tuple[PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:

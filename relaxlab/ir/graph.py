@@ -12,8 +12,7 @@ import numpy as np
 
 from relaxlab.ir.display import script_of
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, hint_field, node, span_field
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import NO_ATTRS, Atom, Attrs, Node, binder, hint_field, node
 from relaxlab.ir.types import Type
 
 
@@ -29,7 +28,6 @@ class Var(Expr, Atom):
 
     name: str
     ty: Type | None = None
-    span: Span | None = span_field(default=None)
 
 
 class DataflowVar(Var):
@@ -43,7 +41,6 @@ class GlobalVar(Expr, Atom):
     """A reference to the module's function of that name; equal when the names are."""
 
     name: str
-    span: Span | None = span_field(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GlobalVar) and self.name == other.name
@@ -57,7 +54,6 @@ class ExternFunc(Expr, Atom):
     """A function registered by name outside the module (a library or Python function)."""
 
     name: str
-    span: Span | None = span_field(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ExternFunc) and self.name == other.name
@@ -71,7 +67,6 @@ class Op(Expr, Atom):
     """An operator by its name in the script after `R.`: `add`, `nn.softmax`, `call_tir`."""
 
     name: str
-    span: Span | None = span_field(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Op) and self.name == other.name
@@ -85,7 +80,6 @@ class Constant(Expr):
     """A tensor constant; the array is never written to."""
 
     data: np.ndarray[Any, Any]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -93,7 +87,6 @@ class Tuple(Expr):
     """A tuple of values."""
 
     fields: tuple[Expr, ...]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -102,7 +95,6 @@ class TupleGetItem(Expr):
 
     tuple_value: Expr
     index: int
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -110,7 +102,6 @@ class ShapeExpr(Expr):
     """A shape value (`R.shape([n, 4])`)."""
 
     values: tuple[PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -118,7 +109,6 @@ class PrimValue(Expr):
     """A scalar value (`R.prim_value(n + 1)`)."""
 
     value: PrimExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -126,7 +116,6 @@ class StringImm(Expr):
     """A string value."""
 
     value: str
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -134,7 +123,6 @@ class DataTypeImm(Expr):
     """A data type as a value."""
 
     value: str
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -150,7 +138,6 @@ class Call(Expr):
     args: tuple[Expr, ...]
     attrs: Attrs = NO_ATTRS
     ty_args: tuple[Type, ...] = ()
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -160,7 +147,6 @@ class If(Expr):
     condition: Expr
     true_branch: SeqExpr
     false_branch: SeqExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -170,7 +156,6 @@ class Case(Node):
     constructor: str
     fields: tuple[Var, ...] = binder()
     body: SeqExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -179,7 +164,6 @@ class Match(Expr):
 
     value: Expr
     cases: tuple[Case, ...]
-    span: Span | None = span_field(default=None)
 
 
 class Binding(Node):
@@ -196,7 +180,6 @@ class VarBinding(Binding):
 
     value: Expr
     var: Var = binder()
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -206,7 +189,6 @@ class MatchCast(Binding):
     value: Expr
     ty: Type
     var: Var = binder()
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -214,7 +196,6 @@ class BindingBlock(Node):
     """Bindings in order; may have effects."""
 
     bindings: tuple[Binding, ...]
-    span: Span | None = span_field(default=None)
 
 
 class DataflowBlock(BindingBlock):
@@ -229,7 +210,6 @@ class SeqExpr(Expr):
 
     blocks: tuple[BindingBlock, ...]
     body: Expr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -254,7 +234,6 @@ class Function(Expr):
     private: bool = False
     attrs: Attrs = NO_ATTRS
     name_hint: str = hint_field(default="")
-    span: Span | None = span_field(default=None)
 
     def script(self, **options: Any) -> str:
         """The function as a runnable script; see `relaxlab.script.printer.print_module`."""

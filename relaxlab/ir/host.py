@@ -81,7 +81,7 @@ class BindDim:
 
 @dataclass(frozen=True, slots=True)
 class CheckDim:
-    """This dimension must equal `expected`; `origin` says where its symbols come from."""
+    """This dimension must equal `expected`; `origin` is the place its symbols come from."""
 
     expected: expr.PrimExpr
     origin: str

@@ -21,10 +21,8 @@ from relaxlab.ir.node import (
     hint_field,
     node,
     rewrite,
-    span_field,
     walk,
 )
-from relaxlab.ir.span import Span
 
 ForKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "thread_binding"]
 IterKind: TypeAlias = Literal["spatial", "reduce", "scan", "opaque"]
@@ -44,7 +42,6 @@ class Within(Fact):
 
     low: PrimExpr
     high: PrimExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -54,7 +51,6 @@ class Nondecreasing(Fact):
 
     first: PrimExpr | None = None
     last: PrimExpr | None = None
-    span: Span | None = span_field(default=None)
 
 
 class FactOfEach(Fact):
@@ -73,7 +69,6 @@ class PrefixSums(FactOfEach):
     """The first element is 0, and element i + 1 is element i plus `of` at i."""
 
     of: PrimExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -82,7 +77,6 @@ class SegmentIds(FactOfEach):
     the element at the position of an array of starts, which has one more for the end."""
 
     of: PrimExpr
-    span: Span | None = span_field(default=None)
 
     @property
     def starts(self) -> Buffer:
@@ -96,7 +90,6 @@ class Permutation(FactOfEach):
     inverse: the element at `of` at i is i."""
 
     of: PrimExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -109,7 +102,7 @@ class Position(PrimExpr):
 
 
 DEFAULT_ALIGN = 64
-"""The alignment of buffers that ask for none, in bytes."""
+"""The alignment of buffers that state none, in bytes."""
 
 
 @node
@@ -131,7 +124,6 @@ class Buffer(Atom):
     align: int = DEFAULT_ALIGN
     facts: tuple[Fact, ...] = ()
     annotations: Attrs = NO_ATTRS
-    span: Span | None = span_field(default=None)
 
     @property
     def ndim(self) -> int:
@@ -144,7 +136,6 @@ class BufferLoad(PrimExpr):
 
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
     @property
     def dtype(self) -> str:
@@ -163,7 +154,6 @@ class Range(Node):
 
     min: PrimExpr
     extent: PrimExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -172,7 +162,6 @@ class BufferRegion(Node):
 
     buffer: Buffer
     region: tuple[Range, ...]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -181,7 +170,6 @@ class MatchBufferRegion(Node):
 
     buffer: Buffer = binder()
     source: BufferRegion
-    span: Span | None = span_field(default=None)
 
 
 class Stmt(Node):
@@ -204,7 +192,6 @@ class For(Stmt):
     body: Stmt
     thread: str | None = None
     annotations: Attrs = NO_ATTRS
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -213,7 +200,6 @@ class While(Stmt):
 
     condition: PrimExpr
     body: Stmt
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -223,7 +209,6 @@ class IfThenElse(Stmt):
     condition: PrimExpr
     then_case: Stmt
     else_case: Stmt | None = None
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -233,7 +218,6 @@ class LetStmt(Stmt):
     var: Var = binder()
     value: PrimExpr
     body: Stmt
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -241,7 +225,6 @@ class SeqStmt(Stmt):
     """Statements one after the other; never nested, never of length one (see `seq`)."""
 
     stmts: tuple[Stmt, ...]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -251,7 +234,6 @@ class BufferStore(Stmt):
     buffer: Buffer
     value: PrimExpr
     indices: tuple[PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -259,7 +241,6 @@ class Evaluate(Stmt):
     """An expression evaluated for its effect."""
 
     value: PrimExpr
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -270,7 +251,6 @@ class AssertStmt(Stmt):
     condition: PrimExpr
     message: str
     values: tuple[PrimExpr, ...] = ()
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -280,7 +260,6 @@ class IterVar(Node):
     var: Var = binder()
     dom: Range
     kind: IterKind
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -296,7 +275,6 @@ class Block(Stmt):
     alloc_buffers: tuple[Buffer, ...] = ()
     match_buffers: tuple[MatchBufferRegion, ...] = ()
     annotations: Attrs = NO_ATTRS
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -306,7 +284,6 @@ class BlockRealize(Stmt):
     iter_values: tuple[PrimExpr, ...]
     predicate: PrimExpr
     block: Block
-    span: Span | None = span_field(default=None)
 
 
 IS_SCHEDULED = "tir.is_scheduled"
@@ -336,7 +313,6 @@ class PrimFunc(Node):
     private: bool = False
     requires: tuple[AssertStmt, ...] = ()
     name_hint: str = hint_field(default="")
-    span: Span | None = span_field(default=None)
 
     def script(self, **options: Any) -> str:
         """The function as a runnable script; see `relaxlab.script.printer.print_module`."""
@@ -376,7 +352,6 @@ class Reducer(Node):
     rhs: tuple[Var, ...] = binder()
     results: tuple[PrimExpr, ...]
     identities: tuple[PrimExpr, ...]
-    span: Span | None = span_field(default=None)
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -12,8 +12,7 @@ from relaxlab.ir.errors import kind_of
 from relaxlab.ir.graph import ExternFunc, Function
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.names import fresh_name
-from relaxlab.ir.node import NO_ATTRS, Attrs, Node, hint_field, node, replace, span_field
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import NO_ATTRS, Attrs, Node, hint_field, node, replace
 
 BaseFunc = Function | PrimFunc | ExternFunc
 
@@ -46,7 +45,6 @@ class Module(Node):
     functions: tuple[tuple[str, BaseFunc], ...]
     attrs: Attrs = NO_ATTRS
     name_hint: str = hint_field(default="")
-    span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:
         for name, function in self.functions:

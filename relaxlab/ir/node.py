@@ -18,29 +18,14 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.span import Span
 
-
-class Node(Displayed, Brief):
-    """Base of every IR node. Nodes compare by identity unless a subclass says otherwise."""
-
-    __slots__ = ("_children",)
-    span: Span | None
-
-
-_set_children = Node._children.__set__  # type: ignore[attr-defined]
-N = TypeVar("N", bound=Node)
 T = TypeVar("T")
 
 
-def span_field(*, default: None, kw_only: Literal[True] = True) -> Any:
-    """A `span` field: where the node came from. Never part of equality.
+def hint_field(*, default: str, kw_only: Literal[True] = True) -> Any:
+    """A `name_hint` field: how a definition was called. Never part of equality; printers use it.
 
     The default is passed in sight: type checkers do not see it otherwise.
     """
-    return dataclasses.field(default=default, repr=False, compare=False, kw_only=kw_only)
-
-
-def hint_field(*, default: str, kw_only: Literal[True] = True) -> Any:
-    """A `name_hint` field: how a definition was called. Never part of equality; printers use it."""
     return dataclasses.field(
         default=default, repr=False, compare=False, kw_only=kw_only, metadata={"hint": True}
     )
@@ -52,7 +37,7 @@ def binder(**kwargs: Any) -> Any:
 
 
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(span_field, binder, hint_field, dataclasses.field)
+    frozen_default=True, field_specifiers=(binder, hint_field, dataclasses.field)
 )
 def node(cls: type[T]) -> type[T]:
     """Make `cls` a frozen, slotted dataclass that keeps the equality and the text (`repr`) that its
@@ -78,6 +63,24 @@ def _set_fields_directly(cls: type[Any]) -> None:
     for name in ("__annotations__", "__defaults__", "__kwdefaults__", "__qualname__"):
         setattr(init, name, getattr(cls.__init__, name))
     cls.__init__ = init
+
+
+class _Root(Displayed, Brief):
+    """The base of `Node`: a slot for its children, which is no field."""
+
+    __slots__ = ("_children",)
+
+
+@node
+class Node(_Root):
+    """Base of every IR node. Nodes compare by identity unless a subclass says otherwise. `span` is
+    where the node came from, and never part of equality."""
+
+    span: Span | None = dataclasses.field(default=None, repr=False, compare=False, kw_only=True)
+
+
+_set_children = _Root._children.__set__  # type: ignore[attr-defined]
+N = TypeVar("N", bound=Node)
 
 
 @cache
@@ -326,9 +329,8 @@ def rewrite(n: Node, fn: Callable[[Node], Node | None]) -> Any:
         new = fn(rebuilt)
         if new is None or new is rebuilt:
             return rebuilt
-        span: Span | None = getattr(n, "span", None)
-        if span is not None and getattr(new, "span", span) is None and not isinstance(new, Atom):
-            new = replace(new, span=span)
+        if n.span is not None and new.span is None and not isinstance(new, Atom):
+            new = replace(new, span=n.span)
         return new
 
     return visit(n)

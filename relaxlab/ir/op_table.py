@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 Trait: TypeAlias = Literal[
-    "view", "free", "elementwise", "product", "reduction", "rounds_once", "allocates"
-]
+    "view", "free", "elementwise", "product", "reduction", "rounds_once", "allocates",
+    "sort_or_scan", "calls_loops", "calls_packed", "fills_outputs", "may_alias",
+]  # fmt: skip
 """A property of an operator, described at `OpRow`."""
 VIEW: tuple[Trait, ...] = ("view", "free", "rounds_once")
 """The traits of an operator whose result shares the memory of its first argument."""
@@ -58,7 +59,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OpRow(Brief):
-    """Everything relaxlab knows about one operator.
+    """All facts about one operator.
 
     infer:      (call, types of call.args, module) -> result type, wherever shapes and dtypes
                 determine one; raises `TypeDeductionError`.
@@ -87,7 +88,13 @@ class OpRow(Brief):
                 `rounds_once`: an element of the result is one of an argument, or the rounded result
                 of one operation, so that it loses nothing in half precision;
                 `allocates`: the result is memory of its own, so that calls are not merged, but a
-                pure function may make them.
+                pure function may make them;
+                `sort_or_scan`: elements are put in order, or combined with those before them,
+                along `axis`;
+                `calls_loops`, `calls_packed`: the first argument is a loop function, or a
+                registered function, and is called;
+                `fills_outputs`: the callee is given the memory of its results, too;
+                `may_alias`: the result may share memory with an argument, or hold on to it.
     needs:      what the computation needs beyond what the type needs, as numbers to add where bools
                 have a type, too: each (call, types of call.args) -> None is asked once `infer` has
                 given the type, and raises `TypeDeductionError`.

@@ -21,8 +21,7 @@ from relaxlab.ir.expr import (
     Var,
     const,
 )
-from relaxlab.ir.node import Node, binder, children, hint_field, node, span_field
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import Node, binder, children, hint_field, node
 
 
 class Type(Node):
@@ -44,15 +43,12 @@ class Type(Node):
 class ObjectType(Type):
     """Any value."""
 
-    span: Span | None = span_field(default=None)
-
 
 @node
 class DataType(ObjectType):
     """A value of the algebraic data type that the module declares under this name."""
 
     name: str
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -61,7 +57,6 @@ class PrimType(Type):
 
     dtype: str
     value: PrimExpr | None = None
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -70,7 +65,6 @@ class ShapeType(Type):
 
     values: tuple[PrimExpr, ...] | None = None
     ndim: int = -1
-    span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:
         if self.values is not None:
@@ -90,7 +84,6 @@ class TensorType(Type):
     dtype: str | None = None
     ndim: int = -1
     vdevice: str = hint_field(default="")
-    span: Span | None = span_field(default=None)
 
     def __post_init__(self) -> None:
         if self.shape is not None:
@@ -137,7 +130,6 @@ class LengthsType(TensorType):
     most: int | None = None
     each: Length | None = None
     least: int = 0
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -145,7 +137,6 @@ class TupleType(Type):
     """A tuple of values."""
 
     fields: tuple[Type, ...]
-    span: Span | None = span_field(default=None)
 
 
 @node
@@ -155,7 +146,6 @@ class FuncType(Type):
     params: tuple[Type, ...] | None = binder()
     ret: Type
     is_pure: bool = True
-    span: Span | None = span_field(default=None)
 
 
 def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Each, ...]:

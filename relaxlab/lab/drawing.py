@@ -164,13 +164,11 @@ class Drawing:
             hue = hues if hues is None or isinstance(hues, str) else hues[i]
             self.box((at[0] + i * cell[0], at[1]), cell, text, hue, strong=i in strong, round_=0)
 
-    def brace(self, start: Point, end: Point, text: str, *, below: bool = True) -> None:
+    def brace(self, start: Point, end: Point, text: str) -> None:
         """A bracket along a horizontal stretch, with a text at its middle."""
         (x0, y), (x1, _) = start, end
-        way = 6 if below else -6
-        self.line((x0, y), (x0, y + way), (x1, y + way), (x1, y))
-        base = y + way + (13 if below else -5)
-        self.text(((x0 + x1) / 2, base), text, anchor="middle", muted=True)
+        self.line((x0, y), (x0, y + 6), (x1, y + 6), (x1, y))
+        self.text(((x0 + x1) / 2, y + 19), text, anchor="middle", muted=True)
 
     def svg(self, *, alone: bool = False) -> str:
         """The drawing as an SVG element. alone: as a file, with colours of its own."""

@@ -40,7 +40,7 @@ def unload(shell: Any) -> None:
 
 def run_recorded(shell: Any, line: str, cell: str) -> Page | None:
     """`%%relaxlab [PAGE.html]`: run the cell and return a page of all that it compiled, which is
-    also written to the file if one is named; a file that cannot be written is told about.
+    also written to the file if one is named; a file that cannot be written is reported.
 
     An error of the cell is raised, after the page of what it compiled before is shown: so that
     "Run All" stops there.

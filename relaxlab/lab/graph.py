@@ -16,6 +16,7 @@ from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import graph, loops, types
 from relaxlab.ir.errors import counted, tuple_text
 from relaxlab.ir.module import Module
+from relaxlab.ir.op_table import has_trait
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, first_shown
 from relaxlab.lab.layout import Layout, layout
 from relaxlab.lab.pictures import graph_drawing
@@ -43,7 +44,6 @@ drawn."""
 ALIKE = 8
 """Parameters of one type from which on they are listed, too."""
 
-LIBRARIES = ("call_dps_packed", "call_pure_packed", "call_inplace_packed", "call_py_func")
 MEMORY = ("memory.", "builtin.alloc_tensor")
 
 
@@ -151,7 +151,7 @@ def flow_state(
             "type": "" if n.ty is None else str(n.ty),
             "bytes": None if size is None else encode(size),
             "flops": None if flops is None else encode(flops),
-            "text": "" if n.binding is None else _text(n.binding),
+            "text": "" if n.binding is None else script_of(n.binding),
             "folded": flow.folded[i], "kind": (kinds or {}).get(i) or pattern_kind(mod, n),
         })  # fmt: skip
         longest = max(len(_clipped(n.label)) * 6.6, len(_clipped(_shape(n.ty))) * 5.8)
@@ -261,7 +261,7 @@ def describe(mod: Module, b: graph.Binding) -> tuple[str, str]:
     match b.value:
         case _ if isinstance(b, graph.MatchCast):
             return "match_cast", "check"
-        case graph.Call(graph.Op(name), (callee, *_)) if name in LIBRARIES:
+        case graph.Call(graph.Op(name), (callee, *_)) if has_trait(name, "calls_packed"):
             return str(getattr(callee, "name", name)), "library"
         case graph.Call(graph.Op(name)):
             return name, "memory" if name.startswith(MEMORY) else "operator"
@@ -291,10 +291,11 @@ def _name(n: Node) -> str:
     return "return" if n.var is None else n.var.name
 
 
-def _text(b: graph.Binding) -> str:
+def script_of(node: Module | graph.Binding) -> str:
+    """The node as a script; a comment where a script cannot say it, such as odd names."""
     try:
-        return print_module(b).strip()
-    except (TypeError, ValueError) as error:  # what a script cannot say, such as odd names
+        return print_module(node).strip()
+    except (TypeError, ValueError) as error:
         return f"# {error}"
 
 

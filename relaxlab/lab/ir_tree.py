@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from relaxlab.ir.brief import cut
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import NO_ATTRS, Atom, Node, field_names
 from relaxlab.lab.payload import Interner
@@ -60,7 +61,7 @@ def _node(
     facts: list[str] = []
     children: list[list[Any]] = []
     if isinstance(node, Atom):
-        facts.append(_cut(node.name))
+        facts.append(cut(node.name, LONGEST))
     else:
         defaults = {f.name: f.default for f in dataclasses.fields(cast(Any, node))}
         for field in field_names(type(node)):
@@ -69,11 +70,11 @@ def _node(
             usual = ((), None, NO_ATTRS, defaults.get(field))
             # NumPy compares the data of a constant element by element.
             if not nodes and (isinstance(value, np.ndarray) or value not in usual):
-                facts.append(f"{field}={_cut(repr(value))}")
+                facts.append(f"{field}={cut(repr(value), LONGEST)}")
             for name, where, child in nodes:
                 if budget[0] > 0:
                     children.append(_node(child, name, where, lines, budget))
-    return [label, type(node).__name__, _cut(", ".join(facts)), lines.get(path), children]
+    return [label, type(node).__name__, cut(", ".join(facts), LONGEST), lines.get(path), children]
 
 
 def _nodes_in(value: Any, label: str, path: str) -> Any:
@@ -88,10 +89,6 @@ def _nodes_in(value: Any, label: str, path: str) -> Any:
                     yield name, f"[{name!r}]", one[1]
                 case _:
                     yield from _nodes_in(one, f"{label}[{i}]", f"{path}[{i}]")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _text(node: list[Any], depth: int) -> list[str]:

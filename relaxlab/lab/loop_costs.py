@@ -88,7 +88,7 @@ class _Window:
 
 
 def issued(found: Recording, func: loops.PrimFunc) -> Issued:
-    """Return the instructions that a recorded run asks for.
+    """Return the instructions of a recorded run.
 
     The iterations of vectorized loops are one instruction: a load or store of neighbouring
     elements, or of one element for all lanes, counts once, any other once for each lane. Within an

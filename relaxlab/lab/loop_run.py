@@ -25,7 +25,7 @@ from relaxlab.runtime.interpreter.record_accesses import (
 )
 
 SMALL = (4, 5, 6)
-"""Default values of symbols, in order: small, and different so that they can be told apart."""
+"""Default values of symbols, in order: small, and distinct."""
 SMALL_BOUND = (72, 40, 36)
 """Default values for functions that are bound to threads: more than a warp, and no multiple of
 one."""

@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from relaxlab.ir import loops
+from relaxlab.ir.brief import cut
 from relaxlab.ir.expr import IntImm, PrimExpr, Var, format_expr
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.tree import TRUE, child_stmts
@@ -47,7 +48,7 @@ class Tree:
 
     def put(self, depth: int, kind: str, text: str, **facts: Any) -> int:
         """Add a row; its number."""
-        self.rows.append(Row(depth, kind, _cut(text), **facts))
+        self.rows.append(Row(depth, kind, cut(text, LONGEST), **facts))
         return len(self.rows) - 1
 
 
@@ -56,10 +57,6 @@ def tree_of(func: loops.PrimFunc) -> Tree:
     tree = Tree()
     _add(tree, func.body, 0, _kinds(func.body))
     return tree
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _kinds(root: loops.Stmt) -> dict[Var, set[str]]:

@@ -241,7 +241,7 @@ def _what(one: Remark) -> tuple[str, str, str]:
 
 
 def _places(remarks: Sequence[Remark], made: Iterable[Remark]) -> list[int]:
-    """Return the positions of the rewrites that a pass asked for among all of its remarks."""
+    """Return the positions of the rewrites of a pass among all of its remarks."""
     places: list[int] = []
     at = 0
     for one in made:

@@ -96,7 +96,7 @@ def _write(recorder: Recorder, path: Path) -> None:
 
 
 def _place() -> str:
-    """The file and line outside the package that asked for the compilation."""
+    """The file and line outside the package that started the compilation."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<frozen")):
         frame = frame.f_back

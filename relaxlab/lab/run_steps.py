@@ -17,8 +17,8 @@ from relaxlab.lab.payload import Interner
 from relaxlab.lab.run_values import value_state
 from relaxlab.passes.kernel_calls import written_buffers
 from relaxlab.runtime.arrays import Array, ExecutionError
-from relaxlab.runtime.native.arguments import address_of
 from relaxlab.runtime.native.kernels import NativeKernels
+from relaxlab.runtime.native.results import span_of
 from relaxlab.runtime.vm.vm import Frame, Kernel, VirtualMachine
 
 MOST_STEPS = 2_000
@@ -59,7 +59,7 @@ def record_run(
     machine.start(name, *args)
     recorder = _Recorder(machine, plain)
     recorder.settle(())
-    recorder.given = [_span(array) for _, _, array in recorder.tensors()]
+    recorder.given = [span_of(array) for _, _, array in recorder.tensors()]
     error: str | None = None
     while machine.frames and len(recorder.steps) < MOST_STEPS:
         try:
@@ -205,7 +205,7 @@ class _Recorder:
 
     def _new_storage(self, activation: _Activation, register: int, array: Array) -> None:
         name = activation.frame.function.registers[register].name or f"%{register}"
-        self.storages.append(_span(array))
+        self.storages.append(span_of(array))
         self.storage_states.append({"name": name, "bytes": array.nbytes})
         state = {"kind": "storage", "text": f"{array.nbytes} bytes", "bytes": array.nbytes}
         place = {"storage": len(self.storages) - 1, "offset": 0, "bytes": array.nbytes}
@@ -214,7 +214,7 @@ class _Recorder:
     def _show(self, activation: _Activation, register: int, value: Any) -> None:
         place: dict[str, Any] = {}
         if isinstance(value, np.ndarray):
-            start, end = _span(cast(Array, value))
+            start, end = span_of(cast(Array, value))
             for number, (low, high) in reversed(list(enumerate(self.storages))):
                 if low <= start and end <= high:
                     place = {"storage": number, "offset": start - low, "bytes": end - start}
@@ -243,10 +243,10 @@ class _Recorder:
     def _overwrite(self, activation: _Activation, register: int, array: Array) -> None:
         """Record the change of other tensors in the memory of `array`: views of it show the new
         content, the others are overwritten."""
-        low, high = _span(array)
+        low, high = span_of(array)
         mine = activation.frame.function.registers[register].name or f"%{register}"
         for other, at, held in list(self.tensors()):
-            start, end = _span(held)
+            start, end = span_of(held)
             apart = end <= low or high <= start or low == high
             if (other is activation and at == register) or apart:
                 continue
@@ -271,13 +271,13 @@ class _Recorder:
         """Bytes of storages, and of tensors that lie neither in one nor in what the caller gave."""
         held = [*self.storages, *self.given]
         apart = {
-            span for span in (_span(array) for _, _, array in self.tensors())
+            span for span in (span_of(array) for _, _, array in self.tensors())
             if not any(low <= span[0] and span[1] <= high for low, high in held)
         }  # fmt: skip
         return sum(high - low for low, high in [*self.storages, *apart])
 
     def _cost(self, frame: Frame, instr: host.Instr) -> dict[str, int] | None:
-        """Return the cost of the kernel call that comes next, if its loops tell it."""
+        """Return the cost of the kernel call that comes next, if it follows from its loops."""
         if not isinstance(instr, host.CallKernel):
             return None
         func = self.machine.program.kernels[instr.function]
@@ -328,8 +328,3 @@ def _roots(fn: host.HostFunction) -> dict[int, int]:
         elif isinstance(i, host.MatchShape) and i.value != i.dst:
             found[i.dst] = found.get(i.value, i.value)
     return found
-
-
-def _span(array: Array) -> Span:
-    start = address_of(array)
-    return start, start + array.nbytes

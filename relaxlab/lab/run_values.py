@@ -51,7 +51,7 @@ def tensor_state(array: Array) -> dict[str, Any]:
 
 
 def _statistics(flat: Array) -> dict[str, Any]:
-    """Return what `tensor_state` says of the elements."""
+    """Return the part of `tensor_state` about the elements."""
     state: dict[str, Any] = {}
     step = -(-flat.size // SAMPLE)
     sample = flat[::step].astype(np.float64)

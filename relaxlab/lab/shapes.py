@@ -13,13 +13,12 @@ from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.types import TensorType
 from relaxlab.lab.attempts import Program, clipped, failure_lines, failure_of, first_shown
-from relaxlab.lab.graph import describe
+from relaxlab.lab.graph import describe, script_of
 from relaxlab.lab.symbols import encode, symbols_of
 from relaxlab.lab.view import Control, View
 from relaxlab.passes.base import PassFailed
 from relaxlab.passes.bindings import all_bindings, tir_call
 from relaxlab.script import parse
-from relaxlab.script.printer import print_module
 from relaxlab.tracing import Trace
 from relaxlab.tracing.deduction import (
     Asked,
@@ -44,7 +43,7 @@ def shapes(program: Program) -> View:
 
     program: a module, the text of a script, a trace (its first module is taken), or an error.
     In the live version of the view of a small program, its script can be edited.
-    Raises TypeError for what is none of these. A program that is wrong gives a view that says so.
+    Raises TypeError for what is none of these. The view of a wrong program shows its errors.
     """
     mod, error = _module_of(program)
     found: list[DeductionEvent] = []
@@ -60,7 +59,7 @@ def shapes(program: Program) -> View:
     text = _text(functions, failure)
     if len(found) > MAX_LIVE_EVENTS or not isinstance(program, Module | str):
         return View("shapes", "Shapes", state, text)
-    script = program if isinstance(program, str) else _script(program)
+    script = program if isinstance(program, str) else script_of(program)
     controls = (Control("program", "program", script),)
     return View("shapes", "Shapes", state, text, controls, lambda program: shapes(program))
 
@@ -133,7 +132,7 @@ def _binding(
     return {
         "name": name, "kind": event.kind, "failed": failed, "made_up": _is_made_up(event.var),
         "op": "" if binding is None else describe(mod, binding)[0],
-        "text": "" if binding is None else _script(binding),
+        "text": "" if binding is None else script_of(binding),
         "type": "" if failed or event.ty is None else str(event.ty),
         "dims": None if dims is None else [encode(d) for d in dims],
         "dtype": event.ty.dtype if isinstance(event.ty, TensorType) else None,
@@ -204,13 +203,6 @@ def _rule(mod: Module, event: Deduced) -> str:
             return "the signature of the local function"
         case _:
             return "the value itself"
-
-
-def _script(node: Module | graph.Binding) -> str:
-    try:
-        return print_module(node).strip()
-    except (TypeError, ValueError) as error:  # what a script cannot say, such as odd names
-        return f"# {error}"
 
 
 def _text(functions: list[dict[str, Any]], failure: dict[str, Any] | None) -> str:

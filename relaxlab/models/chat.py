@@ -22,7 +22,7 @@ from relaxlab.models.tokenizer import Tokenizer
 
 
 class ChatError(UserError, ValueError):
-    """The model has no chat template, it is broken, or it refuses the messages; says which."""
+    """The model has no chat template, it is broken, or it refuses the messages."""
 
 
 Message = Mapping[str, str]

@@ -265,7 +265,7 @@ FAMILIES = (
     Family("phi", "phi2", _phi, _PHI_NAMES),
     Family("phi3", "phi3", _phi3, _PHI3_NAMES, gguf={"ffn_gate": "ffn_up"}),
 )
-"""The families that we know. Where several have one GGUF architecture, the first reads it."""
+"""The supported families. Where several have one GGUF architecture, the first reads it."""
 
 
 def config_from_gguf(gguf: GGUF) -> DecoderConfig:
@@ -311,7 +311,7 @@ def config_from_json(path: str | os.PathLike[str]) -> DecoderConfig:
 
 
 def family_of_gguf(gguf: GGUF) -> Family:
-    """The family of a GGUF file's architecture. ConfigError where we know none."""
+    """The family of a GGUF file's architecture. ConfigError where there is none."""
     found = gguf.metadata.get("general.architecture")
     for family in FAMILIES:
         if family.architecture == found:
@@ -321,7 +321,7 @@ def family_of_gguf(gguf: GGUF) -> Family:
 
 
 def family_of_json(keys: Keys) -> Family:
-    """The family of a ``config.json``'s model_type. ConfigError where we know none."""
+    """The family of a ``config.json``'s model_type. ConfigError where there is none."""
     found = keys.values.get("model_type")
     for family in FAMILIES:
         if family.model_type == found:

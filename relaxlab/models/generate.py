@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from relaxlab.passes.base import Pipeline
 
 DEFAULT_PAGES = 512
-"""Pages for many sequences unless asked for others: 8192 positions."""
+"""Pages for many sequences by default: 8192 positions."""
 
 
 @methods_name_arguments

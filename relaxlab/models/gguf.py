@@ -43,7 +43,7 @@ Value = bool | int | float | str | Array | list[Any]
 
 
 class GGUFError(UserError, ValueError):
-    """The file is not a GGUF file that we can read; says which part, and at which byte offset."""
+    """The file is no GGUF file of a supported kind; the message names the part and byte offset."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +106,6 @@ _SCALARS: Mapping[int, np.dtype[Any]] = {
     4: np.dtype("<u4"), 5: np.dtype("<i4"), 6: np.dtype("<f4"), 7: np.dtype("?"),
     10: np.dtype("<u8"), 11: np.dtype("<i8"), 12: np.dtype("<f8"),
 }  # fmt: skip
-_OTHER_FORMATS = {
-    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S",
-    22: "IQ2_S", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0",
-    35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
-}  # fmt: skip
-"""Names of GGML's types that are not supported, for the message that refuses them."""
 _STRING, _ARRAY = 8, 9
 _U64 = struct.Struct("<Q")
 # The least bytes that one element takes: a string has its length, an array its type and count.
@@ -309,10 +303,10 @@ def _read_tensor_info(cursor: _Cursor, name: str) -> _TensorInfo:
     type_at = cursor.at
     type_id = cursor.u32()
     if type_id not in FORMAT_BY_ID:
-        supported = ", ".join(FORMAT_BY_NAME)
+        known = {kind.value: kind.name for kind in ggml_package().GGMLQuantizationType}
         raise cursor.error(
-            f"{_OTHER_FORMATS.get(type_id, f'quantisation type {type_id}')} is not supported; "
-            f"supported are {supported}",
+            f"{known.get(type_id, f'quantisation type {type_id}')} is not supported; "
+            f"supported are {', '.join(FORMAT_BY_NAME)}",
             type_at,
         )
     format = FORMAT_BY_ID[type_id]

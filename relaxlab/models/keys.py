@@ -146,7 +146,7 @@ class Keys:
         return Keys(f"{self.where}, {key}", found)
 
     def has(self, key: str) -> bool:
-        """True if the file says anything about a key."""
+        """True if the file has a value for a key."""
         name = self._name(key)
         return name is not None and name in self.values
 

@@ -1,4 +1,4 @@
-"""Log-mel spectrograms of speech as Whisper wants them, in NumPy.
+"""Log-mel spectrograms of speech, the input of Whisper, in NumPy.
 
 Frames of 25 ms every 10 ms, 80 or 128 bands on Slaney's mel scale up to 8 kHz; logarithms are cut
 off 8 decades below the loudest band and brought into a small range.

@@ -18,7 +18,7 @@ from relaxlab.ir.errors import UserError
 
 
 class TokenizerError(UserError, ValueError):
-    """The tables of a tokenizer are missing, inconsistent, or of a kind that we do not know."""
+    """The tables of a tokenizer are missing, inconsistent, or of an unsupported kind."""
 
 
 _END_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")

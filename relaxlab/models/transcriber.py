@@ -276,7 +276,7 @@ class Transcriber(Brief):
         return np.stack(prompt, axis=1).astype(np.int32), languages
 
     def detect_language(self, memory: Sequence[Array]) -> list[str]:
-        """The likeliest language of each recording. ModelError for a model that knows one only."""
+        """The likeliest language of each recording. ModelError for a model of one language."""
         if not self.rules.languages:
             raise ModelError("the model knows one language")
         batch = memory[0].shape[0]

@@ -55,7 +55,7 @@ def from_json(values: Sequence[Sequence[str]]) -> tuple[Source, ...]:
 
 
 def prepared(executable: Executable, weights: list[Array]) -> list[Array]:
-    """The weights as the functions of a program take them: repacked where the compiler wants it."""
+    """The weights as the functions of a program take them: repacked to the layouts chosen."""
     by = _transform_of(executable)
     return weights if by is None else list(executable[by](tuple(weights)))
 

@@ -448,7 +448,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[PrimExpr, ...]:
-        """Its dimensions, which an exported module always knows."""
+        """Its dimensions, which are always known in an exported module."""
         assert self.type.shape is not None
         return self.type.shape
 

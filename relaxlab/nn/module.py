@@ -113,7 +113,7 @@ class Module(Brief):
 
         `methods` gives, per method, the specification of each argument; a list of specifications
         becomes that many parameters. Every function takes those parameters (attribute
-        `num_input` says how many), then all weights in the order of the returned names; a method
+        `num_input` is their number), then all weights in the order of the returned names; a method
         returns a tensor, or a sequence of tensors that becomes a tuple. `bounds` are upper bounds
         of symbols (attribute `tir_var_upper_bound`). Raises TypeError for what is no specification.
         """

@@ -13,7 +13,7 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
-from relaxlab.ir.op_table import REQUIRED, OpRow, register_op
+from relaxlab.ir.op_table import REQUIRED, OpRow, Trait, register_op
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import te
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
@@ -72,7 +72,7 @@ def _dps_packed_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _tir_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
     if not call.args or not isinstance(call.args[0], graph.GlobalVar):
         raise fail(call, "the first argument must be a loop function of the module, as cls.name")
-    inputs = _tensor_fields(call, tys, 1)
+    inputs = _tensor_fields(call, tys)
     _require_allocatable(call)
     result = _stated_type(call)
     func = mod.get(call.args[0].name) if mod is not None else None
@@ -82,8 +82,8 @@ def _tir_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
     return result
 
 
-def _tensor_fields(call: graph.Call, tys: TypesOf, index: int) -> tuple[Type, ...]:
-    ty = tys[index] if index < len(tys) else None
+def _tensor_fields(call: graph.Call, tys: TypesOf) -> tuple[Type, ...]:
+    ty = tys[1] if len(tys) > 1 else None
     if isinstance(ty, TensorType):
         return (ty,)
     if not isinstance(ty, TupleType):
@@ -147,7 +147,7 @@ def _check_buffer(call: graph.Call, what: str, ty: Type, buffer: Buffer) -> None
 
 def _inplace_infer(call: graph.Call, tys: TypesOf, mod: Module | None) -> Type:
     indices: tuple[int, ...] = attr(call, "inplace_indices")
-    count = len(_tensor_fields(call, tys, 1))
+    count = len(_tensor_fields(call, tys))
     if len(indices) != len(call.ty_args):
         raise fail(call, f"inplace_indices {indices} must have one entry per output")
     for i in indices:
@@ -165,16 +165,18 @@ def _tir_infer_inplace(
         fresh = tuple(t for t, i in zip(call.ty_args, indices, strict=True) if i < 0)
         outputs = tuple(t for t in fresh if isinstance(t, TensorType))
         name = call.args[0].name  # type: ignore[union-attr]
-        _check_callee(call, name, func, _tensor_fields(call, tys, 1), outputs)
+        _check_callee(call, name, func, _tensor_fields(call, tys), outputs)
     return _tir_infer(call, tys, None)
 
 
-register_op(OpRow("call_tir", params("gvar args tir_vars?"), _tir_infer))
+LOOPS: frozenset[Trait] = frozenset({"calls_loops", "fills_outputs", "may_alias"})
+register_op(OpRow("call_tir", params("gvar args tir_vars?"), _tir_infer, traits=LOOPS))
 register_op(
     OpRow(
         "call_tir_inplace",
         (*params("gvar args"), *params("", inplace_indices=(0,)), *params("tir_vars?")),
         _inplace_infer,
+        traits=LOOPS,
     )
 )
 # `te_grad_name` names the gradient that differentiation is to use; `legalize_ops` drops it.
@@ -186,17 +188,30 @@ register_op(
             *params("tir_vars?", te_grad_kwargs=None),
         ),
         _tir_infer,
+        traits=frozenset({"calls_loops", "may_alias"}),
     )
 )
-define("call_dps_packed", params("func args"), _dps_packed_infer)
-define("call_pure_packed", params("func *args"), _packed_infer)
+PACKED: tuple[Trait, ...] = ("calls_packed", "may_alias")
+define(
+    "call_dps_packed", params("func args"), _dps_packed_infer, traits=[*PACKED, "fills_outputs"]
+)
+define("call_pure_packed", params("func *args"), _packed_infer, traits=PACKED)
 # A registered function with its arguments in a tuple, as `call_tir` has them.
-define("call_py_func", params("func args"), _packed_infer)
+define("call_py_func", params("func args"), _packed_infer, traits=PACKED)
 # Registered functions get no context: there is no virtual machine to give them.
-define("call_builtin_with_ctx", params("func args"), _packed_infer, pure=False)
-define("call_inplace_packed", params("func *args", inplace_indices=REQUIRED), _inplace_packed_infer)
-define("invoke_closure", params("closure args"), lambda c, t: _stated_type(c), pure=False)
-define("invoke_pure_closure", params("closure args"), lambda c, t: _stated_type(c))
+define("call_builtin_with_ctx", params("func args"), _packed_infer, pure=False, traits=PACKED)
+define(
+    "call_inplace_packed", params("func *args", inplace_indices=REQUIRED), _inplace_packed_infer,
+    traits=PACKED,
+)  # fmt: skip
+define(
+    "invoke_closure", params("closure args"), lambda c, t: _stated_type(c), pure=False,
+    traits=["may_alias"],
+)  # fmt: skip
+define(
+    "invoke_pure_closure", params("closure args"), lambda c, t: _stated_type(c),
+    traits=["may_alias"],
+)  # fmt: skip
 
 
 # --- Closures, absent values ------------------------------------------------------------------
@@ -231,7 +246,7 @@ define(
     params("func args"),
     _closure_infer,
     reference=BoundFunction,
-    traits=["free"],
+    traits=["free", "may_alias"],
 )
 define(
     "null_value",

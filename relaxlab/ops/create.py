@@ -44,9 +44,9 @@ def _filled(out: TensorType, value: PrimExpr | te.Tensor, name: str) -> te.Tenso
 # --- full, zeros, ones ------------------------------------------------------------------------
 
 
-def _fill_dtype(call: graph.Call, tys: TypesOf, index: int) -> str | None:
+def _fill_dtype(call: graph.Call, tys: TypesOf) -> str | None:
     """The dtype of a fill value. Raises when it is not a scalar."""
-    ty = tys[index] if index < len(tys) else None
+    ty = tys[1] if len(tys) > 1 else None
     if isinstance(ty, types.PrimType):
         return ty.dtype
     if isinstance(ty, TensorType) and ty.ndim in (-1, 0):
@@ -56,12 +56,12 @@ def _fill_dtype(call: graph.Call, tys: TypesOf, index: int) -> str | None:
 
 def _full_infer(call: graph.Call, tys: TypesOf) -> Type:
     shape = shape_arg(call, tys, 0)
-    return TensorType(shape.values, dtype_attr(call) or _fill_dtype(call, tys, 1), shape.ndim)
+    return TensorType(shape.values, dtype_attr(call) or _fill_dtype(call, tys), shape.ndim)
 
 
 def _full_like_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    _fill_dtype(call, tys, 1)
+    _fill_dtype(call, tys)
     return tensor_like(x, dtype_attr(call))
 
 

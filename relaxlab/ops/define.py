@@ -114,7 +114,7 @@ def define(
 
 
 def _noted(need: Need) -> Need:
-    """A need of an operator, whose errors of its own say where they were raised."""
+    """A need of an operator, whose errors name the place where they were raised."""
 
     def ask(call: graph.Call, tys: TypesOf) -> None:
         try:
@@ -399,7 +399,7 @@ def _lowering(emit: Emit) -> Callable[[graph.Call, TypesOf, Type], loops.PrimFun
 
 
 def _note(error: Exception, call: graph.Call, rule: str) -> None:
-    """Have an error say in which of an operator's functions it was raised, and for which call."""
+    """Add to an error the operator's function in which it was raised, and the call."""
     error.add_note(f"in {rule} of {op_name(call)}{'' if call.span is None else f', {call.span}'}")
 
 

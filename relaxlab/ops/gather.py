@@ -37,10 +37,10 @@ Indices = tuple[PrimExpr, ...]
 # --- gather_nd --------------------------------------------------------------------------------
 
 
-def depth_of(call: graph.Call, indices: TensorType, index: int) -> int:
+def depth_of(call: graph.Call, indices: TensorType) -> int:
     """Return the number of dimensions that each row of `indices` names: its last extent, which must
     be known."""
-    require_dtype(call, indices, "integer", index)
+    require_dtype(call, indices, "integer", 1)
     if indices.ndim == 0:
         raise fail(call, "indices must have at least one dimension")
     if indices.shape is None:
@@ -53,7 +53,7 @@ def depth_of(call: graph.Call, indices: TensorType, index: int) -> int:
 
 def _gather_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, at = tensor_arg(call, tys, 0), tensor_arg(call, tys, 1)
-    depth, batch = depth_of(call, at, 1), attr(call, "batch_dims")
+    depth, batch = depth_of(call, at), attr(call, "batch_dims")
     if not isinstance(batch, int) or batch < 0:
         raise fail(call, f"batch_dims must be at least 0, is {batch}")
     if depth < 0 or x.ndim < 0:
@@ -74,7 +74,7 @@ def _gather_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _gather_emit(call: graph.Call, out: TensorType, x: te.Tensor, at: te.Tensor) -> te.Tensor:
     assert out.shape is not None
     batch, points = attr(call, "batch_dims"), at.ndim - 1
-    depth = depth_of(call, TensorType(at.shape, at.dtype), 1)
+    depth = depth_of(call, TensorType(at.shape, at.dtype))
 
     def element(*i: PrimExpr) -> PrimExpr:
         named = [
@@ -121,11 +121,9 @@ def index_fields(
     return fields
 
 
-def named_points(
-    call: graph.Call, x: TensorType, tys: TypesOf, index: int
-) -> tuple[TensorType, int]:
+def named_points(call: graph.Call, x: TensorType, tys: TypesOf) -> tuple[TensorType, int]:
     """The broadcast type of the tuple of index tensors, and how many they are."""
-    fields = index_fields(call, x, tys, index)
+    fields = index_fields(call, x, tys, 1)
     return broadcast_types(call, None, *fields), len(fields)
 
 
@@ -141,7 +139,7 @@ def places_at(
 
 def _index_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
-    points, depth = named_points(call, x, tys, 1)
+    points, depth = named_points(call, x, tys)
     if x.ndim < 0 or points.ndim < 0:
         return TensorType(None, x.dtype)
     if x.shape is None or points.shape is None:

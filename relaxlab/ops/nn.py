@@ -245,22 +245,22 @@ def _without(i: Indices, axis: int) -> Indices:
     return (*i[:axis], *i[axis + 1 :])
 
 
-def softmax_compute(x: te.Tensor, axis: int, dtype: str, name: str = "T_softmax") -> te.Tensor:
+def softmax_compute(x: te.Tensor, axis: int, dtype: str) -> te.Tensor:
     """exp(x - max) / sum(exp(x - max)) along `axis`, rounded to `dtype` at the end."""
     gone = (axis,)
-    top = reduction(x, gone, False, te.te_max, f"{name}_maxelem", scalar.wide)
+    top = reduction(x, gone, False, te.te_max, "T_softmax_maxelem", scalar.wide)
 
     def exp_element(*i: PrimExpr) -> PrimExpr:
         return scalar.call("exp", expr.Sub(scalar.wide(x[i]), top[_without(i, axis)]))
 
-    exps = te.compute(x.shape, exp_element, f"{name}_exp")
-    total = reduction(exps, gone, False, te.te_sum, f"{name}_expsum")
+    exps = te.compute(x.shape, exp_element, "T_softmax_exp")
+    total = reduction(exps, gone, False, te.te_sum, "T_softmax_expsum")
 
     def share(*i: PrimExpr) -> PrimExpr:
         reciprocal = expr.Div(expr.const(1, total.dtype), total[_without(i, axis)])
         return scalar.cast(expr.Mul(exps[i], reciprocal), dtype)  # one division a row
 
-    return te.compute(x.shape, share, f"{name}_norm")
+    return te.compute(x.shape, share, "T_softmax_norm")
 
 
 def _softmax_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
@@ -271,14 +271,14 @@ def _log_softmax_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Ten
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
     gone = (axis,)
     name = "T_log_softmax"
-    top = reduction(x, gone, False, te.te_max, f"{name}_maxelem", scalar.wide)
+    top = reduction(x, gone, False, te.te_max, "T_softmax_maxelem", scalar.wide)
     r = reduce_axes(x, gone)
 
     def exp_sum(*i: PrimExpr) -> te.Reduce:
         value = scalar.wide(x[joined(i, r, gone, False)])
         return te.te_sum(scalar.call("exp", expr.Sub(value, top[i])), *r)
 
-    total = te.compute(reduced_shape(x.shape, gone, False), exp_sum, f"{name}_expsum")
+    total = te.compute(reduced_shape(x.shape, gone, False), exp_sum, "T_softmax_expsum")
 
     def element(*i: PrimExpr) -> PrimExpr:
         row = _without(i, axis)

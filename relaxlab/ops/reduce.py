@@ -125,7 +125,7 @@ def _simple(name: str, combine: Callable[..., te.Reduce], reference: Callable[..
 
 
 def narrow(x: te.Tensor, dtype: str) -> te.Tensor:
-    """A float32 intermediate as the result's half-precision dtype."""
+    """An intermediate, such as a sum in float32, converted to the dtype of the result."""
     if x.dtype == dtype:
         return x
     return te.compute(x.shape, lambda *i: scalar.cast(x[i], dtype), "T_cast")
@@ -374,6 +374,7 @@ def _scan(
         needs=[takes(accepts), _scan_needs],
         emit=emit,
         reference=numpy,
+        traits=["sort_or_scan"],
     )
 
 

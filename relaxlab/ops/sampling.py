@@ -21,8 +21,8 @@ from relaxlab.ops.define import (
     require_dtype,
     tensor_arg,
 )
-from relaxlab.ops.reduce import scan_compute
-from relaxlab.ops.search_sort import argsort_compute, as_dtype
+from relaxlab.ops.reduce import narrow, scan_compute
+from relaxlab.ops.search_sort import argsort_compute
 from relaxlab.ops.shapes import ONE, differ, require_elements
 
 Array = np.ndarray[Any, Any]
@@ -68,7 +68,7 @@ def _multinomial_emit(
         return te.te_sum(expr.Select(missed, ONE, te.ZERO), v)
 
     classes = te.compute(out.shape, element, "T_multinomial")
-    return as_dtype(classes, attr(call, "dtype"))
+    return narrow(classes, attr(call, "dtype"))
 
 
 def _multinomial(

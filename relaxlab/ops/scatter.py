@@ -278,7 +278,7 @@ def _nd_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, at, updates = (tensor_arg(call, tys, i) for i in range(3))
     common_dtype(call, x, updates)
     _check_reduction(call, x)
-    depth = depth_of(call, at, 1)
+    depth = depth_of(call, at)
     if depth < 0 or x.ndim < 0:
         return x
     if depth > x.ndim:
@@ -297,7 +297,7 @@ def _nd_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _nd_emit(
     call: graph.Call, out: TensorType, x: te.Tensor, at: te.Tensor, updates: te.Tensor
 ) -> te.Tensor:
-    depth = depth_of(call, TensorType(at.shape, at.dtype), 1)
+    depth = depth_of(call, TensorType(at.shape, at.dtype))
 
     def place(b: Buffers, d: int, point: Indices) -> PrimExpr:
         return scalar.cast(loops.BufferLoad(b[at], (*point, expr.const(d))), "int64")
@@ -337,7 +337,7 @@ def _put_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 def _put_needs(call: graph.Call, tys: TypesOf) -> None:
     x, values = tensor_arg(call, tys, 0), tensor_arg(call, tys, 2)
-    points, depth = named_points(call, x, tys, 1)
+    points, depth = named_points(call, x, tys)
     if attr(call, "accumulate"):
         require_dtype(call, x, "a number")
     if points.shape is None and points.ndim >= 0 and x.shape is not None:

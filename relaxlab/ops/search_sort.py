@@ -30,7 +30,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.manipulate import reshape_compute
 from relaxlab.ops.radix import Row, place_of_rank, sort_rows
-from relaxlab.ops.reduce import reduced_type
+from relaxlab.ops.reduce import narrow, reduced_type
 from relaxlab.ops.shapes import impossible, product
 
 Array = np.ndarray[Any, Any]
@@ -138,14 +138,7 @@ def _sort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
 def _argsort_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
     order = argsort_compute(x, axis, attr(call, "descending"))
-    return as_dtype(order, attr(call, "dtype"))
-
-
-def as_dtype(x: te.Tensor, dtype: str) -> te.Tensor:
-    """`x` converted, or itself."""
-    if x.dtype == dtype:
-        return x
-    return te.compute(x.shape, lambda *i: scalar.cast(x[i], dtype), "T_cast")
+    return narrow(order, attr(call, "dtype"))
 
 
 def _argsort(data: Array, axis: int = -1, descending: bool = False, dtype: str = "int32") -> Array:
@@ -168,6 +161,7 @@ define(
     needs=[axis_within],
     emit=_sort_emit,
     reference=_sort,
+    traits=["sort_or_scan"],
 )
 define(
     "argsort",
@@ -176,6 +170,7 @@ define(
     needs=[axis_within],
     emit=_argsort_emit,
     reference=_argsort,
+    traits=["sort_or_scan"],
 )
 
 
@@ -236,6 +231,7 @@ define(
     _topk_infer,
     emit=_topk_emit,
     reference=_topk,
+    traits=["sort_or_scan"],
 )
 
 

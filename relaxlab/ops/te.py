@@ -1,4 +1,4 @@
-"""Tensor expressions: say what each element is, get a loop function with blocks.
+"""Tensor expressions: a definition of each element becomes a loop function with blocks.
 
     A = te.placeholder((n, k), "float32", "A")
     B = te.placeholder((k, m), "float32", "B")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.ir import expr, graph, types
+from relaxlab.ir import expr, graph
 from relaxlab.ir.module import Module
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.bindings import dims_of
 from relaxlab.passes.patterns import Match, is_op, wildcard
 from relaxlab.passes.patterns.rewrite import rewrite_matches
 
@@ -34,7 +34,7 @@ def adjust_matmul_order(mod: Module, _: NoOptions) -> Module:
 def _reorder(call: graph.Call, match: Match) -> graph.Expr | str:
     if match.leaking():
         return f"`{match.leaking()[0].name}` is read elsewhere, too"
-    a, b, c = (_dims(match[x]) for x in (A, B, C))
+    a, b, c = (dims_of(match[x]) for x in (A, B, C))
     if a is None or b is None or c is None or len(b) != 2 or len(c) != 2 or not a:
         return "the operands are not matrices of known shape"
     calls = [match.definition(v) for v in match.members]
@@ -72,8 +72,3 @@ def _less(a: expr.PrimExpr, b: expr.PrimExpr, match: Match) -> bool | None:
     for s in symbols_in((a, b)):
         analyzer.bind(s, 1, match.scope.bounds.get(s.name))
     return analyzer.prove(expr.LT(a, b))
-
-
-def _dims(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:
-    ty = leaf_type(e)
-    return ty.shape if isinstance(ty, types.TensorType) else None

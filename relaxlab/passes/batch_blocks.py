@@ -21,9 +21,16 @@ from relaxlab.passes.batch_loops import (
     kept_dims,
     repeat_rows,
 )
-from relaxlab.passes.bindings import TirCall, all_bindings, known_shape, leaf_type, tir_call
+from relaxlab.passes.bindings import (
+    TirCall,
+    all_bindings,
+    known_shape,
+    leaf_paths,
+    leaf_type,
+    tir_call,
+)
 from relaxlab.passes.host_values import HostValues, Kind, Kinds, host_values
-from relaxlab.passes.make_blocks import BLOCK, RECORDED, entry_of, leaf_paths, refuse
+from relaxlab.passes.make_blocks import BLOCK, RECORDED, entry_of, refuse
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
 from relaxlab.tracing import remark
 

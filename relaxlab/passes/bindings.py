@@ -187,6 +187,26 @@ def leaf_type(e: graph.Expr) -> types.Type | None:
             return None
 
 
+def leaf_paths(ty: types.Type | None, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """The paths to the leaves of a type: the fields of fields that are no tuples themselves."""
+    if not isinstance(ty, types.TupleType):
+        yield path
+        return
+    for i, f in enumerate(ty.fields):
+        yield from leaf_paths(f, (*path, i))
+
+
+def dims_of(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:
+    """The dimensions of an operand, a tensor of known shape, else None."""
+    ty = leaf_type(e)
+    return ty.shape if isinstance(ty, types.TensorType) else None
+
+
+def is_scalar(e: graph.Expr) -> bool:
+    """True for a constant without dimensions."""
+    return isinstance(e, graph.Constant) and e.data.ndim == 0
+
+
 def known_shape(ty: types.Type | None) -> tuple[expr.PrimExpr, ...] | None:
     """The dimensions of a tensor type with known shape and dtype, else None."""
     if isinstance(ty, types.TensorType) and ty.dtype is not None:

@@ -153,7 +153,7 @@ def _whole_tuple(fields: tuple[graph.Expr, ...], aliases: _Aliases) -> graph.Exp
 
 
 def _proved(value: graph.Expr, claim: types.Type) -> bool:
-    """True if the value's type already says everything that `claim` does."""
+    """True if the value's type already implies `claim`."""
     actual = getattr(value, "ty", None)
     if not isinstance(actual, types.TensorType | types.ShapeType | types.PrimType):
         return False

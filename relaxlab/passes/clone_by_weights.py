@@ -9,9 +9,9 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import all_bindings
+from relaxlab.passes.bindings import all_bindings, leaf_paths
 from relaxlab.passes.host_values import host_values, scalar_value
-from relaxlab.passes.make_blocks import RECORDED, entry_of, leaf_paths
+from relaxlab.passes.make_blocks import RECORDED, entry_of
 from relaxlab.passes.shared_values import Leaf, SharedValues, Source, shared_values
 from relaxlab.tracing import may_apply
 

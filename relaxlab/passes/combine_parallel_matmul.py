@@ -12,7 +12,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ops.define import builder
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
+from relaxlab.passes.bindings import dims_of, leaf_type, map_blocks, same_dims, with_bindings
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import may_apply, remark
 
@@ -100,7 +100,7 @@ def _groups(
         for b in blk.bindings
         if isinstance(b.value, graph.Call)
         and b.value.op in (TURNED, DECODED)
-        and len(_shape(b.var) or ()) == 2
+        and len(dims_of(b.var) or ()) == 2
         and all(_is_weight(f, weights) for f in _stored(b.value))
     }
     for b in blk.bindings:
@@ -152,14 +152,14 @@ def _unsuited(call: graph.Call, weights: set[graph.Var]) -> str | None:
     for w in call.args[1:]:
         if not _is_weight(w, weights):
             return f"`{getattr(w, 'name', '')}` is neither a constant nor a weight"
-        if _shape(w) is None:
+        if dims_of(w) is None:
             return "the shape of a weight is not known"
-    first = _shape(call.args[1]) or ()
-    if len(first) < 2 or len(_shape(call.args[0]) or ()) < 2:
+    first = dims_of(call.args[1]) or ()
+    if len(first) < 2 or len(dims_of(call.args[0]) or ()) < 2:
         return "the operands are not matrices"
     out = first[-1] if call.op == MATMUL else first[0]
     # A broadcast bias could not be concatenated with the others.
-    if len(call.args) == 3 and not same_dims(_shape(call.args[2]) or (), (out,)):
+    if len(call.args) == 3 and not same_dims(dims_of(call.args[2]) or (), (out,)):
         return "the bias is broadcast"
     return None
 
@@ -174,7 +174,7 @@ def _together(a: graph.Call, b: graph.Call, made: Mapping[graph.Var, graph.Call]
         return False
     if len(a.args) != len(b.args):
         return False
-    one, other = _shape(a.args[1]) or (), _shape(b.args[1]) or ()
+    one, other = dims_of(a.args[1]) or (), dims_of(b.args[1]) or ()
     one, other = (w[:-1] if a.op == MATMUL else w[1:] for w in (one, other))
     dtypes = {getattr(leaf_type(w), "dtype", None) for c in (a, b) for w in c.args[1:]}
     return same_dims(one, other) and len(dtypes) == 1
@@ -191,7 +191,7 @@ def _combined(
     """Return the binding of the combined product, the slice of it for each of the group, and its
     columns."""
     first = group[0][1]
-    axis = len(_shape(first.args[1]) or (0, 0)) - 1 if first.op == MATMUL else 0
+    axis = len(dims_of(first.args[1]) or (0, 0)) - 1 if first.op == MATMUL else 0
     widths = [_width(v) for v, _ in group]
     operands: list[graph.Expr] = [_concat([c.args[1] for _, c in group], axis)]
     if len(first.args) == 3:
@@ -214,7 +214,7 @@ def _as_split(
 ) -> tuple[list[graph.Binding], dict[graph.Var, graph.Expr]]:
     """Return the bindings of the combined product, whose dtype it states, and of its split; and the
     fields that are the products of the group."""
-    shape, ty = _shape(group[0][0]), leaf_type(group[0][0])
+    shape, ty = dims_of(group[0][0]), leaf_type(group[0][0])
     call = product.value
     assert isinstance(call, graph.Call) and shape is not None and isinstance(ty, types.TensorType)
     stated = replace(product, value=replace(call, attrs=call.attrs.with_(out_dtype=ty.dtype)))
@@ -227,7 +227,7 @@ def _as_split(
 
 def _width(v: graph.Var) -> expr.PrimExpr:
     """The columns of a product."""
-    shape = _shape(v)
+    shape = dims_of(v)
     assert shape is not None
     return shape[-1]
 
@@ -240,8 +240,3 @@ def _concat(items: list[graph.Expr], axis: int) -> graph.Expr:
         whole = graph.Tuple(tuple(_concat(list(f), 0) for f in fields))
         return replace(first, args=(whole,))
     return builder("concat")(graph.Tuple(tuple(items)), axis=axis)
-
-
-def _shape(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:
-    ty = leaf_type(e)
-    return ty.shape if isinstance(ty, types.TensorType) else None

@@ -12,7 +12,7 @@ from relaxlab.ir.node import Attrs, map_children, replace
 from relaxlab.ir.op_table import has_trait, op_row
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import leaf_type, map_blocks, with_bindings
+from relaxlab.passes.bindings import is_scalar, leaf_type, map_blocks, with_bindings
 from relaxlab.passes.patterns.rewrite import drop_unread, normalized
 from relaxlab.passes.shadows import Shadows, with_shadows
 from relaxlab.tracing import may_apply, remark
@@ -126,9 +126,9 @@ def _binding(
     if product and stated is not None and not (options.product and stated == "float32"):
         remark(RULE, where, f"its result is stated to be {value.attrs['out_dtype']}", applied=False)
         return False
-    apart = [e for e in floats if not shadows.has(e) and not _is_scalar(e)]
+    apart = [e for e in floats if not shadows.has(e) and not is_scalar(e)]
     # Those save nothing by themselves: converting an operand for one would cost a pass over it.
-    if follows and (apart or all(_is_scalar(e) for e in floats)):
+    if follows and (apart or all(is_scalar(e) for e in floats)):
         if len(apart) < len(floats):
             text = f"`{getattr(apart[0], 'name', 'a constant')}` is in float32" if apart else ""
             remark(RULE, where, text or "its operands are constants", applied=False)
@@ -169,7 +169,3 @@ def _is_float32_result(ty: types.Type | None) -> bool:
     if isinstance(ty, types.TupleType):
         return all(map(_is_float32_result, ty.fields))
     return isinstance(ty, types.TensorType) and ty.dtype == "float32"
-
-
-def _is_scalar(e: graph.Expr) -> bool:
-    return isinstance(e, graph.Constant) and e.data.ndim == 0

@@ -17,7 +17,7 @@ from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import find_op, has_trait
-from relaxlab.passes.bindings import all_bindings, leaf_type, tir_call, vars_in
+from relaxlab.passes.bindings import all_bindings, leaf_paths, leaf_type, tir_call, vars_in
 
 Cell: TypeAlias = "graph.Expr | tuple[Cell, int]"
 """A variable (or a constant), or a field of a cell."""
@@ -211,7 +211,7 @@ class Aliases:
         for callee, args in self.callees(value):
             written = self.summary.overwriting.get(callee, frozenset())
             first = len(args) - len(types_of)  # what a closure captured comes before
-            leaves = [(first + i, path) for i, ty in enumerate(types_of) for path in _leaves(ty)]
+            leaves = [(first + i, path) for i, ty in enumerate(types_of) for path in leaf_paths(ty)]
             for number, path in written:
                 lost = self.at(args[number], path)
                 shared = self.sharing(lost)
@@ -219,15 +219,6 @@ class Aliases:
                     same = other == number and at[: len(path)] == path
                     if not same and overlaps(self.at(args[other], at), shared):
                         yield lost
-
-
-def _leaves(ty: types.Type | None, path: Path = ()) -> Iterator[Path]:
-    """The fields of fields of a value that are no tuples themselves."""
-    if not isinstance(ty, types.TupleType):
-        yield path
-        return
-    for i, field in enumerate(ty.fields):
-        yield from _leaves(field, (*path, i))
 
 
 def base_of(cell: Cell) -> graph.Expr:
@@ -324,7 +315,7 @@ def _returned(fn: graph.Function, aliases: Aliases) -> dict[Path, frozenset[Plac
     """Return the parameters (or fields of them) that the result, or a field of it, may be."""
     body = fn.body.body
     found: dict[Path, frozenset[Place]] = {}
-    for path in _leaves(fn.ret_ty or leaf_type(body)):
+    for path in leaf_paths(fn.ret_ty or leaf_type(body)):
         cell = aliases.at(aliases.cell(body), path)
         places = frozenset(p for c in aliases.may_be(cell) for p in _places(fn, c))
         if places:

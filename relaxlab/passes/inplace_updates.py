@@ -86,8 +86,7 @@ def _may_keep(value: graph.Expr) -> bool:
         case graph.Call(graph.ExternFunc()):
             return True
         case graph.Call(graph.Op(name)):
-            others = ("call_tir", "call_tir_inplace", "call_dps_packed")
-            return name.startswith("call_") and name not in others
+            return has_trait(name, "calls_packed") and not has_trait(name, "fills_outputs")
         case _:
             return False
 

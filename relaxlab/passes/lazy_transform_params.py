@@ -76,7 +76,7 @@ class _Streamed:
             )
 
     def function(self) -> graph.Function:
-        """The function that loads, and stores where the options say how."""
+        """The function that loads, and stores if the options name a setter."""
         stores = self.options.set_item is not None
         extra = dict.fromkeys((*self.options.get_params, *self.options.set_params))
         bindings = [x for i in range(len(self.bindings)) for x in self.at(i)]

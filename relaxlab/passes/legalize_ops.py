@@ -17,7 +17,14 @@ from relaxlab.ir.op_table import OpRow, find_op
 from relaxlab.ir.provenance import stamp
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, map_blocks, with_bindings
+from relaxlab.passes.bindings import (
+    TirCall,
+    is_scalar,
+    known_shape,
+    leaf_type,
+    map_blocks,
+    with_bindings,
+)
 from relaxlab.passes.inplace_updates import inplace_updates
 from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.tracing import may_apply, remark
@@ -127,7 +134,7 @@ class _Legalizer:
             reason = "not lowered: the value of a scalar is not an expression of symbols"
             remark("legalize_ops", subject, reason, applied=False)
             return None
-        scalars = [i for i, t in enumerate(tensors) if _is_scalar(t)]
+        scalars = [i for i, t in enumerate(tensors) if is_scalar(t)]
         written = [tensors[i] for i in scalars]
         identity = _tuples((call.op, call.attrs, arg_types, out, _baked(call), written, inplace))
         key, symbols = structural_key(identity), symbols_in(identity)
@@ -252,10 +259,6 @@ def _tensors(e: graph.Expr) -> list[graph.Expr]:
 def _baked(call: graph.Call) -> list[graph.Expr]:
     """The arguments whose values the lowering may look at."""
     return [a for a in call.args if isinstance(a, graph.ShapeExpr | graph.PrimValue)]
-
-
-def _is_scalar(e: graph.Expr) -> bool:
-    return isinstance(e, graph.Constant) and e.data.ndim == 0
 
 
 def _tuples(value: Any) -> Any:

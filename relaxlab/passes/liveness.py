@@ -11,8 +11,6 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import vars_in
 from relaxlab.passes.kernel_calls import written_buffers
 
-CLOSURES = ("make_closure", "invoke_closure", "invoke_pure_closure")
-"""Operators whose result may hold on to their arguments."""
 PER_THREAD = graph.StringImm("local")
 """The scope of an allocation of which every thread has a copy."""
 
@@ -182,7 +180,7 @@ class _Walker:
                 return not isinstance(self.mod.get(name), loops.PrimFunc)
             case graph.Call(graph.Op(name)):
                 # A packed function may return one of its arguments.
-                return has_trait(name, "view") or name in CLOSURES or name.startswith("call_")
+                return has_trait(name, "view") or has_trait(name, "may_alias")
             case _:
                 return True
 

@@ -24,7 +24,7 @@ from relaxlab.passes.batch_blocks import (
     signature_of,
     type_at,
 )
-from relaxlab.passes.bindings import leaf_type
+from relaxlab.passes.bindings import leaf_paths, leaf_type
 from relaxlab.passes.fork_branches import fork_branches
 from relaxlab.passes.host_values import (
     HostValues,
@@ -37,7 +37,7 @@ from relaxlab.passes.host_values import (
     scalar_value,
 )
 from relaxlab.passes.limit_rows import MOST_ROWS
-from relaxlab.passes.make_blocks import ends_phase, entry_of, is_view, leaf_paths, refuse
+from relaxlab.passes.make_blocks import ends_phase, entry_of, is_view, refuse
 from relaxlab.passes.order_steps import order_steps
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
 from relaxlab.passes.split_phases import PHASE

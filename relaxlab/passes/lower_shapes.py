@@ -37,7 +37,6 @@ from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
 Values = dict[graph.Var, host.Value]
-_EXPANDED = ("call_tir", "call_tir_inplace", "call_dps_packed")
 _TOO_EARLY = (
     "the pass `expand_calls` lowers it, which this pipeline lacks: take it from the default"
 )
@@ -47,7 +46,7 @@ _TOO_EARLY = (
 def lower_shapes(mod: Module) -> host.HostProgram:
     """The host program of a module whose calls were expanded.
 
-    Raises `DiagnosticError` for what no host function can say (a symbol nothing determines, an
+    Raises `DiagnosticError` for what no host function can express (an undetermined symbol, an
     operator without loops or reference), and PipelineError for functions without types.
     """
     checks = NewFunctions[loops.PrimFunc](mod)
@@ -451,7 +450,7 @@ class _Lowerer:
     def reference(self, var: graph.Var, e: graph.Call, name: str) -> host.Value:
         row = find_op(name)
         if row is None or row.reference is None:
-            fix = _TOO_EARLY if name in _EXPANDED else None
+            fix = _TOO_EARLY if row and "fills_outputs" in row.traits else None
             raise self.error("E0504", f"R.{name} has neither loops nor a reference", e, fix)
         attrs = json.dumps(_plain(e.attrs))
         has_scalars = any(isinstance(leaf_type(a), types.PrimType) for a in e.args)
@@ -655,7 +654,7 @@ def _name_of_function(e: graph.Expr) -> str | None:
 
 
 def _outline(ty: types.Type) -> types.Type:
-    """The tuples of a type, with nothing said about their fields."""
+    """The tuples of a type, with fields of any type."""
     if isinstance(ty, types.TupleType):
         return types.TupleType(tuple(_outline(f) for f in ty.fields))
     return types.ObjectType()

@@ -16,6 +16,7 @@ from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
     all_bindings,
     known_shape,
+    leaf_paths,
     leaf_type,
     replace_body,
     vars_in,
@@ -255,7 +256,7 @@ class _Cutter:
         return self.kinds.of(array) is Kind.INPUT
 
     def is_row(self, e: graph.Expr, region: _Region) -> bool:
-        """True for a tensor that the recording knows by its place: a view of it is the same."""
+        """True for a tensor that a recording identifies by its place, which its views share."""
         if not isinstance(e, graph.Var) or e in region.works or e in self.fixed:
             return False
         return self.kinds.of(e) in (Kind.TENSOR, Kind.INPUT) and constant_shape(e.ty)
@@ -465,15 +466,6 @@ def constant_shape(ty: types.Type | None) -> bool:
     """True for a tensor type whose dimensions are constants."""
     shape = known_shape(ty)
     return shape is not None and all(isinstance(d, expr.IntImm) for d in shape)
-
-
-def leaf_paths(ty: types.Type | None, path: tuple[int, ...] = ()) -> Iterable[tuple[int, ...]]:
-    """The paths to the leaves of a type."""
-    if not isinstance(ty, types.TupleType):
-        yield path
-        return
-    for i, f in enumerate(ty.fields):
-        yield from leaf_paths(f, (*path, i))
 
 
 def tensor_types(ty: types.Type | None) -> Iterable[types.TensorType]:

@@ -11,7 +11,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.op_table import has_trait
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import leaf_type, map_blocks, same_dims, with_bindings
+from relaxlab.passes.bindings import dims_of, map_blocks, same_dims, with_bindings
 from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import may_apply, remark
 
@@ -80,8 +80,8 @@ class _Reshapes:
         if any(a not in self.sources for a in latest):
             return [b]
         last = latest[0]
-        inner, shape = self.sources[last], _dims(b.var)
-        args = [self._operand(a, shape, _dims(inner)) for a in call.args]
+        inner, shape = self.sources[last], dims_of(b.var)
+        args = [self._operand(a, shape, dims_of(inner)) for a in call.args]
         if shape is None or any(a is None for a in args):
             text = f"an operand is broadcast in another way than `{last.name}` is reshaped"
             remark(RULE, f"{self.name}.{b.var.name}", text, applied=False)
@@ -90,7 +90,7 @@ class _Reshapes:
             return [b]
         ty = b.var.ty
         assert isinstance(ty, types.TensorType)
-        before = self.kind(f"{b.var.name}_flat", replace(ty, shape=_dims(inner)))
+        before = self.kind(f"{b.var.name}_flat", replace(ty, shape=dims_of(inner)))
         # Its type is known where operators that follow ask for it.
         self.sources[b.var], self.made[before] = before, self.made[b.var]
         return [
@@ -111,7 +111,7 @@ class _Reshapes:
             RULE, f"{self.name}.{b.var.name}", f"made of `{source.name}` itself"
         ):
             return b
-        shape, wanted = _dims(source), _dims(b.var)
+        shape, wanted = dims_of(source), dims_of(b.var)
         if shape is not None and wanted is not None and same_dims(shape, wanted):
             return replace(b, value=source)
         return replace(b, value=replace(call, args=(source, *call.args[1:])))
@@ -123,13 +123,13 @@ class _Reshapes:
         in a way that the other shape does not allow."""
         if shape is None or wanted is None:
             return None
-        own = _dims(a)
+        own = dims_of(a)
         if own == () or isinstance(a, graph.PrimValue):
             return a
         if own is None:
             return None
         source = self.sources.get(a)
-        if source is not None and same_dims(_dims(source) or (), wanted):
+        if source is not None and same_dims(dims_of(source) or (), wanted):
             return source
         if same_dims(own, shape):
             return _reshaped(source or a, wanted)
@@ -139,8 +139,3 @@ class _Reshapes:
 
 def _reshaped(x: graph.Expr, shape: Shape) -> graph.Call:
     return graph.Call(RESHAPE, (x, graph.ShapeExpr(tuple(shape))))
-
-
-def _dims(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:
-    ty = leaf_type(e)
-    return ty.shape if isinstance(ty, types.TensorType) else None

@@ -50,7 +50,7 @@ class Pullbacks:
         self._names: dict[str, str] = {}
 
     def of(self, name: str) -> graph.GlobalVar:
-        """The pullback of a function, made when it is first asked for: a function may call
+        """The pullback of a function, made on first use: a function may call
         itself."""
         if name not in self._names:
             fn = graph_function(self._mod, name, "differentiate")

@@ -10,7 +10,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ops.block_formats import FORMATS
 from relaxlab.ops.define import builder
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import leaf_type, vars_in
+from relaxlab.passes.bindings import dims_of, leaf_type, vars_in
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
 from relaxlab.passes.fusion_rules import product
@@ -56,7 +56,7 @@ def quantize_activations(mod: Module, options: ActivationOptions) -> Module:
 def _quantized(call: graph.Call, match: Match, parts: int) -> graph.Expr | str:
     decoded = match.definition(DECODED)
     assert isinstance(decoded, graph.Call)
-    x, shape, result = match[X], _dims(match[X]), _dims(match.root)
+    x, shape, result = match[X], dims_of(match[X]), dims_of(match.root)
     if shape is None or result is None or len(shape) < 2:
         return "the activations are no matrix of known shape"
     if call.attrs.get("out_dtype") is not None:
@@ -80,8 +80,3 @@ def _reshaped(
     if len(shape) == len(wanted):
         return x
     return graph.Call(graph.Op("reshape"), (x, graph.ShapeExpr(tuple(wanted))))
-
-
-def _dims(e: graph.Expr) -> tuple[expr.PrimExpr, ...] | None:
-    ty = leaf_type(e)
-    return ty.shape if isinstance(ty, types.TensorType) else None

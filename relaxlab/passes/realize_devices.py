@@ -25,7 +25,7 @@ class DeviceOptions:
 
 @module_pass("realize_devices", DeviceOptions, needs=("normalize",))
 def realize_devices(mod: Module, options: DeviceOptions) -> Module:
-    """Replace `hint_on_device` and `to_vdevice` by their argument, which is where they want it.
+    """Replace `hint_on_device` and `to_vdevice` by their argument, which is on that device.
 
     Raises `DiagnosticError` E0508 for another device: a program runs on one.
     """

@@ -15,7 +15,7 @@ SYMBOL = "global_symbol"
 
 @module_pass("rename_functions")
 def rename_functions(mod: Module, _: NoOptions) -> Module:
-    """Rename each public function to what its attribute `global_symbol` says, and private ones that
+    """Rename each public function to its attribute `global_symbol`, and private ones that
     have that name already to another.
 
     Raises ValueError where two public functions are to have one name.

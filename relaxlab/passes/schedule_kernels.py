@@ -29,7 +29,7 @@ from relaxlab.tracing import Remark, recording, remark
 from relaxlab.tracing.limit import Rewrites, first_rewrites, limits_steps, may_repeat
 
 Scheduled: TypeAlias = tuple[PrimFunc, list[Remark], list[Remark]]
-"""A kernel, what the rules said of it, and those of these remarks that may be left out."""
+"""A kernel, the remarks of the rules on it, and those of these remarks that may be left out."""
 KNOWN = KnownSchedules()
 SECONDS = 2e-4
 """Time to schedule a node of a loop function: 100 to 500 microseconds, more where it gets many

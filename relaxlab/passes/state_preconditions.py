@@ -18,8 +18,8 @@ def state_preconditions(mod: Module, _: NoOptions) -> Module:
     loops over `n` rows of a buffer that has `m`. `lower_shapes` makes the checks where a call does
     not imply them."""
     updates: dict[str, PrimFunc] = {}
-    for name, func in mod.items():
-        found = preconditions(name, func) if isinstance(func, PrimFunc) else ()
+    for name, func in mod.loop_functions().items():
+        found = preconditions(name, func)
         if found:
             remark(RULE, name, f"requires {', '.join(str(s.condition) for s in found)}")
             updates[name] = replace(func, requires=(*func.requires, *found))

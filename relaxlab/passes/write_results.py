@@ -1,4 +1,4 @@
-"""Let functions that run batches write their results where their caller wants them."""
+"""Let functions that run batches write their results into memory of the caller."""
 
 from __future__ import annotations
 

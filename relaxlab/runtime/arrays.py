@@ -21,7 +21,7 @@ class ExecutionError(UserError):
 
 
 class OutOfMemory(ExecutionError, MemoryError):
-    """There is no memory for a value; the message names it and says how many bytes it takes."""
+    """There is no memory for a value; the message has its name and its size in bytes."""
 
     @classmethod
     def of(cls, what: str, shape: Sequence[int], dtype: str) -> OutOfMemory:

@@ -81,7 +81,7 @@ def python_function(row: CFunction) -> Callable[..., None]:
 
 
 def _type_of(value: Any) -> types.Type | None:
-    """The type of an array; None for a number, whose dtype Python does not know."""
+    """The type of an array; None for a number, which has no dtype in Python."""
     if isinstance(value, np.ndarray):
         return types.TensorType(None, dtype_name(value.dtype), value.ndim)
     return None

@@ -96,7 +96,7 @@ def request_key(request: Any, target: Target) -> str:
 
 
 def machine_key(target: Target) -> str:
-    """A digest of all that the compiler knows of a machine."""
+    """A digest of the properties of a machine that compilation depends on."""
     return _digest(_machine(target))
 
 

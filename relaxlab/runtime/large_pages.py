@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 
 def in_large_pages(arrays: Iterable[Array]) -> list[Array]:
-    """Return copies of the arrays, one after the other in memory that asks for large pages.
+    """Return copies of the arrays, contiguous in memory advised to use large pages.
 
     Takes an iterable so that each original can be freed before the next is made. Arrays that do not
     fit into the rest of a region begin a new one.

@@ -37,8 +37,7 @@ from relaxlab.schedule.ranges import (
     ZERO,
     Env,
     Span,
-    analyzer_at,
-    bind_stmt,
+    analyzer_in,
     binding_of,
     covers,
     loop_env,
@@ -100,7 +99,7 @@ def compute_at(
     # The outermost statement around the loop that is not around the block, too.
     into = next(s for s in target.path if not any(s is other for other in place.path))
     require_inputs_settled("compute_at", place, into)
-    an = _inner_analyzer(target)
+    an = analyzer_in(target)
     domains = [
         preimage_of_region(w, _touching(w, needed, block, an), block, an)[0]
         for w in block.writes
@@ -145,7 +144,7 @@ def reverse_compute_at(
         )  # fmt: skip
     for p in makers:
         _require_finished(p, target)
-    an = _inner_analyzer(target)
+    an = analyzer_in(target)
     domain: Domain = {}
     for r in block.reads:
         spans = _made(r.buffer, makers, block, target, an)
@@ -229,13 +228,6 @@ def _require_finished(producer: BlockRealize, target: LoopPlace) -> None:
                     f"its reduce axis {axis.var.name} is bound to loop {loop.loop_var.name}",
                     suggestion="choose a loop outside all reduce loops", about=(loop.loop_var,),
                 )  # fmt: skip
-
-
-def _inner_analyzer(target: LoopPlace) -> Analyzer:
-    """Return an analyzer with the conditions that hold inside one iteration of the target loop."""
-    an = analyzer_at(target)
-    bind_stmt(an, target.loop)
-    return an
 
 
 def _needed(

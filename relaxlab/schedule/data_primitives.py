@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.graph import GlobalVar
-from relaxlab.ir.loops import Block, Buffer
+from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import cache as _cache
 from relaxlab.schedule import layout as _layout
 from relaxlab.schedule import reindex as _reindex
-from relaxlab.schedule import scope, tree
+from relaxlab.schedule import scope
 from relaxlab.schedule import stage_at as _stage_at
 from relaxlab.schedule import stated_regions as _stated
 from relaxlab.schedule.cache_index import cache_index as _cache_index
@@ -22,6 +21,7 @@ from relaxlab.schedule.cache_inplace import cache_inplace as _cache_inplace
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.fast_math import unsafe_fast_math as _unsafe_fast_math
 from relaxlab.schedule.pad_axis import pad_axis as _pad_axis
+from relaxlab.schedule.primitive import primitive, step
 from relaxlab.schedule.rolling_buffer import rolling_buffer as _rolling_buffer
 from relaxlab.schedule.set_dtype import unsafe_set_dtype as _unsafe_set_dtype
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
@@ -32,153 +32,115 @@ from relaxlab.schedule.zero_beyond import unsafe_zero_beyond as _unsafe_zero_bey
 class DataPrimitives(ScheduleState):
     """A loop function being scheduled, with the primitives about its buffers."""
 
+    @step(by_axes=True)
     def cache_read(
         self, block: BlockRV, read_buffer_index: int, storage_scope: str,
         consumer_blocks: Sequence[BlockRV] = (),
     ) -> BlockRV:  # fmt: skip
         """Stage a buffer that the block reads; returns the copying block."""
-        args = {
-            "block": block, "read_buffer_index": read_buffer_index,
-            "storage_scope": storage_scope, "consumer_blocks": tuple(consumer_blocks),
-        }  # fmt: skip
-        return self._cached("cache_read", args, _cache.cache_read)
+        return self._cached(_cache.cache_read, block, read_buffer_index, storage_scope,
+                            consumer_blocks)  # fmt: skip
 
+    @step(by_axes=True)
     def cache_write(
         self, block: BlockRV, write_buffer_index: int, storage_scope: str,
         consumer_blocks: Sequence[BlockRV] = (),
     ) -> BlockRV:  # fmt: skip
         """Stage a buffer that the block writes; returns the copying block."""
-        args = {
-            "block": block, "write_buffer_index": write_buffer_index,
-            "storage_scope": storage_scope, "consumer_blocks": tuple(consumer_blocks),
-        }  # fmt: skip
-        return self._cached("cache_write", args, _cache.cache_write)
+        return self._cached(_cache.cache_write, block, write_buffer_index, storage_scope,
+                            consumer_blocks)  # fmt: skip
 
-    def _cached(self, name: str, args: dict[str, Any], fn: Callable[..., Any]) -> BlockRV:
-        block, index, scope, consumers = args.values()
+    def _cached(
+        self, fn: Callable[..., tuple[PrimFunc, str]], block: BlockRV, index: int, scope: str,
+        consumers: Sequence[BlockRV],
+    ) -> BlockRV:  # fmt: skip
+        names = [self._name(c) for c in consumers]
+        self.func, copy = fn(self.func, self._name(block), index, scope, names)
+        return self._new_block(copy)
 
-        def run() -> Block:
-            names = [self._name(c) for c in consumers]
-            self.func, copy = fn(self.func, self._name(block), index, scope, names)
-            return tree.find_block(self.func, copy).block
-
-        return self._step(name, args, run)
-
+    @step(by_axes=True)
     def cache_inplace(
         self, block: BlockRV, read_buffer_index: int, storage_scope: str
     ) -> list[BlockRV]:
         """Stage a buffer that the block updates: each of its instances reads and writes a copy.
         Returns the block that makes the copy and the one that copies back."""
-        args = {
-            "block": block, "read_buffer_index": read_buffer_index,
-            "storage_scope": storage_scope,
-        }  # fmt: skip
+        self.func, *names = _cache_inplace(
+            self.func, self._name(block), read_buffer_index, storage_scope
+        )
+        return [self._new_block(n) for n in names]
 
-        def run() -> list[Block]:
-            self.func, *names = _cache_inplace(
-                self.func, self._name(block), read_buffer_index, storage_scope
-            )
-            return [tree.find_block(self.func, n).block for n in names]
-
-        return self._step("cache_inplace", args, run)
-
+    @step(by_axes=True)
     def cache_index(
         self, block: BlockRV, storage_scope: str, cse_thresh: int = 0
     ) -> list[BlockRV]:
         """Keep indices that the block computes for its loads in tables, those that occur at least
         `cse_thresh` times. Returns the blocks that fill them."""
-        args = {"block": block, "storage_scope": storage_scope, "cse_thresh": cse_thresh}
+        self.func, names = _cache_index(self.func, self._name(block), storage_scope, cse_thresh)
+        return [self._new_block(n) for n in names]
 
-        def run() -> list[Block]:
-            self.func, names = _cache_index(
-                self.func, self._name(block), storage_scope, cse_thresh
-            )
-            return [tree.find_block(self.func, n).block for n in names]
-
-        return self._step("cache_index", args, run)
-
+    @step(by_axes=True)
     def read_at(
         self, loop: LoopRV, block: BlockRV, read_buffer_index: int, storage_scope: str
     ) -> BlockRV:
         """Stage what one iteration of the loop reads of a buffer of the block, copied as a whole;
         returns the copying block."""
-        return self._staged("read_at", _stage_at.read_at, loop, block, read_buffer_index,
-                            storage_scope)  # fmt: skip
+        self.func, copy = _stage_at.read_at(
+            self.func, self._var(loop), self._name(block), read_buffer_index, storage_scope
+        )
+        return self._new_block(copy)
 
+    @step(by_axes=True)
     def write_at(
         self, loop: LoopRV, block: BlockRV, write_buffer_index: int, storage_scope: str
     ) -> BlockRV:
         """Stage what one iteration of the loop writes to a buffer of the block, copied as a whole;
         returns the copying block."""
-        return self._staged("write_at", _stage_at.write_at, loop, block, write_buffer_index,
-                            storage_scope)  # fmt: skip
+        self.func, copy = _stage_at.write_at(
+            self.func, self._var(loop), self._name(block), write_buffer_index, storage_scope
+        )
+        return self._new_block(copy)
 
-    def _staged(
-        self, name: str, fn: Callable[..., Any], loop: LoopRV, block: BlockRV, index: int,
-        storage_scope: str,
-    ) -> BlockRV:  # fmt: skip
-        kind = name.removesuffix("_at")
-        args = {
-            "loop": loop, "block": block, f"{kind}_buffer_index": index,
-            "storage_scope": storage_scope,
-        }  # fmt: skip
-
-        def run() -> Block:
-            self.func, copy = fn(
-                self.func, self._var(loop), self._name(block), index, storage_scope
-            )
-            return tree.find_block(self.func, copy).block
-
-        return self._step(name, args, run)
-
+    @step()
     def set_scope(self, block: BlockRV, buffer_index: int, storage_scope: str) -> None:
         """Change the scope of an intermediate buffer that the block writes."""
-        args = {"block": block, "buffer_index": buffer_index, "storage_scope": storage_scope}
-        self._edit(
-            "set_scope", args, _cache.set_scope, self._name(block), buffer_index, storage_scope
-        )
+        self.func = _cache.set_scope(self.func, self._name(block), buffer_index, storage_scope)
 
+    @step()
     def storage_align(
         self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int
     ) -> None:
         """Ask for an aligned stride of a buffer that the block writes."""
-        args = {
-            "block": block, "buffer_index": buffer_index, "axis": axis, "factor": factor,
-            "offset": offset,
-        }  # fmt: skip
-        self._edit(
-            "storage_align", args, _annotate.storage_align, self._name(block), buffer_index, axis,
-            factor, offset,
-        )  # fmt: skip
+        self.func = _annotate.storage_align(
+            self.func, self._name(block), buffer_index, axis, factor, offset
+        )
 
+    @step()
     def pad_axis(self, block: BlockRV, axis: int, multiple: int, beside: int = 0) -> None:
         """Let a block that fills an intermediate buffer go on along its axis number `axis`, storing
         zeros, until the buffer has `beside` elements more than a multiple of `multiple`: then whole
         tiles of its readers, and windows that reach so far beyond them, find elements there."""
-        args = {"block": block, "axis": axis, "multiple": multiple, "beside": beside}
-        self._edit("pad_axis", args, _pad_axis, self._name(block), axis, multiple, beside)
+        self.func = _pad_axis(self.func, self._name(block), axis, multiple, beside)
 
+    @step()
     def swizzle(self, block: BlockRV, buffer_index: int, bits: int, base: int, shift: int) -> None:
         """Store a shared or private buffer that the block writes by an XOR swizzle: `bits` bits of
         the offset of an element, from number `base` on, are xored with those `shift` above."""
-        args = {
-            "block": block, "buffer_index": buffer_index, "bits": bits, "base": base,
-            "shift": shift,
-        }  # fmt: skip
         layout = _annotate.Swizzle(bits, base, shift)
-        self._edit("swizzle", args, _annotate.swizzle, self._name(block), buffer_index, layout)
+        self.func = _annotate.swizzle(self.func, self._name(block), buffer_index, layout)
 
+    @primitive(by_axes=True)
     def reindex(self, block: BlockRV, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
         """Let the block read or write a copy of a buffer whose indices are the block's axes;
         returns the copying block. `buffer` is as for `transform_layout`."""
         kind, index = _layout.region_number(self._place(block).block, buffer)
 
-        def run() -> Block:
+        def run() -> BlockRV:
             self.func, copy = _reindex.reindex(self.func, self._name(block), kind, index)
-            return tree.find_block(self.func, copy).block
+            return self._new_block(copy)
 
         return self._step("reindex", {"block": block, "buffer": (kind, index)}, run)
 
+    @primitive(by_axes=True)
     def reindex_cache_read(
         self, block: BlockRV, read_buffer_index: int, storage_scope: str,
         index_map: _layout.MapLike,
@@ -187,6 +149,7 @@ class DataPrimitives(ScheduleState):
         block's axes; returns the copying block."""
         return self._reindexed("read", block, read_buffer_index, storage_scope, index_map)
 
+    @primitive(by_axes=True)
     def reindex_cache_write(
         self, block: BlockRV, write_buffer_index: int, storage_scope: str,
         index_map: _layout.MapLike,
@@ -204,22 +167,21 @@ class DataPrimitives(ScheduleState):
             "index_map": imap,
         }  # fmt: skip
 
-        def run() -> Block:
+        def run() -> BlockRV:
             self.func, copy = _reindex.reindex_cache(
                 self.func, self._name(block), kind, index, storage_scope, imap
             )
-            return tree.find_block(self.func, copy).block
+            return self._new_block(copy)
 
         return self._step(f"reindex_cache_{kind}", args, run)
 
+    @step()
     def rolling_buffer(self, block: BlockRV, write_buffer_index: int) -> None:
         """Keep of a buffer that the block writes what one iteration of the loops around it and its
         readers touches, in a circle, and compute only what the iteration before did not."""
-        args = {"block": block, "write_buffer_index": write_buffer_index}
-        self._edit(
-            "rolling_buffer", args, _rolling_buffer, self._name(block), write_buffer_index
-        )
+        self.func = _rolling_buffer(self.func, self._name(block), write_buffer_index)
 
+    @primitive()
     def annotate_buffer_access(
         self, block: BlockRV, buffer: tuple[str, int], begin: _layout.MapLike, end: _layout.MapLike
     ) -> None:
@@ -232,43 +194,45 @@ class DataPrimitives(ScheduleState):
         count = len(self._place(block).block.iter_vars)
         first, after = (_layout.as_index_map(m, count) for m in (begin, end))
         args = {"block": block, "buffer": tuple(buffer), "begin": first, "end": after}
-        self._edit(
-            "annotate_buffer_access", args, _stated.annotate_buffer_access, self._name(block),
-            *buffer, first, after,
-        )  # fmt: skip
 
+        def run() -> None:
+            self.func = _stated.annotate_buffer_access(
+                self.func, self._name(block), *buffer, first, after
+            )
+
+        self._step("annotate_buffer_access", args, run)
+
+    @step()
     def unsafe_hide_buffer_access(
         self, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]
     ) -> None:
         """Leave regions, by number, out of those that the block declares to "read" or to "write",
         so that a pattern without them matches. Steps do not see these accesses until one computes
         the regions of the block anew."""
-        numbers = tuple(buf_index_array)
-        args = {"block": block, "buf_type": buf_type, "buf_index_array": numbers}
-        self._edit(
-            "unsafe_hide_buffer_access", args, _stated.unsafe_hide_buffer_access,
-            self._name(block), buf_type, numbers,
-        )  # fmt: skip
+        self.func = _stated.unsafe_hide_buffer_access(
+            self.func, self._name(block), buf_type, tuple(buf_index_array)
+        )
 
+    @step()
     def unsafe_set_dtype(self, block: BlockRV, buffer_index: int, dtype: str) -> None:
         """Store an intermediate buffer that the block writes as another dtype, by conversions: a
         narrower one changes what is computed."""
-        args = {"block": block, "buffer_index": buffer_index, "dtype": dtype}
-        self._edit(
-            "unsafe_set_dtype", args, _unsafe_set_dtype, self._name(block), buffer_index, dtype
-        )
+        self.func = _unsafe_set_dtype(self.func, self._name(block), buffer_index, dtype)
 
+    @step()
     def unsafe_fast_math(self, block: BlockRV) -> None:
         """Compute exponentials and quotients of float32 in a block by the approximations of the
         hardware, and `exp(x - y)` without a case of its own for minus infinity."""
-        self._edit("unsafe_fast_math", {"block": block}, _unsafe_fast_math, self._name(block))
+        self.func = _unsafe_fast_math(self.func, self._name(block))
 
+    @step()
     def unsafe_zero_beyond(self, block: BlockRV) -> None:
         """Let a copy store zeros where it goes beyond the end of an array, in place of the last
         elements that it stores there now: it changes what is computed, unless nothing depends on
         these."""
-        self._edit("unsafe_zero_beyond", {"block": block}, _unsafe_zero_beyond, self._name(block))
+        self.func = _unsafe_zero_beyond(self.func, self._name(block))
 
+    @primitive()
     def transform_layout(
         self,
         block: BlockRV,

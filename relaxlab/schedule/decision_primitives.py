@@ -1,4 +1,4 @@
-"""The primitives of `Schedule` that leave a choice open: a decider says which, or their default."""
+"""The primitives of `Schedule` that leave a choice open: a decider makes it, else their default."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from relaxlab.schedule.decisions import (
     perfect_tiles,
 )
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.primitive import primitive
 from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 
 
@@ -22,19 +23,21 @@ from relaxlab.schedule.state import BlockRV, LoopRV, ScheduleState
 class DecisionPrimitives(ScheduleState):
     """A loop function being scheduled, with the primitives that decide on something."""
 
+    @primitive(looks=True)
     def sample_categorical(
         self, name: str, candidates: Sequence[Chosen], default: Chosen,
         decision: Chosen | None = None,
     ) -> Chosen:  # fmt: skip
         """Decide on one of the candidates: numbers, True and False, or strings. Returns it.
 
-        The schedule's decider is asked, unless there is a `decision` as in a program printed from a
-        trace; without a decider it is the default. Asked for again, in a version of the function
-        as well, a decision of that name stays as it is.
+        The schedule's decider makes the choice, unless there is a `decision`, as in a program that
+        was printed from a trace; without a decider it is the default. A decision of that name that
+        was made before, or for another version of the function, stays as it is.
         """
         given = {"name": name, "candidates": tuple(candidates), "default": default}
         return self._decided("sample_categorical", given, tuple(candidates), decision)
 
+    @primitive(looks=True)
     def sample_perfect_tile(
         self, name: str, loop: LoopRV, n: int, max_innermost_factor: int, default: Sequence[int],
         decision: Sequence[int] | None = None,
@@ -53,6 +56,7 @@ class DecisionPrimitives(ScheduleState):
         value = None if decision is None else tuple(decision)
         return list(self._decided("sample_perfect_tile", given, tiles, value))
 
+    @primitive(looks=True)
     def sample_partitioned_tile(
         self, name: str, loop: LoopRV, n: int, partition_pos: int, innerpart_factor: int,
         default: Sequence[int], decision: Sequence[int] | None = None,
@@ -90,6 +94,7 @@ class DecisionPrimitives(ScheduleState):
             )  # fmt: skip
         return found.extent.value
 
+    @primitive(looks=True)
     def sample_compute_location(
         self, name: str, block: BlockRV, default: int = 0, decision: int | None = None
     ) -> LoopRV | None:

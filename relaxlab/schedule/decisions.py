@@ -54,7 +54,7 @@ SEPARATOR = " / "
 
 
 class DecisionError(UserError, ValueError):
-    """A value for a decision is not among its candidates, or nothing asks for it."""
+    """A value for a decision is not among its candidates, or no program makes that decision."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from relaxlab.schedule.ranges import (
     ONE,
     Span,
     analyzer_at,
+    analyzer_in,
     axis_env,
     bind_stmt,
     binding_of,
@@ -337,8 +338,7 @@ def is_independent(block: Block) -> bool:
 
 def _require_no_exchange(primitive: str, place: LoopPlace, blocks: list[BlockRealize]) -> None:
     """Raise ScheduleError if an iteration may read a value that another one writes."""
-    an = analyzer_at(place)
-    bind_stmt(an, place.loop)
+    an = analyzer_in(place)
     made_here = {b for r in blocks for b in written(r.block)}
 
     @cache

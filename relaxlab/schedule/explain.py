@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.primitive import leaves_unchanged
 from relaxlab.schedule.replay import apply_trace
-from relaxlab.schedule.trace import LOOKING, Instruction, Ref, Value
+from relaxlab.schedule.trace import Instruction, Ref, Value
 
 MOST_TRIALS = 100
 """Most replays of a trace for one explanation: each applies all steps again, and a reader waits."""
@@ -39,7 +40,7 @@ def explain_refusal(
     trials = _Trials(func, steps)
     causes: list[int] = []
     for number in reversed(range(last)):
-        if trace[number].name.startswith(LOOKING):
+        if leaves_unchanged(trace[number].name):
             continue
         gone = _builds_on(steps, number)
         if last not in gone and trials.apply([i for i in range(last + 1) if i not in gone]):
@@ -76,7 +77,7 @@ def _orders(steps: Sequence[Instruction], causes: Sequence[int]) -> Iterator[lis
     for at in reversed(range(last)):
         if at in needed:
             break
-        if not steps[at].name.startswith(LOOKING):
+        if not leaves_unchanged(steps[at].name):
             yield [*before[:at], last, *before[at:]]
     for cause in causes:
         moved = _builds_on(steps, cause) - {last}

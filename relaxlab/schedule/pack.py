@@ -26,7 +26,7 @@ from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, binding_of, values_taken
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_in, binding_of, values_taken
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.scope import written
 from relaxlab.schedule.tree import (
@@ -70,20 +70,13 @@ def pack(func: PrimFunc, name: str, index: int, var: Var) -> tuple[PrimFunc, str
         fresh_buffer_name(func, f"{buffer.name}_panel"),
         tuple(loop.extent for loop in choosing) or (ONE,), buffer.dtype, scope="local",
     )  # fmt: skip
-    conditions = _conditions(place, inner, choosing, load, _around(target))
+    conditions = _conditions(place, inner, choosing, load, analyzer_in(target))
     copy_name = fresh_block_name(func, panel.name)
-    copy = _copy(place, choosing, load, panel, conditions, _around(target), copy_name)
+    copy = _copy(place, choosing, load, panel, conditions, analyzer_in(target), copy_name)
     changed = place.replaced(_reading(place, choosing, load, panel))
     target = find_loop(changed, var)
     changed = target.replaced(replace(target.loop, body=seq(copy, target.loop.body)))
     return with_alloc(changed, place.scope.name, panel), copy_name
-
-
-def _around(target: LoopPlace) -> Analyzer:
-    """An analyzer that knows the loops down to the target, and that."""
-    an = analyzer_at(target)
-    bind_stmt(an, target.loop)
-    return an
 
 
 def _only_load(place: BlockPlace, buffer: Buffer, target: LoopPlace) -> BufferLoad:

@@ -52,7 +52,7 @@ def shape_analyzer(func: PrimFunc) -> Analyzer:
 
 
 class _Shared(threading.local):
-    """The analyzers of the functions that a thread schedules. Each primitive asks about the loops
+    """The analyzers of the functions that a thread schedules. Each primitive queries the loops
     of one function anew, and most of them are as they were for the one before."""
 
     def __init__(self) -> None:
@@ -82,10 +82,17 @@ _shared = _Shared()
 
 
 def analyzer_at(place: Place) -> Analyzer:
-    """An analyzer that knows the loops and block axes around `place`."""
+    """An analyzer with the ranges of the loops and block axes around `place`."""
     an = shape_analyzer(place.func)
     for s in place.path[:-1]:
         bind_stmt(an, s)
+    return an
+
+
+def analyzer_in(target: LoopPlace) -> Analyzer:
+    """An analyzer with the ranges that hold inside one iteration of a loop."""
+    an = analyzer_at(target)
+    bind_stmt(an, target.loop)
     return an
 
 

@@ -11,9 +11,10 @@ from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.substitute import symbols_in
-from relaxlab.schedule.schedule import PRIMITIVES, Schedule
+from relaxlab.schedule.primitive import PRIMITIVES
+from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.state import BlockRV, LoopRV
-from relaxlab.schedule.trace import NESTING, Instruction, Ref, Steps, Value, from_json, in_terms_of
+from relaxlab.schedule.trace import Instruction, Ref, Steps, Value, from_json, in_terms_of
 
 
 @names_arguments
@@ -75,7 +76,7 @@ def _replay(sch: Schedule, trace: Sequence[Instruction], visit: Visit) -> None:
         if step.name not in PRIMITIVES:
             raise ValueError(f"step {number}: {step.name!r} is not a scheduling primitive")
         args = {k: value(v) for k, v in step.args}
-        if step.name in NESTING:
+        if PRIMITIVES[step.name].nests:
             args["schedule"] = _nested(step, visit)
         positional = args.pop("loops", ())
         try:

@@ -19,8 +19,7 @@ from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
     Span,
-    analyzer_at,
-    bind_stmt,
+    analyzer_in,
     binding_of,
     constant,
     covers,
@@ -94,8 +93,7 @@ def rolling_buffer(func: PrimFunc, name: str, write_index: int) -> PrimFunc:
     predicate_of_axes(PRIMITIVE, place)  # raises where more than the axes says what runs
     _require_fixed_inputs(place)
     target = _common_loop(place)
-    an = analyzer_at(target)
-    bind_stmt(an, target.loop)
+    an = analyzer_in(target)
     window = _window(place, target, buffer, an)
     found = _rolling(place, target, buffer, window, an)
     outermost = min(found, key=lambda r: _depth(target, r.loop))

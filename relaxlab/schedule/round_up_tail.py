@@ -299,7 +299,7 @@ def _has_room(func: PrimFunc, block: Block, guarded: _Guarded, loops: Mapping[Va
 def _analyzer_in(
     func: PrimFunc, block: Block, guarded: _Guarded, loops: Mapping[Var, For]
 ) -> Analyzer:
-    """An analyzer that knows the loops around a block, and its axes but the guarded one."""
+    """An analyzer with the ranges of the loops around a block, and of its unguarded axes."""
     an = shape_analyzer(func)
     for loop in loops.values():
         bind_stmt(an, loop)

@@ -7,14 +7,14 @@ handles to its blocks and loops, and the trace of what was done. A refused primi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, PrimFunc, Stmt
+from relaxlab.ir.loops import BlockRealize, PrimFunc, Stmt
 from relaxlab.schedule import annotate as _annotate
 from relaxlab.schedule import block_axes as _axes
 from relaxlab.schedule import blockize as _blockize
@@ -46,6 +46,7 @@ from relaxlab.schedule.layout import MapLike, as_index_map
 from relaxlab.schedule.merge import merge as _merge
 from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.order import depends_on_order
+from relaxlab.schedule.primitive import primitive, step
 from relaxlab.schedule.ragged_primitives import RaggedPrimitives
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV
 from relaxlab.schedule.trace import Steps, Value
@@ -69,58 +70,48 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
     >>> sch.parallel(io); sch.show()                             # doctest: +SKIP
     """
 
+    @step(looks=True)
     def get_block(self, name: str) -> BlockRV:
         """The block of that name."""
-        return self._step(
-            "get_block", {"name": name}, lambda: tree.find_block(self.func, name).block
-        )
+        return self._new_block(tree.find_block(self.func, name).block.name)
 
+    @step(looks=True)
     def get_loops(self, block: BlockRV) -> list[LoopRV]:
         """The loops around the block, outermost first."""
-        return self._step(
-            "get_loops", {"block": block}, lambda: [s.loop_var for s in self._place(block).loops]
-        )
+        return [self._new_loop(s.loop_var) for s in self._place(block).loops]
 
+    @step(looks=True)
     def get_child_blocks(self, block: BlockRV | LoopRV) -> list[BlockRV]:
         """The blocks directly inside the block or loop, in order."""
+        if isinstance(block, LoopRV):
+            around: Stmt = tree.find_loop(self.func, self._var(block)).loop
+        else:
+            around = self._place(block).block.body
+        return self._new_blocks(tree.realizes_under(around))
 
-        def run() -> list[Block]:
-            if isinstance(block, LoopRV):
-                around: Stmt = tree.find_loop(self.func, self._var(block)).loop
-            else:
-                around = self._place(block).block.body
-            return [r.block for r in tree.realizes_under(around)]
-
-        return self._step("get_child_blocks", {"block": block}, run)
-
+    @step(looks=True)
     def get_producers(self, block: BlockRV) -> list[BlockRV]:
         """The blocks of the same scope that write what the block reads."""
+        place = self._place(block)
+        return self._new_blocks(scope.producers_of(place.block, place.scope))
 
-        def run() -> list[Block]:
-            place = self._place(block)
-            return [r.block for r in scope.producers_of(place.block, place.scope)]
-
-        return self._step("get_producers", {"block": block}, run)
-
+    @step(looks=True)
     def get_consumers(self, block: BlockRV) -> list[BlockRV]:
         """The blocks of the same scope that read what the block writes."""
+        place = self._place(block)
+        return self._new_blocks(scope.consumers_of(place.block, place.scope))
 
-        def run() -> list[Block]:
-            place = self._place(block)
-            return [r.block for r in scope.consumers_of(place.block, place.scope)]
-
-        return self._step("get_consumers", {"block": block}, run)
-
+    @step(looks=True)
     def get_output_blocks(self, block: BlockRV) -> list[BlockRV]:
         """The blocks directly inside the block that write parameters of the function."""
+        inside = tree.realizes_under(self._place(block).block.body)
+        mine = set(self.func.buffers)
+        return self._new_blocks(r for r in inside if mine & set(scope.written(r.block)))
 
-        def run() -> list[Block]:
-            inside = tree.realizes_under(self._place(block).block.body)
-            mine = set(self.func.buffers)
-            return [r.block for r in inside if mine & set(scope.written(r.block))]
+    def _new_blocks(self, realizes: Iterable[BlockRealize]) -> list[BlockRV]:
+        return [self._new_block(r.block.name) for r in realizes]
 
-        return self._step("get_output_blocks", {"block": block}, run)
-
+    @primitive()
     def split(
         self, loop: LoopRV, factors: Sequence[Factor] | None = None, *, factor: Factor = None,
         preserve_unit_iters: bool = False,
@@ -133,15 +124,16 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         given = factor if factors is None else factors
         listed = tuple(given) if isinstance(given, Sequence) else given
 
-        def run() -> list[Var]:
+        def run() -> list[LoopRV]:
             self.func, new = _loops.split(
                 self.func, self._var(loop), given, preserve_unit_iters=preserve_unit_iters
             )
-            return list(new)
+            return [self._new_loop(v) for v in new]
 
         options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
         return self._step("split", {"loop": loop, "factors": listed, **options}, run)
 
+    @step(unless_default="preserve_unit_iters")
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = False) -> LoopRV:
         """Make one loop of perfectly nested ones.
 
@@ -150,59 +142,47 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         axis of the blocks. A block that asks for more than elements `starts[i] + j` needs the
         segment of each row (`T.segment_ids`). `preserve_unit_iters` is as for `split`.
         """
+        variables = [self._var(v) for v in loops]
+        self.func, new = _loops.fuse(self.func, variables, preserve_unit_iters=preserve_unit_iters)
+        return self._new_loop(new)
 
-        def run() -> Var:
-            variables = [self._var(v) for v in loops]
-            self.func, new = _loops.fuse(
-                self.func, variables, preserve_unit_iters=preserve_unit_iters
-            )
-            return new
-
-        options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
-        return self._step("fuse", {"loops": loops, **options}, run)
-
+    @step()
     def merge(self, *loops: LoopRV) -> LoopRV:
         """Make one loop of loops of one extent that follow each other, and of the perfect nests
         around them."""
+        self.func, new = _merge(self.func, [self._var(v) for v in loops])
+        return self._new_loop(new)
 
-        def run() -> Var:
-            self.func, new = _merge(self.func, [self._var(v) for v in loops])
-            return new
-
-        return self._step("merge", {"loops": loops}, run)
-
+    @step()
     def reorder(self, *loops: LoopRV) -> None:
         """Permute the loops of a nest into the order given."""
-        self._edit("reorder", {"loops": loops}, _loops.reorder, [self._var(v) for v in loops])
+        self.func = _loops.reorder(self.func, [self._var(v) for v in loops])
 
+    @step()
     def add_unit_loop(self, target: BlockRV | LoopRV) -> LoopRV:
         """Put a loop of extent 1 around a block or loop."""
+        self.func, new = _loops.add_unit_loop(self.func, self._target(target))
+        return self._new_loop(new)
 
-        def run() -> Var:
-            self.func, new = _loops.add_unit_loop(self.func, self._target(target))
-            return new
-
-        return self._step("add_unit_loop", {"target": target}, run)
-
+    @step()
     def reorder_block_iter_var(self, block: BlockRV, new_order: Sequence[int]) -> None:
         """Permute the axes of a block: axis number `new_order[i]` becomes number i."""
-        order = tuple(new_order)
-        self._edit(
-            "reorder_block_iter_var", {"block": block, "new_order": order},
-            _axes.reorder_block_iter_var, self._name(block), order,
-        )  # fmt: skip
+        self.func = _axes.reorder_block_iter_var(self.func, self._name(block), tuple(new_order))
 
+    @primitive()
     def transform_block_layout(self, block: BlockRV, index_map: MapLike) -> None:
         """Give a block the axes that the index map makes of its own, and a loop over each of them.
 
         `index_map` is an IndexMap or a function of the old axes.
         """
         imap = as_index_map(index_map, len(self._place(block).block.iter_vars))
-        self._edit(
-            "transform_block_layout", {"block": block, "index_map": imap},
-            _axes.transform_block_layout, self._name(block), imap,
-        )  # fmt: skip
 
+        def run() -> None:
+            self.func = _axes.transform_block_layout(self.func, self._name(block), imap)
+
+        self._step("transform_block_layout", {"block": block, "index_map": imap}, run)
+
+    @step()
     def parallel(self, loop: LoopRV) -> None:
         """Run the loop's iterations on several threads.
 
@@ -210,120 +190,108 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         their own; the block's author may state it: `T.sblock_attr({"independent": True})`.
         `relaxlab.check` finds races when it runs the program.
         """
-        self._edit("parallel", {"loop": loop}, _kind.parallel, self._var(loop))
+        self.func = _kind.parallel(self.func, self._var(loop))
 
+    @step()
     def vectorize(self, loop: LoopRV) -> None:
         """Run the loop's iterations as vector lanes; the extent must be a constant."""
-        self._edit("vectorize", {"loop": loop}, _kind.vectorize, self._var(loop))
+        self.func = _kind.vectorize(self.func, self._var(loop))
 
+    @step()
     def unroll(self, loop: LoopRV) -> None:
         """Unroll the loop."""
-        self._edit("unroll", {"loop": loop}, _kind.unroll, self._var(loop))
+        self.func = _kind.unroll(self.func, self._var(loop))
 
+    @step()
     def bind(self, loop: LoopRV, thread: str) -> None:
         """Bind the loop to a GPU thread axis."""
-        self._edit("bind", {"loop": loop, "thread": thread}, _kind.bind, self._var(loop), thread)
+        self.func = _kind.bind(self.func, self._var(loop), thread)
 
+    @step()
     def compute_inline(self, block: BlockRV) -> None:
         """Compute the block's value at each place that reads it."""
-        self._edit("compute_inline", {"block": block}, _inline.compute_inline, self._name(block))
+        self.func = _inline.compute_inline(self.func, self._name(block))
 
+    @step()
     def reverse_compute_inline(self, block: BlockRV) -> None:
         """Apply the block where its producer computes each value."""
-        self._edit(
-            "reverse_compute_inline", {"block": block}, _inline.reverse_compute_inline,
-            self._name(block),
-        )  # fmt: skip
+        self.func = _inline.reverse_compute_inline(self.func, self._name(block))
 
+    @step(by_axes=True)
     def compute_at(
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
     ) -> None:
         """Move a producer under a consumer's loop, computing only what one iteration needs."""
-        self._move("compute_at", _location.compute_at, block, loop, preserve_unit_loops, index)
+        self.func = _location.compute_at(
+            self.func, self._name(block), self._var(loop),
+            preserve_unit_loops=preserve_unit_loops, index=index,
+        )  # fmt: skip
 
+    @step()
     def reverse_compute_at(
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
     ) -> None:
         """Move a consumer under a producer's loop, consuming what one iteration makes."""
-        fn = _location.reverse_compute_at
-        self._move("reverse_compute_at", fn, block, loop, preserve_unit_loops, index)
+        self.func = _location.reverse_compute_at(
+            self.func, self._name(block), self._var(loop),
+            preserve_unit_loops=preserve_unit_loops, index=index,
+        )  # fmt: skip
 
-    def _move(
-        self, name: str, fn: Callable[..., PrimFunc], block: BlockRV, loop: LoopRV,
-        preserve_unit_loops: bool, index: int,
-    ) -> None:  # fmt: skip
-        options = {"preserve_unit_loops": preserve_unit_loops, "index": index}
-        args = {"block": block, "loop": loop, **options}
-
-        def run() -> None:
-            self.func = fn(self.func, self._name(block), self._var(loop), **options)
-
-        self._step(name, args, run)
-
+    @step()
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Initialise before the loop; returns the initialising block, `block` is the update."""
+        name = self._name(block)
+        self.func, init, update = _reduction.decompose_reduction(self.func, name, self._var(loop))
+        self._rename(name, update)
+        return self._new_block(init)
 
-        def run() -> Block:
-            name = self._name(block)
-            self.func, init, update = _reduction.decompose_reduction(
-                self.func, name, self._var(loop)
-            )
-            self._rename(name, update)
-            return tree.find_block(self.func, init).block
-
-        return self._step("decompose_reduction", {"block": block, "loop": loop}, run)
-
+    @step()
     def decompose_padding(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Fill what a block that pads writes before the loop, then write only the values inside.
         Returns the block that fills."""
+        self.func, fill = _decompose_padding(self.func, self._name(block), self._var(loop))
+        return self._new_block(fill)
 
-        def run() -> Block:
-            self.func, fill = _decompose_padding(self.func, self._name(block), self._var(loop))
-            return tree.find_block(self.func, fill).block
-
-        return self._step("decompose_padding", {"block": block, "loop": loop}, run)
-
+    @step()
     def assume_finite(self, block: BlockRV) -> list[BlockRV]:
         """Sum masked products without asking the mask, and again with it where results are not
         finite. Returns the blocks that ask, initialise and accumulate."""
+        self.func, *names = _assume_finite(self.func, self._name(block))
+        return [self._new_block(n) for n in names]
 
-        def run() -> list[Block]:
-            self.func, *names = _assume_finite(self.func, self._name(block))
-            return [tree.find_block(self.func, n).block for n in names]
-
-        return self._step("assume_finite", {"block": block}, run)
-
+    @primitive()
     def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
         """Reduce per iteration of a reduce loop, then reduce the results; returns the first."""
 
-        def run() -> Block:
+        def run() -> BlockRV:
             self.func, name = _rfactor.rfactor(self.func, self._var(loop), factor_axis)
-            return tree.find_block(self.func, name).block
+            return self._new_block(name)
 
         partial = self._step("rfactor", {"loop": loop, "factor_axis": factor_axis}, run)
         if depends_on_order(self._place(partial).block):
             self.trace[-1] = replace(self.trace[-1], remark="accumulates in another order")
         return partial
 
+    @step()
     def fuse_reduction_epilogue(self, reduction_block: BlockRV, epilogue_block: BlockRV) -> None:
         """Start a reduction at the value that the block behind it combines with each result by the
         same operation, as a bias that is added to sums, and drop that block."""
-        args = {"reduction_block": reduction_block, "epilogue_block": epilogue_block}
-        self._edit(
-            "fuse_reduction_epilogue", args, _fuse_reduction_epilogue,
-            self._name(reduction_block), self._name(epilogue_block),
-        )  # fmt: skip
+        self.func = _fuse_reduction_epilogue(
+            self.func, self._name(reduction_block), self._name(epilogue_block)
+        )
 
+    @step()
     def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> None:
         """Round the extents of the block's axes up to multiples of `padding`, one per axis."""
-        args = {"block": block, "padding": tuple(padding)}
-        self._edit("pad_einsum", args, _pad_einsum.pad_einsum, self._name(block), padding)
+        self.func = _pad_einsum.pad_einsum(self.func, self._name(block), padding)
 
+    @step()
     def form_blocks(self) -> None:
         """Make blocks of plain loops around stores: each store in loops of its own where that is
         allowed, else one block over the outer loops whose iterations are independent."""
-        self._edit("form_blocks", {}, _form_blocks)
+        self.func = _form_blocks(self.func)
 
+    @step()
     def fuse_reductions(
         self, block: BlockRV, axis: int, rows: int, chunk: int, multiple: int = 1, width: int = 1,
         parts: int = 1, workers: int = 1, *, whole: bool = False,
@@ -343,17 +311,13 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         more axis of the tiles, take turns along the reduced axis; blocks behind the tiles combine
         their results, which are in main memory (split-K of a softmax, Flash-Decoding, 2023).
         """
-        sizes = {
-            "axis": axis, "rows": rows, "chunk": chunk, "multiple": multiple, "width": width,
-            "parts": parts, "workers": workers,
-        }  # fmt: skip
+        self.func, tile = _fuse_reductions(
+            self.func, self._name(block), axis, rows, chunk, multiple, width, parts, workers,
+            whole=whole,
+        )  # fmt: skip
+        return self._new_block(tile)
 
-        def run() -> Block:
-            self.func, tile = _fuse_reductions(self.func, self._name(block), **sizes, whole=whole)
-            return tree.find_block(self.func, tile).block
-
-        return self._step("fuse_reductions", {"block": block, **sizes, "whole": whole}, run)
-
+    @step()
     def compact_buffers(self) -> None:
         """Allocate private buffers (of any scope but `global`) inside the loops in each iteration
         of which they are filled and used, in the size that an iteration needs.
@@ -361,18 +325,21 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         This is one of the last steps: indices then mention loops outside of their blocks, which
         other primitives refuse.
         """
-        self._edit("compact_buffers", {}, _compact_buffers)
+        self.func = _compact_buffers(self.func)
 
+    @step()
     def round_up_tails(self) -> None:
         """Compute the last tile of rows whole, from copies of its last row, in blocks that write
         only `local` buffers: these lose their guards, and the rest is not stored."""
-        self._edit("round_up_tails", {}, _round_up.round_up_tails)
+        self.func = _round_up.round_up_tails(self.func)
 
+    @step()
     def round_up_vectors(self) -> None:
         """Compute the last vectors of an axis whole, from zeros where it has ended, in blocks that
         write only `local` buffers: loads are masked, arithmetic is not."""
-        self._edit("round_up_vectors", {}, _round_up.round_up_vectors)
+        self.func = _round_up.round_up_vectors(self.func)
 
+    @primitive()
     def join_axes(self, schedule: Callable[[Schedule], Schedule]) -> None:
         """Make one axis of neighbouring axes of one kind that go through memory like one, so that
         vectors and tiles need not end where the inner one does, and give the parameters, whose
@@ -385,6 +352,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         joined, restored = _join_axes(self.func)
         self._take_over("join_axes", {}, self._apart(joined, JOINED), schedule, restored)
 
+    @primitive()
     def schedule_apart(
         self, blocks: Sequence[BlockRV], schedule: Callable[[Schedule], Schedule]
     ) -> None:
@@ -418,6 +386,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
 
         self._step(primitive, {**args, "schedule": Steps(tuple(made.trace))}, run)
 
+    @primitive()
     def guarded_versions(
         self,
         size: PrimExpr,
@@ -478,26 +447,20 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         sub.within, sub.decisions = (*self.within, name), dict(self.decisions)
         return sub
 
+    @step()
     def declare_upper_bound(self, symbol: Var, most: int) -> None:
         """Let analyses know that a symbol is at most `most`, which must follow from the bounds
         declared for symbols or from the guard of the version that is being scheduled."""
+        self._require_at_most("declare_upper_bound", symbol, most)
+        self.func = with_upper_bound(self.func, symbol, most)
 
-        def run() -> None:
-            self._require_at_most("declare_upper_bound", symbol, most)
-            self.func = with_upper_bound(self.func, symbol, most)
-
-        self._step("declare_upper_bound", {"symbol": symbol, "most": most}, run)
-
+    @step()
     def bound_storage(self, size: PrimExpr, most: int) -> None:
         """Allocate `local` buffers with `most` instead of a symbol or dimension `size`, which must
         be at most that by declared bounds or by the guard of the version that is being scheduled.
         """
-
-        def run() -> None:
-            self._require_at_most("bound_storage", size, most)
-            self.func = _bound_storage(self.func, size, most)
-
-        self._step("bound_storage", {"size": size, "most": most}, run)
+        self._require_at_most("bound_storage", size, most)
+        self.func = _bound_storage(self.func, size, most)
 
     def _require_at_most(self, primitive: str, size: PrimExpr, most: int) -> None:
         if not self._is_at_most(size, most):
@@ -506,34 +469,29 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
                 suggestion="make it a step of guarded_versions",
             )  # fmt: skip
 
+    @step(unless_default="preserve_unit_iters")
     def blockize(self, loop: LoopRV, preserve_unit_iters: bool = False) -> BlockRV:
         """Make a block of the loop and what is inside it; with `preserve_unit_iters` it has an axis
         for each axis inside, of one value where that has no part outside."""
+        self.func, name = _blockize.blockize(
+            self.func, self._var(loop), preserve_unit_iters=preserve_unit_iters
+        )
+        return self._new_block(name)
 
-        def run() -> Block:
-            self.func, name = _blockize.blockize(
-                self.func, self._var(loop), preserve_unit_iters=preserve_unit_iters
-            )
-            return tree.find_block(self.func, name).block
-
-        options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
-        return self._step("blockize", {"loop": loop, **options}, run)
-
+    @step()
     def tensorize(self, target: BlockRV | LoopRV, tensor_intrin: str) -> None:
         """Replace a block, or what is inside a loop, by a registered tensor intrinsic."""
-        args = {"target": target, "tensor_intrin": tensor_intrin}
-        fn = _tensorize.tensorize
-        self._edit("tensorize", args, fn, self._target(target), tensor_intrin)
+        self.func = _tensorize.tensorize(self.func, self._target(target), tensor_intrin)
 
+    @step()
     def annotate(self, target: BlockRV | LoopRV, key: str, value: Any) -> None:
         """Set an annotation of a block or loop."""
-        args = {"target": target, "key": key, "value": value}
-        self._edit("annotate", args, _annotate.annotate, self._target(target), key, value)
+        self.func = _annotate.annotate(self.func, self._target(target), key, value)
 
+    @step()
     def unannotate(self, target: BlockRV | LoopRV, key: str) -> None:
         """Remove an annotation of a block or loop."""
-        args = {"target": target, "key": key}
-        self._edit("unannotate", args, _annotate.unannotate, self._target(target), key)
+        self.func = _annotate.unannotate(self.func, self._target(target), key)
 
 
 def _any_size(
@@ -555,10 +513,3 @@ def _made(schedule: Callable[[Schedule], Schedule | None], sch: Schedule) -> Sch
     if made is not None and made.original is not sch.original:
         raise ValueError("the schedule returned is of another function than the one given")
     return made
-
-
-PRIMITIVES = frozenset(
-    name for cls in (DataPrimitives, DecisionPrimitives, RaggedPrimitives, Schedule)
-    for name, fn in vars(cls).items()
-    if callable(fn) and not name.startswith("_")
-)  # fmt: skip

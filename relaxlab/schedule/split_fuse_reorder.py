@@ -147,7 +147,7 @@ def _factor_extents(
 
 
 def _analyzer(place: LoopPlace, preserve_unit_iters: bool) -> Analyzer:
-    """An analyzer that knows the loops around `place`."""
+    """An analyzer with the ranges of the loops around `place`."""
     if not preserve_unit_iters:
         return analyzer_at(place)
     an = shape_analyzer(place.func)

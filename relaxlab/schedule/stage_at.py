@@ -30,8 +30,7 @@ from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.ranges import (
     ZERO,
     Span,
-    analyzer_at,
-    bind_stmt,
+    analyzer_in,
     loop_env,
     span_of,
     spans_under,
@@ -59,7 +58,7 @@ def read_at(
     under the loop read the copy. Returns the function and the name of the copying block."""
     place, target = find_block(func, name, "read_at"), find_loop(func, var, "read_at")
     buffer = buffer_of(place.block, "read", read_index, "read_at")
-    an = _analyzer_in(target, place.realize, "read_at")
+    an = _analyzer_around(target, place.realize, "read_at")
     require_filled_for_init("read_at", target, buffer)
     regions: list[tuple[Span, ...]] = []
     for r in realizes_under(target.loop.body):
@@ -89,7 +88,7 @@ def write_at(
     when it ends. Returns the function and the name of the copying block."""
     place, target = find_block(func, name, "write_at"), find_loop(func, var, "write_at")
     buffer = buffer_of(place.block, "write", write_index, "write_at")
-    an = _analyzer_in(target, place.realize, "write_at")
+    an = _analyzer_around(target, place.realize, "write_at")
     for r in realizes_under(target.loop.body):
         touched = {x.buffer for x in (*r.block.reads, *r.block.writes)}
         if r is not place.realize and buffer in touched:
@@ -122,16 +121,14 @@ def write_at(
     return _with_copy(target, body, cache), copy.block.name
 
 
-def _analyzer_in(target: LoopPlace, realize: BlockRealize, primitive: str) -> Analyzer:
-    """An analyzer that knows the loop, too. Raises ScheduleError unless it is around the block."""
+def _analyzer_around(target: LoopPlace, realize: BlockRealize, primitive: str) -> Analyzer:
+    """Return `analyzer_in` of a loop. Raises ScheduleError unless the block is inside of it."""
     if not any(r is realize for r in realizes_under(target.loop.body)):
         raise ScheduleError(
             primitive, describe_loop(target.loop),
             f"the loop is around block {realize.block.name!r}", about=(realize.block.name,),
         )  # fmt: skip
-    an = analyzer_at(target)
-    bind_stmt(an, target.loop)
-    return an
+    return analyzer_in(target)
 
 
 def _hull(a: Sequence[Span], b: Sequence[Span], an: Analyzer) -> tuple[Span, ...]:

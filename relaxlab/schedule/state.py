@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
@@ -27,10 +27,9 @@ from relaxlab.schedule.decisions import (
     require_candidate,
 )
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.primitive import PRIMITIVES, leaves_unchanged
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.trace import (
-    LOOKING,
-    NESTING,
     Instruction,
     Ref,
     Value,
@@ -71,12 +70,6 @@ def marked_as_scheduled(func: PrimFunc) -> PrimFunc:
     return replace(func, attrs=func.attrs.with_(**{IS_SCHEDULED: True}))
 
 
-BY_AXES = frozenset({
-    "cache_index", "cache_inplace", "cache_read", "cache_write", "compute_at", "pack", "read_at",
-    "reindex", "reindex_cache_read", "reindex_cache_write", "write_at",
-})  # fmt: skip
-"""Primitives that copy what a block touches, or compute it elsewhere."""
-
 PROGRAM_NAMES = (
     "I", "Module", "R", "Schedule", "T", "bound", "expr", "max", "min", "partial", "sch",
     "schedule",
@@ -86,6 +79,9 @@ PROGRAM_NAMES = (
 
 Fact: TypeAlias = tuple[PrimExpr, int]
 """A size and a number that it is at most, in the version of a function that is being scheduled."""
+
+
+Made = TypeVar("Made")
 
 
 @methods_name_arguments
@@ -99,7 +95,7 @@ class ScheduleState(Brief):
     """
 
     def __repr__(self) -> str:
-        steps = [step.name for step in self.trace if not step.name.startswith(LOOKING)]
+        steps = [step.name for step in self.trace if not leaves_unchanged(step.name)]
         listed = f": {cut(', '.join(steps), 200)}" if steps else ""
         return f"Schedule({counted(len(steps), 'step')}{listed})"
 
@@ -214,9 +210,10 @@ class ScheduleState(Brief):
         value = default if value is None else value
         require_candidate(key, value, candidates)
 
-        def run() -> Var | None:
+        def run() -> LoopRV | None:
             self.decisions[key] = Decision(key, candidates, default, value)
-            return loop_of(value)
+            loop = loop_of(value)
+            return None if loop is None else self._new_loop(loop)
 
         self._step(step, {**args, "decision": value}, run)
         return value
@@ -231,18 +228,18 @@ class ScheduleState(Brief):
         return any(n <= most and size in _parts_of_max(larger) for larger, n in facts)
 
     @brief
-    def _step(self, name: str, args: dict[str, Any], run: Callable[[], Any]) -> Any:
-        """Run one primitive, record it and give handles to what it returned."""
-        before = self.func
+    def _step(self, name: str, args: dict[str, Any], run: Callable[[], Made]) -> Made:
+        """Run a primitive, which returns handles or nothing, and record it."""
+        before, row = self.func, PRIMITIVES[name]
         # Nested steps are counted one by one, as they are made before the one that holds them.
-        changes = not name.startswith(LOOKING) and name not in NESTING
+        changes = not row.looks and not row.nests
         if changes:
             before_step(self)
         values = tuple((k, _recorded(v)) for k, v in args.items())
         try:
-            if not name.startswith(LOOKING):
+            if not row.looks:
                 self.require_one_version(name)
-            if name in BY_AXES:
+            if row.by_axes:
                 self._require_own_axes(name, args["block"])
             result = run()
         except ScheduleError as error:
@@ -250,17 +247,16 @@ class ScheduleState(Brief):
             self.refused = Refused(Instruction(name, values), explained)
             raise explained from None
         self.refused = None
-        handles = self._handles(result)
-        names = tuple(h.name for h in handles)
+        made: Any = result
+        handles = cast("list[Any]", made if isinstance(made, list) else [made])
+        names = tuple(h.name for h in handles if h is not None)
         if self.func is not before:
             self.func = marked_as_scheduled(self.func)
             self._credit(len(self.trace))
         self.trace.append(Instruction(name, values, names))
         if changes:
             after_step(str(self.trace[-1]))
-        if isinstance(result, list):
-            return handles
-        return handles[0] if handles else None
+        return result
 
     def require_one_version(self, primitive: str) -> None:
         """Raise ScheduleError if the function has versions, in each of which there is a block for
@@ -285,25 +281,17 @@ class ScheduleState(Brief):
                 suggestion=f"{primitive} before compact_buffers", about=(*inside,),
             )  # fmt: skip
 
-    def _edit(self, name: str, args: dict[str, Any], fn: Callable[..., PrimFunc], *given: Any):
-        def run() -> None:
-            self.func = fn(self.func, *given)
+    def _new_block(self, name: str) -> BlockRV:
+        """A handle to a block."""
+        handle = BlockRV(f"b{len(self._blocks)}")
+        self._blocks[handle.name] = name
+        return handle
 
-        self._step(name, args, run)
-
-    def _handles(self, result: Any) -> list[Any]:
-        items = cast("list[Any]", result if isinstance(result, list) else [result])
-        handles: list[BlockRV | LoopRV] = []
-        for item in items:
-            if isinstance(item, Block):
-                handle = BlockRV(f"b{len(self._blocks)}")
-                self._blocks[handle.name] = item.name
-                handles.append(handle)
-            elif isinstance(item, Var):
-                loop = LoopRV(f"l{len(self._loops)}")
-                self._loops[loop.name] = item
-                handles.append(loop)
-        return handles
+    def _new_loop(self, var: Var) -> LoopRV:
+        """A handle to a loop."""
+        handle = LoopRV(f"l{len(self._loops)}")
+        self._loops[handle.name] = var
+        return handle
 
     def _credit(self, step: int) -> None:
         """Remember which step made or removed each loop, block and buffer."""
@@ -402,7 +390,7 @@ def _recorded(value: Any) -> Value:
     match value:
         case BlockRV(name) | LoopRV(name):
             return Ref(name)
-        case tuple() | list():
+        case tuple() | list() | range():
             return tuple(_recorded(v) for v in value)  # type: ignore[reportUnknownVariableType]
         case _:
             return value

@@ -45,7 +45,7 @@ class TensorIntrin(Brief):
 
     @property
     def desc(self) -> PrimFunc:
-        """The function that says what is computed."""
+        """The function that defines what is computed."""
         return self.define()[0]
 
     @property

@@ -19,21 +19,11 @@ from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
+from relaxlab.schedule.primitive import PRIMITIVES
 
 Value: TypeAlias = Any
 """A `Ref`, a number, a string, a bool, None, a `PrimExpr`, an `IndexMap`, `Steps` or a tuple of
 these."""
-NESTING = ("guarded_versions", "join_axes", "schedule_apart")
-"""The primitives with an argument `schedule` that holds the steps of other schedules."""
-LOOKING = ("get_", "sample_")
-"""Beginnings of the names of primitives that leave the function as it is."""
-
-
-_LISTING = (
-    "get_loops", "get_child_blocks", "get_producers", "get_consumers", "get_output_blocks", "split",
-    "partition", "loop_partition", "cache_inplace", "cache_index",
-)  # fmt: skip
-"""The primitives that return a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +51,11 @@ class Instruction:
         call = f"sch.{self.name}({', '.join(shown)})"
         call += f"  # {self.remark}" if self.remark else ""
         results = ", ".join(self.outputs)
-        if len(self.outputs) == 1 and self.name in _LISTING:
+        row = PRIMITIVES.get(self.name)
+        if row and row.lists and len(self.outputs) == 1:
             results = f"[{results}]"
         call = f"{results} = {call}" if results else call
-        nested = dict(self.args).get("schedule") if self.name in NESTING else None
+        nested = dict(self.args).get("schedule") if row and row.nests else None
         return call if nested is None else f"{_definition(nested)}\n{call}"
 
 

@@ -228,7 +228,7 @@ def _same_lanes(
 
 
 def _common(a: str, b: str) -> str | None:
-    """The dtype that both convert to without being asked, or None."""
+    """The dtype that both convert to implicitly, or None."""
     lanes = lanes_of(a)
     a, b = element_of(a), element_of(b)
     if is_float(a) and is_float(b):

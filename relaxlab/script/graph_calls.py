@@ -15,7 +15,7 @@ from relaxlab.ir.dtypes import is_dtype, is_float, is_int, numpy_dtype
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs
-from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, op_names, op_row
+from relaxlab.ir.op_table import REQUIRED, OpRow, Param, find_op, has_trait, op_names, op_row
 from relaxlab.script.advice import known_elsewhere
 from relaxlab.script.annotations import (
     TYPES,
@@ -39,7 +39,7 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import Arguments, Context
-from relaxlab.script.members import MEMBERS, members_of
+from relaxlab.script.members import MEMBERS, OUT_TYPED, PACKED, members_of
 from relaxlab.script.values import (
     Arg,
     MatchCastValue,
@@ -339,7 +339,6 @@ _ATTRIBUTES = {
     "call_tir_inplace": ("inplace_indices",),
     "call_tir_with_grad": ("te_grad_name", "te_grad_kwargs"),
 }
-_EXTERN = ("call_dps_packed", "call_py_func")
 
 
 def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
@@ -352,7 +351,7 @@ def _out_typed(name: str) -> Callable[[Context, Arguments], graph.Call]:
         a = c.bind()
         func, args, out = a["func"], a["args"], a["out_ty"]
         assert func is not None and args is not None and out is not None
-        callee = _callee(cx, func, extern=name in _EXTERN)
+        callee = _callee(cx, func, extern=has_trait(name, "calls_packed"))
         symbols = a["tir_vars"]
         tensors, extra = _tensors(cx, args, split=symbols is None)
         if symbols is not None:
@@ -582,15 +581,9 @@ def _match_cast(cx: Context, c: Arguments) -> MatchCastValue:
 
 
 _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
-    "call_tir": _out_typed("call_tir"),
-    "call_tir_inplace": _out_typed("call_tir_inplace"),
-    "call_dps_packed": _out_typed("call_dps_packed"),
+    **{name: _out_typed(name) for name in OUT_TYPED},
+    **{name: _packed_with(name) for name in PACKED},
     "call_packed": _call_packed,
-    "call_tir_with_grad": _out_typed("call_tir_with_grad"),
-    "call_py_func": _out_typed("call_py_func"),
-    "call_pure_packed": _packed_with("call_pure_packed"),
-    "call_inplace_packed": _packed_with("call_inplace_packed"),
-    "call_builtin_with_ctx": _packed_with("call_builtin_with_ctx"),
     "const": _const,
     "shape": _shape,
     "prim_value": _prim_value,

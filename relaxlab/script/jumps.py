@@ -11,8 +11,7 @@ from typing import NoReturn
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr
-from relaxlab.ir.node import node, span_field, walk
-from relaxlab.ir.span import Span
+from relaxlab.ir.node import node, walk
 from relaxlab.script.core import Context
 
 JUMPS = {
@@ -28,7 +27,6 @@ class Jump(loops.Stmt):
     """A `break` or `continue`, until the loop around it is read."""
 
     kind: str
-    span: Span | None = span_field(default=None)
 
 
 def refuse(cx: Context, jump: Jump) -> NoReturn:

@@ -14,7 +14,7 @@ from relaxlab.ir.module import Module
 
 
 class KnownTypes:
-    """The types of the variables bound so far, deduced when first asked for."""
+    """The types of the variables bound so far, deduced on first use."""
 
     def __init__(self) -> None:
         self._types: dict[graph.Var, types.Type | None] = {}
@@ -25,7 +25,7 @@ class KnownTypes:
         self._waiting.append(binding)
 
     def of(self, e: graph.Expr, mod: Module) -> types.Type | None:
-        """The type of `e`, or None where it cannot be told yet or is wrong."""
+        """The type of `e`, or None where it is not known yet or wrong."""
         for b in self._waiting:  # in order: each needs only what was bound before
             found = b.ty if isinstance(b, graph.MatchCast) else self._deduced(b.value, mod)
             self._types[b.var] = found

@@ -19,7 +19,7 @@ Gives = Literal["type", "value", "scalar", "buffer", "axis", "loop", "context", 
 @dataclass(frozen=True, slots=True)
 class Member:
     """A name of a namespace. `parameters` are written as Python writes them; a default of None
-    means that the argument may be left out. `gives` says where the name may stand."""
+    means that the argument may be left out. `gives` is the place where the name may stand."""
 
     name: str
     parameters: str
@@ -42,6 +42,12 @@ _BUFFER = f"shape, dtype='float32', data=None, {_LAYOUT}"
 _ALLOC = f"{_BUFFER}, annotations=None"
 _LOOP = "start, stop=None, thread=None, annotations=None, step=None"
 _AXIS = "dom, binding, dtype=None"
+OUT_TYPED = (
+    "call_tir", "call_tir_inplace", "call_tir_with_grad", "call_dps_packed", "call_py_func",
+)  # fmt: skip
+"""Operators that are written with a tuple of arguments and the types of the results, `out_ty`."""
+PACKED = ("call_pure_packed", "call_inplace_packed", "call_builtin_with_ctx")
+"""Operators that are written with the name of a registered function, then its arguments."""
 _OUT = "func, args, out_ty, tir_vars=None"
 
 _MODULES = (

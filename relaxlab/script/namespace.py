@@ -2,7 +2,7 @@
 
 A program is read from its source and never run, so its names have no meaning in Python. The types
 are an exception: `R.Tensor((n, 4), "float32")` is the type, for builders. Statements of a class
-body do nothing; calling another name is an error that says where it belongs.
+body do nothing; calling another name is an error that names its place.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _row(name: str) -> OpRow:
 
 
 def text(name: str) -> str:
-    """Return the documentation of a member such as `R.matmul`: its result, arguments, dtypes and an
-    example."""
+    """Return the documentation of a member such as `R.matmul`: its result, which parameters are
+    constants, the dtypes where not all will do, and an example."""
     member = MEMBERS.get(name)
     if member is not None and member.doc:
         parts = [member.doc]
@@ -84,7 +84,7 @@ def text(name: str) -> str:
         row = _row(name)
         doc, example = op_text(row)
         parts = [doc] if doc else []
-        parts += [line] if (line := _arguments(row)) and member is None else []
+        parts += [line] if (line := _constants(row)) and member is None else []
         if member is not None:
             example = member.example
         elif example:
@@ -94,11 +94,9 @@ def text(name: str) -> str:
     return "\n\n".join(parts)
 
 
-def _arguments(row: OpRow) -> str:
-    values = [p.name for p in row.params if p.kind == "value"]
-    attrs = [p.name for p in row.params if p.kind == "attr"]
-    texts = [f"Arguments: {', '.join(values)}."] if values else []
-    return " ".join(texts + ([f"Constants: {', '.join(attrs)}."] if attrs else []))
+def _constants(row: OpRow) -> str:
+    names = [p.name for p in row.params if p.kind == "attr"]
+    return f"Constants: {', '.join(names)}." if names else ""
 
 
 _PROBES = {"bool": "bool", "int64": "integers", "float32": "floating point"}
@@ -107,7 +105,7 @@ _PROBES = {"bool": "bool", "int64": "integers", "float32": "floating point"}
 @cache
 def _dtypes(row: OpRow, example: str) -> str:
     """Return the dtypes that the type rule accepts for the first argument of the example, in
-    words."""
+    words; nothing where it accepts any."""
     from relaxlab.script.parser import parse
 
     read = read_example(example)
@@ -121,8 +119,9 @@ def _dtypes(row: OpRow, example: str) -> str:
         except DiagnosticError:
             continue
         accepted.append(kind)
-    kinds = "any" if len(accepted) == len(_PROBES) else ", ".join(accepted)
-    return f"Dtypes of {values[0].lstrip('*')}: {kinds}."
+    if len(accepted) == len(_PROBES):
+        return ""
+    return f"Dtypes of {values[0].lstrip('*')}: {', '.join(accepted)}."
 
 
 # --- Names for Python ---------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from relaxlab.ir.op_table import find_op
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.script.constants import constant_text
 from relaxlab.script.convert import is_symbolic
+from relaxlab.script.members import OUT_TYPED, PACKED
 from relaxlab.script.print_expr import scalar
 from relaxlab.script.print_types import annotation, attribute, dims, sequence
 from relaxlab.script.writer import Writer, plain, string
@@ -219,22 +220,15 @@ def _types(w: Writer, tys: tuple[types.Type, ...], path: str, brackets: str) -> 
     return texts[0] if len(texts) == 1 else f"{brackets[0]}{', '.join(texts)}{brackets[1]}"
 
 
-_OUT_TYPED = (
-    "call_tir", "call_tir_inplace", "call_tir_with_grad", "call_dps_packed", "call_py_func",
-)  # fmt: skip
-_NAMED = ("call_pure_packed", "call_inplace_packed", "call_builtin_with_ctx")
-"""Operators whose first argument is the name of a registered function."""
-
-
 def _call(w: Writer, e: graph.Call, path: str) -> str:
     args = [value(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
     tys = f"{path}.ty_args"
     match e.op:
         case graph.Op("adt.construct"):
             return f"cls.{e.attrs['constructor']}({', '.join(args)})"
-        case graph.Op(name) if name in _OUT_TYPED:
+        case graph.Op(name) if name in OUT_TYPED:
             return _call_tir(w, name, e, args, path)
-        case graph.Op(name) if name in _NAMED:
+        case graph.Op(name) if name in PACKED:
             head = f"R.{name}"
             args = [_callee_name(e.args[0], args[0]), *args[1:]]
         case graph.Op(name):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-# pyright: reportUnusedImport=false
+# pyright: reportUnusedImport=false, reportMissingModuleSource=false
 # Names of the script hide those of Python: `R.sum`, `T.bool`.
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
 from contextlib import AbstractContextManager as _Context
-from typing import Any as _Any, TypeAlias as _TypeAlias, TypeVar as _TypeVar, overload as _overload
+from typing import Any as _Any, TypeVar as _TypeVar, overload as _overload
 
 from relaxlab.ir.graph import Function as _Function
+from relaxlab.script.stub_types import Argument as _Argument, Buffer as _Buffer, Value as _Value
 
 @_overload
 def function(f: _Callable[..., _Any], /) -> _Function:
@@ -30,57 +31,6 @@ _C = _TypeVar("_C", bound=type)
 def data(cls: _C, /) -> _C:
     """Declare an algebraic data type in a module: the annotated names are its constructors."""
 
-class _Value:
-    """A value of a program: operators on it give values."""
-
-    def __add__(self, other: _Any, /) -> _Value: ...
-    def __radd__(self, other: _Any, /) -> _Value: ...
-    def __sub__(self, other: _Any, /) -> _Value: ...
-    def __rsub__(self, other: _Any, /) -> _Value: ...
-    def __mul__(self, other: _Any, /) -> _Value: ...
-    def __rmul__(self, other: _Any, /) -> _Value: ...
-    def __truediv__(self, other: _Any, /) -> _Value: ...
-    def __rtruediv__(self, other: _Any, /) -> _Value: ...
-    def __floordiv__(self, other: _Any, /) -> _Value: ...
-    def __rfloordiv__(self, other: _Any, /) -> _Value: ...
-    def __mod__(self, other: _Any, /) -> _Value: ...
-    def __rmod__(self, other: _Any, /) -> _Value: ...
-    def __pow__(self, other: _Any, /) -> _Value: ...
-    def __rpow__(self, other: _Any, /) -> _Value: ...
-    def __matmul__(self, other: _Any, /) -> _Value: ...
-    def __rmatmul__(self, other: _Any, /) -> _Value: ...
-    def __and__(self, other: _Any, /) -> _Value: ...
-    def __rand__(self, other: _Any, /) -> _Value: ...
-    def __or__(self, other: _Any, /) -> _Value: ...
-    def __ror__(self, other: _Any, /) -> _Value: ...
-    def __xor__(self, other: _Any, /) -> _Value: ...
-    def __rxor__(self, other: _Any, /) -> _Value: ...
-    def __lshift__(self, other: _Any, /) -> _Value: ...
-    def __rlshift__(self, other: _Any, /) -> _Value: ...
-    def __rshift__(self, other: _Any, /) -> _Value: ...
-    def __rrshift__(self, other: _Any, /) -> _Value: ...
-    def __lt__(self, other: _Any, /) -> _Value: ...
-    def __le__(self, other: _Any, /) -> _Value: ...
-    def __gt__(self, other: _Any, /) -> _Value: ...
-    def __ge__(self, other: _Any, /) -> _Value: ...
-    def __neg__(self) -> _Value: ...
-    def __pos__(self) -> _Value: ...
-    def __invert__(self) -> _Value: ...
-    def __getitem__(self, item: _Any, /) -> _Value: ...
-    def __iter__(self) -> _Iterator[_Value]: ...
-
-_Argument: _TypeAlias = _Value | complex | _str | _Sequence[_Any] | None
-
-
-class _Buffer:
-    """A buffer of a loop function."""
-
-    shape: _Sequence[_Any]
-    dtype: _str
-    name: _str
-    def __getitem__(self, item: _Any, /) -> _Value: ...
-    def __setitem__(self, item: _Any, value: _Any, /) -> None: ...
-
 class _adt:
     """The names R.adt.*"""
 
@@ -88,22 +38,19 @@ class _adt:
     def construct(*fields: _Argument, data: _Argument, constructor: _Argument, tag: _Argument) -> _Value:
         """The value of a data type that a constructor makes of its fields.
 
-        Arguments: *fields. Constants: data, constructor, tag.
+        Constants: data, constructor, tag.
         """
 
     @staticmethod
     def field(value: _Argument, constructor: _Argument, index: _Argument) -> _Value:
         """A field of a value that is known to be of a constructor.
 
-        Arguments: value. Constants: constructor, index.
+        Constants: constructor, index.
         """
 
     @staticmethod
     def tag(value: _Argument) -> _Value:
-        """The number of the constructor of a value, in the order of their declaration.
-
-        Arguments: value.
-        """
+        """The number of the constructor of a value, in the order of their declaration."""
 
 adt: _adt
 
@@ -114,18 +61,12 @@ class _builtin:
     def alloc_tensor(shape: _Argument, dtype: _Argument, runtime_device_index: _Argument, storage_scope: _Any = None) -> _Value:
         """A new tensor, its elements not initialised.
 
-        Arguments: shape, dtype, runtime_device_index, storage_scope.
-
             R.builtin.alloc_tensor(R.shape([2, 3]), R.dtype("float32"), R.prim_value(0))  # -> (2, 3)
         """
 
     @staticmethod
     def stop_lift_params(x: _Argument) -> _Value:
         """The same value; nothing that depends on it is computed ahead of time.
-
-        Arguments: x.
-
-        Dtypes of x: any.
 
             R.builtin.stop_lift_params(x)  # (2, 3) -> (2, 3)
         """
@@ -139,9 +80,7 @@ class _ccl:
     def allgather(x: _Argument, num_workers: _Argument, in_group: _bool = True) -> _Value:
         """The tensors of all workers, behind each other along the first dimension.
 
-        Arguments: x. Constants: num_workers, in_group.
-
-        Dtypes of x: any.
+        Constants: num_workers, in_group.
 
             R.ccl.allgather(x, 2)  # (2, 3) -> (4, 3)
         """
@@ -150,9 +89,7 @@ class _ccl:
     def allreduce(x: _Argument, op_type: _str = 'sum', in_group: _bool = True) -> _Value:
         """The `sum`, `prod`, `min`, `max` or `avg` of the tensors of all workers.
 
-        Arguments: x. Constants: op_type, in_group.
-
-        Dtypes of x: any.
+        Constants: op_type, in_group.
 
             R.ccl.allreduce(x, "sum")  # (2, 3) -> (2, 3)
         """
@@ -161,10 +98,6 @@ class _ccl:
     def broadcast_from_worker0(x: _Argument) -> _Value:
         """The tensor of the first worker.
 
-        Arguments: x.
-
-        Dtypes of x: any.
-
             R.ccl.broadcast_from_worker0(x)  # (2, 3) -> (2, 3)
         """
 
@@ -172,9 +105,7 @@ class _ccl:
     def scatter_from_worker0(x: _Argument, num_workers: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
         """A worker's part of the tensor of the first one, along an axis.
 
-        Arguments: x. Constants: num_workers, axis.
-
-        Dtypes of x: any.
+        Constants: num_workers, axis.
 
             R.ccl.scatter_from_worker0(x, 2)  # (2, 3) -> (1, 3)
         """
@@ -188,9 +119,7 @@ class _dist:
     def redistribute_replica_to_shard(input: _Argument, num_workers: _Argument, axis: _Argument) -> _Value:
         """A worker's part of a tensor that all have, along an axis.
 
-        Arguments: input. Constants: num_workers, axis.
-
-        Dtypes of input: any.
+        Constants: num_workers, axis.
 
             R.dist.redistribute_replica_to_shard(x, 2, 0)  # (2, 3) -> (1, 3)
         """
@@ -204,7 +133,7 @@ class _grad:
     def avg_pool2d_backward(output_grad: _Argument, data: _Argument, pool_size: _Any = (1, 1), strides: _Any = (1, 1), padding: _Any = (0, 0, 0, 0), dilation: _Any = (1, 1), ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
         """The gradient of `nn.avg_pool2d` with respect to its data.
 
-        Arguments: output_grad, data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of output_grad: floating point.
 
@@ -215,10 +144,6 @@ class _grad:
     def end_checkpoint(input: _Argument) -> _Value:
         """The same value; marks where a checkpoint of differentiation ends.
 
-        Arguments: input.
-
-        Dtypes of input: any.
-
             R.grad.end_checkpoint(x)  # (2, 3) -> (2, 3)
         """
 
@@ -226,7 +151,7 @@ class _grad:
     def max_pool2d_backward(output_grad: _Argument, data: _Argument, pool_size: _Any = (1, 1), strides: _Any = (1, 1), padding: _Any = (0, 0, 0, 0), dilation: _Any = (1, 1), ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
         """The gradient of `nn.max_pool2d` with respect to its data.
 
-        Arguments: output_grad, data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of output_grad: floating point.
 
@@ -237,7 +162,7 @@ class _grad:
     def nll_loss_backward(output_grad: _Argument, predictions: _Argument, targets: _Argument, weights: _Any = None, reduction: _str = 'mean', ignore_index: _int | _Sequence[_int] = -100) -> _Value:
         """The gradient of `nn.nll_loss` with respect to the predictions.
 
-        Arguments: output_grad, predictions, targets, weights. Constants: reduction, ignore_index.
+        Constants: reduction, ignore_index.
 
         Dtypes of output_grad: floating point.
 
@@ -248,10 +173,6 @@ class _grad:
     def no_grad(input: _Argument) -> _Value:
         """The same value, whose gradient is zero.
 
-        Arguments: input.
-
-        Dtypes of input: any.
-
             R.grad.no_grad(x)  # (2, 3) -> (2, 3)
         """
 
@@ -259,7 +180,7 @@ class _grad:
     def reduce_window_max_backward(output_grad: _Argument, data: _Argument, padding: _Argument, window: _Argument, strides: _Any = None, dilation: _Any = None) -> _Value:
         """The gradient of the maxima of `reduce_window` with respect to its data; it goes to the first maximum of each window.
 
-        Arguments: output_grad, data, padding. Constants: window, strides, dilation.
+        Constants: window, strides, dilation.
 
         Dtypes of output_grad: floating point.
 
@@ -270,10 +191,6 @@ class _grad:
     def start_checkpoint(input: _Argument) -> _Value:
         """The same value; marks where a checkpoint of differentiation starts.
 
-        Arguments: input.
-
-        Dtypes of input: any.
-
             R.grad.start_checkpoint(x)  # (2, 3) -> (2, 3)
         """
 
@@ -281,7 +198,7 @@ class _grad:
     def take_backward(output_grad: _Argument, x: _Argument, indices: _Argument, axis: _Any = None) -> _Value:
         """The gradient of `take` with respect to the tensor that it reads.
 
-        Arguments: output_grad, x, indices. Constants: axis.
+        Constants: axis.
 
         Dtypes of output_grad: floating point.
 
@@ -297,7 +214,7 @@ class _image:
     def affine_grid(data: _Argument, size: _Argument, align_corners: _bool = True) -> _Value:
         """The places that an affine map per image, a matrix (2, 3) or (3, 4), makes of those of an image of another size.
 
-        Arguments: data, size. Constants: align_corners.
+        Constants: align_corners.
 
         Dtypes of data: floating point.
 
@@ -308,7 +225,7 @@ class _image:
     def grid_sample(data: _Argument, grid: _Argument, method: _str = 'bilinear', layout: _str = 'NCHW', padding_mode: _str = 'zeros', align_corners: _bool = False) -> _Value:
         """The images read at the places of a grid.
 
-        Arguments: data, grid. Constants: method, layout, padding_mode, align_corners.
+        Constants: method, layout, padding_mode, align_corners.
 
         Dtypes of data: floating point.
 
@@ -319,7 +236,7 @@ class _image:
     def resize2d(data: _Argument, size: _Argument, roi: _Any = None, layout: _str = 'NCHW', method: _str = 'linear', coordinate_transformation_mode: _str = 'half_pixel', rounding_method: _str = 'round', cubic_alpha: _float = -0.75, cubic_exclude: _int | _Sequence[_int] = 0, extrapolation_value: _float = 0.0, out_dtype: _Any = None) -> _Value:
         """The images in another size, by the method `nearest_neighbor`, `linear` or `cubic`.
 
-        Arguments: data, size. Constants: roi, layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype.
+        Constants: roi, layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -330,7 +247,7 @@ class _image:
     def resize3d(data: _Argument, size: _Argument, roi: _Any = None, layout: _str = 'NCDHW', method: _str = 'linear', coordinate_transformation_mode: _str = 'half_pixel', rounding_method: _str = '', cubic_alpha: _float = -0.75, cubic_exclude: _int | _Sequence[_int] = 0, extrapolation_value: _float = 0.0, out_dtype: _Any = None) -> _Value:
         """As `image.resize2d`, in three dimensions.
 
-        Arguments: data, size. Constants: roi, layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype.
+        Constants: roi, layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -346,20 +263,12 @@ class _inspect:
     def tensor_byte_offset(tensor: _Argument) -> _Value:
         """The offset of a tensor's data in bytes.
 
-        Arguments: tensor.
-
-        Dtypes of tensor: any.
-
             R.inspect.tensor_byte_offset(x)  # (2, 3) -> R.Prim(value=0)
         """
 
     @staticmethod
     def tensor_dtype_bits(tensor: _Argument) -> _Value:
         """The number of bits of an element.
-
-        Arguments: tensor.
-
-        Dtypes of tensor: any.
 
             R.inspect.tensor_dtype_bits(x)  # (2, 3) -> R.Prim(value=32)
         """
@@ -368,20 +277,12 @@ class _inspect:
     def tensor_dtype_code(tensor: _Argument) -> _Value:
         """DLPack's number for the kind of the dtype.
 
-        Arguments: tensor.
-
-        Dtypes of tensor: any.
-
             R.inspect.tensor_dtype_code(x)  # (2, 3) -> R.Prim(value=2)
         """
 
     @staticmethod
     def tensor_dtype_lanes(tensor: _Argument) -> _Value:
         """The number of lanes of an element.
-
-        Arguments: tensor.
-
-        Dtypes of tensor: any.
 
             R.inspect.tensor_dtype_lanes(x)  # (2, 3) -> R.Prim(value=1)
         """
@@ -390,20 +291,12 @@ class _inspect:
     def tensor_elem_offset(tensor: _Argument) -> _Value:
         """The offset of a tensor's data in elements.
 
-        Arguments: tensor.
-
-        Dtypes of tensor: any.
-
             R.inspect.tensor_elem_offset(x)  # (2, 3) -> R.Prim(value=0)
         """
 
     @staticmethod
     def tensor_ndim(tensor: _Argument) -> _Value:
         """The number of dimensions of a tensor.
-
-        Arguments: tensor.
-
-        Dtypes of tensor: any.
 
             R.inspect.tensor_ndim(x)  # (2, 3) -> R.Prim(value=2)
         """
@@ -412,20 +305,12 @@ class _inspect:
     def tensor_shape_i(tensor: _Argument, axis: _Argument) -> _Value:
         """The extent of one dimension.
 
-        Arguments: tensor, axis.
-
-        Dtypes of tensor: any.
-
             R.inspect.tensor_shape_i(x, R.prim_value(0))  # (2, 3) -> R.Prim(value=2)
         """
 
     @staticmethod
     def tensor_stride_i(tensor: _Argument, axis: _Argument) -> _Value:
         """The distance in elements between neighbours along one dimension.
-
-        Arguments: tensor, axis.
-
-        Dtypes of tensor: any.
 
             R.inspect.tensor_stride_i(x, R.prim_value(0))  # (2, 3) -> R.Prim(value=3)
         """
@@ -437,50 +322,30 @@ class _memory:
 
     @staticmethod
     def alloc_storage(size: _Argument, virtual_device_index: _Argument, storage_scope: _Argument, dtype: _Argument) -> _Value:
-        """A new piece of memory of a size in bytes.
-
-        Arguments: size, virtual_device_index, storage_scope, dtype.
-        """
+        """A new piece of memory of a size in bytes."""
 
     @staticmethod
     def alloc_tensor(storage: _Argument, offset: _Argument, shape: _Argument, dtype: _Argument, runtime_device_index: _Any = None) -> _Value:
-        """A tensor at an offset in bytes of a storage.
-
-        Arguments: storage, offset, shape, dtype, runtime_device_index.
-        """
+        """A tensor at an offset in bytes of a storage."""
 
     @staticmethod
     def ensure_zero_offset(data: _Argument) -> _Value:
         """The same tensor at the start of its memory.
-
-        Arguments: data.
-
-        Dtypes of data: any.
 
             R.memory.ensure_zero_offset(x)  # (2, 3) -> (2, 3)
         """
 
     @staticmethod
     def kill_storage(object: _Argument) -> _Value:
-        """The end of the life of a storage.
-
-        Arguments: object.
-        """
+        """The end of the life of a storage."""
 
     @staticmethod
     def kill_tensor(object: _Argument) -> _Value:
-        """The end of the life of a tensor.
-
-        Arguments: object.
-        """
+        """The end of the life of a tensor."""
 
     @staticmethod
     def view(data: _Argument, shape: _Argument, dtype: _Any = None, relative_byte_offset: _Any = None) -> _Value:
         """A copy of a tensor's bytes from an offset as a tensor of another shape or dtype.
-
-        Arguments: data, shape, dtype, relative_byte_offset.
-
-        Dtypes of data: any.
 
             R.memory.view(x, R.shape([3, 2]))  # (2, 3) -> (3, 2)
         """
@@ -494,7 +359,7 @@ class _nn:
     def adaptive_avg_pool1d(data: _Argument, output_size: _Any = None, layout: _str = 'NCW', out_layout: _Any = None) -> _Value:
         """Means of windows chosen so that the result has `output_size`.
 
-        Arguments: data. Constants: output_size, layout, out_layout.
+        Constants: output_size, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -505,7 +370,7 @@ class _nn:
     def adaptive_avg_pool2d(data: _Argument, output_size: _Any = None, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
         """Means of windows chosen so that the result has `output_size`.
 
-        Arguments: data. Constants: output_size, layout, out_layout.
+        Constants: output_size, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -516,7 +381,7 @@ class _nn:
     def adaptive_avg_pool3d(data: _Argument, output_size: _Any = None, layout: _str = 'NCDHW', out_layout: _Any = None) -> _Value:
         """Means of windows chosen so that the result has `output_size`.
 
-        Arguments: data. Constants: output_size, layout, out_layout.
+        Constants: output_size, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -527,7 +392,7 @@ class _nn:
     def attention(query: _Argument, key: _Argument, value: _Argument, bias: _Any = None, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
         """Scaled dot-product attention: the softmax of `query @ key.T * scale` times `value`.
 
-        Arguments: query, key, value, bias. Constants: scale, causal_mask, window_size.
+        Constants: scale, causal_mask, window_size.
 
         Dtypes of query: floating point.
 
@@ -538,7 +403,7 @@ class _nn:
     def attention_bias(query: _Argument, key: _Argument, value: _Argument, bias: _Argument, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
         """Scaled dot-product attention with a bias that is added to the scores.
 
-        Arguments: query, key, value, bias. Constants: scale, causal_mask, window_size.
+        Constants: scale, causal_mask, window_size.
 
         Dtypes of query: floating point.
 
@@ -549,7 +414,7 @@ class _nn:
     def attention_var_len(queries: _Argument, keys: _Argument, values: _Argument, seqstart_q: _Argument, max_seqlen_q: _Argument, seqstart_k: _Any = None, max_seqlen_k: _Any = None, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
         """Attention of sequences of different lengths that lie behind each other in one batch; `seqstart_q` has the first position of each.
 
-        Arguments: queries, keys, values, seqstart_q, max_seqlen_q, seqstart_k, max_seqlen_k. Constants: scale, causal_mask, window_size.
+        Constants: scale, causal_mask, window_size.
 
         Dtypes of queries: floating point.
 
@@ -560,7 +425,7 @@ class _nn:
     def attention_within(queries: _Argument, keys: _Argument, values: _Argument, before: _Argument, last: _Argument, scale: _Any = None) -> _Value:
         """Attention of queries that see a range of keys each: query i sees the keys j with `before[i] < j <= last[i]`, two arrays that do not fall from query to query. The time grows with the number of keys that are seen.
 
-        Arguments: queries, keys, values, before, last. Constants: scale.
+        Constants: scale.
 
         Dtypes of queries: floating point.
 
@@ -571,7 +436,7 @@ class _nn:
     def avg_pool1d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = True, layout: _str = 'NCW', out_layout: _Any = None) -> _Value:
         """The mean of each window of a sequence.
 
-        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -582,7 +447,7 @@ class _nn:
     def avg_pool2d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
         """The mean of each window of an image.
 
-        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -593,7 +458,7 @@ class _nn:
     def avg_pool3d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = True, layout: _str = 'NCDHW', out_layout: _Any = None) -> _Value:
         """The mean of each window of a volume.
 
-        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -604,10 +469,6 @@ class _nn:
     def batch_flatten(data: _Argument) -> _Value:
         """The elements of each row of the first dimension in one dimension.
 
-        Arguments: data.
-
-        Dtypes of data: any.
-
             R.nn.batch_flatten(x)  # (2, 3, 4) -> (2, 12)
         """
 
@@ -615,7 +476,7 @@ class _nn:
     def batch_norm(data: _Argument, gamma: _Argument, beta: _Argument, moving_mean: _Argument, moving_var: _Argument, axis: _Argument, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True, momentum: _float = 0.1, training: _bool = True) -> _Value:
         """Data normalised per channel, with the new running mean and variance.
 
-        Arguments: data, gamma, beta, moving_mean, moving_var. Constants: axis, epsilon, center, scale, momentum, training.
+        Constants: axis, epsilon, center, scale, momentum, training.
 
         Dtypes of data: floating point.
 
@@ -626,7 +487,7 @@ class _nn:
     def conv1d(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCW', kernel_layout: _str = 'OIW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
         """The convolution of sequences with filters.
 
-        Arguments: data, weight. Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+        Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -637,7 +498,7 @@ class _nn:
     def conv1d_transpose(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, output_padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCW', kernel_layout: _str = 'IOW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
         """The transposed convolution of sequences: the gradient of `conv1d`.
 
-        Arguments: data, weight. Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+        Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -648,7 +509,7 @@ class _nn:
     def conv2d(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCHW', kernel_layout: _str = 'OIHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
         """The convolution of images with filters.
 
-        Arguments: data, weight. Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+        Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -659,7 +520,7 @@ class _nn:
     def conv2d_transpose(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, output_padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCHW', kernel_layout: _str = 'IOHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
         """The transposed convolution of images: the gradient of `conv2d`.
 
-        Arguments: data, weight. Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+        Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -670,7 +531,7 @@ class _nn:
     def conv3d(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCDHW', kernel_layout: _str = 'OIDHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
         """The convolution of volumes with filters.
 
-        Arguments: data, weight. Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+        Constants: strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -681,7 +542,7 @@ class _nn:
     def conv3d_transpose(data: _Argument, weight: _Argument, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, output_padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, groups: _int | _Sequence[_int] = 1, data_layout: _str = 'NCDHW', kernel_layout: _str = 'IODHW', out_layout: _Any = None, out_dtype: _Any = None) -> _Value:
         """The transposed convolution of volumes: the gradient of `conv3d`.
 
-        Arguments: data, weight. Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
+        Constants: strides, padding, output_padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype.
 
         Dtypes of data: integers, floating point.
 
@@ -692,8 +553,6 @@ class _nn:
     def cross_entropy_with_logits(predictions: _Argument, labels: _Argument) -> _Value:
         """The cross entropy of logits and labels, averaged over rows.
 
-        Arguments: predictions, labels.
-
         Dtypes of predictions: floating point.
 
             R.nn.cross_entropy_with_logits(x, y)  # (2, 5), (2, 5) -> ()
@@ -703,7 +562,7 @@ class _nn:
     def dropout(data: _Argument, rate: _float = 0.5) -> _Value:
         """A tuple of the data, unchanged, and a mask of ones.
 
-        Arguments: data. Constants: rate.
+        Constants: rate.
 
         Dtypes of data: floating point.
 
@@ -714,8 +573,6 @@ class _nn:
     def gelu(data: _Argument) -> _Value:
         """The Gaussian error linear unit `x * (1 + erf(x / sqrt(2))) / 2`.
 
-        Arguments: data.
-
         Dtypes of data: floating point.
 
             R.nn.gelu(x)  # (2, 3) -> (2, 3)
@@ -724,8 +581,6 @@ class _nn:
     @staticmethod
     def gelu_tanh(data: _Argument) -> _Value:
         """The Gaussian error linear unit, approximated by tanh.
-
-        Arguments: data.
 
         Dtypes of data: floating point.
 
@@ -736,7 +591,7 @@ class _nn:
     def group_norm(data: _Argument, gamma: _Argument, beta: _Argument, num_groups: _Argument, channel_axis: _Argument, axes: _Argument, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True) -> _Value:
         """Data normalised per group of channels, then scaled and shifted per channel.
 
-        Arguments: data, gamma, beta. Constants: num_groups, channel_axis, axes, epsilon, center, scale.
+        Constants: num_groups, channel_axis, axes, epsilon, center, scale.
 
         Dtypes of data: floating point.
 
@@ -747,7 +602,7 @@ class _nn:
     def instance_norm(data: _Argument, gamma: _Argument, beta: _Argument, channel_axis: _Argument, axes: _Argument, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True) -> _Value:
         """Data normalised per instance and channel, then scaled and shifted per channel.
 
-        Arguments: data, gamma, beta. Constants: channel_axis, axes, epsilon, center, scale.
+        Constants: channel_axis, axes, epsilon, center, scale.
 
         Dtypes of data: floating point.
 
@@ -758,7 +613,7 @@ class _nn:
     def key_ranges(shape: _Argument, seqstart_q: _Argument, seqstart_k: _Any = None, causal_mask: _Any = None, window_size: _Any = None, whole: _bool = False) -> _Value:
         """The keys that each query of sequences behind each other sees, as `R.nn.attention_within` takes them; the shape has the numbers of queries and of keys. With `whole`, the sequences must be all of the queries.
 
-        Arguments: shape, seqstart_q, seqstart_k. Constants: causal_mask, window_size, whole.
+        Constants: causal_mask, window_size, whole.
 
         Dtypes of shape: integers.
 
@@ -769,7 +624,7 @@ class _nn:
     def layer_norm(data: _Argument, gamma: _Argument, beta: _Argument, axes: _int | _Sequence[_int] = -1, epsilon: _float = 1e-05, center: _bool = True, scale: _bool = True) -> _Value:
         """Data with mean 0 and variance 1 along some axes, then scaled and shifted.
 
-        Arguments: data, gamma, beta. Constants: axes, epsilon, center, scale.
+        Constants: axes, epsilon, center, scale.
 
         Dtypes of data: floating point.
 
@@ -780,7 +635,7 @@ class _nn:
     def leakyrelu(data: _Argument, alpha: _float = 0.01) -> _Value:
         """Each positive element, and `alpha` times each negative one.
 
-        Arguments: data. Constants: alpha.
+        Constants: alpha.
 
         Dtypes of data: floating point.
 
@@ -791,7 +646,7 @@ class _nn:
     def log_softmax(data: _Argument, axis: _int | _Sequence[_int] = -1) -> _Value:
         """The logarithm of the softmax along an axis, without overflow.
 
-        Arguments: data. Constants: axis.
+        Constants: axis.
 
         Dtypes of data: floating point.
 
@@ -802,7 +657,7 @@ class _nn:
     def max_pool1d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCW', out_layout: _Any = None) -> _Value:
         """The largest element of each window of a sequence.
 
-        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -813,7 +668,7 @@ class _nn:
     def max_pool2d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCHW', out_layout: _Any = None) -> _Value:
         """The largest element of each window of an image.
 
-        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -824,7 +679,7 @@ class _nn:
     def max_pool3d(data: _Argument, pool_size: _int | _Sequence[_int] = 1, strides: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, count_include_pad: _bool = False, layout: _str = 'NCDHW', out_layout: _Any = None) -> _Value:
         """The largest element of each window of a volume.
 
-        Arguments: data. Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
+        Constants: pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout, out_layout.
 
         Dtypes of data: integers, floating point.
 
@@ -835,7 +690,7 @@ class _nn:
     def nll_loss(predictions: _Argument, targets: _Argument, weights: _Any = None, reduction: _str = 'mean', ignore_index: _int | _Sequence[_int] = -100) -> _Value:
         """The negative log-likelihood of target classes under log-probabilities.
 
-        Arguments: predictions, targets, weights. Constants: reduction, ignore_index.
+        Constants: reduction, ignore_index.
 
         Dtypes of predictions: floating point.
 
@@ -846,9 +701,7 @@ class _nn:
     def pad(data: _Argument, pad_width: _Argument, pad_mode: _str = 'constant', pad_value: _float = 0.0) -> _Value:
         """Data with a margin; `pad_width` has the widths before and after, dimension by dimension.
 
-        Arguments: data. Constants: pad_width, pad_mode, pad_value.
-
-        Dtypes of data: any.
+        Constants: pad_width, pad_mode, pad_value.
 
             R.nn.pad(x, (0, 0, 1, 1))  # (2, 3) -> (2, 5)
         """
@@ -857,9 +710,7 @@ class _nn:
     def pixel_shuffle(data: _Argument, upscale_factor: _Argument) -> _Value:
         """Channels moved into space: (n, c * r * r, h, w) to (n, c, h * r, w * r).
 
-        Arguments: data. Constants: upscale_factor.
-
-        Dtypes of data: any.
+        Constants: upscale_factor.
 
             R.nn.pixel_shuffle(x, 2)  # (1, 8, 3, 3) -> (1, 2, 6, 6)
         """
@@ -868,7 +719,7 @@ class _nn:
     def prelu(data: _Argument, alpha: _Argument, axis: _int | _Sequence[_int] = 1) -> _Value:
         """Each positive element, and the channel's slope times each negative one.
 
-        Arguments: data, alpha. Constants: axis.
+        Constants: axis.
 
         Dtypes of data: floating point.
 
@@ -879,7 +730,7 @@ class _nn:
     def ragged_attention(queries: _Argument, keys: _Argument, values: _Argument, lengths: _Argument, scale: _Any = None, causal_mask: _Any = None, window_size: _Any = None) -> _Value:
         """Attention of sequences that lie behind each other, whose lengths are given.
 
-        Arguments: queries, keys, values, lengths. Constants: scale, causal_mask, window_size.
+        Constants: scale, causal_mask, window_size.
 
         Dtypes of queries: floating point.
 
@@ -890,8 +741,6 @@ class _nn:
     def relu(data: _Argument) -> _Value:
         """The larger of each element and 0.
 
-        Arguments: data.
-
         Dtypes of data: integers, floating point.
 
             R.nn.relu(x)  # (2, 3) -> (2, 3)
@@ -900,8 +749,6 @@ class _nn:
     @staticmethod
     def relu6(data: _Argument) -> _Value:
         """Each element, clamped to the interval from 0 to 6.
-
-        Arguments: data.
 
         Dtypes of data: integers, floating point.
 
@@ -912,7 +759,7 @@ class _nn:
     def rms_norm(data: _Argument, weight: _Argument, axes: _int | _Sequence[_int] = -1, epsilon: _float = 1e-05) -> _Value:
         """Data divided by its root mean square along some axes, then scaled.
 
-        Arguments: data, weight. Constants: axes, epsilon.
+        Constants: axes, epsilon.
 
         Dtypes of data: floating point.
 
@@ -923,7 +770,7 @@ class _nn:
     def rope(x: _Argument, offset: _Any = None, freq_factors: _Any = None, theta: _float = 10000.0, style: _str = 'neox', rotary_dim: _Any = None, scaling: _float = 1.0) -> _Value:
         """Rotary position embedding: pairs of features turned by an angle that grows with position.
 
-        Arguments: x, offset, freq_factors. Constants: theta, style, rotary_dim, scaling.
+        Constants: theta, style, rotary_dim, scaling.
 
         Dtypes of x: floating point.
 
@@ -934,7 +781,7 @@ class _nn:
     def segment_reduce(data: _Argument, starts: _Argument, mode: _str = 'sum') -> _Value:
         """The "sum", "mean" or "max" of the rows of each segment. `starts` has the first row of each and the number of all rows. No rows have the sum and the mean 0, and the lowest maximum.
 
-        Arguments: data, starts. Constants: mode.
+        Constants: mode.
 
         Dtypes of data: floating point.
 
@@ -945,8 +792,6 @@ class _nn:
     def segment_softmax(data: _Argument, starts: _Argument) -> _Value:
         """The softmax over the rows of each segment, column by column. `starts` has the first row of each and the number of all rows.
 
-        Arguments: data, starts.
-
         Dtypes of data: floating point.
 
             R.nn.segment_softmax(x, s)  # (9, 8), (3,) int32 -> (9, 8)
@@ -955,8 +800,6 @@ class _nn:
     @staticmethod
     def selu(data: _Argument) -> _Value:
         """The scaled exponential linear unit.
-
-        Arguments: data.
 
         Dtypes of data: floating point.
 
@@ -967,8 +810,6 @@ class _nn:
     def silu(data: _Argument) -> _Value:
         """Each element times its logistic function: `x * sigmoid(x)`.
 
-        Arguments: data.
-
         Dtypes of data: floating point.
 
             R.nn.silu(x)  # (2, 3) -> (2, 3)
@@ -978,7 +819,7 @@ class _nn:
     def softmax(data: _Argument, axis: _int | _Sequence[_int] = -1) -> _Value:
         """The exponentials along an axis, divided by their sum.
 
-        Arguments: data. Constants: axis.
+        Constants: axis.
 
         Dtypes of data: floating point.
 
@@ -989,7 +830,7 @@ class _nn:
     def softplus(data: _Argument, beta: _float = 1.0, threshold: _float = 20.0) -> _Value:
         """The smooth ReLU `log(1 + exp(beta * x)) / beta`; linear above `threshold`.
 
-        Arguments: data. Constants: beta, threshold.
+        Constants: beta, threshold.
 
         Dtypes of data: floating point.
 
@@ -1005,7 +846,7 @@ class _vision:
     def all_class_non_max_suppression(boxes: _Argument, scores: _Argument, max_output_boxes_per_class: _Argument, iou_threshold: _Argument, score_threshold: _Argument, output_format: _str = 'onnx') -> _Value:
         """The boxes of each class that overlap no better one by more than `iou_threshold`: (image, class, box) and their number; the other rows are 0. As `tensorflow` has it: (class, box) and the scores per image, and the numbers.
 
-        Arguments: boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold. Constants: output_format.
+        Constants: output_format.
 
         Dtypes of boxes: floating point.
 
@@ -1016,9 +857,7 @@ class _vision:
     def get_valid_counts(data: _Argument, score_threshold: _int | _Sequence[_int] = 0, id_index: _int | _Sequence[_int] = 0, score_index: _int | _Sequence[_int] = 1) -> _Value:
         """How many boxes have a score above `score_threshold` and a class; these boxes first, the other rows -1; and where they were.
 
-        Arguments: data. Constants: score_threshold, id_index, score_index.
-
-        Dtypes of data: any.
+        Constants: score_threshold, id_index, score_index.
 
             R.vision.get_valid_counts(x, 0.5)  # (2, 10, 6) -> ((2,) int32, (2, 10, 6), (2, 10) int32)
         """
@@ -1027,7 +866,7 @@ class _vision:
     def multibox_transform_loc(cls_pred: _Argument, loc_pred: _Argument, anchor: _Argument, clip: _bool = False, threshold: _float = 0.0, variances: _Any = (1.0, 1.0, 1.0, 1.0), keep_background: _bool = True, apply_softmax: _bool = True) -> _Value:
         """The boxes (ymin, xmin, ymax, xmax) that offsets make of anchors (left, top, right, bottom), and their scores, those below `threshold` 0; `variances` is one number or four.
 
-        Arguments: cls_pred, loc_pred, anchor. Constants: clip, threshold, variances, keep_background, apply_softmax.
+        Constants: clip, threshold, variances, keep_background, apply_softmax.
 
         Dtypes of cls_pred: floating point.
 
@@ -1038,9 +877,7 @@ class _vision:
     def non_max_suppression(data: _Argument, valid_count: _Argument, indices: _Argument, max_output_size: _int | _Sequence[_int] = -1, iou_threshold: _float = 0.5, force_suppress: _bool = False, top_k: _int | _Sequence[_int] = -1, coord_start: _int | _Sequence[_int] = 2, score_index: _int | _Sequence[_int] = 1, id_index: _int | _Sequence[_int] = 0, return_indices: _bool = True, invalid_to_bottom: _bool = False, soft_nms_sigma: _float = 0.0, score_threshold: _float = 0.0) -> _Value:
         """The boxes among the first `valid_count` of each image that overlap no better one of their class: their `indices`, the others -1, and their number; with `soft_nms_sigma` the boxes before; without `return_indices` the boxes alone.
 
-        Arguments: data, valid_count, indices. Constants: max_output_size, iou_threshold, force_suppress, top_k, coord_start, score_index, id_index, return_indices, invalid_to_bottom, soft_nms_sigma, score_threshold.
-
-        Dtypes of data: any.
+        Constants: max_output_size, iou_threshold, force_suppress, top_k, coord_start, score_index, id_index, return_indices, invalid_to_bottom, soft_nms_sigma, score_threshold.
 
             R.vision.non_max_suppression(x, n, i)  # (2, 10, 6), (2,) int32, (2, 10) int32 -> ((2, 10) int32, (2, 1) int32)
         """
@@ -1049,7 +886,7 @@ class _vision:
     def roi_align(data: _Argument, rois: _Argument, pooled_size: _Argument, spatial_scale: _Argument, sample_ratio: _int | _Sequence[_int] = -1, aligned: _bool = False, layout: _str = 'NCHW', mode: _str = 'avg') -> _Value:
         """The mean or the greatest of points in each window of a region, interpolated. Regions are an element large at least, unless they are `aligned`.
 
-        Arguments: data, rois. Constants: pooled_size, spatial_scale, sample_ratio, aligned, layout, mode.
+        Constants: pooled_size, spatial_scale, sample_ratio, aligned, layout, mode.
 
         Dtypes of data: floating point.
 
@@ -1060,7 +897,7 @@ class _vision:
     def roi_pool(data: _Argument, rois: _Argument, pooled_size: _Argument, spatial_scale: _Argument, layout: _str = 'NCHW') -> _Value:
         """The greatest element in each window of a region, 0 where it has none.
 
-        Arguments: data, rois. Constants: pooled_size, spatial_scale, layout.
+        Constants: pooled_size, spatial_scale, layout.
 
         Dtypes of data: floating point.
 
@@ -1074,31 +911,19 @@ class _vm:
 
     @staticmethod
     def alloc_storage(shape: _Argument, runtime_device_index: _Argument, dtype: _Argument, storage_scope: _Any = None) -> _Value:
-        """A new piece of memory for a tensor of a shape and dtype.
-
-        Arguments: shape, runtime_device_index, dtype, storage_scope.
-        """
+        """A new piece of memory for a tensor of a shape and dtype."""
 
     @staticmethod
     def alloc_tensor(storage: _Argument, offset: _Argument, shape: _Argument, dtype: _Argument, runtime_device_index: _Any = None) -> _Value:
-        """A tensor at an offset in bytes of a storage.
-
-        Arguments: storage, offset, shape, dtype, runtime_device_index.
-        """
+        """A tensor at an offset in bytes of a storage."""
 
     @staticmethod
     def call_tir_dyn(func: _Argument, args: _Argument) -> _Value:
-        """A call of a loop function whose scalar arguments are a shape, the last of `args`.
-
-        Arguments: func, args.
-        """
+        """A call of a loop function whose scalar arguments are a shape, the last of `args`."""
 
     @staticmethod
     def kill_object(object: _Argument) -> _Value:
-        """The end of the life of a storage or tensor.
-
-        Arguments: object.
-        """
+        """The end of the life of a storage or tensor."""
 
 vm: _vm
 
@@ -1195,8 +1020,6 @@ def TupleGetItem(tuple_value: _Any, index: _Any) -> _Value:
 def abs(x: _Argument) -> _Value:
     """The absolute value of each element.
 
-    Arguments: x.
-
     Dtypes of x: integers, floating point.
 
         R.abs(x)  # (2, 3) -> (2, 3)
@@ -1204,8 +1027,6 @@ def abs(x: _Argument) -> _Value:
 
 def acos(x: _Argument) -> _Value:
     """The inverse cosine of each element, in radians.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1215,8 +1036,6 @@ def acos(x: _Argument) -> _Value:
 def acosh(x: _Argument) -> _Value:
     """The inverse hyperbolic cosine of each element.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.acosh(x)  # (2, 3) -> (2, 3)
@@ -1224,8 +1043,6 @@ def acosh(x: _Argument) -> _Value:
 
 def add(x1: _Argument, x2: _Argument) -> _Value:
     """The sum `x1 + x2` of each pair of elements; `x + y` means the same.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: integers, floating point.
 
@@ -1243,9 +1060,7 @@ def arange(start: _Argument, end: _Any = None, step: _int | _Sequence[_int] = 1,
 def argmax(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The index of the largest element along an axis (of the flattened tensor without one).
 
-    Arguments: x. Constants: axis, keepdims.
-
-    Dtypes of x: any.
+    Constants: axis, keepdims.
 
         R.argmax(x, axis=-1)  # (2, 3) -> (2,) int64
     """
@@ -1253,9 +1068,7 @@ def argmax(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def argmin(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The index of the smallest element along an axis (of the flattened tensor without one).
 
-    Arguments: x. Constants: axis, keepdims.
-
-    Dtypes of x: any.
+    Constants: axis, keepdims.
 
         R.argmin(x, axis=-1)  # (2, 3) -> (2,) int64
     """
@@ -1263,17 +1076,13 @@ def argmin(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def argsort(data: _Argument, axis: _int | _Sequence[_int] = -1, descending: _bool = False, dtype: _str = 'int32') -> _Value:
     """The indices of the elements in sorted order.
 
-    Arguments: data. Constants: axis, descending, dtype.
-
-    Dtypes of data: any.
+    Constants: axis, descending, dtype.
 
         R.argsort(x, axis=-1)  # (2, 3) -> (2, 3) int32
     """
 
 def asin(x: _Argument) -> _Value:
     """The inverse sine of each element, in radians.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1283,8 +1092,6 @@ def asin(x: _Argument) -> _Value:
 def asinh(x: _Argument) -> _Value:
     """The inverse hyperbolic sine of each element.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.asinh(x)  # (2, 3) -> (2, 3)
@@ -1293,7 +1100,7 @@ def asinh(x: _Argument) -> _Value:
 def assert_op(condition: _Argument, *format_args: _Argument, format: _str = '') -> _Value:
     """Stops the program with a message unless the condition holds; `format` has a `{}` for each further argument.
 
-    Arguments: condition, *format_args. Constants: format.
+    Constants: format.
 
     Dtypes of condition: bool.
 
@@ -1303,17 +1110,13 @@ def assert_op(condition: _Argument, *format_args: _Argument, format: _str = '') 
 def astype(x: _Argument, dtype: _Argument) -> _Value:
     """The elements converted to another dtype.
 
-    Arguments: x. Constants: dtype.
-
-    Dtypes of x: any.
+    Constants: dtype.
 
         R.astype(x, "int32")  # (2, 3) -> (2, 3) int32
     """
 
 def atan(x: _Argument) -> _Value:
     """The inverse tangent of each element, in radians.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1323,8 +1126,6 @@ def atan(x: _Argument) -> _Value:
 def atan2(x1: _Argument, x2: _Argument) -> _Value:
     """The angle of the point (x2, x1), in radians, in its quadrant.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: floating point.
 
         R.atan2(y, x)  # (2, 3), (2, 3) -> (2, 3)
@@ -1332,8 +1133,6 @@ def atan2(x1: _Argument, x2: _Argument) -> _Value:
 
 def atanh(x: _Argument) -> _Value:
     """The inverse hyperbolic tangent of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1343,7 +1142,7 @@ def atanh(x: _Argument) -> _Value:
 def bitcast(x: _Argument, dtype: _Argument) -> _Value:
     """The bits of each element as another dtype of as many bits.
 
-    Arguments: x. Constants: dtype.
+    Constants: dtype.
 
     Dtypes of x: floating point.
 
@@ -1353,8 +1152,6 @@ def bitcast(x: _Argument, dtype: _Argument) -> _Value:
 def bitwise_and(x1: _Argument, x2: _Argument) -> _Value:
     """The bitwise AND of integers or booleans.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: bool, integers.
 
         R.bitwise_and(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
@@ -1362,8 +1159,6 @@ def bitwise_and(x1: _Argument, x2: _Argument) -> _Value:
 
 def bitwise_not(x: _Argument) -> _Value:
     """The bitwise complement of integers or booleans; `~x` means the same.
-
-    Arguments: x.
 
     Dtypes of x: bool, integers.
 
@@ -1373,8 +1168,6 @@ def bitwise_not(x: _Argument) -> _Value:
 def bitwise_or(x1: _Argument, x2: _Argument) -> _Value:
     """The bitwise OR of integers or booleans.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: bool, integers.
 
         R.bitwise_or(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
@@ -1382,8 +1175,6 @@ def bitwise_or(x1: _Argument, x2: _Argument) -> _Value:
 
 def bitwise_xor(x1: _Argument, x2: _Argument) -> _Value:
     """The bitwise exclusive OR of integers or booleans.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: bool, integers.
 
@@ -1393,17 +1184,13 @@ def bitwise_xor(x1: _Argument, x2: _Argument) -> _Value:
 def broadcast_to(x: _Argument, shape: _Argument) -> _Value:
     """The tensor repeated along its dimensions of extent 1 to a larger shape.
 
-    Arguments: x, shape.
-
-    Dtypes of x: any.
-
         R.broadcast_to(x, (4, 2, 3))  # (2, 1) -> (4, 2, 3)
     """
 
 def bucketize(input_tensor: _Argument, boundaries: _Argument, out_int32: _bool = False, right: _bool = False) -> _Value:
     """For each element, the index of the interval between sorted boundaries that it is in.
 
-    Arguments: input_tensor, boundaries. Constants: out_int32, right.
+    Constants: out_int32, right.
 
     Dtypes of input_tensor: integers, floating point.
 
@@ -1467,8 +1254,6 @@ def call_tir_with_grad(func: _Any, args: _Any, out_ty: _Any, te_grad_name: _Any,
 def cbrt(x: _Argument) -> _Value:
     """The cube root of each element.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.cbrt(x)  # (2, 3) -> (2, 3)
@@ -1476,8 +1261,6 @@ def cbrt(x: _Argument) -> _Value:
 
 def ceil(x: _Argument) -> _Value:
     """The smallest integer that is not below each element.
-
-    Arguments: x.
 
     Dtypes of x: integers, floating point.
 
@@ -1487,7 +1270,7 @@ def ceil(x: _Argument) -> _Value:
 def clip(x: _Argument, min: _Argument, max: _Argument) -> _Value:
     """Each element, clamped to the interval from `min` to `max`.
 
-    Arguments: x. Constants: min, max.
+    Constants: min, max.
 
     Dtypes of x: integers, floating point.
 
@@ -1497,8 +1280,6 @@ def clip(x: _Argument, min: _Argument, max: _Argument) -> _Value:
 def collapse_sum_like(data: _Argument, collapse_target: _Argument) -> _Value:
     """The sums that undo broadcasting to the shape of another tensor.
 
-    Arguments: data, collapse_target.
-
     Dtypes of data: integers, floating point.
 
         R.collapse_sum_like(x, y)  # (2, 3), (1, 3) -> (1, 3)
@@ -1506,8 +1287,6 @@ def collapse_sum_like(data: _Argument, collapse_target: _Argument) -> _Value:
 
 def collapse_sum_to(data: _Argument, shape: _Argument) -> _Value:
     """The sums that undo broadcasting from `shape`, as gradients need them.
-
-    Arguments: data, shape.
 
     Dtypes of data: integers, floating point.
 
@@ -1517,9 +1296,7 @@ def collapse_sum_to(data: _Argument, shape: _Argument) -> _Value:
 def concat(tensors: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
     """Tensors joined along an existing axis.
 
-    Arguments: tensors. Constants: axis.
-
-    Dtypes of tensors: any.
+    Constants: axis.
 
         R.concat((x, y), axis=0)  # (2, 3), (4, 3) -> (6, 3)
     """
@@ -1533,8 +1310,6 @@ def const(value: _Any, dtype: _Any = None, shape: _Any = None) -> _Value:
 def cos(x: _Argument) -> _Value:
     """The cosine of each element, in radians.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.cos(x)  # (2, 3) -> (2, 3)
@@ -1542,8 +1317,6 @@ def cos(x: _Argument) -> _Value:
 
 def cosh(x: _Argument) -> _Value:
     """The hyperbolic cosine of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1565,7 +1338,7 @@ def cuda(index: _Any = 0) -> _Value:
 def cumlogsumexp(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
     """The logarithm of the running sum of exponentials along an axis, without overflow.
 
-    Arguments: data. Constants: axis, dtype, exclusive.
+    Constants: axis, dtype, exclusive.
 
     Dtypes of data: floating point.
 
@@ -1575,7 +1348,7 @@ def cumlogsumexp(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusi
 def cummax(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
     """The running maximum along an axis (of the flattened tensor without one).
 
-    Arguments: data. Constants: axis, dtype, exclusive.
+    Constants: axis, dtype, exclusive.
 
     Dtypes of data: integers, floating point.
 
@@ -1585,7 +1358,7 @@ def cummax(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _b
 def cummin(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
     """The running minimum along an axis (of the flattened tensor without one).
 
-    Arguments: data. Constants: axis, dtype, exclusive.
+    Constants: axis, dtype, exclusive.
 
     Dtypes of data: integers, floating point.
 
@@ -1595,7 +1368,7 @@ def cummin(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _b
 def cumprod(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
     """The running product along an axis (of the flattened tensor without one).
 
-    Arguments: data. Constants: axis, dtype, exclusive.
+    Constants: axis, dtype, exclusive.
 
     Dtypes of data: integers, floating point.
 
@@ -1605,7 +1378,7 @@ def cumprod(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _
 def cumsum(data: _Argument, axis: _Any = None, dtype: _Any = None, exclusive: _bool = False) -> _Value:
     """The running sum along an axis (of the flattened tensor without one).
 
-    Arguments: data. Constants: axis, dtype, exclusive.
+    Constants: axis, dtype, exclusive.
 
     Dtypes of data: integers, floating point.
 
@@ -1621,7 +1394,7 @@ def dataflow() -> _Context[_Value]:
 def decode_blocks(fields: _Argument, format: _Argument) -> _Value:
     """The matrix, float32, whose rows are stored in blocks of a format of GGUF files: the fields of a block in the order of the file, each (rows, blocks, ...), or whole blocks of bytes.
 
-    Arguments: fields. Constants: format.
+    Constants: format.
 
     Dtypes of fields: .
 
@@ -1631,7 +1404,7 @@ def decode_blocks(fields: _Argument, format: _Argument) -> _Value:
 def dequantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _int | _Sequence[_int] = -1, out_dtype: _str = 'float32') -> _Value:
     """Floating-point values of quantized integers: `(data - zero_point) * scale`, with one scale and zero point per index of `axis`, or one of each.
 
-    Arguments: data, scale, zero_point. Constants: axis, out_dtype.
+    Constants: axis, out_dtype.
 
     Dtypes of data: integers.
 
@@ -1647,8 +1420,6 @@ def device(device_type: _Any, index: _Any = 0) -> _Value:
 def digamma(x: _Argument) -> _Value:
     """The derivative of the logarithm of the gamma function.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.digamma(x)  # (2, 3) -> (2, 3)
@@ -1656,8 +1427,6 @@ def digamma(x: _Argument) -> _Value:
 
 def divide(x1: _Argument, x2: _Argument) -> _Value:
     """The quotient `x1 / x2`; of integers, rounded toward zero. `x / y` means the same.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: integers, floating point.
 
@@ -1673,7 +1442,7 @@ def dtype(value: _Any) -> _Value:
 def dynamic_quantize(data: _Argument, group: _Argument, parts: _int | _Sequence[_int] = 1) -> _Value:
     """Rows of numbers as integers, in groups of columns: `127 * data / max(abs(data))` of each group, rounded, its scale, and the sum of its integers times the scale. With two parts, the integers count 127 * 128 steps, and high and low parts of a group follow each other.
 
-    Arguments: data. Constants: group, parts.
+    Constants: group, parts.
 
     Dtypes of data: floating point.
 
@@ -1683,17 +1452,13 @@ def dynamic_quantize(data: _Argument, group: _Argument, parts: _int | _Sequence[
 def dynamic_strided_slice(x: _Argument, begin: _Argument, end: _Argument, strides: _Argument) -> _Value:
     """A slice whose bounds are tensors.
 
-    Arguments: x, begin, end, strides.
-
-    Dtypes of x: any.
-
         R.dynamic_strided_slice(x, begin, end, strides)  # (4, 5), (2,) int64, (2,) int64, (2,) int64 -> ndim=2
     """
 
 def einsum(operands: _Argument, subscripts: _Argument) -> _Value:
     """The sum of products that an Einstein summation specifies.
 
-    Arguments: operands. Constants: subscripts.
+    Constants: subscripts.
 
     Dtypes of operands: integers, floating point.
 
@@ -1733,17 +1498,11 @@ def emit_with_type(op: _Any, args: _Any, ty_args: _Any = None) -> _Value:
 def equal(x1: _Argument, x2: _Argument) -> _Value:
     """True where the two elements are equal; `x == y` means the same.
 
-    Arguments: x1, x2.
-
-    Dtypes of x1: any.
-
         R.equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
     """
 
 def erf(x: _Argument) -> _Value:
     """The error function of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1753,8 +1512,6 @@ def erf(x: _Argument) -> _Value:
 def erfc(x: _Argument) -> _Value:
     """The complementary error function `1 - erf(x)`, exact for large `x`.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.erfc(x)  # (2, 3) -> (2, 3)
@@ -1762,8 +1519,6 @@ def erfc(x: _Argument) -> _Value:
 
 def erfinv(x: _Argument) -> _Value:
     """The inverse of the error function, on (-1, 1).
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1773,8 +1528,6 @@ def erfinv(x: _Argument) -> _Value:
 def ewise_fma(x1: _Argument, x2: _Argument, x3: _Argument) -> _Value:
     """The product of two elements plus a third: `x1 * x2 + x3`.
 
-    Arguments: x1, x2, x3.
-
     Dtypes of x1: integers, floating point.
 
         R.ewise_fma(x, y, z)  # (2, 3), (2, 3), (2, 3) -> (2, 3)
@@ -1782,8 +1535,6 @@ def ewise_fma(x1: _Argument, x2: _Argument, x3: _Argument) -> _Value:
 
 def exp(x: _Argument) -> _Value:
     """The exponential of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1793,8 +1544,6 @@ def exp(x: _Argument) -> _Value:
 def exp2(x: _Argument) -> _Value:
     """2 to the power of each element.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.exp2(x)  # (2, 3) -> (2, 3)
@@ -1803,17 +1552,13 @@ def exp2(x: _Argument) -> _Value:
 def expand_dims(x: _Argument, axis: _Argument) -> _Value:
     """The tensor with dimensions of extent 1 added at the places `axis`.
 
-    Arguments: x. Constants: axis.
-
-    Dtypes of x: any.
+    Constants: axis.
 
         R.expand_dims(x, axis=0)  # (2, 3) -> (1, 2, 3)
     """
 
 def expm1(x: _Argument) -> _Value:
     """The exponential of each element minus one, exact for small `x`.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -1831,9 +1576,7 @@ def eye(n: _Argument, m: _Any = None, k: _int | _Sequence[_int] = 0, dtype: _str
 def eye_like(x: _Argument, k: _int | _Sequence[_int] = 0, dtype: _Any = None) -> _Value:
     """A matrix of the shape of `x` with ones on its `k`-th diagonal and zeros elsewhere.
 
-    Arguments: x. Constants: k, dtype.
-
-    Dtypes of x: any.
+    Constants: k, dtype.
 
         R.eye_like(x, k=1)  # (2, 3) -> (2, 3)
     """
@@ -1841,27 +1584,19 @@ def eye_like(x: _Argument, k: _int | _Sequence[_int] = 0, dtype: _Any = None) ->
 def flatten(x: _Argument) -> _Value:
     """The elements in one dimension.
 
-    Arguments: x.
-
-    Dtypes of x: any.
-
         R.flatten(x)  # (2, 3) -> (6,)
     """
 
 def flip(data: _Argument, axis: _Argument) -> _Value:
     """The elements in reverse order along one axis.
 
-    Arguments: data. Constants: axis.
-
-    Dtypes of data: any.
+    Constants: axis.
 
         R.flip(x, axis=1)  # (2, 3) -> (2, 3)
     """
 
 def floor(x: _Argument) -> _Value:
     """The largest integer that is not above each element.
-
-    Arguments: x.
 
     Dtypes of x: integers, floating point.
 
@@ -1871,8 +1606,6 @@ def floor(x: _Argument) -> _Value:
 def floor_divide(x1: _Argument, x2: _Argument) -> _Value:
     """The quotient rounded down; `x // y` means the same.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: integers, floating point.
 
         R.floor_divide(x, y)  # (2, 3) int32, (2, 3) int32 -> (2, 3) int32
@@ -1880,8 +1613,6 @@ def floor_divide(x1: _Argument, x2: _Argument) -> _Value:
 
 def floor_mod(x1: _Argument, x2: _Argument) -> _Value:
     """The remainder of the division rounded down: it has the sign of `x2`.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: integers, floating point.
 
@@ -1891,7 +1622,7 @@ def floor_mod(x1: _Argument, x2: _Argument) -> _Value:
 def full(shape: _Argument, fill_value: _Argument, dtype: _Any = None) -> _Value:
     """A tensor filled with one value.
 
-    Arguments: shape, fill_value. Constants: dtype.
+    Constants: dtype.
 
         R.full((2, 3), R.const(7.0, "float32"))  # -> (2, 3)
     """
@@ -1899,9 +1630,7 @@ def full(shape: _Argument, fill_value: _Argument, dtype: _Any = None) -> _Value:
 def full_like(x: _Argument, fill_value: _Argument, dtype: _Any = None) -> _Value:
     """A tensor of the shape of `x`, filled with one value.
 
-    Arguments: x, fill_value. Constants: dtype.
-
-    Dtypes of x: any.
+    Constants: dtype.
 
         R.full_like(x, R.const(7.0, "float32"))  # (2, 3) -> (2, 3)
     """
@@ -1915,9 +1644,7 @@ def func_attr(attrs: _Any) -> None:
 def gather_elements(data: _Argument, indices: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
     """The elements `data[..., indices[...], ...]` along one axis, one per index.
 
-    Arguments: data, indices. Constants: axis.
-
-    Dtypes of data: any.
+    Constants: axis.
 
         R.gather_elements(x, i, axis=1)  # (2, 5), (2, 3) int64 -> (2, 3)
     """
@@ -1925,9 +1652,7 @@ def gather_elements(data: _Argument, indices: _Argument, axis: _int | _Sequence[
 def gather_nd(data: _Argument, indices: _Argument, batch_dims: _int | _Sequence[_int] = 0) -> _Value:
     """The slices of `data` at the places that the rows of `indices` give.
 
-    Arguments: data, indices. Constants: batch_dims.
-
-    Dtypes of data: any.
+    Constants: batch_dims.
 
         R.gather_nd(x, i)  # (4, 5), (3, 1) int64 -> (3, 5)
     """
@@ -1935,19 +1660,11 @@ def gather_nd(data: _Argument, indices: _Argument, batch_dims: _int | _Sequence[
 def greater(x1: _Argument, x2: _Argument) -> _Value:
     """True where `x1 > x2`.
 
-    Arguments: x1, x2.
-
-    Dtypes of x1: any.
-
         R.greater(x, y)  # (2, 3), (3,) -> (2, 3) bool
     """
 
 def greater_equal(x1: _Argument, x2: _Argument) -> _Value:
     """True where `x1 >= x2`.
-
-    Arguments: x1, x2.
-
-    Dtypes of x1: any.
 
         R.greater_equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
     """
@@ -1963,9 +1680,7 @@ def hamming_window(window_size: _Argument, periodic: _bool = True, alpha: _float
 def hint_on_device(data: _Argument, dst_vdevice: _str = 'cpu', memory_scope: _str = 'global') -> _Value:
     """The same value, declared to be on a device.
 
-    Arguments: data. Constants: dst_vdevice, memory_scope.
-
-    Dtypes of data: any.
+    Constants: dst_vdevice, memory_scope.
 
         R.hint_on_device(x, "cpu")  # (2, 3) -> (2, 3)
     """
@@ -1973,9 +1688,7 @@ def hint_on_device(data: _Argument, dst_vdevice: _str = 'cpu', memory_scope: _st
 def index_put(data: _Argument, indices: _Argument, values: _Argument, accumulate: _bool = False) -> _Value:
     """A copy of `data` with `values` at the places that index tensors give.
 
-    Arguments: data, indices, values. Constants: accumulate.
-
-    Dtypes of data: any.
+    Constants: accumulate.
 
         R.index_put(x, (i, j), v)  # (4, 5), (3,) int64, (3,) int64, (3,) -> (4, 5)
     """
@@ -1983,29 +1696,17 @@ def index_put(data: _Argument, indices: _Argument, values: _Argument, accumulate
 def index_tensor(data: _Argument, indices: _Argument) -> _Value:
     """The elements at the places that index tensors give, one tensor per dimension, as in NumPy's `data[i, j]`.
 
-    Arguments: data, indices.
-
-    Dtypes of data: any.
-
         R.index_tensor(x, (i, j))  # (4, 5), (3,) int64, (3,) int64 -> (3,)
     """
 
 def invoke_closure(closure: _Argument, args: _Argument) -> _Value:
-    """A call of a closure that may have effects.
-
-    Arguments: closure, args.
-    """
+    """A call of a closure that may have effects."""
 
 def invoke_pure_closure(closure: _Argument, args: _Argument) -> _Value:
-    """A call of a closure that has no effects.
-
-    Arguments: closure, args.
-    """
+    """A call of a closure that has no effects."""
 
 def isfinite(x: _Argument) -> _Value:
     """True where the element is neither infinite nor NaN.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2015,8 +1716,6 @@ def isfinite(x: _Argument) -> _Value:
 def isinf(x: _Argument) -> _Value:
     """True where the element is an infinity.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.isinf(x)  # (2, 3) -> (2, 3) bool
@@ -2024,8 +1723,6 @@ def isinf(x: _Argument) -> _Value:
 
 def isnan(x: _Argument) -> _Value:
     """True where the element is NaN.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2035,17 +1732,13 @@ def isnan(x: _Argument) -> _Value:
 def layout_transform(x: _Argument, index_map: _Argument, pad_value: _Any = None, axis_separators: _Any = None, input_axis_separators: _Any = None) -> _Value:
     """The elements moved to the places that an index map gives.
 
-    Arguments: x. Constants: index_map, pad_value, axis_separators, input_axis_separators.
-
-    Dtypes of x: any.
+    Constants: index_map, pad_value, axis_separators, input_axis_separators.
 
         R.layout_transform(x, index_map=T.index_map(lambda i, j: (j, i)))  # (2, 3) -> (3, 2)
     """
 
 def left_shift(x1: _Argument, x2: _Argument) -> _Value:
     """The bits of `x1`, shifted left by `x2` places.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: integers.
 
@@ -2055,27 +1748,17 @@ def left_shift(x1: _Argument, x2: _Argument) -> _Value:
 def less(x1: _Argument, x2: _Argument) -> _Value:
     """True where `x1 < x2`.
 
-    Arguments: x1, x2.
-
-    Dtypes of x1: any.
-
         R.less(x, y)  # (2, 3), (3,) -> (2, 3) bool
     """
 
 def less_equal(x1: _Argument, x2: _Argument) -> _Value:
     """True where `x1 <= x2`.
 
-    Arguments: x1, x2.
-
-    Dtypes of x1: any.
-
         R.less_equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
     """
 
 def lgamma(x: _Argument) -> _Value:
     """The logarithm of the absolute value of the gamma function.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2085,7 +1768,7 @@ def lgamma(x: _Argument) -> _Value:
 def linear(data: _Argument, weight: _Argument, bias: _Any = None, out_dtype: _Any = None) -> _Value:
     """The product with a transposed weight, plus a bias: `data @ weight.T + bias`.
 
-    Arguments: data, weight, bias. Constants: out_dtype.
+    Constants: out_dtype.
 
     Dtypes of data: integers, floating point.
 
@@ -2095,8 +1778,6 @@ def linear(data: _Argument, weight: _Argument, bias: _Any = None, out_dtype: _An
 def log(x: _Argument) -> _Value:
     """The natural logarithm of each element.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.log(x)  # (2, 3) -> (2, 3)
@@ -2104,8 +1785,6 @@ def log(x: _Argument) -> _Value:
 
 def log10(x: _Argument) -> _Value:
     """The logarithm to base 10 of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2115,8 +1794,6 @@ def log10(x: _Argument) -> _Value:
 def log1p(x: _Argument) -> _Value:
     """The natural logarithm of `1 + x`, exact for small `x`.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.log1p(x)  # (2, 3) -> (2, 3)
@@ -2124,8 +1801,6 @@ def log1p(x: _Argument) -> _Value:
 
 def log2(x: _Argument) -> _Value:
     """The logarithm to base 2 of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2135,8 +1810,6 @@ def log2(x: _Argument) -> _Value:
 def log_add_exp(x1: _Argument, x2: _Argument) -> _Value:
     """The logarithm of `exp(x1) + exp(x2)`, without overflow.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: floating point.
 
         R.log_add_exp(x, y)  # (2, 3), (2, 3) -> (2, 3)
@@ -2144,8 +1817,6 @@ def log_add_exp(x1: _Argument, x2: _Argument) -> _Value:
 
 def logical_and(x1: _Argument, x2: _Argument) -> _Value:
     """True where both elements are true.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: bool.
 
@@ -2155,8 +1826,6 @@ def logical_and(x1: _Argument, x2: _Argument) -> _Value:
 def logical_not(x: _Argument) -> _Value:
     """True where the element is false.
 
-    Arguments: x.
-
     Dtypes of x: bool.
 
         R.logical_not(x)  # (2, 3) bool -> (2, 3) bool
@@ -2165,8 +1834,6 @@ def logical_not(x: _Argument) -> _Value:
 def logical_or(x1: _Argument, x2: _Argument) -> _Value:
     """True where one of the elements is true, or both.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: bool.
 
         R.logical_or(x, y)  # (2, 3) bool, (2, 3) bool -> (2, 3) bool
@@ -2174,8 +1841,6 @@ def logical_or(x1: _Argument, x2: _Argument) -> _Value:
 
 def logical_xor(x1: _Argument, x2: _Argument) -> _Value:
     """True where exactly one of the elements is true.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: bool.
 
@@ -2189,17 +1854,12 @@ def macro(function: _Any = None, hygienic: _Any = True) -> _Value:
     """
 
 def make_closure(func: _Argument, args: _Argument) -> _Value:
-    """A function with its first arguments bound.
-
-    Arguments: func, args.
-    """
+    """A function with its first arguments bound."""
 
 def masked_fill(x: _Argument, mask: _Argument, value: _Argument) -> _Value:
     """The elements of `x`, replaced by `value` where `mask` is true.
 
-    Arguments: x, mask. Constants: value.
-
-    Dtypes of x: any.
+    Constants: value.
 
         R.masked_fill(x, mask, 0.0)  # (2, 3), (2, 3) bool -> (2, 3)
     """
@@ -2213,7 +1873,7 @@ def match_cast(value: _Any, ty: _Any) -> _Value:
 def matmul(x1: _Argument, x2: _Argument, out_dtype: _Any = None) -> _Value:
     """The matrix product; leading dimensions broadcast. `x @ y` means the same.
 
-    Arguments: x1, x2. Constants: out_dtype.
+    Constants: out_dtype.
 
     Dtypes of x1: integers, floating point.
 
@@ -2223,7 +1883,7 @@ def matmul(x1: _Argument, x2: _Argument, out_dtype: _Any = None) -> _Value:
 def max(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The largest element along one axis, several, or all.
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: integers, floating point.
 
@@ -2233,8 +1893,6 @@ def max(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def maximum(x1: _Argument, x2: _Argument) -> _Value:
     """The larger of each pair of elements.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: integers, floating point.
 
         R.maximum(x, y)  # (2, 3), (3,) -> (2, 3)
@@ -2243,7 +1901,7 @@ def maximum(x1: _Argument, x2: _Argument) -> _Value:
 def mean(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The mean along one axis, several, or all.
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: floating point.
 
@@ -2253,7 +1911,7 @@ def mean(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def median(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The median, of all or along axes; along one, a tuple of medians and their indices.
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: integers, floating point.
 
@@ -2263,9 +1921,7 @@ def median(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def meshgrid(tensors: _Argument, indexing: _str = 'ij') -> _Value:
     """The coordinates of all points of a grid, one tensor per axis.
 
-    Arguments: tensors. Constants: indexing.
-
-    Dtypes of tensors: any.
+    Constants: indexing.
 
         R.meshgrid((x, y))  # (2,), (3,) -> ((2, 3), (2, 3))
     """
@@ -2279,7 +1935,7 @@ def metal(index: _Any = 0) -> _Value:
 def min(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The smallest element along one axis, several, or all.
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: integers, floating point.
 
@@ -2289,8 +1945,6 @@ def min(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def minimum(x1: _Argument, x2: _Argument) -> _Value:
     """The smaller of each pair of elements.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: integers, floating point.
 
         R.minimum(x, y)  # (2, 3), (3,) -> (2, 3)
@@ -2298,8 +1952,6 @@ def minimum(x1: _Argument, x2: _Argument) -> _Value:
 
 def mod(x1: _Argument, x2: _Argument) -> _Value:
     """The remainder of the division rounded toward zero: it has the sign of `x1`.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: integers, floating point.
 
@@ -2309,7 +1961,7 @@ def mod(x1: _Argument, x2: _Argument) -> _Value:
 def multinomial_from_uniform(prob: _Argument, uniform_sample: _Argument, sample_indices: _Argument, dtype: _str = 'int64') -> _Value:
     """For each sample, an index drawn from the row of `prob` that `sample_indices` names, by a uniform number in [0, 1).
 
-    Arguments: prob, uniform_sample, sample_indices. Constants: dtype.
+    Constants: dtype.
 
     Dtypes of prob: floating point.
 
@@ -2319,8 +1971,6 @@ def multinomial_from_uniform(prob: _Argument, uniform_sample: _Argument, sample_
 def multiply(x1: _Argument, x2: _Argument) -> _Value:
     """The product `x1 * x2` of each pair of elements; `x * y` means the same.
 
-    Arguments: x1, x2.
-
     Dtypes of x1: integers, floating point.
 
         R.multiply(x, y)  # (2, 3), (3,) -> (2, 3)
@@ -2328,8 +1978,6 @@ def multiply(x1: _Argument, x2: _Argument) -> _Value:
 
 def negative(x: _Argument) -> _Value:
     """The elements with the opposite sign; `-x` means the same.
-
-    Arguments: x.
 
     Dtypes of x: integers, floating point.
 
@@ -2339,19 +1987,11 @@ def negative(x: _Argument) -> _Value:
 def nonzero(x: _Argument) -> _Value:
     """The indices of the elements that are not zero, one row per dimension.
 
-    Arguments: x.
-
-    Dtypes of x: any.
-
         R.nonzero(x)  # (2, 3) -> ndim=2 int64
     """
 
 def not_equal(x1: _Argument, x2: _Argument) -> _Value:
     """True where the two elements differ; `x != y` means the same.
-
-    Arguments: x1, x2.
-
-    Dtypes of x1: any.
 
         R.not_equal(x, y)  # (2, 3), (3,) -> (2, 3) bool
     """
@@ -2365,7 +2005,7 @@ def null_value() -> _Value:
 def one_hot(indices: _Argument, on_value: _Argument, off_value: _Argument, depth: _Argument, axis: _int | _Sequence[_int] = -1) -> _Value:
     """A new dimension of extent `depth` that is `on_value` at the index, `off_value` elsewhere.
 
-    Arguments: indices, on_value, off_value. Constants: depth, axis.
+    Constants: depth, axis.
 
     Dtypes of indices: integers.
 
@@ -2375,7 +2015,7 @@ def one_hot(indices: _Argument, on_value: _Argument, off_value: _Argument, depth
 def ones(shape: _Argument, dtype: _Argument) -> _Value:
     """A tensor of ones.
 
-    Arguments: shape. Constants: dtype.
+    Constants: dtype.
 
         R.ones((2, 3), "float32")  # -> (2, 3)
     """
@@ -2383,9 +2023,7 @@ def ones(shape: _Argument, dtype: _Argument) -> _Value:
 def ones_like(x: _Argument, dtype: _Any = None) -> _Value:
     """A tensor of ones with the shape and dtype of `x`.
 
-    Arguments: x. Constants: dtype.
-
-    Dtypes of x: any.
+    Constants: dtype.
 
         R.ones_like(x)  # (2, 3) -> (2, 3)
     """
@@ -2398,10 +2036,6 @@ def opencl(index: _Any = 0) -> _Value:
 
 def outer(x1: _Argument, x2: _Argument) -> _Value:
     """All products of an element of one vector and an element of another.
-
-    Arguments: x1, x2.
-
-    Dtypes of x1: any.
 
         R.outer(x, y)  # (2,), (3,) -> (2, 3)
     """
@@ -2421,9 +2055,7 @@ def output(*values: _Any) -> None:
 def permute_dims(x: _Argument, axes: _Any = None) -> _Value:
     """The dimensions in another order; reversed unless `axes` is given.
 
-    Arguments: x. Constants: axes.
-
-    Dtypes of x: any.
+    Constants: axes.
 
         R.permute_dims(x, axes=(0, 2, 1))  # (2, 3, 4) -> (2, 4, 3)
     """
@@ -2437,8 +2069,6 @@ def phase() -> _Value:
 def popcount(x: _Argument) -> _Value:
     """The number of bits of each integer that are 1.
 
-    Arguments: x.
-
     Dtypes of x: integers.
 
         R.popcount(x)  # (2, 3) int32 -> (2, 3) int32
@@ -2446,8 +2076,6 @@ def popcount(x: _Argument) -> _Value:
 
 def power(x1: _Argument, x2: _Argument) -> _Value:
     """`x1` to the power of `x2`; `x ** y` means the same.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: floating point.
 
@@ -2463,9 +2091,7 @@ def prim_value(value: _Any) -> _Value:
 def print(*values: _Argument, format: _str = '') -> _Value:
     """Prints values while the program runs; `format` has a `{}` for each.
 
-    Arguments: *values. Constants: format.
-
-    Dtypes of values: any.
+    Constants: format.
 
         R.print(x, format="x = {}")  # (2, 3) -> ()
     """
@@ -2473,7 +2099,7 @@ def print(*values: _Argument, format: _str = '') -> _Value:
 def prod(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The product along one axis, several, or all.
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: integers, floating point.
 
@@ -2483,7 +2109,7 @@ def prod(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def quantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _int | _Sequence[_int] = -1, out_dtype: _str = 'int8') -> _Value:
     """Floating-point values as integers: `round(data / scale) + zero_point`, clipped to the range of `out_dtype`.
 
-    Arguments: data, scale, zero_point. Constants: axis, out_dtype.
+    Constants: axis, out_dtype.
 
     Dtypes of data: floating point.
 
@@ -2493,7 +2119,7 @@ def quantize(data: _Argument, scale: _Argument, zero_point: _Argument, axis: _in
 def quantized_linear(data: _Argument, scale: _Argument, total: _Argument, weight: _Argument, format: _Argument, parts: _int | _Sequence[_int] = 1) -> _Value:
     """The product of rows that `dynamic_quantize` made and the transpose of a matrix in blocks (see `decode_blocks`): integers are multiplied, and their sums scaled, group by group. `parts` is that of the rows, and their groups are those of the format.
 
-    Arguments: data, scale, total, weight. Constants: format, parts.
+    Constants: format, parts.
 
     Dtypes of data: .
 
@@ -2503,7 +2129,7 @@ def quantized_linear(data: _Argument, scale: _Argument, total: _Argument, weight
 def reduce_window(x: _Argument, padding: _Argument, window: _Argument, strides: _Any = None, dilation: _Any = None, reduction: _str = 'max') -> _Value:
     """The sum, prod, max or min of sliding windows along all dimensions. `padding` has the widths before all dimensions, then those behind them; negative ones leave elements out.
 
-    Arguments: x, padding. Constants: window, strides, dilation, reduction.
+    Constants: window, strides, dilation, reduction.
 
     Dtypes of x: integers, floating point.
 
@@ -2513,8 +2139,6 @@ def reduce_window(x: _Argument, padding: _Argument, window: _Argument, strides: 
 def renormalize_top_p_top_k(prob: _Argument, top_p: _Argument, top_k: _Argument) -> _Value:
     """Probabilities of the `top_k` likeliest entries, as many as `top_p` needs, divided by their sum; the others are 0.
 
-    Arguments: prob, top_p, top_k.
-
     Dtypes of prob: floating point.
 
         R.renormalize_top_p_top_k(p, top_p, top_k)  # (2, 5), (2, 1), (2, 1) int64 -> (2, 5)
@@ -2523,9 +2147,7 @@ def renormalize_top_p_top_k(prob: _Argument, top_p: _Argument, top_k: _Argument)
 def repeat(data: _Argument, repeats: _Argument, axis: _Any = None) -> _Value:
     """Each element `repeats` times in a row, along one axis or of the flattened tensor.
 
-    Arguments: data. Constants: repeats, axis.
-
-    Dtypes of data: any.
+    Constants: repeats, axis.
 
         R.repeat(x, 2, axis=1)  # (2, 3) -> (2, 6)
     """
@@ -2533,27 +2155,19 @@ def repeat(data: _Argument, repeats: _Argument, axis: _Any = None) -> _Value:
 def reshape(x: _Argument, shape: _Argument) -> _Value:
     """The elements in the same order with another shape; one extent may be -1.
 
-    Arguments: x, shape.
-
-    Dtypes of x: any.
-
         R.reshape(x, (3, 2))  # (2, 3) -> (3, 2)
     """
 
 def reverse_sequence(data: _Argument, seq_lengths: _Argument, seq_axis: _int | _Sequence[_int] = 1, batch_axis: _int | _Sequence[_int] = 0) -> _Value:
     """The first `seq_lengths[b]` elements of each sequence in reverse order.
 
-    Arguments: data, seq_lengths. Constants: seq_axis, batch_axis.
-
-    Dtypes of data: any.
+    Constants: seq_axis, batch_axis.
 
         R.reverse_sequence(x, lengths)  # (2, 5), (2,) int64 -> (2, 5)
     """
 
 def right_shift(x1: _Argument, x2: _Argument) -> _Value:
     """The bits of `x1`, shifted right by `x2` places; the sign stays.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: integers.
 
@@ -2569,8 +2183,6 @@ def rocm(index: _Any = 0) -> _Value:
 def round(x: _Argument) -> _Value:
     """The nearest integer; halves go to the even neighbour.
 
-    Arguments: x.
-
     Dtypes of x: integers, floating point.
 
         R.round(x)  # (2, 3) -> (2, 3)
@@ -2578,8 +2190,6 @@ def round(x: _Argument) -> _Value:
 
 def rsqrt(x: _Argument) -> _Value:
     """One divided by the square root of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2589,9 +2199,7 @@ def rsqrt(x: _Argument) -> _Value:
 def scatter_elements(data: _Argument, indices: _Argument, updates: _Argument, axis: _int | _Sequence[_int] = 0, reduction: _str = 'update') -> _Value:
     """A copy of `data` with updates at the indices along one axis.
 
-    Arguments: data, indices, updates. Constants: axis, reduction.
-
-    Dtypes of data: any.
+    Constants: axis, reduction.
 
         R.scatter_elements(x, i, u, axis=1)  # (2, 5), (2, 3) int64, (2, 3) -> (2, 5)
     """
@@ -2599,9 +2207,7 @@ def scatter_elements(data: _Argument, indices: _Argument, updates: _Argument, ax
 def scatter_nd(data: _Argument, indices: _Argument, updates: _Argument, reduction: _str = 'update') -> _Value:
     """A copy of `data` with updates at the places that the rows of `indices` give.
 
-    Arguments: data, indices, updates. Constants: reduction.
-
-    Dtypes of data: any.
+    Constants: reduction.
 
         R.scatter_nd(x, i, u)  # (4, 5), (3, 1) int64, (3, 5) -> (4, 5)
     """
@@ -2615,25 +2221,17 @@ def shape(values: _Any) -> _Value:
 def shape_of(x: _Argument) -> _Value:
     """The shape of a tensor as a value.
 
-    Arguments: x.
-
-    Dtypes of x: any.
-
         R.shape_of(x)  # (2, 3) -> R.Shape([2, 3])
     """
 
 def shape_to_tensor(shape: _Argument) -> _Value:
     """The extents of a shape as an int64 tensor.
 
-    Arguments: shape.
-
         R.shape_to_tensor(R.shape([2, 3]))  # -> (2,) int64
     """
 
 def sigmoid(x: _Argument) -> _Value:
     """The logistic function `1 / (1 + exp(-x))` of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2643,8 +2241,6 @@ def sigmoid(x: _Argument) -> _Value:
 def sign(x: _Argument) -> _Value:
     """-1, 0 or 1, as each element is negative, zero or positive.
 
-    Arguments: x.
-
     Dtypes of x: integers, floating point.
 
         R.sign(x)  # (2, 3) -> (2, 3)
@@ -2652,8 +2248,6 @@ def sign(x: _Argument) -> _Value:
 
 def sin(x: _Argument) -> _Value:
     """The sine of each element, in radians.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2663,8 +2257,6 @@ def sin(x: _Argument) -> _Value:
 def sinh(x: _Argument) -> _Value:
     """The hyperbolic sine of each element.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.sinh(x)  # (2, 3) -> (2, 3)
@@ -2673,27 +2265,19 @@ def sinh(x: _Argument) -> _Value:
 def size(x: _Argument) -> _Value:
     """The number of elements.
 
-    Arguments: x.
-
-    Dtypes of x: any.
-
         R.size(x)  # (2, 3) -> () int64
     """
 
 def slice_scatter(input_tensor: _Argument, src: _Argument, start: _Argument, end: _Argument, step: _int | _Sequence[_int] = 1, axis: _int | _Sequence[_int] = 0) -> _Value:
     """A copy of `input_tensor` with `src` in place of a slice along one axis.
 
-    Arguments: input_tensor, src. Constants: start, end, step, axis.
-
-    Dtypes of input_tensor: any.
+    Constants: start, end, step, axis.
 
         R.slice_scatter(x, y, 0, 4, step=2)  # (5, 3), (2, 3) -> (5, 3)
     """
 
 def softmax_with_temperature(logits: _Argument, temperature: _Argument) -> _Value:
     """The softmax of each row of logits divided by its temperature.
-
-    Arguments: logits, temperature.
 
     Dtypes of logits: floating point.
 
@@ -2703,9 +2287,7 @@ def softmax_with_temperature(logits: _Argument, temperature: _Argument) -> _Valu
 def sort(x: _Argument, axis: _int | _Sequence[_int] = -1, descending: _bool = False) -> _Value:
     """The elements in ascending order along an axis, or descending.
 
-    Arguments: x. Constants: axis, descending.
-
-    Dtypes of x: any.
+    Constants: axis, descending.
 
         R.sort(x, axis=-1)  # (2, 3) -> (2, 3)
     """
@@ -2713,17 +2295,13 @@ def sort(x: _Argument, axis: _int | _Sequence[_int] = -1, descending: _bool = Fa
 def split(x: _Argument, indices_or_sections: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
     """A tuple of parts along an axis: so many equal ones, or cut at the given places.
 
-    Arguments: x. Constants: indices_or_sections, axis.
-
-    Dtypes of x: any.
+    Constants: indices_or_sections, axis.
 
         R.split(x, 2, axis=1)  # (2, 6) -> ((2, 3), (2, 3))
     """
 
 def sqrt(x: _Argument) -> _Value:
     """The square root of each element.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2733,8 +2311,6 @@ def sqrt(x: _Argument) -> _Value:
 def square(x: _Argument) -> _Value:
     """Each element times itself.
 
-    Arguments: x.
-
     Dtypes of x: integers, floating point.
 
         R.square(x)  # (2, 3) -> (2, 3)
@@ -2743,9 +2319,7 @@ def square(x: _Argument) -> _Value:
 def squeeze(x: _Argument, axis: _Any = None) -> _Value:
     """The tensor without the given dimensions of extent 1; without all of them unless given.
 
-    Arguments: x. Constants: axis.
-
-    Dtypes of x: any.
+    Constants: axis.
 
         R.squeeze(x, axis=1)  # (2, 1, 3) -> (2, 3)
     """
@@ -2753,9 +2327,7 @@ def squeeze(x: _Argument, axis: _Any = None) -> _Value:
 def stack(tensors: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
     """Tensors of one shape joined along a new axis.
 
-    Arguments: tensors. Constants: axis.
-
-    Dtypes of tensors: any.
+    Constants: axis.
 
         R.stack((x, y), axis=0)  # (2, 3), (2, 3) -> (2, 2, 3)
     """
@@ -2763,7 +2335,7 @@ def stack(tensors: _Argument, axis: _int | _Sequence[_int] = 0) -> _Value:
 def std(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The standard deviation along one axis, several, or all (divided by the count).
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: floating point.
 
@@ -2779,17 +2351,13 @@ def str(value: _Any) -> _Value:
 def strided_slice(x: _Argument, axes: _Argument, begin: _Argument, end: _Argument, strides: _Any = None, assume_inbound: _bool = False) -> _Value:
     """The elements from `begin` to `end`, without `end`, in steps, along some axes.
 
-    Arguments: x. Constants: axes, begin, end, strides, assume_inbound.
-
-    Dtypes of x: any.
+    Constants: axes, begin, end, strides, assume_inbound.
 
         R.strided_slice(x, axes=[0], begin=[1], end=[3])  # (5, 3) -> (2, 3)
     """
 
 def subtract(x1: _Argument, x2: _Argument) -> _Value:
     """The difference `x1 - x2` of each pair of elements; `x - y` means the same.
-
-    Arguments: x1, x2.
 
     Dtypes of x1: integers, floating point.
 
@@ -2799,7 +2367,7 @@ def subtract(x1: _Argument, x2: _Argument) -> _Value:
 def sum(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The sum along one axis, several, or all.
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: integers, floating point.
 
@@ -2809,17 +2377,13 @@ def sum(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
 def take(x: _Argument, indices: _Argument, axis: _Any = None, mode: _str = 'fast') -> _Value:
     """The elements at `indices` along an axis (of the flattened tensor without one).
 
-    Arguments: x, indices. Constants: axis, mode.
-
-    Dtypes of x: any.
+    Constants: axis, mode.
 
         R.take(x, i, axis=0)  # (5, 3), (2,) int64 -> (2, 3)
     """
 
 def tan(x: _Argument) -> _Value:
     """The tangent of each element, in radians.
-
-    Arguments: x.
 
     Dtypes of x: floating point.
 
@@ -2829,8 +2393,6 @@ def tan(x: _Argument) -> _Value:
 def tanh(x: _Argument) -> _Value:
     """The hyperbolic tangent of each element.
 
-    Arguments: x.
-
     Dtypes of x: floating point.
 
         R.tanh(x)  # (2, 3) -> (2, 3)
@@ -2838,8 +2400,6 @@ def tanh(x: _Argument) -> _Value:
 
 def tensor_to_shape(x: _Argument) -> _Value:
     """The elements of an int64 tensor as a shape.
-
-    Arguments: x.
 
     Dtypes of x: integers.
 
@@ -2849,9 +2409,7 @@ def tensor_to_shape(x: _Argument) -> _Value:
 def tile(data: _Argument, repeats: _Argument) -> _Value:
     """The whole tensor repeated along each dimension.
 
-    Arguments: data. Constants: repeats.
-
-    Dtypes of data: any.
+    Constants: repeats.
 
         R.tile(x, (2, 1))  # (2, 3) -> (4, 3)
     """
@@ -2859,9 +2417,7 @@ def tile(data: _Argument, repeats: _Argument) -> _Value:
 def to_vdevice(data: _Argument, dst_vdevice: _str = 'cpu') -> _Value:
     """The same value, moved to a device.
 
-    Arguments: data. Constants: dst_vdevice.
-
-    Dtypes of data: any.
+    Constants: dst_vdevice.
 
         R.to_vdevice(x, "cpu")  # (2, 3) -> (2, 3)
     """
@@ -2869,9 +2425,7 @@ def to_vdevice(data: _Argument, dst_vdevice: _str = 'cpu') -> _Value:
 def topk(data: _Argument, k: _int | _Sequence[_int] = 1, axis: _int | _Sequence[_int] = -1, ret_type: _str = 'both', largest: _bool = True, dtype: _str = 'int32') -> _Value:
     """The `k` largest elements along an axis (all of fewer), and their indices; or one of the two.
 
-    Arguments: data. Constants: k, axis, ret_type, largest, dtype.
-
-    Dtypes of data: any.
+    Constants: k, axis, ret_type, largest, dtype.
 
         R.topk(x, k=2)  # (2, 5) -> ((2, 2), (2, 2) int32)
     """
@@ -2879,9 +2433,7 @@ def topk(data: _Argument, k: _int | _Sequence[_int] = 1, axis: _int | _Sequence[
 def tril(x: _Argument, k: _int | _Sequence[_int] = 0) -> _Value:
     """The lower triangle of each matrix up to the `k`-th diagonal, zeros above it.
 
-    Arguments: x. Constants: k.
-
-    Dtypes of x: any.
+    Constants: k.
 
         R.tril(x)  # (3, 3) -> (3, 3)
     """
@@ -2889,17 +2441,13 @@ def tril(x: _Argument, k: _int | _Sequence[_int] = 0) -> _Value:
 def triu(x: _Argument, k: _int | _Sequence[_int] = 0) -> _Value:
     """The upper triangle of each matrix from the `k`-th diagonal, zeros below it.
 
-    Arguments: x. Constants: k.
-
-    Dtypes of x: any.
+    Constants: k.
 
         R.triu(x, k=1)  # (3, 3) -> (3, 3)
     """
 
 def trunc(x: _Argument) -> _Value:
     """Each element rounded toward zero.
-
-    Arguments: x.
 
     Dtypes of x: integers, floating point.
 
@@ -2915,9 +2463,7 @@ def tuple(*fields: _Any) -> _Value:
 def unique(x: _Argument, sorted: _bool = True, return_index: _bool = False, return_inverse: _bool = False, return_counts: _bool = False, axis: _Any = None) -> _Value:
     """The distinct elements, and on request their indices, inverse indices and counts.
 
-    Arguments: x. Constants: sorted, return_index, return_inverse, return_counts, axis.
-
-    Dtypes of x: any.
+    Constants: sorted, return_index, return_inverse, return_counts, axis.
 
         R.unique(x)  # (6,) -> ndim=1
     """
@@ -2925,7 +2471,7 @@ def unique(x: _Argument, sorted: _bool = True, return_index: _bool = False, retu
 def variance(x: _Argument, axis: _Any = None, keepdims: _bool = False) -> _Value:
     """The variance along one axis, several, or all (divided by the count).
 
-    Arguments: x. Constants: axis, keepdims.
+    Constants: axis, keepdims.
 
     Dtypes of x: floating point.
 
@@ -2941,8 +2487,6 @@ def vulkan(index: _Any = 0) -> _Value:
 def where(condition: _Argument, x1: _Argument, x2: _Argument) -> _Value:
     """The element of `x1` where the condition is true, that of `x2` elsewhere.
 
-    Arguments: condition, x1, x2.
-
     Dtypes of condition: bool.
 
         R.where(condition, x, y)  # (2, 3) bool, (2, 3), (3,) -> (2, 3)
@@ -2951,9 +2495,7 @@ def where(condition: _Argument, x1: _Argument, x2: _Argument) -> _Value:
 def wrap_param(data: _Argument, dtype: _str = 'float32') -> _Value:
     """A parameter converted to another dtype.
 
-    Arguments: data. Constants: dtype.
-
-    Dtypes of data: any.
+    Constants: dtype.
 
         R.wrap_param(x, "float16")  # (2, 3) -> (2, 3) float16
     """
@@ -2961,7 +2503,7 @@ def wrap_param(data: _Argument, dtype: _str = 'float32') -> _Value:
 def zeros(shape: _Argument, dtype: _Argument) -> _Value:
     """A tensor of zeros.
 
-    Arguments: shape. Constants: dtype.
+    Constants: dtype.
 
         R.zeros((2, 3), "float32")  # -> (2, 3)
     """
@@ -2969,9 +2511,7 @@ def zeros(shape: _Argument, dtype: _Argument) -> _Value:
 def zeros_like(x: _Argument, dtype: _Any = None) -> _Value:
     """A tensor of zeros with the shape and dtype of `x`.
 
-    Arguments: x. Constants: dtype.
-
-    Dtypes of x: any.
+    Constants: dtype.
 
         R.zeros_like(x)  # (2, 3) -> (2, 3)
     """

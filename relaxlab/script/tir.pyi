@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-# pyright: reportUnusedImport=false
+# pyright: reportUnusedImport=false, reportMissingModuleSource=false
 # Names of the script hide those of Python: `R.sum`, `T.bool`.
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Iterator as _Iterator, Sequence as _Sequence
 from contextlib import AbstractContextManager as _Context
-from typing import Any as _Any, TypeAlias as _TypeAlias, TypeVar as _TypeVar, overload as _overload
+from typing import Any as _Any, TypeVar as _TypeVar, overload as _overload
 
 from relaxlab.ir.loops import PrimFunc as _PrimFunc
+from relaxlab.script.stub_types import Argument as _Argument, Buffer as _Buffer, Value as _Value
 
 @_overload
 def prim_func(f: _Callable[..., _Any], /) -> _PrimFunc:
@@ -24,57 +25,6 @@ def prim_func(*, private: _bool = False, s_tir: _bool | None = None, check_well_
     
     `s_tir=True` puts its body into a root block (done unasked when it has blocks or allocations).
     The options are read from the source. Raises DiagnosticError with everything that is wrong."""
-
-class _Value:
-    """A value of a program: operators on it give values."""
-
-    def __add__(self, other: _Any, /) -> _Value: ...
-    def __radd__(self, other: _Any, /) -> _Value: ...
-    def __sub__(self, other: _Any, /) -> _Value: ...
-    def __rsub__(self, other: _Any, /) -> _Value: ...
-    def __mul__(self, other: _Any, /) -> _Value: ...
-    def __rmul__(self, other: _Any, /) -> _Value: ...
-    def __truediv__(self, other: _Any, /) -> _Value: ...
-    def __rtruediv__(self, other: _Any, /) -> _Value: ...
-    def __floordiv__(self, other: _Any, /) -> _Value: ...
-    def __rfloordiv__(self, other: _Any, /) -> _Value: ...
-    def __mod__(self, other: _Any, /) -> _Value: ...
-    def __rmod__(self, other: _Any, /) -> _Value: ...
-    def __pow__(self, other: _Any, /) -> _Value: ...
-    def __rpow__(self, other: _Any, /) -> _Value: ...
-    def __matmul__(self, other: _Any, /) -> _Value: ...
-    def __rmatmul__(self, other: _Any, /) -> _Value: ...
-    def __and__(self, other: _Any, /) -> _Value: ...
-    def __rand__(self, other: _Any, /) -> _Value: ...
-    def __or__(self, other: _Any, /) -> _Value: ...
-    def __ror__(self, other: _Any, /) -> _Value: ...
-    def __xor__(self, other: _Any, /) -> _Value: ...
-    def __rxor__(self, other: _Any, /) -> _Value: ...
-    def __lshift__(self, other: _Any, /) -> _Value: ...
-    def __rlshift__(self, other: _Any, /) -> _Value: ...
-    def __rshift__(self, other: _Any, /) -> _Value: ...
-    def __rrshift__(self, other: _Any, /) -> _Value: ...
-    def __lt__(self, other: _Any, /) -> _Value: ...
-    def __le__(self, other: _Any, /) -> _Value: ...
-    def __gt__(self, other: _Any, /) -> _Value: ...
-    def __ge__(self, other: _Any, /) -> _Value: ...
-    def __neg__(self) -> _Value: ...
-    def __pos__(self) -> _Value: ...
-    def __invert__(self) -> _Value: ...
-    def __getitem__(self, item: _Any, /) -> _Value: ...
-    def __iter__(self) -> _Iterator[_Value]: ...
-
-_Argument: _TypeAlias = _Value | complex | _str | _Sequence[_Any] | None
-
-
-class _Buffer:
-    """A buffer of a loop function."""
-
-    shape: _Sequence[_Any]
-    dtype: _str
-    name: _str
-    def __getitem__(self, item: _Any, /) -> _Value: ...
-    def __setitem__(self, item: _Any, value: _Any, /) -> None: ...
 
 class _axis:
     """The names T.axis.*"""
@@ -373,12 +323,10 @@ def Sub(a: _Any, b: _Any) -> _Value:
     """
 
 def TVMBackendAllocWorkspace(*args: _Any) -> _Value:
-    """Read from programs of TVM: allocates memory of a device.
-    """
+    """Read from programs of TVM: allocates memory of a device."""
 
 def TVMBackendFreeWorkspace(*args: _Any) -> _Value:
-    """Read from programs of TVM: frees memory of a device.
-    """
+    """Read from programs of TVM: frees memory of a device."""
 
 def Target(target: _Any, host: _Any = None) -> _Value:
     """The description of a target, as an attribute.
@@ -447,20 +395,16 @@ def alloc_shared(shape: _Any, dtype: _Any = 'float32', data: _Any = None, stride
     """
 
 def anylist_getitem(*args: _Any) -> _Value:
-    """Read from programs of TVM: is an item of a list of values.
-    """
+    """Read from programs of TVM: is an item of a list of values."""
 
 def anylist_resetitem(*args: _Any) -> _Value:
-    """Read from programs of TVM: clears an item of a list of values.
-    """
+    """Read from programs of TVM: clears an item of a list of values."""
 
 def anylist_setitem_call_cpacked(*args: _Any) -> _Value:
-    """Read from programs of TVM: stores what a function in C's convention returns.
-    """
+    """Read from programs of TVM: stores what a function in C's convention returns."""
 
 def anylist_setitem_call_packed(*args: _Any) -> _Value:
-    """Read from programs of TVM: stores what a function of the registry returns.
-    """
+    """Read from programs of TVM: stores what a function of the registry returns."""
 
 def asin(x: _Any) -> _Value:
     """The inverse sine.
@@ -475,8 +419,7 @@ def asinh(x: _Any) -> _Value:
     """
 
 def assume(*args: _Any) -> _Value:
-    """Read from programs of TVM: says that a condition holds.
-    """
+    """Read from programs of TVM: says that a condition holds."""
 
 def atan(x: _Any) -> _Value:
     """The inverse tangent.
@@ -581,12 +524,10 @@ def broadcast(value: _Any, lanes: _Any) -> _Value:
     """
 
 def call_cpacked(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry by C's calling convention.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry by C's calling convention."""
 
 def call_cpacked_lowered(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments in C's convention.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments in C's convention."""
 
 def call_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """A call of a C function that may have effects.
@@ -617,12 +558,10 @@ def call_llvm_pure_intrin(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """
 
 def call_packed(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry."""
 
 def call_packed_lowered(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments."""
 
 def call_pure_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """A call of a C function without effects, or of an intrinsic.
@@ -697,8 +636,7 @@ def cp_async(x: _Any, y: _Any, z: _Any) -> _Value:
     """
 
 def cp_async_commit() -> _Value:
-    """The end of a group of a thread's asynchronous copies.
-    """
+    """The end of a group of a thread's asynchronous copies."""
 
 def cp_async_wait(x: _Any) -> _Value:
     """Waits until at most `x` groups of a thread's asynchronous copies, the last ones, are under way.
@@ -713,8 +651,7 @@ def decl_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides
     """
 
 def end_profile_intrinsic(*args: _Any) -> _Value:
-    """Read from programs of TVM: ends a measurement.
-    """
+    """Read from programs of TVM: ends a measurement."""
 
 def env_thread(thread_tag: _Any) -> _Iterator[_Any]:
     """A GPU axis that `T.launch_thread` gives its number of threads.
@@ -903,8 +840,7 @@ def if_then_else(condition: _Any, true_value: _Any, false_value: _Any) -> _Value
     """
 
 def ignore_loop_partition(*args: _Any) -> _Value:
-    """Read from programs of TVM: says that a condition is not to divide a loop.
-    """
+    """Read from programs of TVM: says that a condition is not to divide a loop."""
 
 def index_function(param: _Any, shape: _Any, dtype: _Any, facts: _Any) -> _Buffer:
     """An array of integers, one-dimensional and only read, behind a `T.handle` parameter, of which facts are stated. They are checked before the function runs, and used to prove what depends on the integers.
@@ -979,8 +915,7 @@ def isnan(x: _Any) -> _Value:
     """
 
 def isnullptr(*args: _Any) -> _Value:
-    """Read from programs of TVM: tests a handle for null.
-    """
+    """Read from programs of TVM: tests a handle for null."""
 
 def iter_var(var: _Any, dom: _Any = None, iter_type: _Any = 'ThreadIndex', thread_tag: _Any = '') -> _Value:
     """A GPU axis with its variable, for `T.attr` of its number of threads.
@@ -1031,8 +966,7 @@ def likely(x: _Any) -> _Value:
     """
 
 def llvm_intrin(*args: _Any) -> _Value:
-    """A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.
-    """
+    """A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it."""
 
 def log(x: _Any) -> _Value:
     """The natural logarithm.
@@ -1059,8 +993,7 @@ def log2(x: _Any) -> _Value:
     """
 
 def lookup_param(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the constant of a name.
-    """
+    """Read from programs of TVM: is the constant of a name."""
 
 def macro(function: _Any = None, hygienic: _Any = True) -> _Value:
     """The decorator of a function whose statements stand wherever it is called.
@@ -1099,8 +1032,7 @@ def mbarrier_expect(x: _Any, y: _Any) -> _Value:
     """
 
 def mbarrier_fence() -> _Value:
-    """Makes barriers that were initialised known to asynchronous copies.
-    """
+    """Makes barriers that were initialised known to asynchronous copies."""
 
 def mbarrier_init(x: _Any, y: _Any) -> _Value:
     """Makes a barrier of `y` arrivals of an element of uint64 at `x` in shared memory.
@@ -1241,8 +1173,7 @@ def reinterpret(dtype: _Any, value: _Any) -> _Value:
     """
 
 def ret(*args: _Any) -> _Value:
-    """Read from programs of TVM: ends the function with a value.
-    """
+    """Read from programs of TVM: ends the function with a value."""
 
 def round(x: _Any) -> _Value:
     """The nearest integer; halves go away from zero.
@@ -1339,8 +1270,7 @@ def sqrt(x: _Any) -> _Value:
     """
 
 def start_profile_intrinsic(*args: _Any) -> _Value:
-    """Read from programs of TVM: starts a measurement.
-    """
+    """Read from programs of TVM: starts a measurement."""
 
 def tan(x: _Any) -> _Value:
     """The tangent.
@@ -1367,8 +1297,7 @@ def thread_binding(start: _Any, stop: _Any = None, thread: _Any = None, annotati
     """
 
 def tma_load(*args: _Any) -> _Value:
-    """A copy to shared memory, at the first argument, of a box of an array in main memory, from the element at the second one on, of the extents that follow; the barrier at the last argument counts its bytes. The box is rows of 128 bytes, whose 16-byte parts are swizzled, and has zeros outside of the array.
-    """
+    """A copy to shared memory, at the first argument, of a box of an array in main memory, from the element at the second one on, of the extents that follow; the barrier at the last argument counts its bytes. The box is rows of 128 bytes, whose 16-byte parts are swizzled, and has zeros outside of the array."""
 
 def trunc(x: _Any) -> _Value:
     """`x` rounded toward zero.
@@ -1389,52 +1318,40 @@ def truncmod(a: _Any, b: _Any) -> _Value:
     """
 
 def tvm_access_ptr(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the address of a part of a buffer, and how it is accessed.
-    """
+    """Read from programs of TVM: is the address of a part of a buffer, and how it is accessed."""
 
 def tvm_bmma_sync(*args: _Any) -> _Value:
-    """Read from programs of TVM: multiplies fragments of bits of WMMA.
-    """
+    """Read from programs of TVM: multiplies fragments of bits of WMMA."""
 
 def tvm_call_cpacked(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry by C's calling convention.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry by C's calling convention."""
 
 def tvm_call_cpacked_lowered(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments in C's convention.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments in C's convention."""
 
 def tvm_call_packed(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry."""
 
 def tvm_call_packed_lowered(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments.
-    """
+    """Read from programs of TVM: calls a function of TVM's registry with a stack of arguments."""
 
 def tvm_fill_fragment(*args: _Any) -> _Value:
-    """Read from programs of TVM: fills a fragment of WMMA.
-    """
+    """Read from programs of TVM: fills a fragment of WMMA."""
 
 def tvm_load_matrix_sync(*args: _Any) -> _Value:
-    """Read from programs of TVM: loads a fragment of WMMA.
-    """
+    """Read from programs of TVM: loads a fragment of WMMA."""
 
 def tvm_mma_sync(*args: _Any) -> _Value:
-    """Read from programs of TVM: multiplies fragments of WMMA.
-    """
+    """Read from programs of TVM: multiplies fragments of WMMA."""
 
 def tvm_stack_alloca(*args: _Any) -> _Value:
-    """Read from programs of TVM: allocates structures on the stack.
-    """
+    """Read from programs of TVM: allocates structures on the stack."""
 
 def tvm_stack_make_array(*args: _Any) -> _Value:
-    """Read from programs of TVM: makes the description of an array on the stack.
-    """
+    """Read from programs of TVM: makes the description of an array on the stack."""
 
 def tvm_stack_make_shape(*args: _Any) -> _Value:
-    """Read from programs of TVM: makes a shape on the stack.
-    """
+    """Read from programs of TVM: makes a shape on the stack."""
 
 def tvm_storage_sync(x: _Any) -> _Value:
     """A barrier of the threads of a GPU block.
@@ -1443,56 +1360,43 @@ def tvm_storage_sync(x: _Any) -> _Value:
     """
 
 def tvm_store_matrix_sync(*args: _Any) -> _Value:
-    """Read from programs of TVM: stores a fragment of WMMA.
-    """
+    """Read from programs of TVM: stores a fragment of WMMA."""
 
 def tvm_struct_get(*args: _Any) -> _Value:
-    """Read from programs of TVM: reads a field of a structure.
-    """
+    """Read from programs of TVM: reads a field of a structure."""
 
 def tvm_struct_set(*args: _Any) -> _Value:
-    """Read from programs of TVM: writes a field of a structure.
-    """
+    """Read from programs of TVM: writes a field of a structure."""
 
 def tvm_thread_allreduce(*args: _Any) -> _Value:
-    """Read from programs of TVM: reduces a value over the threads of a block.
-    """
+    """Read from programs of TVM: reduces a value over the threads of a block."""
 
 def tvm_thread_invariant(*args: _Any) -> _Value:
-    """Read from programs of TVM: says that a condition is the same in all threads.
-    """
+    """Read from programs of TVM: says that a condition is the same in all threads."""
 
 def tvm_throw_last_error(*args: _Any) -> _Value:
-    """Read from programs of TVM: raises the last error of a call.
-    """
+    """Read from programs of TVM: raises the last error of a call."""
 
 def tvm_tuple(*args: _Any) -> _Value:
-    """Read from programs of TVM: makes a tuple of handles.
-    """
+    """Read from programs of TVM: makes a tuple of handles."""
 
 def tvm_warp_activemask(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the mask of the active lanes of a warp.
-    """
+    """Read from programs of TVM: is the mask of the active lanes of a warp."""
 
 def tvm_warp_shuffle(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the value in another lane of the warp.
-    """
+    """Read from programs of TVM: is the value in another lane of the warp."""
 
 def tvm_warp_shuffle_down(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the value some lanes behind.
-    """
+    """Read from programs of TVM: is the value some lanes behind."""
 
 def tvm_warp_shuffle_up(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the value some lanes before.
-    """
+    """Read from programs of TVM: is the value some lanes before."""
 
 def tvm_warp_shuffle_xor(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the value in the lane whose number is xor a mask.
-    """
+    """Read from programs of TVM: is the value in the lane whose number is xor a mask."""
 
 def type_annotation(*args: _Any) -> _Value:
-    """Read from programs of TVM: stands for a dtype among arguments.
-    """
+    """Read from programs of TVM: stands for a dtype among arguments."""
 
 u16: _Any
 """A value as uint16. Without a value, a symbol of that dtype: `n = T.u16()`. As an annotation, a scalar parameter.
@@ -1543,8 +1447,7 @@ uint8: _Any
 """
 
 def undef(*args: _Any) -> _Value:
-    """Read from programs of TVM: is a value that nothing depends on.
-    """
+    """Read from programs of TVM: is a value that nothing depends on."""
 
 def unroll(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop that is written out round by round.
@@ -1589,8 +1492,7 @@ def vector_reduce_mul(x: _Any) -> _Value:
     """
 
 def vector_shuffle(*args: _Any) -> _Value:
-    """The lanes of two vectors, those of `x` before those of `y`, whose constant numbers follow, by `T.call_intrin`.
-    """
+    """The lanes of two vectors, those of `x` before those of `y`, whose constant numbers follow, by `T.call_intrin`."""
 
 def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are the lanes of vector instructions.
@@ -1599,8 +1501,7 @@ def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations:
     """
 
 def vscale(*args: _Any) -> _Value:
-    """Read from programs of TVM: is the factor by which vectors are longer than the shortest.
-    """
+    """Read from programs of TVM: is the factor by which vectors are longer than the shortest."""
 
 def warp_shuffle_xor(x: _Any, y: _Any) -> _Value:
     """The value in the lane of the warp whose number is one's own xor the mask.
@@ -1609,16 +1510,13 @@ def warp_shuffle_xor(x: _Any, y: _Any) -> _Value:
     """
 
 def wgmma(*args: _Any) -> _Value:
-    """Adds to a tile of float32 of 64 rows, in the registers of 128 threads from that at the first argument on, the product of two tiles, at the next ones: swizzled in shared memory, the left one in registers or there. Then come the number of columns, 1 if the right tile is row by row, the bytes from 64 columns to the next ones in it, and 0 if the sums begin here. The warpgroup does not wait for it.
-    """
+    """Adds to a tile of float32 of 64 rows, in the registers of 128 threads from that at the first argument on, the product of two tiles, at the next ones: swizzled in shared memory, the left one in registers or there. Then come the number of columns, 1 if the right tile is row by row, the bytes from 64 columns to the next ones in it, and 0 if the sums begin here. The warpgroup does not wait for it."""
 
 def wgmma_commit() -> _Value:
-    """The end of a group of a warpgroup's tensor instructions.
-    """
+    """The end of a group of a warpgroup's tensor instructions."""
 
 def wgmma_fence() -> _Value:
-    """Lets tensor instructions of a warpgroup use registers and shared memory that were written before.
-    """
+    """Lets tensor instructions of a warpgroup use registers and shared memory that were written before."""
 
 def wgmma_wait(x: _Any) -> _Value:
     """Waits until at most `x` groups of a warpgroup's tensor instructions, the last ones, are under way.

@@ -1,4 +1,4 @@
-"""Policies in Python, as simple as they can be said: oracles for the compiled ones."""
+"""Policies in Python, as simple as possible: oracles for the compiled ones."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ class MixedProgram(Operators):
         return graph.BindingBlock(tuple(bound))
 
     def data_dependent(self) -> graph.BindingBlock:
-        """A shape that only the data tells, named by a `match_cast`."""
+        """A data-dependent shape, named by a `match_cast`."""
         self.bindings = []
         v = self.pick(lambda v: v.dtype in ("int32", "int64") and len(v.shape) > 0)
         assert v is not None

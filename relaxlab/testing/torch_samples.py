@@ -36,7 +36,7 @@ RANDOM = re.compile(
     r"^(bernoulli|multinomial|normal|rand\w*|nn\.functional\.\w*dropout\w*|uniform|exponential|"
     r"geometric|log_normal|cauchy|nn\.functional\.(rrelu|fractional_\w+)|empty\w*|new_empty\w*)$"
 )
-"""Operators whose results are random, or that say nothing of their elements."""
+"""Operators whose results are random, or whose elements are unspecified."""
 
 TOLERANCE = 1e-4
 """Largest error, relative to the largest element of a result (1 at least)."""

@@ -1,24 +1,24 @@
 """Events of type deduction, recorded on request so that views can explain it.
 
-The prover is asked thousands of times, so callers build an event only if `is_recording()`. Events
+The prover is called thousands of times, so callers build an event only if `is_recording()`. Events
 are in order; a `Deduced` ends those of its binding.
 """
 
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from relaxlab.ir import expr, graph
 from relaxlab.ir.types import Type
+from relaxlab.tracing.record import current
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The prover was asked whether a condition holds: always, never, or unknown (None)."""
+    """A query of the prover: the condition holds always, never, or it is unknown (None)."""
 
     condition: expr.PrimExpr
     answer: bool | None
@@ -81,15 +81,9 @@ _EVENTS: contextvars.ContextVar[list[DeductionEvent] | None] = contextvars.Conte
 )
 
 
-@contextmanager
-def deduction_events() -> Iterator[list[DeductionEvent]]:
+def deduction_events() -> AbstractContextManager[list[DeductionEvent]]:
     """Collect the events of deductions made inside the block."""
-    found: list[DeductionEvent] = []
-    token = _EVENTS.set(found)
-    try:
-        yield found
-    finally:
-        _EVENTS.reset(token)
+    return current(_EVENTS, list[DeductionEvent]())
 
 
 def is_recording() -> bool:

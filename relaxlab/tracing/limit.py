@@ -1,18 +1,18 @@
 """A limit on the rewrites of a pass or the steps of a schedule, for bisection.
 
-As with LLVM's `-opt-bisect-limit` and MLIR's debug counters, whoever makes a rewrite asks first
+As with LLVM's `-opt-bisect-limit` and MLIR's debug counters, each rewrite is queried first
 (`may_apply`), and the answers turn from yes to no at a number that can be set from outside.
 """
 
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relaxlab.tracing.record import Remark, remark, repeat
+from relaxlab.tracing.record import Remark, current, remark, repeat
 
 
 @dataclass(slots=True)
@@ -38,23 +38,17 @@ _REWRITES: contextvars.ContextVar[Rewrites | None] = contextvars.ContextVar(
 )
 
 
-@contextmanager
-def first_rewrites(count: int | None) -> Iterator[Rewrites]:
+def first_rewrites(count: int | None) -> AbstractContextManager[Rewrites]:
     """Limit passes run inside the block to their first `count` rewrites (None: all). Yields the
     list of those made."""
-    rewrites = Rewrites(count)
-    token = _REWRITES.set(rewrites)
-    try:
-        yield rewrites
-    finally:
-        _REWRITES.reset(token)
+    return current(_REWRITES, Rewrites(count))
 
 
 def may_apply(rule: str, subject: str, reason: str, **about: Any) -> bool:
     """Return True if the running pass may make a rewrite, which it could leave out; record it as
     `remark` does.
 
-    The answer is yes unless `first_rewrites` allows no more. A pass asks right before each rewrite
+    It is True unless `first_rewrites` allows no more. A pass calls it right before each rewrite
     that stands for itself: it must give a valid module whichever of them are left out.
     """
     limit = _REWRITES.get()
@@ -104,16 +98,10 @@ _STEPS: contextvars.ContextVar[Steps | None] = contextvars.ContextVar(
 )
 
 
-@contextmanager
-def first_steps(count: int | None) -> Iterator[Steps]:
+def first_steps(count: int | None) -> AbstractContextManager[Steps]:
     """Limit schedules made inside the block to `count` steps in all (None: no limit); the state by
     then is their result. Yields the list of the steps."""
-    steps = Steps(count)
-    token = _STEPS.set(steps)
-    try:
-        yield steps
-    finally:
-        _STEPS.reset(token)
+    return current(_STEPS, Steps(count))
 
 
 def before_step(state: Any) -> None:

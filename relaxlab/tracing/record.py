@@ -6,11 +6,11 @@ import contextvars
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
@@ -94,20 +94,25 @@ class Trace(Displayed, Brief):
         return "\n".join(lines)
 
 
+T = TypeVar("T")
 _CURRENT: contextvars.ContextVar[list[Remark] | None] = contextvars.ContextVar(
     "relaxlab_trace", default=None
 )
 
 
 @contextmanager
-def recording() -> Iterator[list[Remark]]:
-    """Collect the remarks made inside the block (the pass runner uses this around each pass)."""
-    remarks: list[Remark] = []
-    token = _CURRENT.set(remarks)
+def current(var: contextvars.ContextVar[T | None], value: T) -> Iterator[T]:
+    """Let a context variable have a value inside the block; yields it."""
+    token = var.set(value)
     try:
-        yield remarks
+        yield value
     finally:
-        _CURRENT.reset(token)
+        var.reset(token)
+
+
+def recording() -> AbstractContextManager[list[Remark]]:
+    """Collect the remarks made inside the block (the pass runner uses this around each pass)."""
+    return current(_CURRENT, list[Remark]())
 
 
 def remark(rule: str, subject: str, reason: str, *, applied: bool = True, **about: Any) -> None:

@@ -55,7 +55,7 @@ class Request(Brief):
 
 
 class Child:
-    """A worker process, started when it is first asked, and again after it ended."""
+    """A worker process, started on its first request, and again after it ended."""
 
     def __init__(self) -> None:
         self._opened: Request | None = None
@@ -178,7 +178,7 @@ class Pool:
             raise
 
     def kill(self) -> None:
-        """End the processes, whatever they do; what they were asked fails."""
+        """End the processes; requests that are pending fail."""
         for child in self._children:
             child.kill()
 

@@ -108,7 +108,7 @@ def _first_schedule(passes: Sequence[Any]) -> int:
 def _environments(
     func: graph.Function, shapes: Mapping[str, Sequence[int] | int]
 ) -> Iterator[dict[expr.Var, int]]:
-    """Yield the values of a function's symbols, for each combination that is asked for."""
+    """Yield the values of a function's symbols, for each requested combination."""
     symbols = list(dict.fromkeys(n for n in walk(func) if isinstance(n, expr.Var)))
     symbols += [s for s in symbols_in(func) if s not in symbols]
     bounds: Mapping[str, int] = func.attrs.get(UPPER_BOUNDS, {})

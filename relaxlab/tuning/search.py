@@ -147,7 +147,7 @@ def in_space(planner: Planner, space: Value, rng: random.Random) -> Plan | None:
 
 
 DRAWS = 64
-"""Draws for each point that is asked for."""
+"""Draws for each requested point."""
 
 
 def deciding(

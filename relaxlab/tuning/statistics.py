@@ -9,7 +9,7 @@ from statistics import median
 
 CONFIDENCE = 0.95
 FEWEST = 6
-"""Values of which an interval can be said: of five, all are on one side of the median in every
+"""Fewest values with a confidence interval: of five, all are on one side of the median in every
 sixteenth sample."""
 
 

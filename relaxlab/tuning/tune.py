@@ -26,7 +26,7 @@ from relaxlab.tuning.tune_kernel import KernelTuner, Limits, Report, State, Tune
 from relaxlab.tuning.workshop import Workers, sizes_text
 
 TRIALS = 64
-"""Trials for each kernel, unless others are asked for."""
+"""Default number of trials for each kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Belief in machines: what one says that would change the search is asked of another.
+"""Cross-checks between machines: a result that would change the search is measured on another one.
 
 A machine may be broken, or busy with something else, and say of every program that it is fast or
 that it fails. Such a claim is believed where a second machine says so too; where the two
@@ -17,9 +17,9 @@ from relaxlab.tuning.measured import measured_of
 from relaxlab.tuning.statistics import Interval
 
 MOST = 3
-"""Machines that are asked about one program."""
+"""Machines that measure one program, at most."""
 STRIKES = 3
-"""Contradictions after which a machine is asked no more; chance makes one now and then."""
+"""Contradictions after which a machine is not used any more; chance makes one now and then."""
 
 ALIKE = 1.05
 """The factor between the intervals of two machines up to which they agree: those of one kind differ

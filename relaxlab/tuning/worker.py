@@ -153,7 +153,7 @@ def _longest_reduction(program: Module, sizes: dict[str, int]) -> int:
 
 
 def _pin(threads: int) -> None:
-    """Keep to as many cores as there are threads, where the system can be told so."""
+    """Pin the process to as many cores as there are threads, where the system allows it."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 

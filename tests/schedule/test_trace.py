@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.expr import Var
 from relaxlab.schedule import Instruction, Schedule, ScheduleError, apply_trace
-from relaxlab.schedule.schedule import PRIMITIVES
+from relaxlab.schedule.primitive import PRIMITIVES
 from relaxlab.schedule.trace import from_json, to_json
 from tests.schedule.programs import PROGRAMS, matmul
 
@@ -120,3 +121,25 @@ def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
 
 def test_traces_hold_no_objects() -> None:
     assert isinstance(json.loads(scheduled().trace_json()), list)
+
+
+def test_arguments_are_recorded_by_name_however_they_are_given() -> None:
+    sch, other = Schedule(PROGRAMS["chain"]()), Schedule(PROGRAMS["chain"]())
+    sch.cache_read(sch.get_block("C"), 0, "local")
+    other.cache_read(read_buffer_index=0, storage_scope="local", block=other.get_block("C"))
+    assert sch.trace == other.trace
+    assert [name for name, _ in sch.trace[-1].args] == [
+        "block", "read_buffer_index", "storage_scope", "consumer_blocks",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [
+    lambda sch, i: sch.bind(i), lambda sch, i: sch.bind(i, "threadIdx.x", loop=i),
+    lambda sch, i: sch.bind(i, "threadIdx.x", 1), lambda sch, i: sch.bind(i, axis="threadIdx.x"),
+])  # fmt: skip
+def test_a_wrong_call_is_no_step(call: Any) -> None:
+    sch = Schedule(PROGRAMS["chain"]())
+    i, *_ = sch.get_loops(sch.get_block("B"))
+    with pytest.raises(TypeError, match=r"bind\(\)"):
+        call(sch, i)
+    assert [step.name for step in sch.trace] == ["get_block", "get_loops"]

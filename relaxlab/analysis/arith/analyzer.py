@@ -36,15 +36,15 @@ class Analyzer:
         self._ctx = Context()
 
     def fork(self) -> Analyzer:
-        """Return an analyzer that knows the same, and keeps to itself what it is told. The two
-        share what they find out; they belong to one thread."""
+        """Return a copy: facts added to it are not added to this one. The two share
+        their cache; they belong to one thread."""
         new = Analyzer.__new__(Analyzer)
         new._ctx = self._ctx.fork()
         return new
 
     @staticmethod
     def for_shapes(*roots: Any, upper: Mapping[str, int] | None = None) -> Analyzer:
-        """An analyzer that knows every symbol found in `roots` to be at least 0.
+        """An analyzer in which every symbol found in `roots` is at least 0.
 
         `upper` gives inclusive upper bounds by the symbols' names.
         """

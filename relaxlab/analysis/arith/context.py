@@ -2,7 +2,7 @@
 
 Assumptions are polynomials known to be at least zero. A scope holds those in force, and what was
 computed under them. Assuming more leads to another scope, the same one each time the same is
-assumed: analyses ask about the same loops again and again.
+assumed: analyses query the same loops again and again.
 """
 
 from __future__ import annotations

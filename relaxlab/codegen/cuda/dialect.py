@@ -239,7 +239,7 @@ def _wgmma(s: Scope, e: expr.Call) -> Text:
 
 
 def _check(launch: Launch) -> None:
-    """CUDA C has all that a launch may say."""
+    """Accept every launch: CUDA C has all that one may contain."""
 
 
 CUDA_C = Dialect(

@@ -1,4 +1,4 @@
-"""Rows of other lengths for buffers that ask for them (`Schedule.storage_align`)."""
+"""Padded rows for buffers with an aligned stride (`Schedule.storage_align`)."""
 
 from __future__ import annotations
 

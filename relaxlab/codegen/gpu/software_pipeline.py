@@ -2,8 +2,8 @@
 
 A loop annotated with `software_pipeline` = n copies slices of main memory into shared memory and
 computes with them. What is the same in all iterations is copied once. The other shared buffers get
-n slots, used in turns: the first n - 1 slices are asked for before the loop, and each iteration
-waits for its own, asks for the one n - 1 iterations ahead, and computes. Copies of up to 16
+n slots, used in turns: the first n - 1 copies are issued before the loop, and each iteration
+waits for its own, issues the one n - 1 iterations ahead, and computes. Copies of up to 16
 neighbouring bytes are asynchronous (`cp.async`); the others, at edges, are made at once. One
 barrier per iteration suffices: the slot that is written was read in the iteration before.
 """

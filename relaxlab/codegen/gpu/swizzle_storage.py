@@ -1,4 +1,4 @@
-"""XOR swizzles of buffers that ask for them (`Schedule.swizzle`).
+"""XOR swizzles of buffers (`Schedule.swizzle`).
 
 Eight rows of 128 bytes lie in the same banks of shared memory, column under column. Where the
 number of each group of 16 bytes within its row is xored with the number of the row, what eight
@@ -23,7 +23,7 @@ TOUCHED = 16
 
 
 def swizzles_of(nest: Stmt) -> dict[Buffer, Swizzle]:
-    """The swizzles that blocks of a nest ask for."""
+    """The swizzles that blocks of a nest are annotated with."""
     found: dict[Buffer, Swizzle] = {}
     for block in (n for n in walk(nest) if isinstance(n, Block)):
         asked: tuple[tuple[int, int, int, int], ...] = block.annotations.get(SWIZZLE, ())

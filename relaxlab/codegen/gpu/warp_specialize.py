@@ -290,7 +290,7 @@ class _Cut:
         return self.loop.annotations.with_(**{PIPELINE: None, WARP_SPECIALIZE: None})
 
     def copies(self) -> Stmt:
-        """Wait until a slot is empty, and ask for its slices."""
+        """Wait until a slot is empty, and issue the copies of its slices."""
         asked: list[Stmt] = []
         for part, slices in enumerate(self.slices):
             slot, at = self.slot(self.number, part)
@@ -394,7 +394,7 @@ class _Cut:
         return [substitute(m, {v: at}) for m in made]
 
     def given_back(self, part: int, at: PrimExpr) -> Stmt:
-        """One thread of each warpgroup says that the products of iteration `at` are made."""
+        """One thread of each warpgroup signals that the products of iteration `at` are complete."""
         barrier = substitute(self.slot(self.number, part)[1], {self.loop.loop_var: at})
         return IfThenElse(self.team.leads, _call("mbarrier_arrive", _at(self.empty, barrier)))
 
@@ -480,7 +480,7 @@ def _require_lines(call: Call, name: str) -> None:
 
 
 _BARRIER = Var("barrier", "handle")
-"""The place of the barrier in calls that ask for boxes."""
+"""The position of the barrier among the arguments of calls that copy boxes."""
 
 
 def _boxes(s: Stmt, first: Mapping[Var, PrimExpr], an: Analyzer, name: str) -> tuple[Stmt, int]:

@@ -69,7 +69,7 @@ class Scope:
 
     def variables_of(self, e: expr.PrimExpr) -> tuple[expr.Var, ...] | None:
         """The variables that alone determine an expression (see `_variables_of`), looked up once
-        per expression: unrolled statements ask for each of their copies."""
+        per expression: unrolled statements look up each of their copies."""
         try:
             return self.variables[e]
         except KeyError:

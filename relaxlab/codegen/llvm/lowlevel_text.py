@@ -97,7 +97,7 @@ def _size_of(record: type[lowlevel.Record]) -> int:
 
 
 def _kind(node: ast.expr, names: Mapping[str, Any]) -> Kind:
-    """The kind that an annotation says."""
+    """The kind that an annotation names."""
     match node:
         case ast.Constant(None):
             return _KINDS["None"]

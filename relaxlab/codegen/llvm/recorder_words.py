@@ -18,7 +18,7 @@ ROW_SLOT, ROW_OF, ROW_INDEX, ROW_WORDS = 0, 1, 2, 3
 """Words of a note on a row of an input array: its slot, the array's, and the row's number."""
 PHASE_BITS, ROUND_BITS = 32, 40
 """Bits of a depth below those that count phases, and below those by which notes of several rounds
-are told apart when they are put together."""
+are distinguished when they are put together."""
 TOO_DEEP, NO_ROOM, REFUSED, FIRST_MESSAGE = 1, 2, 3, 4
 """Failures: a recursion that took more stack; values of data types that found no room, for which
 the caller makes some; arguments that do not fit, for which nothing is recorded. Others are numbers

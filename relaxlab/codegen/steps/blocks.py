@@ -61,7 +61,7 @@ def views_as_regions(func: PrimFunc) -> PrimFunc:
 
 
 def _without_unit_loop(n: Node) -> Node | None:
-    """The body of a loop of one iteration that nothing says more about."""
+    """The body of a loop of one iteration without annotations."""
     if isinstance(n, For) and n.kind in ("serial", "unrolled") and not n.annotations:
         return substitute(n.body, {n.loop_var: n.min}) if n.extent == ONE else None
     return None

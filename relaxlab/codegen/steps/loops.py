@@ -10,7 +10,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import lanes_of, with_lanes
 from relaxlab.ir.expr import Broadcast, IntImm, PrimExpr, Ramp, Var
-from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.intrinsics import INTRINSICS, has_effect
 from relaxlab.ir.loops import (
     BlockRealize,
     BufferLoad,
@@ -295,12 +295,7 @@ class _Cleaning:
 
 
 def _is_nothing(s: Stmt | None) -> bool:
-    return s is None or (isinstance(s, Evaluate) and not _has_effect(s.value))
-
-
-def _has_effect(e: PrimExpr) -> bool:
-    calls = (n.op for n in walk(e) if isinstance(n, expr.Call))
-    return any(op not in INTRINSICS or not INTRINSICS[op].pure for op in calls)
+    return s is None or (isinstance(s, Evaluate) and not has_effect(s.value))
 
 
 def _for(s: For) -> Stmt:
@@ -329,7 +324,7 @@ def _store(s: BufferStore) -> Stmt:
 
 
 def _let(s: LetStmt) -> Stmt:
-    unused = not any(n is s.var for n in walk(s.body)) and not _has_effect(s.value)
+    unused = not any(n is s.var for n in walk(s.body)) and not has_effect(s.value)
     return s.body if unused else s
 
 

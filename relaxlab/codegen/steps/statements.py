@@ -17,7 +17,7 @@ def without_assertions(func: PrimFunc) -> PrimFunc:
 
 
 def without_assumptions(func: PrimFunc) -> PrimFunc:
-    """The function without what it says about its data by `T.assume`."""
+    """The function without the assumptions on its data (`T.assume`)."""
     return _without(func, lambda s: isinstance(s, Evaluate) and _calls(s.value, "assume"))
 
 

@@ -10,25 +10,13 @@ import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.frontend.jaxpr.rows import fold
-from relaxlab.frontend.known import MOST_KNOWN, Array
+from relaxlab.frontend.known import MOST_KNOWN, Array, elementwise
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 
-
-def _elementwise(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers or expressions on arrays of them; None where a result is unknown."""
-    each = np.frompyfunc(fn, fn.__code__.co_argcount if hasattr(fn, "__code__") else 2, 1)
-
-    def applied(*values: Array, **_: Any) -> Any:
-        result = np.asarray(each(*values), dtype=object)
-        return None if any(v is None for v in result.reshape(-1)) else result
-
-    return applied
-
-
 for _name, _fn in {"add": operator.add, "sub": operator.sub, "mul": operator.mul}.items():
-    fold(_name)(_elementwise(_fn))
-fold("neg")(_elementwise(lambda a: -a))
+    fold(_name)(elementwise(_fn, 2))
+fold("neg")(elementwise(lambda a: -a, 1))
 
 
 def _extreme(cls: type[expr.BinaryOp]) -> Callable[..., Any]:
@@ -39,8 +27,8 @@ def _extreme(cls: type[expr.BinaryOp]) -> Callable[..., Any]:
     return chosen
 
 
-fold("max")(_elementwise(_extreme(expr.Max)))
-fold("min")(_elementwise(_extreme(expr.Min)))
+fold("max")(elementwise(_extreme(expr.Max), 2))
+fold("min")(elementwise(_extreme(expr.Min), 2))
 
 
 def _proved(cls: type[expr.BinaryOp]) -> Callable[..., Any]:
@@ -54,14 +42,14 @@ def _proved(cls: type[expr.BinaryOp]) -> Callable[..., Any]:
 
 
 def analyzer_of(*values: PrimExpr) -> Analyzer:
-    """Return an analyzer that knows the symbols of some expressions to be sizes."""
+    """Return an analyzer in which the symbols of some expressions are sizes."""
     return Analyzer.for_shapes(*values)
 
 
 for _name, _cls in {
     "lt": expr.LT, "le": expr.LE, "gt": expr.GT, "ge": expr.GE, "eq": expr.EQ, "ne": expr.NE,
 }.items():  # fmt: skip
-    fold(_name)(_elementwise(_proved(_cls)))
+    fold(_name)(elementwise(_proved(_cls), 2))
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -76,8 +64,8 @@ def _remainder(a: Any, b: Any) -> Any:
     return None if _quotient(a, b) is None else a % b
 
 
-fold("div")(_elementwise(_quotient))
-fold("rem")(_elementwise(_remainder))
+fold("div")(elementwise(_quotient, 2))
+fold("rem")(elementwise(_remainder, 2))
 
 
 @fold("select_n")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.frontend.emitter import Emitter
-from relaxlab.frontend.known import MOST_KNOWN, Known, wrapped
+from relaxlab.frontend.known import MOST_KNOWN, Folds, Known, wrapped
 from relaxlab.frontend.table import Table
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
@@ -19,7 +19,6 @@ TABLE = Table("JAX")
 row = TABLE.row
 
 
-_FOLDS: dict[str, Callable[..., Any]] = {}
 _TRAITS: dict[str, set[Any]] = {"known": set(), "jax": set(), "inlined": set()}
 
 
@@ -47,15 +46,10 @@ def takes(fn: Callable[..., Any], trait: str) -> bool:
     return fn in _TRAITS[trait]
 
 
-def fold(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a function that computes primitives on `Known` integers: of their values, arrays of
-    objects, and the parameters; it returns an array, or None where the result is not known."""
-
-    def add(fn: Callable[..., Any]) -> Callable[..., Any]:
-        _FOLDS.update(dict.fromkeys(names, fn))
-        return fn
-
-    return add
+FOLDS = Folds()
+"""A function for each primitive that is computed on `Known` integers: of their values, arrays of
+objects, and the parameters."""
+fold = FOLDS.fold
 
 
 MOVES = ("convert_element_type", "broadcast_in_dim", "reshape", "squeeze", "copy")
@@ -64,11 +58,11 @@ MOVES = ("convert_element_type", "broadcast_in_dim", "reshape", "squeeze", "copy
 
 def folded(name: str, operands: list[Any], params: dict[str, Any], dtype: str) -> Known | None:
     """The result of a primitive whose operands are all `Known`; None where it is not known."""
-    if name not in _FOLDS or not all(isinstance(o, Known) for o in operands):
+    if name not in FOLDS or not all(isinstance(o, Known) for o in operands):
         return None
     if name not in MOVES and any(is_float(d) for d in (dtype, *(o.dtype for o in operands))):
         return None
-    value = _FOLDS[name](*(o.values for o in operands), dtype=dtype, **params)
+    value = FOLDS[name](*(o.values for o in operands), dtype=dtype, **params)
     if value is None or np.size(value) > MOST_KNOWN:
         return None
     values = np.asarray(value, dtype=object)

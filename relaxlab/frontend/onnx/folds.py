@@ -10,22 +10,11 @@ from typing import Any
 import numpy as np
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.frontend.known import Array
+from relaxlab.frontend.known import Array, elementwise
 from relaxlab.frontend.onnx.rows import fold
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
-
-
-def _each(fn: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """A function of numbers or expressions on broadcast arrays; None where a result is unknown."""
-    every = np.frompyfunc(fn, count, 1)
-
-    def applied(*values: Array, **_: Any) -> Any:
-        result = np.asarray(every(*values), dtype=object)
-        return None if any(v is None for v in result.reshape(-1)) else result
-
-    return applied
 
 
 def _plain(value: Any) -> Any:
@@ -37,13 +26,13 @@ def _symbolic(*values: Any) -> bool:
 
 
 def _binary(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    return _each(lambda a, b: _plain(fn(a, b)), 2)
+    return elementwise(lambda a, b: _plain(fn(a, b)), 2)
 
 
 fold("Add")(_binary(operator.add))
 fold("Sub")(_binary(operator.sub))
 fold("Mul")(_binary(operator.mul))
-fold("Neg")(_each(lambda a: _plain(-a), 1))
+fold("Neg")(elementwise(lambda a: _plain(-a), 1))
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -58,7 +47,7 @@ def _quotient(a: Any, b: Any) -> Any:
     return a // b
 
 
-fold("Div")(_each(_quotient, 2))
+fold("Div")(elementwise(_quotient, 2))
 
 
 def _mod(a: Any, b: Any) -> Any:
@@ -67,7 +56,7 @@ def _mod(a: Any, b: Any) -> Any:
 
 @fold("Mod")
 def _modulo(a: Array, b: Array, fmod: int = 0, **_: Any) -> Any:
-    return None if fmod else _each(_mod, 2)(a, b)
+    return None if fmod else elementwise(_mod, 2)(a, b)
 
 
 def _extreme(cls: type[expr.BinaryOp], numbers: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,7 +65,7 @@ def _extreme(cls: type[expr.BinaryOp], numbers: Callable[..., Any]) -> Callable[
             return numbers(a, b)
         return _plain(expr.binary(cls, expr.as_expr(a), expr.as_expr(b)))
 
-    return lambda *values, **_: _reduce(_each(chosen, 2), values)
+    return lambda *values, **_: _reduce(elementwise(chosen, 2), values)
 
 
 def _reduce(fn: Callable[..., Any], values: tuple[Array, ...]) -> Any:
@@ -97,7 +86,7 @@ def _compared(cls: type[expr.BinaryOp], numbers: Callable[..., Any]) -> Callable
         condition = cls(expr.as_expr(a), expr.as_expr(b))
         return Analyzer.for_shapes(condition).prove(condition)
 
-    return _each(compared, 2)
+    return elementwise(compared, 2)
 
 
 for _name, _cls, _numbers in (
@@ -106,14 +95,14 @@ for _name, _cls, _numbers in (
     ("GreaterOrEqual", expr.GE, operator.ge),
 ):  # fmt: skip
     fold(_name)(_compared(_cls, _numbers))
-fold("And")(_each(lambda a, b: bool(a and b), 2))
-fold("Or")(_each(lambda a, b: bool(a or b), 2))
-fold("Not")(_each(lambda a: not a, 1))
-fold("Where")(_each(lambda c, a, b: None if _symbolic(c) else a if c else b, 3))
+fold("And")(elementwise(lambda a, b: bool(a and b), 2))
+fold("Or")(elementwise(lambda a, b: bool(a or b), 2))
+fold("Not")(elementwise(lambda a: not a, 1))
+fold("Where")(elementwise(lambda c, a, b: None if _symbolic(c) else a if c else b, 3))
 
 
 def _each_number(fn: Callable[[Any], Any]) -> Callable[..., Any]:
-    return _each(lambda a: None if _symbolic(a) else fn(a), 1)
+    return elementwise(lambda a: None if _symbolic(a) else fn(a), 1)
 
 
 fold("Floor")(_each_number(np.floor))
@@ -137,7 +126,7 @@ def _cast(x: Array, *_like: Array, dtype: str, **_: Any) -> Any:
     whole = dtype.startswith("int")
     if whole and not symbolic and not all(np.isfinite(float(v)) for v in x.reshape(-1)):
         return None
-    return _each(lambda a: a if _symbolic(a) else int(a) if whole else a, 1)(x)
+    return elementwise(lambda a: a if _symbolic(a) else int(a) if whole else a, 1)(x)
 
 
 def _ints(values: Array) -> list[int] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
-from relaxlab.frontend.known import Array, Known, constant, tensor
+from relaxlab.frontend.known import Array, Folds, Known, constant, tensor
 from relaxlab.frontend.table import Refused, Table
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
@@ -19,7 +19,10 @@ Operators of other domains than ONNX's own have it before their names."""
 row = TABLE.row
 
 _STATIC: dict[Any, tuple[int, ...]] = {}
-_FOLDS: dict[str, Callable[..., Any]] = {}
+FOLDS = Folds()
+"""A function for each operator that is computed on known values: arrays of numbers and
+expressions."""
+fold = FOLDS.fold
 
 
 def static(*inputs: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -34,25 +37,9 @@ def static(*inputs: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def operands(b: Emitter, fn: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
-    """The inputs as a row wants them."""
+    """The inputs in the form that a row takes."""
     wanted = _STATIC.get(fn, ())
     return [x if i in wanted or -1 in wanted else tensor(b, x) for i, x in enumerate(inputs)]
-
-
-def fold(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a function that computes operators on known values: arrays of numbers and expressions; it
-    returns an array, or None where the result is not known."""
-
-    def add(fn: Callable[..., Any]) -> Callable[..., Any]:
-        _FOLDS.update(dict.fromkeys(names, fn))
-        return fn
-
-    return add
-
-
-def fold_of(name: str) -> Callable[..., Any] | None:
-    """The function that computes an operator on known values."""
-    return _FOLDS.get(name)
 
 
 def ints(value: Any, what: str) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxlab.frontend.emitter import Emitter
 from relaxlab.frontend.known import Array, Known, tensor, wrapped
-from relaxlab.frontend.onnx.rows import TABLE, fold_of, operands
+from relaxlab.frontend.onnx.rows import FOLDS, TABLE, operands
 from relaxlab.frontend.onnx.shapes import MOST_FOLLOWED, known
 from relaxlab.frontend.packages import package
 from relaxlab.frontend.symbols import Symbols
@@ -221,7 +221,7 @@ TESTS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or
 
 def _folded(name: str, inputs: list[Any], attrs: dict[str, Any]) -> Known | None:
     """The result of an operator whose inputs are known."""
-    fn = fold_of(name)
+    fn = FOLDS.get(name)
     if fn is None or not all(isinstance(x, Known | None) for x in inputs):
         return None
     dtypes = [x.dtype for x in inputs if x is not None]

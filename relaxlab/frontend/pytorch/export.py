@@ -119,7 +119,7 @@ class _ProgramImport(GraphImport):
         return ImportedProgram(module, self.emitter.params, self.flattening(), unflatten)
 
     def constrain(self) -> None:
-        """Hand over what PyTorch knows about the symbols."""
+        """Copy the bounds that PyTorch has for the symbols."""
         for symbol, range_ in self.program.range_constraints.items():
             lower, upper = (int(v) if v.is_Integer else None for v in (range_.lower, range_.upper))
             self.symbols.constrain(symbol.name, lower, upper)

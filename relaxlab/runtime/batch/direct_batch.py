@@ -55,7 +55,7 @@ class DirectBatch:
         self.fields.set(known=int(known))
 
     def taken(self) -> bool:
-        """True if a batch ran since this was asked last."""
+        """True if a batch ran since the last call."""
         ran = self.fields["ran"] != 0
         self.fields.set(ran=0)
         return ran

@@ -307,7 +307,7 @@ class BatchFunction:
         return results
 
     def _one_by_one(self, instances: Sequence[Sequence[Any]], choose: Choice | None) -> list[Any]:
-        """Run each instance by itself, to tell which ones a kernel fails for."""
+        """Run each instance by itself, to find those for which a kernel fails."""
         results: list[Any] = []
         failed: dict[int, str] = {}
         for i, instance in enumerate(instances):
@@ -322,7 +322,7 @@ class BatchFunction:
         return results
 
     def _error(self, inputs: Inputs, failed: dict[int, int], results: Sequence[Any]) -> BatchError:
-        """The error that says why instances failed."""
+        """The error with the reasons why instances failed."""
         at = min(failed)
         reason = inputs.refused.get(at) or self._recorder.reason(failed[at])
         return BatchError(reason, at, results, len(failed))

@@ -39,9 +39,9 @@ class Race:
         )
 
 
-def find_race(func: loops.PrimFunc, args: Sequence[Any], most: int = ACCESSES) -> Race | None:
+def find_race(func: loops.PrimFunc, args: Sequence[Any]) -> Race | None:
     """Run a loop function on copies of `args`, one iteration after the other, and return the first
-    race among about `most` accesses; None where there is none.
+    race among about `ACCESSES` accesses; None where there is none.
 
     Iterations that store the same value to an element and read it after that themselves do not
     race. Raises ExecutionError for arguments that do not fit.
@@ -49,7 +49,7 @@ def find_race(func: loops.PrimFunc, args: Sequence[Any], most: int = ACCESSES) -
     concurrent = _concurrent_loops(func)
     if not concurrent:
         return None
-    found = record_accesses(func, args, most)
+    found = record_accesses(func, args, ACCESSES)
     for var, private in concurrent.items():
         race = _race_of(var, private, found)
         if race is not None:

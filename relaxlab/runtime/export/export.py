@@ -59,7 +59,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ExportError(UserError):
-    """The program cannot be exported; says why, and the way out."""
+    """The program cannot be exported; the message has the reason and the way out."""
 
 
 def export(

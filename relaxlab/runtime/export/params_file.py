@@ -42,7 +42,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ParamsError(UserError, ValueError):
-    """The file is damaged or another one than expected; the message says which."""
+    """The file is damaged, or not the expected one."""
 
 
 @dataclass(frozen=True, slots=True)

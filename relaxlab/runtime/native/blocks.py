@@ -65,7 +65,7 @@ class SpareBlocks:
 
 
 def _size_of(block: int) -> int:
-    """The bytes of data, as the block's header says."""
+    """The bytes of data, by the block's header."""
     return ctypes.c_int64.from_address(block + 8).value
 
 

@@ -2,7 +2,7 @@
 
 A point is a thread, or one lane of a thread inside a vectorized loop. Values are NumPy scalars
 where all points agree, else arrays with one entry per point. A condition or a loop makes new
-points out of given ones; values from outside are brought over when they are asked for.
+points out of given ones; values from outside are copied when they are first used.
 """
 
 from __future__ import annotations

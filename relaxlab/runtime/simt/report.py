@@ -85,7 +85,7 @@ def _unravel(number: int, sizes: Triple) -> Triple:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong, at its first occurrence; `count` says how many accesses (or arrivals at a
+    """A defect, at its first occurrence; `count` is the number of accesses (or arrivals at a
     barrier) showed it. `other` is the earlier of two accesses that race."""
 
     kind: ProblemKind

@@ -40,7 +40,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class NotCapturable(UserError, ValueError):
-    """A function cannot be captured as a CUDA graph. The message says why."""
+    """A function cannot be captured as a CUDA graph. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
 
 
 class NoGpu(UserError, RuntimeError):
-    """A GPU program was called where it cannot run. The message says what is missing."""
+    """A GPU program was called where it cannot run. The message names what is missing."""
 
 
 @dataclass(repr=False)

@@ -61,7 +61,7 @@ class StraightLine:
     steps: list[Step] = field(default_factory=list[Step])
 
     def prepare(self, instrs: Sequence[host.Instr]) -> list[Step]:
-        """Steps that do at a call what instructions of the function say."""
+        """Steps that execute the instructions of a function at a call."""
         kept = _kept(self.fn)
         return [s for i in instrs if (s := _step(self, i, kept)) is not None]
 
@@ -130,7 +130,7 @@ def _kept(fn: host.HostFunction) -> frozenset[int]:
 
 
 def _step(line: StraightLine, instr: host.Instr, kept: frozenset[int]) -> Step | None:
-    """The step that does what an instruction says; None for nothing."""
+    """The step that executes an instruction; None for one without effect."""
     machine, memory = line.machine, line.machine.memory
     match instr:
         case host.Kill():
@@ -195,7 +195,7 @@ def _step(line: StraightLine, instr: host.Instr, kept: frozenset[int]) -> Step |
 
 
 def _matched(m: host.MatchShape, array: type[Any]) -> Step:
-    """The check of a tensor, which says more where it fails (`match_shape`)."""
+    """The check of a tensor; `match_shape` makes the message where it fails."""
     kind = np.dtype(numpy_dtype(m.dtype or ""))
     binds = [(i, d.symbol) for i, d in enumerate(m.dims or ()) if isinstance(d, host.BindDim)]
     dims = {i: d.expected for i, d in enumerate(m.dims or ()) if isinstance(d, host.CheckDim)}

@@ -15,7 +15,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.runtime.arrays import ExecutionError
 
 BYTES, ALIGN = 128, 64
-"""The size of a descriptor, and the alignment that the driver wants."""
+"""The size of a descriptor, and the alignment that the driver requires."""
 DTYPES = {"float16": 6, "bfloat16": 9}
 """The driver's numbers of dtypes, by ours."""
 SWIZZLE_128B, PROMOTE_256B = 3, 3

@@ -114,7 +114,7 @@ def sum_of_products(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
 
 
 def split_vector(sch: Schedule, loop: LoopRV, lanes: int, *, unroll: bool) -> LoopRV:
-    """Vectors of `lanes` iterations; returns the loop over them, unrolled if asked for."""
+    """Vectors of `lanes` iterations; returns the loop over them, unrolled on request."""
     vectors, lane = sch.split(loop, factors=[None, lanes])
     sch.vectorize(lane)
     if unroll:

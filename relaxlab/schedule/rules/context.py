@@ -1,4 +1,4 @@
-"""The context in which a kernel is scheduled: what rules know beside its loops."""
+"""The context in which a kernel is scheduled: what rules may depend on beside its loops."""
 
 from __future__ import annotations
 

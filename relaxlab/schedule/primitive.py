@@ -1,0 +1,97 @@
+"""The table of scheduling primitives: the methods of `Schedule` that are one, and their traits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A scheduling primitive. looks: it leaves the function as it is; by_axes: it copies what a
+    block touches, or computes it elsewhere, in terms of the axes of the block; nests: its argument
+    `schedule` holds the steps of other schedules; lists: it returns a list."""
+
+    name: str
+    looks: bool
+    by_axes: bool
+    nests: bool
+    lists: bool
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def leaves_unchanged(name: str) -> bool:
+    """True if the primitive of that name leaves the function as it is."""
+    return PRIMITIVES[name].looks
+
+
+def primitive(
+    *, looks: bool = False, by_axes: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Enter a method into the table; it records itself, by `ScheduleState._step`."""
+
+    def enter(fn: Callable[P, R]) -> Callable[P, R]:
+        PRIMITIVES[fn.__name__] = Primitive(
+            fn.__name__, looks, by_axes, "schedule" in signature(fn).parameters,
+            fn.__annotations__["return"].startswith("list["),
+        )  # fmt: skip
+        return fn
+
+    return enter
+
+
+def step(
+    *, looks: bool = False, by_axes: bool = False, unless_default: str = ""
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Enter a method into the table, and make each call of it a step of the schedule with the
+    arguments of the call. One named `unless_default` is recorded if it is not the default."""
+
+    def enter(fn: Callable[P, R]) -> Callable[P, R]:
+        arguments = _arguments(fn)
+
+        @wraps(fn)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            def run() -> R:
+                return fn(*args, **kwargs)
+
+            given = arguments(args[1:], kwargs)
+            if given is None:
+                return run()  # raises TypeError
+            if unless_default and not given[unless_default]:
+                del given[unless_default]
+            return cast("Any", args[0])._step(fn.__name__, given, run)
+
+        return primitive(looks=looks, by_axes=by_axes)(call)
+
+    return enter
+
+
+def _arguments(
+    fn: Callable[..., Any],
+) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None]:
+    """A function that returns the arguments of a call of a method by name, without `self`; None
+    where Python refuses the call. (`Signature.bind` takes ten times as long.)"""
+    _, *parameters = signature(fn).parameters.values()
+    rest = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), None)
+    names = [p.name for p in parameters if p.name != rest]
+    in_order = names if rest is None else []
+    defaults = {p.name: p.default for p in parameters if p.default is not Parameter.empty}
+
+    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        given = {} if rest is None else {rest: args}
+        by_order = dict(zip(in_order, args, strict=False))
+        found = {**defaults, **by_order, **kwargs}
+        too_many = rest is None and len(args) > len(names)
+        if too_many or by_order.keys() & kwargs.keys() or found.keys() != set(names):
+            return None
+        return given | {name: found[name] for name in names}
+
+    return bind
