@@ -5,7 +5,7 @@
 # site     execute both, and write them as HTML pages into build/site; PAGES="tutorials/01_..." for some
 # test     install into .venv, .venv-tvm, .venv-wgpu and .venv-reference, run the tests that cost little
 #          (no GPU needed); TESTS="tests/passes" runs only these
-# test-all the same, then the rest; SHARE=0/6 a sixth of what costs much
+# test-all the same, then the rest; SHARE=0/8 an eighth of what costs much
 # test-pythons  the quickest tests, with each other supported Python on this machine
 # fuzz     run random programs with fresh seeds against NumPy for SECONDS=180; ARGS="--seed 7"
 # bench    compare with the peers, which live in .venv-bench, .venv-dynet and .venv-reference;

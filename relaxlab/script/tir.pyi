@@ -536,8 +536,7 @@ def call_extern(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """
 
 def call_function(*args: _Any) -> _Value:
-    """Read from programs of TVM: calls another loop function of the module.
-    """
+    """Read from programs of TVM: calls another loop function of the module."""
 
 def call_intrin(dtype: _Any, name: _Any, *args: _Any) -> _Value:
     """A call of an intrinsic by its name.
@@ -1242,8 +1241,7 @@ def shift_right(a: _Any, b: _Any) -> _Value:
     """
 
 def shuffle(*args: _Any) -> _Value:
-    """The lanes of several vectors or scalars, as many as the first argument says, whose constant numbers follow; `T.Shuffle` writes it.
-    """
+    """The lanes of several vectors or scalars, as many as the first argument says, whose constant numbers follow; `T.Shuffle` writes it."""
 
 def sigmoid(x: _Any) -> _Value:
     """The logistic function `1 / (1 + exp(-x))`.
