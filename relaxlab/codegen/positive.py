@@ -40,7 +40,7 @@ def positive_factors(extent: PrimExpr) -> set[PrimExpr]:
     match extent:
         case expr.Mul(a, b) | expr.Min(a, b):
             found |= positive_factors(a) | positive_factors(b)
-        case expr.Max(a, expr.IntImm(least)) if least <= 0:
+        case expr.Max(a, expr.IntImm(0)):
             found |= positive_factors(a)
         case expr.FloorDiv(expr.Add(a, expr.IntImm(up)), expr.IntImm(by)) if 0 <= up < by:
             found |= positive_factors(a)

@@ -65,14 +65,14 @@ def _set_fields_directly(cls: type[Any]) -> None:
     cls.__init__ = init
 
 
-class _Root(Displayed, Brief):
+class _Root:
     """The base of `Node`: a slot for its children, which is no field."""
 
     __slots__ = ("_children",)
 
 
 @node
-class Node(_Root):
+class Node(_Root, Displayed, Brief):
     """Base of every IR node. Nodes compare by identity unless a subclass says otherwise. `span` is
     where the node came from, and never part of equality."""
 

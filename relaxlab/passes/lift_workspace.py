@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import Node, replace, rewrite
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.expand_calls import alloc_tensor
@@ -26,8 +26,9 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
     Versions of a kernel (branches at its top) share workspaces of equal shape and dtype.
     """
     lifted: dict[str, tuple[loops.PrimFunc, tuple[loops.Buffer, ...]]] = {}
+    signed = _signed_scalars(mod)
     for name, func in mod.loop_functions().items():
-        workspaces = _shared(func)
+        workspaces = _shared(func, signed.get(name, set()))
         if workspaces:
             new, added = _lift(func, workspaces)
             texts = (f"{b.name}: ({', '.join(map(str, b.shape))}) {b.dtype}" for b in added)
@@ -66,9 +67,27 @@ def _outer_blocks(s: loops.Stmt) -> Iterator[tuple[int, loops.Block]]:
                 pass
 
 
-def _shared(func: loops.PrimFunc) -> dict[loops.Buffer, loops.Buffer]:
+def _signed_scalars(mod: Module) -> dict[str, set[expr.Var]]:
+    """Per loop function, its scalar parameters that some call gives a number that may be
+    negative."""
+    found: dict[str, set[expr.Var]] = {}
+    for fn in mod.graph_functions().values():
+        names = fn.attrs.get("signed_scalars", ())
+        calls = (tir_call(n) for n in walk(fn) if isinstance(n, graph.Call)) if names else ()
+        for call in filter(None, calls):
+            func = mod[call.callee]
+            assert isinstance(func, loops.PrimFunc)
+            scalars = (p for p in func.params if isinstance(p, expr.Var))
+            found.setdefault(call.callee, set()).update(
+                p for p, given in zip(scalars, call.symbols, strict=True)
+                if any(s.name in names for s in symbols_in(given))
+            )  # fmt: skip
+    return found
+
+
+def _shared(func: loops.PrimFunc, signed: set[expr.Var]) -> dict[loops.Buffer, loops.Buffer]:
     """Return the buffer for each liftable allocation: its own, or another version's of the same
-    shape and dtype."""
+    shape and dtype. `signed`: the scalar parameters that may be negative; others are sizes."""
     found: dict[loops.Buffer, loops.Buffer] = {}
     taken: dict[int, set[loops.Buffer]] = {}
     for version, block in _outer_blocks(func.body):
@@ -87,6 +106,9 @@ def _shared(func: loops.PrimFunc) -> dict[loops.Buffer, loops.Buffer]:
             found[b] = same[0] if same else b
             mine.add(found[b])
     an = shape_analyzer(func)
+    for p in func.params:
+        if isinstance(p, expr.Var) and p not in signed:
+            an.bind_shape(p)
     made = {b: _without_negative_dims(b, an) for b in dict.fromkeys(found.values())}
     return {b: made[new] for b, new in found.items()}
 

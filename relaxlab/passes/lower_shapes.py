@@ -284,10 +284,12 @@ class _Lowerer:
                 self.values[b.var] = self.value(b.value)
 
     def require(self, name: str, claim: expr.PrimExpr, why: str = "") -> None:
-        """Stop unless a condition on symbols holds, which an operator or a loop function takes for
-        granted."""
-        condition = Analyzer.for_shapes(claim).simplify(claim)
-        text = f"`{name}` in `{self.name}` needs {claim}"
+        """Stop unless a condition on symbols holds, which an operator takes for granted, or a loop
+        function states and says why."""
+        sizes = tuple(s for s in symbols_in(claim) if s.name not in self.symbols.signed)
+        condition = Analyzer.for_shapes(sizes).simplify(claim)
+        shown = claim if why or isinstance(condition, expr.IntImm) else condition
+        text = f"`{name}` in `{self.name}` needs {shown}"
         if not isinstance(condition, expr.IntImm):
             self.require_of(condition, condition, text + why)
         elif not condition.value:

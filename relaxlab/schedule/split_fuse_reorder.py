@@ -316,7 +316,7 @@ def reorder(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
                 about=(outer.loop_var,),
             )  # fmt: skip
     require_order_free("reorder", find_loop(func, chain[-1].loop_var, "reorder"))
-    _require_init_first(chain)
+    _require_init_first(chain, analyzer_at(top))
     named = {c.loop_var: c for c in chain if c.loop_var in variables}
     queue = [named[v] for v in variables]
     order = [queue.pop(0) if c.loop_var in named else c for c in chain]
@@ -352,12 +352,16 @@ def _require_same_order(func: PrimFunc, before: list[For], after: list[For]) -> 
             require_reassociable("reorder", func, realize.block)
 
 
-def _require_init_first(chain: list[For]) -> None:
+def _require_init_first(chain: list[For], an: Analyzer) -> None:
     """Raise unless a block that initialises where its reduce axes are at their first values comes
     there first; a loop over spatial and reduce axes at once decides that together with the
     others, and one over none initialises it again."""
     for loop in chain:
-        for realize in realizes_under(loop.body) if loop.extent != ONE else ():
+        # An axis that one iteration is bound to is bound to a number, as j is under i = 0 in
+        # `for j in range(min(n, i + 1))`.
+        again = an.prove(expr.LE(loop.extent, ONE)) is not True
+        bind_stmt(an, loop)
+        for realize in realizes_under(loop.body) if again else ():
             if realize.block.init is not None and not axis_kinds(realize, loop.loop_var):
                 raise ScheduleError(
                     "reorder", describe_loop(loop),

@@ -72,6 +72,15 @@ def test_what_is_required(name: str) -> None:
     assert sorted(found) == sorted(expected)
 
 
+def test_numbers_that_are_no_sizes_may_be_negative() -> None:
+    exe = rl.compile(read("for i in range(2): A[i + b, 0] = T.float32(1)"), "cpu")
+    a, b = np.zeros((4, 4), "float32"), np.zeros((4, 64), "float32")
+    exe(a, b, 0, 2)
+    assert a[:, 0].tolist() == [0, 0, 1, 1]
+    with pytest.raises(CheckFailed, match="needs b >= 0: index b \\+ i is in dimension 0 of A"):
+        exe(a, b, 0, -1)
+
+
 def test_calls_that_would_leave_a_buffer_are_refused() -> None:
     func = read("for i in range(n): A[i, 0] = A[i, 0] + T.float32(b)")
     exe = rl.compile(func)

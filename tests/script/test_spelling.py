@@ -318,7 +318,7 @@ def test_local_functions() -> None:
 def test_the_examples_of_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs/script.md").read_text()
     examples = re.findall(r"```python\n(.*?)```", page, re.S)
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         mod = parse(example)
         assert_structural_equal(mod, parse(mod.script()))

@@ -202,7 +202,7 @@ def _if_positive(extent: expr.PrimExpr, factors: list[expr.PrimExpr]) -> expr.Pr
     match extent:
         case expr.Mul(a, b):
             return _if_positive(a, factors) * _if_positive(b, factors)
-        case expr.Max(a, expr.IntImm(least)) if least <= 0:
+        case expr.Max(a, expr.IntImm(0)):
             factors.append(a)
             return a
         case _:
