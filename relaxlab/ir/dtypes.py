@@ -24,6 +24,11 @@ def is_dtype(text: str) -> bool:
     return _SCALAR.fullmatch(text) is not None
 
 
+def is_compiled(dtype: str) -> bool:
+    """True for a data type that machine code computes with."""
+    return is_dtype(dtype) and element_of(dtype) not in SMALL_FLOATS
+
+
 @cache
 def lanes_of(dtype: str) -> int:
     """Number of lanes: 1 for a scalar type."""

@@ -39,6 +39,7 @@ CALLS = {
     "reinterpret": 'T.reinterpret("float32", T.reinterpret("int32", A[i]))',
     "vector_reduce_add": LANES, "vector_reduce_mul": LANES, "vector_reduce_max": LANES,
     "vector_reduce_min": LANES,
+    "shuffle": "T.Shuffle([A[i], 2.0 * A[i]], [1])",
     "vector_shuffle": LANES.replace("{name}", "vector_reduce_add").replace(ROW, SHUFFLED),
     "llvm_intrin": 'T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", A[i])',
     "call_extern": 'T.call_extern("float32", "fabsf", A[i])',

@@ -18,7 +18,7 @@ from relaxlab.frontend.symbols import Symbols
 from relaxlab.frontend.table import Problem, Refused, Row
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import DiagnosticError
-from relaxlab.ir.dtypes import is_dtype
+from relaxlab.ir.dtypes import is_compiled
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.span import Span
 from relaxlab.ir.types import TensorType
@@ -83,7 +83,7 @@ def type_of(symbols: Symbols, aval: Any) -> TensorType:
     dtype = str(aval.dtype)
     if is_key(aval):
         return TensorType((*shape, expr.const(2)), "uint32")
-    if not is_dtype(dtype):
+    if not is_compiled(dtype):
         raise Refused(f"values of type {dtype}")
     return TensorType(shape, dtype)
 

@@ -9,7 +9,7 @@ from relaxlab.frontend.known import Known, constant
 from relaxlab.frontend.onnx.rows import axes_of, number, numbers, rank, row, static
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import bits_of, is_dtype, is_float, is_uint
+from relaxlab.ir.dtypes import bits_of, is_compiled, is_float, is_uint
 from relaxlab.ops import te
 
 UNARY = {
@@ -115,7 +115,7 @@ def where(b: Emitter, c: graph.Expr, x: graph.Expr, y: graph.Expr, **_: Any) -> 
 @row("Cast")
 def cast(b: Emitter, x: graph.Expr, *, to: str, **_: Any) -> graph.Expr:
     source = dtype_of(x)
-    if not is_dtype(to) or bits_of(to) < 8:
+    if not is_compiled(to) or bits_of(to) < 8:
         raise Refused(f"values of type {to}")
     if is_float(source) and not is_float(to) and to != "bool" and source != "float64":
         x = b.cast(x, "float64")  # as NumPy rounds: toward zero
@@ -131,7 +131,7 @@ def cast_like(b: Emitter, x: graph.Expr, like: graph.Expr, **_: Any) -> graph.Ex
 def bit_cast(b: Emitter, x: graph.Expr, *, to: str, **_: Any) -> graph.Expr:
     if dtype_of(x) == to:
         return x
-    if not is_dtype(to) or bits_of(to) != bits_of(dtype_of(x)) or "bool" in (to, dtype_of(x)):
+    if not is_compiled(to) or bits_of(to) != bits_of(dtype_of(x)) or "bool" in (to, dtype_of(x)):
         raise Refused(f"the bits of {dtype_of(x)} as {to}")
     return b.bitcast(x, dtype=to)
 

@@ -16,7 +16,7 @@ from relaxlab.frontend.packages import package
 from relaxlab.frontend.symbols import Symbols
 from relaxlab.frontend.table import Problem, Refused
 from relaxlab.ir import expr
-from relaxlab.ir.dtypes import bits_of, is_dtype
+from relaxlab.ir.dtypes import bits_of, is_compiled
 from relaxlab.ir.types import TensorType
 
 Env = dict[str, Any]
@@ -34,7 +34,7 @@ def dtype_name(number: int) -> str:
     if number in (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128):
         raise Refused("complex numbers")
     name = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name
-    if not is_dtype(name) or bits_of(name) < 8:
+    if not is_compiled(name) or bits_of(name) < 8:
         raise Refused(f"values of type {name}")
     return name
 
