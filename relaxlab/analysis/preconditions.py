@@ -1,5 +1,4 @@
-"""What the sizes that a loop function is called with must satisfy, so that it stays inside of its
-buffers.
+"""The conditions on sizes under which a loop function stays inside of its buffers.
 
 `for i in range(n)` over a buffer of `m` elements needs `n <= m`. Checked at the call, such a
 condition is an error that names it instead of an access to other memory; known to schedules, the

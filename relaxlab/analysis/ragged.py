@@ -166,7 +166,7 @@ def mentions_ragged(*tys: Type | None) -> bool:
 
 
 def levels(ty: Type | None) -> list[int]:
-    """Of each tensor in a type, the number of indices that its extents depend on: 0 for a regular
+    """The number of indices that the extents of each tensor in a type depend on: 0 for a regular
     one, 2 for one with the lengths of rows."""
     tensors = tensors_in(ty)
     return [2 if outer_lengths(t.shape) is not None else int(is_ragged(t)) for t in tensors]

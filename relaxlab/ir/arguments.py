@@ -19,7 +19,7 @@ C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 _WIDER = {int: Integral, float: Real, bool: Integral, tuple: (tuple, list)}
-"""What is taken for a type beside its own values: NumPy's numbers, and lists for tuples."""
+"""The types that are taken in the place of others: NumPy's numbers, and lists for tuples."""
 _UNIONS = (typing.Union, types.UnionType)
 _LONGEST = 60
 """Characters of a text or a number that a message shows."""
@@ -110,7 +110,7 @@ def _message(title: str, name: str, wanted: Any, value: object, wrong: object) -
 
 @cache
 def _annotation(fn: Callable[..., Any], annotation: Any) -> Any:
-    """What an annotation means where the function was defined."""
+    """The meaning of an annotation where the function was defined."""
     if not isinstance(annotation, str):
         return Any if annotation is inspect.Parameter.empty else annotation
     names = ChainMap(vars(sys.modules[fn.__module__]), _Public())

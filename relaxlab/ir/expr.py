@@ -9,6 +9,7 @@ Integers are `int64` unless said otherwise; both operands of a binary node have 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any, TypeAlias, cast
 
 from relaxlab.ir.brief import cut
@@ -605,12 +606,9 @@ def _identity(cls: type[BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
 
 def all_of(conditions: list[PrimExpr] | tuple[PrimExpr, ...]) -> PrimExpr:
     """The conjunction; `True` when there is no condition."""
-    result: PrimExpr = IntImm(1, "bool")
-    for c in conditions:
-        if c == IntImm(1, "bool"):
-            continue
-        result = c if result == IntImm(1, "bool") else And(result, c)
-    return result
+    true = IntImm(1, "bool")
+    kept = [c for c in conditions if c != true]
+    return reduce(And, kept) if kept else true
 
 
 _SYMBOLS: dict[str, tuple[str, int]] = {

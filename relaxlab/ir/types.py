@@ -162,7 +162,7 @@ def lengths_in(dims: PrimExpr | Sequence[PrimExpr] | None) -> tuple[Each, ...]:
 
 
 def each_in(n: Node) -> Iterator[Each]:
-    """What differs from element to element of ragged tensors, wherever a node mentions it: of
+    """Yield the extents in a node that differ from element to element of ragged tensors: of
     `t[i, j]` that itself, not the lengths that it is of."""
     if isinstance(n, Each):
         yield n

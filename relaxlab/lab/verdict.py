@@ -87,6 +87,6 @@ def value_of(answer: Callable[..., Any], *args: Any) -> Any:
 
 
 def _failure(what: str, error: Exception, places: Sequence[str]) -> str:
-    """What fails, why, and the last of the learner's lines that led to it."""
+    """A message of what fails and why, with the last of the learner's lines that led to it."""
     where = f"\n{places[-1]}" if places else ""
     return f"{what} fails: {type(error).__name__}: {error}{where}"

@@ -32,7 +32,7 @@ from relaxlab.passes.fusion_rules import product
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, written_buffers
 from relaxlab.passes.liveness import PER_THREAD, liveness_of
 from relaxlab.passes.mark_written import mark_written
-from relaxlab.passes.match_types import Claim, Symbols, match_claims
+from relaxlab.passes.match_types import Claim, Symbols, is_redundant, match_claims
 from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.passes.wide_sizes import LARGEST_SIZE, may_be_wide, sizes_of
 
@@ -238,7 +238,7 @@ class _Lowerer:
             self.emit(host.Unpack(raw, value, what))
             return self.claimed(raw, ty, what)
         known = self.type_of(value)
-        if _is_redundant(known, ty):
+        if is_redundant(known, ty):
             return value
         dst = self.register(self.registers[value].name, ty)
         self.match([Claim(value, dst, ty, what)])
@@ -595,40 +595,6 @@ class _Lowerer:
 
 def _fields(e: graph.Expr) -> tuple[graph.Expr, ...]:
     return e.fields if isinstance(e, graph.Tuple) else (e,)
-
-
-def _is_redundant(known: types.Type, claim: types.Type) -> bool:
-    """True if the type `known` alone shows that every value of it has the type `claim`."""
-    match known, claim:
-        case types.DataType(name), types.DataType(other):
-            return name == other
-        case _, types.ObjectType() | types.FuncType():
-            return True
-        case types.TensorType(), types.TensorType():
-            if claim.dtype not in (None, known.dtype):
-                return False
-            return _covers(known.shape, known.ndim, claim.shape, claim.ndim)
-        case types.ShapeType(), types.ShapeType():
-            return _covers(known.values, known.ndim, claim.values, claim.ndim)
-        case types.PrimType(dtype, value), types.PrimType(other, claimed):
-            return dtype == other and (claimed is None or claimed == value)
-        case _:
-            return False
-
-
-def _covers(
-    have: tuple[expr.PrimExpr, ...] | None,
-    have_ndim: int,
-    want: tuple[expr.PrimExpr, ...] | None,
-    want_ndim: int,
-) -> bool:
-    if want is None:
-        return want_ndim in (-1, have_ndim)
-    if have is None or len(have) != len(want):
-        return False
-    analyzer = Analyzer.for_shapes((have, want))
-    pairs = zip(have, want, strict=True)
-    return all(a == b or analyzer.prove_equal(a, b) is True for a, b in pairs)
 
 
 def _unchecked(ty: types.Type) -> types.Type:

@@ -180,3 +180,37 @@ def _undefined(claim: Claim, axis: int, dim: expr.PrimExpr, symbols: Symbols) ->
         notes=("a symbol is determined by a dimension that is that symbol alone",),
         suggestion=f"add a parameter that does, such as s: R.Shape([{names}])",
     )
+
+
+def is_redundant(known: types.Type, claim: types.Type) -> bool:
+    """True if the type `known` alone shows that every value of it has the type `claim`."""
+    match known, claim:
+        case types.DataType(name), types.DataType(other):
+            return name == other
+        case _, types.ObjectType() | types.FuncType():
+            return True
+        case types.TensorType(), types.TensorType():
+            if claim.dtype not in (None, known.dtype):
+                return False
+            return _covers(known.shape, known.ndim, claim.shape, claim.ndim)
+        case types.ShapeType(), types.ShapeType():
+            return _covers(known.values, known.ndim, claim.values, claim.ndim)
+        case types.PrimType(dtype, value), types.PrimType(other, claimed):
+            return dtype == other and (claimed is None or claimed == value)
+        case _:
+            return False
+
+
+def _covers(
+    have: tuple[expr.PrimExpr, ...] | None,
+    have_ndim: int,
+    want: tuple[expr.PrimExpr, ...] | None,
+    want_ndim: int,
+) -> bool:
+    if want is None:
+        return want_ndim in (-1, have_ndim)
+    if have is None or len(have) != len(want):
+        return False
+    analyzer = Analyzer.for_shapes((have, want))
+    pairs = zip(have, want, strict=True)
+    return all(a == b or analyzer.prove_equal(a, b) is True for a, b in pairs)

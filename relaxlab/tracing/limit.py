@@ -29,7 +29,7 @@ class Rewrites:
 
     @property
     def reason(self) -> str:
-        """Why a rewrite is left out."""
+        """The reason for which a rewrite is left out."""
         return f"only the first {self.most} rewrites are made"
 
 

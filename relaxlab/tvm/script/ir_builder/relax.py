@@ -70,12 +70,12 @@ def If(condition: Any) -> Branches:  # noqa: N802
 
 
 def Then() -> Branch:  # noqa: N802
-    """What an `If` does where its condition holds."""
+    """The branch of an `If` for a condition that holds."""
     return Branch(then=True)
 
 
 def Else() -> Branch:  # noqa: N802
-    """What an `If` does where its condition does not hold."""
+    """The branch of an `If` for a condition that does not hold."""
     return Branch(then=False)
 
 
