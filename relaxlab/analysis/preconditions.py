@@ -60,7 +60,7 @@ class _Finder(LoopsChecker):
     has the extent of each variable of a loop or an axis; `partial`, the axes of which it is not
     certain that their loops reach all values."""
 
-    func: loops.PrimFunc | None = None
+    func: loops.PrimFunc = field(kw_only=True)
     needed: list[loops.AssertStmt] = field(default_factory=list[loops.AssertStmt])
     extents: dict[expr.Var, expr.PrimExpr] = field(default_factory=dict)  # type: ignore
     partial: set[expr.Var] = field(default_factory=set[expr.Var])
@@ -118,7 +118,6 @@ class _Finder(LoopsChecker):
     def _is_due(self, need: expr.PrimExpr, index: expr.PrimExpr, short: expr.PrimExpr) -> bool:
         """True if a condition of an index is one on sizes that may be asked for in every call;
         `short` is by how many elements it is broken."""
-        assert self.func is not None
         if any(isinstance(n, loops.BufferLoad | expr.Call | expr.Cast) for n in walk(need)):
             return False
         if not _sizes_of(self.func).issuperset(symbols_in(need)):
@@ -135,7 +134,6 @@ class _Finder(LoopsChecker):
     def _may_not_run(self) -> bool:
         """True if some loop around may have no iterations, as those over arrays without elements:
         then not even the first one is accessed."""
-        assert self.func is not None
         around = self.outer_loops | {f.loop_var for f in self.nest}
         an = _analyzer(self.func)
         return any(an.prove(expr.GE(self.extents[v], expr.const(1))) is not True for v in around)
@@ -145,7 +143,6 @@ class _Finder(LoopsChecker):
     ) -> bool:
         """True if a condition holds, but for a constant number of elements, where a loop has no
         iterations, and wholly where the sizes that its extent is made of are zero."""
-        assert self.func is not None
         most = relax_index(extent, self.ranges, self.an)
         if most is None or isinstance(most[1], expr.IntImm):
             return most is not None
