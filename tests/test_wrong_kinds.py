@@ -116,7 +116,7 @@ def fits(parameter: inspect.Parameter, fn: Any, value: Any) -> bool:
 
 
 def finish(result: Any) -> None:
-    """What fails only when it is used."""
+    """Exhaust a generator and enter a context manager, whose errors come only then."""
     if isinstance(result, types.GeneratorType):
         list(result)
     elif isinstance(result, AbstractContextManager) and not isinstance(result, rl.BlockBuilder):

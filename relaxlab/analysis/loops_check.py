@@ -232,15 +232,16 @@ class LoopsChecker:
         for v in s.iter_values:
             self.value(v)
         self.condition(s.predicate)
-        outer, was_dead = (self.block, self.axes), self.dead
-        self.dead = was_dead or self.an.prove(s.predicate) is False
+        outer = self.block, self.axes
         self.block = block.name
         self.axes = {v: iv.var for iv, v in zip(block.iter_vars, s.iter_values, strict=False)}
         if len(s.iter_values) != len(block.iter_vars):
             self.report("E0328", f"{len(block.iter_vars)} axes, {len(s.iter_values)} bindings", s)
         else:
             self.bindings(s)
-        state = (self.nest, self.ranges, self.outer_loops, self.guards)
+        state = (self.nest, self.ranges, self.outer_loops, self.guards, self.dead)
+        # As under any other guard, what never runs accesses nothing. Its axes are still checked.
+        self.dead = self.dead or self.an.prove(s.predicate) is False
         if block.iter_vars:  # a block without axes is only a place for buffers
             loop_vars = {f.loop_var for f in self.nest}
             self.outer_loops = self.outer_loops | loop_vars
@@ -249,8 +250,8 @@ class LoopsChecker:
         with self.an.scope():
             self.guards += s.predicate != TRUE
             self.body(block)
-        self.nest, self.ranges, self.outer_loops, self.guards = state
-        (self.block, self.axes), self.dead = outer, was_dead
+        self.nest, self.ranges, self.outer_loops, self.guards, self.dead = state
+        self.block, self.axes = outer
 
     def body(self, block: loops.Block) -> None:
         new = [iv.var for iv in block.iter_vars]

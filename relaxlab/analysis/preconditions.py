@@ -19,16 +19,16 @@ from relaxlab.ir.node import Node, walk
 from relaxlab.ir.substitute import symbols_in
 
 
-def preconditions(name: str, func: loops.PrimFunc) -> tuple[loops.AssertStmt, ...]:
-    """Return assertions about the symbols and scalars of a loop function called `name` that hold
-    in every call in which it accesses nothing outside of its buffers, besides those that it states
-    itself or that the shapes of its buffers imply.
+def preconditions(func: loops.PrimFunc) -> tuple[loops.AssertStmt, ...]:
+    """Return assertions about the symbols and scalars of a loop function that hold in every call in
+    which it accesses nothing outside of its buffers, besides those that it states itself or that
+    the shapes of its buffers imply.
 
     Only of accesses that certainly happen: under no condition, and at indices that the loops
     certainly reach. Where loops have no iterations, a condition may ask for a constant number of
     elements that nothing accesses: `range(n - 2)` with `A[i + 2]` needs `n <= m`, for n = 2, too.
     """
-    finder = _Finder(name, _analyzer(func), func=func)
+    finder = _Finder("", _analyzer(func), func=func)  # which reports nothing
     for p in sorted(func.params, key=lambda p: isinstance(p, loops.Buffer)):
         finder.parameter(p)
     finder.stmt(func.body)

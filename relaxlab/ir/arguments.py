@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from opcode import opmap
 from typing import Any, ParamSpec, TypeVar
 
-from relaxlab.ir.errors import PACKAGE, UserError, kind_of
+from relaxlab.ir.errors import BRIEF, PACKAGE, UserError, brief, kind_of
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -33,10 +33,12 @@ def names_arguments(fn: Callable[P, R]) -> Callable[P, R]:
     """A function that raises WrongKind, with the name of the argument and what it may be, where
     Python fails on an argument, or an element of one, that its annotation excludes.
 
-    Only what fails is looked at: calls cost nothing more, and what is like the annotated kind is
-    taken. A generator function looks at its arguments before it begins. Annotations that name what
-    only type checkers see exclude nothing.
+    Arguments are only checked where the call fails, and what is like the annotated kind is taken. A
+    generator function checks its arguments before it begins. Annotations that name what only type
+    checkers see exclude nothing. Errors of `brief` functions stay without the compiler's frames.
     """
+    if fn in BRIEF:
+        return brief(names_arguments(vars(fn)["__wrapped__"]))
     signature = inspect.signature(fn)
     first = inspect.isgeneratorfunction(inspect.unwrap(fn))
 

@@ -10,7 +10,7 @@ from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from relaxlab.ir.span import title_of
 
@@ -114,6 +114,10 @@ def own_lines(traceback: TracebackType | None, but: str = PACKAGE) -> Iterator[s
         traceback = traceback.tb_next
 
 
+BRIEF = set[Callable[..., Any]]()
+"""The functions that `brief` returned."""
+
+
 def brief(fn: Callable[P, R]) -> Callable[P, R]:
     """A function of the public API whose errors, where they are a `UserError`, come without the
     frames below it; under `python -X dev`, with them."""
@@ -127,4 +131,5 @@ def brief(fn: Callable[P, R]) -> Callable[P, R]:
                 error.__traceback__ = None
             raise
 
+    BRIEF.add(call)
     return call

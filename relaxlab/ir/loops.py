@@ -7,6 +7,7 @@ Buffers compare by identity.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.display import script_of
@@ -251,6 +252,10 @@ class AssertStmt(Stmt):
     condition: PrimExpr
     message: str
     values: tuple[PrimExpr, ...] = ()
+
+    def text(self, shown: Sequence[object]) -> str:
+        """The message with what is shown for each of `values`."""
+        return self.message.format(*shown) if self.values else self.message
 
 
 @node

@@ -340,7 +340,7 @@ def _attempts(
 
     def made(name: str) -> View:
         view = _attempt(name, programs[name], target)
-        # What a page does not have: it is drawn once, without controls.
+        # A page is drawn once: its views have no controls, and are not made again.
         return replace(view, controls=(), again=None, drawing=None)
 
     together = [name for name in programs if name not in MEASURED]

@@ -116,12 +116,13 @@ def _shared(func: loops.PrimFunc, signed: set[expr.Var]) -> dict[loops.Buffer, l
 def _without_negative_dims(b: loops.Buffer, an: Analyzer) -> loops.Buffer:
     """The buffer with no elements where an extent that it was made for, as that of `range(n - 2)`,
     is negative."""
-    signed = [an.prove(expr.GE(d, expr.const(0, d.dtype))) is not True for d in b.shape]
-    if not any(signed):
-        return b
-    least = (expr.Max(d, expr.const(0, d.dtype)) for d in b.shape)
-    dims = zip(b.shape, signed, least, strict=True)
-    return replace(b, shape=tuple(most if sign else d for d, sign, most in dims))
+
+    def least(dim: expr.PrimExpr) -> expr.PrimExpr:
+        zero = expr.const(0, dim.dtype)
+        return dim if an.prove(expr.GE(dim, zero)) is True else expr.Max(dim, zero)
+
+    shape = tuple(map(least, b.shape))
+    return b if shape == b.shape else replace(b, shape=shape)
 
 
 def _lift(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -558,8 +557,7 @@ class _Lowerer:
         alone = bool(written) and written <= self.per_thread
         for required in func.requires:
             claim = substitute(required, symbols)
-            shown = (f"`{v}`" for v in claim.values)
-            why = "".join(chain(*zip_longest(claim.message.split("{}"), shown, fillvalue="")))
+            why = claim.text([f"`{v}`" for v in claim.values])
             self.require(name, claim.condition, f": {why}")
         check = self.checked.before(name, func, buffers, symbols)
         if check is not None:

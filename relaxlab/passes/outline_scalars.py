@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import NoOptions, module_pass
@@ -73,9 +74,6 @@ class _Outliner:
         for name, known in self.made.items():
             if structural_equal(known, func):
                 return name
-        taken = {*self.mod, *self.made}
-        name = next(
-            n for i in range(len(taken) + 1) if (n := f"{NAME}_{i}" if i else NAME) not in taken
-        )
+        name = fresh_name(NAME, {*self.mod, *self.made}.__contains__)
         self.made[name] = func
         return name

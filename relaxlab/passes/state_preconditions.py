@@ -19,7 +19,7 @@ def state_preconditions(mod: Module, _: NoOptions) -> Module:
     not imply them."""
     updates: dict[str, PrimFunc] = {}
     for name, func in mod.loop_functions().items():
-        found = preconditions(name, func)
+        found = preconditions(func)
         if found:
             remark(RULE, name, f"requires {', '.join(str(s.condition) for s in found)}")
             updates[name] = replace(func, requires=(*func.requires, *found))

@@ -245,6 +245,7 @@ def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
 
 
 def _moves(span: Span, dim: expr.PrimExpr) -> bool:
+    """True if the start of a span depends on more than the dimension, as on axes of a block."""
     return bool(vars_in(span.lo) - vars_in(dim))
 
 
@@ -320,8 +321,8 @@ def _copy_nest(
     for d, (s, extent) in enumerate(zip(spans, extents, strict=True)):
         count = extent
         values.append(s.lo + loop_vars[d])
-        # Of what does not move, reads are cut, and writes are as far as their block writes in any
-        # case.
+        # A span that does not move needs no predicate: `cache_read` has clipped it to the buffer,
+        # and what `cache_write` copies is what its block writes unconditionally.
         if _moves(s, src.shape[d]) and not an.prove(expr.LT(s.hi, src.shape[d])):
             # The loops keep their regular extent; the axis ends with the buffer, and the predicate
             # skips what is beyond.

@@ -70,9 +70,10 @@ def pack(func: PrimFunc, name: str, index: int, var: Var) -> tuple[PrimFunc, str
         fresh_buffer_name(func, f"{buffer.name}_panel"),
         tuple(loop.extent for loop in choosing) or (ONE,), buffer.dtype, scope="local",
     )  # fmt: skip
-    conditions = _conditions(place, inner, choosing, load, analyzer_in(target))
+    an = analyzer_in(target)
+    conditions = _conditions(place, inner, choosing, load, an)
     copy_name = fresh_block_name(func, panel.name)
-    copy = _copy(place, choosing, load, panel, conditions, analyzer_in(target), copy_name)
+    copy = _copy(place, choosing, load, panel, conditions, an, copy_name)
     changed = place.replaced(_reading(place, choosing, load, panel))
     target = find_loop(changed, var)
     changed = target.replaced(replace(target.loop, body=seq(copy, target.loop.body)))

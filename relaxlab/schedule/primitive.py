@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
@@ -55,43 +55,22 @@ def step(
     arguments of the call. One named `unless_default` is recorded if it is not the default."""
 
     def enter(fn: Callable[P, R]) -> Callable[P, R]:
-        arguments = _arguments(fn)
+        parameters = signature(fn)
 
         @wraps(fn)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             def run() -> R:
                 return fn(*args, **kwargs)
 
-            given = arguments(args[1:], kwargs)
-            if given is None:
-                return run()  # raises TypeError
-            if unless_default and not given[unless_default]:
-                del given[unless_default]
-            return cast("Any", args[0])._step(fn.__name__, given, run)
+            try:
+                bound = parameters.bind(*args, **kwargs)
+            except TypeError:
+                return run()  # whose own error names the method
+            bound.apply_defaults()
+            _, *given = bound.arguments.items()
+            recorded = {name: value for name, value in given if name != unless_default or value}
+            return cast("Any", args[0])._step(fn.__name__, recorded, run)
 
         return primitive(looks=looks, by_axes=by_axes)(call)
 
     return enter
-
-
-def _arguments(
-    fn: Callable[..., Any],
-) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None]:
-    """A function that returns the arguments of a call of a method by name, without `self`; None
-    where Python refuses the call. (`Signature.bind` takes ten times as long.)"""
-    _, *parameters = signature(fn).parameters.values()
-    rest = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), None)
-    names = [p.name for p in parameters if p.name != rest]
-    in_order = names if rest is None else []
-    defaults = {p.name: p.default for p in parameters if p.default is not Parameter.empty}
-
-    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-        given = {} if rest is None else {rest: args}
-        by_order = dict(zip(in_order, args, strict=False))
-        found = {**defaults, **by_order, **kwargs}
-        too_many = rest is None and len(args) > len(names)
-        if too_many or by_order.keys() & kwargs.keys() or found.keys() != set(names):
-            return None
-        return given | {name: found[name] for name in names}
-
-    return bind

@@ -269,8 +269,8 @@ def spans_under(
 
 
 def values_taken(iv: IterVar, value: PrimExpr, an: Analyzer) -> IterVar:
-    """An axis without the ends of its domain that its value, of which the analyzer knows all, never
-    is; as it is where these are no constants."""
+    """The axis with its domain cut to the constant bounds of its value; unchanged where the domain
+    or the bounds are not constant. The analyzer has the ranges of all variables in the value."""
     whole = Range(an.simplify(iv.dom.min), an.simplify(iv.dom.extent))
     first, extent = constant(whole.min), constant(whole.extent)
     low, high = an.bounds_of(value)

@@ -267,8 +267,8 @@ def _decides_inside(body: Stmt, axis: Var) -> bool:
 
 
 def _any_remainders(e: PrimExpr, an: Analyzer) -> PrimExpr:
-    """`e` with variables in the place of remainders, as those that fused loops have, which may be
-    all that there are. The analyzer knows their ranges, though it proves little of `x % y`."""
+    """`e` with each remainder `x % y`, as in the index of a fused loop, replaced by a variable with
+    the range from 0 to y - 1: the analyzer proves more about those than about remainders."""
 
     def visit(n: Node) -> Node | None:
         if not isinstance(n, expr.FloorMod):
@@ -471,8 +471,8 @@ def _clamped(
             # program.
             case BufferRegion(buffer, region) if buffer not in written:
                 return replace(n, region=tuple(substitute(r, last) for r in region))
-            # What is read under a condition on the row is there where this holds, so that both
-            # are of the last row.
+            # An element that is read under a condition on the row need not exist for other rows:
+            # condition and element are both those of the last row.
             case _ if guarded.axis in symbols_in(_conditions(n)):
                 nonlocal conditional
                 conditional = True

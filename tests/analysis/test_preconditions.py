@@ -1,4 +1,5 @@
-"""What loop functions require of sizes: found, checked at calls, relied on by schedules."""
+"""Conditions on the sizes of loop functions: how they are derived, checked at calls, and used by
+schedules."""
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def read(body: str) -> PrimFunc:
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_required(name: str) -> None:
     body, expected = CASES[name]
-    found = [str(s.condition) for s in preconditions("f", read(body))]
+    found = [str(s.condition) for s in preconditions(read(body))]
     assert sorted(found) == sorted(expected)
 
 
@@ -106,6 +107,14 @@ def test_assertions_at_the_top_are_required() -> None:
         interpret_prim_func(func, args)
     with pytest.raises(CheckFailed, match="needs n <= 3: at most `b`"):
         rl.compile(func)(*args)
+
+
+def test_messages_without_values_are_literal() -> None:
+    func = read("assert n < 3, 'not {n}'\n    for i in range(n): A[i, 0] = T.float32(1)")
+    args = np.zeros((4, 4), "float32"), np.zeros((4, 64), "float32"), 4, 9
+    for run in (lambda: interpret_prim_func(func, args), lambda: rl.compile(func)(*args)):
+        with pytest.raises((ExecutionError, CheckFailed), match=r"needs n < 3: not \{n\}"):
+            run()
 
 
 def test_graph_programs_check_what_their_calls_do_not_imply() -> None:

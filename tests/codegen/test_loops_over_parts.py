@@ -68,7 +68,7 @@ def test_drawn_programs(rng: np.random.Generator) -> None:
         try:
             compare(body, rng)
         except DiagnosticError as error:
-            # Of an index that is always outside there is nothing to run.
+            # The parser refuses a program with an index that is always out of bounds.
             assert "E0334" in str(error), body
         else:
             compared += 1

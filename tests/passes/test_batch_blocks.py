@@ -1,10 +1,13 @@
 """Blocks get functions that run batches of them, and the program still runs one by one."""
 
+import re
+
 import numpy as np
 import pytest
 
 from relaxlab.ir import graph
-from relaxlab.models.dynamic import bi_rnn, mv_rnn, nested_rnn, tree_gru, tree_lstm
+from relaxlab.models import dynamic
+from relaxlab.models.dynamic import mv_rnn, tree_lstm
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.batch_blocks import BATCHED, batch_blocks
 from relaxlab.passes.bindings import all_bindings, tir_call
@@ -14,6 +17,7 @@ from relaxlab.passes.write_results import write_results
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse
 from relaxlab.testing.pass_check import check_module, compare_runs
+from tests.test_repo import ROOT
 
 PROGRAM = """
 @I.ir_module
@@ -133,22 +137,30 @@ def test_matrices_of_instances_are_read_where_they_lie():
     assert rules["fused_gather_rows_gather_rows_concat1_rows_matmul3_rows"].endswith("rule matmul")
 
 
-@pytest.mark.parametrize(
-    ("model", "fused", "apart"),
-    [
-        (lambda: tree_lstm(32), (7, 0), (13, 5)),
-        (lambda: mv_rnn(32), (6, 0), (12, 5)),
-        (lambda: bi_rnn(32), (6, 0), (16, 9)),
-        (lambda: tree_gru(32), (9, 2), (10, 3)),
-        (lambda: nested_rnn(32), (11, 2), (15, 6)),
-    ],
-)
-def test_kernels_that_do_nothing_but_gather_rows(model, fused, apart):
-    """As docs/batching.md has them. What is left is read by several kernels of a block."""
+NETWORKS = {
+    "TreeLSTM": dynamic.tree_lstm, "MV-RNN": dynamic.mv_rnn, "BiRNN": dynamic.bi_rnn,
+    "TreeGRU": dynamic.tree_gru, "TreeFC": dynamic.tree_fc,
+    "BiLSTM tagger": dynamic.bi_lstm_tagger, "lattice LSTM": dynamic.lattice_lstm,
+    "DRNN": dynamic.drnn, "NestedRNN": dynamic.nested_rnn, "StackRNN": dynamic.stack_rnn,
+    "BERxiT": dynamic.berxit,
+}  # fmt: skip
+PAGE = (ROOT / "docs/batching.md").read_text("utf-8").partition("| network | kernels")[2]
+COUNTS = re.findall(r"^\| ([\w -]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.M)
+
+
+def test_the_page_counts_gathers_of_every_network():
+    assert [name for name, *_ in COUNTS] == list(NETWORKS)
+
+
+@pytest.mark.parametrize(("name", "counts"), [(name, counts) for name, *counts in COUNTS])
+def test_kernels_that_do_nothing_but_gather_rows(name, counts):
+    """The counts are those of docs/batching.md; the gathers that are left feed several kernels."""
+    kernels, gathered, kernels_apart, gathered_apart = map(int, counts)
+    fused, apart = (kernels, gathered), (kernels_apart, gathered_apart)
     before = [p.name for p in batched_pipeline().passes].index("schedule_kernels")
     for on, want in ((True, fused), (False, apart)):
         pipeline = batched_pipeline().with_options("batch_blocks", fuse_gathers=on)
-        mod = Pipeline(pipeline.passes[:before]).run(model()).result
+        mod = Pipeline(pipeline.passes[:before]).run(NETWORKS[name](32)).result
         batched = [f for f in mod.graph_functions().values() if "batched" in f.attrs]
         calls = [(f, c) for f in batched for b in all_bindings(f) if (c := tir_call(b.value))]
         gathers = [(f, c) for f, c in calls if c.callee.startswith("gather_rows")]

@@ -103,7 +103,7 @@ def test_each_step(step: Any) -> None:
 
 
 def test_rows_of_all_sequences_are_those_of_one() -> None:
-    """What works on rows is called on those of all sequences, and no lengths are read."""
+    """Operators on rows are called once on the rows of all sequences, and read no lengths."""
     body = "R.nn.gelu(x @ R.ones((4, 8), 'float32'))"
     mod = normalize(parse(TOP.replace("BODY", body)))
     flat = flatten_ragged(mod)

@@ -344,7 +344,7 @@ def main(a: T.Buffer((6, 6), "float32"), y: T.Buffer((6,), "float32")):
 
 
 def test_a_part_of_a_loop_in_which_a_block_never_runs() -> None:
-    """Of n + 2 iterations in twos, the rest is one that the guard leaves out."""
+    """The remainder of n + 2 iterations, split in twos, is an iteration that the guard excludes."""
     sch = Schedule(
         function("""
 def main(a_: T.handle, y_: T.handle):

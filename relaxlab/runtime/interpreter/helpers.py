@@ -77,7 +77,7 @@ def _offset(view: Array, source: Array) -> int:
 
 
 def _allocate(shape: tuple[Any, ...], dtype: str) -> Array:
-    # Of range(n - 2) for n = 1 there is nothing to store.
+    # A negative dimension, as n - 2 is for n = 1, stands for no elements.
     return uninitialised([max(int(d), 0) for d in shape], dtype)
 
 

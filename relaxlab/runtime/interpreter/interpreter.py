@@ -76,7 +76,7 @@ def _run(func: loops.PrimFunc, args: Sequence[Any], vectorise: bool) -> Any:
     env = bind_parameters(func, args)
     for required in func.requires:
         if not evaluate(required.condition, env):
-            why = required.message.format(*(evaluate(v, env) for v in required.values))
+            why = required.text([evaluate(v, env) for v in required.values])
             raise ExecutionError(f"needs {required.condition}: {why}")
     check = facts_check(func)
     if check is not None:

@@ -178,7 +178,7 @@ class Team:
         wrong = np.flatnonzero(~p.spread_out(self.value(s.condition, p)))
         if len(wrong):
             values = [p.spread_out(self.value(v, p))[wrong[0]] for v in s.values]
-            text = s.message.format(*values) if values else s.message
+            text = s.text(values)
             self.blame("assertion failed", wrong, p, lambda who: f"{who}: {text}")
 
     def _store(self, s: BufferStore, p: Points) -> None:
