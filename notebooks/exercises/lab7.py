@@ -20,6 +20,9 @@ QUERIES = ("get_block", "get_loops", "get_child_blocks", "get_consumers", "get_p
 Answer = Callable[[rl.Schedule], None]
 PRODUCT, BLUR = (0.4, 10), (1.2, 10)
 """The rates that are asked for, as multiples of the compiler's, and the budgets of primitives."""
+ROUNDS = 5
+"""Comparisons of an answer, of which the best counts: other work on the machine hides a rate, and
+it never makes one. The blur's solution was measured at 1.25 to 1.65 on one machine."""
 
 
 @exercise
@@ -45,10 +48,15 @@ def _beaten(mod: Module, answer: Answer, rate: float, budget: int) -> str:
     if len(primitives) > budget:
         listed = ", ".join(primitives)
         raise Hint(f"{len(primitives)} primitives, and the budget is {budget}: {listed}")
-    found = rl.compare({"compiler": mod, "yours": sch}, *_arguments(func))
-    if found.differs:
-        raise Hint(f"it computes something else: {found.differs['yours']}")
-    ratio = found["compiler"].seconds / found["yours"].seconds
+    programs = {"compiler": rl.compile(mod), "yours": rl.compile(sch)}
+    ratio = 0.0
+    for _ in range(ROUNDS):
+        found = rl.compare(programs, *_arguments(func))
+        if found.differs:
+            raise Hint(f"it computes something else: {found.differs['yours']}")
+        ratio = max(ratio, found["compiler"].seconds / found["yours"].seconds)
+        if ratio >= rate:
+            break
     told = (
         f"{ratio:.2f} times as fast as the compiler, with {counted(len(primitives), 'primitive')}"
     )
