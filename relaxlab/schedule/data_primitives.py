@@ -143,11 +143,12 @@ class DataPrimitives(ScheduleState):
     @primitive(by_axes=True)
     def reindex_cache_read(
         self, block: BlockRV, read_buffer_index: int, storage_scope: str,
-        index_map: _layout.MapLike,
+        index_map: _layout.MapLike, place: int | None = None,
     ) -> BlockRV:  # fmt: skip
         """Stage a buffer that the block reads, in a copy whose indices `index_map` makes of the
-        block's axes; returns the copying block."""
-        return self._reindexed("read", block, read_buffer_index, storage_scope, index_map)
+        block's axes; returns the copying block. Of a buffer that is read at several places,
+        `place` says which of them reads the copy, from 0 on in the order of the block's text."""
+        return self._reindexed("read", block, read_buffer_index, storage_scope, index_map, place)
 
     @primitive(by_axes=True)
     def reindex_cache_write(
@@ -159,17 +160,18 @@ class DataPrimitives(ScheduleState):
         return self._reindexed("write", block, write_buffer_index, storage_scope, index_map)
 
     def _reindexed(
-        self, kind: str, block: BlockRV, index: int, storage_scope: str, index_map: _layout.MapLike
-    ) -> BlockRV:
+        self, kind: str, block: BlockRV, index: int, storage_scope: str,
+        index_map: _layout.MapLike, place: int | None = None,
+    ) -> BlockRV:  # fmt: skip
         imap = _layout.as_index_map(index_map, len(self._place(block).block.iter_vars))
         args = {
             "block": block, f"{kind}_buffer_index": index, "storage_scope": storage_scope,
-            "index_map": imap,
+            "index_map": imap, **({} if place is None else {"place": place}),
         }  # fmt: skip
 
         def run() -> BlockRV:
             self.func, copy = _reindex.reindex_cache(
-                self.func, self._name(block), kind, index, storage_scope, imap
+                self.func, self._name(block), kind, index, storage_scope, imap, place
             )
             return self._new_block(copy)
 

@@ -58,21 +58,33 @@ def reindex(func: PrimFunc, name: str, kind: str, index: int) -> tuple[PrimFunc,
 
 
 def reindex_cache(
-    func: PrimFunc, name: str, kind: str, index: int, scope: str, index_map: IndexMap
-) -> tuple[PrimFunc, str]:
+    func: PrimFunc, name: str, kind: str, index: int, scope: str, index_map: IndexMap,
+    place: int | None = None,
+) -> tuple[PrimFunc, str]:  # fmt: skip
     """As `reindex`, with a copy of the given scope, whose indices an index map makes of the block's
-    axes."""
-    return _copied(func, f"reindex_cache_{kind}", name, kind, index, scope, index_map)
+    axes. `place`: the number among `places_of` whose accesses are of the copy; None where there is
+    one place."""
+    return _copied(func, f"reindex_cache_{kind}", name, kind, index, scope, index_map, place)
+
+
+def places_of(block: Block, buffer: Buffer) -> list[tuple[PrimExpr, ...]]:
+    """The indices at which a block accesses a buffer, each once, in the order of its text."""
+    accesses = (
+        n.indices
+        for n in walk(block.body)
+        if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer
+    )
+    return list(dict.fromkeys(accesses))
 
 
 def _copied(
     func: PrimFunc, primitive: str, name: str, kind: str, index: int, scope: str,
-    index_map: IndexMap | None,
+    index_map: IndexMap | None, number: int | None = None,
 ) -> tuple[PrimFunc, str]:  # fmt: skip
     place = find_block(func, name, primitive)
     block = place.block
     buffer = buffer_of(block, kind, index, primitive)
-    indices = _indices(place, buffer, kind, primitive)
+    indices = _indices(place, buffer, kind, primitive, number)
     _require_movable(place, buffer, kind, primitive)
     used = tuple(iv for iv in block.iter_vars if any(iv.var in vars_in(i) for i in indices))
     if kind == "write" and any(iv.kind != "spatial" for iv in used):
@@ -88,7 +100,7 @@ def _copied(
     copy = Buffer(
         fresh_buffer_name(func, f"{buffer.name}_{suffix}"), shape, buffer.dtype, scope=scope
     )
-    moved = rewrite(block, _redirecting(buffer, copy, at, kind))
+    moved = rewrite(block, _redirecting(buffer, indices, copy, at, kind))
     func = place.replaced(replace(place.realize, block=moved))
     nest, copying = _copy_nest(func, primitive, buffer, copy, indices, at, used, kind)
     place = find_block(func, name, primitive)
@@ -106,28 +118,35 @@ def _copied(
 
 
 def _indices(
-    place: BlockPlace, buffer: Buffer, kind: str, primitive: str
+    place: BlockPlace, buffer: Buffer, kind: str, primitive: str, number: int | None
 ) -> tuple[PrimExpr, ...]:
-    """The indices at which the block accesses the buffer, everywhere the same."""
+    """The indices at which the block accesses the buffer at the place of this number; everywhere
+    without one."""
     block = place.block
-    found = {
-        n.indices
-        for n in walk(block.body)
-        if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer
-    }
+    found = places_of(block, buffer)
+    if number is not None and number not in range(len(found)):
+        raise ScheduleError(
+            primitive, describe_block(block),
+            f"place {number!r} is a place where the block {kind}s {buffer.name}; it has "
+            + ", ".join(f"{i}: {BufferLoad(buffer, at)}" for i, at in enumerate(found)),
+            about=(buffer,),
+        )  # fmt: skip
+    chosen = found if number is None else [found[number]]
     loads = kind == "read" and any(w.buffer is buffer for w in block.writes)
-    inner = {v for at in found for i in at for v in vars_in(i)}
+    inner = {v for at in chosen for i in at for v in vars_in(i)}
     axes = {iv.var for iv in block.iter_vars}
-    if len(found) != 1 or loads or _by_data(found) or (inner & bound_inside(block.body)) - axes:
+    if len(chosen) != 1 or loads or _by_data(chosen) or (inner & bound_inside(block.body)) - axes:
+        several = len(found) > 1 and number is None and kind == "read" and not loads
         raise ScheduleError(
             primitive, describe_block(block),
             f"the block {kind}s {buffer.name} at one place, which its axes say",
+            suggestion="reindex_cache_read takes one of several as `place`" if several else None,
             about=(buffer,),
         )  # fmt: skip
-    return found.pop()
+    return chosen[0]
 
 
-def _by_data(found: set[tuple[PrimExpr, ...]]) -> bool:
+def _by_data(found: list[tuple[PrimExpr, ...]]) -> bool:
     return any(isinstance(n, BufferLoad) for at in found for i in at for n in walk(i))
 
 
@@ -221,11 +240,11 @@ def _shape(
 
 
 def _redirecting(
-    buffer: Buffer, copy: Buffer, at: tuple[PrimExpr, ...], kind: str
+    buffer: Buffer, indices: tuple[PrimExpr, ...], copy: Buffer, at: tuple[PrimExpr, ...], kind: str
 ) -> Callable[[Node], Any]:
     def visit(n: Node) -> Node | None:
         match n:
-            case BufferLoad(b) if b is buffer:
+            case BufferLoad(b) if b is buffer and n.indices == indices:
                 return BufferLoad(copy, at)
             case BufferStore(b, value) if b is buffer and kind == "write":
                 return BufferStore(copy, value, at)

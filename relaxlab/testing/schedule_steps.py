@@ -265,7 +265,10 @@ def _reindex_cache(name: str) -> Rule:
         spatial = [iv.kind == "spatial" for iv in p.found.iter_vars]
         kept = [i for i, s in enumerate(spatial) if s or "read" in name]
         p.rng.shuffle(kept)
-        getattr(p.sch, name)(p.block, number, p.scope(), lambda *v: [v[i] + shift for i in kept])
+        place = {"place": p.rng.choice([0, 1])} if "read" in name and p.rng.random() < 0.3 else {}
+        getattr(p.sch, name)(
+            p.block, number, p.scope(), lambda *v: [v[i] + shift for i in kept], **place
+        )
 
     return rule
 

@@ -140,3 +140,39 @@ def test_hidden_accesses_are_not_declared() -> None:
     assert [r.buffer.name for r in all_blocks(sch.func)[1].reads] == ["A"]
     with pytest.raises(ScheduleError, match="read region number 1"):
         sch.unsafe_hide_buffer_access(block, "read", [1])
+
+
+TWICE = """
+def main(A: T.Buffer((7, 4), "float32"), C: T.Buffer((7, 7), "float32")):
+    for i, j, k in T.grid(7, 7, 4):
+        with T.sblock("C"):
+            y, x, z = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[y, x] = T.float32(0)
+            C[y, x] = C[y, x] + A[y, z] * A[x, z]
+"""
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, "A_local[z, y] * A[x, z]"),
+                                              (1, "A[y, z] * A_local[z, x]")])  # fmt: skip
+def test_a_copy_for_one_of_two_places(place: int, value: str, rng: np.random.Generator) -> None:
+    func = function(TWICE)
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    sch.reindex_cache_read(
+        block, 0, "local", lambda y, x, z: (z, x if place else y), place=place
+    )
+    assert value in str(sch.func)
+    assert_well_formed(sch.func)
+    assert_same(func, sch.func, rng, [1])
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+    assert f"place={place})" in sch.as_python()
+
+
+def test_which_of_two_places_has_to_be_said() -> None:
+    sch = Schedule(function(TWICE))
+    block = sch.get_block("C")
+    with pytest.raises(ScheduleError, match=r"at one place(.|\n)*`place`"):
+        sch.reindex_cache_read(block, 0, "local", lambda y, x, z: (x, z))
+    with pytest.raises(ScheduleError, match=r"it has 0: A\[y, z\], 1: A\[x, z\]"):
+        sch.reindex_cache_read(block, 0, "local", lambda y, x, z: (x, z), place=2)

@@ -406,3 +406,39 @@ def test_decoded_weights(n: int, k: int, scales: str, transposed: bool) -> None:
         exe["f"](x, w, s, y)
         want = x @ (decoded.T if transposed else decoded)
         np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-3 * np.abs(want).max())
+
+
+BY_ITSELF = """
+from relaxlab.script import tir as T
+
+@T.prim_func
+def f(a: T.handle, c: T.handle):
+    n, k = T.int64(), T.int64()
+    A = T.match_buffer(a, SHAPE, "float32")
+    C = T.match_buffer(c, (n, n), "float32")
+    for i, j, l in T.grid(n, n, k):
+        with T.sblock("C"):
+            y, x, z = T.axis.remap("SSR", [i, j, l])
+            with T.init():
+                C[y, x] = T.float32(0)
+            C[y, x] = C[y, x] + VALUE
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "value"), [("(n, k)", "A[y, z] * A[x, z]"), ("(k, n)", "A[z, y] * A[z, x]")]
+)
+def test_a_matrix_by_itself_transposed(shape: str, value: str) -> None:
+    """Loops that read one buffer at two places; panels of one of them are copied."""
+    mod = rl.parse(BY_ITSELF.replace("SHAPE", shape).replace("VALUE", value))
+    (scheduled,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    assert "scheduled by the rule matmul" in [
+        r.reason for r in rl.trace(mod).find("schedule_kernels").remarks
+    ]
+    assert "A_local" in str(scheduled)
+    exe = rl.compile(mod, threads=2, use_cache=False, checks="all")
+    for n, k in ((0, 3), (1, 1), (2, 40), (17, 5), (40, 0), (65, 33), (130, 300)):
+        a = draw(1, n, k)
+        got = np.full((n, n), np.nan, "float32")
+        exe["f"](a if shape == "(n, k)" else np.ascontiguousarray(a.T), got)
+        np.testing.assert_allclose(got, a @ a.T, rtol=1e-4, atol=1e-4)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, Buffer
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.reindex import places_of
 from relaxlab.schedule.rules.base import (
     attempted,
     axis_loops,
@@ -314,7 +316,7 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     store = separate_store(sch, parts.product)
     copy = _copy(sch, parts, product, block_depth, vectors * lanes, context.target.facts)
     assert copy is not None
-    row_copy = _copy_of(sch, product, parts.rows)
+    row_copy = _copy_of(sch, product, parts.rows, parts.row)
     nest = axis_loops(sch, product)
     outer = nest[: parts.row]
     # With 16 tiles the versions of a batched product of symbolic sizes do not fit a thread's stack.
@@ -464,18 +466,34 @@ def _copy(
     # constants.
     if parts.copied is None or depth is None or depth * width > _panel_elements(parts, facts):
         return None
-    copy = _copy_of(sch, product, parts.copied)
+    copy = _copy_of(sch, product, parts.copied, parts.col)
     if copy is not None and not parts.contiguous:
         made = found_block(sch, copy)
         sch.transform_layout(copy, made.writes[0].buffer, _swapped)
     return copy
 
 
-def _copy_of(sch: Schedule, product: BlockRV, operand: Buffer) -> BlockRV | None:
-    """The block that copies an operand; None where it is copied as the other operand already."""
-    reads = found_block(sch, product).reads
-    index = next((i for i, r in enumerate(reads) if r.buffer is operand), None)
-    return None if index is None else sch.cache_read(product, index, "local")
+def _copy_of(sch: Schedule, product: BlockRV, operand: Buffer, axis: int) -> BlockRV | None:
+    """The block that copies an operand, whose loops are in the order of its dimensions; None where
+    it is copied already. Of a matrix by itself transposed, where the operands are one buffer, only
+    what is read along the axis of this number is copied: as a panel of columns, all rows would not
+    fit."""
+    block = found_block(sch, product)
+    index = next((i for i, r in enumerate(block.reads) if r.buffer is operand), None)
+    if index is None:
+        return None
+    places = places_of(block, operand)
+    if len(places) == 1:
+        return sch.cache_read(product, index, "local", [product])
+    axes = [it.var for it in block.iter_vars]
+    place = next(i for i, at in enumerate(places) if axes[axis] in symbols_in(at))
+    order = [axes.index(i) for i in places[place] if i in axes]
+    copy = sch.reindex_cache_read(
+        product, index, "local", lambda *axes: tuple(axes[i] for i in order), place
+    )
+    nest = dict(zip(sorted(order), sch.get_loops(copy), strict=True))
+    sch.reorder(*(nest[i] for i in order))
+    return copy
 
 
 def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:
