@@ -253,6 +253,21 @@ def matmul(
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """,
+    "scaled": """
+@T.prim_func
+def scaled(
+    A: T.Buffer((30, 32), "float32"),
+    S: T.Buffer((30,), "float32"),
+    B: T.Buffer((32, 16), "float32"),
+    C: T.Buffer((30, 16), "float32"),
+):
+    for i, j, k in T.grid(30, 16, 32):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] / S[vi] * B[vk, vj]
+""",
 }
 
 
@@ -325,6 +340,7 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "cache_write": Example("row_sum", "sch.cache_write(sch.get_block('B'), 0, 'local')"),
         "cache_inplace": Example("updated", "sch.cache_inplace(sch.get_block('B'), 0, 'local')"),
         "cache_index": Example("resized", "sch.cache_index(sch.get_block('B'), 'global')"),
+        "bind_expr": Example("scaled", "sch.bind_expr(sch.get_block('C'), [0, 2], 'global')"),
         "privatize": Example("triangle", "b = sch.get_block('B')\n"
                              "i, k = sch.get_loops(b)\n"
                              "ko, ki = sch.split(k, factors=[None, 8])\n"

@@ -16,6 +16,7 @@ from relaxlab.schedule import reindex as _reindex
 from relaxlab.schedule import scope
 from relaxlab.schedule import stage_at as _stage_at
 from relaxlab.schedule import stated_regions as _stated
+from relaxlab.schedule.bind_expr import bind_expr as _bind_expr
 from relaxlab.schedule.cache_index import cache_index as _cache_index
 from relaxlab.schedule.cache_inplace import cache_inplace as _cache_inplace
 from relaxlab.schedule.error import ScheduleError
@@ -176,6 +177,20 @@ class DataPrimitives(ScheduleState):
             return self._new_block(copy)
 
         return self._step(f"reindex_cache_{kind}", args, run)
+
+    @primitive(by_axes=True)
+    def bind_expr(self, block: BlockRV, axes: Sequence[int], storage_scope: str) -> BlockRV:
+        """Compute the part of a block that depends on some of its axes alone, those of the numbers
+        `axes`, in a block of its own before it; returns the new block. Of `a[i, k] / r[i] * b[k,
+        j]`, the axes i and k alone make the quotient, which is computed once for all j then."""
+        axes = tuple(axes)
+
+        def run() -> BlockRV:
+            self.func, made = _bind_expr(self.func, self._name(block), axes, storage_scope)
+            return self._new_block(made)
+
+        args = {"block": block, "axes": axes, "storage_scope": storage_scope}
+        return self._step("bind_expr", args, run)
 
     @step()
     def rolling_buffer(self, block: BlockRV, write_buffer_index: int) -> None:

@@ -6,17 +6,17 @@ whole region, must account for every condition; a condition that it cannot accou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import BlockRealize, For, IfThenElse, While
-from relaxlab.ir.node import replace
+from relaxlab.ir.loops import BlockRealize, BufferLoad, For, IfThenElse, While
+from relaxlab.ir.node import Node, children, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import beyond_domain, exact_region
-from relaxlab.schedule.ranges import ONE, Span, analyzer_at, covers
+from relaxlab.schedule.ranges import ONE, ZERO, Span, analyzer_at, assume_iterations, covers
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block, vars_in, walk_stmts
 
 
@@ -74,6 +74,40 @@ def require_all_written(primitive: str, place: BlockPlace) -> None:
     unmet = _unwritten(place, analyzer_at(place))
     if not _reaches_domain(place, unmet):
         raise _incomplete(primitive, place, unmet)
+
+
+def require_inside(primitive: str, place: BlockPlace, loads: Sequence[BufferLoad]) -> None:
+    """Raise ScheduleError where loads of the block, done for every instance before it, may read
+    outside of their buffers: the block asks a condition first, or has no instances."""
+    block, an = place.block, analyzer_at(place)
+    assume_iterations(an, place)
+    # The program itself answers for what the block reads in any case.
+    always = set(evaluated_always(block.body))
+    runs = all(an.prove(expr.GT(iv.dom.extent, ZERO)) for iv in block.iter_vars)
+    if runs and always.issuperset(loads):
+        return
+    for iv in block.iter_vars:
+        an.bind_range(iv.var, iv.dom)
+    for load in loads:
+        for i, dim in zip(load.indices, load.buffer.shape, strict=True):
+            if not (an.prove(expr.GE(i, ZERO)) and an.prove(expr.LT(i, dim))):
+                raise ScheduleError(
+                    primitive, describe_block(block),
+                    f"every instance reads inside of {load.buffer.name}; index {i} may be outside",
+                    about=(load.buffer,),
+                )  # fmt: skip
+
+
+def evaluated_always(n: Node) -> Iterator[Node]:
+    """The nodes below and including `n` that no condition and no loop is around."""
+    yield n
+    choice = isinstance(n, expr.Call) and n.op == "if_then_else"
+    if not choice and not isinstance(n, _MAY_SKIP):
+        for child in children(n):
+            yield from evaluated_always(child)
+
+
+_MAY_SKIP = (expr.Select, expr.And, expr.Or, IfThenElse, For, While, BlockRealize)
 
 
 def _incomplete(primitive: str, place: BlockPlace, unmet: list[PrimExpr]) -> ScheduleError:

@@ -3,12 +3,11 @@ axes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from relaxlab.analysis.index_map import IndexMap, NotInvertible
 from relaxlab.analysis.regions import point_region
-from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -17,22 +16,21 @@ from relaxlab.ir.loops import (
     BufferLoad,
     BufferStore,
     For,
-    IfThenElse,
     IterVar,
     PrimFunc,
     Stmt,
-    While,
 )
-from relaxlab.ir.node import Node, children, replace, rewrite, walk
+from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import after_writers, buffer_of, insert, statements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import (
     require_all_written,
     require_body_unconditional,
+    require_inside,
     require_unrestricted,
 )
-from relaxlab.schedule.ranges import ZERO, analyzer_at, assume_iterations
+from relaxlab.schedule.ranges import ZERO, analyzer_at
 from relaxlab.schedule.regions import mentions, refreshed, with_alloc
 from relaxlab.schedule.scope import is_sole_writer, require_injective
 from relaxlab.schedule.tree import (
@@ -155,7 +153,8 @@ def _require_movable(place: BlockPlace, buffer: Buffer, kind: str, primitive: st
     block writes what this one writes."""
     if kind == "read":
         require_unrestricted(primitive, place)
-        _require_inside(place, buffer, primitive)
+        loads = (n for n in walk(place.block.body) if isinstance(n, BufferLoad))
+        require_inside(primitive, place, [n for n in loads if n.buffer is buffer])
     else:
         require_all_written(primitive, place)
         require_body_unconditional(primitive, place)
@@ -172,41 +171,6 @@ def _require_movable(place: BlockPlace, buffer: Buffer, kind: str, primitive: st
             )  # fmt: skip
     if any(iv.dom.min != ZERO for iv in place.block.iter_vars):
         raise ScheduleError(primitive, describe_block(place.block), "the axes start at 0")
-
-
-def _require_inside(place: BlockPlace, buffer: Buffer, primitive: str) -> None:
-    """Raise ScheduleError where the copy may read outside of the buffer: it reads for every
-    instance, also where the block asks a condition first."""
-    block, an = place.block, analyzer_at(place)
-    assume_iterations(an, place)
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
-    # The program itself answers for what the block reads in any case.
-    always = {n for n in _evaluated_always(block.body) if isinstance(n, BufferLoad)}
-    runs = all(an.prove(expr.GT(iv.dom.extent, ZERO)) for iv in block.iter_vars)
-    if runs and always.issuperset(loads):
-        return
-    for iv in block.iter_vars:
-        an.bind_range(iv.var, iv.dom)
-    for load in loads:
-        for i, dim in zip(load.indices, buffer.shape, strict=True):
-            if not (an.prove(expr.GE(i, ZERO)) and an.prove(expr.LT(i, dim))):
-                raise ScheduleError(
-                    primitive, describe_block(block),
-                    f"every instance reads inside of {buffer.name}; index {i} may be outside",
-                    about=(buffer,),
-                )  # fmt: skip
-
-
-def _evaluated_always(n: Node) -> Iterator[Node]:
-    """The nodes below and including `n` that no condition and no loop is around."""
-    yield n
-    choice = isinstance(n, expr.Call) and n.op == "if_then_else"
-    if not choice and not isinstance(n, _MAY_SKIP):
-        for child in children(n):
-            yield from _evaluated_always(child)
-
-
-_MAY_SKIP = (expr.Select, expr.And, expr.Or, IfThenElse, For, While, BlockRealize)
 
 
 def _places(

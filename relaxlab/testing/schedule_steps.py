@@ -258,6 +258,12 @@ def _reindex(p: Place) -> None:
     p.sch.reindex(p.block, p.rng.choice([("write", 0), ("read", p.read())]))
 
 
+def _bind_expr(p: Place) -> None:
+    count = len(p.found.iter_vars)
+    axes = [i for i in range(count) if p.rng.random() < 0.6]
+    p.sch.bind_expr(p.block, axes, p.scope())
+
+
 def _reindex_cache(name: str) -> Rule:
     def rule(p: Place) -> None:
         number = 0 if name == "reindex_cache_write" else p.read()
@@ -410,6 +416,7 @@ RULES: dict[str, tuple[int, Rule]] = {
     "cache_index": (2, lambda p: p.sch.cache_index(p.block, p.scope(), p.rng.choice([0, 2]))),
     "read_at": (0, _copy_at("read_at")),
     "write_at": (0, _copy_at("write_at")),
+    "bind_expr": (1, _bind_expr),
     "reindex": (0, _reindex),
     "reindex_cache_read": (0, _reindex_cache("reindex_cache_read")),
     "reindex_cache_write": (0, _reindex_cache("reindex_cache_write")),

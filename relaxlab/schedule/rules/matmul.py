@@ -49,7 +49,14 @@ from relaxlab.schedule.rules.decisions import (
 )
 from relaxlab.schedule.rules.dot_tiles import dot_tiles
 from relaxlab.schedule.rules.few_rows import few_rows, in_place_bytes
-from relaxlab.schedule.rules.product import Product, find_product, inlined, product_of
+from relaxlab.schedule.rules.product import (
+    Product,
+    find_product,
+    inlined,
+    product_of,
+    schedule_rows,
+    with_rows_computed_once,
+)
 from relaxlab.schedule.rules.rows import apply as rows_apply
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
@@ -250,6 +257,9 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     depth = constant(extent)
     single, room = most.rows == 1, most.depth or depth
     plan = _tile_of(sch, context, parts, (width, depth), most)
+    columns = width or most.columns
+    if not single and (columns is None or columns > 2 * plan.vectors * lanes):
+        parts = with_rows_computed_once(sch, parts, context)
     vectors, rows, steps = plan.vectors, plan.rows, plan.steps
     store = separate_store(sch, parts.product)
     copy = None if plan.in_place else _copy(sch, parts, product, room, vectors * lanes, facts)
@@ -296,6 +306,7 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     sch.compact_buffers()
     where_allowed(sch.round_up_tails)
     where_allowed(sch.round_up_vectors)
+    schedule_rows(sch, parts, context)
     bounds = {} if most.depth is None else {extent: most.depth}
     bound_private_buffers(sch, bounds)
     return sch
@@ -306,7 +317,7 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     whose rows are copied as well as its panels, so that both stay in caches. Between these, sums
     are in memory of the thread."""
     sch = inlined(sch)
-    parts = product_of(sch.func, context)
+    parts = with_rows_computed_once(sch, product_of(sch.func, context), context)
     lanes = context.target.lanes(parts.dtype)
     product = sch.get_block(parts.product)
     width = constant(found_block(sch, product).iter_vars[parts.col].dom.extent)
@@ -343,6 +354,7 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     sch.compact_buffers()
     where_allowed(sch.round_up_tails)
     where_allowed(sch.round_up_vectors)
+    schedule_rows(sch, parts, context)
     return sch
 
 
@@ -488,9 +500,11 @@ def _copy_of(sch: Schedule, product: BlockRV, operand: Buffer, axis: int) -> Blo
     axes = [it.var for it in block.iter_vars]
     place = next(i for i, at in enumerate(places) if axes[axis] in symbols_in(at))
     order = [axes.index(i) for i in places[place] if i in axes]
-    copy = sch.reindex_cache_read(
-        product, index, "local", lambda *axes: tuple(axes[i] for i in order), place
-    )
+
+    def indices(*axes: PrimExpr) -> tuple[PrimExpr, ...]:
+        return tuple(axes[i] for i in order)
+
+    copy = sch.reindex_cache_read(product, index, "local", indices, place)
     nest = dict(zip(sorted(order), sch.get_loops(copy), strict=True))
     sch.reorder(*(nest[i] for i in order))
     return copy

@@ -1,4 +1,5 @@
-"""Matrix products that are summed in float32 or float64: which kernels are one, and their parts."""
+"""Matrix products in float32 or float64, and reductions of anything else that is computed of a row
+and a column: which kernels are one, and their parts."""
 
 from __future__ import annotations
 
@@ -7,12 +8,16 @@ from dataclasses import dataclass
 
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import Cast, PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.bind_expr import parts_of
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.rules.base import blocks_of, inline_producers, is_spatial, sum_of_products
+from relaxlab.schedule.rfactor import reduction_of
+from relaxlab.schedule.rules.base import blocks_of, found_block, inline_producers, is_spatial
 from relaxlab.schedule.rules.context import Context
+from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.schedule import Schedule
 
 
@@ -64,23 +69,19 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     if len(reductions) != 1:
         return f"it has {len(reductions)} reductions, not one"
     product = reductions[0]
-    loads, dtype = sum_of_products(product), product.writes[0].buffer.dtype
-    if loads is None or dtype not in ("float32", "float64"):
-        return f"{product.name} is no sum of products of two loads in float32 or float64"
+    dtype = product.writes[0].buffer.dtype
+    if reduction_of(product) is None or dtype not in ("float32", "float64"):
+        return f"{product.name} is no reduction by one operator in float32 or float64"
     spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
     if len(product.iter_vars) - len(spatial) != 1 or len(spatial) < 2:
         return f"{product.name} has not one reduce axis and two or more spatial axes"
     # The last two axes of the result; axes before them are a batch, whose loops stay outside.
     row, col = spatial[-2], spatial[-1]
-    left, right = loads
-    # `acc += a * b` may have either operand first: `right` is the one with the columns.
-    if product.iter_vars[col].var not in symbols_in(right.indices):
-        left, right = right, left
-    row_var, col_var = product.iter_vars[row].var, product.iter_vars[col].var
-    # An operand indexed by both axes would be read once per result: nothing for a register tile to
-    # share.
-    if row_var in symbols_in(right.indices) or col_var in symbols_in(left.indices):
-        return f"{product.name}: an operand is indexed by both {row_var} and {col_var}"
+    operands = _operands(product, row, col)
+    if isinstance(operands, str):
+        return operands
+    left, right = operands
+    col_var = product.iter_vars[col].var
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
     decoded = _axes_of(decode, right, (col_var, product.iter_vars[-1].var)) if decode else (0, 0)
     if decoded is None:
@@ -95,6 +96,30 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     across = left.indices[-1] != product.iter_vars[-1].var
     matrices = left.buffer, copied
     return Product(product.name, dtype, row, col, made_by, decoded, *matrices, contiguous, across)
+
+
+def _operands(block: Block, row: int, col: int) -> tuple[BufferLoad, BufferLoad] | str:
+    """The loads of the matrix of rows and of that of columns, or why there are no two. What is
+    computed of them, and of what depends on one axis alone, is no matter to register tiles: `a * b`
+    and `abs(a - b) * scale` have the same operands."""
+    found = reduction_of(block)
+    assert found is not None
+    row_var, col_var, terms = (block.iter_vars[i].var for i in (row, col, -1))
+    loads = dict.fromkeys(n for n in walk(found.value) if isinstance(n, BufferLoad))
+    used = {load: set(symbols_in(load.indices)) for load in loads}
+    # An operand indexed by both axes would be read once per result: nothing for a register tile to
+    # share.
+    if any({row_var, col_var} <= of for of in used.values()):
+        return f"{block.name}: an operand is indexed by both {row_var} and {col_var}"
+    left, right = (
+        [load for load, of in used.items() if {axis, terms} <= of] for axis in (row_var, col_var)
+    )
+    if len(left) != 1 or len(right) != 1:
+        return (
+            f"{block.name} reads {len(left)} matrices along {row_var} and {terms}, "
+            f"{len(right)} along {col_var} and {terms}, not one each"
+        )
+    return left[0], right[0]
 
 
 def _axes_of(decode: Block, load: BufferLoad, read: tuple[Var, Var]) -> tuple[int, int] | None:
@@ -118,3 +143,25 @@ def product_of(func: PrimFunc, context: Context) -> Product:
     if isinstance(parts, str):
         raise ScheduleError("matmul", "kernel", f"the version is still a matrix product: {parts}")
     return parts
+
+
+def with_rows_computed_once(sch: Schedule, parts: Product, context: Context) -> Product:
+    """Compute what a product takes of its rows, such as `a / scale`, before it and once, where each
+    panel of columns would compute it again; returns the parts of the product then. What is only
+    converted is left to the panels: wider elements would be read instead."""
+    block = found_block(sch, sch.get_block(parts.product))
+    inside = [i for i in range(len(block.iter_vars)) if i != parts.col]
+    values = parts_of(block, {block.iter_vars[i].var for i in inside})
+    read = {n.buffer for value in values for n in walk(value) if isinstance(n, BufferLoad)}
+    if len(values) != 1 or isinstance(values[0], Cast) or parts.rows not in read:
+        return parts
+    with suppress(ScheduleError):
+        sch.bind_expr(sch.get_block(parts.product), inside, "global")
+    return product_of(sch.func, context)
+
+
+def schedule_rows(sch: Schedule, parts: Product, context: Context) -> None:
+    """Schedule the block that computes the matrix of rows, where there is one, by itself."""
+    for block in blocks_of(sch.func):
+        if is_spatial(block) and any(w.buffer is parts.rows for w in block.writes):
+            schedule_block(sch, block, context)
