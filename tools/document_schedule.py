@@ -253,6 +253,20 @@ def matmul(
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """,
+    "sums": """
+@T.prim_func
+def sums(
+    A: T.Buffer((30, 32), "float32"),
+    B: T.Buffer((32, 16), "float32"),
+    C: T.Buffer((30, 16), "float32"),
+):
+    for i, j, k in T.grid(30, 16, 32):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] + B[vk, vj]
+""",
     "scaled": """
 @T.prim_func
 def scaled(
@@ -372,6 +386,7 @@ SECTIONS: dict[str, dict[str, Example]] = {
                                      "sch.decompose_padding(block, i)"),
     },
     "Reductions": {
+        "reassociate": Example("sums", "sch.reassociate(sch.get_block('C'))"),
         "decompose_reduction": Example("row_sum", "block = sch.get_block('B')\n"
                                        "i, k = sch.get_loops(block)\n"
                                        "sch.decompose_reduction(block, k)"),

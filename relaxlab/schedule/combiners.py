@@ -10,7 +10,7 @@ from typing import TypeAlias
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, LetStmt, SeqStmt, Stmt
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 
 Values: TypeAlias = tuple[PrimExpr, ...]
@@ -81,6 +81,51 @@ def combiner_of(block: Block) -> Combiner | None:
     terms, combined, identities = found
     read = {n.buffer for e in (*terms, *indices) for n in walk(e) if isinstance(n, BufferLoad)}
     return None if read & {*buffers} else Combiner(buffers, indices, terms, combined, identities)
+
+
+def terms_first(store: BufferStore) -> BufferStore:
+    """`X[…] = X[…] + (a - b)` for `X[…] = X[…] + a - b`: what a store adds to its own element is
+    added up first, and so are factors, maxima and minima. Any other store as it is."""
+    value, own = store.value, BufferLoad(store.buffer, store.indices)
+    if not isinstance(value, expr.BinaryOp) or own in (value.a, value.b):
+        return store
+    if isinstance(value, expr.Add | expr.Sub):
+        added, taken = _added_and_taken(value, own) or (None, None)
+        if added is not None:
+            return replace(store, value=own + (added if taken is None else added - taken))
+        return store if taken is None else replace(store, value=own - taken)
+    rest = _others(value, own) if type(value) in IDENTITY else None
+    return store if rest is None else replace(store, value=type(value)(own, rest))
+
+
+def _added_and_taken(e: PrimExpr, own: PrimExpr) -> tuple[PrimExpr | None, PrimExpr | None] | None:
+    """What `e` adds to `own` and what it takes from it; None if it does not have it as one term."""
+    if e == own:
+        return None, None
+    match e:
+        case expr.Add(a, b) | expr.Sub(a, b):
+            left = _added_and_taken(a, own)
+            if left is not None:
+                added, taken = left
+                if isinstance(e, expr.Add):
+                    return b if added is None else added + b, taken
+                return added, b if taken is None else taken + b
+            right = _added_and_taken(b, own) if isinstance(e, expr.Add) else None
+            return right and (a if right[0] is None else a + right[0], right[1])
+        case _:
+            return None
+
+
+def _others(e: PrimExpr, own: PrimExpr) -> PrimExpr | None:
+    """The other operands of a chain of one operator, of which `own` is one; None if it is not."""
+    assert isinstance(e, expr.BinaryOp)
+    for side, other in ((e.a, e.b), (e.b, e.a)):
+        if side == own:
+            return other
+        rest = _others(side, own) if type(side) is type(e) else None
+        if rest is not None:
+            return type(e)(rest, other) if side is e.a else type(e)(other, rest)
+    return None
 
 
 def _stores_of(s: Stmt) -> list[BufferStore]:

@@ -26,7 +26,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import access_regions
@@ -54,9 +54,10 @@ from relaxlab.ir.loops import (
     seq,
 )
 from relaxlab.ir.names import UniqueNames
-from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.apart import bound_to_axes
+from relaxlab.schedule.combiners import terms_first
 from relaxlab.schedule.compact import loops_around_uses
 from relaxlab.schedule.determined import are_never_equal
 from relaxlab.schedule.error import ScheduleError
@@ -127,6 +128,8 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
         )
     owned = () if root is None else root.block.alloc_buffers
     plain = replace(func, body=_from_zero(func.body))
+    if not func.attrs.get(KEEP_ORDER):
+        plain = replace(plain, body=_with_terms_first(plain.body, frozenset()))
     private = {b: loops_around_uses(plain, b) for b in owned}
     body = plain.body.block.body if isinstance(plain.body, BlockRealize) else plain.body
     parts, made = _formed(body, private, (), func)
@@ -146,6 +149,14 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     block = Block("root", (), (), (), formed) if root is None else replace(root.block, body=formed)
     block = replace(block, alloc_buffers=(*kept, *made))
     return replace(func, body=BlockRealize((), expr.const(True), block))
+
+
+def _with_terms_first(n: Node, loops: frozenset[Var]) -> Any:
+    """The statements with stores that loops repeat in the form of `terms_first`."""
+    if isinstance(n, BufferStore):
+        return n if loops <= {*symbols_in(n.indices)} else terms_first(n)
+    inside = loops | {n.loop_var} if isinstance(n, For) else loops
+    return map_children(n, lambda child: _with_terms_first(child, inside))
 
 
 def _formed(s: Stmt, private: Private, around: tuple[For, ...], func: PrimFunc) -> Formed:

@@ -48,6 +48,7 @@ from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.primitive import primitive, step
 from relaxlab.schedule.ragged_primitives import RaggedPrimitives
+from relaxlab.schedule.reassociate import reassociate as _reassociate
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV
 from relaxlab.schedule.trace import Steps, Value
 from relaxlab.tracing.limit import Stopped
@@ -284,6 +285,12 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
     def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> None:
         """Round the extents of the block's axes up to multiples of `padding`, one per axis."""
         self.func = _pad_einsum.pad_einsum(self.func, self._name(block), padding)
+
+    @step()
+    def reassociate(self, block: BlockRV) -> None:
+        """Let a reduction add up what it adds in one step before it adds that to what is there:
+        `x + a - b` becomes `x + (a - b)`, and so for products, maxima and minima."""
+        self.func = _reassociate(self.func, self._name(block))
 
     @step()
     def form_blocks(self) -> None:

@@ -257,9 +257,9 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     depth = constant(extent)
     single, room = most.rows == 1, most.depth or depth
     plan = _tile_of(sch, context, parts, (width, depth), most)
-    columns = width or most.columns
-    if not single and (columns is None or columns > 2 * plan.vectors * lanes):
-        parts = with_rows_computed_once(sch, parts, context)
+    if not single:
+        columns = width or most.columns
+        parts = with_rows_computed_once(sch, parts, columns, plan.vectors * lanes, context)
     vectors, rows, steps = plan.vectors, plan.rows, plan.steps
     store = separate_store(sch, parts.product)
     copy = None if plan.in_place else _copy(sch, parts, product, room, vectors * lanes, facts)
@@ -317,11 +317,12 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     whose rows are copied as well as its panels, so that both stay in caches. Between these, sums
     are in memory of the thread."""
     sch = inlined(sch)
-    parts = with_rows_computed_once(sch, product_of(sch.func, context), context)
+    parts = product_of(sch.func, context)
     lanes = context.target.lanes(parts.dtype)
     product = sch.get_block(parts.product)
     width = constant(found_block(sch, product).iter_vars[parts.col].dom.extent)
     vectors = _vectors(min(_panel_vectors(sch, parts, context), 2), width, lanes)
+    parts = with_rows_computed_once(sch, parts, width, vectors * lanes, context)
     rows = _rows_of_tile(sch, context, vectors)
     block_depth = _block_depth(sch)
     store = separate_store(sch, parts.product)
@@ -499,7 +500,7 @@ def _copy_of(sch: Schedule, product: BlockRV, operand: Buffer, axis: int) -> Blo
         return sch.cache_read(product, index, "local", [product])
     axes = [it.var for it in block.iter_vars]
     place = next(i for i, at in enumerate(places) if axes[axis] in symbols_in(at))
-    order = [axes.index(i) for i in places[place] if i in axes]
+    order = [axes.index(i) for i in places[place] if isinstance(i, Var) and i in axes]
 
     def indices(*axes: PrimExpr) -> tuple[PrimExpr, ...]:
         return tuple(axes[i] for i in order)

@@ -145,10 +145,14 @@ def product_of(func: PrimFunc, context: Context) -> Product:
     return parts
 
 
-def with_rows_computed_once(sch: Schedule, parts: Product, context: Context) -> Product:
-    """Compute what a product takes of its rows, such as `a / scale`, before it and once, where each
-    panel of columns would compute it again; returns the parts of the product then. What is only
-    converted is left to the panels: wider elements would be read instead."""
+def with_rows_computed_once(
+    sch: Schedule, parts: Product, columns: int | None, panel: int, context: Context
+) -> Product:
+    """Compute what a product takes of its rows, such as `a / scale`, before it and once, where more
+    than two panels of columns would each compute it again; returns the parts of the product then.
+    What is only converted is left to the panels: wider elements would be read instead."""
+    if columns is not None and columns <= 2 * panel:
+        return parts
     block = found_block(sch, sch.get_block(parts.product))
     inside = [i for i in range(len(block.iter_vars)) if i != parts.col]
     values = parts_of(block, {block.iter_vars[i].var for i in inside})
