@@ -24,6 +24,7 @@ from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.script import parse
 
 F32 = "float32"
 
@@ -109,6 +110,23 @@ def sized(fn: Callable[..., PrimFunc], *sizes: int | str) -> PrimFunc:
     return fn(*(Var(s) if isinstance(s, str) else expr.const(s) for s in sizes))
 
 
+def pairs() -> PrimFunc:
+    """Several terms a step, of which one depends on rows alone."""
+    found = parse("""
+@T.prim_func
+def main(A: T.Buffer((6, 5), "float32"), S: T.Buffer((6,), "float32"),
+         B: T.Buffer((5, 9), "float32"), C: T.Buffer((6, 9), "float32")):
+    for i, j, k in T.grid(6, 9, 5):
+        with T.sblock("C"):
+            y, x, z = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[y, x] = T.float32(0)
+            C[y, x] = C[y, x] + (A[y, z] - S[y]) * B[z, x] + B[z, x]
+""")["main"]
+    assert isinstance(found, PrimFunc)
+    return found
+
+
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "matmul": lambda: sized(matmul, "n", "k", "m"),
     "matmul_odd": lambda: sized(matmul, "n", 7, 17),
@@ -120,6 +138,7 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "stencil_even": lambda: sized(stencil, 16),
     "reshape": lambda: sized(reshape, "n"),
     "total": lambda: sized(total, "n", 6),
+    "pairs": pairs,
 }
 
 
