@@ -220,7 +220,10 @@ def _schedule_tiles(
     is_wide = _is_wide(found_block(sch, product), parts, lanes, context)
     sharing = _sharing(found_block(sch, product), parts)
     stored = _stored_operands(sch, parts.product)
-    packed = _pack(sch, product, parts, lanes, context)
+    most = TILE_VECTORS.of(sch, WIDE if is_wide else STREAMED if streams else 2)
+    width = _known_width(sch, product, parts.col, lanes)
+    vectors = _tile_vectors(width, most, lanes)
+    packed = _pack(sch, product, parts, lanes, vectors, context)
     spread = _spreading(sch, parts.product)
     store = sch.cache_write(product, 0, "local") if spread else separate_store(sch, parts.product)
     _columns_last(sch, product, parts)
@@ -231,9 +234,6 @@ def _schedule_tiles(
     outer = [n for i, n in enumerate(nest) if i not in inside]
     # Results between neighbours of which others lie are written by the same thread, soon after.
     between = [outer.pop()] if nest[-len(reduce) - 1] in outer else []
-    most = TILE_VECTORS.of(sch, WIDE if is_wide else STREAMED if streams else 2)
-    width = _known_width(sch, product, parts.col, lanes)
-    vectors = _tile_vectors(width, most, lanes)
     near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
     if per_image and not near:
         return None
@@ -442,11 +442,14 @@ def _streams_columns(block: Block, parts: Parts, context: Context) -> bool:
 
 def _tile_vectors(width: int | None, most: int, lanes: int) -> int:
     """Return the vectors of columns of a tile, at most `most`: fewer where lanes of the last tile
-    would be more than an eighth of all. 196 columns are 14 vectors in pairs, 13 one by one, which
-    read a factor for each of their own. Where the width is unknown, only the last is masked."""
+    would be more than an eighth of all, and three where there are three. 196 columns are 14 vectors
+    in pairs, 13 one by one, which read a factor for each of their own. Where the width is unknown,
+    only the last is masked."""
     if width is None:
         return most
     single = -(-width // lanes)
+    if single == 3:
+        return 3
     fitting = (n for n in (most, 2) if n <= most and -(-single // n) * n <= WASTE * single)
     return next(fitting, 1)
 
@@ -494,9 +497,11 @@ def _rows_of_a_tile(sch: Schedule, extent: int | None, vectors: int, context: Co
     """Return the rows of a register tile: as many as registers hold, fewer if that divides the
     extent."""
     # Eight times two vectors of columns are 16 of the 32 accumulators, the others hold operands:
-    # six times four leave room for a row of them.
+    # six times four leave room for a row of them. Eight sums at least, or they wait for each other:
+    # with 16 registers 512 x 512 by 17 transposed columns took twice as long in tiles of 4 x 1.
     registers = context.target.facts.vector_registers
     rows = registers // 4 if vectors < WIDE else 3 * registers // (4 * vectors)
+    rows = max(rows, 8 // vectors)
     most = REGISTER_ROWS.of(sch, rows)
     if extent is None:
         return most
@@ -518,11 +523,11 @@ def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:
 
 
 def _pack(
-    sch: Schedule, product: BlockRV, parts: Parts, lanes: int, context: Context
+    sch: Schedule, product: BlockRV, parts: Parts, lanes: int, vectors: int, context: Context
 ) -> _Packed | None:
     """Pack an operand whose last axis is not the columns, so that neighbouring columns are adjacent
     in the order in which they are read: by a layout transformation if the operand is a weight, else
-    in a copy, which is returned."""
+    in a copy of whole tiles of `vectors` vectors, which is returned."""
     block = found_block(sch, product)
     number = next(i for i, r in enumerate(block.reads) if r.buffer is parts.vectors)
     indices = [r.min for r in block.reads[number].region]
@@ -547,8 +552,9 @@ def _pack(
     at = indices.index(col)
     if copy is not None:
         # Whatever else the memory holds may be denormal numbers, by which a multiply-add takes 50
-        # times as long.
-        where_allowed(partial(sch.pad_axis, copy, at, lanes))
+        # times as long. Tiles without a guard leave a register more to sums: 512 x 512 by 17 with
+        # symbols took 2.2 times the time of constants where one of 12 had none.
+        where_allowed(partial(sch.pad_axis, copy, at, vectors * lanes))
         buffer = found_block(sch, copy).writes[0].buffer
     place: dict[PrimExpr, int] = {block.iter_vars[a].var: n for n, a in enumerate(parts.reduce)}
     batch = [d for d, i in enumerate(indices) if d != at and i not in place]

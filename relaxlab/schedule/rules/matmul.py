@@ -160,7 +160,9 @@ def _many(sch: Schedule, context: Context) -> Schedule:
             return by_depth(sch)
         return _schedule(sch, context, _Most(columns=columns))
 
-    few_panels = [] if constant(width) is not None else [_few_panels(sch, parts) * lanes]
+    few_panels: list[int] = []
+    if constant(width) is None and _widest(context.target.facts) > 3:
+        few_panels = [_few_panels(sch, parts) * lanes]
 
     def copied(sch: Schedule, depth: int | None) -> Schedule:
         with_versions(
@@ -386,7 +388,8 @@ def _few_panels(sch: Schedule, parts: Product) -> int:
     is three quarters empty (NOTES, *Last panels*). 11, which no wider panel divides; 10, panels of
     two, where other products are there to share out: four of 128 x 128 x 128 took 100 us, not 121.
     Each panel reads transposed rows anew, whose terms are lines apart: up to 5, as the four took
-    98 us in panels of four vectors, 157 of one."""
+    98 us in panels of four vectors, 157 of one. Where registers serve panels of three vectors at
+    most there is no such version: 512 x 512 by 65 took 1.5 times as long with it (AVX2)."""
     return FEW_PANELS.of(sch, 5 if parts.across else 10 if parts.row else 11)
 
 
