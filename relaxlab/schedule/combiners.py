@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaxlab.ir import expr, loops
+from relaxlab.ir.dtypes import bits_of, is_int, is_uint
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, LetStmt, SeqStmt, Stmt
 from relaxlab.ir.node import replace, walk
@@ -85,8 +86,19 @@ def combiner_of(block: Block) -> Combiner | None:
 
 def terms_first(store: BufferStore) -> BufferStore:
     """`X[…] = X[…] + (a - b)` for `X[…] = X[…] + a - b`: what a store adds to its own element is
-    added up first, and so are factors, maxima and minima. Any other store as it is."""
-    value, own = store.value, BufferLoad(store.buffer, store.indices)
+    added up first, and so are factors, maxima and minima. Integers that are added in a wider type
+    are converted before: both wrap alike. Any other store as it is."""
+    own = BufferLoad(store.buffer, store.indices)
+    match store.value:
+        case expr.Cast(_, expr.Add(expr.Cast(_, x), term) | expr.Add(term, expr.Cast(_, x))) if (
+            x == own
+            and _is_integer(own.dtype)
+            and _is_integer(term.dtype)
+            and bits_of(term.dtype) > bits_of(own.dtype)
+        ):
+            return replace(store, value=own + expr.Cast(own.dtype, term))
+        case value:
+            pass
     if not isinstance(value, expr.BinaryOp) or own in (value.a, value.b):
         return store
     if isinstance(value, expr.Add | expr.Sub):
@@ -96,6 +108,10 @@ def terms_first(store: BufferStore) -> BufferStore:
         return store if taken is None else replace(store, value=own - taken)
     rest = _others(value, own) if type(value) in IDENTITY else None
     return store if rest is None else replace(store, value=type(value)(own, rest))
+
+
+def _is_integer(dtype: str) -> bool:
+    return is_int(dtype) or is_uint(dtype)
 
 
 def _added_and_taken(e: PrimExpr, own: PrimExpr) -> tuple[PrimExpr | None, PrimExpr | None] | None:

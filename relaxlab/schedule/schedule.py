@@ -289,7 +289,8 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
     @step()
     def reassociate(self, block: BlockRV) -> None:
         """Let a reduction add up what it adds in one step before it adds that to what is there:
-        `x + a - b` becomes `x + (a - b)`, and so for products, maxima and minima."""
+        `x + a - b` becomes `x + (a - b)`, and so for products, maxima and minima; `x - a` becomes
+        `x + a * -1`."""
         self.func = _reassociate(self.func, self._name(block))
 
     @step()

@@ -90,7 +90,8 @@ TERMS = {
     "C[y, x] + A[y, z] + B[z, x]": "C[y, x] + (A[y, z] + B[z, x])",
     "C[y, x] + A[y, z] - B[z, x]": "C[y, x] + (A[y, z] - B[z, x])",
     "C[y, x] - A[y, z] + B[z, x]": "C[y, x] + (B[z, x] - A[y, z])",
-    "C[y, x] - A[y, z] - B[z, x]": "C[y, x] - (A[y, z] + B[z, x])",
+    "C[y, x] - A[y, z] - B[z, x]": "C[y, x] + (A[y, z] + B[z, x]) * -1",
+    "C[y, x] - A[y, z]": "C[y, x] + A[y, z] * -1",
     "S[y] + (A[y, z] + C[y, x]) - B[z, x]": "C[y, x] + (S[y] + A[y, z] - B[z, x])",
     "S[y] * C[y, x] * B[z, x]": "C[y, x] * (S[y] * B[z, x])",
     "T.max(T.max(C[y, x], A[y, z]), B[z, x])": "T.max(C[y, x], T.max(A[y, z], B[z, x]))",
@@ -106,6 +107,25 @@ def test_terms_come_first(value: str, rng: np.random.Generator) -> None:
     assert f"C[y, x] = {TERMS[value]}\n" in str(sch.func)
     assert_same(func, sch.func, rng, [1])
     assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+
+
+def test_integers_are_added_in_their_own_type(rng: np.random.Generator) -> None:
+    """Without a type a number is int64; sums wrap alike in both."""
+    func = function("C[y, x] + T.Select(A[y, z] == B[z, x], 1, 70000)", "int16")
+    assert "T.Cast(\"int64\", C[y, x])" in str(func)
+    sch = Schedule(func)
+    sch.reassociate(sch.get_block("C"))
+    assert 'C[y, x] = C[y, x] + T.Cast("int16", T.Select(' in str(sch.func)
+    assert_same(func, sch.func, rng, [1])
+
+
+def test_unsigned_integers_are_taken_away(rng: np.random.Generator) -> None:
+    """They have no factor -1; what is taken is added up first."""
+    func = function("C[y, x] - A[y, z] - B[z, x]", "uint8")
+    sch = Schedule(func)
+    sch.reassociate(sch.get_block("C"))
+    assert "C[y, x] = C[y, x] - (A[y, z] + B[z, x])" in str(sch.func)
+    assert_same(func, sch.func, rng, [1])
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ PAIRS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "distances": ("X[y, x] + T.abs(A[y, z] - B[z, x])", "0",
                   lambda a, b, r, s, c: np.abs(a - b).sum(1)),
     "sums": ("X[y, x] + A[y, z] + B[z, x]", "0", lambda a, b, r, s, c: (a + b).sum(1)),
+    "differences": ("X[y, x] - A[y, z] * B[z, x]", "0", lambda a, b, r, s, c: -(a * b).sum(1)),
     "shortest paths": ("T.min(X[y, x], A[y, z] + B[z, x])", "1e30",
                        lambda a, b, r, s, c: (a + b).min(1, initial=1e30)),
     "largest products": ("T.max(X[y, x], A[y, z] * B[z, x] * C[x])", "-1e30",

@@ -15,7 +15,13 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.bind_expr import parts_of
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rfactor import reduction_of
-from relaxlab.schedule.rules.base import blocks_of, found_block, inline_producers, is_spatial
+from relaxlab.schedule.rules.base import (
+    blocks_of,
+    found_block,
+    inline_producers,
+    is_spatial,
+    sum_of_products,
+)
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.schedule import Schedule
@@ -70,8 +76,13 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
         return f"it has {len(reductions)} reductions, not one"
     product = reductions[0]
     dtype = product.writes[0].buffer.dtype
-    if reduction_of(product) is None or dtype not in ("float32", "float64"):
-        return f"{product.name} is no reduction by one operator in float32 or float64"
+    if reduction_of(product) is None:
+        return f"{product.name} is no reduction by one operator"
+    # Those of integers are for the rule `contraction`, of narrower floats for none.
+    if dtype not in ("float32", "float64") and (
+        dtype not in ("int32", "int64") or sum_of_products(product)
+    ):
+        return f"{product.name} is no reduction in float32 or float64"
     spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
     if len(product.iter_vars) - len(spatial) != 1 or len(spatial) < 2:
         return f"{product.name} has not one reduce axis and two or more spatial axes"
