@@ -386,7 +386,7 @@ SECTIONS: dict[str, dict[str, Example]] = {
                                      "sch.decompose_padding(block, i)"),
     },
     "Reductions": {
-        "reassociate": Example("sums", "sch.reassociate(sch.get_block('C'))"),
+        "canonicalize_reduction": Example("sums", "sch.canonicalize_reduction(sch.get_block('C'))"),
         "decompose_reduction": Example("row_sum", "block = sch.get_block('B')\n"
                                        "i, k = sch.get_loops(block)\n"
                                        "sch.decompose_reduction(block, k)"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from relaxlab.analysis.regions import point_region
-from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
@@ -21,6 +20,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import after_writers, insert, statements
+from relaxlab.schedule.cache_index import DIVISIONS
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import evaluated_always, require_inside, require_unrestricted
 from relaxlab.schedule.ranges import ZERO
@@ -129,9 +129,6 @@ def _part(place: BlockPlace, axes: Collection[Var]) -> PrimExpr:
             PRIMITIVE, describe_block(block), f"{value} is computed without a condition"
         )
     return value
-
-
-DIVISIONS = (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod)
 
 
 def _nest(name: str, bound: Buffer, value: PrimExpr, used: tuple[IterVar, ...]) -> Stmt:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bits_of, is_int, is_uint
+from relaxlab.ir.dtypes import is_uint
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, LetStmt, SeqStmt, Stmt
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute
 
 Values: TypeAlias = tuple[PrimExpr, ...]
@@ -19,6 +19,8 @@ Values: TypeAlias = tuple[PrimExpr, ...]
 IDENTITY: dict[type[expr.BinaryOp], Callable[[str], PrimExpr]] = {
     expr.Add: lambda dtype: expr.const(0, dtype), expr.Mul: lambda dtype: expr.const(1, dtype),
     expr.Max: expr.lowest, expr.Min: expr.highest,
+    expr.BitOr: lambda dtype: expr.const(0, dtype), expr.BitXor: lambda dtype: expr.const(0, dtype),
+    expr.BitAnd: lambda dtype: expr.highest(dtype) if is_uint(dtype) else expr.const(-1, dtype),
 }  # fmt: skip
 _IDEMPOTENT = (expr.Max, expr.Min)
 _ORDERS = (expr.GE, expr.GT, expr.LE, expr.LT)
@@ -82,66 +84,6 @@ def combiner_of(block: Block) -> Combiner | None:
     terms, combined, identities = found
     read = {n.buffer for e in (*terms, *indices) for n in walk(e) if isinstance(n, BufferLoad)}
     return None if read & {*buffers} else Combiner(buffers, indices, terms, combined, identities)
-
-
-def terms_first(store: BufferStore) -> BufferStore:
-    """`X[…] = X[…] + (a - b)` for `X[…] = X[…] + a - b`: what a store adds to its own element is
-    added up first, and so are factors, maxima and minima. Integers that are added in a wider type
-    are converted before: both wrap alike. Any other store as it is."""
-    own = BufferLoad(store.buffer, store.indices)
-    match store.value:
-        case expr.Cast(_, expr.Add(expr.Cast(_, x), term) | expr.Add(term, expr.Cast(_, x))) if (
-            x == own
-            and _is_integer(own.dtype)
-            and _is_integer(term.dtype)
-            and bits_of(term.dtype) > bits_of(own.dtype)
-        ):
-            return replace(store, value=own + expr.Cast(own.dtype, term))
-        case value:
-            pass
-    if not isinstance(value, expr.BinaryOp) or own in (value.a, value.b):
-        return store
-    if isinstance(value, expr.Add | expr.Sub):
-        added, taken = _added_and_taken(value, own) or (None, None)
-        if added is not None:
-            return replace(store, value=own + (added if taken is None else added - taken))
-        return store if taken is None else replace(store, value=own - taken)
-    rest = _others(value, own) if type(value) in IDENTITY else None
-    return store if rest is None else replace(store, value=type(value)(own, rest))
-
-
-def _is_integer(dtype: str) -> bool:
-    return is_int(dtype) or is_uint(dtype)
-
-
-def _added_and_taken(e: PrimExpr, own: PrimExpr) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-    """What `e` adds to `own` and what it takes from it; None if it does not have it as one term."""
-    if e == own:
-        return None, None
-    match e:
-        case expr.Add(a, b) | expr.Sub(a, b):
-            left = _added_and_taken(a, own)
-            if left is not None:
-                added, taken = left
-                if isinstance(e, expr.Add):
-                    return b if added is None else added + b, taken
-                return added, b if taken is None else taken + b
-            right = _added_and_taken(b, own) if isinstance(e, expr.Add) else None
-            return right and (a if right[0] is None else a + right[0], right[1])
-        case _:
-            return None
-
-
-def _others(e: PrimExpr, own: PrimExpr) -> PrimExpr | None:
-    """The other operands of a chain of one operator, of which `own` is one; None if it is not."""
-    assert isinstance(e, expr.BinaryOp)
-    for side, other in ((e.a, e.b), (e.b, e.a)):
-        if side == own:
-            return other
-        rest = _others(side, own) if type(side) is type(e) else None
-        if rest is not None:
-            return type(e)(rest, other) if side is e.a else type(e)(other, rest)
-    return None
 
 
 def _stores_of(s: Stmt) -> list[BufferStore]:

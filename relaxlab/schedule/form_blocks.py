@@ -57,12 +57,12 @@ from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.apart import bound_to_axes
-from relaxlab.schedule.combiners import terms_first
+from relaxlab.schedule.canonical_reduction import canonical_store
 from relaxlab.schedule.compact import loops_around_uses
 from relaxlab.schedule.determined import are_never_equal
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
-from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data
+from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data, shape_analyzer
 from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.store_nests import (
@@ -128,8 +128,7 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
         )
     owned = () if root is None else root.block.alloc_buffers
     plain = replace(func, body=_from_zero(func.body))
-    if not func.attrs.get(KEEP_ORDER):
-        plain = replace(plain, body=_with_terms_first(plain.body, frozenset()))
+    plain = replace(plain, body=_canonical(plain.body, (), plain))
     private = {b: loops_around_uses(plain, b) for b in owned}
     body = plain.body.block.body if isinstance(plain.body, BlockRealize) else plain.body
     parts, made = _formed(body, private, (), func)
@@ -151,12 +150,23 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     return replace(func, body=BlockRealize((), expr.const(True), block))
 
 
-def _with_terms_first(n: Node, loops: frozenset[Var]) -> Any:
-    """The statements with stores that loops repeat in the form of `terms_first`."""
-    if isinstance(n, BufferStore):
-        return n if loops <= {*symbols_in(n.indices)} else terms_first(n)
-    inside = loops | {n.loop_var} if isinstance(n, For) else loops
-    return map_children(n, lambda child: _with_terms_first(child, inside))
+def _canonical(n: Node, loops: tuple[For, ...], func: PrimFunc) -> Any:
+    """The statements of a function with stores that loops repeat in the form of
+    `canonical_store`."""
+
+    def is_inside(load: BufferLoad) -> bool:
+        an = shape_analyzer(func)
+        for loop in loops:
+            bind_stmt(an, loop)
+        pairs = zip(load.indices, load.buffer.shape, strict=True)
+        return all(an.prove(expr.GE(i, ZERO)) and an.prove(expr.LT(i, dim)) for i, dim in pairs)
+
+    if isinstance(n, BufferStore | IfThenElse | LetStmt):
+        store = canonical_store(n, is_inside, keep_order=bool(func.attrs.get(KEEP_ORDER)))
+        if store is not None and {s.loop_var for s in loops}.difference(symbols_in(store.indices)):
+            return store
+    inside = (*loops, n) if isinstance(n, For) else loops
+    return map_children(n, lambda child: _canonical(child, inside, func))
 
 
 def _formed(s: Stmt, private: Private, around: tuple[For, ...], func: PrimFunc) -> Formed:

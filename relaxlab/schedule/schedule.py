@@ -32,6 +32,7 @@ from relaxlab.schedule.apart import apart as _apart
 from relaxlab.schedule.assume_finite import assume_finite as _assume_finite
 from relaxlab.schedule.bounds import bound_storage as _bound_storage
 from relaxlab.schedule.bounds import with_upper_bound
+from relaxlab.schedule.canonical_reduction import canonicalize_reduction as _canonicalize_reduction
 from relaxlab.schedule.compact import compact_buffers as _compact_buffers
 from relaxlab.schedule.data_primitives import DataPrimitives
 from relaxlab.schedule.decision_primitives import DecisionPrimitives
@@ -48,7 +49,6 @@ from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.primitive import primitive, step
 from relaxlab.schedule.ragged_primitives import RaggedPrimitives
-from relaxlab.schedule.reassociate import reassociate as _reassociate
 from relaxlab.schedule.state import BlockRV, Fact, LoopRV
 from relaxlab.schedule.trace import Steps, Value
 from relaxlab.tracing.limit import Stopped
@@ -287,11 +287,11 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         self.func = _pad_einsum.pad_einsum(self.func, self._name(block), padding)
 
     @step()
-    def reassociate(self, block: BlockRV) -> None:
-        """Let a reduction add up what it adds in one step before it adds that to what is there:
-        `x + a - b` becomes `x + (a - b)`, and so for products, maxima and minima; `x - a` becomes
-        `x + a * -1`."""
-        self.func = _reassociate(self.func, self._name(block))
+    def canonicalize_reduction(self, block: BlockRV) -> None:
+        """Write the body of a reduction as one store of `x op value`: what is added under a
+        condition is the identity of `op` where it does not hold, `x + a - b` becomes `x + (a - b)`,
+        `x - a` becomes `x + a * -1`, and `a if a > x else x` the maximum."""
+        self.func = _canonicalize_reduction(self.func, self._name(block))
 
     @step()
     def form_blocks(self) -> None:

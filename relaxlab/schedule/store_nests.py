@@ -101,13 +101,17 @@ def summed_apart(nest: Nest, func: PrimFunc) -> tuple[list[Nest], list[Buffer]]:
     spatial, store, reduction = spatial_loops(nest), nest.store, reduction_of_nest(nest)
     if len(spatial) == len(nest.loops) or reduction is None or any(map(by_data, store.indices)):
         return [nest], []
-    if not are_fixed(spatial) or depend_on(spatial, nest.around):
+    if depend_on(spatial, nest.around) or any(by_data(loop.extent) for loop in spatial):
         return [nest], []
     where = _where_there_are_terms(nest, spatial, shape_analyzer(func))
     if where is None:
         return [nest], []
     places = tuple(loop.loop_var for loop in spatial)
     shape = tuple(loop.extent for loop in spatial)
+    if not are_fixed(spatial):  # triangles: the sums are where their elements are
+        if where is not TRUE:
+            return [nest], []
+        places, shape = store.indices, store.buffer.shape
     total = Buffer(f"{store.buffer.name}_sum", shape, store.buffer.dtype, span=store.span)
     before = BufferLoad(total, places)
     terms = dataclasses.replace(

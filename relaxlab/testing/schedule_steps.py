@@ -417,7 +417,7 @@ RULES: dict[str, tuple[int, Rule]] = {
     "read_at": (0, _copy_at("read_at")),
     "write_at": (0, _copy_at("write_at")),
     "bind_expr": (1, _bind_expr),
-    "reassociate": (1, _on_block("reassociate")),
+    "canonicalize_reduction": (1, _on_block("canonicalize_reduction")),
     "reindex": (0, _reindex),
     "reindex_cache_read": (0, _reindex_cache("reindex_cache_read")),
     "reindex_cache_write": (0, _reindex_cache("reindex_cache_write")),

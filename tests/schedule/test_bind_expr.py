@@ -103,7 +103,7 @@ TERMS = {
 def test_terms_come_first(value: str, rng: np.random.Generator) -> None:
     func = function(value, "int64")
     sch = Schedule(func)
-    sch.reassociate(sch.get_block("C"))
+    sch.canonicalize_reduction(sch.get_block("C"))
     assert f"C[y, x] = {TERMS[value]}\n" in str(sch.func)
     assert_same(func, sch.func, rng, [1])
     assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
@@ -114,7 +114,7 @@ def test_integers_are_added_in_their_own_type(rng: np.random.Generator) -> None:
     func = function("C[y, x] + T.Select(A[y, z] == B[z, x], 1, 70000)", "int16")
     assert "T.Cast(\"int64\", C[y, x])" in str(func)
     sch = Schedule(func)
-    sch.reassociate(sch.get_block("C"))
+    sch.canonicalize_reduction(sch.get_block("C"))
     assert 'C[y, x] = C[y, x] + T.Cast("int16", T.Select(' in str(sch.func)
     assert_same(func, sch.func, rng, [1])
 
@@ -123,7 +123,7 @@ def test_unsigned_integers_are_taken_away(rng: np.random.Generator) -> None:
     """They have no factor -1; what is taken is added up first."""
     func = function("C[y, x] - A[y, z] - B[z, x]", "uint8")
     sch = Schedule(func)
-    sch.reassociate(sch.get_block("C"))
+    sch.canonicalize_reduction(sch.get_block("C"))
     assert "C[y, x] = C[y, x] - (A[y, z] + B[z, x])" in str(sch.func)
     assert_same(func, sch.func, rng, [1])
 
@@ -134,11 +134,11 @@ def test_unsigned_integers_are_taken_away(rng: np.random.Generator) -> None:
 def test_what_has_one_term_or_is_no_sum_stays(value: str) -> None:
     sch = Schedule(function(value))
     with pytest.raises(ScheduleError, match="adds several terms"):
-        sch.reassociate(sch.get_block("C"))
+        sch.canonicalize_reduction(sch.get_block("C"))
 
 
 def test_the_order_of_floats_is_kept_where_it_is_asked_for() -> None:
     func = function("C[y, x] + A[y, z] + B[z, x]")
     sch = Schedule(replace(func, attrs=func.attrs.with_(**{KEEP_ORDER: True})))
     with pytest.raises(ScheduleError, match="reassociate=True"):
-        sch.reassociate(sch.get_block("C"))
+        sch.canonicalize_reduction(sch.get_block("C"))

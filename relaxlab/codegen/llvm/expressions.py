@@ -279,7 +279,7 @@ def _select(b: Builder, c: Value, x: Value, y: Value) -> Value:
         return x if c.const else y
     lanes = max(c.lanes, x.lanes, y.lanes)
     x, y = b.widen(x, lanes), b.widen(y, lanes)
-    if c.lanes != 1:
+    if lanes != 1:
         c = b.widen(c, lanes)
     text = f"select {c.ty} {b.materialise(c)}, {x.ty} {b.materialise(x)}, "
     chosen = b.emit(text + f"{y.ty} {b.materialise(y)}")

@@ -17,7 +17,6 @@ from relaxlab.schedule.decisions import RULES, SPACE, Decider, key_of, versions_
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.inline import REPEATED
 from relaxlab.schedule.ranges import constant, shape_analyzer
-from relaxlab.schedule.reassociate import with_terms_first
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.trace import Steps
@@ -302,8 +301,8 @@ def first_that_fits(
     sch = Schedule(context.with_facts(func), name, decider=decider)
     where_allowed(sch.form_blocks)
     for block in blocks_of(sch.func):
-        if with_terms_first(block) is not None:
-            where_allowed(partial(sch.reassociate, sch.get_block(block.name)))
+        if not is_spatial(block):
+            where_allowed(partial(sch.canonicalize_reduction, sch.get_block(block.name)))
     for rule_name, rule in _asked_for(sch, tuple(rules), problem_of, spaces):
         try:
             made = rule(sch.copy(), context)

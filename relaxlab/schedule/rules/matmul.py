@@ -264,7 +264,7 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
         parts = with_rows_computed_once(sch, parts, columns, plan.vectors * lanes, context)
     vectors, rows, steps = plan.vectors, plan.rows, plan.steps
     store = separate_store(sch, parts.product)
-    copy = None if plan.in_place else _copy(sch, parts, product, room, vectors * lanes, facts)
+    copies = [] if plan.in_place else _copies(sch, parts, product, room, vectors * lanes, facts)
     decode = sch.get_block(parts.decode) if parts.decode else None
     # Stored weights are packed as wide as any version's panel, so that all versions share one copy.
     widest = _vectors(_panel_vectors(sch, parts, context), width, lanes) * lanes
@@ -285,7 +285,7 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
         sch.unroll(step)
     sch.reverse_compute_at(store, second, preserve_unit_loops=True)
     start = k
-    if copy is not None:
+    for copy in copies:
         _place_copy(sch, copy, panel, parts, lanes)
     if decode is not None:
         # Unrolled over a group, shifts of packed weights are constants, its scale loaded once.
@@ -328,8 +328,7 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     rows = _rows_of_tile(sch, context, vectors)
     block_depth = _block_depth(sch)
     store = separate_store(sch, parts.product)
-    copy = _copy(sch, parts, product, block_depth, vectors * lanes, context.target.facts)
-    assert copy is not None
+    copies = _copies(sch, parts, product, block_depth, vectors * lanes, context.target.facts)
     row_copy = _copy_of(sch, product, parts.rows, parts.row)
     nest = axis_loops(sch, product)
     outer = nest[: parts.row]
@@ -345,7 +344,8 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     deep, k = sch.split(nest[-1], factors=[None, block_depth])
     sch.reorder(*outer, tall, wide, deep, panel, tile, k, row, col)
     sch.reverse_compute_at(store, wide, preserve_unit_loops=True)
-    _place_copy(sch, copy, panel, parts, lanes)
+    for copy in copies:
+        _place_copy(sch, copy, panel, parts, lanes)
     if row_copy is not None:
         sch.compute_at(row_copy, deep, preserve_unit_loops=True)
         split_vector(sch, sch.get_loops(row_copy)[-1], lanes, unroll=True)
@@ -473,20 +473,21 @@ def _vectors(
     return next(small, cheapest[0])
 
 
-def _copy(
+def _copies(
     sch: Schedule, parts: Product, product: BlockRV, depth: int | None, width: int, facts: Facts
-) -> BlockRV | None:
-    """The block that copies a panel: its rows are pages apart, which few sets of the caches and
-    few entries of the translation buffer serve."""
+) -> list[BlockRV]:
+    """The blocks that copy panels: their rows are pages apart, which few sets of the caches and few
+    entries of the translation buffer serve. None where a panel has no place."""
     # Without a bound on the depth the panel's size is unknown, and a thread's stack takes
     # constants.
-    if parts.copied is None or depth is None or depth * width > _panel_elements(parts, facts):
-        return None
-    copy = _copy_of(sch, product, parts.copied, parts.col)
-    if copy is not None and not parts.contiguous:
-        made = found_block(sch, copy)
-        sch.transform_layout(copy, made.writes[0].buffer, _swapped)
-    return copy
+    room = _panel_elements(parts, facts) // (1 + len(parts.further))
+    if parts.copied is None or depth is None or depth * width > room:
+        return []
+    made = (_copy_of(sch, product, b, parts.col) for b in (parts.copied, *parts.further))
+    copies = [copy for copy in made if copy is not None]
+    for copy in copies if not parts.contiguous else ():
+        sch.transform_layout(copy, found_block(sch, copy).writes[0].buffer, _swapped)
+    return copies
 
 
 def _copy_of(sch: Schedule, product: BlockRV, operand: Buffer, axis: int) -> BlockRV | None:

@@ -3,6 +3,7 @@ and a column: which kernels are one, and their parts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -32,7 +33,8 @@ class Product:
     """The reduction block; the dtype of its sums; its row and column axis numbers; the decoding
     producer, and which of its axes make columns and terms (0 without one); the matrix of rows; the
     one that is to be copied panel by panel, and whether its columns are the vectors' lanes there;
-    True if the matrix of rows is transposed, so that the terms of a row are not neighbours."""
+    True if the matrix of rows is transposed, so that the terms of a row are not neighbours; further
+    matrices that are copied panel by panel."""
 
     product: str
     dtype: str
@@ -44,6 +46,7 @@ class Product:
     copied: Buffer | None
     contiguous: bool
     across: bool
+    further: tuple[Buffer, ...]
 
     @property
     def bytes(self) -> int:
@@ -91,7 +94,7 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     operands = _operands(product, row, col)
     if isinstance(operands, str):
         return operands
-    left, right = operands
+    left, right, *others = operands
     col_var = product.iter_vars[col].var
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
     decoded = _axes_of(decode, right, (col_var, product.iter_vars[-1].var)) if decode else (0, 0)
@@ -103,16 +106,27 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     # Any other order of axes is for the rule `contraction`, which packs it.
     if copied is not None and not (contiguous or transposed):
         return f"{product.name}: {col_var} and the terms are not last in {right.buffer.name}"
+    # Further matrices of columns are copied along with it, or read as vectors where they lie.
+    further = [load for load in others if load.indices[-1] != col_var]
+    if further and (copied is None or contiguous or not _are_alike(further, right)):
+        return f"{product.name}: {col_var} is not last in {further[0].buffer.name}"
     made_by = decode.name if decode else None
     across = left.indices[-1] != product.iter_vars[-1].var
-    matrices = left.buffer, copied
-    return Product(product.name, dtype, row, col, made_by, decoded, *matrices, contiguous, across)
+    return Product(
+        product.name, dtype, row, col, made_by, decoded, left.buffer, copied, contiguous, across,
+        tuple(load.buffer for load in further),
+    )  # fmt: skip
 
 
-def _operands(block: Block, row: int, col: int) -> tuple[BufferLoad, BufferLoad] | str:
-    """The loads of the matrix of rows and of that of columns, or why there are no two. What is
-    computed of them, and of what depends on one axis alone, is no matter to register tiles: `a * b`
-    and `abs(a - b) * scale` have the same operands."""
+def _are_alike(loads: Sequence[BufferLoad], other: BufferLoad) -> bool:
+    """True if loads have the last two indices of another."""
+    return all(load.indices[-2:] == other.indices[-2:] for load in loads)
+
+
+def _operands(block: Block, row: int, col: int) -> list[BufferLoad] | str:
+    """The load of a matrix of rows and those of matrices of columns, or why there are none. What is
+    computed of them, of further rows, and of what depends on one axis alone, is no matter to
+    register tiles: `a * b` and `abs(a - b) * scale` have the same operands."""
     found = reduction_of(block)
     assert found is not None
     row_var, col_var, terms = (block.iter_vars[i].var for i in (row, col, -1))
@@ -125,12 +139,10 @@ def _operands(block: Block, row: int, col: int) -> tuple[BufferLoad, BufferLoad]
     left, right = (
         [load for load, of in used.items() if {axis, terms} <= of] for axis in (row_var, col_var)
     )
-    if len(left) != 1 or len(right) != 1:
-        return (
-            f"{block.name} reads {len(left)} matrices along {row_var} and {terms}, "
-            f"{len(right)} along {col_var} and {terms}, not one each"
-        )
-    return left[0], right[0]
+    if not left or not right:
+        along = row_var if right else col_var
+        return f"{block.name} reads no matrix along {along} and {terms}"
+    return [left[0], *right]
 
 
 def _axes_of(decode: Block, load: BufferLoad, read: tuple[Var, Var]) -> tuple[int, int] | None:
@@ -161,14 +173,15 @@ def with_rows_computed_once(
 ) -> Product:
     """Compute what a product takes of its rows, such as `a / scale`, before it and once, where more
     than two panels of columns would each compute it again; returns the parts of the product then.
-    What is only converted is left to the panels: wider elements would be read instead."""
+    What is only converted or compared is left to the panels."""
     if columns is not None and columns <= 2 * panel:
         return parts
     block = found_block(sch, sch.get_block(parts.product))
     inside = [i for i in range(len(block.iter_vars)) if i != parts.col]
     values = parts_of(block, {block.iter_vars[i].var for i in inside})
     read = {n.buffer for value in values for n in walk(value) if isinstance(n, BufferLoad)}
-    if len(values) != 1 or isinstance(values[0], Cast) or parts.rows not in read:
+    plain = all(isinstance(value, Cast) or value.dtype == "bool" for value in values)
+    if len(values) != 1 or plain or parts.rows not in read:
         return parts
     with suppress(ScheduleError):
         sch.bind_expr(sch.get_block(parts.product), inside, "global")
