@@ -19,7 +19,7 @@ from relaxlab.schedule.cache_index import DIVISIONS
 from relaxlab.schedule.combiners import IDENTITY
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_inside
-from relaxlab.schedule.order import keeps_order
+from relaxlab.schedule.order import keeps_order, require_reassociable
 from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block
 
@@ -34,9 +34,11 @@ def canonicalize_reduction(func: PrimFunc, name: str) -> PrimFunc:
     place = find_block(func, name, PRIMITIVE)
     store = canonical_body(place, keep_order=keeps_order(func, place.block))
     if store is None:
+        if canonical_body(place, keep_order=False) is not None:
+            require_reassociable(PRIMITIVE, func, place.block)
         raise ScheduleError(
             PRIMITIVE, describe_block(place.block),
-            "the block is a reduction that has another form than X[…] = X[…] op value",
+            "the block reduces, and its body is not, but can be, one store X[…] = X[…] op value",
         )  # fmt: skip
     block = refreshed(replace(place.block, body=store))
     return place.replaced(replace(place.realize, block=block))
@@ -56,8 +58,9 @@ def canonical_body(place: BlockPlace, *, keep_order: bool) -> BufferStore | None
     if isinstance(value, expr.Sub) and value.a == own and not is_uint(own.dtype) and not keep_order:
         # LLVM makes a multiply-add with the opposite sign of it.
         store = replace(store, value=own + value.b * expr.const(-1, own.dtype))
-    store = replace(store, value=_without_branches(store.value, place))
-    return None if store == block.body else store
+    value = _without_branches(store.value, place)
+    is_as_it_was = isinstance(block.body, BufferStore) and block.body.value == value
+    return None if is_as_it_was else replace(store, value=value)
 
 
 def canonical_store(

@@ -1,4 +1,4 @@
-"""Parts of what a block computes in blocks of their own, and the order of the terms of a step."""
+"""Parts of what a block computes in blocks of their own, and the form of reductions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.loops import Block, BufferStore, PrimFunc
 from relaxlab.ir.node import replace
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.script import parse
@@ -133,7 +134,7 @@ def test_unsigned_integers_are_taken_away(rng: np.random.Generator) -> None:
 )
 def test_what_has_one_term_or_is_no_sum_stays(value: str) -> None:
     sch = Schedule(function(value))
-    with pytest.raises(ScheduleError, match="adds several terms"):
+    with pytest.raises(ScheduleError, match="is not, but can be, one store"):
         sch.canonicalize_reduction(sch.get_block("C"))
 
 
@@ -142,3 +143,62 @@ def test_the_order_of_floats_is_kept_where_it_is_asked_for() -> None:
     sch = Schedule(replace(func, attrs=func.attrs.with_(**{KEEP_ORDER: True})))
     with pytest.raises(ScheduleError, match="reassociate=True"):
         sch.canonicalize_reduction(sch.get_block("C"))
+
+
+FORMS = {
+    "if B[z, x] > 1:\n                C[y, x] = C[y, x] + A[y, z]":
+        "C[y, x] + T.Select(B[z, x] > 1, A[y, z], T.int64(0))",
+    "C[y, x] = T.if_then_else(B[z, x] > 1, C[y, x] + A[y, z] - S[y], C[y, x])":
+        "C[y, x] + T.Select(B[z, x] > 1, A[y, z] - S[y], T.int64(0))",
+    "C[y, x] = T.Select(B[z, x] > 1, C[y, x], C[y, x] * A[y, z])":
+        "C[y, x] * T.Select(not B[z, x] > 1, A[y, z], T.int64(1))",
+    "C[y, x] = T.Select(A[y, z] > C[y, x], A[y, z], C[y, x])": "T.max(C[y, x], A[y, z])",
+    "C[y, x] = T.Select(C[y, x] <= A[y, z], C[y, x], A[y, z])": None,
+    "if A[y, z] < C[y, x]:\n                C[y, x] = A[y, z]": "T.min(C[y, x], A[y, z])",
+    "t = A[y, z] * B[z, x]\n            C[y, x] = C[y, x] + t * t":
+        "C[y, x] + A[y, z] * B[z, x] * (A[y, z] * B[z, x])",
+    "C[y, x] = C[y, x] ^ A[y, z] ^ B[z, x]": "C[y, x] ^ (A[y, z] ^ B[z, x])",
+    "if z > 0:\n                C[y, x] = C[y, x] + A[y, z - 1]":
+        "C[y, x] + T.if_then_else(z > 0, A[y, z - 1], T.int64(0))",
+    "if S[y] != 0:\n                C[y, x] = C[y, x] + B[z, x] // S[y]":
+        "C[y, x] + T.if_then_else(S[y] != 0, B[z, x] // S[y], T.int64(0))",
+    # What is asked for changes with each step, and places may be outside where it does not hold.
+    "if C[y, x] < 9:\n                C[y, x] = C[y, x] + A[y, z]": None,
+    "if y > 0:\n                C[y - 1, x] = C[y - 1, x] + A[y, z]": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", FORMS)
+def test_other_forms_of_reductions(body: str, rng: np.random.Generator) -> None:
+    text = LOOPS.replace("C[y, x] = VALUE", body)
+    if "y - 1, x" in body:
+        text = text.replace("C[y, x] = T.Cast", "C[T.max(y - 1, 0), x] = T.Cast")
+    func = parse(text.replace("DTYPE", '"int64"'))["main"]
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    form = FORMS[body]
+    if form is None:
+        with pytest.raises(ScheduleError, match="is not, but can be, one store"):
+            sch.canonicalize_reduction(sch.get_block("C"))
+        return
+    sch.canonicalize_reduction(sch.get_block("C"))
+    assert f"C[y, x] = {form}\n" in str(sch.func)
+    assert_well_formed(sch.func)
+    assert_same(func, sch.func, rng, [1])
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+
+
+def test_what_is_no_number_is_not_chosen() -> None:
+    """`a if a > x else x` keeps x where a is NaN, unlike a maximum."""
+    func = function("T.Select(A[y, z] > C[y, x], A[y, z], C[y, x])")
+    sch = Schedule(func)
+    sch.canonicalize_reduction(sch.get_block("C"))
+    a = np.array([[np.nan, 2, -1, 5], [np.nan] * 4, [-np.inf, -3, np.nan, -4], *[[1] * 4] * 3])
+    results: list[np.ndarray] = []
+    for one in (func, sch.func):
+        c = np.zeros((6, 5), "float32")
+        zeros = [np.zeros(6, "float32"), np.zeros((4, 5), "float32"), np.zeros(6, "int32")]
+        interpret_prim_func(one, [a.astype("float32"), *zeros, c])
+        results.append(c)
+    np.testing.assert_array_equal(*results)
+    assert results[0][:3, 0].tolist() == [5, 0, 0]
