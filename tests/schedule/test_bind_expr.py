@@ -200,5 +200,5 @@ def test_what_is_no_number_is_not_chosen() -> None:
         zeros = [np.zeros(6, "float32"), np.zeros((4, 5), "float32"), np.zeros(6, "int32")]
         interpret_prim_func(one, [a.astype("float32"), *zeros, c])
         results.append(c)
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(results[0], results[1])
     assert results[0][:3, 0].tolist() == [5, 0, 0]
