@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.rules.base import blocks_of
 from relaxlab.schedule.schedule import BlockRV
+from relaxlab.schedule.tree import all_blocks
 
 ATTENTION = """
 @T.prim_func
@@ -283,3 +286,25 @@ def partial_sums(part: Schedule) -> Schedule:
 def transposed(part: Schedule) -> Schedule:
     part.transform_layout(part.get_block("sum"), ("write", 0), lambda i, j: (j, i))
     return part
+
+
+def test_products_of_symbolic_sizes_in_parts_are_tiled(rng: np.random.Generator) -> None:
+    """Without versions as well, whether the second operand is transposed or not: no result is a sum
+    by itself."""
+    text = ATTENTION.replace("40", "n").replace("24", "d")
+    params = re.sub(r"(\w+): T.Buffer\(\(n, d\), \S+\),?", r"\1_: T.handle,", text, count=4)
+    matched = "".join(f'    {b} = T.match_buffer({b}_, (n, d), "float32")\n' for b in "QKVO")
+    params = params.replace("):\n", f"):\n    n, d = T.int64(), T.int64()\n{matched}", 1)
+    mod = rl.parse(params)
+    (func,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    made = [buffer for block in all_blocks(func) for buffer in block.alloc_buffers]
+    sums = [b for b in made if b.name.endswith("_local") and b.ndim == 2]
+    assert {b.name for b in sums} >= {"S_local", "O_local"}
+    assert all(int(str(b.shape[0])) > 1 for b in sums)
+    exe = rl.compile(mod, threads=2, use_cache=False, checks="all")["f"]
+    for n, d in ((1, 1), (7, 40), (40, 24), (130, 65)):
+        q, k, v = (rng.standard_normal((n, d)).astype("float32") for _ in range(3))
+        out = np.full((n, d), np.nan, "float32")
+        exe(q, k, v, out)
+        p = np.exp(q @ k.T - (q @ k.T).max(1, keepdims=True))
+        np.testing.assert_allclose(out, p @ v / p.sum(1, keepdims=True), rtol=1e-3, atol=1e-4)
