@@ -208,7 +208,7 @@ def _is_integer(dtype: str) -> bool:
 
 
 def _added_and_taken(e: PrimExpr, own: PrimExpr) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-    """What `e` adds to `own` and what it takes from it; None if it does not have it as one term."""
+    """The terms that `e` adds to `own`, and those that it takes away; None if `own` is no term."""
     if e == own:
         return None, None
     match e:
