@@ -94,3 +94,34 @@ def test_rows_are_computed_once_and_in_parallel(columns: int, bound: bool) -> No
     if bound:
         above = str(func).split("X_expr[")[0]
         assert "T.parallel" in above and "T.vectorized" in above
+
+
+TRIANGLE = """
+from relaxlab.script import tir as T
+
+@T.prim_func
+def f(a: T.handle, b: T.handle, c: T.handle):
+    n, k = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, k), "float32")
+    B = T.match_buffer(b, (n, k), "float32")
+    C = T.match_buffer(c, (n, n), "float32")
+    for i in range(n):
+        for j in range(i + 1):
+            for l in range(k):
+                C[i, j] = C[i, j] + A[i, l] * B[j, l] + B[i, l] * A[j, l]
+"""
+
+
+def test_sums_onto_a_triangle() -> None:
+    """A rank-2 update as plain loops: its sums are apart from what they are added to."""
+    mod = rl.parse(TRIANGLE)
+    sch = rl.schedule_of(rl.trace(mod), "f")
+    assert "C_sum" in str(sch.func)
+    main = rl.compile(mod, threads=2, use_cache=False, checks="all")["f"]
+    rng = np.random.default_rng(1)
+    for n, k in ((0, 3), (1, 0), (1, 1), (9, 5), (40, 33), (70, 300)):
+        a, b = (rng.standard_normal((n, k)).astype("float32") for _ in range(2))
+        c = rng.standard_normal((n, n)).astype("float32")
+        want = c + np.tril(a @ b.T + b @ a.T)
+        main(a, b, c)
+        np.testing.assert_allclose(c, want, rtol=1e-3, atol=1e-3)
