@@ -210,7 +210,7 @@ def test_pyright_reads_programs(tmp_path: Path) -> None:
     revealed = [d["message"] for d in found]
     assert len(revealed) == 3
     assert "_Functions" in revealed[0]
-    assert "(data:" in revealed[1] and revealed[1].endswith('-> _Value"')
+    assert "(data:" in revealed[1] and revealed[1].endswith('-> Value"')
     assert "dom:" in revealed[2]
 
 
