@@ -38,6 +38,7 @@ from relaxlab.passes.fusion_rules import (
     shape_of_group,
     why_not,
 )
+from relaxlab.passes.lift_transform_params import depending_on_weights
 from relaxlab.passes.new_functions import NewFunctions
 from relaxlab.tracing import may_apply, remark
 
@@ -88,7 +89,8 @@ class _Fuser:
         # Copies first: a decode with several readers has no single kernel that it could move into.
         split = map_blocks(fn, lambda blk: _Block(self, name, blk, uses).split_decodes())
         uses = use_counts(split)
-        return map_blocks(split, lambda blk: _Block(self, name, blk, uses).fuse())
+        at_load = frozenset(b.var for b in depending_on_weights(split, self.mod))
+        return map_blocks(split, lambda blk: _Block(self, name, blk, uses, at_load).fuse())
 
     def outline(self, members: list[graph.VarBinding]) -> graph.Call:
         """The call of the function that does what `members` do, in order."""
@@ -102,15 +104,18 @@ Group: TypeAlias = "tuple[Call, ...]"
 
 
 class _Block:
-    """A binding block: the readers of each value, and the groups found so far."""
+    """A binding block: the readers of each value, the groups found so far, and which values depend
+    on weights alone."""
 
     def __init__(
-        self, fuser: _Fuser, name: str, blk: graph.BindingBlock, uses: Counter[graph.Var]
-    ) -> None:
+        self, fuser: _Fuser, name: str, blk: graph.BindingBlock, uses: Counter[graph.Var],
+        at_load: frozenset[graph.Var] = frozenset(),
+    ) -> None:  # fmt: skip
         self.fuser = fuser
         self.name = name
         self.block = blk
         self.uses = uses
+        self.at_load = at_load
         self.calls = [call_of(i, b, fuser.mod, fuser.summaries) for i, b in enumerate(blk.bindings)]
         self.readers: dict[graph.Var, list[Call]] = {}
         self.reads: Counter[graph.Var] = Counter()
@@ -206,6 +211,8 @@ class _Block:
             merged = tuple(sorted({m for g in parts for m in g}, key=lambda m: m.index))
             about = {"source": c.var, "target": target.var, "members": [m.var for m in merged]}
             reason = self._refusal(merged)
+            if reason is None and self._is_for_load(groups[c], target):
+                reason = "it depends on weights alone, so that it is computed once"
             if reason is not None:
                 remark("fuse_ops", subject, reason, applied=False, **about)
             elif may_apply("fuse_ops", subject, describe(merged), **about):
@@ -224,6 +231,28 @@ class _Block:
         if key not in self.fuser.verdicts:
             self.fuser.verdicts[key] = why_not(members, self.fuser.limits)
         return self.fuser.verdicts[key]
+
+    def _is_for_load(self, group: Group, target: Call) -> bool:
+        """True if what a group makes of weights alone is for a call that needs more, and stored
+        instead of the weights it takes no more bytes. A permutation of one weight is left to the
+        layout that the kernel chooses for it."""
+        if group[-1].var not in self.at_load or target.var in self.at_load:
+            return False
+        made_inside = {m.var for m in group}
+        taken = dict.fromkeys(
+            a for m in group for a in (m.tir.args if m.tir else ()) if a not in made_inside
+        )
+        weights = [a for a in taken if isinstance(a, graph.Var)]
+        read = (r.var for w in weights for r in self.readers[w])
+        if not self.at_load.issuperset(read) or any(self.reads[w] != self.uses[w] for w in weights):
+            return False
+        given = sum((bytes_in(leaf_type(a)) for a in taken), expr.const(0))
+        made = bytes_in(leaf_type(group[-1].var))
+        an = Analyzer.for_shapes((given, made))
+        permuted = len(taken) == 1 and all(m.summary and m.summary.moves for m in group)
+        if permuted and an.prove(expr.EQ(given, made)):
+            return False
+        return an.prove(expr.LE(made, given)) is True
 
     def _overwritten(self, c: Call, until: int) -> bool:
         """True if something `c` reads is overwritten between it and position `until`."""

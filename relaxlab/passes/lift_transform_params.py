@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from relaxlab.ir import graph, types
@@ -211,28 +211,38 @@ def _lift(
 ) -> dict[graph.Var, graph.Var]:
     """Move the bindings that depend only on weights into the transform; return their variables
     there."""
+    table = dict(zip(fn.params[fn.attrs["num_input"] :], transform.weights, strict=True))
+    written = overwritten_vars(fn, mod)
+    free = {w: v for w, v in table.items() if w not in written}
+    for b in depending_on_weights(fn, mod):
+        if not all(v in free for v in vars_in(b.value)):
+            continue  # on one that stays
+        subject = f"{name}.{b.var.name}"
+        if may_apply("lift_transform_params", subject, "depends only on weights"):
+            value = substitute(b.value, values=free)
+            free[b.var] = table[b.var] = transform.bind(value, b.var)
+    return table
+
+
+def depending_on_weights(fn: graph.Function, mod: Module) -> Iterator[graph.VarBinding]:
+    """Yield the bindings that can move out of a function: they are pure, and depend on weights and
+    constants alone. None where the attribute `num_input` does not say which parameters are
+    weights."""
+    if "num_input" not in fn.attrs:
+        return
     weights = fn.params[fn.attrs["num_input"] :]
     known = set(symbols_in(weights))
     written = overwritten_vars(fn, mod)
-    table = dict(zip(weights, transform.weights, strict=True))
-    free = {w: v for w, v in table.items() if w not in written}
-    for block in fn.body.blocks:
-        for b in block.bindings:
-            # A transform runs once, and an overwritten value differs from call to call.
-            if not isinstance(b, graph.VarBinding) or b.var in written:
-                continue
-            if not _movable(b.value, mod) or _has_data(b.var.ty):
-                continue
-            read = list(vars_in(b.value))
-            if not (
-                all(v in free for v in read) and known.issuperset(symbols_in((b.value, b.var)))
-            ):
-                continue
-            subject = f"{name}.{b.var.name}"
-            if may_apply("lift_transform_params", subject, "depends only on weights"):
-                value = substitute(b.value, values=free)
-                free[b.var] = table[b.var] = transform.bind(value, b.var)
-    return table
+    free = set(weights) - written
+    for b in (b for block in fn.body.blocks for b in block.bindings):
+        # A transform runs once, and an overwritten value differs from call to call.
+        if not isinstance(b, graph.VarBinding) or b.var in written:
+            continue
+        if not _movable(b.value, mod) or _has_data(b.var.ty):
+            continue
+        if free.issuperset(vars_in(b.value)) and known.issuperset(symbols_in((b.value, b.var))):
+            free.add(b.var)
+            yield b
 
 
 def _movable(value: graph.Expr, mod: Module) -> bool:

@@ -20,6 +20,7 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.ir.types import TensorType
 from relaxlab.passes.base import module_pass
+from relaxlab.passes.lift_transform_params import depending_on_weights
 from relaxlab.schedule.bounds import UPPER_BOUNDS
 from relaxlab.schedule.decisions import SEPARATOR, Decided, Made, Sampled
 from relaxlab.schedule.known_schedules import KnownSchedules, key_of, source_stamp
@@ -145,14 +146,18 @@ def _runs(s: Stmt) -> bool:
 
 
 def _weight_params(mod: Module) -> dict[str, set[int]]:
-    """Per loop function, the parameters that every call passes a weight or a constant."""
+    """Per loop function, the parameters that every call passes a weight, a constant, or a value of
+    these alone."""
     found: dict[str, set[int]] = {}
     for f in mod.graph_functions().values():
         count = f.attrs.get("num_input")
         given = set(f.params[count:]) if count is not None else set[graph.Var]()
+        given |= {b.var for b in depending_on_weights(f, mod)}
         for call in walk(f):
             match call:
-                case Call(Op("call_tir"), (GlobalVar(name), graph.Tuple(args), *_)):
+                case Call(
+                    Op("call_tir" | "call_tir_inplace"), (GlobalVar(name), graph.Tuple(args), *_)
+                ):
                     # Only what every call passes as a weight is packed, once and ahead of all
                     # calls; an activation would be packed at each.
                     mine = {i for i, a in enumerate(args) if isinstance(a, Constant) or a in given}

@@ -5,7 +5,7 @@ import pytest
 from relaxlab.ir import graph
 from relaxlab.ir import recording as rec
 from relaxlab.models.dynamic.sequences import bi_rnn
-from relaxlab.passes.bindings import all_bindings
+from relaxlab.passes.bindings import all_bindings, known_shape
 from relaxlab.passes.clone_by_weights import clone_by_weights
 from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.lower_recording import lower_recording
@@ -96,3 +96,13 @@ def test_known_products_are_a_block_of_their_own_at_a_fixed_depth(start):
     known = {n for n, depth in notes.items() if depth is not None}
     assert known == {"cell_block", "cell_clone_block"}
     assert program.first_depth > max(d for d in notes.values() if d is not None)
+
+
+def test_both_parts_of_the_weight_are_packed_once():
+    made = batched_pipeline().run(bi_rnn(40)).result
+    blocks = [f for name, f in made.graph_functions().items() if name.endswith("_batched")]
+    assert len(blocks) == 5
+    for fn in blocks:
+        assert "transform_params" in fn.attrs
+        matrices = [p for p in fn.params[fn.attrs["num_input"] :] if len(known_shape(p.ty)) > 1]
+        assert [len(known_shape(p.ty)) for p in matrices] == [3]

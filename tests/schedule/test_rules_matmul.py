@@ -107,6 +107,24 @@ def test_all_numbers_of_rows(body: str, n: int, k: int) -> None:
         np.testing.assert_allclose(np.asarray(exe["main"](x, given)), want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_slices_of_matrices_are_copied_as_whole_ones_are(transposed: bool) -> None:
+    slices = [
+        f"R.strided_slice({name}, axes=[0, 1], begin=[{i}, {j}], end=[{i + rows}, {j + columns}])"
+        for name, i, j, rows, columns in (("w", 5, 3, 40, 24), ("w", 2, 7, 24, 40))
+    ]
+    right = f"R.permute_dims({slices[0]})" if transposed else slices[1]
+    body = PLAIN.replace("R.matmul(x, w)", f"R.matmul(x, {right})").replace("(K, N)", "(50, 50)")
+    mod = program(body, 40, 24)
+    locals_of(mod)
+    exe, w = rl.compile(mod, use_cache=False), draw(1, 50, 50)
+    sliced = w[5:45, 3:27].T if transposed else w[2:26, 7:47]
+    for m in ROWS:
+        x = draw(m, m, 24)
+        got = np.asarray(exe["main"](x, w))
+        np.testing.assert_allclose(got, x @ sliced, rtol=2e-5, atol=2e-5)
+
+
 @pytest.mark.parametrize("columns, vectors", [(5, 1), (24, 3), (40, 3), (50, 2), (500, 3)])
 def test_panels_of_odd_widths_leave_few_lanes_empty(columns: int, vectors: int) -> None:
     """Tiles of AVX2, where none is wider than three vectors of eight; a single one is slow."""

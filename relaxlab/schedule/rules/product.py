@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Cast, PrimExpr, Var
@@ -95,27 +96,39 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     if isinstance(operands, str):
         return operands
     left, right, *others = operands
-    col_var = product.iter_vars[col].var
+    col_var, term = product.iter_vars[col].var, product.iter_vars[-1].var
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
-    decoded = _axes_of(decode, right, (col_var, product.iter_vars[-1].var)) if decode else (0, 0)
+    decoded = _axes_of(decode, right, (col_var, term)) if decode else (0, 0)
     if decoded is None:
         return f"{product.name}: {right.buffer.name} is not made element by element along its axes"
-    contiguous = right.indices[-1] == col_var
-    transposed = right.indices[-2:] == (col_var, product.iter_vars[-1].var)
+    contiguous = _is_place_along(right.indices[-1], col_var, product)
+    transposed = len(right.indices) > 1 and all(
+        _is_place_along(index, axis, product)
+        for index, axis in zip(right.indices[-2:], (col_var, term), strict=True)
+    )
     copied = None if decode or context.is_weight(func, right.buffer) else right.buffer
     # Any other order of axes is for the rule `contraction`, which packs it.
     if copied is not None and not (contiguous or transposed):
         return f"{product.name}: {col_var} and the terms are not last in {right.buffer.name}"
     # Further matrices of columns are copied along with it, or read as vectors where they lie.
-    further = [load for load in others if load.indices[-1] != col_var]
+    further = [n for n in others if not _is_place_along(n.indices[-1], col_var, product)]
     if further and (copied is None or contiguous or not _are_alike(further, right)):
         return f"{product.name}: {col_var} is not last in {further[0].buffer.name}"
     made_by = decode.name if decode else None
-    across = left.indices[-1] != product.iter_vars[-1].var
+    across = not _is_place_along(left.indices[-1], term, product)
     return Product(
         product.name, dtype, row, col, made_by, decoded, left.buffer, copied, contiguous, across,
         tuple(load.buffer for load in further),
     )  # fmt: skip
+
+
+def _is_place_along(index: PrimExpr, axis: Var, block: Block) -> bool:
+    """True for the axis itself, and for an index so far from it that no axis of the block changes:
+    as columns of a slice are."""
+    if index == axis:
+        return True
+    distance = Analyzer().simplify(index - axis)
+    return {it.var for it in block.iter_vars}.isdisjoint(symbols_in(distance))
 
 
 def _are_alike(loads: Sequence[BufferLoad], other: BufferLoad) -> bool:
