@@ -584,9 +584,12 @@ def _repeats(call: graph.Call, ndim: int) -> tuple[int | PrimExpr, ...]:
 def _tile_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
     assert out.shape is not None
 
+    last = len(out.shape) - x.ndim
+    made = out.shape[last:]
+
     def element(*i: PrimExpr) -> PrimExpr:
-        pairs = zip(i[len(i) - x.ndim :], x.shape, strict=True)
-        return x[tuple(expr.const(0) if d == ONE else v % d for v, d in pairs)]
+        axes = zip(i[last:], x.shape, made, strict=True)
+        return x[tuple(0 if d == ONE else v if d == whole else v % d for v, d, whole in axes)]
 
     return te.compute(out.shape, element, "T_tile")
 

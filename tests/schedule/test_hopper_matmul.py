@@ -28,6 +28,7 @@ from relaxlab.runtime.simt.report import SimtError
 from relaxlab.runtime.simt.simt import simt, simt_device_kernel
 from relaxlab.runtime.vm.cuda import gpu_architecture, require_cupy
 from relaxlab.schedule.annotate import WARP_SPECIALIZE
+from relaxlab.schedule.decisions import DecisionError
 from relaxlab.script import parse
 from relaxlab.script import tir as T
 from relaxlab.testing.replay import replay_kernels
@@ -124,6 +125,20 @@ def test_blocks_share_the_terms_of_few_tiles() -> None:
     exe = rl.compile(program("m", 128, "k", "kj"), TARGET, decisions={"matmul": made})
     x, w, want = operands(70, 128, 1300, "kj")
     require_close(exe.simulate("main", x, w), want)
+
+
+@pytest.mark.parametrize("terms, fitting", [(64, {1}), (256, {1, 2, 4}), (130, {1, 2, 3})])
+def test_no_part_is_of_padding_alone(terms: int, fitting: set[int]) -> None:
+    mod = program(268, 79, terms, "jk")
+    x, w, want = operands(268, 79, terms, "jk")
+    for parts in (1, 2, 3, 4, 6, 8):
+        made = {"fused_permute_dims_matmul": {"split_terms": parts}}
+        if parts in fitting:
+            exe = rl.compile(mod, TARGET, decisions=made)
+            require_close(exe.simulate("main", x, w), want)
+        else:
+            with pytest.raises(DecisionError, match="is no candidate"):
+                rl.compile(mod, TARGET, decisions=made)
 
 
 def test_drawn_decisions(rng: np.random.Generator) -> None:

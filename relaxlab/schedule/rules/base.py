@@ -8,8 +8,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
@@ -207,6 +208,14 @@ def found_block(sch: Schedule, rv: BlockRV) -> Block:
     block = sch.get(rv)
     assert isinstance(block, Block)
     return block
+
+
+def follows_axis(index: PrimExpr, axis: Var, axes: Sequence[Var]) -> bool:
+    """True for an index that is the axis, or so far from it that no other of the axes changes it:
+    as in a slice."""
+    if index == axis:
+        return True
+    return set(axes).isdisjoint(symbols_in(Analyzer().simplify(index - axis)))
 
 
 def block_loops(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:

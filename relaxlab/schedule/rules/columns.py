@@ -33,7 +33,8 @@ from relaxlab.schedule.rules.base import (
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.reductions import (
     columns_at_once,
-    goes_down_columns,
+    order_axes,
+    prefers_columns,
     reduce_down_columns,
 )
 from relaxlab.schedule.rules.rows import read_more_than_once, upper_bound
@@ -51,6 +52,7 @@ takes longer than waking a team and adding up its partial results."""
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all keep the same axes, the innermost among them. Axes that go
     through memory like one are columns together."""
+    order_axes(sch)
     return with_joined_axes(sch, _apply, context)
 
 
@@ -120,7 +122,7 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
     if not reductions:
         return "it has no reduction"
     for block in reductions:
-        if not goes_down_columns(block, context.target):
+        if not prefers_columns(block, context.target):
             return f"{block.name}: its last spatial axis is not that of neighbours in memory"
     lanes = _lanes(sch, reductions, context)
     most_rows, rows = _most_rows(sch, context), max(_row_count(b, bounds) for b in reductions)

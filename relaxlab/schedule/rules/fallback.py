@@ -36,8 +36,9 @@ from relaxlab.schedule.rules.reductions import (
     columns_at_once,
     fuse_neighbours,
     goes_along_rows,
-    goes_down_columns,
+    order_axes,
     partial_lanes,
+    prefers_columns,
     reduce_along_rows,
     reduce_down_columns,
     split_off_blocks,
@@ -59,6 +60,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
 
 
 def _apply(sch: Schedule, context: Context) -> Schedule:
+    order_axes(sch)
     inline_producers(sch)  # to compute again costs less than a way through main memory
     tried: set[Var] = set()
     for block in blocks_of(sch.func):
@@ -83,7 +85,7 @@ def schedule_alone(sch: Schedule, block: Block, context: Context) -> None:
     if is_spatial(block):
         elementwise.schedule_block(sch, block, context)
         return
-    down = goes_down_columns(block, context.target)
+    down = prefers_columns(block, context.target)
     if reduction_of(block) is None or not (down or goes_along_rows(block)):
         raise ScheduleError(
             "schedule", describe_block(block), "neighbours in memory are reduced, or results"
@@ -138,7 +140,7 @@ def _in_two_steps(sch: Schedule, rv: BlockRV, context: Context) -> None:
     spatial, reduce = block_loops(sch, rv)
     reduce = fuse_neighbours(sch, rv, reduce)
     lanes = 1
-    if goes_down_columns(found_block(sch, rv), context.target):
+    if prefers_columns(found_block(sch, rv), context.target):
         sch.reorder(*reduce, spatial[-1])
     else:
         lanes = partial_lanes(sch, rv, reduce, context)
@@ -151,7 +153,7 @@ def _in_two_steps(sch: Schedule, rv: BlockRV, context: Context) -> None:
 
 def _made_by_thread(sch: Schedule, rv: BlockRV, context: Context) -> list[LoopRV]:
     """Vectorise one reduction; returns the loops over its results, or tiles of them."""
-    if not goes_down_columns(found_block(sch, rv), context.target):
+    if not prefers_columns(found_block(sch, rv), context.target):
         spatial, reduce = block_loops(sch, rv)
         reduce = fuse_neighbours(sch, rv, reduce)
         reduce_along_rows(sch, rv, reduce, partial_lanes(sch, rv, reduce, context))

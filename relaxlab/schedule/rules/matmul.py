@@ -430,9 +430,9 @@ def _place_copy(sch: Schedule, copy: BlockRV, panel: LoopRV, parts: Product, lan
         split_vector(sch, sch.get_loops(copy)[-1], lanes, unroll=True)
         return
     # The terms, neighbours in memory, around the lanes, so that squares are turned in registers.
-    *_, col, k = sch.get_loops(copy)
-    vector, lane = sch.split(col, factors=[None, lanes])
-    sch.reorder(vector, k, lane)
+    nest = sch.get_loops(copy)
+    vector, lane = sch.split(nest[parts.columns], factors=[None, lanes])
+    sch.reorder(vector, nest[-1], lane)
     sch.vectorize(lane)
 
 
@@ -488,8 +488,13 @@ def _copies(
         return []
     made = (_copy_of(sch, product, b, parts.col) for b in (parts.copied, *parts.further))
     copies = [copy for copy in made if copy is not None]
+    at = parts.columns
+
+    def last(*i: PrimExpr) -> tuple[PrimExpr, ...]:
+        return (*i[:at], *i[at + 1 :], i[at])
+
     for copy in copies if not parts.contiguous else ():
-        sch.transform_layout(copy, found_block(sch, copy).writes[0].buffer, _swapped)
+        sch.transform_layout(copy, found_block(sch, copy).writes[0].buffer, last)
     return copies
 
 
@@ -516,10 +521,6 @@ def _copy_of(sch: Schedule, product: BlockRV, operand: Buffer, axis: int) -> Blo
     nest = dict(zip(sorted(order), sch.get_loops(copy), strict=True))
     sch.reorder(*(nest[i] for i in order))
     return copy
-
-
-def _swapped(*at: PrimExpr) -> tuple[PrimExpr, ...]:
-    return (*at[:-2], at[-1], at[-2])
 
 
 def _fits_panel(sch: Schedule, decode: BlockRV, parts: Product, width: int, facts: Facts) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import loops
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import Cast, PrimExpr, Var
@@ -19,6 +18,7 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     blocks_of,
+    follows_axis,
     found_block,
     inline_producers,
     is_spatial,
@@ -33,9 +33,9 @@ from relaxlab.schedule.schedule import Schedule
 class Product:
     """The reduction block; the dtype of its sums; its row and column axis numbers; the decoding
     producer, and which of its axes make columns and terms (0 without one); the matrix of rows; the
-    one that is to be copied panel by panel, and whether its columns are the vectors' lanes there;
-    True if the matrix of rows is transposed, so that the terms of a row are not neighbours; further
-    matrices that are copied panel by panel."""
+    one that is to be copied panel by panel, and the dimension that its columns are along, -1 for
+    the last; True if the matrix of rows is transposed, so that the terms of a row are not
+    neighbours; further matrices that are copied panel by panel."""
 
     product: str
     dtype: str
@@ -45,9 +45,14 @@ class Product:
     decoded: tuple[int, int]
     rows: Buffer
     copied: Buffer | None
-    contiguous: bool
+    columns: int
     across: bool
     further: tuple[Buffer, ...]
+
+    @property
+    def contiguous(self) -> bool:
+        """True if the columns of the matrix that is copied are neighbours in memory."""
+        return self.columns == -1
 
     @property
     def bytes(self) -> int:
@@ -96,44 +101,38 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     if isinstance(operands, str):
         return operands
     left, right, *others = operands
-    col_var, term = product.iter_vars[col].var, product.iter_vars[-1].var
+    axes = [it.var for it in product.iter_vars]
+    col_var, term = axes[col], axes[-1]
     decode = next((b for b in blocks if b.writes[0].buffer is right.buffer), None)
     decoded = _axes_of(decode, right, (col_var, term)) if decode else (0, 0)
     if decoded is None:
         return f"{product.name}: {right.buffer.name} is not made element by element along its axes"
-    contiguous = _is_place_along(right.indices[-1], col_var, product)
-    transposed = len(right.indices) > 1 and all(
-        _is_place_along(index, axis, product)
-        for index, axis in zip(right.indices[-2:], (col_var, term), strict=True)
-    )
+    columns = _dimension_along(right, col_var, axes)
+    transposed = _dimension_along(right, term, axes) == -1
     copied = None if decode or context.is_weight(func, right.buffer) else right.buffer
     # Any other order of axes is for the rule `contraction`, which packs it.
-    if copied is not None and not (contiguous or transposed):
-        return f"{product.name}: {col_var} and the terms are not last in {right.buffer.name}"
+    if copied is not None and (columns is None or not (columns == -1 or transposed)):
+        return f"{product.name}: neither {col_var} nor the terms are last in {right.buffer.name}"
     # Further matrices of columns are copied along with it, or read as vectors where they lie.
-    further = [n for n in others if not _is_place_along(n.indices[-1], col_var, product)]
-    if further and (copied is None or contiguous or not _are_alike(further, right)):
+    further = [n for n in others if _dimension_along(n, col_var, axes) != -1]
+    alike = all(n.indices[columns:] == right.indices[columns:] for n in further)
+    if further and (copied is None or columns == -1 or not alike):
         return f"{product.name}: {col_var} is not last in {further[0].buffer.name}"
     made_by = decode.name if decode else None
-    across = not _is_place_along(left.indices[-1], term, product)
+    across = _dimension_along(left, term, axes) != -1
     return Product(
-        product.name, dtype, row, col, made_by, decoded, left.buffer, copied, contiguous, across,
+        product.name, dtype, row, col, made_by, decoded, left.buffer, copied, columns or 0, across,
         tuple(load.buffer for load in further),
     )  # fmt: skip
 
 
-def _is_place_along(index: PrimExpr, axis: Var, block: Block) -> bool:
-    """True for the axis itself, and for an index so far from it that no axis of the block changes:
-    as columns of a slice are."""
-    if index == axis:
-        return True
-    distance = Analyzer().simplify(index - axis)
-    return {it.var for it in block.iter_vars}.isdisjoint(symbols_in(distance))
-
-
-def _are_alike(loads: Sequence[BufferLoad], other: BufferLoad) -> bool:
-    """True if loads have the last two indices of another."""
-    return all(load.indices[-2:] == other.indices[-2:] for load in loads)
+def _dimension_along(load: BufferLoad, axis: Var, axes: Sequence[Var]) -> int | None:
+    """The dimension, -1 for the last, whose index follows an axis that no other index has; None if
+    there is none."""
+    along = [d for d, index in enumerate(load.indices) if axis in symbols_in(index)]
+    if len(along) != 1 or not follows_axis(load.indices[along[0]], axis, axes):
+        return None
+    return along[0] - len(load.indices)
 
 
 def _operands(block: Block, row: int, col: int) -> list[BufferLoad] | str:

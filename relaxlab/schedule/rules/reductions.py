@@ -14,21 +14,27 @@ from contextlib import suppress
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
-from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, IterVar
+from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, For, IterVar, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
+from relaxlab.schedule.cascade import loads_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.intrinsics.reduce import FOLDED
 from relaxlab.schedule.order import depends_on_order, keeps_order
 from relaxlab.schedule.ranges import analyzer_at, shape_analyzer
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
+    axis_loops,
     block_loops,
+    blocks_of,
     constant,
     extent_of,
+    follows_axis,
     found_block,
+    inline_producers,
+    is_spatial,
     output_dtype,
     reduce_innermost,
 )
@@ -235,21 +241,16 @@ def _combiner(block: Block) -> str | None:
 
 
 def goes_down_columns(block: Block, target: Target) -> bool:
-    """True if neighbours along the last spatial axis are neighbours in what a reduction reads:
-    each load has the axis in its last index alone, which it moves by one, or not at all. Rows may
-    begin where an array of places says, and windows of neighbouring results may overlap. False for
-    few windows of many terms, since these are neighbours, too, and fill more vectors."""
+    """True if neighbours along the last spatial axis are neighbours in what a reduction reads, or
+    the same. Rows may begin where an array of places says, and windows of neighbouring results may
+    overlap. False for few windows of many terms, since these are neighbours, too, and fill more
+    vectors."""
     axes = [it for it in block.iter_vars if it.kind == "spatial"]
     # An axis of one element has no neighbours to put into lanes, whatever it indexes.
     if not axes or constant(axes[-1].dom.extent) == 1 or reduction_of(block) is None:
         return False
-    column, written = axes[-1].var, {w.buffer for w in block.writes}
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
-    moving = [load.indices for load in loads if column in symbols_in(load.indices)]
-    if not moving or not all(
-        column not in symbols_in(i[:-1]) and (i[-1] == column or _moves_by_one(i[-1], column))
-        for i in moving
-    ):
+    down = [way_of_vectors(indices, axes[-1].var) for indices in _indices_read(block)]
+    if NEIGHBOURS not in down or max(down) > NEIGHBOURS:
         return False
     width = constant(axes[-1].dom.extent)
     # Sums of 1000 terms took 2.0 times as long down 8 columns as along rows, and 1.1 times down 16.
@@ -257,19 +258,114 @@ def goes_down_columns(block: Block, target: Target) -> bool:
     return not (is_narrow and goes_along_rows(block))
 
 
+def prefers_columns(block: Block, target: Target) -> bool:
+    """True if a reduction goes down columns, or its largest operand need not be gathered by vectors
+    of them, as it must be along the innermost reduce axis."""
+    axes = {it.var for it in block.iter_vars}
+    spatial = [it for it in block.iter_vars if it.kind == "spatial"]
+    if not spatial or constant(spatial[-1].dom.extent) == 1 or reduction_of(block) is None:
+        return False
+    term = [it.var for it in block.iter_vars if it.kind != "spatial"][-1]
+    loads = _indices_read(block)
+    used = [len(axes.intersection(symbols_in(indices))) for indices in loads]
+    largest = [at for n, at in zip(used, loads, strict=True) if n == max(used)]
+    down, along = (
+        max((way_of_vectors(at, axis) for at in largest), default=SAME)
+        for axis in (spatial[-1].var, term)
+    )
+    return goes_down_columns(block, target) or down < along == GATHERED
+
+
 def goes_along_rows(block: Block) -> bool:
     """True if the innermost reduce axis goes through neighbours in memory."""
     last = [it.var for it in block.iter_vars if it.kind != "spatial"][-1]
-    written = {w.buffer for w in block.writes}
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer not in written]
-    along = [load.indices for load in loads if last in symbols_in(load.indices)]
+    along = [indices for indices in _indices_read(block) if last in symbols_in(indices)]
     return bool(along) and all(last not in symbols_in(i[:-1]) for i in along)
 
 
-def _moves_by_one(index: expr.PrimExpr, column: Var) -> bool:
-    """True if an index of the next column is the next index."""
-    step = Analyzer().simplify(substitute(index, {column: column + 1}) - index)
-    return constant(step) == 1
+SAME, NEIGHBOURS, STRIDED, GATHERED = range(4)
+"""How a vector along an axis is loaded: one element for all lanes, neighbours in memory, elements
+that shuffles of few vectors find, or one by one."""
+SHUFFLED = 4
+"""Distance of elements, in either direction, up to which loads of whole vectors have them all."""
+
+
+def way_of_vectors(indices: tuple[PrimExpr, ...], axis: Var) -> int:
+    """Return the way in which a vector of elements along an axis is loaded: `SAME`, `NEIGHBOURS`,
+    `STRIDED` or `GATHERED`."""
+    if axis not in symbols_in(indices):
+        return SAME
+    if axis in symbols_in(indices[:-1]):
+        return GATHERED
+    moved = substitute(indices[-1], {axis: axis + 1}) - indices[-1]
+    step = 1 if indices[-1] == axis else constant(Analyzer().simplify(moved))
+    if step == 1:
+        return NEIGHBOURS
+    return STRIDED if step is not None and abs(step) <= SHUFFLED else GATHERED
+
+
+def _indices_read(block: Block) -> list[tuple[PrimExpr, ...]]:
+    """The indices of what a block loads beside what it writes."""
+    written = {w.buffer for w in block.writes}
+    return [n.indices for n in loads_in(block.body) if n.buffer not in written]
+
+
+def order_axes(sch: Schedule) -> None:
+    """Put the axes of each reduction whose neighbours in memory are along another than its last
+    ones into the order in which it goes through memory, and those of the blocks that read its
+    results: a sum over a transposed matrix is then one down columns or along rows. Nothing is done
+    where a block makes more elements than the reductions, in an order of its own."""
+    seen = sch.copy()
+    inline_producers(seen)
+    blocks = blocks_of(seen.func)
+    ranks = [len(b.iter_vars) for b in blocks if is_spatial(b)]
+    reductions = [b for b in blocks if reduction_of(b) is not None]
+    results = [sum(it.kind == "spatial" for it in b.iter_vars) for b in reductions]
+    if not results or max(ranks, default=0) > min(results):
+        return
+    moved: dict[Buffer, list[int]] = {}
+    for block in blocks:
+        if is_spatial(block):
+            read = [moved[n.buffer] for n in loads_in(block.body) if n.buffer in moved]
+            order = read[0] if read and len(read[0]) == len(block.iter_vars) else None
+        else:
+            order = _order_in_memory(sch.func, block)
+        if order is None:
+            continue
+        rv = sch.get_block(block.name)
+        try:
+            sch.reorder(*(axis_loops(sch, rv)[i] for i in order))
+        except ScheduleError:
+            continue
+        sch.reorder_block_iter_var(rv, order)
+        kept = [i for i in order if block.iter_vars[i].kind == "spatial"]
+        moved[block.writes[0].buffer] = [sorted(kept).index(i) for i in kept]
+
+
+def _order_in_memory(func: PrimFunc, block: Block) -> list[int] | None:
+    """The numbers of a reduction's axes, spatial before reduced ones, as they are in what it reads;
+    None where the last of either is that of neighbours already, or nothing has all axes as
+    indices."""
+    axes = [it.var for it in block.iter_vars]
+    reduced = [it.kind != "spatial" for it in block.iter_vars]
+    # Axes of one element, as of kept dimensions, are nowhere in memory.
+    single = [i for i, it in enumerate(block.iter_vars) if constant(it.dom.extent) == 1]
+    for indices in _indices_read(block):
+        of = [[v for v in axes if v in symbols_in(index)] for index in indices]
+        found = [axes.index(v) for along in of for v in along]
+        found = [i for i in single if i not in found] + found
+        pairs = zip(indices, of, strict=True)
+        if sorted(found) != list(range(len(axes))) or not all(
+            len(along) <= 1 and all(follows_axis(index, v, axes) for v in along)
+            for index, along in pairs
+        ):
+            continue
+        order = sorted(found, key=reduced.__getitem__)
+        kept = [i for i in range(len(axes)) if reduced[i] == reduced[found[-1]] and i not in single]
+        if kept[-1:] == found[-1:] or (reduced[found[-1]] and keeps_order(func, block)):
+            return None
+        return order
+    return None
 
 
 def fuse_neighbours(sch: Schedule, rv: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:

@@ -45,6 +45,7 @@ from relaxlab.schedule.rules.reductions import (
     MANY_VECTORS,
     fuse_neighbours,
     goes_down_columns,
+    order_axes,
     partial_lanes,
     reduce_along_rows,
 )
@@ -69,6 +70,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     Where a row is stored between its uses, there is one for widths that fit a thread's stack beside
     the one that computes the row again or, if a product makes it, stores it in main memory.
     """
+    order_axes(sch)
     func, bounds = sch.func, list[int]()
     width = _reduced_width(func)
     facts = context.target.facts

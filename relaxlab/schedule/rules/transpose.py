@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BufferLoad, BufferStore
-from relaxlab.ir.node import Node, walk
+from relaxlab.ir.node import Node, children
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.cascade import loads_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    follows_axis,
     found_block,
     inline_producers,
     is_spatial,
@@ -37,15 +41,18 @@ from relaxlab.schedule.streams import stream_results
 
 SHORT = 8
 """Extents up to which tiles are too short to pay: half a vector of float32."""
+CORNER = 16
+"""The side of a tile along three axes: a cache line of float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Across:
     """A load whose neighbours in memory are `row` iterations of the block, which stores those of
-    its last axis side by side."""
+    its last axis side by side: the axis that dimension `column` of the operand goes along."""
 
     load: BufferLoad
     row: Var
+    column: int
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
@@ -60,7 +67,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     parts = _find(sch.copy())
     if isinstance(parts, str):
         return parts
-    extents = [parts.block.iter_vars[at].dom.extent for at in (parts.row, parts.column)]
+    extents = [parts.block.iter_vars[at].dom.extent for at in (parts.column, *parts.rows)]
     symbolic = [e for e in extents if constant(e) is None]
     # Of float32 16 KB, a third of a first-level cache of 48 KB. 64 x 64 took 30 ms where 16 x 16
     # took 40 (NOTES, *Moving and ordering data*).
@@ -76,7 +83,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
         )  # fmt: skip
         return sch
 
-    width = extents[1]
+    width = extents[0]
     if not isinstance(width, Var) or not _gathers(parts):
         return by_tiles(sch, [SHORT, side // 2])
     short = [SHORT] if len(symbolic) > 1 else []  # else longer rows are longer than that
@@ -121,11 +128,11 @@ def _by_elements(sch: Schedule) -> Schedule:
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """The one block left when producers are inlined, its loads across rows, the numbers of the axes
-    of neighbours in the operand and in the result, and all extents where they are constant."""
+    of neighbours in the operands and in the result, and all extents where they are constant."""
 
     block: Block
     found: list[_Across]
-    row: int
+    rows: list[int]
     column: int
     sizes: list[int | None]
 
@@ -145,26 +152,28 @@ def _find(sch: Schedule) -> _Parts | str:
     if not found or len(nest) != len(axes):
         return f"{block.name} does not read across the rows that it writes"
     sizes = [constant(extent_of(sch, loop)) for loop in nest]
-    row, column = axes.index(found[0].row), len(axes) - 1
+    rows, column = list(dict.fromkeys(axes.index(a.row) for a in found)), len(axes) - 1
     work = math.prod(SMALL if size is None else size for size in sizes)
-    if work < SMALL or any((sizes[at] or SHORT + 1) <= SHORT for at in (row, column)):
-        return f"{block.name} is too small, or short along {axes[row]} or {axes[column]}"
-    return _Parts(block, found, row, column, sizes)
+    short = [axes[at].name for at in (*rows, column) if (sizes[at] or SHORT + 1) <= SHORT]
+    if work < SMALL or short:
+        return f"{block.name} is too small, or short along {' and '.join(short)}"
+    return _Parts(block, found, rows, column, sizes)
 
 
 def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule:
-    """Schedule tiles of the axis of neighbours in the result and of the axis of neighbours in the
-    operand, divided among threads: `tile` elements of a symbolic extent, `side` of a constant one.
+    """Schedule tiles of the axis of neighbours in the result and of the axes of neighbours in the
+    operands, divided among threads: `tile` elements of a symbolic extent, `side` of a constant one.
     """
     parts = _find(sch)
     if isinstance(parts, str):
         raise ScheduleError("transpose", "this version", parts)
-    block, sizes, row, column = parts.block, parts.sizes, parts.row, parts.column
+    block, sizes, column = parts.block, parts.sizes, parts.column
+    if len(parts.rows) > 1:  # a cache line of each operand along each of three axes
+        tile = side = min(tile, CORNER)
     rv = sch.get_block(block.name)
     nest = sch.get_loops(rv)
-    axes = [it.var for it in block.iter_vars]
     inner: list[LoopRV] = []
-    for at in (row, column):
+    for at in (*parts.rows, column):
         nest[at], one = sch.split(nest[at], factors=[None, min(sizes[at] or tile, side)])
         inner.append(one)
     sch.reorder(*nest, *inner)
@@ -175,8 +184,8 @@ def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule
         most = context.target.lanes(across.load.dtype)
         whole = [n for n in SQUARE.candidates if (sizes[column] or n) % n == 0]
         side = SQUARE.at_most(sch, min(most, whole[0] if whole else most))
-        _transposed_copy(sch, copy, tiles, across.load.indices.index(axes[column]), side)
-    vectorize_inner(sch, inner[1], context.target.lanes(output_dtype(found_block(sch, rv))))
+        _transposed_copy(sch, copy, tiles, across.column, side)
+    vectorize_inner(sch, inner[-1], context.target.lanes(output_dtype(found_block(sch, rv))))
     sch.parallel(tiles)
     stream_results(sch, tiles, context.target.facts)
     sch.compact_buffers()
@@ -202,29 +211,36 @@ def _transposed_copy(sch: Schedule, copy: BlockRV, tiles: LoopRV, column: int, s
 
 def _loads_across(block: Block) -> list[_Across]:
     """Return the loads of a block that stores one element per iteration, the last axis contiguous.
-    Empty where one is conditional (a copy would read what the block does not), or where they go
-    along different axes."""
+    None of a conditional one: a copy would read what the block does not."""
     store, axes = block.body, [it.var for it in block.iter_vars]
     if not isinstance(store, BufferStore) or list(store.indices) != axes:
         return []
-    nodes = list(walk(store.value))
-    if any(_chooses(n) for n in nodes):
-        return []
-    loads = list(dict.fromkeys(n for n in nodes if isinstance(n, BufferLoad)))
+    loads = dict.fromkeys(_certain_loads(store.value))
     found = [a for load in loads if (a := _across(load, axes)) is not None]
-    buffers = [load.buffer for load in loads]
-    alone = all(buffers.count(a.load.buffer) == 1 for a in found)
-    return found if alone and len({a.row for a in found}) == 1 else []
+    buffers = [load.buffer for load in dict.fromkeys(loads_in(store.value))]
+    return [a for a in found if buffers.count(a.load.buffer) == 1]
 
 
-def _chooses(n: Node) -> bool:
-    return isinstance(n, expr.Select) or (isinstance(n, expr.Call) and n.op == "if_then_else")
+def _certain_loads(value: Node) -> Iterator[BufferLoad]:
+    """Yield the loads that no condition may leave out."""
+    if isinstance(value, BufferLoad):
+        yield value
+    elif isinstance(value, expr.Call) and value.op == "if_then_else":
+        yield from _certain_loads(value.args[0])
+    else:
+        for child in children(value):
+            yield from _certain_loads(child)
 
 
 def _across(load: BufferLoad, axes: list[Var]) -> _Across | None:
-    last = load.indices[-1] if load.indices else None
-    is_plain = all(isinstance(i, Var | expr.IntImm) for i in load.indices)
-    if not is_plain or last not in axes[:-1] or axes[-1] not in load.indices:
+    """The load with its row and column where each index is an axis, or a constant, or so far from
+    an axis as where a slice begins."""
+    along = [{*symbols_in(index)} & {*axes} for index in load.indices]
+    shifted = all(
+        follows_axis(i, v, axes) for i, of in zip(load.indices, along, strict=True) for v in of
+    )
+    if not shifted or not along:
         return None
-    assert isinstance(last, Var)
-    return _Across(load, last)
+    column = next((d for d, of in enumerate(along) if axes[-1] in of), None)
+    row = next(iter(along[-1]), None)
+    return None if row in (None, axes[-1]) or column is None else _Across(load, row, column)

@@ -176,12 +176,19 @@ def _estimate(tile: _Tile, rows: int, cols: int, slices: int) -> float:
 
 def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts) -> Schedule:
     block = next(b for b in blocks_of(sch.func) if b.name == found.name)
-    cols = constant(block.iter_vars[found.col].dom.extent)
+    cols, terms = (constant(block.iter_vars[i].dom.extent) for i in (found.col, -1))
     groups = WARPGROUPS.of(sch, tile.warpgroups)
     wide = WARPGROUP_COLS.where(lambda n: cols is None or n < 2 * max(cols, LINE)).at_most(
         sch, tile.cols
     )
-    tile = _Tile(groups, wide, SPLIT_TERMS.of(sch, tile.parts))
+
+    def has_terms_for(parts: int) -> bool:
+        """False where a part would be of padding alone, which no box of memory can be copied to."""
+        slices = parts if terms is None else max(1, -(-terms // LINE))
+        return (parts - 1) * -(-slices // parts) < slices
+
+    parts = SPLIT_TERMS.where(has_terms_for)
+    tile = _Tile(groups, wide, parts.at_most(sch, tile.parts))
     product = sch.get_block(found.name)
     batch = [1] * found.row
     padding = [*batch, tile.rows, tile.cols, LINE * tile.parts]
