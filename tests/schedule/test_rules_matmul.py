@@ -157,13 +157,15 @@ def test_batches(n: int, k: int) -> None:
 
 
 def test_copied_panels() -> None:
-    """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums."""
+    """Panels of a large matrix that is no weight, except for few rows; tiles of 24 sums, beside
+    weights of 16."""
     lanes = rl.Target.host().lanes("float32")
     n, k, tile = 8 * lanes, in_place_bytes(FACTS) // (32 * lanes), (TILE_ROWS, VECTORS * lanes)
     few, single = (IN_PLACE_ROWS, n), (1, lanes)  # the total of partial sums
     assert locals_of(program(PLAIN, n, k)) == [(1, n), few, tile]
     assert locals_of(program(PLAIN, n, k + 1)) == [single, few, (k + 1, VECTORS * lanes), tile]
-    assert locals_of(program(WEIGHT, n, k + 1)) == [(1, 4 * lanes), tile]
+    packed = min(TILE_ROWS, 16 // VECTORS), VECTORS * lanes
+    assert locals_of(program(WEIGHT, n, k + 1)) == [(1, 4 * lanes), packed]
     assert locals_of(program(TRANSPOSED, n, 32))[-2:] == [(32, VECTORS * lanes), tile]
 
 

@@ -64,6 +64,13 @@ GROUP = 32
 """Weights that share a scale in the common block formats (Q4_0, Q8_0 and their kin)."""
 
 
+PACKED_SUMS = 16
+"""Vectors of sums of a tile beside packed weights, of the eight that two multiply-adds of four
+cycles need. With 24, in tiles of six rows, seven and eight rows of 512 x 512 took 25 us, not 18;
+two to four 13, not 10; five and six 13, not 18; others as long (NOTES, *Rows of packed weights*).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class _Most:
     """Upper bounds of the three extents in one version; None where there is none."""
@@ -234,8 +241,9 @@ def _tile_of(
     in_place = not single and (narrow or small)
     if not single and parts.copied is not None:
         in_place = not COPY_OPERAND.of(sch, not in_place)
+    packed = parts.copied is None and parts.decode is None
     at_most, columns = _panel_vectors(sch, parts, context), width or most.columns
-    if parts.copied is None and parts.decode is None and not single:
+    if packed and not single:
         # A part of a panel of weights: 64 x 576 by 1536 took 1260 us by two vectors of four, by
         # all four 1420.
         at_most = next(n for n in range(_widest(facts), 0, -1) if at_most % n == 0)
@@ -247,7 +255,8 @@ def _tile_of(
         vectors = _vectors(at_most, columns, lanes, stored, room, symbolic=symbolic)
     masked = in_place and width is None
     steps = 1 if single or parts.decode else _unrolled_steps(sch, masked)
-    rows = 1 if single else _rows_of_tile(sch, context, vectors, steps if masked else 0)
+    sums = PACKED_SUMS if packed else facts.vector_registers
+    rows = 1 if single else _rows_of_tile(sch, facts, vectors, sums, steps if masked else 0)
     return _Tile(vectors, rows, steps, in_place)
 
 
@@ -328,7 +337,8 @@ def _in_blocks(sch: Schedule, context: Context) -> Schedule:
     width = constant(found_block(sch, product).iter_vars[parts.col].dom.extent)
     vectors = _vectors(min(_panel_vectors(sch, parts, context), 2), width, lanes)
     parts = with_rows_computed_once(sch, parts, width, vectors * lanes, context)
-    rows = _rows_of_tile(sch, context, vectors)
+    facts = context.target.facts
+    rows = _rows_of_tile(sch, facts, vectors, facts.vector_registers)
     block_depth = _block_depth(sch)
     store = separate_store(sch, parts.product)
     copies = _copies(sch, parts, product, block_depth, vectors * lanes, context.target.facts)
@@ -412,14 +422,14 @@ def _unrolled_steps(sch: Schedule, masked: bool) -> int:
     return UNROLL_REDUCTION.of(sch, 2 if masked else 4)
 
 
-def _rows_of_tile(sch: Schedule, context: Context, vectors: int, beside: int = 0) -> int:
-    """Return the rows of a register tile with `vectors` vectors of columns: accumulators fill three
-    quarters of the registers, the operands of one step the rest. With one vector there are no more
-    rows than with two, as each multiply-add loads an element of a row. `beside`: the steps whose
-    vectors are loaded at once; with 16 registers, 1000 x 64 by 23 to 31 columns took 1.0 to 1.4
-    times as long where these had none left."""
-    registers = context.target.facts.vector_registers
-    rows = 3 * registers // 4 // max(vectors, 2)
+def _rows_of_tile(sch: Schedule, facts: Facts, vectors: int, sums: int, beside: int = 0) -> int:
+    """Return the rows of a register tile with `vectors` vectors of columns, in at most so many
+    vectors of `sums` and three quarters of the registers; the operands of one step have the rest.
+    With one vector there are no more rows than with two, as each multiply-add loads an element of a
+    row. `beside`: the steps whose vectors are loaded at once; with 16 registers, 1000 x 64 by 23 to
+    31 columns took 1.0 to 1.4 times as long where these had none left."""
+    registers = facts.vector_registers
+    rows = min(sums, 3 * registers // 4) // max(vectors, 2)
     return REGISTER_ROWS.at_most(sch, min(rows, registers // vectors - beside))
 
 
