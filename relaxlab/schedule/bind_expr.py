@@ -41,19 +41,19 @@ PRIMITIVE = "bind_expr"
 
 
 def bind_expr(
-    func: PrimFunc, name: str, axes: Sequence[int], scope: str
+    func: PrimFunc, name: str, axes: Sequence[int], scope: str, number: int | None
 ) -> tuple[PrimFunc, str]:
     """Compute the part of a block that depends on no other of its axes than those of the numbers
     `axes` in a block of its own, before the loops around the block, which reads it from a buffer of
     the given scope (Exo's `bind_expr`). The part is the largest expression that reads a buffer and
-    computes something of it.
+    computes something of it; of several, the one of this number.
 
     Returns the function and the name of the new block.
     """
     place = find_block(func, name, PRIMITIVE)
     block = place.block
     _require_axes(place, axes)
-    value = _part(place, {block.iter_vars[i].var for i in axes})
+    value = _part(place, {block.iter_vars[i].var for i in axes}, number)
     used = tuple(iv for iv in block.iter_vars if iv.var in vars_in(value))
     loads = [n for n in walk(value) if isinstance(n, BufferLoad)]
     require_unrestricted(PRIMITIVE, place)
@@ -109,12 +109,14 @@ def _require_axes(place: BlockPlace, axes: Sequence[int]) -> None:
             raise ScheduleError(PRIMITIVE, describe_block(place.block), "the axes start at 0")
 
 
-def _part(place: BlockPlace, axes: Collection[Var]) -> PrimExpr:
-    """The expression that is bound."""
+def _part(place: BlockPlace, axes: Collection[Var], number: int | None) -> PrimExpr:
+    """The expression that is bound: the only one, or the one of a number."""
     block = place.block
     found = parts_of(block, axes)
     names = ", ".join(iv.var.name for iv in block.iter_vars if iv.var in axes)
-    if len(found) != 1:
+    if number is not None and 0 <= number < len(found):
+        found = [found[number]]
+    elif number is not None or len(found) != 1:
         there = "; there are " + ", ".join(map(str, found)) if found else ""
         raise ScheduleError(
             PRIMITIVE, describe_block(block),

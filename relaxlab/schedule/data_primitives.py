@@ -179,17 +179,21 @@ class DataPrimitives(ScheduleState):
         return self._step(f"reindex_cache_{kind}", args, run)
 
     @primitive(by_axes=True)
-    def bind_expr(self, block: BlockRV, axes: Sequence[int], storage_scope: str) -> BlockRV:
+    def bind_expr(
+        self, block: BlockRV, axes: Sequence[int], storage_scope: str, number: int | None = None
+    ) -> BlockRV:
         """Compute the part of a block that depends on some of its axes alone, those of the numbers
         `axes`, in a block of its own before it; returns the new block. Of `a[i, k] / r[i] * b[k,
-        j]`, the axes i and k alone make the quotient, which is computed once for all j then."""
+        j]`, the axes i and k alone make the quotient, which is computed once for all j then.
+        `number`: which one, where there are several such parts."""
         axes = tuple(axes)
 
         def run() -> BlockRV:
-            self.func, made = _bind_expr(self.func, self._name(block), axes, storage_scope)
+            name = self._name(block)
+            self.func, made = _bind_expr(self.func, name, axes, storage_scope, number)
             return self._new_block(made)
 
-        args = {"block": block, "axes": axes, "storage_scope": storage_scope}
+        args = {"block": block, "axes": axes, "storage_scope": storage_scope, "number": number}
         return self._step("bind_expr", args, run)
 
     @step()

@@ -80,6 +80,21 @@ def test_refusals(name: str) -> None:
         sch.bind_expr(sch.get_block("C"), axes, "global")
 
 
+def test_one_of_several_parts(rng: np.random.Generator) -> None:
+    func = function("C[y, x] + A[y, z] / S[y] * T.exp(B[z, x]) * (A[y, z] + S[y])")
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    with pytest.raises(ScheduleError, match="there are"):
+        sch.bind_expr(block, [0, 2], "local")
+    with pytest.raises(ScheduleError, match="there are"):
+        sch.bind_expr(block, [0, 2], "local", 2)
+    sch.bind_expr(block, [0, 2], "local", 1)
+    sch.bind_expr(block, [0, 2], "local", 0)
+    assert "C_expr_1[y, z] * T.exp(B[z, x]) * C_expr[y, z]" in str(sch.func)
+    assert_same(func, sch.func, rng, [1])
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+
+
 def test_integers_are_not_divided_before_it_is_asked_for() -> None:
     value = "C[y, x] + T.if_then_else(B[z, x] != 0, 7 // P[y], 0)"
     sch = Schedule(function(value, "int32"))

@@ -10,7 +10,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir import expr
-from relaxlab.ir.loops import Block, For, IfThenElse, PrimFunc
+from relaxlab.ir.loops import Block, BufferStore, For, IfThenElse, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
@@ -382,3 +382,23 @@ def test_caches_for_loops_without_iterations_are_empty():
     sizes = [n.extent.value for n in walk(sch.func.body) if isinstance(n, For)]
     assert sizes == [0, 0]
     assert rl.compile(sch, use_cache=False)
+
+
+@pytest.mark.parametrize("shape", [(5, 40, 33), ("n", "m", "k")])
+def test_what_depends_on_columns_alone_is_computed_once_for_each(shape, rng):
+    mod = parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor({shape}, "float32")):
+        return R.nn.log_softmax(x, axis=1)
+""")
+    kernel = rl.trace(mod).result["log_softmax"]
+    stores = [n for n in walk(kernel) if isinstance(n, BufferStore)]
+    logarithms = [n for n in stores if "log(" in str(n.value)]
+    assert logarithms and all("exp(" not in str(n.value) for n in logarithms)
+    # Each is stored for the rows of its column, which read no logarithm of their own.
+    assert all(n.buffer not in kernel.params for n in logarithms)  # type: ignore
+    x = rng.standard_normal((5, 40, 33)).astype(np.float32)
+    got = rl.compile(mod, threads=2)["main"](x)
+    np.testing.assert_allclose(got, rl.interpret(mod, "main", x), rtol=1e-5, atol=1e-5)

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, PrimFunc
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.bind_expr import parts_of
+from relaxlab.schedule.cascade import loads_in
 from relaxlab.schedule.nested import versions_for
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
@@ -145,6 +148,7 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
     # Few long columns are for the rule `fallback`, which splits their reductions.
     if rows >= MIN_SPLIT_REDUCTION and _tile_count(shapes[0], lanes, bounds) <= MIN_PARALLEL_TILES:
         return f"{reductions[0].name} has too few columns for threads to share"
+    _bind_column_values(sch, reductions)
     for block in reductions:
         _keep_private(sch, block)
     for block in blocks_of(sch.func)[:-1]:
@@ -167,6 +171,21 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
     where_allowed(sch.round_up_vectors)
     bound_private_buffers(sch, bounds)
     return sch
+
+
+def _bind_column_values(sch: Schedule, reductions: list[Block]) -> None:
+    """Compute what results are made of that depends on reductions alone, such as the logarithm of a
+    sum, once for each column, not for each of its rows: log_softmax over 96 rows of 64 columns took
+    150 us, not 76. Out of loops over terms the compiler moves it."""
+    made = {b.writes[0].buffer for b in reductions}
+    for block in filter(is_spatial, blocks_of(sch.func)):
+        rv = sch.get_block(block.name)
+        read = (n.indices for n in loads_in(block.body) if n.buffer in made)
+        columns = {v for indices in read for v in symbols_in(indices)}
+        kept = [i for i, it in enumerate(block.iter_vars) if it.var in columns]
+        if kept and len(kept) < len(block.iter_vars):
+            for _ in parts_of(block, columns):
+                where_allowed(lambda kept=kept, rv=rv: sch.bind_expr(rv, kept, "local", 0))
 
 
 def _reductions(func: PrimFunc) -> list[Block]:
