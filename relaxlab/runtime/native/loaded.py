@@ -66,12 +66,23 @@ class _NotLoaded:
         return 0
 
 
+IN_MEMORY = (
+    "an executable is machine code in the memory of this process, of which there is no copy: share "
+    "it, compile the program where it is needed, which takes it from the cache, or write it with "
+    "exe.export(path) and read it with rl.load(path)"
+)
+"""The message where an executable or a function of one is copied or pickled."""
+
+
 class LoadedProgram:
     """The machine code of a program and what its functions share: threads, memory that is kept
     between calls, constants, and the lock by which calls take turns.
 
     `runs_here` is False for the code of another machine, which can be read but not called.
     """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(IN_MEMORY)
 
     def __init__(
         self,
