@@ -92,3 +92,43 @@ def test_a_fraction_is_not_cut_off() -> None:
 def test_recorded_arguments() -> None:
     given = [np.float64(2.5), np.str_("a"), np.float64("inf"), (np.int64(1), np.longdouble(2))]
     assert list(map(text_of, given)) == ["2.5", "'a'", 'float("inf")', "(1, 2.0)"]
+
+
+RELU = rl.parse(
+    '@R.function\ndef main(x: R.Tensor(("n", 4), "float32")):\n    return R.nn.relu(x)\n'
+)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_sizes_and_counts(number: type) -> None:
+    exe = rl.compile(RELU, threads=number(1))
+    assert exe.threads == 1
+    assert len(rl.time(exe, np.ones((2, 4), "float32"), samples=number(2)).samples) == 2
+    view = rl.explore.loops(rl.trace(RELU), "relu", n=number(3))
+    assert view.state["sizes"] == rl.explore.loops(rl.trace(RELU), "relu", n=3).state["sizes"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_layers(number: type) -> None:
+    def weights(kind: type) -> list[tuple[str, object]]:
+        both = kind(3), (kind(3), 3)
+        layers = [rl.nn.Conv2d(kind(4), kind(8), k, padding=kind(1)) for k in both]
+        layers.append(rl.nn.Linear(kind(3), kind(4)))
+        return [(n, p.shape) for layer in layers for n, p in layer.named_parameters().items()]
+
+    assert repr(weights(number)) == repr(weights(int))
+    given = rl.nn.Parameter(np.array([3, 4], number), np.float32)
+    assert repr(given) == repr(rl.nn.Parameter((3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rl.time(lambda: 1, samples=0), "samples must be at least 1, not 0"),
+        (lambda: rl.nn.Parameter("ab"), "a shape is a tuple of dimensions"),  # type: ignore[arg-type]
+        (lambda: rl.predict(RELU, "h100", n=4.0), "the value of n is a whole number, not 4.0"),
+    ],
+)
+def test_what_is_no_size_or_count(call: Callable[[], object], message: str) -> None:
+    with pytest.raises((ValueError, TypeError, rl.ExecutionError), match=message):
+        call()

@@ -16,6 +16,7 @@ from relaxlab.codegen.llvm.context import CONTEXT
 from relaxlab.codegen.llvm.jit import LoadedObject, runs_here
 from relaxlab.codegen.llvm.plan import STATE
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.plain import plain
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.c_libraries import load_libraries
@@ -138,7 +139,8 @@ class LoadedProgram:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        if not isinstance(count, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        count = plain(count)
+        if not isinstance(count, int):
             raise TypeError(f"threads must be a whole number, got {count!r}")
         if count < 1:
             raise ValueError(f"threads must be at least 1, got {count}")
