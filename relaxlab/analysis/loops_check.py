@@ -283,7 +283,7 @@ class LoopsChecker:
         self.buffers.difference_update(own)
 
     def declared_writes(self, block: loops.Block) -> None:
-        if not block.writes:
+        if not block.writes and not block.iter_vars:  # as the root block, which says nothing
             return
         known = {r.buffer for r in block.writes} | {m.buffer for m in block.match_buffers}
         inner = [n for n in walk(block.body) if isinstance(n, loops.Block)]
@@ -520,7 +520,7 @@ class LoopsChecker:
             self.report(
                 "E0329",
                 f"{v.name} is not defined here",
-                self.place or v,
+                v if self.place is None else self.place,
                 fix="define it with a loop, an axis, a parameter or a buffer's shape",
                 once=v,
             )
@@ -528,7 +528,7 @@ class LoopsChecker:
             self.report(
                 "E0330",
                 f"the block uses the loop variable {v.name} of a loop around it",
-                self.place or v,
+                v if self.place is None else self.place,
                 "a block may only use its own axes, so that schedules can move it",
                 fix=f"use the axis {self.axes[v].name}, which is bound to {v.name}"
                 if v in self.axes

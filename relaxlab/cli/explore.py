@@ -25,9 +25,8 @@ def run(options: argparse.Namespace) -> int:
         program = error
     names = [name.strip() for name in options.views.split(",") if name.strip()]
     try:
-        page = explore(program, options.target, names)
+        path = explore(program, options.target, names).save(Path(options.output))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    path = page.save(Path(options.output))
     print(f"{path} ({path.stat().st_size:,} bytes)")
     return WRONG if isinstance(program, DiagnosticError) else 0

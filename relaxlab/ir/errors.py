@@ -27,12 +27,21 @@ _LIBRARIES = (
 
 class UserError(Exception):
     """Base of the errors whose message names the fault and a way out: a notebook shows it with the
-    lines of the user's code that led to it, and no frame of the compiler."""
+    lines of the user's code that led to it, and no frame of the compiler. It can be copied and
+    sent to another process, whatever its constructor takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _error_again, (type(self), self.args), vars(self)
 
     def _render_traceback_(self, *_: object) -> list[str]:
         """The lines that IPython prints when the error is raised."""
         place = list(own_lines(self.__traceback__))
         return [*place, *f"{type(self).__name__}: {str(self).strip()}".splitlines()]
+
+
+def _error_again(cls: type[UserError], args: tuple[Any, ...]) -> UserError:
+    """An error without its attributes, which `__reduce__` gives it."""
+    return cls.__new__(cls, *args)
 
 
 class NestedTooDeeply(UserError, RecursionError):

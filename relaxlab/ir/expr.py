@@ -24,6 +24,7 @@ from relaxlab.ir.dtypes import (
 )
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.node import Atom, Node, binder, field_names, field_values, node
+from relaxlab.ir.plain import plain
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS, ScalarOperator
 
 
@@ -501,6 +502,7 @@ _DTYPE_OF: dict[type, str] = {bool: "bool", int: "int64"}
 def const(value: float, dtype: str | None = None) -> PrimExpr:
     """A constant; without a dtype, bool for bools, int64 for ints and float32 for floats."""
     if dtype is None:
+        value = plain(value)
         dtype = _DTYPE_OF.get(type(value), "float32")
     lanes, scalar = lanes_of(dtype), element_of(dtype)
     imm: PrimExpr
@@ -530,10 +532,11 @@ def as_expr(value: ExprLike, like: str | None = None) -> PrimExpr:
     """`value` as an expression; Python numbers become constants of dtype `like`."""
     if isinstance(value, PrimExpr):
         return value
-    if like is not None and isinstance(value, float) and not is_float(like):
+    number = plain(value)
+    if like is not None and isinstance(number, float) and not is_float(like):
         like = None
     try:
-        return const(value, like)
+        return const(number, like)
     except (TypeError, ValueError):
         message = f"expected a number or an expression of the script, got {kind_of(value)}"
         raise TypeError(message) from None

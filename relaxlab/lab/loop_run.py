@@ -13,6 +13,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.host import kernel_symbols
+from relaxlab.ir.plain import plain
 from relaxlab.lab.loop_costs import LINE_BYTES, loop_kinds
 from relaxlab.lab.loop_tree import Tree
 from relaxlab.passes.kernel_calls import written_buffers
@@ -47,6 +48,7 @@ class Sizes:
         function does not have and for what is not a size."""
         symbols = kernel_symbols(func)
         names = [v.name for v in symbols]
+        given = plain(dict(given))
         for name, value in given.items():
             if name not in names:
                 has = f"it has: {', '.join(names)}" if names else "all its sizes are constant"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from relaxlab.ir.diagnostics import DiagnosticError
-from relaxlab.ir.errors import own_lines
-from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.schedule.error import ScheduleError
+import numpy as np
+
+from relaxlab.ir.errors import UserError, own_lines
+
+NO_ANSWER = "there is no answer yet; replace the ... in the cell above"
 
 
 class Hint(Exception):  # noqa: N818  an answer that is not right yet is no error
@@ -43,50 +44,73 @@ def exercise(check: Callable[..., str]) -> Callable[..., Verdict]:
     parameter is what learners read where their answer is something else, on which the check fails.
     """
 
+    exercises = str(Path(check.__code__.co_filename).parent)
+
+    def places(error: BaseException | None) -> list[str]:
+        """The learner's lines that led to an error."""
+        return [*own_lines(error.__traceback__ if error else None, exercises)]
+
     @wraps(check)
     def run(*answer: Any) -> Verdict:
         try:
             if any(a is None or a is ... for a in answer):
-                raise Hint("there is no answer yet; replace the ... in the cell above")
+                raise Hint(NO_ANSWER)
             return Verdict(True, check(*answer))
         except Hint as hint:
-            return Verdict(False, str(hint))
-        except (DiagnosticError, ExecutionError, ScheduleError) as error:
+            return Verdict(False, "\n".join([str(hint), *places(hint.__cause__)[-1:]]))
+        except UserError as error:
             return Verdict(False, f"the program is refused:\n{str(error).strip()}")
         except Exception as error:  # noqa: BLE001  an answer of a form that no check can foresee
             # Libraries and functions of the learner's that the program calls.
-            exercises = str(Path(check.__code__.co_filename).parent)
-            places = [*own_lines(error.__traceback__, exercises)]
-            if places:
-                return Verdict(False, _failure("your code", error, places))
+            if lines := places(error):
+                return Verdict(False, f"your code fails: {_fault(error)}\n{lines[-1]}")
             *_, form = (t for name, t in check.__annotations__.items() if name != "return")
-            fault = f"{type(error).__name__}: {error}"
-            return Verdict(False, f"an answer of the form {form} is asked for ({fault})")
+            return Verdict(False, f"an answer of the form {form} is asked for ({_fault(error)})")
 
     return run
 
 
 def ask(answer: Callable[..., Any], *args: Any) -> Any:
-    """Return the result of a function of the answer. Raises Hint if it fails."""
+    """Return the result of a function of the answer. Raises Hint if it fails, from its error."""
     if not callable(answer):
         raise Hint(f"the answer must be a function, is {answer!r}")
     try:
         return answer(*args)
     except Exception as error:
-        assert error.__traceback__ is not None
-        places = [*own_lines(error.__traceback__.tb_next)]
-        raise Hint(_failure("the function", error, places)) from error
+        raise Hint(f"the function fails: {_fault(error)}") from error
 
 
 def value_of(answer: Callable[..., Any], *args: Any) -> Any:
-    """Return the result of a function of the answer. Raises Hint if it fails or returns nothing."""
-    result = ask(answer, *args)
+    """Return the result of a function of the answer, with lists for tuples, iterators and arrays
+    and plain numbers for NumPy's. Raises Hint if it fails or returns nothing."""
+    result = _plain(ask(answer, *args))
     if result is None:
         raise Hint("the function returns None; does it end with `return` and the result?")
+    if result is ...:
+        raise Hint(NO_ANSWER)
     return result
 
 
-def _failure(what: str, error: Exception, places: Sequence[str]) -> str:
-    """A message of what fails and why, with the last of the learner's lines that led to it."""
-    where = f"\n{places[-1]}" if places else ""
-    return f"{what} fails: {type(error).__name__}: {error}{where}"
+def whole(value: object) -> int | None:
+    """Return a whole number of any type as an int; None for what is none."""
+    match _plain(value):
+        case bool():
+            return None
+        case int() | float() as number if number % 1 == 0:
+            return int(number)
+        case _:
+            return None
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case np.ndarray() | np.generic():
+            return value.tolist()
+        case list() | tuple() | Iterator():
+            return [_plain(v) for v in value]
+        case _:
+            return value
+
+
+def _fault(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import expect_number
+from relaxlab.ir.plain import plain
 from relaxlab.nn.builder import Parameter, Tensor
 from relaxlab.nn.initial import uniform_fan_in
 from relaxlab.nn.module import Module, ModuleList
@@ -99,4 +100,5 @@ class Conv2d(Module):
 
 
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value
+    given = plain(value)
+    return (given, given) if isinstance(given, int) else given

@@ -19,6 +19,7 @@ from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import NO_ATTRS, Attrs
 from relaxlab.ir.op_table import find_op
+from relaxlab.ir.plain import plain
 from relaxlab.ir.substitute import substitute
 from relaxlab.nn import slicing, spec
 from relaxlab.nn.initial import Initialiser
@@ -42,10 +43,14 @@ class Parameter:
     value: np.ndarray[Any, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.shape, str):
+            text = f"a shape is a tuple of dimensions, such as ('n', 4), not {self.shape!r}"
+            raise TypeError(text)
+        self.shape = tuple(plain(self.shape))
+        if not isinstance(self.dtype, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            self.dtype = np.dtype(self.dtype).name
         for d in self.shape:
-            if not isinstance(d, int | np.integer | str | PrimExpr) or (
-                isinstance(d, int | np.integer) and d < 0
-            ):
+            if not isinstance(d, int | str | PrimExpr) or (isinstance(d, int) and d < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ValueError(f"a parameter cannot have {d!r} as a dimension: {self.shape}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from relaxlab.ir import expr
+from relaxlab.ir.plain import plain
 
 
 def indexing(
@@ -57,14 +58,14 @@ def indexing(
 
 
 def _plain(key: Any) -> Any:
-    """A key with constant dimensions as Python's integers."""
+    """A key with constant dimensions and NumPy's numbers as Python's integers."""
     match key:
         case slice():
             return slice(*map(_plain, (key.start, key.stop, key.step)))
         case expr.IntImm():
             return key.value
         case _:
-            return key
+            return plain(key)
 
 
 def _bounds(key: int | expr.PrimExpr | slice, dim: expr.PrimExpr) -> tuple[Any, Any, int]:

@@ -299,7 +299,7 @@ def _rope_infer(call: graph.Call, tys: TypesOf) -> Type:
     rotated = attr(call, "rotary_dim")
     if isinstance(dim, expr.IntImm):
         rotated = dim.value if rotated is None else rotated
-        if rotated % 2 or not 0 <= rotated <= dim.value:
+        if not isinstance(rotated, int) or rotated % 2 or not 0 <= rotated <= dim.value:
             raise fail(
                 call, f"rotary_dim must be even and at most head_dim {dim.value}, is {rotated}"
             )

@@ -205,7 +205,7 @@ def _valid(
 
 define(
     "vision.get_valid_counts",
-    params("data", score_threshold=0, id_index=0, score_index=1),
+    params("data", score_threshold=0.0, id_index=0, score_index=1),
     _valid_infer,
     reference=_valid,
 )

@@ -20,6 +20,7 @@ from relaxlab.ops.define import (
     attr,
     define,
     fail,
+    number,
     params,
     tensor_arg,
     tensor_like,
@@ -129,7 +130,8 @@ def _arange_range(call: graph.Call) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
     start, end, step = (attr(call, n) for n in ("start", "end", "step"))
     if end is None:
         start, end = 0, start
-    values = [expr.as_expr(v) for v in (start, end, step)]
+    given = zip(("start", "end", "step"), (start, end, step), strict=True)
+    values = [number(call, name, v) for name, v in given]
     dtype = next((v.dtype for v in values if is_float(v.dtype)), "int64")
     first, last, stride = (scalar.cast(v, dtype) for v in values)
     return first, last, stride
@@ -143,7 +145,7 @@ def _arange_infer(call: graph.Call, tys: TypesOf) -> Type:
             raise fail(call, "step must not be 0")
         case expr.IntImm(a) | expr.FloatImm(a), expr.IntImm(b) | expr.FloatImm(b), (
             expr.IntImm(s) | expr.FloatImm(s)
-        ):
+        ) if math.isfinite((b - a) / s):
             return TensorType((expr.const(max(0, math.ceil((b - a) / s))),), dtype)
         case _ if not is_float(start.dtype):
             descends = isinstance(step, expr.IntImm) and step.value < 0
@@ -190,9 +192,10 @@ define(
 
 
 def _eye_infer(call: graph.Call, tys: TypesOf) -> Type:
-    rows = expr.as_expr(attr(call, "n"))
-    columns = attr(call, "m")
-    return TensorType((rows, rows if columns is None else expr.as_expr(columns)), dtype_attr(call))
+    rows, columns = attr(call, "n"), attr(call, "m")
+    given = {"n": rows, "m": rows if columns is None else columns}
+    dims = tuple(number(call, name, v, whole=True) for name, v in given.items())
+    return TensorType(dims, dtype_attr(call))
 
 
 def _eye_like_infer(call: graph.Call, tys: TypesOf) -> Type:
@@ -231,7 +234,7 @@ def _hamming_infer(call: graph.Call, tys: TypesOf) -> Type:
     dtype = dtype_attr(call)
     if dtype is not None and not is_float(dtype):
         raise fail(call, f"dtype must be floating point, is {dtype}")
-    size = expr.as_expr(attr(call, "window_size"))
+    size = number(call, "window_size", attr(call, "window_size"), whole=True)
     if isinstance(size, expr.IntImm) and size.value < 0:
         raise fail(call, f"window_size must be at least 0, is {size}")
     return TensorType((size,), dtype)
@@ -286,6 +289,7 @@ def _triangle(name: str, keep: type[expr.CmpOp], reference: Any) -> None:
         x = tensor_arg(call, tys, 0)
         if x.ndim in (0, 1):
             raise fail(call, f"x must have at least two dimensions, is {x}")
+        number(call, "k", attr(call, "k"), whole=True)
         return x
 
     def emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:

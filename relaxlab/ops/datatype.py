@@ -17,13 +17,23 @@ from relaxlab.ops.define import TypesOf, attr, define, fail, params, tensor_arg,
 def dtype_attr(call: graph.Call, name: str = "dtype") -> str | None:
     """A dtype attribute. Raises when it names no scalar data type."""
     dtype = attr(call, name)
-    if dtype is not None and not (is_dtype(dtype) and lanes_of(dtype) == 1):
+    if dtype is not None and not (
+        isinstance(dtype, str) and is_dtype(dtype) and lanes_of(dtype) == 1
+    ):
         raise fail(call, f"{name} {dtype!r} is not a data type", 'for example "float32"')
     return dtype
 
 
+def required_dtype(call: graph.Call) -> str:
+    """The attribute `dtype` of an operator that needs one."""
+    dtype = dtype_attr(call)
+    if dtype is None:
+        raise fail(call, "dtype must be a data type, is None", 'for example "float32"')
+    return dtype
+
+
 def _astype_infer(call: graph.Call, tys: TypesOf) -> Type:
-    return tensor_like(tensor_arg(call, tys, 0), dtype_attr(call))
+    return tensor_like(tensor_arg(call, tys, 0), required_dtype(call))
 
 
 def _astype_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:

@@ -91,6 +91,9 @@ def define(
     in_place = None if update is None else _updating(update)
 
     def deduce(call: graph.Call, tys: TypesOf, _: object) -> Type:
+        for p in parameters:
+            if p.name in call.attrs:
+                _require_kind(call, p)
         try:
             ty = infer(call, tys)
         except TypeDeductionError:
@@ -111,6 +114,27 @@ def define(
         tuple(map(_noted, needs)),
     )  # fmt: skip
     register_op(row, override=override)
+
+
+_KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
+    bool: ("True or False", (int,)),
+    int: ("a number", (int, float, tuple)),
+    float: ("a number", (int, float)),
+    str: ("a string", (str,)),
+    tuple: ("a number or a tuple of them", (int, float, tuple)),
+}
+"""The kinds of attributes by the types of their defaults, and the types of such values; a tuple may
+have a number for each axis."""
+
+
+def _require_kind(call: graph.Call, parameter: Param) -> None:
+    """Reject a value that is of another kind than the default of an attribute, which None and
+    expressions never are."""
+    value = call.attrs[parameter.name]
+    words, kinds = _KINDS.get(type(parameter.default), ("", (object,)))
+    like = isinstance(value, (*kinds, PrimExpr, graph.Expr))
+    if value is not None and (not like or (isinstance(value, bool) and tuple in kinds)):
+        raise fail(call, f"{parameter.name} must be {words}, is {value!r}")
 
 
 def _noted(need: Need) -> Need:
@@ -295,6 +319,16 @@ def normal_axis(call: graph.Call, axis: Any, ndim: int, name: str = "axis") -> i
     if not -ndim <= axis < ndim:
         raise fail(call, f"{name} {axis} is out of range for a tensor with {ndim} dimensions")
     return axis % ndim
+
+
+def number(call: graph.Call, name: str, value: Any, *, whole: bool = False) -> PrimExpr:
+    """A number of the attribute `name` as an expression. Raises for what is none, and for a
+    fraction or a bool where it is to be whole."""
+    if isinstance(value, int | float | PrimExpr):
+        found = expr.as_expr(value)
+        if not whole or is_int(found.dtype):
+            return found
+    raise fail(call, f"{name} must be {'a whole' if whole else 'a'} number, is {value}")
 
 
 def axis_within(call: graph.Call, tys: TypesOf) -> None:

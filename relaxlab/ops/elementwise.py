@@ -24,6 +24,7 @@ from relaxlab.ops.define import (
     define,
     fail,
     first_dtype,
+    number,
     params,
     require_dtype,
     takes,
@@ -379,6 +380,7 @@ def _clip_needs(call: graph.Call, tys: TypesOf) -> None:
     x = tensor_arg(call, tys, 0)
     bounds = {name: attr(call, name) for name in ("min", "max")}
     for name, bound in bounds.items():
+        number(call, name, bound)
         if x.dtype is not None and not is_float(x.dtype) and bound != bound:
             raise fail(call, f"{name} is NaN, which no {x.dtype} is above or below")
 
@@ -439,7 +441,7 @@ def _holds(dtype: str, value: float) -> bool:
 def _masked_fill_emit(
     call: graph.Call, out: TensorType, x: te.Tensor, mask: te.Tensor
 ) -> te.Tensor:
-    value = scalar.cast(expr.as_expr(attr(call, "value")), x.dtype)
+    value = scalar.cast(number(call, "value", attr(call, "value")), x.dtype)
     return broadcast_compute(
         "T_masked_fill", lambda v, hidden: expr.Select(hidden, value, v), out, x, mask
     )

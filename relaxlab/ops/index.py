@@ -19,6 +19,7 @@ from relaxlab.ops.define import (
     fail,
     normal_axes,
     normal_axis,
+    number,
     params,
     require_dtype,
     tensor_arg,
@@ -179,10 +180,11 @@ def _check_promise(call: graph.Call, extent: PrimExpr, part: Part) -> None:
 def _bounds(call: graph.Call, name: str, count: int) -> list[PrimExpr]:
     given = attr(call, name)
     items: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
-    items = (1,) * count if given is None else items
+    if given is None and name == "strides":
+        items = (1,) * count
     if len(items) != count:
         raise fail(call, f"{name} {items} must have one entry for each of {count} axes")
-    return [expr.as_expr(v) for v in items]
+    return [number(call, name, v, whole=True) for v in items]
 
 
 def _slice(

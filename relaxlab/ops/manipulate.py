@@ -181,6 +181,8 @@ define(
 def _expand_dims_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
     axis = attr(call, "axis")
+    if axis is None:
+        raise fail(call, "axis must be an int or a tuple of ints, is None")
     count = len(axis) if isinstance(axis, tuple) else 1
     if x.ndim < 0:
         return TensorType(None, x.dtype)
@@ -412,6 +414,12 @@ def _ends(extents: Sequence[PrimExpr]) -> list[PrimExpr]:
     return found
 
 
+def _joined(call: graph.Call, ndim: int) -> int:
+    """The axis along which tensors are joined; None is the only one."""
+    axis = attr(call, "axis")
+    return normal_axis(call, 0 if axis is None else axis, ndim)
+
+
 def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
     fields = tensor_tuple_arg(call, tys, 0)
     dtype, ndim = common_dtype(call, *fields), _common_ndim(call, fields)
@@ -419,7 +427,7 @@ def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
         return TensorType(None, dtype)
     if attr(call, "axis") is None and ndim != 1:
         raise fail(call, f"axis must be given for tensors with {ndim} dimensions")
-    axis = normal_axis(call, attr(call, "axis") or 0, ndim)
+    axis = _joined(call, ndim)
     shapes = [f.shape for f in fields if f.shape is not None]
     if len(shapes) < len(fields):
         return TensorType(None, dtype, ndim)
@@ -430,7 +438,7 @@ def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 def _concat_emit(call: graph.Call, out: TensorType, xs: tuple[te.Tensor, ...]) -> te.Tensor:
     assert out.shape is not None
-    axis = normal_axis(call, attr(call, "axis") or 0, len(out.shape))
+    axis = _joined(call, len(out.shape))
 
     def element(*i: PrimExpr) -> PrimExpr:
         ends = _ends([x.shape[axis] for x in xs])
@@ -488,13 +496,15 @@ define(
 )
 
 
+MOST_PIECES = 2**16
+"""Results of a split: each is a variable of the program."""
+
+
 def _split_bounds(call: graph.Call, extent: PrimExpr) -> list[tuple[PrimExpr, PrimExpr]]:
     """Begin and length of each piece. A number of sections means pieces of equal length, the
     last one shorter when it does not divide; indices are where the pieces begin."""
     where = attr(call, "indices_or_sections")
     if isinstance(where, int):
-        if where < 1:
-            raise fail(call, f"indices_or_sections must be at least 1, is {where}")
         size = (extent + (where - 1)) // where
         begins: list[PrimExpr] = [expr.binary(expr.Mul, i, size) for i in range(where)]
     else:
@@ -512,6 +522,9 @@ def _pieces(call: graph.Call) -> int:
     """The number of pieces of a split."""
     where: object = attr(call, "indices_or_sections")
     if isinstance(where, int) and not isinstance(where, bool):
+        if not 1 <= where <= MOST_PIECES:
+            limits = f"at least 1 and at most {MOST_PIECES}"
+            raise fail(call, f"indices_or_sections must be {limits}, is {where}")
         return where
     if not isinstance(where, tuple):
         text = f"indices_or_sections must be an integer or a list of integers, is {where!r}"
@@ -575,10 +588,11 @@ def _tile_infer(call: graph.Call, tys: TypesOf) -> Type:
     )
 
 
-def _repeats(call: graph.Call, ndim: int) -> tuple[int | PrimExpr, ...]:
+def _repeats(call: graph.Call, ndim: int) -> tuple[PrimExpr, ...]:
     given = attr(call, "repeats")
-    repeats: tuple[int | PrimExpr, ...] = given if isinstance(given, tuple) else (given,)
-    return (*[1] * (ndim - len(repeats)), *repeats)
+    repeats: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+    counts = [require_count(call, "repeats", r) for r in repeats]
+    return (*[ONE] * (ndim - len(counts)), *counts)
 
 
 def _tile_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:

@@ -25,6 +25,7 @@ from relaxlab.ops.define import (
     fail,
     normal_axes,
     normal_axis,
+    number,
     one_dtype,
     params,
     require_dtype,
@@ -207,7 +208,7 @@ define(
 def _dropout_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
     rate = attr(call, "rate")
-    if not 0 <= rate < 1:
+    if rate is None or not 0 <= rate < 1:
         raise fail(call, f"rate must be in [0, 1), is {rate}")
     return TupleType((x, x))
 
@@ -458,14 +459,15 @@ define(
 
 def _pad_widths(call: graph.Call, ndim: int) -> list[tuple[PrimExpr, PrimExpr]]:
     """(before, after) of each dimension."""
-    flat: tuple[Any, ...] = attr(call, "pad_width")
+    given = attr(call, "pad_width")
+    flat: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
     if len(flat) != 2 * ndim:
         raise fail(
             call,
             f"pad_width {flat} must have {2 * ndim} entries: before and after for each of the "
             f"{ndim} dimensions",
         )
-    values = [expr.as_expr(v) for v in flat]
+    values = [number(call, "pad_width", v, whole=True) for v in flat]
     return list(zip(values[::2], values[1::2], strict=True))
 
 

@@ -26,6 +26,7 @@ from relaxlab.ops.define import (
     define,
     fail,
     normal_axis,
+    number,
     one_dtype,
     params,
     require_dtype,
@@ -474,7 +475,9 @@ define(
 
 def _slice(call: graph.Call, extent: PrimExpr) -> tuple[PrimExpr, PrimExpr, int]:
     """First index, count and step of the part that is replaced, with Python's meaning."""
-    start, end = (_bound(expr.as_expr(attr(call, n)), extent) for n in ("start", "end"))
+    start, end = (
+        _bound(number(call, n, attr(call, n), whole=True), extent) for n in ("start", "end")
+    )
     step = attr(call, "step")
     if not isinstance(step, int) or step < 1:
         raise fail(call, f"step must be an int of at least 1, is {step}")

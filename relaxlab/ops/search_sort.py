@@ -21,6 +21,7 @@ from relaxlab.ops.define import (
     fail,
     normal_axes,
     normal_axis,
+    number,
     one_dtype,
     params,
     takes,
@@ -184,7 +185,7 @@ def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
         values = TensorType(None, x.dtype, x.ndim)
     else:
         axis = normal_axis(call, attr(call, "axis"), x.ndim)
-        count = x.shape[axis] if k == -1 else expr.as_expr(k)
+        count = x.shape[axis] if k == -1 else number(call, "k", k, whole=True)
         if isinstance(count, expr.IntImm) and count.value < 0:
             raise fail(call, f"k must be -1 (all) or at least 0, is {k}")
         if impossible(call, LE(count, x.shape[axis]), f"k ({count}) exceeds the extent"):

@@ -15,7 +15,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
-from relaxlab.ops.datatype import dtype_attr
+from relaxlab.ops.datatype import required_dtype
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, tensor_arg, tensor_like
 from relaxlab.ops.elementwise import unary
 
@@ -116,8 +116,7 @@ unary("digamma", _digamma, _by_number(_digamma_of), "floating point")
 
 
 def _bitcast_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x, dtype = tensor_arg(call, tys, 0), dtype_attr(call)
-    assert dtype is not None
+    x, dtype = tensor_arg(call, tys, 0), required_dtype(call)
     if "bool" in (x.dtype, dtype):
         raise fail(call, "a bool has no bits of its own", "convert it with R.astype")
     if x.dtype is not None and bits_of(x.dtype) != bits_of(dtype):

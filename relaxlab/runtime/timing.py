@@ -187,12 +187,14 @@ def compare(
     returns must agree with the first one's result: shapes, integers and bools exactly, floats
     within `TOLERANCE` of the largest element; the comparison says where they do not.
 
-    Raises ValueError without candidates, TypeError for what is no dictionary by name, and what
-    `time` raises.
+    Raises ValueError without candidates or samples, TypeError for what is no dictionary by name,
+    and what `time` raises.
     """
     by_name = isinstance(candidates, Mapping) and all(isinstance(n, str) for n in candidates)
     if not by_name:
         raise TypeError("what to compare is given as a dictionary of names and programs")
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
     if not candidates:
         raise ValueError("there is nothing to compare: give a dictionary of names and programs")
     entered = [_enter(name, f, args, named) for name, f in candidates.items()]
@@ -218,7 +220,7 @@ def _measure(entered: Sequence[Candidate], samples: int) -> list[list[float]]:
     # A collection takes longer than most samples.
     gc.disable()
     try:
-        for _ in range(max(1, samples)):
+        for _ in range(samples):
             for one, times in zip(entered, taken, strict=True):
                 # `times` are seconds per call, of which each sample has several.
                 if len(times) < 3 or sum(times) * one.calls < MOST_SECONDS:

@@ -8,6 +8,8 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar, cast
 
+from relaxlab.ir.plain import plain
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -36,14 +38,20 @@ def leaves_unchanged(name: str) -> bool:
 def primitive(
     *, looks: bool = False, by_axes: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Enter a method into the table; it records itself, by `ScheduleState._step`."""
+    """Enter a method into the table; it records itself, by `ScheduleState._step`. NumPy's numbers
+    and arrays come to it as Python's numbers and lists."""
 
     def enter(fn: Callable[P, R]) -> Callable[P, R]:
         PRIMITIVES[fn.__name__] = Primitive(
             fn.__name__, looks, by_axes, "schedule" in signature(fn).parameters,
             fn.__annotations__["return"].startswith("list["),
         )  # fmt: skip
-        return fn
+
+        @wraps(fn)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return fn(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})  # type: ignore
+
+        return call
 
     return enter
 

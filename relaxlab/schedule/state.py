@@ -176,6 +176,8 @@ class ScheduleState(Brief):
         new._become(self)
         return new
 
+    __copy__ = copy
+
     def _become(self, other: ScheduleState) -> None:
         """Take over the state of a schedule that began as this one."""
         self.__dict__ |= other.__dict__

@@ -16,6 +16,7 @@ import numpy as np
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.module import Module
+from relaxlab.ir.plain import plain
 from relaxlab.ir.span import Source
 from relaxlab.script.core import Unbound
 from relaxlab.script.macros import Macro
@@ -59,13 +60,12 @@ def python_value(value: Any) -> Value:
     match value:
         case TypeVar(__name__=symbol):
             return TypeParam(symbol)
+        case np.generic():
+            return python_value(plain(value))
         case None | bool() | int() | float() | str():
             return value
         case np.ndarray():
             return cast(Value, value)
-        # As Python numbers, which take the dtype of what they stand beside.
-        case np.bool_() | np.integer() | np.floating():
-            return cast(Value, value).item()
         case np.dtype():
             return cast(Value, value).name
         case Module() | graph.Expr() | loops.PrimFunc() | loops.Buffer() | expr.PrimExpr():

@@ -397,7 +397,7 @@ def condition(cx: Context, node: ast.expr) -> PrimExpr:
     value = evaluate(cx, node)
     e = scalar_of(cx, value, node)
     if is_int(e.dtype) and lanes_of(e.dtype) == 1 and not is_number(value):
-        return expr.NE(e, literal(cx, 0, e.dtype, node), span=e.span)
+        return expr.NE(e, literal(cx, 0, e.dtype, node), span=cx.span(node))
     return _condition(cx, e, node)
 
 

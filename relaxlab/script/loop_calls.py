@@ -324,15 +324,31 @@ def _intrinsic(cx: Context, op: str, c: Arguments, stated: str | None) -> PrimEx
     return expr.Call(dtype, op, values, span=cx.span(c.node))
 
 
-def _call_with_dtype(op: str) -> Callable[[Context, Arguments], PrimExpr]:
+def _call_by_name(op: str) -> Callable[[Context, Arguments], PrimExpr]:
     def handler(cx: Context, c: Arguments) -> PrimExpr:
         args = c.no_keywords()
         if len(args) < 2:
             c.wrong("needs a dtype and what to call", c.node)
-        values = _scalar_args(cx, args[1:])
+        name = expr.StringImm(string_of(cx, args[1], "the name of what is called"))
+        values = (name, *_scalar_args(cx, args[2:]))
         return expr.Call(dtype_of(cx, args[0]), op, values, span=cx.span(c.node))
 
     return handler
+
+
+def _reinterpret(cx: Context, c: Arguments) -> PrimExpr:
+    args = c.no_keywords()
+    if len(args) != 2:
+        c.wrong("needs a dtype and a value", c.node)
+    dtype, (value,) = dtype_of(cx, args[0]), _scalar_args(cx, args[1:])
+    if value.dtype != "handle" and _all_bits(dtype) != _all_bits(value.dtype):
+        numbers = f"{value.dtype} and {dtype} have different numbers"
+        c.wrong(f"keeps the bits, of which {numbers}", c.node)
+    return expr.Call(dtype, "reinterpret", (value,), span=cx.span(c.node))
+
+
+def _all_bits(dtype: str) -> int:
+    return bits_of(dtype) * lanes_of(dtype)
 
 
 def _call_intrin(cx: Context, c: Arguments) -> PrimExpr:
@@ -359,7 +375,7 @@ def _call_pure_extern(cx: Context, c: Arguments) -> PrimExpr:
     args = c.no_keywords()
     if len(args) > 1 and args[1].value in INTRINSICS:
         return _call_intrin(cx, c)
-    return _call_with_dtype("call_extern")(cx, c)
+    return _call_by_name("call_extern")(cx, c)
 
 
 def wide_dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:
@@ -594,11 +610,11 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "broadcast": broadcast,
     "Not": _not,
     "call_intrin": _call_intrin,
-    "call_extern": _call_with_dtype("call_extern"),
+    "call_extern": _call_by_name("call_extern"),
     "call_pure_extern": _call_pure_extern,
-    "call_llvm_intrin": _call_with_dtype("llvm_intrin"),
-    "call_llvm_pure_intrin": _call_with_dtype("llvm_intrin"),
-    "reinterpret": _call_with_dtype("reinterpret"),
+    "call_llvm_intrin": _call_by_name("llvm_intrin"),
+    "call_llvm_pure_intrin": _call_by_name("llvm_intrin"),
+    "reinterpret": _reinterpret,
     "Buffer": _buffer,
     "match_buffer": _match_buffer,
     "index_function": _index_function,

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from relaxlab.ir.dtypes import is_dtype
+from relaxlab.ir.plain import plain
 from relaxlab.script.members import MEMBERS, SHORT_DTYPES
 
 _MARK = "\0{}\0"
@@ -100,12 +101,12 @@ def text_of(value: Any) -> str:
             return value.text
         case Namespace():
             return value.path
+        case np.generic():  # of which some are floats and strings of Python, too
+            return text_of(plain(value))
         case None | bool() | int() | str():
             return repr(value)
         case float():
             return repr(value) if np.isfinite(value) else f'float("{value}")'
-        case np.bool_() | np.integer() | np.floating():
-            return text_of(value.item())  # type: ignore[reportUnknownMemberType]
         case slice(start=start, stop=stop, step=step):  # type: ignore[reportUnknownVariableType]
             ends = (start, stop) if step is None else (start, stop, step)  # type: ignore[reportUnknownVariableType]
             return ":".join("" if e is None else text_of(e) for e in cast("tuple[Any, ...]", ends))

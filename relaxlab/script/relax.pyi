@@ -854,7 +854,7 @@ class _vision:
         """
 
     @staticmethod
-    def get_valid_counts(data: _Argument, score_threshold: _int | _Sequence[_int] = 0, id_index: _int | _Sequence[_int] = 0, score_index: _int | _Sequence[_int] = 1) -> _Value:
+    def get_valid_counts(data: _Argument, score_threshold: _float = 0.0, id_index: _int | _Sequence[_int] = 0, score_index: _int | _Sequence[_int] = 1) -> _Value:
         """How many boxes have a score above `score_threshold` and a class; these boxes first, the other rows -1; and where they were.
 
         Constants: score_threshold, id_index, score_index.

@@ -540,6 +540,14 @@ def test_explore_shows_what_is_wrong_with_a_script(script, tmp_path, capsys):
     assert "no view is called 'no'" in message
 
 
+@pytest.mark.parametrize("name", ["page.txt", "page.png", "page.svg"])
+def test_explore_refuses_names_of_other_formats(script, tmp_path, capsys, name):
+    page = tmp_path / name
+    command = ["explore", f"{script}:Program", "-o", str(page), "--views", "pipeline,graph"]
+    assert name.partition(".")[0] in fails(capsys, *command)
+    assert not page.exists()
+
+
 def capsys_after(capsys):
     """`capsys` without what was printed so far."""
     capsys.readouterr()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from itertools import product
+
 import pytest
 
+import relaxlab as rl
 from relaxlab.ir import types
-from relaxlab.ir.op_table import infer_type, op_names, op_row
+from relaxlab.ir.node import Attrs, replace
+from relaxlab.ir.op_table import TypeDeductionError, infer_type, op_names, op_row
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, OpCase, check_op
@@ -55,3 +61,44 @@ def test_types_of_unknown_shapes(case: OpCase) -> None:
         given = tuple(blurred(ty, level) for ty in program.types)
         result = infer_type(program.row, program.call, given, None)
         assert covers(result, program.out), f"{case}: {result} for {given}, not {program.out}"
+
+
+WRONG = ["a", 1.5, (1, "a"), None, (), True, Attrs(a=1), float("nan"), 2**70, (None,)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_attributes_of_wrong_kinds_are_refused(family: str) -> None:
+    """An error of Python's own would have no place in the program."""
+    firsts = {case.op: case for case in reversed(FAMILIES[family]())}
+    for op, case in firsts.items():
+        program = CaseProgram(case, case.sizes[0], symbolic=True)
+        call, given = program.call, program.call.attrs
+        for name, value in product((p.name for p in op_row(op).params if p.kind == "attr"), WRONG):
+            wrong = replace(call, attrs=Attrs({**given, name: value}))
+            with suppress(TypeDeductionError):
+                infer_type(program.row, wrong, program.types, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("R.tril(x, k=1.5)", "k must be a whole number, is 1.5"),
+        ("R.nn.dropout(x, rate='a')", "rate must be a number, is 'a'"),
+        ("R.nn.softmax(x, axis=None)", "axis must be an int, is None"),
+        ("R.expand_dims(x, axis=None)", "axis must be an int or a tuple of ints, is None"),
+        ("R.concat((x, x), axis=())", "axis must be an int, is ()"),
+        ("R.strided_slice(x, [0], [0], None)", "end must be a whole number, is None"),
+        ("R.astype(x, 3)", "dtype 3 is not a data type"),
+        ("R.tile(x, 'a')", "repeats must be an integer, is a"),
+        ("R.arange(R.prim_value(float('nan')))", "the number of elements from"),
+        ("R.nn.pad(x, 3)", "pad_width (3,) must have 4 entries"),
+        ("R.clip(x, (0, 1), 1)", "min must be a number, is (0, 1)"),
+        ("R.split(x, 1 << 40)", "at most 65536, is 1099511627776"),
+        ("R.sum(x, keepdims='yes')", "keepdims must be True or False, is 'yes'"),
+        ("R.topk(x, True)", "k must be a number, is True"),
+    ],
+)  # fmt: skip
+def test_messages_of_attributes_of_wrong_kinds(text: str, message: str) -> None:
+    source = f'@R.function\ndef main(x: R.Tensor(("n", 4), "float32")):\n    return {text}\n'
+    with pytest.raises(rl.DiagnosticError, match=re.escape(message)):
+        rl.parse(source, check=True)

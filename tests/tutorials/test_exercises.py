@@ -7,6 +7,7 @@ running the lessons.
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from typing import Any
 
 import jupytext
@@ -249,12 +250,31 @@ def test_lesson_8() -> None:
         i, j = sch.get_loops(sch.get_block("B"))
         sch.split(i, factors=[None, 16]), sch.split(j, factors=[None, 16])
 
+    def columns_first(sch: Any) -> None:
+        (io, ii), (jo, ji) = (
+            sch.split(loop, factors=[None, 16]) for loop in sch.get_loops(sch.get_block("B"))
+        )
+        sch.reorder(io, jo, ji, ii)
+
     hint(lesson8.in_tiles(transpose, by_rows), "still in the old order")
+    hint(lesson8.in_tiles(transpose, columns_first), "the columns come before the rows")
     hint(lesson8.in_tiles(transpose, lambda sch: None), "there are 2 loops")
     sums = program("08", "RowSums")
     hint(lesson8.local_sum(sums, lambda sch: None), "no local buffer yet")
     kept = lambda sch: sch.cache_write(sch.get_block("B"), 0, "local")  # noqa: E731
     hint(lesson8.local_sum(sums, kept), "the sums of all 37 rows are kept")
+
+    def keeps_a_row(sch: Any) -> None:
+        block = sch.get_block("B")
+        sch.compute_at(sch.cache_read(block, 0, "local"), sch.get_loops(block)[0])
+
+    def keeps_eight_sums(sch: Any) -> None:
+        block = sch.get_block("B")
+        rows, _ = sch.split(sch.get_loops(block)[0], factors=[None, 8])
+        sch.reverse_compute_at(sch.cache_write(block, 0, "local"), rows)
+
+    hint(lesson8.local_sum(sums, keeps_a_row), "the sums are still stored in B")
+    hint(lesson8.local_sum(sums, keeps_eight_sums), "the sums of all 8 rows are kept")
     hint(lesson8.zeros_first(sums, lambda sch: None), "still has its T.init()")
 
     def inside(sch: Any) -> None:
@@ -269,6 +289,10 @@ def test_lesson_9() -> None:
     hint(lesson9.full_vectors(affine, lambda sch: None), "stores 1 number at a time")
     for lanes, text in ((8, "100 is no multiple of 8"), (2, "longer"), (3, "no power of two")):
         hint(lesson9.no_predicate(lanes), text)
+    for four in (4.0, np.int64(4)):
+        assert lesson9.no_predicate(four).ok
+    loops = lambda mod: len(rl.trace(mod).result.loop_functions())  # noqa: E731
+    hint(lesson9.count_kernel_calls(loops), "this program calls 2 kernels, your function says 1")
     twice = lambda mod: 2 * len(rl.trace(mod).result.loop_functions())  # noqa: E731
     hint(lesson9.count_kernel_calls(twice), "your function says 2")
     instrs = lambda mod: lower_shapes(rl.trace(mod).result).functions["main"].instrs  # noqa: E731
@@ -289,6 +313,15 @@ def test_lesson_10() -> None:
     for numbers, text in (((4,), "row' is missing"), ((32, 32), "side by side: not 32"),
                           ((4, 4), "each from a row of its own: not 4")):  # fmt: skip
         hint(lesson10.sectors(columns, dict(zip(both, numbers, strict=False))), text)
+    for of_numpy in (np.int64, np.float32):
+        assert lesson10.sectors(columns, dict(zip(both, map(of_numpy, (4, 32)), strict=True))).ok
+
+    def swapped(sch: Any) -> None:
+        i, j = sch.get_loops(sch.get_block("B"))
+        sch.bind(i, "threadIdx.x")
+        sch.bind(sch.split(j, factors=[None, 64])[1], "blockIdx.x")
+
+    hint(lesson10.by_rows(rows, swapped), "the program is refused:\nthe loop over j_1")
     largest = program("10", "RowMax")
     hint(lesson10.shared_max(largest, lambda sch: None), "no buffer is shared yet")
 
@@ -327,17 +360,45 @@ def test_lesson_11() -> None:
         (last_only, "is the whole sequence passed on?"),
     ):
         hint(lesson11.greedy(answer), text)
+
+    def one_by_one(logits: Any, ids: list[int], count: int) -> Any:
+        ids = list(ids)
+        for _ in range(count):
+            ids.append(np.argmax(logits(ids)))
+            yield ids[-1]
+
+    for form in (iter, tuple, np.array, list):
+        assert lesson11.greedy(lambda *given, form=form: form(list(one_by_one(*given)))).ok
     right = 2 * 4 * 5 * 2 * 16 * 7
     for part, text in ((2, "*and*"), (4, "four bytes"), (5, "one layer"), (1 / 3, "heads")):
         hint(lesson11.kv_bytes(lambda config, n, p=part: round(right / p)), text)
     hint(lesson11.most_tokens_per_second(lambda w, b, batch: w / b), "one divided by it")
     hint(lesson11.most_tokens_per_second(lambda w, b, batch: b / w), "read once, but give 4")
+    hint(lesson11.most_tokens_per_second(lambda w, b, batch: "200"), "a number, not '200'")
+    hint(lesson11.kv_bytes(lambda config, n: ...), "there is no answer yet")
 
 
 def test_lesson_12() -> None:
     hint(lesson12.verdict(lambda low, high: "faster"), "all of the interval is below 1")
     hint(lesson12.descend(lambda candidates, start, time: start), "but with")
     hint(lesson12.descend(lambda candidates, start, time: 3), "a point with one value")
+
+    def one_round(candidates, start, time):
+        for name, values in candidates.items():
+            start = min(({**start, name: value} for value in values), key=time)
+        return start
+
+    hint(lesson12.descend(one_round), "but with")
+
+    def by_numbers(candidates, start, time):
+        return time(list(start.values()))
+
+    assert lesson12.descend(by_numbers).text.endswith("return time(list(start.values()))")
+
+    def by_sum(table):
+        return max((p for p, r in enumerate(table) if min(r) >= 1), key=lambda p: sum(table[p]))
+
+    hint(lesson12.one_for_all(by_sum), "program 2 has a larger product than program 1")
     hint(lesson12.one_for_all(lambda table: 1), "program 1 is slower than the default")
     hint(lesson12.one_for_all(lambda table: 0), "has a larger product than program 0")
     hint(lesson12.one_for_all(lambda table: 9), "the number of a program, is 9")
@@ -355,18 +416,22 @@ def test_lesson_13() -> None:
     hint(lesson13.choose(lambda ready, frontier: min(ready, key=ready.get)), "batches where")
     hint(lesson13.choose(lambda ready, frontier: "word"), "the answer is 'word'")
     hint(lesson13.choose(lambda ready, frontier: ready["inner"]), "the function fails: KeyError")
+    hint(lesson13.choose(lambda ready, frontier: ["leaf"]), "the answer is ['leaf']")
 
-    def updating(best=max, ahead=2, last=2, key=0):
+    def updating(best=max, ahead=2, last=2, key=0, number=float, read=lambda values: values):
         def answer(values, steps):
+            read_from = read(values)
             for i, (state, action, _) in enumerate(steps):
                 outcome = sum(reward for *_, reward in steps[i : i + 2])
                 if i + last < len(steps):
-                    outcome += best(values.get(steps[i + ahead][key], {"": 0}).values())
-                values[state][action] += 0.4 * (outcome - values[state][action])
+                    outcome += best(read_from.get(steps[i + ahead][key], {"": 0}).values())
+                values[state][action] += 0.4 * number(outcome - values[state][action])
 
         return answer
 
-    assert lesson13.update(updating()).ok
+    assert lesson13.update(updating()).ok and lesson13.update(updating(number=np.float32)).ok
+    assert not lesson13.update(updating(read=deepcopy)).ok  # values before the run
+    hint(lesson13.update(lambda values, steps: deepcopy(values)), "the table is as before")
     hint(lesson13.update(updating(best=lambda _: 0)), "and after them state 'abc'")
     for other in ({"best": min}, {"ahead": -2}, {"last": 3}, {"key": 1}, {"ahead": 1}):
         assert not lesson13.update(updating(**other)).ok, other
@@ -413,6 +478,16 @@ def test_lesson_14() -> None:
         return [sum(lengths[:i]) for i in range(len(lengths) + 1)], []
 
     hint(lesson14.prelude(without_rows), "the rows belong to [0, 0, 0, 1, 2, 2], not []")
+
+    def by_numpy(lengths):
+        return [np.cumsum([0, *lengths]), np.repeat(np.arange(len(lengths)), lengths)]
+
+    assert lesson14.prelude(by_numpy).ok and lesson14.prelude(lambda n: map(list, by_numpy(n))).ok
+    late = lesson14.prelude(lambda lengths: (np.cumsum(lengths), []))
+    hint(late, "the starts are [0, 3, 4, 6], not [3, 4, 6]")
+    small = lesson14.largest_multiple(lambda lengths, share: 1)
+    hint(small, "it is 2 (of whose rows 25% are padding), not 1 (0% would be padding)")
+    hint(lesson14.largest_multiple(lambda lengths, share: [8]), "a power of two up to 64, not [8]")
     hint(lesson14.largest_multiple(lambda lengths, share: 64), "would be padding")
     hint(lesson14.largest_multiple(lambda lengths, share: 3), "a power of two up to 64, not 3")
     hint(lesson14.deal(lambda lengths, threads: [0] * len(lengths)), "long sequences first")

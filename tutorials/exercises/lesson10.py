@@ -14,7 +14,7 @@ from relaxlab.runtime.simt.simt import simt_prim_func
 from relaxlab.runtime.simt.access import costs
 
 from .compare import floats, loop_function, same
-from relaxlab.lab.verdict import Hint, ask, exercise
+from relaxlab.lab.verdict import Hint, ask, exercise, whole
 
 Answer = Callable[[rl.Schedule], None]
 
@@ -50,14 +50,15 @@ def sectors(mod: Module, answer: dict[str, int]) -> str:
     """Sectors of 32 bytes that a warp reads in one round: of a row, and of a column."""
     names = ("a thread for each column", "a thread for each row")
     for name, column in zip(names, (True, False), strict=True):
-        if not isinstance(answer.get(name), int):
+        given = whole(answer.get(name))
+        if given is None:
             raise Hint(f"the number for {name!r} is missing")
         want, threads = _sectors_of_a_load(mod, column=column)
-        if answer[name] != want:
+        if given != want:
             raise Hint(
                 f"with {name}, {threads} threads read {threads} numbers at once, "
                 + ("which lie side by side" if column else "each from a row of its own")
-                + f": not {answer[name]} sectors. A sector has 8 numbers"
+                + f": not {given} sectors. A sector has 8 numbers"
             )
     return "eight times the traffic for the same numbers."
 

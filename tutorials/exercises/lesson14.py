@@ -20,9 +20,9 @@ def prelude(answer: Callable[[list[int]], tuple[list[int], list[int]]]) -> str:
     """Prefix sums and the sequence of each row."""
     for lengths in _batches(6):
         got = value_of(answer, list(lengths))
-        if not isinstance(got, tuple) or len(got) != 2:
+        if not isinstance(got, list) or [type(part) for part in got] != [list, list]:
             raise Hint(f"return two lists, the starts and the sequences of rows, not {got!r}")
-        starts, segments = (list(part) for part in got)
+        starts, segments = got
         want = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
         if starts != want:
             raise Hint(
@@ -45,12 +45,12 @@ def largest_multiple(answer: Callable[[list[int], float], int]) -> str:
             got, want = value_of(answer, list(lengths), share), max(allowed)
             if got == want:
                 continue
-            if got not in padded:
+            if got not in list(padded):
                 raise Hint(f"a multiple is a power of two up to 64, not {got!r}")
-            wasted = (padded[got] - sum(lengths)) / padded[got] if padded[got] else 0.0
+            wasted = {m: 1 - sum(lengths) / p for m, p in padded.items()}
             raise Hint(
-                f"for the lengths {lengths} and a share of {share} it is {want}, not {got}, of "
-                f"which {wasted:.0%} would be padding"
+                f"for the lengths {lengths} and a share of {share} it is {want} (of whose rows "
+                f"{wasted[want]:.0%} are padding), not {got} ({wasted[got]:.0%} would be padding)"
             )
     return "the padding that is worth its tile depends on the lengths."
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from relaxlab.ir.expr import IntImm
-from relaxlab.ir.loops import Block, For, PrimFunc
+from relaxlab.ir.loops import Block, BlockRealize, For, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 
 from .compare import floats
 from .schedules import Answer, describe, loops_of, scheduled
@@ -24,6 +25,10 @@ def in_tiles(mod: Module, answer: Answer) -> str:
         raise Hint("both loops are split, but still in the old order: reorder(io, jo, ii, ji)")
     if sizes != [IntImm(5), IntImm(3), IntImm(16), IntImm(16)]:
         raise Hint(f"the loops should run over 5, 3, 16, 16; they are: {describe(loops)}")
+    (realize,) = (n for n in walk(func.body) if isinstance(n, BlockRealize) and n.iter_values)
+    rows = [f.loop_var in symbols_in(realize.iter_values[0]) for f in loops]
+    if rows != [True, False, True, False]:
+        raise Hint("in a tile the columns come before the rows: reorder(io, jo, ii, ji)")
     return "15 tiles, the last ones cut off by a condition."
 
 
@@ -31,15 +36,20 @@ def in_tiles(mod: Module, answer: Answer) -> str:
 def local_sum(mod: Module, answer: Answer) -> str:
     """The sum of a row in a local buffer, copied inside the loop over rows."""
     func = scheduled(mod, "row_sums", answer, [floats(37, 50)], lambda a: a.sum(1))
-    local = [b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers
-             if b.scope == "local"]  # fmt: skip
+    blocks = [n for n in walk(func.body) if isinstance(n, Block)]
+    local = [b for n in blocks for b in n.alloc_buffers if b.scope == "local"]
     if not local:
         raise Hint('there is no local buffer yet: sch.cache_write(block, 0, "local")')
-    nests = _nests(func)
-    if len(nests) > 1:
+    sums = next(n for n in blocks if any(v.kind == "reduce" for v in n.iter_vars))
+    total = sums.writes[0].buffer
+    if total not in local:
+        raise Hint('the sums are still stored in B: sch.cache_write(block, 0, "local")')
+    copy = next(n for n in blocks if any(r.buffer == total for r in n.reads) and n is not sums)
+    kept = [f.extent for f in _around(copy, func) if f not in _around(sums, func)]
+    if kept:
         raise Hint(
-            f"the sums of all {nests[0][0].extent} rows are kept until a second nest copies them: "
-            "move the copy into the loop over rows with sch.reverse_compute_at(total, i)"
+            f"the sums of all {' x '.join(map(str, kept))} rows are kept until other loops copy "
+            "them: move the copy into the loop over rows with sch.reverse_compute_at(total, i)"
         )
     return "one nest: the sum of a row is copied before the next row begins."
 
@@ -57,6 +67,11 @@ def zeros_first(mod: Module, answer: Answer) -> str:
             "of the loop that is given: which one is in front of all sums?"
         )
     return f"two nests: zeros ({describe(nests[0])}), then sums ({describe(nests[1])})."
+
+
+def _around(block: Block, func: PrimFunc) -> list[For]:
+    """Return the loops around a block."""
+    return [f for f in loops_of(func) if any(n is block for n in walk(f.body))]
 
 
 def _nests(func: PrimFunc) -> list[list[For]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import relaxlab as rl
 from relaxlab.codegen.llvm.kernel import emit_kernel
+from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import BlockRealize
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
@@ -17,7 +18,7 @@ from relaxlab.ir.host import CallKernel, walk_instrs
 from relaxlab.passes.lower_shapes import lower_shapes
 
 from .compare import floats, loop_function, loops_compute
-from relaxlab.lab.verdict import Hint, ask, exercise, value_of
+from relaxlab.lab.verdict import Hint, ask, exercise, value_of, whole
 
 Answer = Callable[[rl.Schedule], None]
 
@@ -44,10 +45,11 @@ def full_vectors(mod: Module, answer: Answer) -> str:
 
 
 @exercise
-def no_predicate(lanes: int) -> str:
+def no_predicate(answer: int) -> str:
     """The longest power of two for which 100 numbers need no condition."""
-    if not isinstance(lanes, int) or lanes < 1 or lanes & (lanes - 1):
-        raise Hint(f"{lanes!r} is no power of two")
+    lanes = whole(answer)
+    if lanes is None or lanes < 1 or lanes & (lanes - 1):
+        raise Hint(f"{answer!r} is no power of two")
     sch = rl.Schedule(loop_function(_HUNDRED, "f"))
     (i,) = sch.get_loops(sch.get_block("B"))
     sch.vectorize(sch.split(i, factors=[None, lanes])[1])
@@ -86,7 +88,9 @@ def count_kernel_calls(answer: Callable[[Module], int]) -> str:
         if got == len(instrs) != want:
             raise Hint("this counts all instructions; which of them call a kernel?")
         if got != want:
-            raise Hint(f"this program calls {want} kernels, your function says {got}:\n{text}")
+            raise Hint(
+                f"this program calls {counted(want, 'kernel')}, your function says {got}:\n{text}"
+            )
     return "what was fused counts once."
 
 
@@ -99,4 +103,5 @@ class M:
 _PROGRAMS = (
     _HEAD + "        y = R.exp(R.nn.relu(x))\n        return y\n",
     _HEAD + "        y = R.nn.softmax(x, axis=1)\n        z = R.sum(y, axis=0)\n        return z\n",
+    _HEAD + "        y = R.cumsum(x, axis=1)\n        z = R.cumsum(y, axis=1)\n        return z\n",
 )

@@ -52,7 +52,7 @@ export function placed(state) {
 }
 
 function drawing(state, at, chosen, choose) {
-  const [left, top, w, hgt] = [64, 18, 18, 12];
+  const [left, top, w, hgt] = [56 + 8 * String(state.instances - 1).length, 18, 18, 12];
   const { level, tall } = placed(state);
   const start = [];
   tall.reduce((y, n, i) => ((start[i] = y), y + n * hgt + 6), top);

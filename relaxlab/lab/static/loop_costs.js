@@ -12,7 +12,7 @@ td.less { color: var(--add); } td.more { color: var(--del); }
 /** Bars with their counts as text. */
 function barChart(bars, label) {
   const top = Math.max(1, ...bars.map((b) => b.count));
-  const [wide, high] = [46, 110];
+  const [wide, high] = [Math.max(46, 6 + 7 * Math.max(...bars.map((b) => b.label.length))), 110];
   const width = bars.length * wide + 4;
   return svg("svg", { class: "bars", viewBox: `0 0 ${width} ${high + 34}`, width, role: "img", "aria-label": `${label}: ${bars.map((b) => `${b.label}: ${b.count}`).join(", ")}` },
     bars.map((b, i) => {

@@ -5,7 +5,7 @@ import { formatBytes, formatCount, h, mount, notes, plural, position, scroller, 
 const RAGGED_CSS = `
 .rows text { font-size: 11px; fill: var(--muted); } .rows .useful { fill: var(--group-1); } .rows .tail { fill: var(--group-2); }
 .rows .waste { fill: var(--del-bg); stroke: var(--del); stroke-width: .5; } .rows .unheld { fill: none; stroke: var(--muted); stroke-dasharray: 3 2; }
-.loads rect { fill: var(--group-1); } .loads text { font-size: 12px; fill: var(--fg); } .loads .limit { stroke: var(--muted); stroke-dasharray: 3 3; }
+.loads rect { fill: var(--group-1); } .loads text { font-size: 12px; fill: var(--fg); paint-order: stroke; stroke: var(--bg); stroke-width: 3px; } .loads .limit { stroke: var(--muted); stroke-dasharray: 3 3; }
 `;
 const [WIDE, ROW, LABEL] = [680, 15, 44];
 
@@ -34,12 +34,12 @@ function rowsDrawing(state, step) {
 function loadsDrawing(state, step) {
   const most = Math.max(1, ...state.steps.flatMap((s) => s.loads));
   const unit = (WIDE - 120) / most;
-  const bars = step.loads.map((load, t) => [svg("text", { x: 0, y: 22 * t + 15 }, `thread ${t}`), svg("rect", { x: 64, y: 22 * t + 3, width: load * unit, height: 16 }),
-    svg("text", { x: 68 + load * unit, y: 22 * t + 15 }, formatCount(load))]);
+  const bars = step.loads.map((load, t) => [svg("text", { x: 0, y: 22 * t + 15 }, `thread ${t}`), svg("rect", { x: 64, y: 22 * t + 3, width: load * unit, height: 16 })]);
+  const counts = step.loads.map((load, t) => svg("text", { x: 68 + load * unit, y: 22 * t + 15 }, formatCount(load)));
   const even = 64 + (unit * step.loads.reduce((a, b) => a + b, 0)) / step.loads.length;
   const high = 22 * step.loads.length + 2;
   return svg("svg", { class: "loads", width: WIDE, height: high, viewBox: `0 0 ${WIDE} ${high}`, style: "max-width:none", role: "img", "aria-label": `work of the threads: ${step.loads.join(", ")}` },
-    bars, svg("line", { class: "limit", x1: even, x2: even, y1: 0, y2: high }));
+    bars, svg("line", { class: "limit", x1: even, x2: even, y1: 0, y2: high }), counts);
 }
 
 function preludeTable(step) {
@@ -59,7 +59,7 @@ export default {
     const { root, cleanup } = mount(el);
     const state = model.get("state");
     const at = position(model, "ragged.step", state.steps.length, 1);
-    const bar = stepper({ count: state.steps.length, at, label: "steps", start: 0, describe: (i) => `${state.steps[i].name}. ${state.steps[i].says}` });
+    const bar = stepper({ count: state.steps.length, at, label: "steps", describe: (i) => `${state.steps[i].name}. ${state.steps[i].says}` });
     const [said, rows, loads, prelude] = [h("p", {}), scroller("iterations", ""), scroller("threads", ""), h("div", {})];
     const all = stepsTable(state, at);
     const show = () => {

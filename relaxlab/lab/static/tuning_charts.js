@@ -1,6 +1,6 @@
 // The drawings of a search: the best over time, decisions in parallel coordinates, predictions.
 
-import { h, svg } from "./core.js";
+import { h, scroller, svg } from "./core.js";
 
 export const TUNING_CSS = `
 .tuning line.axis { stroke: var(--line); } .tuning line.bar { stroke: var(--muted); } .tuning path { fill: none; }
@@ -11,7 +11,7 @@ export const TUNING_CSS = `
 .tuning path.final { fill: var(--add); } .tuning line.final { stroke: var(--add); stroke-width: 2; }
 .tuning path.way { stroke: var(--muted); opacity: .45; } .tuning path.way.faster { stroke: var(--accent); opacity: .9; stroke-width: 1.5; }
 .tuning path.way.wrong { stroke: var(--del); stroke-dasharray: 3 3; } .tuning path.way.chosen { stroke: var(--fg); stroke-width: 3; opacity: 1; }
-.tuning { max-width: 1100px; } tr.chosen td { background: var(--accent-bg); } tbody tr[data-trial] { cursor: pointer; }
+.tuning { min-width: 700px; max-width: 1100px; margin-bottom: 10px; } tr.chosen td { background: var(--accent-bg); } tbody tr[data-trial] { cursor: pointer; }
 th button.link { color: inherit; font-weight: 600; text-decoration: none; white-space: nowrap; }
 `;
 
@@ -82,7 +82,7 @@ export function progressChart(kernel, trials, at) {
     trials.filter((t) => t.number === 1 || t.number % every === 0).map((t) => svg("text", { x: x(t.number), y: HIGH - 18, "text-anchor": "middle" }, String(t.number))),
     svg("text", { x: WIDTH - RIGHT, y: HIGH - 3, "text-anchor": "end" }, "trial"));
   const legend = h("ul", { class: "legend" }, ["● faster with 95 % confidence (coloured), or not (grey)", "| interval", "— best so far", "× not measured", ...(final ? ["◆ confirmed beside the default"] : [])].map((text) => h("li", {}, text)));
-  return { element: h("div", {}, legend, figure), stop: follow(figure, at) };
+  return { element: h("div", {}, legend, scroller("best over time", figure)), stop: follow(figure, at) };
 }
 
 const MOST_AXES = 8;
@@ -110,7 +110,7 @@ export function coordinatesChart(kernel, trials, at) {
     shown.map(way), axes.map(axis), svg("line", { class: "axis", x1: x(axes.length), x2: x(axes.length), y1: 34, y2: high - 34 }),
     svg("text", { x: WIDTH - 4, y: 14, "text-anchor": "end" }, "times as fast"),
     ticks(y.low, y.high).map((v) => svg("text", { x: x(axes.length) + 6, y: y.at(v) + 4 }, `${v}×`)));
-  return { element: figure, stop: follow(figure, at) };
+  return { element: scroller("decisions and ratios", figure), stop: follow(figure, at) };
 }
 
 /** What the model said of each trial against what was measured. */
@@ -124,5 +124,5 @@ export function predictedChart(trials, at) {
     svg("line", { class: "even", x1: LEFT, y1: HIGH - BOTTOM, x2: side, y2: TOP }),
     shown.map((t) => svg("g", { class: `mark${t.low > 1 ? " faster" : ""}`, "data-trial": t.number - 1, onclick: () => at.set(t.number - 1) }, svg("title", {}, label(t)), svg("circle", { cx: x.at(t.predicted), cy: y.at(t.ratio), r: 5 }))),
     svg("text", { x: side, y: HIGH - 3, "text-anchor": "end" }, "predicted; upwards: measured"));
-  return { element: figure, stop: follow(figure, at) };
+  return { element: scroller("predictions", figure), stop: follow(figure, at) };
 }

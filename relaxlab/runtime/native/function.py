@@ -26,7 +26,7 @@ from relaxlab.runtime.native.arguments import (
     overlap,
 )
 from relaxlab.runtime.native.direct_call import DirectCall, is_supported
-from relaxlab.runtime.native.loaded import CheckFailed, LoadedProgram
+from relaxlab.runtime.native.loaded import IN_MEMORY, CheckFailed, LoadedProgram
 from relaxlab.runtime.native.results import Sources, result_converter, span_of
 from relaxlab.runtime.unbatched import Unbatched
 
@@ -48,6 +48,9 @@ class NativeFunction(Unbatched):
 
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(IN_MEMORY)
 
     def __init__(self, exe: LoadedProgram, info: FunctionInfo) -> None:
         self.info, self._exe = info, exe

@@ -16,6 +16,7 @@ from relaxlab.codegen.llvm.context import CONTEXT
 from relaxlab.codegen.llvm.jit import LoadedObject, runs_here
 from relaxlab.codegen.llvm.plan import STATE
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.plain import plain
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.c_libraries import load_libraries
@@ -66,12 +67,23 @@ class _NotLoaded:
         return 0
 
 
+IN_MEMORY = (
+    "an executable is machine code in the memory of this process, of which there is no copy: share "
+    "it, compile the program where it is needed, which takes it from the cache, or write it with "
+    "exe.export(path) and read it with rl.load(path)"
+)
+"""The message where an executable or a function of one is copied or pickled."""
+
+
 class LoadedProgram:
     """The machine code of a program and what its functions share: threads, memory that is kept
     between calls, constants, and the lock by which calls take turns.
 
     `runs_here` is False for the code of another machine, which can be read but not called.
     """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(IN_MEMORY)
 
     def __init__(
         self,
@@ -127,7 +139,8 @@ class LoadedProgram:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        if not isinstance(count, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        count = plain(count)
+        if not isinstance(count, int):
             raise TypeError(f"threads must be a whole number, got {count!r}")
         if count < 1:
             raise ValueError(f"threads must be at least 1, got {count}")

@@ -25,6 +25,7 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.gpus import Gpu, gpu_named
 from relaxlab.ir.loops import Buffer, For
 from relaxlab.ir.node import walk
+from relaxlab.ir.plain import plain
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.arrays import Array, ExecutionError, OutOfMemory
 from relaxlab.runtime.build import compile as build
@@ -143,6 +144,9 @@ def _arguments(program: CudaExecutable, name: str, sizes: Mapping[str, int]) -> 
         raise ExecutionError(f"{name!r} has no symbol {wrong[0]!r}; it has: {known}")
     if missing := [s for s in [*symbols, *scalars] if s not in sizes]:
         raise ExecutionError(f"{name!r} needs a value of {missing[0]}: {missing[0]}=1024")
+    for n, size in sizes.items():
+        if n in symbols and not isinstance(plain(size), int):
+            raise ExecutionError(f"the value of {n} is a whole number, not {size!r}")
     env = {v: sizes[n] for n, v in symbols.items()}
     for p in params:
         yield _argument(p.ty, env, sizes.get(p.name, 0), p.name)
