@@ -117,6 +117,14 @@ def f(a: T.handle, b: T.handle, c: T.handle):
 """Loops that have an extent of -1 or -2 where there are no rows or columns."""
 
 
+def _from_one() -> Schedule:
+    func = parse(FROM_ONE)["f"]
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    sch.form_blocks()
+    return sch
+
+
 def _assert_same_from_one(sch: Schedule, data: np.random.Generator) -> None:
     for n, m in ((0, 0), (0, 5), (1, 9), (3, 1), (9, 11)):
         given = [data.integers(0, 9, shape).astype("float32") for shape in ((n, m), m, n)]
@@ -132,8 +140,7 @@ def _assert_same_from_one(sch: Schedule, data: np.random.Generator) -> None:
 def test_random_schedules_of_loops_with_negative_extents(rng: np.random.Generator) -> None:
     for _ in range(8):
         draw = random.Random(int(rng.integers(1 << 60)))
-        sch = Schedule(parse(FROM_ONE)["f"])
-        sch.form_blocks()
+        sch = _from_one()
         for _ in range(STEPS):
             before = sch.func
             try:
@@ -147,8 +154,7 @@ def test_random_schedules_of_loops_with_negative_extents(rng: np.random.Generato
 
 def test_loops_with_negative_extents_in_parts_or_fused(rng: np.random.Generator) -> None:
     for apart in (True, False):
-        sch = Schedule(parse(FROM_ONE)["f"])
-        sch.form_blocks()
+        sch = _from_one()
         (i, _), (j,), (k,) = (sch.get_loops(sch.get_block(name)) for name in "ABC")
         if apart:
             sch.partition(i, 8)
