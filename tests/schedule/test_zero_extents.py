@@ -162,3 +162,33 @@ def test_loops_with_negative_extents_in_parts_or_fused(rng: np.random.Generator)
         else:
             sch.horizontal_fuse(k, j)
         _assert_same_from_one(sch, rng)
+
+
+SHIFTED = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i, j in T.grid(n, m):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, PLACE]
+"""
+
+
+@pytest.mark.parametrize("place", ["T.max(vj - 1, 0)", "T.min(vj + 1, m - 1)", "m - 1 - vj"])
+def test_copies_of_buffers_without_elements(place: str) -> None:
+    """What is read once a loop has iterations is not there where it has none."""
+    func = parse(SHIFTED.replace("PLACE", place))["f"]
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    sch.cache_read(sch.get_block("B"), 0, "global")
+    for m in (0, 1, 5):
+        a = np.arange(3 * m, dtype="float32").reshape(3, m)
+        made = [np.full(3, 7, "float32") for _ in range(2)]
+        interpret_prim_func(func, [a, made[0]])
+        build(sch.func, use_cache=False, checks="all")(a, made[1])
+        np.testing.assert_array_equal(made[1], made[0])
