@@ -593,14 +593,23 @@ class LoopsChecker:
 
     def is_attained(self, e: expr.PrimExpr) -> bool:
         """True if some iteration gives `e` the bounds that interval arithmetic finds: each variable
-        occurs once, those that bound a loop's variable included."""
+        occurs once, those that bound a loop's variable included, and no loop inside has iterations
+        for some values of it alone, as `range(i)` has none for the first i."""
         inexact = (expr.FloorMod, expr.Select, expr.Call, loops.BufferLoad)
         if any(isinstance(n, inexact) for n in walk(e)):
             return False
         names = [n for n in walk(e) if isinstance(n, expr.Var)]
         for v in names:  # which grows: the bounds of loops may have variables of further loops
             names += self.depends.get(v, ())
-        return len(names) == len(set(names))
+        inside = [f for f in self.nest if f.loop_var not in names]
+        return len(names) == len(set(names)) and all(
+            self.always_runs(f) for f in inside if not set(names).isdisjoint(symbols_in(f.extent))
+        )
+
+    def always_runs(self, s: loops.For) -> bool:
+        """True if the loop has iterations for all values of the variables of loops around it."""
+        shortest = relax_index(s.extent, self.ranges, self.an)
+        return shortest is not None and self.an.prove(expr.binary(expr.GE, shortest[0], 1)) is True
 
     def depend(self, v: expr.Var, low: expr.PrimExpr, extent: expr.PrimExpr) -> None:
         """Keep which variables of loops around bound `v`, as often as they occur."""

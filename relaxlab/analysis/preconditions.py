@@ -123,13 +123,23 @@ class _Finder(LoopsChecker):
         if not _sizes_of(self.func).issuperset(symbols_in(need)):
             return False
         names = list(symbols_in(index))
-        if not any(v in self.extents for v in names) and self._may_not_run():
+        extents = [self.extents[v] for v in names if v in self.extents]
+        if all(isinstance(e, expr.IntImm) for e in extents) and self._may_not_run():
             return False
         for v in names:  # which grows, as in `is_attained`
             names += self.depends.get(v, ())
         return all(
             self._holds_if_empty(need, self.extents[v], short) for v in names if v in self.extents
         ) and self.partial.isdisjoint(names)
+
+    def always_runs(self, s: loops.For) -> bool:
+        """True if the loop has iterations for all values of the variables of loops around it, but
+        for a constant number of them."""
+        shortest = relax_index(s.extent, self.ranges, self.an)
+        return (
+            shortest is not None
+            and _analyzer(self.func).upper_bound(expr.binary(expr.Sub, 0, shortest[0])) is not None
+        )
 
     def _may_not_run(self) -> bool:
         """True if some loop around may have no iterations, as those over arrays without elements:

@@ -81,6 +81,8 @@ def region_union(a: BufferRegion, b: BufferRegion, analyzer: Analyzer) -> Buffer
 def _hull(x: Range, y: Range, an: Analyzer) -> Range:
     if x.min == y.min and x.extent == y.extent:
         return x
+    if x.min.dtype != y.min.dtype:  # indices of one buffer may be of different integers
+        x, y = (Range(_as(r.min, "int64"), _as(r.extent, "int64")) for r in (x, y))
     lo = an.simplify(expr.Min(x.min, y.min))
     hi = an.simplify(expr.Max(x.min + x.extent, y.min + y.extent))
     return Range(lo, an.simplify(hi - lo))

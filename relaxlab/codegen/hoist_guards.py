@@ -289,6 +289,8 @@ def _steps(loop: For, guard: PrimExpr) -> PrimExpr | None:
     """After how many iterations the guard fails for good; None where that is not known before."""
     if not isinstance(guard, expr.LT) or loop.loop_var not in symbols_in(guard.a):
         return None
+    if guard.a.dtype != loop.loop_var.dtype:  # elements are compared, not places
+        return None
     first = substitute(guard.a, {loop.loop_var: loop.min})
     extent = expr.Max(expr.Min(loop.extent, guard.b - first), expr.const(0))
     rises = Analyzer().prove_equal(guard.a, first + (loop.loop_var - loop.min))

@@ -32,6 +32,7 @@ from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
     Span,
+    analyzer_around,
     analyzer_at,
     axis_env,
     bind_stmt,
@@ -93,7 +94,7 @@ def cache_read(
                 suggestion="cache_write", about=(buffer,),
             )  # fmt: skip
     spans = _touched_region(place, buffer, [r for b in readers for r in b.reads])
-    an = analyzer_at(place)
+    an = analyzer_around(place)
     spans = tuple(_clipped(s, dim, an) for s, dim in zip(spans, buffer.shape, strict=True))
     cache = cache_buffer(func, buffer, scope)
     copy = _copy_nest(func, buffer, cache, spans, an)
@@ -156,7 +157,7 @@ def cache_write(
         )  # fmt: skip
     spans = _touched_region(place, buffer, [region])
     cache = cache_buffer(func, buffer, scope)
-    copy = _copy_nest(func, cache, buffer, spans, analyzer_at(place))
+    copy = _copy_nest(func, cache, buffer, spans, analyzer_around(place))
     names = {name, *consumers}
 
     def rewritten(s: Stmt) -> Stmt:
@@ -217,7 +218,7 @@ def _touched_region(
     place: BlockPlace, buffer: Buffer, regions: Sequence[BufferRegion]
 ) -> tuple[Span, ...]:
     """Return the region of `buffer` that the regions' blocks touch over their whole domains."""
-    an = analyzer_at(place)
+    an = analyzer_around(place)
     total: tuple[Span, ...] | None = None
     env: dict[Var, Span | None] = {}
     for r in realizes_under(place.scope.body):

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -122,7 +122,7 @@ def partition(func: PrimFunc, var: Var, multiple: int) -> tuple[PrimFunc, tuple[
                 suggestion="decompose_reduction first", about=(r.block.name,),
             )  # fmt: skip
     an = analyzer_at(place)
-    regular = an.simplify(loop.extent // multiple * multiple)
+    regular = an.simplify(_regular(loop.extent, multiple, loop, an))
     if any(an.prove_equal(size, ZERO) for size in (regular, loop.extent - regular)):
         raise ScheduleError(
             "partition", describe_loop(loop), "both parts may have iterations", about=(var,)
@@ -140,6 +140,17 @@ def partition(func: PrimFunc, var: Var, multiple: int) -> tuple[PrimFunc, tuple[
     return place.replaced(seq(*parts)), (main, rest)
 
 
+def _regular(extent: PrimExpr, multiple: int, loop: For, an: Analyzer) -> PrimExpr:
+    """The largest multiple of iterations of an extent, which is that of a loop."""
+    return _iterations(extent, loop, an) // multiple * multiple
+
+
+def _iterations(extent: PrimExpr, loop: For, an: Analyzer) -> PrimExpr:
+    """The number of iterations that an extent, which is that of a loop, stands for: none where it
+    is negative."""
+    return extent if an.prove(expr.GE(loop.extent, ZERO)) else expr.Max(extent, ZERO)
+
+
 def _part(r: BlockRealize, loop: For, multiple: int, an: Analyzer, rest: bool) -> BlockRealize:
     """A block in one of the parts of a loop: the axis that is the loop has the values that occur
     there."""
@@ -149,7 +160,7 @@ def _part(r: BlockRealize, loop: For, multiple: int, an: Analyzer, rest: bool) -
             "partition", describe_block(r.block), f"axis {iv.var.name} is as long as the loop",
             suggestion="partition before pad_loop", about=(r.block.name, loop.loop_var),
         )  # fmt: skip
-    regular = iv.dom.extent // multiple * multiple
+    regular = _regular(iv.dom.extent, multiple, loop, an)
     low = iv.dom.min + regular if rest else iv.dom.min
     part = replace(iv, dom=Range(low, iv.dom.extent - regular if rest else regular))
     axes = tuple(part if x is iv else x for x in r.block.iter_vars)
@@ -243,13 +254,14 @@ def horizontal_fuse(func: PrimFunc, first: Var, second: Var) -> tuple[PrimFunc, 
             "horizontal_fuse", describe_loop(b),
             f"neither loop touches what the other writes; both touch {names}", about=tuple(shared),
         )  # fmt: skip
-    fused = Var(f"{first.name}_{second.name}_fused")
+    fused, an = Var(f"{first.name}_{second.name}_fused"), analyzer_at(one)
+    before = _iterations(a.extent, a, an)
     body = IfThenElse(
-        expr.LT(fused, a.extent),
+        expr.LT(fused, before),
         substitute(a.body, {first: a.min + fused}),
-        substitute(b.body, {second: b.min + (fused - a.extent)}),
+        substitute(b.body, {second: b.min + (fused - before)}),
     )
-    total = analyzer_at(one).simplify(a.extent + b.extent)
+    total = an.simplify(before + b.extent)
     loop = For(fused, ZERO, total, "serial", body, span=a.span)
     stmts = [loop if s is a else s for s in around.stmts if s is not b]
     return one.replaced(seq(*stmts), -2), fused

@@ -89,6 +89,12 @@ def analyzer_at(place: Place) -> Analyzer:
     return an
 
 
+def analyzer_around(place: Place) -> Analyzer:
+    """An analyzer with the ranges that hold in the enclosing block, also where the loops between it
+    and `place` have no iterations."""
+    return analyzer_at(Place(place.func, place.path[: place.scope_depth + 2]))
+
+
 def analyzer_in(target: LoopPlace) -> Analyzer:
     """An analyzer with the ranges that hold inside one iteration of a loop."""
     an = analyzer_at(target)

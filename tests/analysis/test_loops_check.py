@@ -149,6 +149,18 @@ def f(c: T.handle):
                     T.where(i < n)
                     C[vi] = T.float32(0)
 """,
+    "rows of a triangle but the first": """
+def f(A: T.Buffer((5,), "float32")):
+    for i in range(5):
+        for j in range(i):
+            A[i - 1] = A[j]
+""",
+    "rows of a triangle but the last": """
+def f(A: T.Buffer((5,), "float32")):
+    for i in range(10):
+        for j in range(i + 1, 5):
+            A[i] = A[j]
+""",
 }
 
 
@@ -209,6 +221,12 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
             vi = T.axis.spatial(8, i)
             C[vi] = A[vi + 1]
 """, ["E0321", "E0334"]),
+    "a bound of a `while` that is no symbol of a buffer": ("""
+def f(A: T.Buffer((5,), "int64")):
+    n = T.int64()
+    while A[0] < n:
+        A[0] = A[0] + 1
+""", ["E0329"]),
 }  # fmt: skip
 
 

@@ -34,6 +34,15 @@ CASES = {
         "for i in range(n):\n        for j in range(i): A[i, j] = A[j, i]", ["n <= m"]
     ),
     # Where nothing is accessed for certain, nothing is required.
+    "rows that a triangle leaves out": (
+        "for i in range(b):\n        for j in range(i + 1, m): A[i, j] = A[j, 0]", []
+    ),
+    "a row of an inner loop": (
+        "for i in range(n):\n        for j in range(i + 1, n): A[j, 0] = T.float32(1)", ["n <= m"]
+    ),
+    "a constant number in a loop": (
+        "for i in range(n):\n        for j in range(3): A[j, 0] = T.float32(1)", []
+    ),
     "a condition": ("for i in range(n):\n        if i < m: A[i, 0] = T.float32(1)", []),
     "a condition of two": (
         "for i in range(n):\n"

@@ -163,6 +163,8 @@ def test_union() -> None:
     assert text((region_union(row, full_region(A), an),)) == ["A[0:+n, 0:+m]"]
     with pytest.raises(ValueError, match="A and B"):
         region_union(row, full_region(B), an)
+    narrow, wide = (BufferRegion(ONE_D, (Range(V(d, d), C(1, d)),)) for d in ("int32", "int64"))
+    assert text((region_union(narrow, wide, an),))[0].startswith("X[min(int64, int64(int32)):+")
 
 
 def random_index(rng: random.Random, variables: list[expr.Var], depth: int) -> expr.PrimExpr:

@@ -476,3 +476,20 @@ def test_drawn_steps(rng: np.random.Generator) -> None:
             np.testing.assert_array_equal(y, x, err_msg=body)
             np.testing.assert_array_equal(z, x, err_msg=body)
     assert formed_count > 5
+
+
+@pytest.mark.parametrize("sizes", [None, {"n": 37, "m": 20}], ids=str)
+def test_private_buffers_that_nobody_reads(
+    sizes: dict[str, int] | None, rng: np.random.Generator
+) -> None:
+    """A block that stores to nothing else stays as it is, beside others that rules schedule."""
+    func = function(ROWS, """
+    for i in range(n):
+        best = T.alloc_buffer((2,), "float32")
+        best[0] = T.float32(0)
+        if A[i, 0] > best[0]:
+            best[0] = A[i, 0]
+            best[1] = best[0]
+    for i in range(n):
+        C[i] = C[i] + T.float32(2)""", sizes)  # fmt: skip
+    assert_same_results(func, form_blocks(func), ROWS, [(37, 20)], rng)

@@ -58,3 +58,22 @@ def test_what_follows_joins_the_window(rng: np.random.Generator) -> None:
     padded = np.pad(x, ((0, 0), (1, 1)), constant_values=-np.inf)
     want = np.max([padded[:, k : k + 37 : 2] for k in range(3)], axis=0)
     np.testing.assert_array_equal(got[0], np.maximum(want, 0))
+
+
+def test_windows_without_results() -> None:
+    """Of no columns, or of fewer than none, beside loops that run."""
+    for columns in ("0", "1, 0"):
+        func = rl.parse(f"""
+@T.prim_func
+def f(A: T.Buffer((3, 9), "int32"), B: T.Buffer((3, 2), "int32")):
+    for i in range(3):
+        for j in range({columns}):
+            B[i, j] = T.int32(2)
+            for k in range(3):
+                B[i, j] = T.max(B[i, j], A[i, j + k])
+    for i in range(3):
+        B[i, 1] = T.int32(5)
+""")
+        b = np.full((3, 2), 7, "int32")
+        rl.compile(func, use_cache=False)(np.zeros((3, 9), "int32"), b)
+        assert b.tolist() == [[7, 5]] * 3

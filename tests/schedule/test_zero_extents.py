@@ -18,6 +18,7 @@ from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.native.loaded import CheckFailed
 from relaxlab.schedule import Schedule, ScheduleError
+from relaxlab.script import parse
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, concrete_call
 from relaxlab.testing.random_schedules import COLLIDING, with_buffers_placed
 from relaxlab.testing.schedule_steps import random_step
@@ -96,3 +97,98 @@ def test_fuse_of_loops_without_iterations_shows_their_axes() -> None:
     made = np.full((), 7, np.float32)
     interpret_prim_func(sch.func, [np.zeros((0, 4), np.float32), made])
     assert made == 0 and "// 0" not in Module.of({"main": sch.func}).script()
+
+
+FROM_ONE = """
+@T.prim_func
+def f(a: T.handle, b: T.handle, c: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (m,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range(1, n):
+        for j in range(2, m):
+            A[i, j] = A[i, j] * B[j] + T.float32(1)
+    for i in range(1, n):
+        C[i] = T.float32(3)
+    for j in range(m):
+        B[j] = T.float32(2)
+"""
+"""Loops that have an extent of -1 or -2 where there are no rows or columns."""
+
+
+def _from_one() -> Schedule:
+    func = parse(FROM_ONE)["f"]
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    sch.form_blocks()
+    return sch
+
+
+def _assert_same_from_one(sch: Schedule, data: np.random.Generator) -> None:
+    for n, m in ((0, 0), (0, 5), (1, 9), (3, 1), (9, 11)):
+        given = [data.integers(0, 9, shape).astype("float32") for shape in ((n, m), m, n)]
+        made = [x.copy() for x in given]
+        interpret_prim_func(sch.func, made)
+        wanted = [x.copy() for x in given]
+        wanted[0][1:, 2:] = given[0][1:, 2:] * given[1][2:] + 1
+        wanted[1][:] = 2
+        wanted[2][1:] = 3
+        np.testing.assert_equal(made, wanted)
+
+
+def test_random_schedules_of_loops_with_negative_extents(rng: np.random.Generator) -> None:
+    for _ in range(8):
+        draw = random.Random(int(rng.integers(1 << 60)))
+        sch = _from_one()
+        for _ in range(STEPS):
+            before = sch.func
+            try:
+                random_step(sch, draw)
+            except ScheduleError:
+                continue
+            if sch.func is not before:
+                print(sch.trace[-1])
+                _assert_same_from_one(sch, rng)
+
+
+def test_loops_with_negative_extents_in_parts_or_fused(rng: np.random.Generator) -> None:
+    for apart in (True, False):
+        sch = _from_one()
+        (i, _), (j,), (k,) = (sch.get_loops(sch.get_block(name)) for name in "ABC")
+        if apart:
+            sch.partition(i, 8)
+            sch.partition(j, 8)
+        else:
+            sch.horizontal_fuse(k, j)
+        _assert_same_from_one(sch, rng)
+
+
+SHIFTED = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i, j in T.grid(n, m):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, PLACE]
+"""
+
+
+@pytest.mark.parametrize("place", ["T.max(vj - 1, 0)", "T.min(vj + 1, m - 1)", "m - 1 - vj"])
+def test_copies_of_buffers_without_elements(place: str) -> None:
+    """What is read once a loop has iterations is not there where it has none."""
+    func = parse(SHIFTED.replace("PLACE", place))["f"]
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    sch.cache_read(sch.get_block("B"), 0, "global")
+    for m in (0, 1, 5):
+        a = np.arange(3 * m, dtype="float32").reshape(3, m)
+        made = [np.full(3, 7, "float32") for _ in range(2)]
+        interpret_prim_func(func, [a, made[0]])
+        build(sch.func, use_cache=False, checks="all")(a, made[1])
+        np.testing.assert_array_equal(made[1], made[0])

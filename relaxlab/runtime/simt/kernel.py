@@ -138,7 +138,7 @@ def geometry_of(launch: Launch, scalars: Mapping[Var, Any]) -> Geometry:
     """The sizes of a launch for given values of its scalars."""
 
     def sizes(kind: str) -> Triple:
-        x, y, z = (int(evaluate(e, scalars)) for e in launch.extents(kind))
+        x, y, z = (max(int(evaluate(e, scalars)), 0) for e in launch.extents(kind))
         return x, y, z
 
     return Geometry(sizes("blockIdx"), sizes("threadIdx"))

@@ -39,10 +39,11 @@ functions over expressions, and a round trip through memory each hundred operati
 
 
 def blocks_of(func: PrimFunc) -> list[Block]:
-    """The leaf blocks in program order (the root block and others that hold blocks left out)."""
+    """The leaf blocks in program order, without the root block and others that hold blocks, and
+    without those that store to private buffers alone: rules leave these as they are."""
     stmts = (s for s in walk_stmts(func.body) if s is not func.body)
     found = [s.block for s in stmts if isinstance(s, BlockRealize)]
-    return [b for b in found if not realizes_under(b.body)]
+    return [b for b in found if b.writes and not realizes_under(b.body)]
 
 
 def is_spatial(block: Block) -> bool:

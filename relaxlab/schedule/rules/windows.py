@@ -94,6 +94,6 @@ def _lanes(block: Block, context: Context) -> int:
     """Return the lanes of a vector of results, no more than twice their number."""
     lanes = context.target.lanes(output_dtype(block))
     width = constant([it.dom.extent for it in block.iter_vars if it.kind == "spatial"][-1])
-    while width is not None and lanes >= 2 * width:
+    while width is not None and lanes >= 2 * width > 0:  # any do where there are no results
         lanes //= 2
     return lanes

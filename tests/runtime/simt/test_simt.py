@@ -300,3 +300,29 @@ def test_the_text_of_a_report():
     assert "data race: thread (" in text
     assert "in block 'B' (" in text and "in block 'S' (" in text
     assert "programs.py:" in text
+
+
+NEGATIVE = """
+@T.prim_func(s_tir=True)
+def f(a: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.sblock_alloc_buffer((n - 1, 1), "float32")
+    for i in T.thread_binding(n - 1, thread="blockIdx.x"):
+        for j in T.thread_binding(m - 1, thread="blockIdx.y"):
+            A[i, j] = T.float32(1)
+    for i in T.thread_binding(n - 1, thread="blockIdx.x"):
+        B[i, 0] = A[i, 0]
+    for i in T.thread_binding(n - 1, thread="blockIdx.x"):
+        A[i, 0] = B[i, 0] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (3, 2)])
+def test_a_negative_extent_is_none(shape: tuple[int, int]) -> None:
+    a = np.zeros(shape, "float32")
+    rl.simt(rl.parse(NEGATIVE), "f", a).check()
+    wanted = np.zeros(shape, "float32")
+    wanted[:-1, :-1] = 1
+    wanted[:-1, :1] += 1
+    np.testing.assert_array_equal(a, wanted)
