@@ -108,9 +108,9 @@ def simplified(root: S, an: Analyzer) -> S:
     def visit(n: Node) -> Node | None:
         match n:
             case BufferLoad(_, indices) | BufferStore(_, _, indices):
-                return replace(n, indices=tuple(an.simplify(i) for i in indices))
+                return replace(n, indices=tuple(an.simplify_index(i) for i in indices))
             case Range(lo, extent):
-                return Range(an.simplify(lo), an.simplify(extent))
+                return Range(an.simplify_index(lo), an.simplify(extent))
             case _:
                 return None
 

@@ -16,7 +16,7 @@ from relaxlab.schedule import schedule as core
 from relaxlab.schedule import state
 from relaxlab.schedule.decisions import Sampled
 from relaxlab.schedule.layout import region_number
-from relaxlab.tvm.tir.schedule.handles import BlockRV, LoopRV
+from relaxlab.tvm.tir.schedule.handles import BlockRV, Location, LoopRV
 from relaxlab.tvm.tir.schedule.trace import Trace
 
 BlockLike: TypeAlias = BlockRV | str
@@ -111,9 +111,12 @@ class ModuleSchedule:
         self.trace.show()
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """The block or loop that a handle stands for now; a number that was drawn is itself."""
+        """The block or loop that a handle stands for now; a number or a location that was drawn is
+        itself."""
         match rand_var_or_sref:
-            case BlockRV(func, handle) | LoopRV(func, handle):
+            case LoopRV(_, Location() as location):
+                return location
+            case BlockRV(func, state.BlockRV() as handle) | LoopRV(func, state.LoopRV() as handle):
                 return self.of(func).get(handle)
             case IntImm(value):
                 return value
