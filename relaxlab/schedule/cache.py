@@ -30,7 +30,11 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import exact_region
-from relaxlab.schedule.instances import require_all_written, require_body_unconditional
+from relaxlab.schedule.instances import (
+    require_all_written,
+    require_body_unconditional,
+    require_only_loops,
+)
 from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
@@ -147,15 +151,17 @@ def cache_write(
             suggestion="cache_write before decompose_reduction", about=(buffer,),
         )  # fmt: skip
     region = next(w for w in block.writes if w.buffer is buffer)
-    _require_dense_write(place, region)
-    require_all_written("cache_write", place)
+    spans = _touched_region(place, buffer, [(place.realize, region)])
+    if not _is_dense(place, region, spans):
+        _require_dense_write(place, region)
+        require_all_written("cache_write", place)
+    require_only_loops("cache_write", place)
     require_body_unconditional("cache_write", place)
     if block.init is None and any(r.buffer is buffer for r in block.reads):
         raise ScheduleError(
             "cache_write", describe_block(block),
             f"the block does not update {buffer.name} in place", about=(buffer,),
         )  # fmt: skip
-    spans = _touched_region(place, buffer, [(place.realize, region)])
     window = _window(func, buffer, scope, spans, analyzer_at(place))
     copy = window.copy_nest(func, window.cache, buffer)
     names = {name, *consumers}
@@ -167,8 +173,14 @@ def cache_write(
         for r in realizes_under(s) if r.block.name in consumers
     )  # fmt: skip
     index = next(reading, writer) + 1
-    for r in (r for s in stmts[writer:index] for r in realizes_under(s)):
-        if r.block.name not in names and any(x.buffer is buffer for x in r.block.reads):
+    others = [
+        i for i, s in enumerate(stmts) if i > writer
+        for r in realizes_under(s) if r.block.name not in names and _reads(r.block, buffer)
+    ]  # fmt: skip
+    if others and others[0] < index:
+        index = writer + 1
+    for r in realizes_under(stmts[writer]):
+        if r.block.name not in names and _reads(r.block, buffer):
             raise ScheduleError(
                 "cache_write", describe_block(block),
                 f"{buffer.name} is read only after the copy; block {r.block.name!r} reads it "
@@ -246,6 +258,20 @@ def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
 def _moves(span: Span, dim: expr.PrimExpr) -> bool:
     """True if the start of a span depends on more than the dimension, as on axes of a block."""
     return bool(vars_in(span.lo) - vars_in(dim))
+
+
+def _reads(block: Block, buffer: Buffer) -> bool:
+    return any(r.buffer is buffer for r in block.reads)
+
+
+def _is_dense(place: BlockPlace, region: BufferRegion, spans: Sequence[Span]) -> bool:
+    """True if the loops around the block provably take it through all of `spans`."""
+    an = analyzer_at(place)
+    each = [Span(r.min, r.min if r.extent == ONE else r.min + r.extent - 1) for r in region.region]
+    written = exact_region(each, (*place.loops, place.realize), an)
+    if written is None:
+        return False
+    return all(covers(w, s, an) for w, s in zip(written, spans, strict=True))
 
 
 def _require_dense_write(place: BlockPlace, region: BufferRegion) -> None:

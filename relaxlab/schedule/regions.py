@@ -134,6 +134,17 @@ def without_alloc(func: PrimFunc, buffer: Buffer) -> PrimFunc:
     return replace(func, body=_rewrite_stmts(func.body, visit))
 
 
+def with_alloc_as(func: PrimFunc, old: Buffer, new: Buffer) -> PrimFunc:
+    """`func` with `new` allocated in place of `old`."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, Block) and any(a is old for a in n.alloc_buffers):
+            return replace(n, alloc_buffers=tuple(new if a is old else a for a in n.alloc_buffers))
+        return None
+
+    return replace(func, body=_rewrite_stmts(func.body, visit))
+
+
 def with_alloc(func: PrimFunc, site: str, buffer: Buffer) -> PrimFunc:
     """`func` with `buffer` allocated by the block called `site`."""
 

@@ -123,6 +123,81 @@ def main(A: T.Buffer((8, 8, 8), "float32"), C: T.Buffer((8, 8, 8), "float32")):
             C[vi, vj, vk] = A[vi, vj, vk] * T.float32(2)
 """
 
+TILED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((128, 128), "float32"), C: T.Buffer((8, 8, 16, 16), "float32")):
+    B = T.sblock_alloc_buffer((128, 128), "float32")
+    for i, j in T.grid(128, 128):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j, k, l in T.grid(8, 8, 16, 16):
+        with T.sblock("C"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            C[vi, vj, vk, vl] = B[vi * 16 + vk, vj * 16 + vl] + T.float32(1)
+"""
+
+FLAT = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((128, 128), "float32"), C: T.Buffer((16384,), "float32")):
+    B = T.sblock_alloc_buffer((16384,), "float32")
+    for i, j in T.grid(128, 128):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 128 + vj] = A[vi, vj] * T.float32(2)
+    for i in T.grid(16384):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16384, i)
+            C[vi] = B[vi] + T.float32(1)
+"""
+
+PACKED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((128, 128), "float32"), C: T.Buffer((8, 8, 16, 16), "float32")):
+    B = T.sblock_alloc_buffer((8, 8, 16, 16), "float32")
+    for i, j in T.grid(128, 128):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi // 16, vj // 16, vi % 16, vj % 16] = A[vi, vj] * T.float32(2)
+    for i, j, k, l in T.grid(8, 8, 16, 16):
+        with T.sblock("C"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            C[vi, vj, vk, vl] = B[vi, vj, vk, vl] + T.float32(1)
+"""
+
+UNPACKED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((128, 128), "float32"), C: T.Buffer((128, 128), "float32")):
+    B = T.sblock_alloc_buffer((8, 8, 16, 16), "float32")
+    for i, j, k, l in T.grid(8, 8, 16, 16):
+        with T.sblock("B"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            B[vi, vj, vk, vl] = A[vi * 16 + vk, vj * 16 + vl] * T.float32(2)
+    for i, j in T.grid(128, 128):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi // 16, vj // 16, vi % 16, vj % 16] + T.float32(1)
+"""
+
+REVERSED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((64, 64), "float32"), D: T.Buffer((64, 64), "float32")):
+    B = T.sblock_alloc_buffer((64, 64), "float32")
+    C = T.sblock_alloc_buffer((64, 64), "float32")
+    for i, j in T.grid(64, 64):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(64, 64):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + A[vi, vj]
+    for i, j in T.grid(64, 64):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.max(C[vi, vj], B[vi, 63 - vj])
+"""
+
 PROGRAMS = {
     "blocks": BLOCKS,
     "inside": INSIDE,
@@ -132,6 +207,11 @@ PROGRAMS = {
     "red": RED,
     "two_loops": TWO_LOOPS,
     "three_loops": THREE_LOOPS,
+    "tiled": TILED,
+    "flat": FLAT,
+    "packed": PACKED,
+    "unpacked": UNPACKED,
+    "reversed": REVERSED,
 }
 
 CASES: tuple[tuple[str, str], ...] = (
@@ -249,7 +329,36 @@ CASES: tuple[tuple[str, str], ...] = (
     ("three_loops", 'l=sch.get_loops("C"); f=sch.fuse(l[1],l[2]); g=sch.fuse(l[0],f)'),
     ("three_loops", 'l=sch.get_loops("C"); f=sch.fuse(l[0],l[1]); g=sch.fuse(f,l[2]); sch.split(g,[None,16])'),
     ("three_loops", 'l=sch.get_loops("C"); sch.reorder(l[2],l[0],l[1]); f=sch.fuse(l[2],l[0],l[1]); sch.split(f,[None,16])'),
+    ("tiled", 'sch.compute_inline("B")'),
+    ("tiled", 'sch.reverse_compute_inline("C")'),
+    ("tiled", 'sch.cache_write("B",0,"shared")'),
+    ("tiled", 'sch.cache_read("C",0,"shared")'),
+    ("flat", 'sch.compute_inline("B")'),
+    ("flat", 'sch.reverse_compute_inline("C")'),
+    ("flat", 'sch.cache_write("B",0,"shared")'),
+    ("flat", 'sch.cache_read("C",0,"shared")'),
+    ("packed", 'sch.compute_inline("B")'),
+    ("packed", 'sch.reverse_compute_inline("C")'),
+    ("packed", 'sch.cache_write("B",0,"shared")'),
+    ("packed", 'sch.cache_read("C",0,"shared")'),
+    ("unpacked", 'sch.compute_inline("B")'),
+    ("unpacked", 'sch.reverse_compute_inline("C")'),
+    ("unpacked", 'sch.cache_write("B",0,"shared")'),
+    ("unpacked", 'sch.cache_read("C",0,"shared")'),
+    ("reversed", 'sch.cache_write("B",0,"local",["D"])'),
+    ("blocks", 'sch.cache_write("B", 0, "local")'),
+    ("reversed", 'sch.transform_layout("B",("write",0),lambda i,j:(i//8,j,i%8))'),
+    ("unit", 'sch.get_loops("C"); print(sch.sample_compute_location("C", decision=-1) is None)'),
+    ("conv_padded", 'l=sch.sample_compute_location("P",decision=-2); sch.compute_at("P",l)'),
+    ("conv_padded", 'l=sch.sample_compute_location("P",decision=-1); sch.compute_at("P",l)'),
+    ("conv_padded", 'l=sch.sample_compute_location("P",decision=3); sch.compute_at("P",l)'),
+    ("shifted", 'sch.compute_inline("B")'),
 )
 
-DIFFERENT: tuple[tuple[str, str, str], ...] = ()
+DIFFERENT = (
+    ("unpacked", 'sch.reverse_compute_inline("C")', "the order of the terms of an index"),
+    ("packed", 'sch.compute_inline("B")', "the order of the terms of an index"),
+    ("reversed", "sch.transform_layout", "the form of a negative index"),
+    ("shifted", 'sch.compute_inline("B")', "TVM does not simplify the index"),
+)
 """The cases in which relaxlab differs, by program and a part of the steps, and how."""
