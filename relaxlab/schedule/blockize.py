@@ -312,5 +312,5 @@ def _init_nest(
     for loop in reversed(used_loops):
         var = fresh[loop.loop_var]
         assert isinstance(var, Var)
-        nest = For(var, loop.min, loop.extent, "serial", nest)
+        nest = replace(loop, loop_var=var, body=nest)
     return nest

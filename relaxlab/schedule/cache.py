@@ -265,9 +265,12 @@ def _reads(block: Block, buffer: Buffer) -> bool:
 
 
 def _is_dense(place: BlockPlace, region: BufferRegion, spans: Sequence[Span]) -> bool:
-    """True if the loops around the block provably take it through all of `spans`."""
+    """True if the loops around the block, which writes one element, provably take it through all of
+    `spans`."""
+    if any(r.extent != ONE for r in region.region):
+        return False
     an = analyzer_at(place)
-    each = [Span(r.min, r.min if r.extent == ONE else r.min + r.extent - 1) for r in region.region]
+    each = [Span(r.min, r.min) for r in region.region]
     written = exact_region(each, (*place.loops, place.realize), an)
     if written is None:
         return False
@@ -368,7 +371,7 @@ class _Window:
             self.buffer: tuple(b + iv.var for b, iv in zip(self.bases, axes, strict=True)),
         }
         block = Block(
-            fresh_block_name(func, self.cache.name),
+            fresh_block_name(func, f"{self.buffer.name}_{self.cache.scope}"),
             tuple(axes),
             (point_region(src, at[src]),),
             (point_region(dst, at[dst]),),

@@ -18,7 +18,7 @@ from relaxlab.ir.loops import (
     Range,
     Stmt,
 )
-from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
 from relaxlab.schedule.tree import all_blocks, child_stmts, vars_in, with_child
 
 S = TypeVar("S", bound=Node)
@@ -29,6 +29,11 @@ RegionFn = Callable[[tuple[Range, ...]], tuple[Range, ...]]
 STATED = {"read": "explicit_read_region", "write": "explicit_write_region"}
 """The annotations of a block with the numbers of the regions that its author states
 (`stated_regions.py`), by kind."""
+
+
+def without_stated(annotations: Attrs) -> Attrs:
+    """Annotations of a block for another one, whose regions its author did not state."""
+    return annotations.with_(**dict.fromkeys(STATED.values()))
 
 
 def refreshed(block: Block) -> Block:

@@ -148,8 +148,11 @@ def _factor_extents(
     return tuple(rest if f is None else expr.as_expr(f) for f in factors)
 
 
-def _simplified(body: Stmt, an: Analyzer, preserve_unit_iters: bool) -> Stmt:
-    """`body` with the bindings and predicates of its blocks simplified; `an` knows the outside."""
+def _simplified(
+    body: Stmt, an: Analyzer, preserve_unit_iters: bool, as_written: bool = False
+) -> Stmt:
+    """`body` with the bindings and predicates of its blocks simplified; `an` knows the outside.
+    Predicates stay as they are if they are to be `as_written`."""
     form = partial(_with_quotients, an) if preserve_unit_iters else an.index_form
     for s in walk_stmts(body):
         if isinstance(s, BlockRealize):
@@ -158,7 +161,7 @@ def _simplified(body: Stmt, an: Analyzer, preserve_unit_iters: bool) -> Stmt:
 
     def simplify(r: BlockRealize) -> BlockRealize:
         values = tuple(form(v) for v in r.iter_values)
-        predicate = form(r.predicate)
+        predicate = r.predicate if as_written else form(r.predicate)
         # Where there are no terms, the guard of their loop stays as it is: the initialisation runs
         # without it, and not at all under False.
         kept = r.predicate if predicate == FALSE else predicate
@@ -285,7 +288,8 @@ def _one_loop(
         total = runs * total
     total = an.simplify(total)
     bind_loop(an, fused, ZERO, total, preserve_unit_iters)
-    body = _simplified(substitute(chain[-1].body, values), an, preserve_unit_iters)
+    body = substitute(chain[-1].body, values)
+    body = _simplified(body, an, preserve_unit_iters, as_written=preserve_unit_iters)
     return place.replaced(For(fused, ZERO, total, "serial", body, span=place.loop.span))
 
 

@@ -271,6 +271,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
         "with_attrs": with_attr,
         "without_attr": without_attr,
     },
+    loops.Stmt: {"stmt": property(lambda s: s)},
     loops.Block: {"name_hint": _name},
     loops.IterVar: {"iter_type": property(lambda v: v.kind)},
     PrimExpr: {

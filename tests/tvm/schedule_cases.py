@@ -414,7 +414,6 @@ DIFFERENT = (
     ("pool", "sch.rfactor", "TVM takes a maximum from minus infinity alone"),
     ("half", "sch.rfactor(b,2)", "partial results beyond the end are initialised here"),
     ("matmul", "sch.fuse(x[1],y[1])", "loops of one iteration in the binding of a fused loop"),
-    ("matmul", "sch.parallel(f); sch.rfactor(k,1)", "the loops of the last step are serial here"),
     ("matmul", "sch.vectorize(j); sch.split(j", "marked loops are not split here"),
 )
 """The cases in which relaxlab differs, by program and a part of the steps, and how."""
