@@ -429,14 +429,14 @@ class IndexMap(Node):
         return tuple(an.simplify_index(substitute(e, table)) for e in self.final_indices)
 
     def map_shape(
-        self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None
+        self, shape: Iterable[expr.ExprLike], analyzer: Analyzer | None = None
     ) -> tuple[expr.PrimExpr, ...]:
         """The smallest shape that holds all new indices of an array of `shape`, in which no tile is
         smaller than the map makes them.
 
         Raises NotInvertible when a new index cannot be bounded or starts below 0.
         """
-        given = tuple(shape)
+        given = tuple(map(expr.as_expr, shape))
         an = analyzer if analyzer is not None else Analyzer.for_shapes(*given)
         none = expr.Var("none")  # there are no tiles of no elements, but each would be whole
         dims = tuple(none if d == ZERO else w
@@ -474,7 +474,7 @@ class IndexMap(Node):
             for v, d in zip(self.initial_indices, dims, strict=True)
         )  # fmt: skip
 
-    def inverse(self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None) -> IndexMap:
+    def inverse(self, shape: Iterable[expr.ExprLike], analyzer: Analyzer | None = None) -> IndexMap:
         """The map back, for arrays of `shape`.
 
         Raises NotInvertible unless the map is a bijection between `shape` and `map_shape(shape)`.
@@ -485,14 +485,14 @@ class IndexMap(Node):
         return back
 
     def inverse_with_padding(
-        self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None
+        self, shape: Iterable[expr.ExprLike], analyzer: Analyzer | None = None
     ) -> tuple[IndexMap, tuple[expr.PrimExpr, ...], expr.PrimExpr | None]:
         """(map back, new shape, condition on the new indices that holds on unused elements).
 
         The condition is None when every element of the new array is used.
         Raises NotInvertible when two old indices share a new one, or that is not excluded.
         """
-        dims = tuple(shape)
+        dims = tuple(map(expr.as_expr, shape))
         whole = self._whole_tiles(dims)
         an = analyzer if analyzer is not None else Analyzer.for_shapes(*dims)
         zero = expr.IntImm(0)
