@@ -411,7 +411,7 @@ def _window(
         extent = s.extent(an)
         fits = vars_in(extent) <= vars_in(dim)
         bases.append(s.lo if fits else ZERO)
-        shape.append(extent if fits else dim)
+        shape.append(extent if fits and an.prove_equal(extent, dim) is not True else dim)
     cache = replace(cache_buffer(func, buffer, scope), shape=tuple(shape))
     return _Window(buffer, cache, spans, tuple(bases), an)
 

@@ -153,7 +153,7 @@ def _simplified(
 ) -> Stmt:
     """`body` with the bindings and predicates of its blocks simplified; `an` knows the outside.
     Predicates stay as they are if they are to be `as_written`."""
-    form = partial(_with_quotients, an) if preserve_unit_iters else an.index_form
+    form = partial(_with_quotients, an) if preserve_unit_iters else an.simplify
     for s in walk_stmts(body):
         if isinstance(s, BlockRealize):
             break

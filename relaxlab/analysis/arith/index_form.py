@@ -31,7 +31,7 @@ def index_form(given: expr.PrimExpr, e: expr.PrimExpr) -> expr.PrimExpr:
 
     def visit(n: Any) -> Any:
         match n:
-            case expr.FloorMod(expr.FloorDiv(a, low), extent):
+            case expr.FloorMod(expr.FloorDiv(a, expr.IntImm() as low), expr.IntImm() as extent):
                 return visit(a) % (low * extent) // low
             case expr.Add() | expr.Sub():
                 terms = [(added, visit(term)) for added, term in _terms(n)]
