@@ -141,7 +141,7 @@ class Analyzer:
         return convert.simplify(self._ctx, e)
 
     def simplify_index(self, e: expr.PrimExpr) -> expr.PrimExpr:
-        """What `index_form` returns, but a variable of one value as it is, and not that value: the
+        """The result of `index_form`, but for a variable of one value, which stays as it is: the
         index of an axis of extent 1 is still that axis.
 
         >>> i, an = expr.Var("i"), Analyzer()
