@@ -426,17 +426,17 @@ class IndexMap(Node):
             raise ValueError(f"the index map {self} takes {takes}, not {len(values)}")
         table = dict(zip(self.initial_indices, values, strict=True))
         an = analyzer if analyzer is not None else Analyzer()
-        return tuple(an.simplify(substitute(e, table)) for e in self.final_indices)
+        return tuple(an.simplify_index(substitute(e, table)) for e in self.final_indices)
 
     def map_shape(
-        self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None
+        self, shape: Iterable[expr.ExprLike], analyzer: Analyzer | None = None
     ) -> tuple[expr.PrimExpr, ...]:
         """The smallest shape that holds all new indices of an array of `shape`, in which no tile is
         smaller than the map makes them.
 
         Raises NotInvertible when a new index cannot be bounded or starts below 0.
         """
-        given = tuple(shape)
+        given = tuple(map(expr.as_expr, shape))
         an = analyzer if analyzer is not None else Analyzer.for_shapes(*given)
         none = expr.Var("none")  # there are no tiles of no elements, but each would be whole
         dims = tuple(none if d == ZERO else w
@@ -474,7 +474,7 @@ class IndexMap(Node):
             for v, d in zip(self.initial_indices, dims, strict=True)
         )  # fmt: skip
 
-    def inverse(self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None) -> IndexMap:
+    def inverse(self, shape: Iterable[expr.ExprLike], analyzer: Analyzer | None = None) -> IndexMap:
         """The map back, for arrays of `shape`.
 
         Raises NotInvertible unless the map is a bijection between `shape` and `map_shape(shape)`.
@@ -485,14 +485,14 @@ class IndexMap(Node):
         return back
 
     def inverse_with_padding(
-        self, shape: Iterable[expr.PrimExpr], analyzer: Analyzer | None = None
+        self, shape: Iterable[expr.ExprLike], analyzer: Analyzer | None = None
     ) -> tuple[IndexMap, tuple[expr.PrimExpr, ...], expr.PrimExpr | None]:
         """(map back, new shape, condition on the new indices that holds on unused elements).
 
         The condition is None when every element of the new array is used.
         Raises NotInvertible when two old indices share a new one, or that is not excluded.
         """
-        dims = tuple(shape)
+        dims = tuple(map(expr.as_expr, shape))
         whole = self._whole_tiles(dims)
         an = analyzer if analyzer is not None else Analyzer.for_shapes(*dims)
         zero = expr.IntImm(0)
@@ -505,11 +505,13 @@ class IndexMap(Node):
             raise NotInvertible(f"{self} maps several indices to one")
         new = tuple(expr.Var(f"i{k}") for k in range(len(self.final_indices)))
         values = _solve(found, new)
+        alone = dict(zip(self.final_indices, new, strict=True))  # also an axis of one value
         padding: expr.PrimExpr | None = None
         with an.scope():
             for v, e in zip(new, found.extents, strict=True):
                 an.bind(v, 0, e - 1)
-            exprs = tuple(an.simplify(values.get(v, ZERO)) for v in self.initial_indices)
+            old = (values.get(v, alone.get(v, ZERO)) for v in self.initial_indices)
+            exprs = tuple(map(an.simplify_index, old))
             for v, e, d, w in zip(self.initial_indices, exprs, dims, whole, strict=True):
                 if v in found.padded or w != d:
                     beyond = an.simplify(expr.GE(e, d))
@@ -528,7 +530,7 @@ def _solve(found: IterMap, new: tuple[expr.Var, ...]) -> dict[expr.PrimExpr, exp
     ]
 
     def settle(s: Split, value: expr.PrimExpr) -> None:
-        part = value * s.lower
+        part = value if s.lower == ONE else value * s.lower
         values[s.mark] = values[s.mark] + part if s.mark in values else part
 
     for s, v in pending:

@@ -99,10 +99,10 @@ def relax_index(
     """
     if not ranges and lanes_of(index.dtype) == 1:
         return index, index
-    found = _relax(analyzer.simplify(index), ranges, analyzer)
+    found = _relax(analyzer.simplify_index(index), ranges, analyzer)
     if found is None:
         return None
-    return analyzer.simplify(found[0]), analyzer.simplify(found[1])
+    return analyzer.simplify_index(found[0]), analyzer.simplify_index(found[1])
 
 
 def _relax(e: expr.PrimExpr, ranges: Mapping[expr.Var, Bounds], an: Analyzer) -> Bounds | None:
@@ -315,8 +315,12 @@ class _Collector:
             return rng
         first, last = lo[0], hi[1]
         if self.guarded:
-            first = self.an.simplify(expr.binary(expr.Max, first, 0))
-            last = self.an.simplify(expr.binary(expr.Min, last, _as(extent - 1, last.dtype)))
+            end = _as(extent - 1, last.dtype)
+            if self.an.prove(expr.binary(expr.GE, first, 0)) is not True:
+                first = expr.binary(expr.Max, first, 0)
+            if self.an.prove(expr.binary(expr.LE, last, end)) is not True:
+                last = expr.binary(expr.Min, last, end)
+            first = self.an.simplify_index(first)
         return Range(first, self.an.simplify(last - first + 1))
 
 

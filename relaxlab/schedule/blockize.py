@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer
@@ -21,7 +22,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import map_children, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO, analyzer_at, bind_stmt, loop_env, span_of
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, loop_env, span_of
 from relaxlab.schedule.regions import simplified
 from relaxlab.schedule.tree import (
     LoopPlace,
@@ -51,18 +52,19 @@ class _Axis:
 
 
 def blockize(
-    func: PrimFunc, var: Var, *, preserve_unit_iters: bool = False
+    func: PrimFunc, var: Var, *, every_axis: bool = False, preserve_unit_iters: bool = False
 ) -> tuple[PrimFunc, str]:
     """Make a block of a loop and the perfect nest inside it; returns the new block's name.
 
-    With `preserve_unit_iters`, an axis that is whole inside has an outer part of one value.
+    With `every_axis`, an axis that is whole inside has an outer part of one value. With
+    `preserve_unit_iters`, outer parts of one value stay in bindings and indices, as in `split`.
 
     The axes of the block inside must split into a part over the outer loops times the extent of
     the part over the inner ones. The initialisation of a reduction moves to the new block.
     """
     place = find_loop(func, var, "blockize")
     inner, realize = _nest(place)
-    an = analyzer_at(place)
+    an = analyzer_at(place, preserve_unit_iters)
     outside = {s.loop_var for s in place.outer_loops}
     for loop in inner:
         if (vars_in(loop.min) | vars_in(loop.extent)) & outside:
@@ -75,8 +77,10 @@ def blockize(
         _axis(iv, value, place, inner, an)
         for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
     ]
-    if preserve_unit_iters:
+    if every_axis:
         axes = [_with_outer_part(a) for a in axes]
+    if not preserve_unit_iters:
+        axes = [_without_unit(a) for a in axes]
     inside = {loop.loop_var for loop in inner}
     outer_conditions: list[PrimExpr] = []
     inner_conditions: list[PrimExpr] = []
@@ -104,8 +108,15 @@ def blockize(
 def _with_outer_part(a: _Axis) -> _Axis:
     if a.outer is not None:
         return a
-    outer = IterVar(Var(f"{a.old.var.name}_o"), Range(ZERO, expr.const(1)), a.old.kind)
+    outer = IterVar(Var(f"{a.old.var.name}_o"), Range(ZERO, ONE), a.old.kind)
     return _Axis(a.old, outer, ZERO, a.inner, a.inner_value, a.value)
+
+
+def _without_unit(a: _Axis) -> _Axis:
+    """The axis, its only value in place of an outer part that is all of it and has one value."""
+    if a.inner is not None or a.old.dom.extent != ONE:
+        return a
+    return dataclasses.replace(a, value=a.old.dom.min)
 
 
 def _nest(place: LoopPlace) -> tuple[list[For], BlockRealize]:
@@ -143,7 +154,7 @@ def _axis(iv: IterVar, value: PrimExpr, place: LoopPlace, inner: list[For], an: 
         whole = IterVar(Var(f"{name}_i"), iv.dom, iv.kind)
         return _Axis(iv, None, ZERO, whole, inner_part, whole.var)
     # The number of outer values is a quotient, which is computed even where no loop inside runs.
-    if not Analyzer.for_shapes(extent).prove(expr.GE(extent, expr.const(1))):
+    if not Analyzer.for_shapes(extent).prove(expr.GE(extent, ONE)):
         raise _may_be_empty(iv, extent, place)
     inner_iv = IterVar(Var(f"{name}_i"), Range(ZERO, extent), iv.kind)
     quotient = an.simplify(outer_part // extent)
@@ -301,5 +312,5 @@ def _init_nest(
     for loop in reversed(used_loops):
         var = fresh[loop.loop_var]
         assert isinstance(var, Var)
-        nest = For(var, loop.min, loop.extent, "serial", nest)
+        nest = replace(loop, loop_var=var, body=nest)
     return nest

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import point_region
@@ -27,7 +30,11 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import exact_region
-from relaxlab.schedule.instances import require_all_written, require_body_unconditional
+from relaxlab.schedule.instances import (
+    require_all_written,
+    require_body_unconditional,
+    require_only_loops,
+)
 from relaxlab.schedule.ranges import (
     ONE,
     ZERO,
@@ -36,12 +43,14 @@ from relaxlab.schedule.ranges import (
     analyzer_at,
     axis_env,
     bind_stmt,
+    binding_of,
     by_data,
     covers,
+    loop_env,
     relaxed_region,
     union,
 )
-from relaxlab.schedule.regions import redirect, with_alloc
+from relaxlab.schedule.regions import rewrite_accesses, with_alloc
 from relaxlab.schedule.scope import is_output, is_sole_writer
 from relaxlab.schedule.tree import (
     BlockPlace,
@@ -81,38 +90,34 @@ def cache_read(
     """
     place = find_block(func, name, "cache_read")
     buffer = buffer_of(place.block, "read", read_index, "cache_read")
-    readers = [r.block for r in realizes_under(place.scope.body)
+    readers = [r for r in realizes_under(place.scope.body)
                if any(x.buffer is buffer for x in r.block.reads)]  # fmt: skip
     if consumers:
         for c in consumers:
             find_block(func, c, "cache_read")
-        readers = [b for b in readers if b.name in consumers]
-    for b in readers:
-        if any(w.buffer is buffer for w in b.writes):
+        readers = [r for r in readers if r.block.name in consumers]
+    for r in readers:
+        if any(w.buffer is buffer for w in r.block.writes):
             raise ScheduleError(
-                "cache_read", describe_block(b), f"the block does not write {buffer.name} itself",
+                "cache_read", describe_block(r.block),
+                f"the block does not write {buffer.name} itself",
                 suggestion="cache_write", about=(buffer,),
             )  # fmt: skip
-    spans = _touched_region(place, buffer, [r for b in readers for r in b.reads])
     an = analyzer_around(place)
+    regions = [(r, region) for r in readers for region in r.block.reads]
+    spans = _touched_region(place, buffer, regions)
     spans = tuple(_clipped(s, dim, an) for s, dim in zip(spans, buffer.shape, strict=True))
-    cache = cache_buffer(func, buffer, scope)
-    copy = _copy_nest(func, buffer, cache, spans, an)
-    names = {b.name for b in readers}
+    window = _window(func, buffer, scope, spans, an)
+    copy = window.copy_nest(func, buffer, window.cache)
+    names = {r.block.name for r in readers}
     _require_one_value(place, buffer, names)
     scope_block = place.scope
-
-    def reread(s: Stmt) -> Stmt:
-        if isinstance(s, BlockRealize):
-            return redirect(s, buffer, cache) if s.block.name in names else s
-        return _map_children(s, reread)
-
-    body = reread(scope_block.body)
+    body = window.redirected(scope_block.body, names)
     body = insert(body, after_writers(body, buffer, place, names), copy)
     func = Place(func, place.path[: place.scope_depth + 1]).replaced(
         replace(scope_block, body=body)
     )
-    return with_alloc(func, scope_block.name, cache), copy_name(copy)
+    return with_alloc(func, scope_block.name, window.cache), copy_name(copy)
 
 
 def _require_one_value(place: BlockPlace, buffer: Buffer, readers: set[str]) -> None:
@@ -147,24 +152,20 @@ def cache_write(
             suggestion="cache_write before decompose_reduction", about=(buffer,),
         )  # fmt: skip
     region = next(w for w in block.writes if w.buffer is buffer)
-    _require_dense_write(place, region)
-    require_all_written("cache_write", place)
+    spans = _touched_region(place, buffer, [(place.realize, region)])
+    if not _is_dense(place, region, spans):
+        _require_dense_write(place, region)
+        require_all_written("cache_write", place)
+    require_only_loops("cache_write", place)
     require_body_unconditional("cache_write", place)
     if block.init is None and any(r.buffer is buffer for r in block.reads):
         raise ScheduleError(
             "cache_write", describe_block(block),
             f"the block does not update {buffer.name} in place", about=(buffer,),
         )  # fmt: skip
-    spans = _touched_region(place, buffer, [region])
-    cache = cache_buffer(func, buffer, scope)
-    copy = _copy_nest(func, cache, buffer, spans, analyzer_around(place))
+    window = _window(func, buffer, scope, spans, analyzer_around(place))
+    copy = window.copy_nest(func, window.cache, buffer)
     names = {name, *consumers}
-
-    def rewritten(s: Stmt) -> Stmt:
-        if isinstance(s, BlockRealize):
-            return redirect(s, buffer, cache) if s.block.name in names else s
-        return _map_children(s, rewritten)
-
     at = place.path[place.scope_depth + 1 :]
     stmts = statements(scope_block.body)
     writer = next(i for i, s in enumerate(stmts) if any(s is p for p in at))
@@ -173,8 +174,14 @@ def cache_write(
         for r in realizes_under(s) if r.block.name in consumers
     )  # fmt: skip
     index = next(reading, writer) + 1
-    for r in (r for s in stmts[writer:index] for r in realizes_under(s)):
-        if r.block.name not in names and any(x.buffer is buffer for x in r.block.reads):
+    others = [
+        i for i, s in enumerate(stmts) if i > writer
+        for r in realizes_under(s) if r.block.name not in names and _reads(r.block, buffer)
+    ]  # fmt: skip
+    if others and others[0] < index:
+        index = writer + 1
+    for r in realizes_under(stmts[writer]):
+        if r.block.name not in names and _reads(r.block, buffer):
             raise ScheduleError(
                 "cache_write", describe_block(block),
                 f"{buffer.name} is read only after the copy; block {r.block.name!r} reads it "
@@ -182,11 +189,11 @@ def cache_write(
                 suggestion="name it in consumer_blocks, or cache_write before compute_at",
                 about=(r.block.name,),
             )  # fmt: skip
-    body = insert(rewritten(scope_block.body), index, copy)
+    body = insert(window.redirected(scope_block.body, names), index, copy)
     func = Place(func, place.path[: place.scope_depth + 1]).replaced(
         replace(scope_block, body=body)
     )
-    return with_alloc(func, scope_block.name, cache), copy_name(copy)
+    return with_alloc(func, scope_block.name, window.cache), copy_name(copy)
 
 
 def set_scope(func: PrimFunc, name: str, write_index: int, scope: str) -> PrimFunc:
@@ -215,20 +222,24 @@ def cache_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:
 
 
 def _touched_region(
-    place: BlockPlace, buffer: Buffer, regions: Sequence[BufferRegion]
+    place: BlockPlace, buffer: Buffer, regions: Sequence[tuple[BlockRealize, BufferRegion]]
 ) -> tuple[Span, ...]:
-    """Return the region of `buffer` that the regions' blocks touch over their whole domains."""
+    """Return the region of `buffer` that blocks of the scope touch in all their instances, given
+    each with a region."""
     an = analyzer_around(place)
     total: tuple[Span, ...] | None = None
-    env: dict[Var, Span | None] = {}
-    for r in realizes_under(place.scope.body):
-        env |= axis_env(r.block)
-    for region in regions:
-        if region.buffer is buffer:
-            spans = relaxed_region(region, {}, env, an)
-            total = spans if total is None else tuple(
-                union(a, b, an) for a, b in zip(total, spans, strict=True)
-            )  # fmt: skip
+    for realize, region in regions:
+        if region.buffer is not buffer:
+            continue
+        path = path_to(place.scope.body, partial(operator.is_, realize)) or ()
+        env = loop_env((s for s in path if isinstance(s, For)), an)
+        whole = relaxed_region(region, {}, axis_env(realize.block), an)
+        run = relaxed_region(region, binding_of(realize), env, an)
+        # In a block inside of another, the axes have fewer values than their ranges say.
+        spans = tuple(r if covers(w, r, an) else w for w, r in zip(whole, run, strict=True))
+        total = spans if total is None else tuple(
+            union(a, b, an) for a, b in zip(total, spans, strict=True)
+        )  # fmt: skip
     assert total is not None
     return total
 
@@ -248,6 +259,23 @@ def _clipped(span: Span, dim: expr.PrimExpr, an: Analyzer) -> Span:
 def _moves(span: Span, dim: expr.PrimExpr) -> bool:
     """True if the start of a span depends on more than the dimension, as on axes of a block."""
     return bool(vars_in(span.lo) - vars_in(dim))
+
+
+def _reads(block: Block, buffer: Buffer) -> bool:
+    return any(r.buffer is buffer for r in block.reads)
+
+
+def _is_dense(place: BlockPlace, region: BufferRegion, spans: Sequence[Span]) -> bool:
+    """True if the loops around the block, which writes one element, provably take it through all of
+    `spans`."""
+    if any(r.extent != ONE for r in region.region):
+        return False
+    an = analyzer_at(place)
+    each = [Span(r.min, r.min) for r in region.region]
+    written = exact_region(each, (*place.loops, place.realize), an)
+    if written is None:
+        return False
+    return all(covers(w, s, an) for w, s in zip(written, spans, strict=True))
 
 
 def _require_dense_write(place: BlockPlace, region: BufferRegion) -> None:
@@ -309,39 +337,84 @@ def _is_shifted_axis(e: expr.PrimExpr, axes: set[Var]) -> bool:
             return False
 
 
-def _copy_nest(
-    func: PrimFunc, src: Buffer, dst: Buffer, spans: Sequence[Span], an: Analyzer
-) -> Stmt:
-    """Loops over `spans` around a block that copies `src` to `dst`."""
-    cached = dst if dst.name.startswith(src.name) else src
-    loop_vars = [Var(f"ax{d}") for d in range(len(spans))]
-    axes: list[IterVar] = []
-    values: list[expr.PrimExpr] = []
-    conditions: list[expr.PrimExpr] = []
-    extents = [s.extent(an) for s in spans]
-    for d, (s, extent) in enumerate(zip(spans, extents, strict=True)):
-        count = extent
-        values.append(s.lo + loop_vars[d])
-        # A span that does not move needs no predicate: `cache_read` has clipped it to the buffer,
-        # and what `cache_write` copies is what its block writes unconditionally.
-        if _moves(s, src.shape[d]) and not an.prove(expr.LT(s.hi, src.shape[d])):
-            # The loops keep their regular extent; the axis ends with the buffer, and the predicate
-            # skips what is beyond.
-            count = expr.Min(extent, src.shape[d] - s.lo)
-            conditions.append(expr.LT(values[d], src.shape[d]))
-        axes.append(IterVar(Var(f"v{d}"), Range(s.lo, count), "spatial"))
-    index = tuple(iv.var for iv in axes)
-    block = Block(
-        fresh_block_name(func, cached.name),
-        tuple(axes),
-        (point_region(src, index),),
-        (point_region(dst, index),),
-        BufferStore(dst, BufferLoad(src, index), index),
-    )
-    nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), block)
-    for v, extent in reversed(list(zip(loop_vars, extents, strict=True))):
-        nest = For(v, ZERO, extent, "serial", nest)
-    return nest
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A region of `buffer`, and a buffer for a copy of it. Index i of a dimension is `i - base` in
+    the copy."""
+
+    buffer: Buffer
+    cache: Buffer
+    spans: tuple[Span, ...]
+    bases: tuple[expr.PrimExpr, ...]
+    an: Analyzer
+
+    def copy_nest(self, func: PrimFunc, src: Buffer, dst: Buffer) -> Stmt:
+        """Loops over the region around a block that copies it."""
+        loop_vars = [Var(f"ax{d}") for d in range(len(self.spans))]
+        axes: list[IterVar] = []
+        values: list[expr.PrimExpr] = []
+        conditions: list[expr.PrimExpr] = []
+        extents = [s.extent(self.an) for s in self.spans]
+        for d, (s, extent) in enumerate(zip(self.spans, extents, strict=True)):
+            count, dim = extent, self.buffer.shape[d]
+            first = ZERO if s.lo == self.bases[d] else s.lo
+            values.append(first + loop_vars[d])
+            # A span that does not move needs no predicate: `cache_read` has clipped it to the
+            # buffer, and what `cache_write` copies is what its block writes unconditionally.
+            if _moves(s, dim) and not self.an.prove(expr.LT(s.hi, dim)):
+                # The loops keep their regular extent; the axis ends with the buffer, and the
+                # predicate skips what is beyond.
+                count = expr.Min(extent, dim - s.lo)
+                conditions.append(expr.LT(s.lo + loop_vars[d], dim))
+            axes.append(IterVar(Var(f"v{d}"), Range(first, count), "spatial"))
+        at: dict[Buffer, tuple[expr.PrimExpr, ...]] = {
+            self.cache: tuple(iv.var for iv in axes),
+            self.buffer: tuple(b + iv.var for b, iv in zip(self.bases, axes, strict=True)),
+        }
+        block = Block(
+            fresh_block_name(func, f"{self.buffer.name}_{self.cache.scope}"),
+            tuple(axes),
+            (point_region(src, at[src]),),
+            (point_region(dst, at[dst]),),
+            BufferStore(dst, BufferLoad(src, at[src]), at[dst]),
+        )
+        nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), block)
+        for v, extent in reversed(list(zip(loop_vars, extents, strict=True))):
+            nest = For(v, ZERO, extent, "serial", nest)
+        return nest
+
+    def redirected(self, s: Stmt, names: Set[str]) -> Stmt:
+        """`s` with what the blocks of these names access in the copy."""
+        if not isinstance(s, BlockRealize):
+            return _map_children(s, lambda child: self.redirected(child, names))
+        if s.block.name not in names:
+            return s
+        return rewrite_accesses(s, self.buffer, self.cache, self._indices, self._ranges)
+
+    def _indices(self, indices: Sequence[expr.PrimExpr]) -> tuple[expr.PrimExpr, ...]:
+        return tuple(
+            i if base == ZERO else self.an.index_form(i - base)
+            for i, base in zip(indices, self.bases, strict=True)
+        )
+
+    def _ranges(self, region: tuple[Range, ...]) -> tuple[Range, ...]:
+        firsts = self._indices([r.min for r in region])
+        return tuple(Range(lo, r.extent) for lo, r in zip(firsts, region, strict=True))
+
+
+def _window(
+    func: PrimFunc, buffer: Buffer, scope: str, spans: tuple[Span, ...], an: Analyzer
+) -> _Window:
+    """A window on a region, no larger than it where its extents are known outside of its scope."""
+    bases: list[expr.PrimExpr] = []
+    shape: list[expr.PrimExpr] = []
+    for s, dim in zip(spans, buffer.shape, strict=True):
+        extent = s.extent(an)
+        fits = vars_in(extent) <= vars_in(dim)
+        bases.append(s.lo if fits else ZERO)
+        shape.append(extent if fits and an.prove_equal(extent, dim) is not True else dim)
+    cache = replace(cache_buffer(func, buffer, scope), shape=tuple(shape))
+    return _Window(buffer, cache, spans, tuple(bases), an)
 
 
 def statements(body: Stmt) -> list[Stmt]:

@@ -447,7 +447,7 @@ def _axis_range(
     extent = _bounded(span.extent(an), an)
     if an.prove(expr.LE(size, extent)):
         return whole.lo, size
-    return an.simplify(span.lo), extent
+    return an.index_form(span.lo), extent
 
 
 def _bounded(extent: PrimExpr, an: Analyzer) -> PrimExpr:

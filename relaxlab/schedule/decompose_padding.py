@@ -60,7 +60,7 @@ def decompose_padding(func: PrimFunc, name: str, var: Var) -> tuple[PrimFunc, st
         an.bind_range(iv.var, iv.dom)
     inside = _regions(place, condition, an)
     fill_name = fresh_block_name(func, f"{name}_pad_const")
-    fill = _fill(place, store, constant, around, fill_name)
+    fill = _fill(place, store, constant, around, fill_name, an)
     values = _values(place, store, value, inside, around, an)
     new = seq(fill, values)
     return place.replaced(new, place.path.index(around[0])), fill_name
@@ -97,12 +97,6 @@ def _nest_under(place: BlockPlace, var: Var) -> list[For]:
         if s.body is not below:
             raise ScheduleError(PRIMITIVE, describe_loop(s), "nothing but the block is inside")
         below = s
-    for s in place.loops:
-        if s.loop_var not in place.realize.iter_values or s.min != ZERO:
-            raise ScheduleError(
-                PRIMITIVE, describe_loop(s), "each loop around the block is one of its axes",
-                suggestion="decompose_padding before split and fuse",
-            )  # fmt: skip
     return around
 
 
@@ -145,15 +139,17 @@ def _regions(place: BlockPlace, condition: PrimExpr, an: Analyzer) -> dict[Var, 
 
 
 def _fill(
-    place: BlockPlace, store: BufferStore, constant: PrimExpr, around: list[For], name: str
-) -> Stmt:
+    place: BlockPlace, store: BufferStore, constant: PrimExpr, around: list[For], name: str,
+    an: Analyzer,
+) -> Stmt:  # fmt: skip
     """The loops that write the constant everywhere."""
     axes: dict[Var, PrimExpr] = {iv.var: Var(iv.var.name) for iv in place.block.iter_vars}
     fresh: dict[Var, PrimExpr] = {s.loop_var: Var(s.loop_var.name) for s in around}
     iter_vars = tuple(replace(iv, var=axes[iv.var]) for iv in place.block.iter_vars)  # type: ignore
     body = substitute(replace(store, value=constant), axes)
     block = refreshed(Block(name, iter_vars, (), (), body))
-    values = tuple(substitute(v, fresh) for v in place.realize.iter_values)
+    bindings = place.realize.iter_values
+    values = tuple(substitute(v if v in fresh else an.index_form(v), fresh) for v in bindings)
     nest: Stmt = BlockRealize(values, place.realize.predicate, block)
     for s in reversed(around):
         var = fresh[s.loop_var]
@@ -166,8 +162,8 @@ def _values(
     place: BlockPlace, store: BufferStore, value: PrimExpr, inside: dict[Var, _Inside],
     around: list[For], an: Analyzer,
 ) -> Stmt:  # fmt: skip
-    """The loops that write the values inside. Loops farther out stay as they are, and a predicate
-    leaves their iterations in the padding out."""
+    """The loops that write the values inside. Loops farther out, and those that are a part of an
+    axis, stay as they are, and a predicate leaves their iterations in the padding out."""
     block = place.block
     moved: dict[Var, PrimExpr] = {
         iv.var: iv.var + inside[iv.var].first for iv in block.iter_vars
@@ -180,23 +176,29 @@ def _values(
         fitted.bind_range(iv.var, iv.dom)
     body = substitute(replace(store, value=value), moved)
     written = refreshed(simplified(replace(block, iter_vars=iter_vars, body=body), fitted))
-    shrunk = {s.loop_var for s in around}
+    bindings = place.realize.iter_values
+    shrunk = {s.loop_var for s in around if s.min == ZERO and _is_one_axis(s.loop_var, bindings)}
     values: list[PrimExpr] = []
     conditions: list[PrimExpr] = []
     extents: dict[Var, PrimExpr] = {}
-    for iv, v in zip(block.iter_vars, place.realize.iter_values, strict=True):
+    for iv, v in zip(block.iter_vars, bindings, strict=True):
         part = inside[iv.var]
         if v in shrunk:
             assert isinstance(v, Var)
             values.append(v)
             extents[v] = part.extent
             continue
-        values.append(an.simplify(v - part.first))
+        values.append(an.index_form(v - part.first))
         if part.first != ZERO:
             conditions.append(expr.LE(part.first, v))
         if not an.prove_equal(part.first + part.extent, iv.dom.extent):
             conditions.append(expr.LT(v, an.simplify(part.first + part.extent)))
     nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), written)
     for s in reversed(around):
-        nest = replace(s, extent=extents[s.loop_var], body=nest)
+        nest = replace(s, extent=extents.get(s.loop_var, s.extent), body=nest)
     return nest
+
+
+def _is_one_axis(var: Var, bindings: tuple[PrimExpr, ...]) -> bool:
+    """True if the loop is an axis of the block, and no other axis depends on it."""
+    return [e for e in bindings if var in vars_in(e)] == [var]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
+from relaxlab.analysis.arith import Analyzer
+from relaxlab.analysis.index_map import IndexMap, NotInvertible
 from relaxlab.ir import expr
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
+from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc, Range, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_inputs_kept
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.instances import require_only_loops, require_unrestricted
-from relaxlab.schedule.ranges import ZERO, Span, analyzer_at, covers
+from relaxlab.schedule.ranges import ONE, ZERO, Span, analyzer_at, bind_stmt, covers
 from relaxlab.schedule.regions import (
     opaque_buffers,
     refreshed,
@@ -51,7 +55,7 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     store = _single_store("compute_inline", place)
     buffer = store.buffer
     require_intermediate("compute_inline", place, buffer)
-    axes = _axes_by_dimension(place.block, store.indices, "compute_inline")
+    instances = _instances(place, store.indices, "compute_inline")
     require_only_loops("compute_inline", place)
     require_inputs_settled("compute_inline", place)
     readers = consumers_of(place.block, place.scope)
@@ -60,16 +64,17 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
             "compute_inline", describe_block(place.block), "another block reads the result"
         )
     paths = (path_to(func.body, partial(operator.is_, r)) for r in readers)
-    require_inputs_kept("compute_inline", place, [path for path in paths if path is not None])
+    found = [path for path in paths if path is not None]
+    require_inputs_kept("compute_inline", place, found)
+    for path in found:
+        _require_computed(BlockPlace(func, path), buffer, instances)
     value = store.value
     if value.dtype != buffer.dtype:
         # The buffer rounded its values; without it the reader would see more digits.
         value = expr.Cast(buffer.dtype, value)
-    units = {iv.var: iv.dom.min for iv in place.block.iter_vars if iv.var not in axes}
-    value = substitute(value, units)
 
     def at(load: BufferLoad) -> PrimExpr:
-        return substitute(value, {var: load.indices[d] for var, d in axes.items()})
+        return substitute(value, instances.at(load.indices))
 
     removed = without_alloc(place.replaced(None), buffer)
     body = removed.body
@@ -78,6 +83,27 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     if sum(1 for _ in walk(value)) > REPEATED:
         body = rewrite(body, lambda n: _loading_once(n, buffer))
     return replace(removed, body=replace_loads(body, buffer, at))
+
+
+def _require_computed(reader: BlockPlace, buffer: Buffer, instances: _Instances) -> None:
+    """Raise ScheduleError unless all that the block reads of the buffer is what the instances
+    compute, where they do not compute all of it."""
+    if instances.each_axis_alone:
+        return
+    an = analyzer_at(reader)
+    bind_stmt(an, reader.block)
+    for load in walk(reader.block):
+        if not isinstance(load, BufferLoad) or load.buffer is not buffer:
+            continue
+        for i, span, dim in zip(load.indices, instances.spans, buffer.shape, strict=True):
+            at = Span(i, i)
+            if not covers(span, Span(ZERO, dim - 1), an) and not covers(span, at, an):
+                raise ScheduleError(
+                    "compute_inline", describe_block(reader.block),
+                    f"the elements of {buffer.name} that it reads are computed, those from "
+                    f"{span.lo} to {span.hi}; it reads at {i}",
+                    about=(buffer,),
+                )  # fmt: skip
 
 
 def _loading_once(n: Node, buffer: Buffer) -> Node | None:
@@ -152,32 +178,76 @@ def _uses(s: Stmt, buffer: Buffer) -> int:
     return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(s))
 
 
-def _axes_by_dimension(
-    block: Block, indices: tuple[PrimExpr, ...], primitive: str
-) -> dict[Var, int]:
-    """Return the dimension of the access that each axis of the block stands for; the others have
-    extent 1.
+@dataclass(frozen=True, slots=True)
+class _Instances:
+    """The instances of a block by the element of a buffer that each of them accesses.
 
-    Raises ScheduleError unless the indices are distinct axes (or anything, where only extent-1 axes
-    occur).
+    The elements are those of `spans`, one span per dimension; `axes` has the value of each axis in
+    terms of the indices of `variables`. Axes of one value are in it, too. `each_axis_alone`: each
+    axis is an index.
     """
-    found: dict[Var, int] = {}
-    units = {iv.var: iv.dom.min for iv in block.iter_vars if iv.dom.extent == expr.const(1)}
-    for d, index in enumerate(indices):
-        if isinstance(index, Var) and index not in found:
-            found[index] = d
-        elif not isinstance(substitute(index, units), expr.IntImm):
-            raise ScheduleError(
-                primitive, describe_block(block),
-                f"the buffer is accessed at distinct axes; dimension {d} is {index}",
-            )  # fmt: skip
-    for iv in block.iter_vars:
-        if iv.var not in found and iv.var not in units:
-            raise ScheduleError(
-                primitive, describe_block(block),
-                f"every axis longer than 1 indexes the buffer; {iv.var.name} does not",
-            )  # fmt: skip
-    return found
+
+    variables: tuple[Var, ...]
+    axes: dict[Var, PrimExpr]
+    spans: tuple[Span, ...]
+    an: Analyzer
+    each_axis_alone: bool
+
+    def at(self, indices: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+        """The value of each axis of the instance for the element at `indices`."""
+        table = dict(zip(self.variables, indices, strict=True))
+        return {
+            v: table[e] if isinstance(e, Var) else self.an.index_form(substitute(e, table))
+            for v, e in self.axes.items()
+        }
+
+
+def _instances(place: BlockPlace, indices: tuple[PrimExpr, ...], primitive: str) -> _Instances:
+    """The instances of the block by what they access at `indices`.
+
+    Raises ScheduleError unless each instance accesses an element of its own.
+    """
+    block, an = place.block, analyzer_at(place)
+    units = {iv.var: iv.dom.min for iv in block.iter_vars if iv.dom.extent == ONE}
+    variables = tuple(Var(f"i{d}") for d in range(len(indices)))
+    fixed = [i if isinstance(i, Var) else substitute(i, units) for i in indices]
+    axes = {iv.var: iv for iv in block.iter_vars if iv.var not in units or iv.var in fixed}
+    distinct = {i: v for i, v in zip(fixed, variables, strict=True) if isinstance(i, Var)}
+    others = [i for i in fixed if not isinstance(i, Var)]
+    one_each = len(distinct) + len(others) == len(indices) and distinct.keys() == axes.keys()
+    if one_each and all(isinstance(i, expr.IntImm) for i in others):
+        doms = [axes[i].dom if isinstance(i, Var) else Range(i, ONE) for i in fixed]
+        spans = tuple(Span(r.min, r.min + r.extent - 1) for r in doms)
+        return _Instances(variables, {**units, **distinct}, spans, an, True)
+    fixed = [substitute(i, units) for i in indices]
+    axes = {v: iv for v, iv in axes.items() if v not in units}
+    if any(iv.dom.min != ZERO for iv in axes.values()):
+        raise _not_apart(block, primitive, "an axis does not start at 0")
+    first = [an.simplify(substitute(i, dict.fromkeys(axes, ZERO))) for i in fixed]
+    rest = (an.simplify(i - f) for i, f in zip(fixed, first, strict=True))
+    try:
+        back, shape, gaps = IndexMap(tuple(axes), tuple(rest)).inverse_with_padding(
+            [iv.dom.extent for iv in axes.values()], an
+        )
+    except NotInvertible as e:
+        raise _not_apart(block, primitive, str(e)) from None
+    if gaps is not None:
+        raise _not_apart(block, primitive, f"elements in between are not, where {gaps}")
+    moved = {
+        v: i if f == ZERO else i - f
+        for v, i, f in zip(back.initial_indices, variables, first, strict=True)
+    }
+    values = {v: substitute(e, moved) for v, e in zip(axes, back.final_indices, strict=True)}
+    spans = tuple(Span(f, f + extent - 1) for f, extent in zip(first, shape, strict=True))
+    return _Instances(variables, {**units, **values}, spans, an, False)
+
+
+def _not_apart(block: Block, primitive: str, reason: str) -> ScheduleError:
+    return ScheduleError(
+        primitive, describe_block(block),
+        f"each instance of the block accesses an element of its own in a box of the buffer; "
+        f"{reason}",
+    )  # fmt: skip
 
 
 def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
@@ -211,31 +281,16 @@ def axes_of_reader(
     """The value of each axis of the block at `place` where it reads what the store of its producer
     makes. Raises ScheduleError unless each element is read in one instance."""
     buffer = made.buffer
-    read_at = _only_index(primitive, place, buffer)
-    axes = _axes_by_dimension(place.block, read_at, primitive)
-    values: dict[Var, PrimExpr] = {
-        iv.var: iv.dom.min for iv in place.block.iter_vars if iv.var not in axes
-    }
+    instances = _instances(place, _only_index(primitive, place, buffer), primitive)
     an = analyzer_at(producer)
-    for iv in place.block.iter_vars:
-        if iv.var in axes:
-            d = axes[iv.var]
-            values[iv.var] = made.indices[d]
-            whole = iv.dom.min == expr.const(0) and an.prove_equal(iv.dom.extent, buffer.shape[d])
-            if not whole:
-                raise ScheduleError(
-                    primitive, describe_block(place.block),
-                    f"the block reads all of {buffer.name}; axis {iv.var.name} runs over "
-                    f"{iv.dom.extent} of {buffer.shape[d]}",
-                )  # fmt: skip
-    for d, dim in enumerate(buffer.shape):
-        if d not in axes.values() and not an.prove_equal(dim, 1):
+    for d, (span, dim) in enumerate(zip(instances.spans, buffer.shape, strict=True)):
+        if not covers(span, Span(ZERO, dim - 1), an):
             raise ScheduleError(
                 primitive, describe_block(place.block),
-                f"the block reads all of {buffer.name}; it reads one of {dim} elements of "
-                f"dimension {d}",
+                f"the block reads all of {buffer.name}; along dimension {d}, it reads elements "
+                f"{span.lo} to {span.hi} of {dim}",
             )  # fmt: skip
-    return values
+    return instances.at(made.indices)
 
 
 def require_every_element(primitive: str, producer: BlockPlace, made: BufferStore) -> None:

@@ -34,14 +34,12 @@ from relaxlab.schedule.regions import (
     mentions,
     opaque_buffers,
     refreshed,
-    with_alloc,
-    without_alloc,
+    with_alloc_as,
 )
 from relaxlab.schedule.scope import is_complete, is_output
 from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
-    alloc_sites,
     describe_block,
     find_block,
     realizes_under,
@@ -149,8 +147,7 @@ def transform_layout(
     func = _with_accesses(func, buffer, new, index_map)
     if parameter:
         return _with_parameter(func, buffer, new, index_map)
-    site = alloc_sites(func)[buffer].name
-    return with_alloc(without_alloc(func, buffer), site, new)
+    return with_alloc_as(func, buffer, new)
 
 
 def _with_accesses(func: PrimFunc, old: Buffer, new: Buffer, index_map: IndexMap) -> PrimFunc:

@@ -89,7 +89,7 @@ def pad_einsum(func: PrimFunc, name: str, padding: Sequence[int]) -> PrimFunc:
         else:
             before.append(_copy(func, buffer, large, f"{buffer.name}_pad", pad=True))
     assert isinstance(body, Block)
-    nest = _loops(refreshed(body))
+    nest = _around(place, refreshed(body))
     func = place.replaced(loops.seq(*before, nest, *after), top)
     for buffer in made:
         func = with_alloc(func, place.scope.name, buffer)
@@ -196,6 +196,18 @@ def _copy(func: PrimFunc, src: Buffer, dst: Buffer, name: str, *, pad: bool) -> 
     )
     block = Block(fresh_block_name(func, name), iter_vars, (), (), BufferStore(dst, value, axes))
     return _loops(refreshed(block))
+
+
+def _around(place: BlockPlace, block: Block) -> Stmt:
+    """The block with larger axes in the loops that are around it, or in new ones where these are
+    not one for each axis."""
+    axes = dict(zip(place.realize.iter_values, block.iter_vars, strict=True))
+    if axes.keys() != {s.loop_var for s in place.loops} or len(axes) < len(block.iter_vars):
+        return _loops(block)
+    nest: Stmt = replace(place.realize, block=block)
+    for s in reversed(place.loops):
+        nest = replace(s, extent=axes[s.loop_var].dom.extent, body=nest)
+    return nest
 
 
 def _loops(block: Block) -> Stmt:

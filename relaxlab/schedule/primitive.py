@@ -57,10 +57,10 @@ def primitive(
 
 
 def step(
-    *, looks: bool = False, by_axes: bool = False, unless_default: str = ""
+    *, looks: bool = False, by_axes: bool = False, unless_default: tuple[str, ...] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Enter a method into the table, and make each call of it a step of the schedule with the
-    arguments of the call. One named `unless_default` is recorded if it is not the default."""
+    arguments of the call. Those named in `unless_default` are recorded if they are true."""
 
     def enter(fn: Callable[P, R]) -> Callable[P, R]:
         parameters = signature(fn)
@@ -76,7 +76,7 @@ def step(
                 return run()  # whose own error names the method
             bound.apply_defaults()
             _, *given = bound.arguments.items()
-            recorded = {name: value for name, value in given if name != unless_default or value}
+            recorded = {name: value for name, value in given if value or name not in unless_default}
             return cast("Any", args[0])._step(fn.__name__, recorded, run)
 
         return primitive(looks=looks, by_axes=by_axes)(call)

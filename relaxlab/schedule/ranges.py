@@ -81,11 +81,12 @@ def _shape_analyzer(
 _shared = _Shared()
 
 
-def analyzer_at(place: Place) -> Analyzer:
-    """An analyzer with the ranges of the loops and block axes around `place`."""
+def analyzer_at(place: Place, preserve_unit_iters: bool = False) -> Analyzer:
+    """An analyzer with the ranges of the loops and block axes around `place`; with
+    `preserve_unit_iters`, the variables of loops of one iteration are not simplified away."""
     an = shape_analyzer(place.func)
     for s in place.path[:-1]:
-        bind_stmt(an, s)
+        bind_stmt(an, s, preserve_unit_iters)
     return an
 
 
@@ -102,11 +103,20 @@ def analyzer_in(target: LoopPlace) -> Analyzer:
     return an
 
 
-def bind_stmt(an: Analyzer, s: Stmt) -> None:
-    """Tell `an` the range of the variables that `s` defines."""
+def bind_loop(
+    an: Analyzer, var: Var, first: PrimExpr, extent: PrimExpr, preserve_unit_iters: bool
+) -> None:
+    """Tell `an` the range of a loop; with `preserve_unit_iters`, a loop of one iteration as if it
+    had a second one, so that its variable is not simplified away."""
+    unit = preserve_unit_iters and extent == ONE
+    an.bind_range(var, Range(first, expr.const(2) if unit else extent))
+
+
+def bind_stmt(an: Analyzer, s: Stmt, preserve_unit_iters: bool = False) -> None:
+    """Tell `an` the range of the variables that `s` defines, those of loops as `bind_loop` does."""
     match s:
         case For(var, lo, extent):
-            an.bind_range(var, Range(lo, extent))
+            bind_loop(an, var, lo, extent, preserve_unit_iters)
         case Block(_, iter_vars):
             for iv in iter_vars:
                 an.bind_range(iv.var, iv.dom)
@@ -205,12 +215,12 @@ def relaxed_region(
     """
     spans: list[Span] = []
     for dim, r in zip(region.buffer.shape, region.region, strict=True):
-        lo = span_of(an.simplify(substitute(r.min, binding)), env, an)
-        hi = span_of(an.simplify(substitute(r.min + r.extent - 1, binding)), env, an)
+        lo = span_of(an.index_form(substitute(r.min, binding)), env, an)
+        hi = span_of(an.index_form(substitute(r.min + r.extent - 1, binding)), env, an)
         if lo is None or hi is None or by_data(r):
             spans.append(Span(ZERO, dim - 1))
         else:
-            spans.append(Span(an.simplify(lo.lo), an.simplify(hi.hi)))
+            spans.append(Span(an.index_form(lo.lo), an.index_form(hi.hi)))
     return tuple(spans)
 
 

@@ -10,6 +10,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_all_written
 from relaxlab.schedule.ranges import ONE, analyzer_at
+from relaxlab.schedule.regions import without_stated
 from relaxlab.schedule.scope import axis_kinds, read, written
 from relaxlab.schedule.tree import (
     BlockPlace,
@@ -131,7 +132,7 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
     assert block.init is not None
     init = Block(
         name, tuple(iter_vars), (), tuple(substitute(w, axes) for w in block.writes),
-        substitute(block.init, axes),
+        substitute(block.init, axes), annotations=without_stated(block.annotations),
     )  # fmt: skip
     conditions = [
         substitute(c, fresh) for c in conjuncts(realize.predicate)
@@ -139,10 +140,9 @@ def _init_nest(place: BlockPlace, inner: tuple[For, ...], name: str) -> Stmt:
     ]  # fmt: skip
     nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), init)
     for loop in reversed(outer):
-        kind = loop.kind if loop.kind in ("vectorized", "unrolled") else "serial"
-        nest = For(
-            fresh[loop.loop_var], substitute(loop.min, fresh), substitute(loop.extent, fresh),  # type: ignore[arg-type]
-            kind, nest,
+        nest = replace(
+            loop, loop_var=fresh[loop.loop_var], min=substitute(loop.min, fresh),
+            extent=substitute(loop.extent, fresh), body=nest,
         )  # fmt: skip
     return nest
 

@@ -18,7 +18,7 @@ from relaxlab.ir.loops import (
     Range,
     Stmt,
 )
-from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
 from relaxlab.schedule.tree import all_blocks, child_stmts, vars_in, with_child
 
 S = TypeVar("S", bound=Node)
@@ -29,6 +29,11 @@ RegionFn = Callable[[tuple[Range, ...]], tuple[Range, ...]]
 STATED = {"read": "explicit_read_region", "write": "explicit_write_region"}
 """The annotations of a block with the numbers of the regions that its author states
 (`stated_regions.py`), by kind."""
+
+
+def without_stated(annotations: Attrs) -> Attrs:
+    """Annotations of a block for another one, whose regions its author did not state."""
+    return annotations.with_(**dict.fromkeys(STATED.values()))
 
 
 def refreshed(block: Block) -> Block:
@@ -108,9 +113,9 @@ def simplified(root: S, an: Analyzer) -> S:
     def visit(n: Node) -> Node | None:
         match n:
             case BufferLoad(_, indices) | BufferStore(_, _, indices):
-                return replace(n, indices=tuple(an.simplify(i) for i in indices))
+                return replace(n, indices=tuple(an.simplify_index(i) for i in indices))
             case Range(lo, extent):
-                return Range(an.simplify(lo), an.simplify(extent))
+                return Range(an.simplify_index(lo), an.simplify(extent))
             case _:
                 return None
 
@@ -129,6 +134,17 @@ def without_alloc(func: PrimFunc, buffer: Buffer) -> PrimFunc:
         if isinstance(n, Block) and any(a is buffer for a in n.alloc_buffers):
             kept = tuple(a for a in n.alloc_buffers if a is not buffer)
             return replace(n, alloc_buffers=kept)
+        return None
+
+    return replace(func, body=_rewrite_stmts(func.body, visit))
+
+
+def with_alloc_as(func: PrimFunc, old: Buffer, new: Buffer) -> PrimFunc:
+    """`func` with `new` allocated in place of `old`."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, Block) and any(a is old for a in n.alloc_buffers):
+            return replace(n, alloc_buffers=tuple(new if a is old else a for a in n.alloc_buffers))
         return None
 
     return replace(func, body=_rewrite_stmts(func.body, visit))

@@ -232,7 +232,11 @@ def _copy_nest(
     if kind == "write":
         source, target = target, source
     iter_vars = tuple(IterVar(axes[iv.var], iv.dom, "spatial") for iv in used)
-    name = fresh_block_name(func, copy.name if kind == "write" else _read_name(primitive, copy))
+    if primitive == "reindex":
+        copying = f"{copy.name}_reindex" if kind == "read" else copy.name
+    else:
+        copying = f"{buffer.name}_{copy.scope}"
+    name = fresh_block_name(func, copying)
     block = Block(
         name, iter_vars, (point_region(*source),), (point_region(*target),),
         BufferStore(target[0], BufferLoad(*source), target[1]),
@@ -242,10 +246,6 @@ def _copy_nest(
     for v, iv in reversed(list(zip(loop_vars, used, strict=True))):
         nest = For(v, ZERO, iv.dom.extent, "serial", nest)
     return nest, name
-
-
-def _read_name(primitive: str, copy: Buffer) -> str:
-    return f"{copy.name}_reindex" if primitive == "reindex" else copy.name
 
 
 def _require_unread_inside(place: BlockPlace, top: Stmt, buffer: Buffer, primitive: str) -> None:

@@ -26,7 +26,7 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_all_written
 from relaxlab.schedule.order import require_reassociable
 from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
-from relaxlab.schedule.regions import refreshed, simplified, with_alloc
+from relaxlab.schedule.regions import refreshed, simplified, with_alloc, without_stated
 from relaxlab.schedule.scope import is_reduction
 from relaxlab.schedule.tree import (
     BlockPlace,
@@ -236,7 +236,10 @@ def _partial_block(
     bound = [(factor, loop.loop_var), *spatial, *reduce]
     name = fresh_block_name(place.func, f"{block.name}_rf")
     init = stores(partial, combiner.identities, at) if reduce else None
-    rf = Block(name, tuple(iv for iv, _ in bound), (), (), body, init, span=block.span)
+    rf = Block(
+        name, tuple(iv for iv, _ in bound), (), (), body, init, span=block.span,
+        annotations=without_stated(block.annotations),
+    )  # fmt: skip
     rf = refreshed(simplified(rf, _axes_analyzer(place, rf)))
     rf = _reading_in_order(rf, tuple(r.buffer for r in block.reads))
     return BlockRealize(tuple(v for _, v in bound), expr.all_of(kept), rf)
@@ -335,8 +338,10 @@ def _final_nest(
     values = (fresh[loop.loop_var], *(substitute(v, fresh) for _, v in bound))
     nest: Stmt = BlockRealize(values, expr.all_of(conditions), final)
     for s in reversed(kept):
-        nest = For(
-            fresh[s.loop_var], substitute(s.min, fresh), substitute(s.extent, fresh), "serial", nest  # type: ignore[arg-type]
+        copied = For(s.loop_var, s.min, s.extent, "serial", nest) if s is loop else s
+        nest = replace(
+            copied, loop_var=fresh[s.loop_var], min=substitute(s.min, fresh),
+            extent=substitute(s.extent, fresh), body=nest,
         )  # fmt: skip
     return nest
 

@@ -134,7 +134,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         options = {"preserve_unit_iters": True} if preserve_unit_iters else {}
         return self._step("split", {"loop": loop, "factors": listed, **options}, run)
 
-    @step(unless_default="preserve_unit_iters")
+    @step(unless_default=("preserve_unit_iters",))
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = False) -> LoopRV:
         """Make one loop of perfectly nested ones.
 
@@ -477,13 +477,17 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
                 suggestion="make it a step of guarded_versions",
             )  # fmt: skip
 
-    @step(unless_default="preserve_unit_iters")
-    def blockize(self, loop: LoopRV, preserve_unit_iters: bool = False) -> BlockRV:
-        """Make a block of the loop and what is inside it; with `preserve_unit_iters` it has an axis
-        for each axis inside, of one value where that has no part outside."""
+    @step(unless_default=("every_axis", "preserve_unit_iters"))
+    def blockize(
+        self, loop: LoopRV, every_axis: bool = False, preserve_unit_iters: bool = False
+    ) -> BlockRV:
+        """Make a block of the loop and what is inside it; with `every_axis` it has an axis for each
+        axis inside, of one value where that has no part outside. With `preserve_unit_iters`, axes
+        of one value stay in indices."""
         self.func, name = _blockize.blockize(
-            self.func, self._var(loop), preserve_unit_iters=preserve_unit_iters
-        )
+            self.func, self._var(loop), every_axis=every_axis,
+            preserve_unit_iters=preserve_unit_iters,
+        )  # fmt: skip
         return self._new_block(name)
 
     @step()

@@ -215,8 +215,10 @@ def is_output(buffer: Buffer, func: PrimFunc) -> bool:
 
 
 def shares(loop: For, buffer: Buffer) -> bool:
-    """True if the iterations of a loop are threads of a block that share the buffer."""
-    return buffer.scope == "shared" and (loop.thread or "").startswith("threadIdx")
+    """True if the iterations of a loop are threads of a block that share the buffer, or what one
+    of them does as several virtual threads."""
+    shared = buffer.scope in ("shared", "shared.dyn")
+    return shared and (loop.thread or "").startswith(("threadIdx", "vthread"))
 
 
 def require_injective(

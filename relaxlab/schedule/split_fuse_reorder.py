@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.arith.conditions import FALSE
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Range, Stmt
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Stmt
+from relaxlab.ir.node import map_children, replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.fuse_ragged import fuse_ragged
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_stmt, by_data, shape_analyzer
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, bind_loop, bind_stmt, by_data
 from relaxlab.schedule.scope import axes_bound_to, axis_kinds
 from relaxlab.schedule.tree import (
     LoopPlace,
@@ -48,7 +50,7 @@ def split(
     One factor may be None: it becomes the extent divided by the others, rounded up. Where the
     factors' product is more than the extent, the blocks below get a predicate. With
     `preserve_unit_iters`, loops of one iteration stay in the bindings and in the predicate, though
-    their variables are 0.
+    their variables are 0, and quotients of a loop become quotients of a sum of the new loops.
 
     Raises ScheduleError unless it is proved that the loops reach every iteration.
     """
@@ -57,12 +59,12 @@ def split(
     require_plain("split", loop)
     extents = _factor_extents(place, factors)
     listed = factors if isinstance(factors, Sequence) else [factors]
-    an = _analyzer(place, preserve_unit_iters)
+    an = analyzer_at(place, preserve_unit_iters)
     new_vars = tuple(Var(f"{var.name}_{i}") for i in range(len(extents)))
     index: PrimExpr = ZERO
     total: PrimExpr = ONE
     for v, extent in zip(new_vars, extents, strict=True):
-        _bind(an, v, ZERO, extent, preserve_unit_iters)
+        bind_loop(an, v, ZERO, extent, preserve_unit_iters)
         index = index * extent + v
         total = total * extent
     written = index
@@ -146,48 +148,54 @@ def _factor_extents(
     return tuple(rest if f is None else expr.as_expr(f) for f in factors)
 
 
-def _analyzer(place: LoopPlace, preserve_unit_iters: bool) -> Analyzer:
-    """An analyzer with the ranges of the loops around `place`."""
-    if not preserve_unit_iters:
-        return analyzer_at(place)
-    an = shape_analyzer(place.func)
-    for s in place.path[:-1]:
-        _bind_stmt(an, s, preserve_unit_iters)
-    return an
-
-
-def _bind_stmt(an: Analyzer, s: Stmt, preserve_unit_iters: bool) -> None:
-    if isinstance(s, For):
-        _bind(an, s.loop_var, s.min, s.extent, preserve_unit_iters)
-    else:
-        bind_stmt(an, s)
-
-
-def _bind(
-    an: Analyzer, var: Var, first: PrimExpr, extent: PrimExpr, preserve_unit_iters: bool
-) -> None:
-    """Tell `an` the range of a loop; with `preserve_unit_iters`, a loop of one iteration as if it
-    had a second one, so that its variable is not simplified away."""
-    unit = preserve_unit_iters and extent == ONE
-    an.bind_range(var, Range(first, expr.const(2) if unit else extent))
-
-
-def _simplified(body: Stmt, an: Analyzer, preserve_unit_iters: bool) -> Stmt:
-    """`body` with the bindings and predicates of its blocks simplified; `an` knows the outside."""
+def _simplified(
+    body: Stmt, an: Analyzer, preserve_unit_iters: bool, as_written: bool = False
+) -> Stmt:
+    """`body` with the bindings and predicates of its blocks simplified; `an` knows the outside.
+    Predicates stay as they are if they are to be `as_written`."""
+    form = partial(_with_quotients, an) if preserve_unit_iters else an.simplify
     for s in walk_stmts(body):
         if isinstance(s, BlockRealize):
             break
-        _bind_stmt(an, s, preserve_unit_iters)
+        bind_stmt(an, s, preserve_unit_iters)
 
     def simplify(r: BlockRealize) -> BlockRealize:
-        values = tuple(an.simplify(v) for v in r.iter_values)
-        predicate = an.simplify(r.predicate)
+        values = tuple(form(v) for v in r.iter_values)
+        predicate = r.predicate if as_written else form(r.predicate)
         # Where there are no terms, the guard of their loop stays as it is: the initialisation runs
         # without it, and not at all under False.
         kept = r.predicate if predicate == FALSE else predicate
         return replace(r, iter_values=values, predicate=kept)
 
     return map_realizes(body, simplify)
+
+
+def _with_quotients(an: Analyzer, e: PrimExpr) -> PrimExpr:
+    """An expression in simplified form, but for quotients and remainders of sums, whose operands
+    alone are simplified."""
+    kept: dict[PrimExpr, Var] = {}
+
+    def whole(n: PrimExpr) -> PrimExpr:
+        for quotient, var in reversed(kept.items()):
+            n = substitute(n, {var: quotient})
+        return n
+
+    def visit(n: Any) -> Any:
+        n = map_children(n, visit)
+        match n:
+            case expr.FloorDiv(a, b) | expr.FloorMod(a, b):
+                a, b = an.index_form(a), an.index_form(b)
+                if isinstance(a, expr.Add | expr.Sub):
+                    quotient = type(n)(a, b)
+                    bounds = an.bounds_of(whole(quotient))
+                    an.bind(kept.setdefault(quotient, Var("quotient", n.dtype)), *bounds)
+                    return kept[quotient]
+                return n
+            case _:
+                return n
+
+    with an.scope():
+        return whole(an.index_form(visit(e)))
 
 
 def fuse(
@@ -266,7 +274,7 @@ def _one_loop(
     values: dict[Var, PrimExpr] = {}
     rest: PrimExpr = fused
     total: PrimExpr = ONE
-    an = _analyzer(place, preserve_unit_iters)
+    an = analyzer_at(place, preserve_unit_iters)
     signed = [c for c in chain if an.prove(expr.GE(c.extent, ZERO)) is not True]
     # The product of two negative extents, as of range(n - 2) for n = 0, would be positive.
     least = ZERO if len(signed) > 1 else None
@@ -279,8 +287,9 @@ def _one_loop(
         runs = loop.extent if least is None or loop not in signed else expr.Max(loop.extent, least)
         total = runs * total
     total = an.simplify(total)
-    _bind(an, fused, ZERO, total, preserve_unit_iters)
-    body = _simplified(substitute(chain[-1].body, values), an, preserve_unit_iters)
+    bind_loop(an, fused, ZERO, total, preserve_unit_iters)
+    body = substitute(chain[-1].body, values)
+    body = _simplified(body, an, preserve_unit_iters, as_written=preserve_unit_iters)
     return place.replaced(For(fused, ZERO, total, "serial", body, span=place.loop.span))
 
 

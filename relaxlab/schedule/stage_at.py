@@ -181,9 +181,10 @@ def _copy(
     body: Stmt = BufferStore(dest, BufferLoad(source, index), index)
     for v, r in reversed(list(zip(loop_vars, ranges, strict=True))):
         body = For(v, ZERO, r.extent, "serial", body)
-    cached = dest if dest.name.startswith(source.name) else source
+    into = dest.name.startswith(source.name)
+    name = f"{source.name}_{dest.scope}" if into else f"{dest.name}_{source.scope}"
     block = Block(
-        fresh_block_name(func, cached.name),
+        fresh_block_name(func, name),
         tuple(axes),
         (BufferRegion(source, tuple(ranges)),),
         (BufferRegion(dest, tuple(ranges)),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from relaxlab.ir import expr, loops
@@ -113,8 +114,8 @@ class Place:
     @property
     def loops(self) -> tuple[For, ...]:
         """The loops between the enclosing block and the statement, outermost first."""
-        inside = self.path[self.scope_depth : -1]
-        return tuple(s for s in inside if isinstance(s, For))
+        around = takewhile(lambda s: not isinstance(s, Block), reversed(self.path[:-1]))
+        return tuple(s for s in around if isinstance(s, For))[::-1]
 
     @property
     def outer_loops(self) -> tuple[For, ...]:

@@ -12,6 +12,7 @@ from relaxlab.tvm.names import names as _names
 __version__ = "0.27.0"
 
 _HOMES = {
+    "DataType": "relaxlab.tvm.dtype:DataType",
     "IRModule": "relaxlab.tvm.ir.module:IRModule",
     "Object": "relaxlab.ir.node:Node",
     "TVMError": "relaxlab.tvm.error:TVMError",

@@ -194,6 +194,16 @@ def _element(tensor: te.Tensor, indices: Any) -> Any:
     return comparable(load) if of_compute else load
 
 
+def _reduce_axes(stage: te.Stage) -> list[te.Axis]:
+    return list(stage.value.axes) if isinstance(stage.value, te.Reduce) else []
+
+
+def _index(value: Any) -> PrimExpr:
+    """An index as an expression; constants of int32 are as wide as all indices are here."""
+    wide = isinstance(value, IntImm) and value.dtype == "int32"
+    return expr.as_expr(value.value if wide else value)
+
+
 def _item(e: graph.Expr, index: int) -> graph.Expr:
     if isinstance(e, graph.ShapeExpr):
         return e.values[index]  # type: ignore[return-value]
@@ -267,20 +277,29 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     },
     loops.PrimFunc: {
         "script": script,
+        "buffer_map": property(lambda f: {p: p for p in f.params if isinstance(p, loops.Buffer)}),
+        "with_body": lambda f, new_body, span=None: replace(f, body=new_body),
         "with_attr": with_attr,
         "with_attrs": with_attr,
         "without_attr": without_attr,
     },
+    loops.Stmt: {"stmt": property(lambda s: s)},
     loops.Block: {"name_hint": _name},
     loops.IterVar: {"iter_type": property(lambda v: v.kind)},
     PrimExpr: {
         **{f"__{k}__": _bits(cls) for k, cls in _BITS.items()},
         **{f"__r{k}__": _bits(cls, swapped=True) for k, cls in _BITS.items()},
         "astype": lambda e, dtype: e if e.dtype == dtype else Cast(dtype, e),
+        "__invert__": lambda e: expr.Call(e.dtype, "bitwise_not", (e,)),
         "equal": lambda e, other: binary(EQ, e, other),
     },
     IndexMap: {
-        "map_indices": lambda m, indices: list(m.apply(indices)),
+        "map_indices": lambda m, indices: list(m.apply(map(_index, indices))),
+    },
+    te.Stage: {
+        "axis": property(lambda s: list(s.axes)),
+        "reduce_axis": property(_reduce_axes),
+        "input_tensors": property(lambda s: list(s.inputs)),
     },
     te.Tensor: {
         **{f"__{k}__": _tensor_operator(v) for k, v in _ARITHMETIC.items()},

@@ -24,6 +24,21 @@ _RENAMED = {
     **dict.fromkeys(
         (f"{_HERE}.relax.dpl.{n}" for n in ("context", "pattern", "rewrite")), f"{_HERE}.relax.dpl"
     ),
+    **dict.fromkeys(
+        (
+            f"{_HERE}.relax.op.{n}"
+            for n in (
+                "base", "binary", "create", "datatype", "index", "linear_algebra", "manipulate",
+                "mask", "qdq", "sampling", "search", "set", "sorting", "statistical", "ternary",
+                "unary",
+            )
+        ),
+        f"{_HERE}.relax.op",
+    ),
+    **dict.fromkeys(
+        (f"{_HERE}.topi.{n}" for n in ("broadcast", "math", "reduction", "scan", "transform")),
+        f"{_HERE}.topi",
+    ),
     f"{_HERE}.relax.global_info": f"{_HERE}.ir",
     **dict.fromkeys(
         (f"{_HERE}.ir.{n}" for n in ("attrs", "base", "expr", "global_info", "type")), f"{_HERE}.ir"

@@ -64,6 +64,12 @@ def device(dev_type: str, dev_id: int | None = None) -> Device:
     return Device(_KINDS[kind], dev_id if dev_id is not None else int(number or 0))
 
 
+def enabled(target: str) -> bool:
+    """True if programs for a target can be compiled and run here."""
+    kind = _KINDS.get(target.partition(" ")[0])
+    return kind is not None and Device(kind).exist
+
+
 def cpu(dev_id: int = 0) -> Device:
     """The CPU."""
     return Device("cpu", dev_id)
@@ -396,6 +402,8 @@ def load_param_dict(param_bytes: bytes) -> dict[str, Tensor]:
 
 
 _HOMES = {
+    "DataType": "relaxlab.tvm.dtype:DataType",
+    "num_threads": "relaxlab.runtime.native.openmp:default_threads",
     "NDArray": "relaxlab.tvm.runtime:Tensor",
     "const": "relaxlab.tvm.tir:const",
     "String": "builtins:str",

@@ -65,7 +65,6 @@ DIFFERENT = (
     ("elementwise", 'sch.annotate(l0, "k", [1, [2, "x"]])', "lists hold lists here"),
     ("softmax", 'sch.decompose_reduction("S", l1); sch.vectorize(l0)', "TVM does not prove it"),
     ("softmax", "sch.rfactor(b,0); sch.rfactor(a,0)", "loops keep their handles here"),
-    ("conv", "sch.fuse(l0,l1,l2,l3)", "the form of a remainder"),
     ("updated", "sch.cache_read", "what a block updates is not staged as if it only read it"),
 )
 """The cases in which relaxlab differs, by program and a part of the steps, and how."""

@@ -411,14 +411,9 @@ DIFFERENT = (
     ("padded", 'sch.reindex("C", ("read", 0))', "the order of the terms of an index"),
     ("symbolic", "sch.split(f,[None,256])", "the form of an extent"),
     ("symbolic", "sch.rfactor(l1, 0)", "a declared offset of 0"),
-    ("conv", "f=sch.fuse(l1,l2); a,b=sch.split", "TVM leaves a quotient that is a loop"),
-    ("conv", "sch.transform_block_layout", "the form of a remainder"),
-    ("conv", "sch.rfactor(f,4)", "an axis of one value in an index"),
     ("pool", "sch.rfactor", "TVM takes a maximum from minus infinity alone"),
     ("half", "sch.rfactor(b,2)", "partial results beyond the end are initialised here"),
     ("matmul", "sch.fuse(x[1],y[1])", "loops of one iteration in the binding of a fused loop"),
-    ("matmul", "sch.fuse(i,j,k)", "the form of a remainder"),
-    ("matmul", "sch.parallel(f); sch.rfactor(k,1)", "the loops of the last step are serial here"),
     ("matmul", "sch.vectorize(j); sch.split(j", "marked loops are not split here"),
 )
 """The cases in which relaxlab differs, by program and a part of the steps, and how."""

@@ -10,17 +10,20 @@ import relaxlab as rl
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.node import replace
 from relaxlab.schedule.tree import normalized
+from relaxlab.tvm.script.normal import from_source
 from tests.tvm import (
     further_schedule_cases,
+    nested_schedule_cases,
     reduction_schedule_cases,
     region_schedule_cases,
     schedule_cases,
 )
 from tests.tvm.wheel import needs_wheel, results
 
-pytestmark = needs_wheel
+pytestmark = [needs_wheel, pytest.mark.filterwarnings("ignore:(?s).*E0321")]
 TABLES = (
     schedule_cases, region_schedule_cases, further_schedule_cases, reduction_schedule_cases,
+    nested_schedule_cases,
 )  # fmt: skip
 PROGRAMS = {name: text for table in TABLES for name, text in table.PROGRAMS.items()}
 CASES = tuple(case for table in TABLES for case in table.CASES)
@@ -30,8 +33,7 @@ TEXTS = tuple((PROGRAMS[program], steps) for program, steps in CASES)
 
 def function_of(result: dict[str, str]) -> PrimFunc:
     """The function of a result, with different names for all blocks, but for what is exported."""
-    mod: Any = rl.parse(result["script"])
-    func = mod["main"]
+    func: Any = from_source(result["script"])
     unnamed = {"global_symbol": None, "tir.noalias": None}
     return normalized(replace(func, attrs=func.attrs.with_(**unnamed)))
 

@@ -10,6 +10,7 @@ from typing import Any
 from relaxlab.analysis.arith import conditions, convert, poly
 from relaxlab.analysis.arith.context import Context, finite
 from relaxlab.analysis.arith.exact import is_exact
+from relaxlab.analysis.arith.index_form import index_form
 from relaxlab.analysis.arith.prove import lower_bound, upper_bound
 from relaxlab.ir import expr
 from relaxlab.ir.loops import Range
@@ -138,6 +139,23 @@ class Analyzer:
         Floating-point arithmetic is left as it is; the integers inside it are simplified.
         """
         return convert.simplify(self._ctx, e)
+
+    def simplify_index(self, e: expr.PrimExpr) -> expr.PrimExpr:
+        """The result of `index_form`, but for a variable of one value, which stays as it is: the
+        index of an axis of extent 1 is still that axis.
+
+        >>> i, an = expr.Var("i"), Analyzer()
+        >>> an.bind(i, 0, 0)
+        >>> str(an.simplify_index(i)), str(an.simplify_index(i + 2))
+        ('i', '2')
+        """
+        return e if isinstance(e, expr.Var) else self.index_form(e)
+
+    def index_form(self, e: expr.PrimExpr) -> expr.PrimExpr:
+        """A simplified index, with the terms of sums in the order in which they are written.
+        Indices that are equal may get different forms, unlike those of `simplify`.
+        """
+        return index_form(e, self.simplify(e))
 
     def prove(self, condition: expr.PrimExpr) -> bool | None:
         """True where the condition always holds, False where it never does, None where unknown."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from relaxlab.codegen.steps.loops import NOTHING, without_no_ops
 from relaxlab.ir import expr
 from relaxlab.ir.loops import AssertStmt, BufferStore, Evaluate, PrimFunc, Stmt
-from relaxlab.ir.node import Node, rewrite, walk
+from relaxlab.ir.node import Node, replace, rewrite, walk
 
 
 def without_assertions(func: PrimFunc) -> PrimFunc:
@@ -36,5 +36,8 @@ def _calls(n: Node, intrinsic: str) -> bool:
 
 def _without(func: PrimFunc, gone: Callable[[Node], bool]) -> PrimFunc:
     """The function without some statements, and what is left empty by that."""
-    new = rewrite(func, lambda n: NOTHING if isinstance(n, Stmt) and gone(n) else None)
-    return func if new is func else without_no_ops(new)
+    requires = tuple(r for r in func.requires if not gone(r))
+    body = rewrite(func.body, lambda n: NOTHING if isinstance(n, Stmt) and gone(n) else None)
+    if requires == func.requires and body is func.body:
+        return func
+    return without_no_ops(replace(func, requires=requires, body=body))

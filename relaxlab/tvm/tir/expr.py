@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from relaxlab.ir import expr as core
@@ -58,4 +59,6 @@ _SPELLED = {cls.__name__: _binary(cls) for cls in BINARY}
 def __getattr__(name: str) -> Any:
     if name in _SPELLED:
         return _SPELLED[name]
-    raise AttributeError(f"tvm.tir.{name} is not among the names of TVM that relaxlab has")
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(import_module("relaxlab.tvm.tir"), name)

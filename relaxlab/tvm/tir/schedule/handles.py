@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from relaxlab.schedule import state
+
+
+class Location(Enum):
+    """A place for a block's computation that is no loop: where it is now, or inside of each block
+    that reads the result. The values are the decisions that stand for them."""
+
+    ROOT = -1
+    INLINE = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +26,8 @@ class BlockRV:
 
 @dataclass(frozen=True, slots=True)
 class LoopRV:
-    """A loop of the function `func` of a schedule's module."""
+    """A loop of the function `func` of a schedule's module, or a location that `compute_at` takes
+    in place of one."""
 
     func: str
-    handle: state.LoopRV
+    handle: state.LoopRV | Location

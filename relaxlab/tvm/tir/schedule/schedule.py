@@ -11,7 +11,7 @@ from relaxlab.ir.expr import IntImm
 from relaxlab.ir.loops import Block, Buffer, BufferRegion, For
 from relaxlab.schedule import state
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.tvm.tir.schedule.handles import BlockRV, LoopRV
+from relaxlab.tvm.tir.schedule.handles import BlockRV, Location, LoopRV
 from relaxlab.tvm.tir.schedule.state import BlockLike, ModuleSchedule, expression, numbers
 
 BufferLike = tuple[str, int] | str | Buffer
@@ -105,14 +105,17 @@ class Schedule(ModuleSchedule):
             _name(sch, "tile"), rv, n, partition_pos, innerpart_factor, default, given
         )
 
-    def sample_compute_location(
-        self, block: BlockLike, decision: int | None = None
-    ) -> LoopRV | None:
-        """The loop under which a block is computed; None for where it is now."""
+    def sample_compute_location(self, block: BlockLike, decision: int | None = None) -> LoopRV:
+        """A loop around the reader of a block, for `compute_at`: by `decision` the loop of that
+        number, outermost 0; -1 for where the block is now, -2 for inside of its readers."""
         sch, rv = self.block(block)
-        return self.given(
-            sch, sch.sample_compute_location(_name(sch, "location"), rv, decision=decision)
-        )
+        func = self.given(sch, rv).func
+        decision = None if decision is None else int(decision)
+        if decision in (Location.ROOT.value, Location.INLINE.value):
+            return LoopRV(func, Location(decision))
+        depth = None if decision is None else decision + 1
+        loop = sch.sample_compute_location(_name(sch, "location"), rv, decision=depth)
+        return LoopRV(func, loop or Location.ROOT)
 
     # --- Loops
 
@@ -316,16 +319,28 @@ class Schedule(ModuleSchedule):
     def compute_at(
         self, block: BlockLike, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
     ) -> None:
-        """Move a producer under a consumer's loop."""
+        """Move a producer under a consumer's loop, or to a location that was sampled."""
         sch, rv = self.block(block)
-        sch.compute_at(rv, self.handle(loop)[1], preserve_unit_loops, index)
+        match self.handle(loop)[1]:
+            case Location.ROOT:
+                pass
+            case Location.INLINE:
+                sch.compute_inline(rv)
+            case target:
+                sch.compute_at(rv, target, preserve_unit_loops, index)
 
     def reverse_compute_at(
         self, block: BlockLike, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
     ) -> None:
-        """Move a consumer under a producer's loop."""
+        """Move a consumer under a producer's loop, or to a location that was sampled."""
         sch, rv = self.block(block)
-        sch.reverse_compute_at(rv, self.handle(loop)[1], preserve_unit_loops, index)
+        match self.handle(loop)[1]:
+            case Location.ROOT:
+                pass
+            case Location.INLINE:
+                sch.reverse_compute_inline(rv)
+            case target:
+                sch.reverse_compute_at(rv, target, preserve_unit_loops, index)
 
     def compute_inline(self, block: BlockLike) -> None:
         """Compute the block's value at each place that reads it."""
@@ -382,7 +397,7 @@ class Schedule(ModuleSchedule):
     ) -> BlockRV:
         """Make a block of the loop and what is inside it."""
         sch, rv = self.handle(target)  # pyright: ignore[reportArgumentType]
-        return self.given(sch, sch.blockize(rv, preserve_unit_iters))
+        return self.given(sch, sch.blockize(rv, True, preserve_unit_iters))
 
     def tensorize(
         self, block_or_loop: BlockRV | LoopRV, tensor_intrin: str,

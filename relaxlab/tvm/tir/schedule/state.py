@@ -16,7 +16,7 @@ from relaxlab.schedule import schedule as core
 from relaxlab.schedule import state
 from relaxlab.schedule.decisions import Sampled
 from relaxlab.schedule.layout import region_number
-from relaxlab.tvm.tir.schedule.handles import BlockRV, LoopRV
+from relaxlab.tvm.tir.schedule.handles import BlockRV, Location, LoopRV
 from relaxlab.tvm.tir.schedule.trace import Trace
 
 BlockLike: TypeAlias = BlockRV | str
@@ -50,7 +50,8 @@ class ModuleSchedule:
             name: core.Schedule(mod, name, decider=Sampled(self._seed))
             for name in mod.loop_functions()
         }
-        self.func_working_on: GlobalVar | None = None
+        names = [name for name in self._schedules if name == "main" or len(self._schedules) == 1]
+        self.func_working_on = GlobalVar(names[0]) if names else None
 
     @classmethod
     def around(cls, sch: core.Schedule, name: str | None = None) -> Self:
@@ -111,9 +112,12 @@ class ModuleSchedule:
         self.trace.show()
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """The block or loop that a handle stands for now; a number that was drawn is itself."""
+        """The block or loop that a handle stands for now; a number or a location that was drawn is
+        itself."""
         match rand_var_or_sref:
-            case BlockRV(func, handle) | LoopRV(func, handle):
+            case LoopRV(_, Location() as location):
+                return location
+            case BlockRV(func, state.BlockRV() as handle) | LoopRV(func, state.LoopRV() as handle):
                 return self.of(func).get(handle)
             case IntImm(value):
                 return value
@@ -131,14 +135,12 @@ class ModuleSchedule:
         """The core's schedule of a function; None: that which is worked on, `main`, or the only
         one. Raises KeyError where there is none."""
         if func_name is None:
-            working = self.func_working_on
-            names = [*self._schedules]
-            func_name = working.name if working else "main" if "main" in names else names[0]
-            if working is None and "main" not in names and len(names) > 1:
+            if self.func_working_on is None:
                 raise ValueError(
-                    "the schedule has several functions: give the name of one, or call work_on; "
-                    f"there are: {', '.join(names)}"
+                    "the schedule has no function main and not just one: give the name of a "
+                    f"function, or call work_on; there are: {', '.join(self._schedules) or 'none'}"
                 )
+            func_name = self.func_working_on.name
         if func_name not in self._schedules:
             known = ", ".join(self._schedules) or "none"
             raise KeyError(f"the schedule has no loop function {func_name!r}; it has: {known}")

@@ -15,6 +15,7 @@ _HOMES = {
         name: f"relaxlab.tvm.relax.frontend.nn.module:{name}"
         for name in ("Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList")
     },
+    "Mutator": "relaxlab.tvm.relax.frontend.nn.visitor:Mutator",
     **{
         name: f"relaxlab.tvm.relax.frontend.nn.modules:{name}"
         for name in (
