@@ -351,8 +351,9 @@ class _Kernel:
         # axes reversed took 17 ms, 0.3 with a copy before it. One pass goes in memory's order.
         is_product = v.kind is PatternKind.OUT_EWISE_FUSIBLE
         gathers = v.summary.passes > 1 or (not is_product and v.summary.repeats[at])
-        # Products are made of matrices in any order, whose batches are not the innermost axis.
-        if v in self.anchors and most > (0 if gathers else 1) and (gathers or is_product):
+        # Products take matrices in any order, unless the innermost axis is one of the batch.
+        allowed = 0 if gathers else 1 if is_product else most
+        if v in self.anchors and most > allowed:
             return f"{v.callee} would gather what {turning.callee} does not leave side by side"
         # A product reads an operand once per tile of its result: computing it there pays only if
         # that reads fewer bytes, as decoding does.

@@ -360,11 +360,13 @@ def _order_in_memory(func: PrimFunc, block: Block) -> list[int] | None:
             for index, along in pairs
         ):
             continue
-        order = sorted(found, key=reduced.__getitem__)
-        kept = [i for i in range(len(axes)) if reduced[i] == reduced[found[-1]] and i not in single]
-        if kept[-1:] == found[-1:] or (reduced[found[-1]] and keeps_order(func, block)):
-            return None
-        return order
+        terms = [i for i in found if reduced[i]]
+        if keeps_order(func, block):
+            terms.sort()
+        order = [*(i for i in found if not reduced[i]), *terms]
+        last = [i for i in order if reduced[i] == reduced[found[-1]]][-1]
+        alike = [i for i in range(len(axes)) if reduced[i] == reduced[last] and i not in single]
+        return None if alike[-1:] == [last] else order
     return None
 
 
