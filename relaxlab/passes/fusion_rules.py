@@ -9,6 +9,7 @@ thread's stack.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.facts import FusionLimits
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, same_shape, tir_call
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
@@ -48,7 +49,11 @@ class KernelSummary:
     turned:   per buffer, how many axes of the result come behind the one whose neighbours are
               neighbours in the buffer: 0 where vectors of results are made of vectors of what is
               read. At least 1 where neighbours are elsewhere, as in a flip.
+    in_order: per buffer, whether each index of what is read of it is one axis, so that a reduction
+              may go through it in another order. Windows have sums of axes.
     passes:   how many reductions it has: each may read all of the input.
+    loads:    how many times its own bytes an element is made of, of one buffer: four times where it
+              is interpolated in two dimensions.
     """
 
     kind: PatternKind
@@ -59,7 +64,9 @@ class KernelSummary:
     rows: tuple[int, ...]
     movable: tuple[bool, ...]
     turned: tuple[int, ...]
+    in_order: tuple[bool, ...]
     passes: int
+    loads: int
 
 
 def summary_of(func: loops.PrimFunc) -> KernelSummary:
@@ -86,8 +93,11 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
             for b in func.buffers
         ),
         tuple(_turned(blocks, b) for b in func.buffers),
+        tuple(_in_order(blocks, b) for b in func.buffers),
         sum(not is_spatial(b) for b in blocks),
-    )
+        max((max(_bytes_loaded(s.value).values(), default=0) // bytes_of(s.buffer.dtype)
+             for s in stores), default=0),
+    )  # fmt: skip
 
 
 def _is_movable(blocks: list[loops.Block], buffer: loops.Buffer) -> bool:
@@ -111,6 +121,28 @@ def _turned(blocks: list[loops.Block], buffer: loops.Buffer) -> int:
         turned = len(along) == 1 and follows_axis(n.indices[-1], along[0], axes)
         found.append(len(axes) - 1 - axes.index(along[0]) if turned else 1)
     return max(found)
+
+
+def _in_order(blocks: list[loops.Block], buffer: loops.Buffer) -> bool:
+    """True if each index of what blocks read of a buffer is one axis."""
+    for block in blocks:
+        axes = [v.var for v in block.iter_vars]
+        read = (n for n in walk(block.body) if isinstance(n, loops.BufferLoad))
+        for index in (i for n in read if n.buffer is buffer for i in n.indices):
+            along = [v for v in axes if v in symbols_in(index)]
+            if len(along) > 1 or not all(follows_axis(index, v, axes) for v in along):
+                return False
+    return True
+
+
+def _bytes_loaded(e: Node) -> Counter[loops.Buffer]:
+    """The bytes that a value is made of, by buffer; of two sides of a condition the more."""
+    if isinstance(e, loops.BufferLoad):
+        return Counter({e.buffer: bytes_of(e.dtype)})
+    if isinstance(e, expr.Call) and e.op == "if_then_else":
+        condition, value, other = map(_bytes_loaded, e.args)
+        return condition + (value | other)
+    return sum(map(_bytes_loaded, children(e)), Counter[loops.Buffer]())
 
 
 def _is_costly(call: expr.Call) -> bool:
@@ -345,12 +377,15 @@ class _Kernel:
         # Loads of a stored value cost less than repeating an exponential.
         if costly and v.summary.repeats[at]:
             return f"{v.callee} reads elements more than once and {costly[0]} is costly to repeat"
+        several = [c.callee for c in chain if c.summary is not None and c.summary.loads > 1]
+        if several and v.summary.repeats[at]:
+            return f"{v.callee} reads elements more than once, {several[0]} several for each"
         turned = [(max(c.summary.turned), c) for c in chain if c.summary is not None]
         most, turning = max(turned, key=lambda pair: pair[0])
-        # Each pass, and each window, would gather: a softmax over the rows of 48 x 96 x 64 with its
+        # Each pass, and windows, would gather: a softmax over the rows of 48 x 96 x 64 with its
         # axes reversed took 17 ms, 0.3 with a copy before it. One pass goes in memory's order.
         is_product = v.kind is PatternKind.OUT_EWISE_FUSIBLE
-        gathers = v.summary.passes > 1 or (not is_product and v.summary.repeats[at])
+        gathers = v.summary.passes > 1 or not (is_product or v.summary.in_order[at])
         # Products take matrices in any order, unless the innermost axis is one of the batch.
         allowed = 0 if gathers else 1 if is_product else most
         if v in self.anchors and most > allowed:

@@ -25,6 +25,7 @@ OPERATORS = {
     "product": "R.matmul(y, R.permute_dims(y, [0, 2, 1]))",
     "weighted": "R.einsum((y, h), subscripts='abc,ac->ab')",
     "pooled": "R.nn.max_pool1d(y, pool_size=[3], strides=[1], padding=[1, 1])",
+    "pooled in steps": "R.nn.avg_pool1d(y, pool_size=[2], strides=[2])",
 }
 ORDERS = list(itertools.permutations(range(3)))
 CUTS = {
@@ -90,7 +91,9 @@ def test_sums_go_through_moved_tensors_in_the_order_of_memory() -> None:
     assert flipped == {"fused_flip_sum": "columns"}
 
 
-@pytest.mark.parametrize("operator", ["softmax", "pooled", "variance", "index of the largest"])
+@pytest.mark.parametrize(
+    "operator", ["softmax", "pooled", "pooled in steps", "variance", "index of the largest"]
+)
 def test_several_passes_over_a_moved_tensor_get_a_copy(operator: str) -> None:
     call = OPERATORS[operator].format(a=2)
     found = kernels("R.permute_dims(x, [0, 2, 1])", (64, 36, 40), call)
@@ -103,3 +106,18 @@ def test_products_take_batches_of_matrices_with_rows_apart() -> None:
     mod = "R.permute_dims(x, [1, 0, 2])", (40, 64, 36)
     (rule,) = kernels(*mod, OPERATORS["product"]).values()
     assert rule == "matmul"
+
+
+def test_windows_read_interpolated_images_from_memory() -> None:
+    resized = "R.image.resize2d(x, (28, 28), layout='NCHW', method='linear')"
+    mod = (
+        '@R.function\ndef main(x: R.Tensor((4, 8, 14, 14), "float32"), '
+        'w: R.Tensor((8, 1, 3, 3), "float32")):\n    with R.dataflow():\n'
+        f"        y = {resized}\n        z = OPERATOR\n        R.output(z)\n    return z\n"
+    )
+    for operator, kernels in (
+        ("R.nn.conv2d(y, w, padding=1, groups=8)", {"resize2d", "conv2d"}),
+        ("R.nn.relu(y)", {"fused_resize2d_relu"}),
+    ):
+        record = rl.trace(rl.parse(mod.replace("OPERATOR", operator))).find("schedule_kernels")
+        assert {r.subject for r in record.remarks if r.applied} == kernels
