@@ -121,3 +121,20 @@ def test_windows_read_interpolated_images_from_memory() -> None:
     ):
         record = rl.trace(rl.parse(mod.replace("OPERATOR", operator))).find("schedule_kernels")
         assert {r.subject for r in record.remarks if r.applied} == kernels
+
+
+@pytest.mark.parametrize(
+    "operator, name",
+    [
+        ("R.nn.pad(y, [0, 0, 1, 1, 0, 0])", "pad"),
+        ("R.concat((y, y), axis=0)", "concat"),
+        ("R.take(y, R.const([5, 0, 3, 3, 9], 'int64'), axis=1)", "take"),
+    ],
+)
+def test_permutations_are_no_part_of_kernels_with_branches(operator: str, name: str) -> None:
+    shape = (64, 36, 40)
+    permuted = kernels("R.permute_dims(x, [0, 2, 1])", shape, operator)
+    assert permuted.keys() == {"permute_dims", name} and permuted["permute_dims"] == "transpose"
+    assert kernels("R.negative(x)", shape, operator).keys() == {f"fused_negative_{name}"}
+    scaled = kernels("R.permute_dims(x, [0, 2, 1])", shape, "R.where(R.greater(y, y), y, y)")
+    assert list(scaled.values()) == ["transpose"]
