@@ -49,9 +49,9 @@ class KernelSummary:
     turned:   per buffer, how many axes of the result come behind the one whose neighbours are
               neighbours in the buffer: 0 where vectors of results are made of vectors of what is
               read. At least 1 where neighbours are elsewhere, as in a flip.
-    in_order: per buffer, whether each index of what is read of it is one axis, so that a reduction
-              may go through it in another order. Windows have sums of axes.
-    passes:   how many reductions it has: each may read all of the input.
+    in_order: whether each index of what it reads is one axis, so that a reduction may go through
+              memory in another order. Windows have sums of axes.
+    passes:   per buffer, how many blocks read it.
     loads:    how many times its own bytes an element is made of, of one buffer: four times where it
               is interpolated in two dimensions.
     crosses:  whether neighbours along another axis than the last are neighbours in what it reads: a
@@ -67,8 +67,8 @@ class KernelSummary:
     rows: tuple[int, ...]
     movable: tuple[bool, ...]
     turned: tuple[int, ...]
-    in_order: tuple[bool, ...]
-    passes: int
+    in_order: bool
+    passes: tuple[int, ...]
     loads: int
     crosses: bool
     branches: bool
@@ -98,8 +98,8 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
             for b in func.buffers
         ),
         tuple(_turned(blocks, b) for b in func.buffers),
-        tuple(_in_order(blocks, b) for b in func.buffers),
-        sum(not is_spatial(b) for b in blocks),
+        all(map(_in_order, blocks)),
+        tuple(sum(any(r.buffer is b for r in x.reads) for x in blocks) for b in func.buffers),
         max((max(_bytes_loaded(s.value).values(), default=0) // bytes_of(s.buffer.dtype)
              for s in stores), default=0),
         any(_crosses(block) for block in blocks),
@@ -145,15 +145,13 @@ def _branches(value: Node) -> bool:
     return gathers or any(isinstance(n, expr.Call) and n.op == "if_then_else" for n in nodes)
 
 
-def _in_order(blocks: list[loops.Block], buffer: loops.Buffer) -> bool:
-    """True if each index of what blocks read of a buffer is one axis."""
-    for block in blocks:
-        axes = [v.var for v in block.iter_vars]
-        read = (n for n in walk(block.body) if isinstance(n, loops.BufferLoad))
-        for index in (i for n in read if n.buffer is buffer for i in n.indices):
-            along = [v for v in axes if v in symbols_in(index)]
-            if len(along) > 1 or not all(follows_axis(index, v, axes) for v in along):
-                return False
+def _in_order(block: loops.Block) -> bool:
+    axes = [v.var for v in block.iter_vars]
+    read = (n.indices for n in walk(block.body) if isinstance(n, loops.BufferLoad))
+    for index in (i for indices in read for i in indices):
+        along = [v for v in axes if v in symbols_in(index)]
+        if len(along) > 1 or not all(follows_axis(index, v, axes) for v in along):
+            return False
     return True
 
 
@@ -412,7 +410,7 @@ class _Kernel:
         # Each pass, and windows, would gather: a softmax over the rows of 48 x 96 x 64 with its
         # axes reversed took 17 ms, 0.3 with a copy before it. One pass goes in memory's order.
         is_product = v.kind is PatternKind.OUT_EWISE_FUSIBLE
-        gathers = v.summary.passes > 1 or not (is_product or v.summary.in_order[at])
+        gathers = v.summary.passes[at] > 1 or not v.summary.in_order
         # Products take matrices in any order, unless the innermost axis is one of the batch.
         allowed = 0 if gathers else 1 if is_product else most
         if v in self.anchors and most > allowed:

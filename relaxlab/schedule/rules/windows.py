@@ -71,11 +71,16 @@ def _window(func: PrimFunc) -> Block | str:
     block = reductions[0]
     terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
     count = math.prod(MOST_TERMS + 1 if n is None else n for n in terms)
-    if reduction_of(block) is None or sum_of_products(block) or not 1 < count <= MOST_TERMS:
+    reduced = {it.var for it in block.iter_vars if it.kind != "spatial"}
+    factors = sum_of_products(block) or ()
+    # Of a window's elements times one number there is nothing to tile.
+    products = factors and all(reduced.intersection(symbols_in(f.indices)) for f in factors)
+    if reduction_of(block) is None or products or not 1 < count <= MOST_TERMS:
         return f"{block.name} is no reduction over at most {MOST_TERMS} terms, or one of products"
     axes = [it.var for it in block.iter_vars if it.kind == "spatial"]
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)
-             and n.buffer is not block.writes[0].buffer]  # fmt: skip
+    read = [n for n in walk(block.body) if isinstance(n, BufferLoad)
+            and n.buffer is not block.writes[0].buffer]  # fmt: skip
+    loads = [n for n in read if not {*axes[-1:], *reduced}.isdisjoint(symbols_in(n.indices))]
     if not axes or not loads or not all(_is_strided(n, axes[-1]) for n in loads):
         return f"{block.name}: neighbouring results read places at a constant distance"
     return block
