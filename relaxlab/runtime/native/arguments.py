@@ -148,9 +148,11 @@ def _tensor_converter(where: str, tree: TypeTree, at: int, written: bool) -> Arg
                 f"{where} has {value.ndim} dimensions {shape}, expected {tree.text}"
             )
         if not flags.c_contiguous:
+            # What is stored into a copy has to come back.
+            back = "; copy it back after the call" if written else ""
             raise ArgumentError(
                 f"{where} is not contiguous (strides {value.strides} bytes for shape "
-                f"{shape}); pass np.ascontiguousarray(x)"
+                f"{shape}); pass np.ascontiguousarray(x){back}"
             )
         address = _word_at(id(value) + _HEAD).value  # `address_of`, without the call
         if address % size:

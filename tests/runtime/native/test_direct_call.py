@@ -225,6 +225,8 @@ def test_updates_in_memory_that_is_shared(exe: Executable) -> None:
     fixed.flags.writeable = False
     with pytest.raises(ArgumentError, match="read-only"):
         update(beside, fixed)
+    with pytest.raises(ArgumentError, match=r"ascontiguousarray\(x\); copy it back after the call"):
+        update(beside, raw[:16:2])
     try:
         update.bind(raw[:8])
         assert python_calls(lambda: update(beside))[1][:1] == ["_finish"]  # what is bound returns
