@@ -501,9 +501,8 @@ _DTYPE_OF: dict[type, str] = {bool: "bool", int: "int64"}
 
 def const(value: float, dtype: str | None = None) -> PrimExpr:
     """A constant; without a dtype, bool for bools, int64 for ints and float32 for floats."""
-    if dtype is None:
-        value = plain(value)
-        dtype = _DTYPE_OF.get(type(value), "float32")
+    value = plain(value) if dtype is None else value
+    dtype = dtype or _DTYPE_OF.get(type(value), "float32")
     lanes, scalar = lanes_of(dtype), element_of(dtype)
     imm: PrimExpr
     imm = FloatImm(float(value), scalar) if is_float(scalar) else IntImm(int(value), scalar)
@@ -533,10 +532,9 @@ def as_expr(value: ExprLike, like: str | None = None) -> PrimExpr:
     if isinstance(value, PrimExpr):
         return value
     number = plain(value)
-    if like is not None and isinstance(number, float) and not is_float(like):
-        like = None
+    fits = like is None or is_float(like) or not isinstance(number, float)
     try:
-        return const(number, like)
+        return const(number, like if fits else None)
     except (TypeError, ValueError):
         message = f"expected a number or an expression of the script, got {kind_of(value)}"
         raise TypeError(message) from None

@@ -17,7 +17,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.facts_check import checked_buffers
 from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import expr, graph, loops, types
-from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.dtypes import bytes_of, is_float
 from relaxlab.ir.facts import FusionLimits
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.module import Module
@@ -52,8 +52,8 @@ class KernelSummary:
     in_order: whether each index of what it reads is one axis, so that a reduction may go through
               memory in another order. Windows have sums of axes.
     passes:   per buffer, how many blocks read it.
-    loads:    how many times its own bytes an element is made of, of one buffer: four times where it
-              is interpolated in two dimensions.
+    loads:    how many floats of one buffer an element is made of: four by interpolation in two
+              dimensions.
     crosses:  whether neighbours along another axis than the last are neighbours in what it reads: a
               permutation.
     branches: whether a condition or an index from data decides what an element is made of.
@@ -100,8 +100,8 @@ def summary_of(func: loops.PrimFunc) -> KernelSummary:
         tuple(_turned(blocks, b) for b in func.buffers),
         all(map(_in_order, blocks)),
         tuple(sum(any(r.buffer is b for r in x.reads) for x in blocks) for b in func.buffers),
-        max((max(_bytes_loaded(s.value).values(), default=0) // bytes_of(s.buffer.dtype)
-             for s in stores), default=0),
+        max((n for s in stores for n in Counter(x.buffer for x in _floats(s.value)).values()),
+            default=0),
         any(_crosses(block) for block in blocks),
         any(_branches(s.value) for s in stores),
     )  # fmt: skip
@@ -155,14 +155,15 @@ def _in_order(block: loops.Block) -> bool:
     return True
 
 
-def _bytes_loaded(e: Node) -> Counter[loops.Buffer]:
-    """The bytes that a value is made of, by buffer; of two sides of a condition the more."""
+def _floats(e: Node) -> frozenset[loops.BufferLoad]:
+    """The floats that a value is made of; of two sides of a condition, those of the one with more.
+    """
     if isinstance(e, loops.BufferLoad):
-        return Counter({e.buffer: bytes_of(e.dtype)})
+        return frozenset([e] if is_float(e.dtype) else [])
     if isinstance(e, expr.Call) and e.op == "if_then_else":
-        condition, value, other = map(_bytes_loaded, e.args)
-        return condition + (value | other)
-    return sum(map(_bytes_loaded, children(e)), Counter[loops.Buffer]())
+        condition, value, other = map(_floats, e.args)
+        return condition | max(value, other, key=len)
+    return frozenset[loops.BufferLoad]().union(*map(_floats, children(e)))
 
 
 def _is_costly(call: expr.Call) -> bool:
@@ -413,7 +414,7 @@ class _Kernel:
         gathers = v.summary.passes[at] > 1 or not v.summary.in_order
         # Products take matrices in any order, unless the innermost axis is one of the batch.
         allowed = 0 if gathers else 1 if is_product else most
-        if v in self.anchors and most > allowed:
+        if v in self.anchors and most > allowed and not v.summary.movable[at]:
             return f"{v.callee} would gather what {turning.callee} does not leave side by side"
         # A product reads an operand once per tile of its result: computing it there pays only if
         # that reads fewer bytes, as decoding does.

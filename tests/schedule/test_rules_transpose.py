@@ -24,7 +24,6 @@ TILED = {
 NOT_TILED = {
     "rows stay": ("R.permute_dims(x, [1, 0, 2])", '("b", "n", "m")'),
     "both ways": ("R.add(x, R.permute_dims(x))", '("n", "n")'),
-    "chosen": ("R.nn.pad(R.permute_dims(x), (1, 1, 1, 1))", '("n", "m")'),
     "narrow": ("R.permute_dims(x)", '("n", 3)'),
     "small": ("R.permute_dims(x)", "(30, 30)"),
 }

@@ -214,8 +214,8 @@ def found_block(sch: Schedule, rv: BlockRV) -> Block:
 def follows_axis(index: PrimExpr, axis: Var, axes: Sequence[Var]) -> bool:
     """True for an index that is the axis, or so far from it that no other of the axes changes it:
     as in a slice."""
-    if index == axis:
-        return True
+    if index == axis or index.dtype != axis.dtype:
+        return index == axis
     return set(axes).isdisjoint(symbols_in(Analyzer().simplify(index - axis)))
 
 
