@@ -61,7 +61,7 @@ def test_what_follows_joins_the_window(rng: np.random.Generator) -> None:
 
 
 def test_windows_without_results() -> None:
-    """Of no columns, or of fewer than none, beside loops that run."""
+    """Windows of no columns, or of fewer than none, beside loops that run."""
     for columns in ("0", "1, 0"):
         func = rl.parse(f"""
 @T.prim_func

@@ -181,7 +181,7 @@ def f(a: T.handle, b: T.handle):
 
 @pytest.mark.parametrize("place", ["T.max(vj - 1, 0)", "T.min(vj + 1, m - 1)", "m - 1 - vj"])
 def test_copies_of_buffers_without_elements(place: str) -> None:
-    """What is read once a loop has iterations is not there where it has none."""
+    """A loop without iterations reads nothing of what its buffers do not have."""
     func = parse(SHIFTED.replace("PLACE", place))["f"]
     assert isinstance(func, PrimFunc)
     sch = Schedule(func)

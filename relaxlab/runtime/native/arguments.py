@@ -148,7 +148,7 @@ def _tensor_converter(where: str, tree: TypeTree, at: int, written: bool) -> Arg
                 f"{where} has {value.ndim} dimensions {shape}, expected {tree.text}"
             )
         if not flags.c_contiguous:
-            # What is stored into a copy has to come back.
+            # Results are stored into the copy.
             back = "; copy it back after the call" if written else ""
             raise ArgumentError(
                 f"{where} is not contiguous (strides {value.strides} bytes for shape "

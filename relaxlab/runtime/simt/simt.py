@@ -134,7 +134,7 @@ class _Run:
         arrays = {p: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Buffer)}
         memory = _main_memory(arrays)
         for b in kernel.workspace:
-            # Of range(n - 2) for n = 1 there is nothing to store.
+            # A workspace of n - 2 elements is empty for n = 1.
             size = int(np.prod([max(evaluate(d, sizes), 0) for d in b.shape]))
             memory[b] = Memory.fresh(size, b.dtype, per_block=False)
         for launch in kernel.launches:

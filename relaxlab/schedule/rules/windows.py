@@ -73,7 +73,7 @@ def _window(func: PrimFunc) -> Block | str:
     count = math.prod(MOST_TERMS + 1 if n is None else n for n in terms)
     reduced = {it.var for it in block.iter_vars if it.kind != "spatial"}
     factors = sum_of_products(block) or ()
-    # Of a window's elements times one number there is nothing to tile.
+    # A factor that all elements of a window share makes no product to be tiled.
     products = factors and all(reduced.intersection(symbols_in(f.indices)) for f in factors)
     if reduction_of(block) is None or products or not 1 < count <= MOST_TERMS:
         return f"{block.name} is no reduction over at most {MOST_TERMS} terms, or one of products"
