@@ -20,9 +20,11 @@ QUERIES = ("get_block", "get_loops", "get_child_blocks", "get_consumers", "get_p
 Answer = Callable[[rl.Schedule], None]
 PRODUCT, BLUR = (0.4, 10), (1.2, 10)
 """The rates that are asked for, as multiples of the compiler's, and the budgets of primitives."""
-ROUNDS = 5
+ROUNDS, NEAR_ROUNDS, NEAR = 5, 25, 0.8
 """Comparisons of an answer, of which the best counts: other work on the machine hides a rate, and
-it never makes one. The blur's solution was measured at 1.25 to 1.65 on one machine."""
+it never makes one. An answer that is near the rate, by this factor of it, gets the second number:
+the blur's solution was measured at 1.25 to 1.65 on one machine, and on another at 1.48 alone, but
+at 1.07 in five rounds beside a process that used one of its two cores."""
 
 
 @exercise
@@ -50,7 +52,9 @@ def _beaten(mod: Module, answer: Answer, rate: float, budget: int) -> str:
         raise Hint(f"{len(primitives)} primitives, and the budget is {budget}: {listed}")
     programs = {"compiler": rl.compile(mod), "yours": rl.compile(sch)}
     ratio = 0.0
-    for _ in range(ROUNDS):
+    for number in range(NEAR_ROUNDS):
+        if number >= ROUNDS and ratio < NEAR * rate:
+            break
         found = rl.compare(programs, *_arguments(func))
         if found.differs:
             raise Hint(f"it computes something else: {found.differs['yours']}")
