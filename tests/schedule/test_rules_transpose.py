@@ -104,3 +104,19 @@ def test_short_rows(
 @pytest.mark.parametrize("name", NOT_TILED)
 def test_small_transposes_go_to_other_rules(name: str) -> None:
     assert rule_of(program(*NOT_TILED[name])) != "transpose"
+
+
+def test_elements_that_a_condition_leaves_out_are_not_copied() -> None:
+    mod = rl.parse("""
+@T.prim_func
+def main(A: T.Buffer((70, 90), "float32"), B: T.Buffer((90, 71), "float32")):
+    for i, j in T.grid(90, 71):
+        with T.sblock("B"):
+            y, x = T.axis.remap("SS", [i, j])
+            B[y, x] = T.if_then_else(x >= 1, A[x - 1, y], T.float32(0))
+""")
+    assert rule_of(mod) == "elementwise"
+    a, b = np.random.default_rng(0).standard_normal((70, 90)).astype("float32"), np.zeros((90, 71))
+    out = b.astype("float32")
+    rl.compile(mod, checks="all")["main"](a, out)
+    np.testing.assert_array_equal(out, np.pad(a.T, ((0, 0), (1, 0))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,20 @@ EXTENTS = (0, 0, 1, 3, 17)
 STEPS = 8
 
 
+def _accepted_steps(sch: Schedule, draw: random.Random) -> Iterator[None]:
+    """Yield after each of some random steps that changed the function."""
+    for _ in range(STEPS):
+        before = sch.func
+        try:
+            random_step(sch, draw)
+        except ScheduleError:
+            continue
+        if sch.func is not before:
+            print(sch.trace[-1])
+            yield
+
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mean of nothing
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("symbolic", [False, True])
@@ -50,16 +65,9 @@ def test_random_schedules(case: OpCase, symbolic: bool, rng: np.random.Generator
         arrays, wanted = concrete_call(case, env, draw.randrange(1 << 30))
         scalars = [program.number(p) for p in func.params if isinstance(p, Var)]
         sch = Schedule(func)
-        for _ in range(STEPS):
-            before = sch.func
-            try:
-                random_step(sch, draw)
-            except ScheduleError:
-                continue
-            if sch.func is not before:
-                print(sch.trace[-1])
-                steps = partial(_interpreted, sch.func)
-                _compare(steps, arrays, wanted, scalars)
+        for _ in _accepted_steps(sch, draw):
+            steps = partial(_interpreted, sch.func)
+            _compare(steps, arrays, wanted, scalars)
         placed = with_buffers_placed(sch.func)
         if placed is None:
             continue
@@ -141,15 +149,8 @@ def test_random_schedules_of_loops_with_negative_extents(rng: np.random.Generato
     for _ in range(8):
         draw = random.Random(int(rng.integers(1 << 60)))
         sch = _from_one()
-        for _ in range(STEPS):
-            before = sch.func
-            try:
-                random_step(sch, draw)
-            except ScheduleError:
-                continue
-            if sch.func is not before:
-                print(sch.trace[-1])
-                _assert_same_from_one(sch, rng)
+        for _ in _accepted_steps(sch, draw):
+            _assert_same_from_one(sch, rng)
 
 
 def test_loops_with_negative_extents_in_parts_or_fused(rng: np.random.Generator) -> None:
