@@ -69,8 +69,8 @@ def _whole(
     found, flat, size = (end, indices[end]), indices[end], shape[end]
     before = _divisions(flat)
     for start in range(end - 1, -1, -1):
-        # Indices that are read from arrays may be narrower than the others.
-        if not _divisions(indices[start]) or indices[start].dtype != flat.dtype:
+        # Indices that data decides may be narrower than the others, and than sizes.
+        if not _divisions(indices[start]) or {indices[start].dtype, flat.dtype} != {size.dtype}:
             break
         flat = an.simplify(indices[start] * size + flat)
         before += _divisions(indices[start])

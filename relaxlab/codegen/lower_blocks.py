@@ -8,9 +8,11 @@ their code. Reductions that may be over nothing are initialised apart first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import cast
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.implement_intrinsics import implemented
 from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import expr, loops
@@ -18,8 +20,12 @@ from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
 from relaxlab.ir.loops import Buffer, Stmt, seq
 from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.regions import rewrite_accesses
 
 TRUE = IntImm(1, "bool")
+MOST_COPIES = 64
+"""Copies of a statement in short loops of a vector's lanes: the sorting network of nine values has
+36 steps."""
 
 
 def lower_blocks(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
@@ -29,9 +35,56 @@ def lower_blocks(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
     def visit(n: Node) -> Node:
         if isinstance(n, loops.BlockRealize):
             return _lower(n, allocated, visit)
-        return map_children(n, visit)
+        count = len(allocated)
+        made = map_children(n, visit)
+        if isinstance(made, loops.For) and made.kind == "vectorized" and allocated[count:]:
+            made, allocated[count:] = _with_lanes(made, allocated[count:])
+        return made
 
     return cast("Stmt", visit(separate_inits(body))), tuple(allocated)
+
+
+def _with_lanes(loop: loops.For, inside: list[Buffer]) -> tuple[loops.For, list[Buffer]]:
+    """A vectorised loop with an element for each lane of the buffers that its iterations allocate,
+    and these buffers. Lanes are the last dimension, so that they are neighbours in memory."""
+    lane = loop.loop_var - loop.min
+    made: list[Buffer] = []
+    for buffer in inside:
+        wide = replace(buffer, shape=(*buffer.shape, loop.extent))
+        loop = rewrite_accesses(
+            loop, buffer, wide, lambda indices: (*indices, lane), lambda region: region
+        )
+        made.append(wide)
+    return replace(loop, body=_unrolled(loop.body)), made
+
+
+def _unrolled(body: Stmt) -> Stmt:
+    """The statement with short loops unrolled, the innermost first: an element that a loop variable
+    chooses of a buffer is in no register, and what differs between iterations of a loop is not
+    loaded in front of one around it."""
+    an = Analyzer()
+
+    def visit(n: Node) -> tuple[Node, float]:
+        """The node, and the copies that there will be of what is in it."""
+        if isinstance(n, loops.For):
+            an.bind_range(n.loop_var, loops.Range(n.min, n.extent))
+        copies = [1.0]
+
+        def inside(child: Node) -> Node:
+            made, count = visit(child)
+            copies.append(count)
+            return made
+
+        made = map_children(n, inside)
+        if not isinstance(made, loops.For):
+            return made, max(copies)
+        count = an.upper_bound(made.extent)
+        total = math.inf if count is None else max(copies) * max(count, 1)
+        if made.kind != "serial" or total > MOST_COPIES:
+            return made, math.inf
+        return replace(made, kind="unrolled"), total
+
+    return cast("Stmt", visit(body)[0])
 
 
 def _lower(

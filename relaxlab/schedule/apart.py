@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
@@ -46,7 +47,8 @@ class Nests:
 
 
 def nests_of(func: PrimFunc) -> Nests:
-    """Return the statements in the root block, or in the serial loops around all of these."""
+    """Return the statements in the root block, or in the serial loops around all of these; of one
+    nest, in those of its loops that are steps, each of which begins with what the last one left."""
     assert isinstance(func.body, BlockRealize)
     whole = func.body.block.body
     loops: list[For] = []
@@ -56,7 +58,18 @@ def nests_of(func: PrimFunc) -> Nests:
         inside = inside.body
     if isinstance(inside, SeqStmt):
         return Nests(tuple(loops), inside.stmts)
-    return Nests((), (whole,))
+    steps = [*takewhile(lambda loop: _is_step(loop, whole), loops)]
+    return Nests(tuple(steps), (steps[-1].body if steps else whole,))
+
+
+def _is_step(loop: For, stmt: Stmt) -> bool:
+    """True if the loop's variable gives opaque axes alone their values, in all blocks."""
+    kinds = [
+        {it.kind for it, v in zip(r.block.iter_vars, r.iter_values, strict=True)
+         if loop.loop_var in symbols_in(v)}
+        for r in realizes_under(stmt)
+    ]  # fmt: skip
+    return all(found == {"opaque"} for found in kinds)
 
 
 def apart(

@@ -32,7 +32,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.loops import (
     AssertStmt,
     Block,
@@ -65,6 +65,8 @@ from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data, shape_analyzer
 from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
+from relaxlab.schedule.scalar_replacement import with_private_elements
+from relaxlab.schedule.split_index_sets import split_index_sets
 from relaxlab.schedule.store_nests import (
     Nest,
     are_fixed,
@@ -77,10 +79,14 @@ from relaxlab.schedule.store_nests import (
     variable_of,
 )
 from relaxlab.schedule.tree import TRUE, describe_block
+from relaxlab.schedule.vector_loops import with_vector_loops
 
 STACK_BYTES = 1 << 14
 """Largest buffer that an iteration has for itself on its thread's stack: half of a first-level
 cache. Larger ones are in main memory, one for each iteration."""
+
+MOST_SHORT = 64
+"""Iterations at most of all loops in the term of a sum that vectors of sums compute."""
 
 Private = Mapping[Buffer, tuple[For, ...]]
 """Buffers of the function's own, with the loops, outermost first, in each iteration of which they
@@ -128,6 +134,9 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
         )
     owned = () if root is None else root.block.alloc_buffers
     plain = replace(func, body=_from_zero(func.body))
+    uses = {b: loops_around_uses(plain, b) for b in owned}
+    ranges = split_index_sets(plain.body, plain, lambda x: not _is_independent(x, x, uses))
+    plain = replace(plain, body=ranges)
     plain = replace(plain, body=_canonical(plain.body, (), plain))
     private = {b: loops_around_uses(plain, b) for b in owned}
     body = plain.body.block.body if isinstance(plain.body, BlockRealize) else plain.body
@@ -179,7 +188,7 @@ def _formed(s: Stmt, private: Private, around: tuple[For, ...], func: PrimFunc) 
         found, buffers = (
             _distributed_apart(part, mine, around)
             or _under_serial(part, mine, around, func)
-            or _in_one_block(part, mine)
+            or _in_one_block(part, mine, around, func)
         )
         parts += found
         made += buffers
@@ -225,6 +234,8 @@ def _distributed_apart(
     """Return the stores of a statement, each in loops of its own, and the buffers that its private
     ones become; None where loops cannot be distributed or stores are not independent."""
     made: list[Buffer] = []
+    if any(_are_sums_of_terms(part, buffer, loops, private) for buffer, loops in private.items()):
+        return None
     for buffer, loops in private.items():
         if not are_fixed(loops) or depend_on(loops, around):
             return None
@@ -232,6 +243,25 @@ def _distributed_apart(
         made.append(wide)
     nests = _distributed(part, (), around)
     return _renamed(nests, made) if nests is not None and all(map(_is_block, nests)) else None
+
+
+def _are_sums_of_terms(
+    part: Stmt, buffer: Buffer, loops: Sequence[For], private: Private
+) -> bool:
+    """True if a buffer that is stored to several times, in short loops, is one for each term of a
+    sum: then registers serve better than an array of all terms. Of distances between bodies this
+    would have 196,608 elements for 768 coordinates (NOTES, *Variables
+    of loops written by hand*)."""
+    inside = list(walk(part))
+    stores = [n for n in inside if isinstance(n, BufferStore)]
+    kept = [set(symbols_in(n.indices)) for n in stores if n.buffer not in private]
+    over_terms = any(loop.loop_var not in axes for loop in loops for axes in kept)
+    short = math.prod(
+        n.extent.value if isinstance(n.extent, IntImm) else MOST_SHORT + 1
+        for n in walk(loops[-1].body)
+        if isinstance(n, For)
+    )
+    return over_terms and short <= MOST_SHORT and sum(n.buffer is buffer for n in stores) > 1
 
 
 def _renamed(nests: Sequence[Nest], owned: Sequence[Buffer]) -> tuple[list[Nest], list[Buffer]]:
@@ -502,7 +532,9 @@ def _has_axes(part: _Part) -> bool:
 # --- Loops that stay together -----------------------------------------------------------------
 
 
-def _in_one_block(part: Stmt, private: Private) -> tuple[list[_Whole], list[Buffer]]:
+def _in_one_block(
+    part: Stmt, private: Private, around: tuple[For, ...], func: PrimFunc
+) -> tuple[list[_Whole], list[Buffer]]:
     """Return a statement as one block, its outer independent loops as axes, and the buffers in main
     memory that its private ones become."""
     nest: list[For] = []
@@ -514,7 +546,8 @@ def _in_one_block(part: Stmt, private: Private) -> tuple[list[_Whole], list[Buff
     # Tests of the place alone are predicted well, and between them LLVM makes vectors of the inner
     # loop: as masked lanes of vectors a stencil with tests for the border took 7 ms, not 2.
     tests = [n.condition for n in walk(body) if isinstance(n, IfThenElse)]
-    if len(outside) == len(nest) > 1 and not any(map(by_data, tests)):
+    repeats = any(isinstance(n, For) for n in walk(body))
+    if len(outside) == len(nest) > 1 and not repeats and not any(map(by_data, tests)):
         outside.pop()
     for loop in reversed(nest[len(outside) :]):
         body = replace(loop, body=body)
@@ -529,7 +562,14 @@ def _in_one_block(part: Stmt, private: Private) -> tuple[list[_Whole], list[Buff
         else:
             body, wide = _expanded(body, buffer, outside)
             made.append(wide)
-    return [_Whole(tuple(outside), body, tuple(local))], made
+    an = shape_analyzer(func)
+    for loop in (*around, *outside):
+        bind_stmt(an, loop)
+    shared = sorted(_written([body]) - {*local, *made}, key=lambda b: b.name)
+    body, own = with_private_elements(body, shared, an)
+    own = [*local, *own]
+    body = with_vector_loops(body, own, bool(func.attrs.get(KEEP_ORDER)))
+    return [_Whole(tuple(outside), body, tuple(own))], made
 
 
 def _is_independent(loop: For, part: Stmt, private: Private) -> bool:

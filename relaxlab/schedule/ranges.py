@@ -33,6 +33,14 @@ ZERO = expr.const(0)
 ONE = expr.const(1)
 
 
+def distance(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """The first index less the second, simplified, whatever integers they are: those that data
+    decides are often int32, loop variables int64."""
+    if a.dtype != b.dtype:
+        a, b = (e if e.dtype == "int64" else expr.Cast("int64", e) for e in (a, b))
+    return Analyzer().simplify(a - b)
+
+
 def constant(e: PrimExpr) -> int | None:
     """The value of a constant expression."""
     return e.value if isinstance(e, expr.IntImm) else None

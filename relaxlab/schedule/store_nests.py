@@ -13,7 +13,7 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, For, PrimF
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.determined import determines
-from relaxlab.schedule.ranges import ZERO, Env, Span, bind_stmt, by_data, shape_analyzer
+from relaxlab.schedule.ranges import ZERO, Env, Span, bind_stmt, by_data, distance, shape_analyzer
 from relaxlab.schedule.rfactor import Reduction, reduction_of
 from relaxlab.schedule.tree import TRUE
 
@@ -51,7 +51,7 @@ def variable_of(index: PrimExpr, variables: Collection[Var]) -> Var | None:
     mentioned = [v for v in symbols_in(index) if v in variables]
     if len(mentioned) != 1 or by_data(index):
         return None
-    rest = Analyzer().simplify(index - mentioned[0])
+    rest = distance(index, mentioned[0])
     return None if mentioned[0] in symbols_in(rest) else mentioned[0]
 
 

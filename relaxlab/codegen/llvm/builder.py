@@ -28,6 +28,8 @@ from relaxlab.ir.target import GENERIC, Target
 
 YES = "!1000000"
 """The metadata that `jit.module_text` defines for hints of stores."""
+VECTOR_LOOP = "!1000001"
+"""That for loops that LLVM is to make vectors of."""
 
 _LLVM_SCALARS = {
     "bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
@@ -264,9 +266,9 @@ class Builder:
         for names, before in zip((self.known, self.computed, self.loaded), kept, strict=True):
             names.update(before)  # type: ignore[reportArgumentType]
 
-    def jump(self, label: str) -> None:
-        """Branch to `label`."""
-        self.raw(f"br label %{label}")
+    def jump(self, label: str, hint: str = "") -> None:
+        """Branch to `label`; `hint`: metadata of the loop whose end this is."""
+        self.raw(f"br label %{label}" + (f", !llvm.loop {hint}" if hint else ""))
 
     def branch(self, cond: str, yes: str, no: str) -> None:
         """Branch on an i1."""

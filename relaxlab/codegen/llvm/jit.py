@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from relaxlab.codegen.errors import CodegenError
-from relaxlab.codegen.llvm.builder import YES
+from relaxlab.codegen.llvm.builder import VECTOR_LOOP, YES
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
 
@@ -128,7 +128,10 @@ def module_text(
     used = [d for name, d in sorted(declarations.items()) if name not in defined]
     mine = set(functions)
     used += [_declaration(f) for f in program if f not in mine]
-    hints = f"{YES} = !{{i32 1}}"
+    hints = (
+        f"{YES} = !{{i32 1}}\n"
+        f'{VECTOR_LOOP} = distinct !{{{VECTOR_LOOP}, !{{!"llvm.loop.vectorize.enable", i1 true}}}}'
+    )
     return "\n\n".join([head, *functions, "\n".join(used), attributes, hints]) + "\n"
 
 

@@ -16,7 +16,7 @@ from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.access import Memory, linear_index, store
 from relaxlab.codegen.llvm.arithmetic import binary, index_vector
 from relaxlab.codegen.llvm.balance import is_balanced, part_of_loop, work_of_loop
-from relaxlab.codegen.llvm.builder import Value, int_value, memory_type
+from relaxlab.codegen.llvm.builder import VECTOR_LOOP, Value, int_value, memory_type
 from relaxlab.codegen.llvm.expressions import (
     CodegenError,
     Scope,
@@ -32,9 +32,14 @@ from relaxlab.ir.dtypes import bits_of, bytes_of
 from relaxlab.ir.expr import Var
 from relaxlab.ir.node import walk
 from relaxlab.schedule.streams import NON_TEMPORAL, streamed_bytes
+from relaxlab.schedule.vector_loops import VECTORIZE
 
 MAX_UNROLL = 4096
 """Most copies of a loop body: LLVM's time grows with the code."""
+
+
+MOST_BLENDED = 64
+"""Nodes of a statement at most whose lanes are all computed, on or off."""
 
 
 @dataclass(slots=True)
@@ -449,11 +454,17 @@ def _serial(
             return
     high = binary(b, expr.Add, start, extent)
     with _inside(s, loop):
-        _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body))
+        hint = VECTOR_LOOP if VECTORIZE in loop.annotations and not s.in_vector else ""
+        _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body), hint)
 
 
 def _counted(
-    s: Scope, var: expr.Var, low: Value, high: Value, emit_body: Callable[[], None]
+    s: Scope,
+    var: expr.Var,
+    low: Value,
+    high: Value,
+    emit_body: Callable[[], None],
+    hint: str = "",
 ) -> None:
     """for (var = low; var < high; ++var)"""
     b = s.builder
@@ -473,7 +484,7 @@ def _counted(
     # `nsw` lets LLVM widen the counter and fold it into addresses.
     step = b.emit(f"add nsw i64 {iv}, 1")
     b.lines[phi_at] = f"  {iv} = phi i64 [ {lt}, %{previous} ], [ {step}, %{b.block} ]"
-    b.jump(begin)
+    b.jump(begin, hint)
     b.place(done)
 
 
@@ -527,7 +538,7 @@ def _masked_if(s: Scope, test: Value, then: loops.Stmt, other: loops.Stmt | None
     # One test for the whole vector keeps masks, and the gathers that they may force, out of all but
     # the last vector of a row (NOTES, *Chains that memory bounds*).
     # Nested masks are not tested for being full: code would double at each level.
-    if other is None and outer is None:
+    if other is None and outer is None and not _is_blend(s, then):
         bits = _mask_bits(s, mask)
         full = b.emit(f"icmp eq i{mask.lanes} {bits}, -1")
         whole, partial, done = b.label("full"), b.label("tail"), b.label("endif")
@@ -551,6 +562,18 @@ def _masked_if(s: Scope, test: Value, then: loops.Stmt, other: loops.Stmt | None
         _masked(s, rest, other)
 
 
+def _is_blend(s: Scope, body: loops.Stmt) -> bool:
+    """True if a statement is a few operations on private memory, which exists for all lanes: then
+    to select what lanes keep takes less time than to ask whether all are off."""
+    stmts = body.stmts if isinstance(body, loops.SeqStmt) else (body,)
+    nodes = list(walk(body))
+    used = (n.buffer for n in nodes if isinstance(n, loops.BufferLoad | loops.BufferStore))
+    stores = all(isinstance(part, loops.BufferStore) for part in stmts)
+    faults = any(isinstance(n, expr.Call | expr.FloorDiv | expr.FloorMod | expr.Mod) for n in nodes)
+    private = all(s.memory[buffer].size for buffer in used)
+    return stores and private and not faults and len(nodes) <= MOST_BLENDED
+
+
 def _mask_bits(s: Scope, mask: Value) -> str:
     b = s.builder
     return b.emit(f"bitcast {mask.ty} {b.materialise(mask)} to i{mask.lanes}")
@@ -559,6 +582,11 @@ def _mask_bits(s: Scope, mask: Value) -> str:
 def _masked(s: Scope, mask: Value, body: loops.Stmt) -> None:
     """The body with lanes off; skipped when all are."""
     b, outer = s.builder, s.mask
+    if _is_blend(s, body):
+        s.mask = mask
+        emit_stmt(s, body)
+        s.mask = outer
+        return
     # The body may load at indices that exist for no lane, or call functions.
     some = b.emit(f"icmp ne i{mask.lanes} {_mask_bits(s, mask)}, 0")
     with b.when(some):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir.dtypes import bytes_of, is_float
 from relaxlab.ir.expr import Call, FloorDiv, IntImm, PrimExpr, Var, const
 from relaxlab.ir.intrinsics import INTRINSICS
@@ -12,7 +11,7 @@ from relaxlab.ir.loops import Block, BufferLoad, BufferStore, For, LetStmt, Whil
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.compact import loops_around_uses
-from relaxlab.schedule.ranges import by_data
+from relaxlab.schedule.ranges import by_data, distance
 from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
@@ -31,8 +30,10 @@ from relaxlab.schedule.rules.decisions import (
     SHARE_OUT,
     VECTORS_AT_ONCE,
 )
+from relaxlab.schedule.rules.lanes import gains_by_lanes
 from relaxlab.schedule.schedule import LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
+from relaxlab.schedule.vector_loops import VECTORIZE
 
 MAX_STATE = 3 << 12
 """Bytes of a variable of one iteration that a thread keeps: a quarter of a first-level cache, two
@@ -56,7 +57,11 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if reason is not None:
         return reason
     inline_producers(sch)
-    if all(_goes_through(b) or _loops_in(b) or _keeps_state(b) for b in blocks_of(sch.func)):
+    def is_whole(block: Block) -> bool:
+        lanes = context.target.lanes(output_dtype(block))
+        return _goes_through(block) or bool(_loops_in(block)) or _keeps_state(block, lanes)
+
+    if all(map(is_whole, blocks_of(sch.func))):
         return _apply(sch, context)
     # Vectors need not end where rows of an image do that share numbers of their channel: with 56 of
     # 64 lanes in use, batch norm of images of 56 x 56 took 1.5 times as long.
@@ -68,6 +73,13 @@ def _apply(sch: Schedule, context: Context) -> Schedule:
         schedule_block(sch, block, context)
     sch.compact_buffers()
     return sch
+
+
+def _vectors_of_state(block: Block) -> int:
+    """Return the vectors at once of a block with variables of its own: some, which need not wait
+    for each other, as far as half of the registers hold them."""
+    count = sum(math.prod(constant(d) or MAX_STATE for d in b.shape) for b in block.alloc_buffers)
+    return next(n for n in (4, 2, 1) if n * count <= 16 or n == 1)
 
 
 def _loops_in(block: Block) -> list[For]:
@@ -117,13 +129,15 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
     work = math.prod(SMALL if size is None else size for size in sizes + sizes_inside)
     lanes = context.target.lanes(output_dtype(block))
     outer = nest[-1]
-    keeps_state, straight = _keeps_state(block), _goes_through(block)
+    keeps_state, straight = _keeps_state(block, lanes), _goes_through(block)
     if keeps_state or sizes_inside:
         _keep_state_private(sch, block)
     if not keeps_state:
         if straight:
             nest = [sch.fuse(*nest)] if len(nest) > 1 else nest
             lanes = _lanes_of_step(sch, nest[-1], lanes, context)
+        elif block.alloc_buffers:
+            lanes *= _vectors_of_state(block)
         elif sizes_inside:
             # A loop in the block (a scan, updates of a row) goes down several vectors at once: a
             # line of each row is on another page. Running sums down 1024 columns of float32 took
@@ -151,8 +165,8 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
         streams = straight and not keeps_state and not _choosing(block)
         # 32 steps are 4 KB of float32, the page at whose end hardware prefetchers stop: 16 took
         # 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal stores*).
-        distance = PREFETCH_DISTANCE.of(sch, 32) if streams else 0
-        stream_results(sch, fused, context.target.facts, distance)
+        ahead = PREFETCH_DISTANCE.of(sch, 32) if streams else 0
+        stream_results(sch, fused, context.target.facts, ahead)
 
 
 def _shares_values(sch: Schedule, block: Block, nest: list[LoopRV], vectors: LoopRV) -> bool:
@@ -256,19 +270,22 @@ def _reads_rows(
     """True if the access goes through whole rows, a fixed number of rows away."""
     if len(access.indices) != len(axes):
         return False
-    distance = Analyzer().simplify(access.indices[0] - axes[0])
+    apart = distance(access.indices[0], axes[0])
     same = (access.indices[1:], access.buffer.shape[1:]) == (axes[1:], extents[1:])
-    return same and not set(axes) & set(symbols_in(distance))
+    return same and not set(axes) & set(symbols_in(apart))
 
 
-def _keeps_state(block: Block) -> bool:
+def _keeps_state(block: Block, lanes: int) -> bool:
     """True if there is no axis to become lanes, or the last one cannot, or does not pay as lanes:
     the block has buffers of its own, loops that differ between its iterations, or loops (an update
     of rows) over elements that are not neighbours along the last axis."""
     nodes = list(walk(block.body))
     inner = _loops_in(block)
-    if not block.iter_vars or block.alloc_buffers or any(isinstance(n, While) for n in nodes):
+    if not block.iter_vars:
         return True
+    by_cost = block.alloc_buffers or any(isinstance(n, While) for n in nodes)
+    if by_cost or any(VECTORIZE in loop.annotations for loop in inner):
+        return not gains_by_lanes(block, lanes)
     axes = {it.var for it in block.iter_vars}
     if any(axes & set(symbols_in((n.min, n.extent))) for n in inner):
         return True

@@ -45,8 +45,9 @@ def apply(
     """Fits several loop nests, or nests in serial loops. `otherwise` is the rule for nests that
     none of the `rules` fits."""
     _inline_elementwise(sch)
-    nests = [[r.block for r in realizes_under(s)] for s in nests_of(sch.func).stmts]
-    if len(nests) < 2:
+    found = nests_of(sch.func)
+    nests = [[r.block for r in realizes_under(s)] for s in found.stmts]
+    if len(nests) < 2 and not found.loops:
         return "it is one loop nest"
     context = dataclasses.replace(context, weights=frozenset(), versions=False)
     anything = (*rules, ("parts", partial(apply, rules, otherwise)), otherwise)

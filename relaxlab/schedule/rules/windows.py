@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 
-from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BufferLoad, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.ranges import by_data, distance
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
     block_loops,
@@ -81,17 +81,28 @@ def _window(func: PrimFunc) -> Block | str:
     read = [n for n in walk(block.body) if isinstance(n, BufferLoad)
             and n.buffer is not block.writes[0].buffer]  # fmt: skip
     loads = [n for n in read if not {*axes[-1:], *reduced}.isdisjoint(symbols_in(n.indices))]
-    if not axes or not loads or not all(_is_strided(n, axes[-1]) for n in loads):
+    # What data chooses is loaded one by one along any axis: a row of interpolated values took 231
+    # us term by term, 66 as vectors of results.
+    chosen = [n for n in loads if any(map(by_data, n.indices))] if (terms[-1] or 0) < 8 else []
+    if not axes or not loads or not all(n in chosen or _is_strided(n, axes[-1]) for n in loads):
         return f"{block.name}: neighbouring results read places at a constant distance"
     return block
 
 
 def _is_strided(load: BufferLoad, column: Var) -> bool:
-    """True if the column moves the last index alone, by a short constant distance."""
-    *others, last = load.indices
-    if column in symbols_in(tuple(others)):
-        return False
-    step = Analyzer().simplify(substitute(last, {column: column + 1}) - last)
+    """True if neighbouring columns are a short constant distance apart in memory, along the last
+    dimension or one with few elements inside."""
+    if any(map(by_data, load.indices)):
+        *others, last = load.indices
+        step = distance(substitute(last, {column: column + 1}), last)
+        return column not in symbols_in(tuple(others)) and _is_short(step)
+    place, size = expr.const(0), expr.const(1)
+    for index, dim in zip(reversed(load.indices), reversed(load.buffer.shape), strict=True):
+        place, size = place + index * size, size * dim
+    return _is_short(distance(substitute(place, {column: column + 1}), place))
+
+
+def _is_short(step: PrimExpr) -> bool:
     return isinstance(step, expr.IntImm) and 0 < step.value <= MOST_STRIDE
 
 

@@ -1,0 +1,128 @@
+"""Loops inside of a block that LLVM makes vectors of.
+
+Rules schedule loops around blocks. Those inside of one, which could not be taken apart, stay as
+they are written; LLVM's own vectoriser knows sums, conditions and places a few elements apart in
+them. It is asked only for loops of which it can make vectors, as it would warn otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.loops import (
+    Block,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
+from relaxlab.ir.node import Node, map_children, replace, walk
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.ranges import by_data, distance
+from relaxlab.schedule.rfactor import reduction_of
+
+VECTORIZE = "vectorize"
+"""The annotation of such a loop."""
+FEWEST = 8
+"""Iterations of a loop at least: of fewer, LLVM's vectors are mostly its scalar rest."""
+FARTHEST = 4
+"""Elements at most between what neighbouring iterations access: LLVM loads and shuffles them, as it
+does those of two to four interleaved arrays."""
+
+Access = BufferLoad | BufferStore
+
+
+def with_vector_loops(body: Stmt, own: Collection[Buffer], keeps_order: bool) -> Stmt:
+    """Return the body of a block with the loops marked that become vectors. `own`: the block's own
+    buffers; `keeps_order`: sums of floats are made in the order of the loops."""
+
+    def visit(n: Node) -> Node:
+        if isinstance(n, For) and _fits(n, own, keeps_order):
+            return replace(n, annotations={**n.annotations, VECTORIZE: True})
+        return map_children(n, visit)
+
+    made = visit(body)
+    assert isinstance(made, Stmt)
+    return made
+
+
+def _fits(loop: For, own: Collection[Buffer], keeps_order: bool) -> bool:
+    inside = list(walk(loop.body))
+    if any(isinstance(n, For | While | LetStmt) for n in inside):
+        return False
+    if isinstance(loop.extent, IntImm) and loop.extent.value < FEWEST:
+        return False
+    accesses = [n for n in inside if isinstance(n, Access)]
+    if not all(n.buffer in own or _goes_along(n.indices, loop.loop_var) for n in accesses):
+        return False
+    if any(loop.loop_var in symbols_in(n.indices) for n in accesses if n.buffer in own):
+        return False
+    return all(_shares_sums_alone(loop, b, keeps_order) for b in _stored_in(loop.body))
+
+
+def _goes_along(indices: tuple[PrimExpr, ...], var: Var) -> bool:
+    """True if iterations access one element, or some a few elements apart along the last
+    dimension."""
+    if any(map(by_data, indices)):
+        return False
+    *outer, last = indices or (expr.const(0),)
+    if var in symbols_in(tuple(outer)):
+        return False
+    steps = (distance(last, var * step) for step in range(FARTHEST + 1))
+    return any(var not in symbols_in(rest) for rest in steps)
+
+
+def _stored_in(s: Node) -> set[Buffer]:
+    return {n.buffer for n in walk(s) if isinstance(n, BufferStore)}
+
+
+def _shares_sums_alone(loop: For, buffer: Buffer, keeps_order: bool) -> bool:
+    """True if iterations share nothing of a buffer but a sum of terms that depend on no sum."""
+    if _has_own_elements(loop, buffer) or _fills_first(loop.body, buffer):
+        return True
+    accesses = [n for n in walk(loop.body) if isinstance(n, Access) and n.buffer is buffer]
+    stores = [n for n in accesses if isinstance(n, BufferStore)]
+    found = reduction_of(Block("", (), (), (), stores[0])) if len(stores) == 1 else None
+    if found is None or len(accesses) > 2:
+        return False
+    # LLVM takes a comparison of floats for no maximum, where one of them may be NaN.
+    ordered = is_float(buffer.dtype) and (keeps_order or found.op is not expr.Add)
+    loaded = {n.buffer for n in walk(found.value) if isinstance(n, BufferLoad)}
+    made = loaded & _stored_in(loop.body)
+    alone = all(_has_own_elements(loop, b) or _fills_first(loop.body, b) for b in made)
+    return alone and not ordered
+
+
+def _has_own_elements(loop: For, buffer: Buffer) -> bool:
+    """True if no two iterations access the same element of a buffer that one of them writes."""
+    var = loop.loop_var
+    accesses = [n for n in walk(loop.body) if isinstance(n, Access) and n.buffer is buffer]
+    (*outer, last) = accesses[0].indices
+    steps = range(1, FARTHEST + 1)
+    step = next((s for s in steps if var not in symbols_in(distance(last, var * s))), 0)
+    distances = (distance(n.indices[-1], last) for n in accesses)
+    near = all(isinstance(d, IntImm) and abs(d.value) < step for d in distances)
+    return near and all(n.indices[:-1] == tuple(outer) for n in accesses)
+
+
+def _fills_first(body: Stmt, buffer: Buffer) -> bool:
+    """True if a statement stores to the one element of a buffer before it loads it, under no
+    condition."""
+    places = {n.indices for n in walk(body) if isinstance(n, Access) and n.buffer is buffer}
+    if len(places) > 1:
+        return False
+    for n in walk(body):
+        if isinstance(n, IfThenElse):
+            return False
+        if isinstance(n, BufferStore):
+            loads = any(isinstance(x, BufferLoad) and x.buffer is buffer for x in walk(n))
+            if loads or n.buffer is buffer:
+                return not loads
+    return False
