@@ -67,6 +67,7 @@ from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.scalar_replacement import with_private_elements
 from relaxlab.schedule.split_index_sets import split_index_sets
+from relaxlab.schedule.split_live_ranges import split_live_ranges
 from relaxlab.schedule.store_nests import (
     Nest,
     are_fixed,
@@ -79,7 +80,7 @@ from relaxlab.schedule.store_nests import (
     variable_of,
 )
 from relaxlab.schedule.tree import TRUE, describe_block
-from relaxlab.schedule.vector_loops import with_vector_loops
+from relaxlab.schedule.vector_loops import interleaves, with_vector_loops
 
 STACK_BYTES = 1 << 14
 """Largest buffer that an iteration has for itself on its thread's stack: half of a first-level
@@ -133,7 +134,7 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
             "form_blocks", "the function", "it consists of plain serial loops and stores"
         )
     owned = () if root is None else root.block.alloc_buffers
-    plain = replace(func, body=_from_zero(func.body))
+    plain, owned = split_live_ranges(replace(func, body=_from_zero(func.body)), owned)
     uses = {b: loops_around_uses(plain, b) for b in owned}
     ranges = split_index_sets(plain.body, plain, lambda x: not _is_independent(x, x, uses))
     plain = replace(plain, body=ranges)
@@ -333,7 +334,7 @@ def _distributed(s: Stmt, loops: tuple[For, ...], around: tuple[For, ...]) -> li
             return _distributed(s.body, (*loops, s), around)
         case SeqStmt(stmts):
             parts = [_distributed(part, loops, around) for part in stmts]
-            if not _are_apart(stmts, loops):
+            if not _are_apart(stmts, loops) or interleaves(stmts):
                 return None
             nests = [nest for part in parts if part is not None for nest in part]
             return None if None in parts else _with_inits(nests, len(loops))

@@ -7,7 +7,7 @@ them. It is asked only for loops of which it can make vectors, as it would warn 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
@@ -60,23 +60,50 @@ def _fits(loop: For, own: Collection[Buffer], keeps_order: bool) -> bool:
     if isinstance(loop.extent, IntImm) and loop.extent.value < FEWEST:
         return False
     accesses = [n for n in inside if isinstance(n, Access)]
-    if not all(n.buffer in own or _goes_along(n.indices, loop.loop_var) for n in accesses):
+    if not all(n.buffer in own or _goes_along(n, loop.loop_var) for n in accesses):
         return False
     if any(loop.loop_var in symbols_in(n.indices) for n in accesses if n.buffer in own):
         return False
     return all(_shares_sums_alone(loop, b, keeps_order) for b in _stored_in(loop.body))
 
 
-def _goes_along(indices: tuple[PrimExpr, ...], var: Var) -> bool:
-    """True if iterations access one element, or some a few elements apart along the last
-    dimension."""
-    if any(map(by_data, indices)):
+def _goes_along(n: Access, var: Var) -> bool:
+    """True if iterations access one element, or some a few elements apart."""
+    if any(map(by_data, n.indices)):
         return False
-    *outer, last = indices or (expr.const(0),)
-    if var in symbols_in(tuple(outer)):
+    outer, last = _in_rows(n)
+    if var in symbols_in(outer):
         return False
     steps = (distance(last, var * step) for step in range(FARTHEST + 1))
     return any(var not in symbols_in(rest) for rest in steps)
+
+
+def _in_rows(n: Access) -> tuple[tuple[PrimExpr, ...], PrimExpr]:
+    """The indices of an access but the last, and that; a last dimension of a few elements, such as
+    the colours of a pixel, is one with that before it."""
+    *outer, last = n.indices or (expr.const(0),)
+    size = n.buffer.shape[-1] if outer else None
+    if isinstance(size, IntImm) and size.value <= FARTHEST and outer[-1].dtype == last.dtype:
+        last = outer.pop() * size + last
+    return tuple(outer), last
+
+
+def interleaves(stmts: Sequence[Stmt]) -> bool:
+    """True if statements store to elements next to each other, the same number of them in each
+    iteration of a loop: red, green and blue of each pixel."""
+    places: dict[Buffer, list[tuple[PrimExpr, ...]]] = {}
+    for n in stmts:
+        if not isinstance(n, BufferStore) or any(map(by_data, n.indices)):
+            return False
+        places.setdefault(n.buffer, []).append(n.indices)
+    return any(1 < len(found) <= FARTHEST and _are_neighbours(found) for found in places.values())
+
+
+def _are_neighbours(places: Sequence[tuple[PrimExpr, ...]]) -> bool:
+    (*outer, last), *others = places
+    distances = [distance(i[-1], last) for i in others if list(i[:-1]) == outer]
+    found = {0, *(d.value for d in distances if isinstance(d, IntImm))}
+    return len(found) == len(places) == max(found) - min(found) + 1
 
 
 def _stored_in(s: Node) -> set[Buffer]:
@@ -104,12 +131,15 @@ def _has_own_elements(loop: For, buffer: Buffer) -> bool:
     """True if no two iterations access the same element of a buffer that one of them writes."""
     var = loop.loop_var
     accesses = [n for n in walk(loop.body) if isinstance(n, Access) and n.buffer is buffer]
-    (*outer, last) = accesses[0].indices
+    outer, last = _in_rows(accesses[0])
+    if any(map(by_data, (*outer, last))):
+        return False
     steps = range(1, FARTHEST + 1)
     step = next((s for s in steps if var not in symbols_in(distance(last, var * s))), 0)
-    distances = (distance(n.indices[-1], last) for n in accesses)
+    rows = [_in_rows(n) for n in accesses]
+    distances = (distance(at, last) for _, at in rows)
     near = all(isinstance(d, IntImm) and abs(d.value) < step for d in distances)
-    return near and all(n.indices[:-1] == tuple(outer) for n in accesses)
+    return near and all(row == outer for row, _ in rows)
 
 
 def _fills_first(body: Stmt, buffer: Buffer) -> bool:

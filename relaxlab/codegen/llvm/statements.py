@@ -8,7 +8,7 @@ barrier after each. Results therefore do not depend on the number of threads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -30,7 +30,7 @@ from relaxlab.codegen.unfuse import unfuse
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, bytes_of
 from relaxlab.ir.expr import Var
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.schedule.streams import NON_TEMPORAL, streamed_bytes
 from relaxlab.schedule.vector_loops import VECTORIZE
 
@@ -508,6 +508,8 @@ def _while(s: Scope, cond: expr.PrimExpr, body: loops.Stmt) -> None:
 
 def _if(s: Scope, cond: expr.PrimExpr, then: loops.Stmt, other: loops.Stmt | None) -> None:
     b = s.builder
+    if s.in_vector:
+        cond, then, other = _with_common_loads(s, cond, then, other)
     test = emit_expr(s, cond)
     # Where the condition is known, as inside the version for one value of a symbol, so is the
     # branch.
@@ -529,6 +531,42 @@ def _if(s: Scope, cond: expr.PrimExpr, then: loops.Stmt, other: loops.Stmt | Non
         emit_stmt(s, other)
         b.jump(done)
     b.place(done)
+
+
+def _with_common_loads(
+    s: Scope, cond: expr.PrimExpr, then: loops.Stmt, other: loops.Stmt | None
+) -> tuple[expr.PrimExpr, loops.Stmt, loops.Stmt | None]:
+    """The parts of a conditional statement with variables for what its condition loads and a branch
+    loads again: all lanes have it then, where a branch would load with a mask."""
+    branches = [then] if other is None else [then, other]
+    nodes = [n for branch in branches for n in walk(branch)]
+    stored = {n.buffer for n in nodes if isinstance(n, loops.BufferStore)}
+    again = {n for n in nodes if isinstance(n, loops.BufferLoad) and n.buffer not in stored}
+    named = {load: Var("loaded", load.dtype) for load in _always_loaded(cond) if load in again}
+    for load, var in named.items():
+        s.values[var] = emit_expr(s, load)
+
+    def visit(n: Node) -> Node | None:
+        return named.get(n) if isinstance(n, loops.BufferLoad) else None
+
+    new = other if other is None else rewrite(other, visit)
+    return rewrite(cond, visit), rewrite(then, visit), new
+
+
+def _always_loaded(e: expr.PrimExpr) -> Iterator[loops.BufferLoad]:
+    """The loads that an expression makes whatever it finds."""
+    match e:
+        case loops.BufferLoad():
+            yield e
+        case expr.And(a, _) | expr.Or(a, _):
+            yield from _always_loaded(a)
+        case expr.BinaryOp(a, b):
+            yield from _always_loaded(a)
+            yield from _always_loaded(b)
+        case expr.Cast(_, value) | expr.Not(value):
+            yield from _always_loaded(value)
+        case _:
+            pass
 
 
 def _masked_if(s: Scope, test: Value, then: loops.Stmt, other: loops.Stmt | None) -> None:
