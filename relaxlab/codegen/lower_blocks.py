@@ -48,14 +48,12 @@ def _with_lanes(loop: loops.For, inside: list[Buffer]) -> tuple[loops.For, list[
     """A vectorised loop with an element for each lane of the buffers that its iterations allocate,
     and these buffers. Lanes are the last dimension, so that they are neighbours in memory."""
     lane = loop.loop_var - loop.min
-    made: list[Buffer] = []
+    body, made = loop.body, list[Buffer]()
     for buffer in inside:
         wide = replace(buffer, shape=(*buffer.shape, loop.extent))
-        loop = rewrite_accesses(
-            loop, buffer, wide, lambda indices: (*indices, lane), lambda region: region
-        )
+        body = rewrite_accesses(body, buffer, wide, lambda at: (*at, lane), lambda region: region)
         made.append(wide)
-    return replace(loop, body=_unrolled(loop.body)), made
+    return replace(loop, body=_unrolled(body)), made
 
 
 def _unrolled(body: Stmt) -> Stmt:

@@ -129,7 +129,9 @@ def _left(lane: PrimExpr, conditions: Sequence[PrimExpr]) -> PrimExpr | None:
     """Return the number of lanes that meet `column + lane < columns`, for the first of the
     conditions that has this form."""
     for condition in conditions:
-        if isinstance(condition, expr.LT) and not isinstance(condition.b, IntImm):
+        if not isinstance(condition, expr.LT) or condition.a.dtype != lane.dtype:
+            continue
+        if not isinstance(condition.b, IntImm):
             left = Analyzer().simplify(condition.b - condition.a + lane)
             if not set(symbols_in(lane)) & set(symbols_in(left)):
                 return left

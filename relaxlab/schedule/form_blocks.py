@@ -51,6 +51,7 @@ from relaxlab.ir.loops import (
     Range,
     SeqStmt,
     Stmt,
+    While,
     seq,
 )
 from relaxlab.ir.names import UniqueNames
@@ -547,7 +548,7 @@ def _in_one_block(
     # Tests of the place alone are predicted well, and between them LLVM makes vectors of the inner
     # loop: as masked lanes of vectors a stencil with tests for the border took 7 ms, not 2.
     tests = [n.condition for n in walk(body) if isinstance(n, IfThenElse)]
-    repeats = any(isinstance(n, For) for n in walk(body))
+    repeats = any(isinstance(n, For | While) for n in walk(body))
     if len(outside) == len(nest) > 1 and not repeats and not any(map(by_data, tests)):
         outside.pop()
     for loop in reversed(nest[len(outside) :]):

@@ -37,8 +37,9 @@ def split_index_sets(body: Stmt, func: PrimFunc, carries: Callable[[For], bool])
         starts = _starts(made, an)
         if not 0 < len(starts) < MOST_RANGES or not carries(made):
             return made
-        ends = (*starts, made.extent)
-        pairs = zip((ZERO, *starts), ends, strict=True)
+        # A loop of a negative extent has no iterations: only starts need to be in order.
+        ends = [an.simplify(_end(s, made.extent)) for s in starts]
+        pairs = zip((ZERO, *starts), (*ends, made.extent), strict=True)
         return seq(*(_part(made, start, an.simplify(end - start), an) for start, end in pairs))
 
     return cast("Stmt", visit(body, ()))
@@ -59,18 +60,23 @@ def _starts(loop: For, an: Analyzer) -> list[PrimExpr]:
                         last.add(count)
                     case _:
                         pass
-    starts: list[PrimExpr] = []
-    for start in sorted(n for n in first if n > 0):
-        starts.append(an.simplify(expr.Min(expr.const(start), loop.extent)))
+    starts: list[PrimExpr] = [expr.const(n) for n in sorted(first) if n > 0]
+    before = starts[-1] if starts else ZERO
     for rest in sorted((n for n in last if n > 0), reverse=True):
-        before = starts[-1] if starts else ZERO
-        starts.append(an.simplify(expr.Max(loop.extent - rest, before)))
+        starts.append(expr.Max(an.simplify(loop.extent - rest), before))
     return [s for s in dict.fromkeys(starts) if s != loop.extent]
+
+
+def _end(start: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """The end of the iterations before `start`."""
+    return start.a if isinstance(start, expr.Max) else expr.Min(start, extent)
 
 
 def _changes(n: Node, var: Var, an: Analyzer) -> list[PrimExpr]:
     """The values of a variable from which on a comparison has another result than before."""
     if not isinstance(n, CmpOp) or var not in symbols_in(n) or by_data(n):
+        return []
+    if {n.a.dtype, n.b.dtype} != {var.dtype}:
         return []
     distance = an.simplify(n.a - n.b)
     below, above = an.simplify(var - distance), an.simplify(distance + var)
@@ -80,10 +86,14 @@ def _changes(n: Node, var: Var, an: Analyzer) -> list[PrimExpr]:
         equal, kind = above, _MIRRORED.get(type(n), type(n))
     else:
         return []
-    changes = {expr.LT: (0,), expr.GE: (0,), expr.LE: (1,), expr.GT: (1,)}.get(kind, (0, 1))
-    return [an.simplify(equal + step) for step in changes]
+    return [an.simplify(equal + step) for step in _STEPS.get(kind, (0, 1))]
 
 
+_STEPS: dict[type[CmpOp], tuple[int, ...]] = {
+    expr.LT: (0,), expr.GE: (0,), expr.LE: (1,), expr.GT: (1,),
+}  # fmt: skip
+"""How far behind the number that a variable is compared with the result changes; for a test whether
+they are equal there, and one behind."""
 _MIRRORED: dict[type[CmpOp], type[CmpOp]] = {
     expr.LT: expr.GT, expr.GT: expr.LT, expr.LE: expr.GE, expr.GE: expr.LE,
 }  # fmt: skip
@@ -109,6 +119,7 @@ def _part(loop: For, start: PrimExpr, count: PrimExpr, an: Analyzer) -> Stmt:
         var = Var(loop.loop_var.name, loop.loop_var.dtype)
         part = For(var, ZERO, count, "serial", loop.body, span=loop.span)
         bind_stmt(an, part)
+        an.assume(expr.GE(count, expr.const(1)))
 
         def visit(n: Node) -> Node | None:
             match n:

@@ -2,7 +2,7 @@
 
 Rules schedule loops around blocks. Those inside of one, which could not be taken apart, stay as
 they are written; LLVM's own vectoriser knows sums, conditions and places a few elements apart in
-them. It is asked only for loops of which it can make vectors, as it would warn otherwise.
+them. It sees the loops alone of which it is likely to make vectors.
 """
 
 from __future__ import annotations
@@ -119,8 +119,7 @@ def _shares_sums_alone(loop: For, buffer: Buffer, keeps_order: bool) -> bool:
     found = reduction_of(Block("", (), (), (), stores[0])) if len(stores) == 1 else None
     if found is None or len(accesses) > 2:
         return False
-    # LLVM takes a comparison of floats for no maximum, where one of them may be NaN.
-    ordered = is_float(buffer.dtype) and (keeps_order or found.op is not expr.Add)
+    ordered = is_float(buffer.dtype) and keeps_order
     loaded = {n.buffer for n in walk(found.value) if isinstance(n, BufferLoad)}
     made = loaded & _stored_in(loop.body)
     alone = all(_has_own_elements(loop, b) or _fills_first(loop.body, b) for b in made)

@@ -237,8 +237,10 @@ def _compare(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
 
 def _float(b: Builder, cls: type[Any], x: Value, y: Value) -> Value:
     if cls in _FLOAT:
-        # Contracting alone: reassociation would make results depend on how LLVM sums, and drop NaN.
-        how = _FLOAT[cls] + (" contract" if b.target.contract else "")
+        # Contracting alone, but in loops that LLVM makes vectors of: elsewhere schedules say in
+        # which order sums are made.
+        order = " reassoc" if b.reassociates and cls in (expr.Add, expr.Sub) else ""
+        how = _FLOAT[cls] + order + (" contract" if b.target.contract else "")
         return Value(x.dtype, b.emit(f"{how} {x.ty} {x.text}, {y.text}"))
     if cls in (expr.Min, expr.Max):
         for limit, other in ((x, y), (y, x)):

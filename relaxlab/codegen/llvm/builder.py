@@ -28,8 +28,8 @@ from relaxlab.ir.target import GENERIC, Target
 
 YES = "!1000000"
 """The metadata that `jit.module_text` defines for hints of stores."""
-VECTOR_LOOP = "!1000001"
-"""That for loops that LLVM is to make vectors of."""
+VECTOR_LOOP, SCHEDULED_LOOP = "!1000001", "!1000002"
+"""That for loops that LLVM may make vectors of, and that for all others."""
 
 _LLVM_SCALARS = {
     "bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
@@ -176,7 +176,7 @@ class Builder:
 
     `target` says whether a product and a sum may be rounded once, and which cache to fetch into.
     With `debug`, instructions carry the metadata `!line` of the statement they are made for
-    (`relaxlab.codegen.llvm.listing`).
+    (`relaxlab.codegen.llvm.listing`). `reassociates`: sums of floats may be made in another order.
 
     `known`, `computed` and `loaded` are of the current basic block: names by the text of
     instructions, values that `once` made, with what their keys identify, and names by the text of
@@ -194,6 +194,7 @@ class Builder:
     loaded: dict[str, str] = field(default_factory=lambda: dict[str, str]())
     debug: bool = False
     line: int = 0
+    reassociates: bool = False
 
     def _placed(self, text: str) -> str:
         """Return an instruction with the metadata of the current line, in a listing."""
@@ -266,9 +267,13 @@ class Builder:
         for names, before in zip((self.known, self.computed, self.loaded), kept, strict=True):
             names.update(before)  # type: ignore[reportArgumentType]
 
-    def jump(self, label: str, hint: str = "") -> None:
-        """Branch to `label`; `hint`: metadata of the loop whose end this is."""
-        self.raw(f"br label %{label}" + (f", !llvm.loop {hint}" if hint else ""))
+    def jump(self, label: str) -> None:
+        """Branch to `label`."""
+        self.raw(f"br label %{label}")
+
+    def jump_back(self, label: str, kind: str) -> None:
+        """Branch to the beginning of a loop of a kind, `VECTOR_LOOP` or `SCHEDULED_LOOP`."""
+        self.raw(f"br label %{label}, !llvm.loop {kind}")
 
     def branch(self, cond: str, yes: str, no: str) -> None:
         """Branch on an i1."""

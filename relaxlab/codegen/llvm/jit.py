@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from relaxlab.codegen.errors import CodegenError
-from relaxlab.codegen.llvm.builder import VECTOR_LOOP, YES
+from relaxlab.codegen.llvm.builder import SCHEDULED_LOOP, VECTOR_LOOP, YES
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.target import Target
 
@@ -128,9 +128,10 @@ def module_text(
     used = [d for name, d in sorted(declarations.items()) if name not in defined]
     mine = set(functions)
     used += [_declaration(f) for f in program if f not in mine]
+    scheduled = f'{SCHEDULED_LOOP}, !{{!"llvm.loop.isvectorized", i32 1}}'
     hints = (
-        f"{YES} = !{{i32 1}}\n"
-        f'{VECTOR_LOOP} = distinct !{{{VECTOR_LOOP}, !{{!"llvm.loop.vectorize.enable", i1 true}}}}'
+        f"{YES} = !{{i32 1}}\n{VECTOR_LOOP} = distinct !{{{VECTOR_LOOP}}}\n"
+        f"{SCHEDULED_LOOP} = distinct !{{{scheduled}}}"
     )
     return "\n\n".join([head, *functions, "\n".join(used), attributes, hints]) + "\n"
 
@@ -153,8 +154,8 @@ def external_functions(
 
 
 def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """Parse, verify and optimise a module. Loops stay as scheduled: no loop vectoriser, no
-    unrolling beyond what the schedule asked for."""
+    """Parse, verify and optimise a module. Loops stay as scheduled, without vectors but those that
+    the schedule leaves to LLVM, and unrolled as it asks for."""
     machine = target_machine(target)
     module = llvm.parse_assembly(text)
     if not runs_here(target):
@@ -167,7 +168,7 @@ def optimise(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMach
     # Schedules decide about vectors and unrolling; LLVM would decide again, and take longer (NOTES,
     # *LLVM's time*).
     options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = False
+    options.loop_vectorization = f"!llvm.loop {VECTOR_LOOP}" in text
     options.slp_vectorization = False
     options.loop_interleaving = False
     options.loop_unrolling = False

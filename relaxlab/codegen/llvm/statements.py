@@ -16,7 +16,13 @@ from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.access import Memory, linear_index, store
 from relaxlab.codegen.llvm.arithmetic import binary, index_vector
 from relaxlab.codegen.llvm.balance import is_balanced, part_of_loop, work_of_loop
-from relaxlab.codegen.llvm.builder import VECTOR_LOOP, Value, int_value, memory_type
+from relaxlab.codegen.llvm.builder import (
+    SCHEDULED_LOOP,
+    VECTOR_LOOP,
+    Value,
+    int_value,
+    memory_type,
+)
 from relaxlab.codegen.llvm.expressions import (
     CodegenError,
     Scope,
@@ -454,8 +460,14 @@ def _serial(
             return
     high = binary(b, expr.Add, start, extent)
     with _inside(s, loop):
-        hint = VECTOR_LOOP if VECTORIZE in loop.annotations and not s.in_vector else ""
-        _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body), hint)
+        if VECTORIZE not in loop.annotations or s.in_vector:
+            _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body))
+            return
+        # LLVM makes vectors of a sum if it may change its order.
+        reassociates = b.reassociates
+        b.reassociates = b.target.reassociate
+        _counted(s, loop.loop_var, start, high, lambda: emit_body(loop.body), VECTOR_LOOP)
+        b.reassociates = reassociates
 
 
 def _counted(
@@ -464,7 +476,7 @@ def _counted(
     low: Value,
     high: Value,
     emit_body: Callable[[], None],
-    hint: str = "",
+    kind: str = SCHEDULED_LOOP,
 ) -> None:
     """for (var = low; var < high; ++var)"""
     b = s.builder
@@ -484,7 +496,7 @@ def _counted(
     # `nsw` lets LLVM widen the counter and fold it into addresses.
     step = b.emit(f"add nsw i64 {iv}, 1")
     b.lines[phi_at] = f"  {iv} = phi i64 [ {lt}, %{previous} ], [ {step}, %{b.block} ]"
-    b.jump(begin, hint)
+    b.jump_back(begin, kind)
     b.place(done)
 
 
