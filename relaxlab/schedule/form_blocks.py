@@ -45,8 +45,6 @@ from relaxlab.ir.loops import (
     IfThenElse,
     IterVar,
     LetStmt,
-    Nondecreasing,
-    PrefixSums,
     PrimFunc,
     Range,
     SeqStmt,
@@ -63,6 +61,7 @@ from relaxlab.schedule.compact import loops_around_uses
 from relaxlab.schedule.determined import are_never_equal
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
+from relaxlab.schedule.own_elements import are_apart, buffers_in, has_own_elements, written
 from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data, shape_analyzer
 from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
@@ -78,7 +77,6 @@ from relaxlab.schedule.store_nests import (
     spatial_loops,
     summed_apart,
     terms_are_free,
-    variable_of,
 )
 from relaxlab.schedule.tree import TRUE, describe_block
 from relaxlab.schedule.vector_loops import interleaves, with_vector_loops
@@ -148,11 +146,11 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     if not any(isinstance(n, Block) and n.iter_vars for n in walk(formed)):
         raise ScheduleError("form_blocks", "the function", "iterations of a loop are independent")
     # Annotations mention buffers by name, and two sums onto parts of one buffer each make one.
-    free = UniqueNames(b.name for b in {*func.buffers, *_buffers_in(formed)} - {*made})
+    free = UniqueNames(b.name for b in {*func.buffers, *buffers_in(formed)} - {*made})
     named = {b: replace(b, name=free(b.name)) for b in made}
     formed, made = substitute(formed, buffers=named), list(named.values())
     own = {b for n in walk(formed) if isinstance(n, Block) for b in n.alloc_buffers}
-    used = _buffers_in(formed) - own
+    used = buffers_in(formed) - own
     kept = tuple(b for b in owned if b in used)
     if root is None and not made:
         return replace(func, body=formed)
@@ -185,7 +183,7 @@ def _formed(s: Stmt, private: Private, around: tuple[For, ...], func: PrimFunc) 
     parts: list[_Part] = []
     made: list[Buffer] = []
     for part in s.stmts if isinstance(s, SeqStmt) else (s,):
-        used = _buffers_in(part)
+        used = buffers_in(part)
         mine = {b: loops for b, loops in private.items() if loops and b in used}
         found, buffers = (
             _distributed_apart(part, mine, around)
@@ -221,10 +219,6 @@ def _from_zero(s: Stmt) -> Stmt:
         return None
 
     return rewrite(s, visit)
-
-
-def _buffers_in(s: Stmt) -> set[Buffer]:
-    return {n.buffer for n in walk(s) if isinstance(n, BufferLoad | BufferStore)}
 
 
 # --- Each store in loops of its own -----------------------------------------------------------
@@ -335,7 +329,7 @@ def _distributed(s: Stmt, loops: tuple[For, ...], around: tuple[For, ...]) -> li
             return _distributed(s.body, (*loops, s), around)
         case SeqStmt(stmts):
             parts = [_distributed(part, loops, around) for part in stmts]
-            if not _are_apart(stmts, loops) or interleaves(stmts):
+            if not are_apart(stmts, loops) or interleaves(stmts):
                 return None
             nests = [nest for part in parts if part is not None for nest in part]
             return None if None in parts else _with_inits(nests, len(loops))
@@ -347,63 +341,6 @@ def _changes(body: Stmt, value: PrimExpr) -> bool:
     """True if the statement stores to what the value loads from."""
     loaded = {n.buffer for n in walk(value) if isinstance(n, BufferLoad)}
     return any(isinstance(n, BufferStore) and n.buffer in loaded for n in walk(body))
-
-
-def _are_apart(stmts: Sequence[Stmt], loops: Sequence[For]) -> bool:
-    """True if no two of the statements share, in different iterations of the loops, an element that
-    one of them writes: all accesses to a buffer that is written are in one statement, or each
-    iteration has elements of its own."""
-    used = [_buffers_in(s) for s in stmts]
-    return all(
-        sum(buffer in found for found in used) == 1
-        or all(_has_own_elements(stmts, buffer, loop, loops) for loop in loops)
-        for buffer in _written(stmts)
-    )
-
-
-def _written(stmts: Sequence[Stmt]) -> set[Buffer]:
-    return {n.buffer for s in stmts for n in walk(s) if isinstance(n, BufferStore)}
-
-
-def _has_own_elements(
-    stmts: Sequence[Stmt], buffer: Buffer, loop: For, loops: Sequence[For]
-) -> bool:
-    """True if iterations of one of the loops over the statements share no element of the buffer:
-    its variable, plus what is the same in all of them, is the same index in all accesses, or all
-    are in the segment that an index function has for the iteration."""
-    inside = [n for s in stmts for n in walk(s)]
-    varying = {x.loop_var for x in loops} | {n.loop_var for n in inside if isinstance(n, For)}
-    varying |= {n.var for n in inside if isinstance(n, LetStmt | expr.Let)}
-    accesses = (n for n in inside if isinstance(n, BufferLoad | BufferStore))
-    places = [n.indices for n in accesses if n.buffer is buffer]
-    first, *others = places
-    return any(
-        variable_of(index, varying) == loop.loop_var and all(i[d] == index for i in others)
-        for d, index in enumerate(first)
-    ) or any(
-        any(_is_in_segment(places, d, load, stmts, loop) for load in walk(index)
-            if isinstance(load, BufferLoad) and load.indices == (loop.loop_var,))
-        for d, index in enumerate(first)
-    )  # fmt: skip
-
-
-def _is_in_segment(
-    places: Sequence[tuple[PrimExpr, ...]], dim: int, start: BufferLoad, stmts: Sequence[Stmt],
-    loop: For,
-) -> bool:  # fmt: skip
-    """True if a dimension of all places is from an element of an index function, that of the loop's
-    iteration, to before the next one."""
-    if not any(isinstance(f, Nondecreasing | PrefixSums) for f in start.buffer.facts):
-        return False
-    inside = [n for s in stmts for n in walk(s) if isinstance(n, For)]
-    an = Analyzer.for_shapes(*symbols_in((start.buffer.shape, loop.extent)))
-    for around in dict.fromkeys((loop, *inside)):
-        bind_stmt(an, around)
-    first = expr.Cast("int64", start) if start.dtype != "int64" else start
-    past = substitute(first, {loop.loop_var: loop.loop_var + 1})
-    rests = [an.simplify(i[dim] - first) for i in places]
-    room = an.simplify(past - first)
-    return all(an.prove(expr.GE(r, ZERO)) and an.prove(expr.LT(r, room)) for r in rests)
 
 
 def _with_inits(nests: Sequence[N], depth: int) -> list[N]:
@@ -469,11 +406,11 @@ def _with_fill(before: _Part, nest: _Part) -> Nest | None:
 def _used_by(part: _Part) -> set[Buffer]:
     match part:
         case _Serial(loop):
-            return _buffers_in(loop)
+            return buffers_in(loop)
         case _Whole(_, body):
-            return _buffers_in(body)
+            return buffers_in(body)
         case Nest(_, store, init):
-            return _buffers_in(store) | (set() if init is None else _buffers_in(init))
+            return buffers_in(store) | (set() if init is None else buffers_in(init))
 
 
 def _stored_by(part: _Part) -> set[Buffer]:
@@ -567,7 +504,7 @@ def _in_one_block(
     an = shape_analyzer(func)
     for loop in (*around, *outside):
         bind_stmt(an, loop)
-    shared = sorted(_written([body]) - {*local, *made}, key=lambda b: b.name)
+    shared = sorted(written([body]) - {*local, *made}, key=lambda b: b.name)
     body, own = with_private_elements(body, shared, an)
     own = [*local, *own]
     body = with_vector_loops(body, own, bool(func.attrs.get(KEEP_ORDER)))
@@ -581,8 +518,8 @@ def _is_independent(loop: For, part: Stmt, private: Private) -> bool:
     if by_data(loop.extent) or not bound.isdisjoint(symbols_in(loop.extent)):
         return False
     return all(
-        loop in private.get(buffer, ()) or _has_own_elements([part], buffer, loop, ())
-        for buffer in _written([part])
+        loop in private.get(buffer, ()) or has_own_elements([part], buffer, loop, ())
+        for buffer in written([part])
     )
 
 
