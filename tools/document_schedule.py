@@ -312,6 +312,9 @@ SECTIONS: dict[str, dict[str, Example]] = {
         "unroll": Example("add", "sch.unroll(ji)",
                           "i, j = sch.get_loops(sch.get_block('B'))\n"
                           "jo, ji = sch.split(j, factors=[None, 8])"),
+        "unroll_and_jam": Example("row_sum", "sch.unroll_and_jam(ii)",
+                                  "i, k = sch.get_loops(sch.get_block('B'))\n"
+                                  "io, ii = sch.split(i, factors=[None, 4])"),
         "bind": Example("add", "i, j = sch.get_loops(sch.get_block('B'))\n"
                         "sch.bind(i, 'blockIdx.x')\nsch.bind(j, 'threadIdx.x')"),
     },

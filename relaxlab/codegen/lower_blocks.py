@@ -20,6 +20,7 @@ from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
 from relaxlab.ir.loops import Buffer, Stmt, seq
 from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.annotate import UNROLL_AND_JAM
 from relaxlab.schedule.regions import rewrite_accesses
 
 TRUE = IntImm(1, "bool")
@@ -37,16 +38,22 @@ def lower_blocks(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
             return _lower(n, allocated, visit)
         count = len(allocated)
         made = map_children(n, visit)
-        if isinstance(made, loops.For) and made.kind == "vectorized" and allocated[count:]:
+        if isinstance(made, loops.For) and _is_together(made) and allocated[count:]:
             made, allocated[count:] = _with_lanes(made, allocated[count:])
         return made
 
     return cast("Stmt", visit(separate_inits(body))), tuple(allocated)
 
 
+def _is_together(loop: loops.For) -> bool:
+    """True if iterations of a loop are made side by side."""
+    return loop.kind == "vectorized" or UNROLL_AND_JAM in loop.annotations
+
+
 def _with_lanes(loop: loops.For, inside: list[Buffer]) -> tuple[loops.For, list[Buffer]]:
-    """A vectorised loop with an element for each lane of the buffers that its iterations allocate,
-    and these buffers. Lanes are the last dimension, so that they are neighbours in memory."""
+    """A loop whose iterations are lanes, or side by side, with an element for each of them of the
+    buffers that they allocate, and these buffers. Lanes are the last dimension, so that they are
+    neighbours in memory."""
     lane = loop.loop_var - loop.min
     body, made = loop.body, list[Buffer]()
     for buffer in inside:

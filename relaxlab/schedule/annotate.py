@@ -31,6 +31,8 @@ BALANCED = "balanced"
 """The annotation of a parallel loop whose threads get equal parts of the work rather than equal
 counts of iterations: of how many loops, this one and those directly inside, iterations are shared
 out."""
+UNROLL_AND_JAM = "unroll_and_jam"
+"""The annotation of an unrolled loop whose copies are made inside of the loops in it."""
 
 DOUBLE_BUFFER = "double_buffer_scope"
 """The annotation of a loop inside of such a loop, which loads values of the slices into registers

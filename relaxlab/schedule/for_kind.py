@@ -1,4 +1,5 @@
-"""Primitives that set the kind of a loop: parallel, balance, vectorize, unroll, bind."""
+"""Primitives that set the kind of a loop: parallel, balance, vectorize, unroll, unroll_and_jam,
+bind."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import ForKind, PrimFunc
 from relaxlab.ir.node import replace
-from relaxlab.schedule.annotate import BALANCED, annotate
+from relaxlab.schedule.annotate import BALANCED, UNROLL_AND_JAM, annotate
 from relaxlab.schedule.dependence import require_order_free, require_own_elements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import require_reassociable
@@ -59,6 +60,15 @@ def unroll(func: PrimFunc, var: Var) -> PrimFunc:
             "unroll", describe_loop(place.loop), "the loop is not bound to threads", about=(var,)
         )
     return place.replaced(replace(place.loop, kind="unrolled"))
+
+
+def unroll_and_jam(func: PrimFunc, var: Var) -> PrimFunc:
+    """Repeat the body of a loop whose iterations are independent inside of the loops in it: each
+    step of these is made for all iterations at once."""
+    place = find_loop(func, var, "unroll_and_jam")
+    require_own_elements("unroll_and_jam", place, ("local",))
+    func = _concurrent(func, var, "unrolled", "unroll_and_jam")
+    return annotate(func, var, UNROLL_AND_JAM, 1)
 
 
 def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:

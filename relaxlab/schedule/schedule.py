@@ -204,6 +204,11 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         self.func = _kind.unroll(self.func, self._var(loop))
 
     @step()
+    def unroll_and_jam(self, loop: LoopRV) -> None:
+        """Unroll the loop inside of the loops in it; its iterations are independent."""
+        self.func = _kind.unroll_and_jam(self.func, self._var(loop))
+
+    @step()
     def bind(self, loop: LoopRV, thread: str) -> None:
         """Bind the loop to a GPU thread axis."""
         self.func = _kind.bind(self.func, self._var(loop), thread)

@@ -395,6 +395,7 @@ RULES: dict[str, tuple[int, Rule]] = {
     "parallel": (2, _on_loop("parallel")),
     "vectorize": (2, _on_short_loop("vectorize")),
     "unroll": (2, _on_short_loop("unroll")),
+    "unroll_and_jam": (2, _on_short_loop("unroll_and_jam")),
     "pad_loop": (2, _on_loop("pad_loop", (2, 3, 4, 8))),
     "rectangularize": (1, _rectangularize),
     "partition": (2, _on_loop("partition", (2, 3, 4, 8))),

@@ -32,6 +32,7 @@ from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.codegen.split_vectors import split_vectors
 from relaxlab.codegen.tighten_bounds import tighten_bounds
 from relaxlab.codegen.transpose_gathers import transpose_gathers
+from relaxlab.codegen.unroll_and_jam import unroll_and_jam
 from relaxlab.ir import expr, loops
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.node import walk
@@ -202,7 +203,7 @@ def lower_loops(
 ) -> loops.Stmt:
     """Lower block-free loops to those that are emitted as instructions. `sizes` are not
     negative."""
-    body = join_indices(simplify_indices(body, sizes), sizes)
+    body = join_indices(simplify_indices(unroll_and_jam(body), sizes), sizes)
     # Loops end early first: conditions that the ends imply are gone then, and are not hoisted.
     hoisted = partition_vectors(narrow_tiles(hoist_guards(tighten_bounds(body))), target)
     # Guards that remain are in the copies for last tiles, whose short loops end early as well.
