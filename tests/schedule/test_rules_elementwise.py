@@ -8,6 +8,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import walk
+from relaxlab.schedule.annotate import UNROLL_AND_JAM
 from relaxlab.testing.op_check import CaseProgram, OpCase, T, compare, concrete_call
 from relaxlab.testing.replay import replay_kernels
 
@@ -178,20 +179,21 @@ def main(x: R.Tensor((70, {width}), "float32")):
 
 
 @pytest.mark.parametrize(("op", "costly"), [("cumlogsumexp", True), ("cummax", False)])
-def test_scans_of_floats_along_rows_have_rows_as_lanes(
+def test_scans_of_floats_along_rows_advance_rows_together(
     op: str, costly: bool, rng: np.random.Generator
 ) -> None:
-    """A whole vector of them where the arithmetic takes longer than its gathers."""
+    """As lanes where the arithmetic takes longer than gathers, else as copies inside the scan."""
     mod = rl.parse(
         f'@R.function\ndef main(x: R.Tensor(("n", 37), "float32")):\n    return R.{op}(x, axis=1)'
     )
     (kernel,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
-    lanes = [
-        str(n.extent)
+    together = [
+        (n.kind, str(n.extent), UNROLL_AND_JAM in n.annotations)
         for n in walk(kernel.body)
-        if isinstance(n, loops.For) and n.kind == "vectorized"
+        if isinstance(n, loops.For) and n.kind in ("vectorized", "unrolled")
     ]
-    assert lanes == [str(rl.Target.host().lanes("float32") if costly else 4)]
+    lanes = str(rl.Target.host().lanes("float32"))
+    assert together == [("vectorized", lanes, False) if costly else ("unrolled", "4", True)]
     run = (np.logaddexp if costly else np.maximum).accumulate
     exe = rl.compile(mod, threads=2, use_cache=False)
     for n in (0, 1, 5, 16, 33):

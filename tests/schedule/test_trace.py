@@ -103,7 +103,7 @@ def test_the_names_are_the_primitives_of_tvm_and_some_more() -> None:
         "sample_categorical sample_perfect_tile sample_partitioned_tile "
         "sample_compute_location split fuse merge "
         "reorder add_unit_loop reorder_block_iter_var transform_block_layout "
-        "parallel vectorize unroll bind compute_inline reverse_compute_inline "
+        "parallel vectorize unroll unroll_and_jam bind compute_inline reverse_compute_inline "
         "compute_at reverse_compute_at cache_read cache_write reindex reindex_cache_read "
         "reindex_cache_write bind_expr read_at write_at set_scope storage_align pad_axis swizzle "
         "unsafe_set_dtype unsafe_fast_math unsafe_zero_beyond "
