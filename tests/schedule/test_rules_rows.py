@@ -7,6 +7,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.expr import Call
 from relaxlab.ir.loops import Block, For
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
@@ -209,3 +210,34 @@ def test_rows_shorter_than_a_vector(operator, rng):
     x = rng.standard_normal((9, 10), np.float32)
     got = rl.compile(mod, threads=1)["main"](x)
     np.testing.assert_allclose(got, rl.interpret(mod, "main", x), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("width", [5, 33, '"m"'])
+def test_functions_of_short_sums_are_vectors_of_rows(
+    width: int | str, rng: np.random.Generator
+) -> None:
+    mod = rl.parse(
+        f'@R.function\ndef main(x: R.Tensor(("n", {width}), "float32")):\n'
+        "    with R.dataflow():\n"
+        "        y = R.sum(R.exp(x), axis=1)\n"
+        "        z = R.log(y)\n"
+        "        R.output(z)\n"
+        "    return z"
+    )
+    (kernel,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    lanes = rl.Target.host().lanes("float32")
+    ends = {
+        str(n.extent)
+        for n in walk(kernel.body)
+        if isinstance(n, For) and n.kind == "vectorized" and holds_log(n)
+    }
+    assert ends == {str(lanes)}
+    exe = rl.compile(mod, threads=2, checks="all")
+    for n in (0, 1, 3, lanes, 2 * lanes + 1):
+        for m in (1, 5, 33, 300) if isinstance(width, str) else (width,):
+            x = rng.standard_normal((n, m), np.float32)
+            np.testing.assert_allclose(exe["main"](x), np.log(np.exp(x).sum(1)), 1e-5, 1e-5)
+
+
+def holds_log(loop: For) -> bool:
+    return any(isinstance(n, Call) and n.op == "log" for n in walk(loop.body))

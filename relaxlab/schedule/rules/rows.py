@@ -39,6 +39,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import PARTIAL_VECTORS, PREFETCH_ROWS, ROWS_PER_TILE
+from relaxlab.schedule.rules.elementwise import is_costly
 from relaxlab.schedule.rules.reductions import (
     ACCUMULATORS,
     BLOCK,
@@ -57,6 +58,8 @@ PREFETCH_ELEMENTS = 1024
 stop. Of rows longer than that the next row is prefetched."""
 MIN_PARALLEL_ROWS = 4
 """Rows below which threads may lack work: a team of four gets one each."""
+LONG_ROW = 256
+"""Terms from which on what is computed of their sum takes little beside them."""
 MIN_SPLIT_ROW = 1 << 16
 """Elements from which on a row is work for several threads: 256 KB of float32, some microseconds'
 for one, which is what waking the others takes."""
@@ -206,13 +209,17 @@ def _schedule_rows(
     tile = _rows_at_once(sch, rank, bounds, facts)
     stores = separate_stores(sch, rank, facts)
     blocks = blocks_of(sch.func)
+    ends = [] if stores or tile > 1 else _costly_ends(blocks, rank, bounds)
+    tile = context.target.lanes(output_dtype(blocks[-1])) if ends else tile
     # The first block's loops become the kernel's: a block that moves to its store has none to give.
     if blocks[0].name in stores:  # it follows its store
         del blocks[0]
     rows = _gather_rows(sch, blocks, rank, tile, bounds, facts)
     outer = rank if tile == 1 else rank + 1
     for block in blocks:
-        if block.name not in stores:
+        if block.name in ends:
+            vectorize_inner(sch, block_loops(sch, sch.get_block(block.name))[0][rank], tile)
+        elif block.name not in stores:
             _inside_row(sch, block.name, outer, context)
     for name, store in stores.items():
         _in_registers(sch, name, store, rank, outer)
@@ -386,6 +393,20 @@ def _rows_at_once(sch: Schedule, rank: int, bounds: Mapping[Var, int], facts: Fa
         if width > _widest_in_l1(sums[block.name], facts):
             return ROWS_PER_TILE.of(sch, 4)
     return ROWS_PER_TILE.of(sch, 1) if sums else 1
+
+
+def _costly_ends(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> list[str]:
+    """Return the blocks behind reductions of short rows that compute one number of each row, among
+    them functions that take as long as some terms: with a vector of rows at once, a sigmoid of
+    55,000 means of 32 took 130 us, row by row 260. Nothing where a row of anything is stored."""
+    ends = [b for b in blocks if is_spatial(b)]
+    numbers = all(len(b.iter_vars) == rank for b in ends) and all(
+        sum(it.kind == "spatial" for it in b.iter_vars) == rank for b in blocks
+    )
+    widths = [it.dom.extent for b in blocks for it in b.iter_vars if it.kind != "spatial"]
+    most = math.prod(upper_bound(n, bounds) or LONG_ROW + 1 for n in widths)
+    short = most <= LONG_ROW
+    return [b.name for b in ends] if numbers and short and any(map(is_costly, ends)) else []
 
 
 def _in_registers(sch: Schedule, name: str, store: str, rank: int, row: int) -> None:
