@@ -221,7 +221,8 @@ class StringImm(PrimExpr):
 
 @node
 class Cast(PrimExpr):
-    """Conversion to `to` with C semantics: float to int truncates, int to int wraps."""
+    """Conversion to `to`. A float becomes an integer towards zero, and the nearest one that the
+    type has where it is out of range; NaN becomes 0. An integer wraps in a narrower type."""
 
     to: str
     value: PrimExpr

@@ -1,8 +1,18 @@
-"""Fresh names: a hint, numbered where it is taken."""
+"""Fresh names, numbered where a hint is taken, and messages about unknown ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+
+def among(name: object, known: Iterable[str]) -> str:
+    """Return the known names, for a message about one that is none of them, and the one that is
+    spelled like it or begins so: "exp, log; did you mean 'exp'?", "none" where there are none."""
+    names = list(dict.fromkeys(known))
+    begun = [n for n in names if name and n.startswith(str(name))]
+    close = begun if len(begun) == 1 else get_close_matches(str(name), names, 1)
+    return (", ".join(names) or "none") + (f"; did you mean {close[0]!r}?" if close else "")
 
 
 def fresh_name(hint: str, is_taken: Callable[[str], bool], separator: str = "_") -> str:

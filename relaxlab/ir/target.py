@@ -3,7 +3,7 @@ registry of kinds of machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -14,6 +14,7 @@ from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.errors import expect
 from relaxlab.ir.facts import Facts
+from relaxlab.ir.names import among
 
 FLOAT_OPTIONS = ("contract", "reassociate")
 """The options of `Target` for floating-point arithmetic."""
@@ -58,6 +59,15 @@ class Target(Brief):
             value: object = getattr(self, name)
             if not isinstance(value, bool):
                 raise TypeError(f"{name} of a target is True or False, not {value!r}")
+        for name, kind, what in (("features", str, "names"), ("caches", int, "bytes")):
+            given: Any = getattr(self, name)
+            expect(given, (Set, list, tuple), f"{name} of a target are a collection of {what}")
+            for one in given:
+                expect(one, kind, f"{name} of a target are {what}")
+            object.__setattr__(self, name, (frozenset if kind is str else tuple)(given))
+        # Of the default kind there are targets before the table of kinds is filled.
+        if self.kind != "cpu" and self.kind not in _KINDS:
+            _require_kind(self.kind)
 
     @property
     def facts(self) -> Facts:
@@ -189,8 +199,18 @@ def target_kind(name: str) -> TargetKind:
     if name not in _KINDS:
         _builtin()
     if name not in _KINDS:
-        raise ValueError(f"no kind of targets {name!r}; known: {', '.join(_KINDS)}")
+        raise ValueError(f"no kind of targets {name!r}; known: {among(name, _KINDS)}")
     return _KINDS[name]
+
+
+def _require_kind(name: str) -> None:
+    """Raise ValueError for what is no kind of targets, naming what is unknown in it."""
+    _builtin()
+    if name not in _KINDS:
+        parse_target(name)
+        raise ValueError(
+            f"{name!r} is a whole target, not a kind of targets: use it as it is, target={name!r}"
+        )
 
 
 def parse_target(target: str | Target) -> Target:
@@ -212,9 +232,11 @@ def _machine(text: str) -> Target:
         if text in kind.machines:
             return kind.target(text)
     names = [n for kind in target_kinds() for n in (kind.name, *kind.machines)]
-    known = f"known: {', '.join(map(repr, names))}, 'cuda:sm_80' and its like"
     meant = _MEANT.get(text.lower(), "")
-    raise ValueError(f"unknown target {text!r}; {meant and f'{meant}; '}{known}")
+    known = among("" if meant else text.strip().lower(), names)
+    raise ValueError(
+        f"unknown target {text!r}; {meant and f'{meant}; '}known: cuda:sm_80 and its like, {known}"
+    )
 
 
 _CPU = "relaxlab compiles for CPUs through LLVM: write 'cpu'"
@@ -232,6 +254,6 @@ _MEANT = {
 def _option(text: str, target: str) -> tuple[str, bool]:
     name, _, value = text.strip().partition("=")
     if name not in FLOAT_OPTIONS or value not in ("on", "off"):
-        known = ", ".join(f"{n}=on, {n}=off" for n in FLOAT_OPTIONS)
+        known = among(text.strip(), (f"{n}={v}" for n in FLOAT_OPTIONS for v in ("on", "off")))
         raise ValueError(f"unknown option {text!r} of the target {target!r}; known: {known}")
     return name, value == "on"

@@ -250,6 +250,7 @@ CUDA_C = Dialect(
     integer=_integer,
     special={"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"},
     cast=Conversion("({type}){value}", UNARY, UNARY),
+    truncate=Conversion("truncate<{type}>({value})", 0, ATOM),
     helper="{name}<{type}>",
     functions=_functions,
     intrinsics={

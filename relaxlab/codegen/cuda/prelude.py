@@ -161,6 +161,18 @@ __device__ __forceinline__ float maximum<float>(float a, float b) {
 }
 #endif
 """,
+    "truncate": """\
+// The integer towards zero, or the nearest one that the type has; 0 for NaN.
+template <typename To, typename From>
+__device__ __forceinline__ To truncate(From x) {
+  constexpr int bits = sizeof(To) * 8 - (To(-1) < To(0));
+  constexpr uint64_t high = ~uint64_t(0) >> (64 - bits);
+  constexpr From past = From(2) * From(uint64_t(1) << (bits - 1));
+  constexpr To low = To(~high);
+  if (!(x == x)) return To(0);
+  return x >= past ? To(high) : x <= From(low) ? low : To(x);
+}
+""",
     "absolute": """\
 template <typename T>
 __device__ __forceinline__ T absolute(T x) {

@@ -99,7 +99,7 @@ class Dialect:
     reserved:   words that are no names.
     integer:    (value, dtype) -> a constant.
     special:    the floats `nan`, `inf` and `-inf`.
-    cast:       a value as another type.
+    cast:       a value as another type. truncate: a float as an integer, as `expr.Cast` says.
     helper:     the name of a function of the prelude for a type: `{name}`, `{type}`.
     functions:  (row of an intrinsic, dtype) -> the function that computes it, empty for none.
     intrinsics: those that are more than a call of a function: (scope, call) -> text.
@@ -132,6 +132,7 @@ class Dialect:
     integer: Callable[[int, str], Text]
     special: Mapping[str, str]
     cast: Conversion
+    truncate: Conversion
     helper: str
     functions: Callable[[Intrinsic, str], str]
     intrinsics: Mapping[str, Callable[[Scope, expr.Call], Text]]

@@ -230,6 +230,7 @@ WGSL = Dialect(
         "nan": "not_a_number_f32()", "inf": "infinity_f32()", "-inf": "-infinity_f32()",
     },
     cast=Conversion("{type}({value})", 0, ATOM),
+    truncate=Conversion("{type}({value})", 0, ATOM),  # which clamps
     helper="{name}_{type}",
     functions=_functions,
     intrinsics={

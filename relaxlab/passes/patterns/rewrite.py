@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from relaxlab.analysis.annotate import annotate
 from relaxlab.ir import graph
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace as replace_node
@@ -43,6 +44,7 @@ class RewriteOptions:
         return "; ".join(map(str, parts))
 
 
+@names_arguments
 def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call") -> Pass:
     """Return a pass that replaces each call that `pattern` matches by `rewriter(call, match)`.
 
@@ -65,6 +67,7 @@ def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call
     return Pass(name, run, RewriteOptions(pattern, rewriter), ("normalize",))
 
 
+@names_arguments
 def rewrite_bindings(
     chains: Chain | tuple[Chain, ...], rewriter: BindingRewriter, name: str = "rewrite_bindings"
 ) -> Pass:

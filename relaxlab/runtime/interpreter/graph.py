@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ from relaxlab.runtime.arrays import (
 from relaxlab.runtime.interpreter.check_values import Symbols, arguments, match_value
 from relaxlab.runtime.interpreter.deep_calls import call_nested
 from relaxlab.runtime.interpreter.ragged import Elements
-from relaxlab.runtime.packed import get_func
+from relaxlab.runtime.packed import call_func, get_func
 
 LoopRunner = Callable[..., None]
 
@@ -509,7 +510,7 @@ def _name(e: graph.Expr) -> str:
     """Return the text of an expression for messages."""
     if isinstance(e, graph.ShapeExpr):
         return f"shape ({', '.join(map(str, e.values))})"
-    return f"`{getattr(e, 'name', 'the value')}`"
+    return f"`{e.name}`" if hasattr(e, "name") else "the value"
 
 
 def _as_one_sequence(rows: Any, ty: Type) -> Any:
@@ -521,6 +522,7 @@ def _as_one_sequence(rows: Any, ty: Type) -> Any:
 
 def _packed(name: str) -> Callable[..., Any]:
     try:
-        return get_func(name)
+        get_func(name)
     except KeyError as error:
         raise ExecutionError(str(error.args[0])) from None
+    return partial(call_func, name)
