@@ -24,6 +24,11 @@ def fresh_name(hint: str, is_taken: Callable[[str], bool], separator: str = "_")
     return name
 
 
+def ascii_name(name: str) -> str:
+    """A name for generated code, which takes letters and digits of ASCII only: others are "_"."""
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
+
+
 class UniqueNames:
     """A source of names, each different from all before and from those given as `taken`."""
 

@@ -19,7 +19,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.intrinsics import Intrinsic
 from relaxlab.ir.loops import DEFAULT_ALIGN, Buffer
-from relaxlab.ir.names import fresh_name
+from relaxlab.ir.names import ascii_name, fresh_name
 
 ATOM, UNARY = 20, 12
 """Levels of precedence beside those of operators: names, calls and constants; prefix operators."""
@@ -206,7 +206,7 @@ class Scope:
 
     def name(self, of: Var | Buffer) -> str:
         """A name for a variable or buffer, close to its own."""
-        text = "".join(c if c.isalnum() and c.isascii() else "_" for c in of.name) or "v"
+        text = ascii_name(of.name) or "v"
         text = f"v{text}" if text[0].isdigit() or text.startswith("__") else text
         return self.names.setdefault(of, self.fresh(text))
 
