@@ -422,7 +422,7 @@ def test_doctor_names_misspelled_variables(capsys, monkeypatch):
     monkeypatch.setenv("RELAXLAB_CACH", "/tmp")
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    assert "--  environment     RELAXLAB_CACH is no variable of relaxlab; there are: RELAXLAB" in out
+    assert "--  environment     RELAXLAB_CACH is no variable of relaxlab; there are: " in out
 
 
 def test_doctor_about_gpus(capsys, monkeypatch, tmp_path):
