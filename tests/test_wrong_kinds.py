@@ -50,8 +50,8 @@ RIGHT: dict[str, Any] = {
 SEARCHES = {"rl.tune"}
 """Callables that would take long with right arguments: their options are left out."""
 RECORDS = {
-    "BlockKernel", "CheckReport", "Comparison", "CudaExecutable", "Diagnostic", "Facts",
-    "FusionLimits", "FusionPattern", "NoOptions", "Ragged", "SimtReport", "TargetKind",
+    "BlockKernel", "CheckReport", "Comparison", "CudaExecutable", "Diagnostic",
+    "FusionPattern", "NoOptions", "Ragged", "SimtReport", "TargetKind",
     "TensorIntrin", "Timing", "Tuning",
 }  # fmt: skip
 """Classes whose constructors are those that Python makes of their fields."""

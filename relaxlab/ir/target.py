@@ -4,7 +4,7 @@ registry of kinds of machines."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -16,6 +16,7 @@ from relaxlab.ir.errors import expect
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.names import among
 
+FIRST_KIND = "cpu"
 FLOAT_OPTIONS = ("contract", "reassociate")
 """The options of `Target` for floating-point arithmetic."""
 
@@ -40,7 +41,7 @@ class Target(Brief):
     rounded as IEEE 754 does. Integers are exact either way.
     """
 
-    kind: str = "cpu"
+    kind: str = FIRST_KIND
     triple: str = ""
     cpu: str = "generic"
     features: frozenset[str] = field(default_factory=lambda: frozenset[str]())
@@ -65,8 +66,8 @@ class Target(Brief):
             for one in given:
                 expect(one, kind, f"{name} of a target are {what}")
             object.__setattr__(self, name, (frozenset if kind is str else tuple)(given))
-        # Of the default kind there are targets before the table of kinds is filled.
-        if self.kind != "cpu" and self.kind not in _KINDS:
+        # Of the first kind there are targets before the table is filled.
+        if self.kind != FIRST_KIND and self.kind not in _KINDS:
             _require_kind(self.kind)
 
     @property
@@ -111,7 +112,9 @@ GENERIC = Target()
 
 @cache
 def _facts(target: Target) -> Facts:
-    return target_kind(target.kind).facts(target)
+    found = target_kind(target.kind).facts(target)
+    expect(found, Facts, f"the function `facts` of {target.kind!r} returns an rl.Facts")
+    return found
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -167,6 +170,10 @@ def register_target(kind: TargetKind, *, override: bool = False) -> TargetKind:
     Raises ValueError when the name is taken, and for a kind of relaxlab itself always: keys of the
     artifact cache do not cover its parts.
     """
+    for field_ in fields(kind):
+        if field_.type.startswith("Callable"):
+            what = f"{field_.name} of the kind of targets {kind.name!r} is a function"
+            expect(getattr(kind, field_.name), Callable, what)
     if kind.name in _KINDS and (not override or is_builtin(kind.name)):
         way_out = "give yours another name" if is_builtin(kind.name) else (
             "override=True replaces the first")  # fmt: skip

@@ -25,7 +25,7 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import NestedTooDeeply, UserError, expect, kind_of
 from relaxlab.ir.module import Module
-from relaxlab.ir.names import among
+from relaxlab.ir.names import among, meant
 from relaxlab.ir.node import Attrs
 from relaxlab.tracing import PassRecord, Trace, recording
 
@@ -103,6 +103,9 @@ def module_pass(
     does not take the two arguments.
     """
 
+    for given in (needs, ends):
+        expect(given, (tuple, list), 'needs and ends are names of passes, such as ("normalize",)')
+
     def register(function: Callable[[Module, Any], Module]) -> Pass:
         try:
             signature(function).bind(None, None)
@@ -115,7 +118,7 @@ def module_pass(
         if known is not None and known.function.__module__ != function.__module__:
             other = known.function.__module__
             raise ValueError(f"pass {name!r} is one of {other}; give yours another name")
-        _REGISTRY[name] = Pass(name, function, options(), needs, ends)
+        _REGISTRY[name] = Pass(name, function, options(), tuple(needs), tuple(ends))
         return _REGISTRY[name]
 
     return register
@@ -296,13 +299,22 @@ def _out_of_order(passes: tuple[Pass, ...]) -> Iterator[str]:
                 later = names.index(needed, i) + 1
                 yield f"{place} needs `{needed}` before it, which is pass {later}: swap them"
             elif "normalize" in names:
-                yield f"{place} needs `{needed}` before it, which is missing: add it"
+                found = "missing: add it" if _is_pass(needed) else f"no pass{meant(needed, names)}"
+                yield f"{place} needs `{needed}` before it, which is {found}"
         for earlier, other in enumerate(passes[:i]):
             if one.name in other.ends:
                 yield (
                     f"{place} comes after `{other.name}` (pass {earlier + 1}), which leaves "
                     "nothing for it: move it to the front"
                 )
+
+
+def _is_pass(name: str) -> bool:
+    try:
+        find_pass(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _fields(options: Any) -> tuple[dataclasses.Field[Any], ...]:

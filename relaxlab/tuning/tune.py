@@ -61,6 +61,8 @@ class Tuning:
         lines = [line for kernel in self.kernels for line in _lines(kernel)]
         lines += [f"{name}: not tuned: {reason}" for name, reason in self.left_out.items()]
         lines += [f"{address}: not used: {reason}" for address, reason in self.dropped.items()]
+        if self.interrupted:
+            lines.append("interrupted: other kernels were not tuned; `resume=True` goes on")
         return "\n".join(lines) or "the program has no kernel with decisions"
 
     def __getitem__(self, name: str) -> TunedKernel:

@@ -127,7 +127,8 @@ def test_a_live_view_is_made_anew_by_the_kernel(server, open_page):
 def test_a_live_view_after_an_interrupt_and_a_restart_in_between(server, open_page):
     """Neither leaves it waiting for ever."""
     url, folder = server
-    slow = LIVE.replace("    lines = [", "    if letter == 'b':\n        time.sleep(99)\n    lines = [")
+    wait = "    if letter == 'b':\n        time.sleep(99)\n"
+    slow = LIVE.replace("    lines = [", f"{wait}    lines = [")
     notebook(folder / "slow.ipynb", f"{PROGRAM}\nimport time", slow)
     page = open_page(f"{url}lab/tree/slow.ipynb?reset", strict=False)
     page.wait_for_selector(".jp-Notebook")

@@ -32,7 +32,7 @@ from relaxlab.ir.errors import counted
 from relaxlab.ir.host import in_order
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.ir.op_table import OpRow, find_op, infer_type
+from relaxlab.ir.op_table import OpRow, TypeDeductionError, find_op, infer_type
 from relaxlab.ir.types import (
     FuncType,
     ObjectType,
@@ -384,7 +384,7 @@ class _Frame:
                 result = _plain(reference(*args, **attrs))
                 result = _in_deduced_dtype(result, row, e, args)
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
-            raise ExecutionError(f"R.{name}: {error}") from error
+            raise ExecutionError(_refusal(row, e, args) or f"R.{name}: {error}") from error
         return result if "view" in row.traits or name in PARTS else apart(result, args)
 
     def of_each_sequence(self, e: graph.Call, name: str, out: Type, tys: Sequence[Type]) -> Any:
@@ -484,11 +484,25 @@ def _scalar_type(e: graph.Expr) -> PrimType | None:
             return None
 
 
+def _refusal(row: OpRow, e: graph.Call, args: Sequence[Any]) -> str:
+    """What the operator's rule for types says of these very shapes, which names them as NumPy does
+    not; "" where it accepts them."""
+    try:
+        infer_type(row, e, tuple(map(_type_of, args)), None)
+    except TypeDeductionError as refused:
+        return str(refused)
+    return ""
+
+
 def _type_of(value: Any) -> Type:
     """The type of the value of an argument."""
     if isinstance(value, np.ndarray):
         return TensorType(tuple(map(expr.IntImm, value.shape)), dtype_name(value))
-    return ShapeType(tuple(map(expr.IntImm, value))) if isinstance(value, tuple) else ObjectType()
+    if not isinstance(value, tuple):
+        return ObjectType()
+    if any(isinstance(field, np.ndarray) for field in value):  # pyright: ignore[reportUnknownVariableType]
+        return TupleType(tuple(map(_type_of, value)))  # pyright: ignore[reportUnknownArgumentType]
+    return ShapeType(tuple(map(expr.IntImm, value)))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _plain(value: Any) -> Any:
