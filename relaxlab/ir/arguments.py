@@ -118,11 +118,11 @@ def _look_at(
                 raise WrongKind(text) from error
 
 
-def require_field(cls: type, name: str, value: object, title: str) -> None:
+def require_field(record: Any, name: str, value: object, title: str) -> None:
     """Raise WrongKind for a value that the annotation of a dataclass's field excludes. title: what
     the field is an option of."""
-    (annotation,) = (f.type for f in fields(cls) if f.name == name)
-    wanted = _annotation(cls, annotation)
+    (annotation,) = (f.type for f in fields(record) if f.name == name)
+    wanted = _annotation(type(record), annotation)
     if wrong := wrong_kinds(value, wanted):
         raise WrongKind(_message(title, name, wanted, value, wrong[0]))
 

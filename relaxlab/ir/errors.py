@@ -48,7 +48,11 @@ def _lines_of(error: Exception) -> list[str]:
 
 def show_briefly(error: Exception) -> None:
     """Let a notebook show an error as it shows a `UserError`."""
-    vars(error)["_render_traceback_"] = lambda *_: _lines_of(error)
+
+    def lines(*_: object) -> list[str]:
+        return _lines_of(error)
+
+    vars(error)["_render_traceback_"] = lines
 
 
 def _error_again(cls: type[UserError], args: tuple[Any, ...]) -> UserError:

@@ -12,7 +12,7 @@ from typing import Any
 from relaxlab.ir.arguments import methods_name_arguments, names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bits_of
-from relaxlab.ir.errors import expect
+from relaxlab.ir.errors import expect, kind_of
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.names import among
 
@@ -172,8 +172,10 @@ def register_target(kind: TargetKind, *, override: bool = False) -> TargetKind:
     """
     for field_ in fields(kind):
         if field_.type.startswith("Callable"):
-            what = f"{field_.name} of the kind of targets {kind.name!r} is a function"
-            expect(getattr(kind, field_.name), Callable, what)
+            given: object = getattr(kind, field_.name)
+            if not callable(given):
+                what = f"{field_.name} of the kind of targets {kind.name!r} is a function"
+                raise TypeError(f"{what}, not {kind_of(given)}")
     if kind.name in _KINDS and (not override or is_builtin(kind.name)):
         way_out = "give yours another name" if is_builtin(kind.name) else (
             "override=True replaces the first")  # fmt: skip

@@ -71,7 +71,7 @@ class Pass(Brief):
                 raise TypeError(
                     f"pass {self.name!r} has no option {name!r}; it has: {among(name, known)}"
                 )
-            require_field(type(self.options), name, value, self.name)
+            require_field(self.options, name, value, self.name)
         return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
 
     def __str__(self) -> str:

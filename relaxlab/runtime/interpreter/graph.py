@@ -524,7 +524,8 @@ def _name(e: graph.Expr) -> str:
     """Return the text of an expression for messages."""
     if isinstance(e, graph.ShapeExpr):
         return f"shape ({', '.join(map(str, e.values))})"
-    return f"`{e.name}`" if hasattr(e, "name") else "the value"
+    name = getattr(e, "name", "")
+    return f"`{name}`" if name else "the value"
 
 
 def _as_one_sequence(rows: Any, ty: Type) -> Any:
