@@ -221,8 +221,7 @@ class StringImm(PrimExpr):
 
 @node
 class Cast(PrimExpr):
-    """Conversion to `to`. A float becomes an integer towards zero, and the nearest one that the
-    type has where it is out of range; NaN becomes 0. An integer wraps in a narrower type."""
+    """Conversion to `to`: floats to integers truncate and saturate, NaN gives 0; integers wrap."""
 
     to: str
     value: PrimExpr
