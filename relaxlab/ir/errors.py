@@ -6,7 +6,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +38,7 @@ class UserError(Exception):
         return _lines_of(self)
 
 
-def _lines_of(error: Exception) -> list[str]:
+def _lines_of(error: Exception, *_: object) -> list[str]:
     """The user's lines that led to an error, and its message."""
     # Python shows the message of a KeyError in quotes, as if it were the key.
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
@@ -48,11 +48,7 @@ def _lines_of(error: Exception) -> list[str]:
 
 def show_briefly(error: Exception) -> None:
     """Let a notebook show an error as it shows a `UserError`."""
-
-    def lines(*_: object) -> list[str]:
-        return _lines_of(error)
-
-    vars(error)["_render_traceback_"] = lines
+    vars(error)["_render_traceback_"] = partial(_lines_of, error)
 
 
 def _error_again(cls: type[UserError], args: tuple[Any, ...]) -> UserError:
