@@ -20,7 +20,7 @@ import relaxlab as rl
 from relaxlab.ir.errors import UserError
 from relaxlab.script import tir as T
 
-MOD = rl.parse("@R.function\ndef main(x: R.Tensor((4,))):\n    return R.exp(x)\n")
+MOD = rl.parse("@R.function\ndef main(x: R.Tensor((4,), 'float32')):\n    return R.exp(x)\n")
 # Exceptions by which the compiler talks to itself: none of them leaves it.
 INTERNAL = {
     "CannotEvaluate", "NotAnIterMap", "NotInvertible", "Failure", "Unbound", "Stopped", "Refused",
