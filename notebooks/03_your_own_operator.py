@@ -126,7 +126,7 @@ fused = rl.compile(Layer)
 separate = rl.compile(Layer, pipeline=rl.cpu_pipeline().without("fuse_ops"))
 want = np.maximum(x @ unpack(codes, scale).T, 0)
 for title, exe in (("one kernel", fused), ("three kernels", separate)):
-    assert np.allclose(exe["main"](x, codes, scale), want, atol=1e-4)
+    assert np.allclose(exe["main"](x, codes, scale), want, atol=1e-4), f"{title} differs from NumPy"
     print(f"{title:14} holds {exe.arena_bytes():9,} bytes of intermediate results")
 as_float32 = unpack(codes, scale).nbytes
 print(f"the weights:   {codes.nbytes + scale.nbytes:9,} bytes, as float32 {as_float32:,}")

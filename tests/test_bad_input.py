@@ -86,7 +86,7 @@ def test_values_that_are_no_module_are_named(use: Callable[[Any], object]) -> No
         ),
         (
             lambda: cpu_pipeline().with_options("lower_to_libraries", use="blas.matmul").run(Relu),
-            r"`use` is a tuple of names: \('blas.matmul',\)",
+            r"`use` of lower_to_libraries is a tuple of \(a string\), not 'blas.matmul'",
         ),
     ],
 )

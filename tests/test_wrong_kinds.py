@@ -4,6 +4,7 @@ wrong: no error of Python's own leaves the package."""
 from __future__ import annotations
 
 import inspect
+import re
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir import arguments
-from relaxlab.ir.arguments import WrongKind, names_arguments
+from relaxlab.ir.arguments import UnknownArgument, WrongKind, names_arguments
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
@@ -48,6 +49,12 @@ RIGHT: dict[str, Any] = {
 """Values of the other arguments, by name."""
 SEARCHES = {"rl.tune"}
 """Callables that would take long with right arguments: their options are left out."""
+RECORDS = {
+    "BlockKernel", "CheckReport", "Comparison", "CudaExecutable", "Diagnostic",
+    "FusionPattern", "NoOptions", "Ragged", "SimtReport", "TargetKind",
+    "TensorIntrin", "Timing", "Tuning",
+}  # fmt: skip
+"""Classes whose constructors are those that Python makes of their fields."""
 TYPES = {"Activation", "Activations", "Cache"}
 """Names for annotations, which nobody calls."""
 INNER = {
@@ -232,6 +239,7 @@ def measured(counts: dict[str, list[int]], by: str | None = None, *names: str) -
         (lambda: measured({"a": [None]}, None, "a"), "not a dict with None in it"),
         (lambda: measured(None, None, "a"), r"`counts` of measured is a dict.*, not None"),
         (lambda: measured({"a": [1]}, None, ["a"]), "`names` of measured is a string, not a list"),
+        (lambda: rl.compile(MOD, use_cache="no"), "`use_cache` of compile is True or False, not"),
         (lambda: rl.te.compute(None, lambda i: i), "`shape` of compute is a Sequence.*, not None"),
         (lambda: rl.nn.Linear(3, 4).forward(3), "`x` of Linear.forward is a Tensor, not 3"),
         (lambda: rl.Module.of(None), "`functions` of Module.of is a dictionary of .*, not None"),
@@ -241,6 +249,37 @@ def measured(counts: dict[str, list[int]], by: str | None = None, *names: str) -
 def test_messages(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(WrongKind, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rl.trace(MOD, targets="cpu"), "trace has no argument 'targets'; it has: program"),
+        (lambda: rl.check(MOD, size=[3]), "did you mean 'sizes'?"),
+        (lambda: rl.nn.Linear(3, 4, bais=True), "Linear has no argument 'bais'; it has: in"),
+        (lambda: rl.explore(MOD, view=["graph"]), "Explore has no argument 'view'; it has:"),
+        (lambda: rl.Target(contracts=False), "Target has no argument 'contracts'; it has: kind"),
+        (lambda: rl.Sampler(temp=0.5), "did you mean 'temperature'?"),
+        (lambda: measured(by="x", conts={}), "measured has no argument 'conts'; it has: counts"),
+    ],
+)  # fmt: skip
+def test_unknown_arguments_are_named(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UnknownArgument, match=re.escape(message)):
+        call()
+
+
+def test_most_of_the_public_functions_name_unknown_arguments() -> None:
+    """Those that do not are records, which the package makes, and what takes one argument."""
+    unnamed = set[str]()
+    for name, fn, of in public("rl", rl, rl.__all__):
+        if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(of).parameters.values()):
+            continue
+        with pytest.raises(TypeError) as raised:
+            fn(no_such_argument=1)
+        if "unexpected keyword" in str(raised.value):
+            unnamed.add(name.removeprefix("rl."))
+    assert unnamed <= RECORDS | {"assert_structural_equal", "structural_equal", "walk", "is_const",
+                                 "wildcard", "first_rewrites"}  # fmt: skip
 
 
 def test_what_fits_or_fails_for_another_reason_keeps_its_error() -> None:

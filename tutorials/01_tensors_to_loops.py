@@ -109,7 +109,7 @@ c
 figure.visiting_order(2, 3)
 
 # %% [markdown]
-# A module at the end of a cell shows itself. Click on a name to light up all of its uses. *Show
+# A module at the end of a cell is displayed. Click on a name to light up all of its uses. *Show
 # all* adds what relaxlab inferred from the block's body: the regions that it reads and writes.
 
 # %%

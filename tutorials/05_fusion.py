@@ -103,7 +103,7 @@ print(f"four kernels   {milliseconds(lambda: without_fusion['main'](x)):6.2f} ms
 print(f"one kernel     {milliseconds(lambda: with_fusion['main'](x)):6.2f} ms")
 
 # %% [markdown]
-# The numbers are those of the machine that ran this page. The arithmetic is the same in all three.
+# The numbers depend on the machine that ran this page. The arithmetic is the same in all three.
 # What differs is the memory traffic. `x` has 2048 * 1024 numbers of 4 bytes, 8 MB. Four kernels
 # read and write 8 MB each: 64 MB. One kernel reads `x` and writes the result: 16 MB.
 

@@ -175,7 +175,7 @@ run("3. rows to threads", sch)
 rl.compare(programs, a, b)
 
 # %% [markdown]
-# (The numbers are those of the machine that ran this page, and of what else it was doing.)
+# (The numbers depend on the machine that ran this page, and on what else it was doing.)
 #
 # ## A schedule is a value
 #

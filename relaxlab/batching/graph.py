@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, counted, kind_of
+from relaxlab.ir.names import among
 
 Int32Array: TypeAlias = NDArray[np.int32]
 Int64Array: TypeAlias = NDArray[np.int64]
@@ -87,7 +88,8 @@ def minibatch_graph(
     names = tuple(types)
     unknown = [name for name in unbatchable if name not in names]
     if unknown:
-        raise GraphError(f"no type is called {unknown[0]!r}; the types are: {', '.join(names)}")
+        known = among(unknown[0], names)
+        raise GraphError(f"no type is called {unknown[0]!r}; the types are: {known}")
     starts = np.concatenate(([0], np.cumsum([len(r) for r in reads], dtype=np.int64)))
     flat = np.fromiter((p for r in reads for p in r), dtype=np.int32, count=int(starts[-1]))
     alone = frozenset(names.index(name) for name in unbatchable)

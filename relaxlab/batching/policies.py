@@ -14,6 +14,7 @@ from relaxlab.batching.graph import Graph, depths_of
 from relaxlab.batching.native import AGENDA, RATIO, native_schedule
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, kind_of
+from relaxlab.ir.names import among
 
 
 class PolicyError(UserError):
@@ -125,8 +126,8 @@ def policy_called(name: str) -> Policy:
     """Return one of `POLICIES`. Raises PolicyError for another name."""
     if name not in POLICIES:
         raise PolicyError(
-            f"no policy is called {name!r}: there are {_known()}, and those that "
-            "`rl.learn_policy` gives"
+            f"no policy is called {name!r}: there are those that `rl.learn_policy` gives, and "
+            f"{among(name, POLICIES)}"
         )
     return POLICIES[name]
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from relaxlab.batching.execution import Schedule
 from relaxlab.batching.graph import Graph, GraphError, graph_of_records
 from relaxlab.batching.policies import Policy, policy_of, schedule_batches
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import kind_of
 from relaxlab.runtime.batch.records import Records
 
 
+@names_arguments
 def batches_by(policy: Policy | str = "critical") -> Callable[[Records], Schedule]:
     """Return the function that chooses the batches of a recorded program by a policy:
     `main.batch(instances, choose=rl.batches_by("agenda"))`.
@@ -25,6 +27,7 @@ def batches_by(policy: Policy | str = "critical") -> Callable[[Records], Schedul
     return choose
 
 
+@names_arguments
 def recorded_graph(records: Records) -> Graph:
     """The graph of what was recorded: `main.record(instances)`. Raises GraphError for
     anything else."""

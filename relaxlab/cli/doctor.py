@@ -22,6 +22,9 @@ FEATURES = (
 )  # fmt: skip
 """Instruction sets that make a difference to us, of x86-64 and of AArch64."""
 
+VARIABLES = ("RELAXLAB_CACHE", "RELAXLAB_TRACE", "RELAXLAB_TRACE_PROCESS", "RELAXLAB_SEED")
+"""The environment variables of relaxlab and of its tests."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -54,6 +57,7 @@ def _findings() -> Iterator[Finding]:
     # Listed before anything imports them: without one of them there would be a traceback instead.
     yield from packages
     yield _cores()
+    yield from _variables()
     if not all(p.ok for p in packages):
         return
     for check in (_cpu, _openmp, _cache, _weights, _compiler, _gpu, _nvrtc, _cupy):
@@ -90,6 +94,16 @@ def _package(name: str) -> Finding:
 def _cores() -> Finding:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Finding("cores", f"{usable} usable of {os.cpu_count()}")
+
+
+def _variables() -> Iterator[Finding]:
+    """Variables that look like relaxlab's and have no meaning: misspelled ones are not used."""
+    from relaxlab.ir.names import among
+
+    for name in os.environ:
+        if name.startswith("RELAXLAB_") and name not in VARIABLES:
+            text = f"{name} is no variable of relaxlab; there are: {among(name, VARIABLES)}"
+            yield Finding("environment", text, ok=False, needed=False)
 
 
 def _cpu() -> Finding:

@@ -8,6 +8,7 @@ import relaxlab.script
 from relaxlab.cli.options import UsageError
 from relaxlab.cli.scripts import read_script
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.bindings import all_bindings
 from relaxlab.passes.pipeline import cpu_pipeline
@@ -82,9 +83,9 @@ def _schedule(trace: Trace, kernel: str) -> str:
 
 
 def _require_pass(name: str, pipeline: Pipeline) -> None:
-    names = list(dict.fromkeys(p.name for p in pipeline.passes))
+    names = [p.name for p in pipeline.passes]
     if name not in names:
-        raise UsageError(f"no pass is called {name!r}; they are: {', '.join(names)}")
+        raise UsageError(f"no pass is called {name!r}; they are: {among(name, names)}")
 
 
 def _types(trace: Trace, shown: Module) -> str:

@@ -8,12 +8,14 @@ import types
 import typing
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import cache, wraps
 from numbers import Integral, Real
 from opcode import opmap
 from typing import Any, ParamSpec, TypeVar
 
-from relaxlab.ir.errors import BRIEF, PACKAGE, UserError, brief, kind_of
+from relaxlab.ir.errors import BRIEF, PACKAGE, UserError, brief, kind_of, show_briefly
+from relaxlab.ir.names import among
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -29,28 +31,38 @@ class WrongKind(UserError, TypeError):
     """An argument of a public function is of a kind that it does not take."""
 
 
+class UnknownArgument(UserError, TypeError):
+    """A public function has no argument of that name."""
+
+
 def names_arguments(fn: Callable[P, R]) -> Callable[P, R]:
     """A function that raises WrongKind, with the name of the argument and what it may be, where
-    Python fails on an argument, or an element of one, that its annotation excludes.
+    Python fails on an argument, or an element of one, that its annotation excludes; and
+    UnknownArgument, with the names that there are, for one that it does not have.
 
-    Arguments are only checked where the call fails, and what is like the annotated kind is taken. A
-    generator function checks its arguments before it begins. Annotations that name what only type
-    checkers see exclude nothing. Errors of `brief` functions stay without the compiler's frames.
+    Arguments are only checked where the call fails, and what is like the annotated kind is taken.
+    They are checked before the call where a text stands for True or False, which Python would take
+    for True, and before a generator begins. Annotations that name what only type checkers see
+    exclude nothing. Errors of `brief` functions stay without the compiler's frames, and notebooks
+    show those that the package raises without them.
     """
     if fn in BRIEF:
         return brief(names_arguments(vars(fn)["__wrapped__"]))
     signature = inspect.signature(fn)
     first = inspect.isgeneratorfunction(inspect.unwrap(fn))
+    flags = [p.name for p in signature.parameters.values() if p.annotation == "bool"]
 
     @wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if first:
+        if first or any(isinstance(kwargs.get(name), str) for name in flags):
             _look_at(fn, signature, args, kwargs, None)
         try:
             return fn(*args, **kwargs)
         except Exception as error:
             if isinstance(error, WrongKind) or not is_raised_here(error):
                 _look_at(fn, signature, args, kwargs, error)
+            elif not sys.flags.dev_mode and not isinstance(error, UserError):
+                show_briefly(error)
             raise
 
     return call
@@ -84,11 +96,15 @@ def _look_at(
     fn: Callable[..., Any], signature: inspect.Signature, args: Any, kwargs: Any,
     error: Exception | None,
 ) -> None:  # fmt: skip
-    """Raise WrongKind for the first argument that its annotation excludes."""
+    """Raise WrongKind for the first argument that its annotation excludes, UnknownArgument for one
+    that the function does not have."""
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError:
-        return  # Python says which argument is missing or unknown
+        _look_at_names(fn, signature, kwargs)
+        if error is not None:  # Python says which argument is missing, or given twice
+            show_briefly(error)
+        return
     for name, value in given.items():
         parameter = signature.parameters[name]
         wanted = _annotation(fn, parameter.annotation)
@@ -98,15 +114,42 @@ def _look_at(
             # A default is right whatever the annotation says.
             wrong = [] if one is parameter.default else wrong_kinds(one, wanted)
             if wrong:
-                text = _message(fn.__qualname__, name, wanted, one, wrong[0])
+                text = _message(_title(fn), name, wanted, one, wrong[0])
                 raise WrongKind(text) from error
+
+
+def require_field(record: Any, name: str, value: object, title: str) -> None:
+    """Raise WrongKind for a value that the annotation of a dataclass's field excludes. title: what
+    the field is an option of."""
+    (annotation,) = (f.type for f in fields(record) if f.name == name)
+    wanted = _annotation(type(record), annotation)
+    if wrong := wrong_kinds(value, wanted):
+        raise WrongKind(_message(title, name, wanted, value, wrong[0]))
+
+
+def _look_at_names(
+    fn: Callable[..., Any], signature: inspect.Signature, kwargs: Iterable[str]
+) -> None:
+    parameters = signature.parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for name in kwargs:
+        if name not in known:
+            names = among(name, (n for n in known if n != "self"))
+            text = f"{_title(fn)} has no argument {name!r}; it has: {names}"
+            raise UnknownArgument(text) from None
+
+
+def _title(fn: Callable[..., Any]) -> str:
+    """The name by which a function, or the class or object that it belongs to, is called."""
+    return fn.__qualname__.removesuffix(".__init__").removesuffix(".__call__")
 
 
 def _message(title: str, name: str, wanted: Any, value: object, wrong: object) -> str:
     got = repr(value) if isinstance(value, str | int | float) else ""
     got = got if 0 < len(got) <= _LONGEST else kind_of(value)
     within = "" if wrong is value else f" with {kind_of(wrong)} in it"
-    title = title.removesuffix(".__init__")
     return f"`{name}` of {title} is {_words(wanted)}, not {got}{within}"
 
 

@@ -87,6 +87,30 @@ def is_int(dtype: str) -> bool:
 
 
 @cache
+def integer_range(dtype: str) -> tuple[int, int]:
+    """The smallest and the largest value of an integer type."""
+    bits = bits_of(dtype)
+    return (0, (1 << bits) - 1) if is_uint(dtype) else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def converted(value: Any, dtype: Any) -> Any:
+    """Return an array or a number of NumPy as another NumPy dtype, as `expr.Cast` says: a float
+    becomes an integer towards zero, the nearest one that the type has, and NaN becomes 0."""
+    import numpy as np
+
+    array = np.asarray(value)
+    if dtype.kind not in "iu" or not is_float(array.dtype.name):
+        with np.errstate(invalid="ignore", over="ignore"):
+            return array.astype(dtype)[()]
+    low, high = integer_range(dtype.name)
+    wide = array.astype("float64")  # which holds all of its values
+    past = wide >= high + 1
+    result = np.where(past | ~(wide >= low), 0, wide).astype(dtype)
+    result[past], result[wide < low] = high, low
+    return result[()]
+
+
+@cache
 def numpy_dtype(dtype: str) -> Any:
     """The NumPy dtype of one element; bfloat16 and floats of few bits come from ml_dtypes."""
     import numpy as np

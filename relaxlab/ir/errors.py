@@ -6,7 +6,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
@@ -35,8 +35,20 @@ class UserError(Exception):
 
     def _render_traceback_(self, *_: object) -> list[str]:
         """The lines that IPython prints when the error is raised."""
-        place = list(own_lines(self.__traceback__))
-        return [*place, *f"{type(self).__name__}: {str(self).strip()}".splitlines()]
+        return _lines_of(self)
+
+
+def _lines_of(error: Exception, *_: object) -> list[str]:
+    """The user's lines that led to an error, and its message."""
+    # Python shows the message of a KeyError in quotes, as if it were the key.
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    place = list(own_lines(error.__traceback__))
+    return [*place, *f"{type(error).__name__}: {text.strip()}".splitlines()]
+
+
+def show_briefly(error: Exception) -> None:
+    """Let a notebook show an error as it shows a `UserError`."""
+    vars(error)["_render_traceback_"] = partial(_lines_of, error)
 
 
 def _error_again(cls: type[UserError], args: tuple[Any, ...]) -> UserError:

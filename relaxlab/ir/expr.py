@@ -221,7 +221,7 @@ class StringImm(PrimExpr):
 
 @node
 class Cast(PrimExpr):
-    """Conversion to `to` with C semantics: float to int truncates, int to int wraps."""
+    """Conversion to `to`: floats to integers truncate and saturate, NaN gives 0; integers wrap."""
 
     to: str
     value: PrimExpr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relaxlab.ir.arguments import methods_name_arguments
+
 KB, MB = 1 << 10, 1 << 20
 MEASURED = (32 * KB, 1 * MB, 32 * MB)
 """The caches that schedules were measured with: the smallest first level of current cores, and the
@@ -13,6 +15,7 @@ BOX_DIMENSIONS = 5
 """The most dimensions of an array of which the copy engine of a Hopper GPU (TMA) copies boxes."""
 
 
+@methods_name_arguments
 @dataclass(frozen=True, slots=True)
 class FusionLimits:
     """Limits for a product whose results are read where they are made, row by row. terms: the
@@ -26,6 +29,7 @@ class FusionLimits:
     row_bytes: int = 32 * KB
 
 
+@methods_name_arguments
 @dataclass(frozen=True, slots=True)
 class Facts:
     """A machine. Sizes are in bytes unless they say otherwise; 0 stands for what it does not have.

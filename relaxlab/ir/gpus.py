@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relaxlab.ir.errors import expect
 from relaxlab.ir.facts import KB, MB
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target
 
 GIGA, TERA = 1e9, 1e12
@@ -79,5 +80,5 @@ def gpu_named(name: str) -> Gpu:
     expect(name, str, f"a GPU is one of {', '.join(GPUS)}")
     found = GPUS.get(name.lower())
     if found is None:
-        raise KeyError(f"no figures of a GPU named {name!r}; there are: {', '.join(GPUS)}")
+        raise KeyError(f"no figures of a GPU named {name!r}; there are: {among(name, GPUS)}")
     return found

@@ -11,7 +11,7 @@ from relaxlab.ir.display import script_of
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.graph import ExternFunc, Function
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.names import fresh_name
+from relaxlab.ir.names import among, fresh_name
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, hint_field, node, replace
 
 BaseFunc = Function | PrimFunc | ExternFunc
@@ -104,7 +104,7 @@ class Module(Node):
         for key, fn in self.functions:
             if key == name:
                 return fn
-        names = ", ".join(k for k, _ in self.functions) or "none"
+        names = among(name, (k for k, _ in self.functions))
         raise KeyError(f"no function named {name!r} in the module; it has: {names}")
 
     def __contains__(self, name: object) -> bool:

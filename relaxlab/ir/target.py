@@ -3,8 +3,8 @@ registry of kinds of machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -12,9 +12,11 @@ from typing import Any
 from relaxlab.ir.arguments import methods_name_arguments, names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bits_of
-from relaxlab.ir.errors import expect
+from relaxlab.ir.errors import expect, kind_of
 from relaxlab.ir.facts import Facts
+from relaxlab.ir.names import among
 
+FIRST_KIND = "cpu"
 FLOAT_OPTIONS = ("contract", "reassociate")
 """The options of `Target` for floating-point arithmetic."""
 
@@ -39,7 +41,7 @@ class Target(Brief):
     rounded as IEEE 754 does. Integers are exact either way.
     """
 
-    kind: str = "cpu"
+    kind: str = FIRST_KIND
     triple: str = ""
     cpu: str = "generic"
     features: frozenset[str] = field(default_factory=lambda: frozenset[str]())
@@ -58,6 +60,15 @@ class Target(Brief):
             value: object = getattr(self, name)
             if not isinstance(value, bool):
                 raise TypeError(f"{name} of a target is True or False, not {value!r}")
+        for name, kind, what in (("features", str, "names"), ("caches", int, "bytes")):
+            given: Any = getattr(self, name)
+            expect(given, (Set, list, tuple), f"{name} of a target are a collection of {what}")
+            for one in given:
+                expect(one, kind, f"{name} of a target are {what}")
+            object.__setattr__(self, name, (frozenset if kind is str else tuple)(given))
+        # Of the first kind there are targets before the table is filled.
+        if self.kind != FIRST_KIND and self.kind not in _KINDS:
+            _require_kind(self.kind)
 
     @property
     def facts(self) -> Facts:
@@ -101,7 +112,9 @@ GENERIC = Target()
 
 @cache
 def _facts(target: Target) -> Facts:
-    return target_kind(target.kind).facts(target)
+    found = target_kind(target.kind).facts(target)
+    expect(found, Facts, f"the function `facts` of {target.kind!r} returns an rl.Facts")
+    return found
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -157,6 +170,12 @@ def register_target(kind: TargetKind, *, override: bool = False) -> TargetKind:
     Raises ValueError when the name is taken, and for a kind of relaxlab itself always: keys of the
     artifact cache do not cover its parts.
     """
+    for field_ in fields(kind):
+        if field_.type.startswith("Callable"):
+            given: object = getattr(kind, field_.name)
+            if not callable(given):
+                what = f"{field_.name} of the kind of targets {kind.name!r} is a function"
+                raise TypeError(f"{what}, not {kind_of(given)}")
     if kind.name in _KINDS and (not override or is_builtin(kind.name)):
         way_out = "give yours another name" if is_builtin(kind.name) else (
             "override=True replaces the first")  # fmt: skip
@@ -189,8 +208,18 @@ def target_kind(name: str) -> TargetKind:
     if name not in _KINDS:
         _builtin()
     if name not in _KINDS:
-        raise ValueError(f"no kind of targets {name!r}; known: {', '.join(_KINDS)}")
+        raise ValueError(f"no kind of targets {name!r}; known: {among(name, _KINDS)}")
     return _KINDS[name]
+
+
+def _require_kind(name: str) -> None:
+    """Raise ValueError for what is no kind of targets, naming what is unknown in it."""
+    _builtin()
+    if name not in _KINDS:
+        parse_target(name)
+        raise ValueError(
+            f"{name!r} is a whole target, not a kind of targets: use it as it is, target={name!r}"
+        )
 
 
 def parse_target(target: str | Target) -> Target:
@@ -212,9 +241,11 @@ def _machine(text: str) -> Target:
         if text in kind.machines:
             return kind.target(text)
     names = [n for kind in target_kinds() for n in (kind.name, *kind.machines)]
-    known = f"known: {', '.join(map(repr, names))}, 'cuda:sm_80' and its like"
     meant = _MEANT.get(text.lower(), "")
-    raise ValueError(f"unknown target {text!r}; {meant and f'{meant}; '}{known}")
+    known = among("" if meant else text.strip().lower(), names)
+    raise ValueError(
+        f"unknown target {text!r}; {meant and f'{meant}; '}known: cuda:sm_80 and its like, {known}"
+    )
 
 
 _CPU = "relaxlab compiles for CPUs through LLVM: write 'cpu'"
@@ -232,6 +263,6 @@ _MEANT = {
 def _option(text: str, target: str) -> tuple[str, bool]:
     name, _, value = text.strip().partition("=")
     if name not in FLOAT_OPTIONS or value not in ("on", "off"):
-        known = ", ".join(f"{n}=on, {n}=off" for n in FLOAT_OPTIONS)
+        known = among(text.strip(), (f"{n}={v}" for n in FLOAT_OPTIONS for v in ("on", "off")))
         raise ValueError(f"unknown option {text!r} of the target {target!r}; known: {known}")
     return name, value == "on"

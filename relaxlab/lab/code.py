@@ -13,6 +13,7 @@ from relaxlab.codegen.listing import Line, Listing, Pane
 from relaxlab.codegen.llvm import jit
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import name_of
+from relaxlab.ir.names import among
 from relaxlab.ir.node import walk
 from relaxlab.ir.processes import map_forked
 from relaxlab.ir.span import Source, Span, title_of
@@ -55,7 +56,7 @@ def code(
         kernels = trace.result.loop_functions() if trace is not None and failure is None else {}
         if name is not None and failure is None:
             if name not in kernels:
-                known = ", ".join(kernels) or "none"
+                known = among(name, kernels)
                 raise KeyError(f"no loop function {name!r} after the passes; there are: {known}")
             kernels = {name: kernels[name]}
     notes: list[str] = []

@@ -13,6 +13,7 @@ import numpy as np
 
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir.loops import Buffer, PrimFunc
+from relaxlab.ir.names import meant
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, target_kind
 from relaxlab.ir.types import PrimType, TensorType
@@ -59,7 +60,7 @@ class Kernel:
             name = known[0]
         if name is None or name not in known:
             names = ", ".join(known) or "none"
-            asked = "name one of them" if name is None else f"{name!r} is none of them"
+            asked = f"{name!r} is none of them{meant(name, known)}" if name else "name one of them"
             raise ValueError(f"the kernels that rules scheduled are: {names}; {asked}")
         return Kernel(trace, name)
 

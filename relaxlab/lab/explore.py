@@ -25,6 +25,7 @@ from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.names import among
 from relaxlab.ir.node import walk
 from relaxlab.ir.processes import map_forked
 from relaxlab.ir.target import Target, parse_target
@@ -66,7 +67,8 @@ class Explore(Brief):
             raise TypeError(f"views are a list of names: views=[{views!r}]")
         unknown = [name for name in views if name not in PAGE]
         if unknown:
-            raise ValueError(f"no view is called {unknown[0]!r}; they are: {', '.join(PAGE)}")
+            known = among(unknown[0], PAGE)
+            raise ValueError(f"no view is called {unknown[0]!r}; they are: {known}")
         passes = default_pipeline(parse_target(target))
         chosen = tuple(views) or tuple(name for name in PAGE if name not in SLOW)
         if isinstance(program, DiagnosticError):  # there is nothing but the errors to see

@@ -7,6 +7,7 @@ from typing import Any
 
 from relaxlab.ir import graph, loops
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.ir.target import Target, parse_target
@@ -100,7 +101,7 @@ def _chosen(mod: Module, name: str | None) -> dict[str, graph.Function]:
     known = {n: f for n, f in mod.graph_functions().items() if not f.attrs.get("Primitive")}
     if name is not None:
         if name not in known:
-            raise KeyError(f"no graph function {name!r}; the program has: {', '.join(known)}")
+            raise KeyError(f"no graph function {name!r}; the program has: {among(name, known)}")
         return {name: known[name]}
     calling = {n: f for n, f in known.items() if any(map(_is_call, all_bindings(f)))}
     return calling or known

@@ -16,6 +16,7 @@ from relaxlab.analysis.pattern_kind import PatternKind
 from relaxlab.ir import graph, loops, types
 from relaxlab.ir.errors import counted, tuple_text
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.op_table import has_trait
 from relaxlab.lab.attempts import Program, attempted, clipped, failure_lines, first_shown
 from relaxlab.lab.layout import Layout, layout
@@ -81,7 +82,7 @@ def graph_view(program: Program, name: str | None = None) -> View:
     mod, failure = _module_of(program)
     known = mod.graph_functions()
     if name is not None and name not in known:
-        raise KeyError(f"no graph function {name!r}; the module has: {', '.join(known) or 'none'}")
+        raise KeyError(f"no graph function {name!r}; the module has: {among(name, known)}")
     public = [n for n, f in known.items() if not f.private] or list(known)
     names = [name] if name is not None else public
     notes: list[str] = []

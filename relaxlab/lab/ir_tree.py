@@ -9,6 +9,7 @@ import numpy as np
 
 from relaxlab.ir.brief import cut
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.node import NO_ATTRS, Atom, Node, field_names
 from relaxlab.lab.payload import Interner
 from relaxlab.lab.pipeline import program_controls
@@ -34,7 +35,7 @@ def tree(program: Node | str, name: str | None = None) -> View:
         raise TypeError(f"expected a module, a function or a script, got {type(node).__name__}")
     if name is not None:
         if not isinstance(node, Module) or name not in node:
-            known = ", ".join(node) if isinstance(node, Module) else "none"
+            known = among(name, node if isinstance(node, Module) else ())
             raise KeyError(f"no function {name!r}; there are: {known}")
         node = node[name]
     text, spans = print_with_map(node)

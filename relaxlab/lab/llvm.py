@@ -8,6 +8,7 @@ from relaxlab.codegen.llvm.pass_steps import PassStep, llvm_pass_steps
 from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target, parse_target, target_kind
 from relaxlab.lab.attempts import Program, attempted
 from relaxlab.lab.modules import differences
@@ -53,7 +54,7 @@ def _kernel_of(mod: Module, name: str | None) -> str:
         raise ValueError("the program has no kernels that LLVM would compile")
     if name is not None and name not in kernels:
         raise KeyError(
-            f"no loop function {name!r} after the passes; there are: {', '.join(kernels)}"
+            f"no loop function {name!r} after the passes; there are: {among(name, kernels)}"
         )
     return name or max(kernels, key=lambda k: len(print_module(kernels[k])))
 

@@ -13,6 +13,7 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.host import kernel_symbols
+from relaxlab.ir.names import among
 from relaxlab.ir.plain import plain
 from relaxlab.lab.loop_costs import LINE_BYTES, loop_kinds
 from relaxlab.lab.loop_tree import Tree
@@ -51,7 +52,7 @@ class Sizes:
         given = plain(dict(given))
         for name, value in given.items():
             if name not in names:
-                has = f"it has: {', '.join(names)}" if names else "all its sizes are constant"
+                has = f"it has: {among(name, names)}" if names else "all its sizes are constant"
                 raise ValueError(f"the loop function has no symbol {name!r}; {has}")
             whole = not is_float(symbols[names.index(name)].dtype)
             if whole and (not isinstance(value, int) or value < 0):

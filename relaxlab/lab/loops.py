@@ -13,6 +13,7 @@ from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.lab.attempts import Program, attempted, unscheduled_functions
 from relaxlab.lab.decisions import PREFIX, Kernel, decision_controls, decisions_state
@@ -235,7 +236,7 @@ def _missing(name: str | None, found: Mapping[str, PrimFunc]) -> str:
     names = ", ".join(found)
     if name is None:
         return f"the module has {len(found)} loop functions; name one of them: {names}"
-    return f"no loop function named {name!r} in the module; it has: {names}"
+    return f"no loop function named {name!r} in the module; it has: {among(name, found)}"
 
 
 def _scheduled(sch: Schedule) -> list[_Version]:

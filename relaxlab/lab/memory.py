@@ -11,6 +11,7 @@ from relaxlab.analysis.costs import bytes_of
 from relaxlab.ir import graph, types
 from relaxlab.ir.errors import counted
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target, parse_target
@@ -59,7 +60,7 @@ def memory(program: Program, name: str | None = None, target: str | Target = "cp
     if record is not None:
         known = record.before.graph_functions()
         if name is not None and name not in known:
-            raise KeyError(f"no graph function {name!r}; the program has: {', '.join(known)}")
+            raise KeyError(f"no graph function {name!r}; the program has: {among(name, known)}")
         use_bounds = bool(record.options.get("use_bounds", True))
         chosen = known if name is None else {name: known[name]}
         found = [_function(n, f, record.before, use_bounds) for n, f in chosen.items()]

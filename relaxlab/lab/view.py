@@ -239,8 +239,12 @@ class _Updates:
     def _show(self, make: Callable[[], View]) -> None:
         try:
             self.send({"type": "state"}, [zlib.compress(to_json(make().state))])
+        except KeyboardInterrupt:
+            self.send({"type": "error", "text": "interrupted; the view is that of before"})
+            raise
         except Exception as error:  # noqa: BLE001 - shown in the view, which stays as it was
-            self.send({"type": "error", "text": f"{type(error).__name__}: {error}"})
+            text = f"{type(error).__name__}: {str(error).strip()}"
+            self.send({"type": "error", "text": text})
 
 
 def _outputs_are_apart() -> bool:

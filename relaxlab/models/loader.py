@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, path_of
+from relaxlab.ir.names import among
 from relaxlab.models import smollm2, tiny
 from relaxlab.models.chat import ChatTemplate
 from relaxlab.models.config import ConfigError, DecoderConfig
@@ -79,9 +81,10 @@ class Checkpoint:
         return [dense(source, self.read, tables) for source in sources]
 
 
-_MODELS = f"give a GGUF file, a folder with config.json, or one of: {', '.join(NAMED)}"
+_MODELS = "give a GGUF file, a folder with config.json, or one of: "
 
 
+@names_arguments
 def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     """Open a model by name (`smollm2-135m`, `tiny`), GGUF file or Hugging Face folder.
 
@@ -91,9 +94,13 @@ def open_model(model: str | os.PathLike[str]) -> Checkpoint:
     named = NAMED.get(str(model))
     path = path_of(model, "the path of a model") if named is None else named()
     if not str(model) or not path.exists():
-        raise FileNotFoundError(f"there is no model {str(model)!r}; {_MODELS}")
+        raise FileNotFoundError(
+            f"there is no model {str(model)!r}; {_MODELS}{among(model, NAMED)}"
+        )
     if path.is_dir() and not (path / "config.json").exists():
-        raise FileNotFoundError(f"the folder {str(model)!r} has no config.json; {_MODELS}")
+        raise FileNotFoundError(
+            f"the folder {str(model)!r} has no config.json; {_MODELS}{', '.join(NAMED)}"
+        )
     with collection_paused():  # a vocabulary makes hundreds of thousands of objects
         return _open_folder(path) if path.is_dir() else _open_file(path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relaxlab.ir.names import among
 from relaxlab.models.loader import ModelError
 
 ACTIVATIONS = ("float32", "q8", "q16")
@@ -33,7 +34,7 @@ class Request:
         """A request; `kv_dtype` None goes with the activations. ModelError for unknown
         activations."""
         if activations not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
+            known = among(activations, ACTIVATIONS)
             raise ModelError(f"unknown activations {activations!r}; known: {known}")
         kv_dtype = kv_dtype or ("float16" if activations == "q8" else "float32")
         return Request(activations, kv_dtype, rows, sequences)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import UserError, expect_number
 
 
@@ -14,6 +15,7 @@ class SamplingError(UserError, ValueError):
     """A setting out of range, or logits that nothing can be drawn from."""
 
 
+@methods_name_arguments
 @dataclass(slots=True)
 class Sampler:
     """A sampler of token ids. With `temperature` 0 it is greedy: the most likely token, the lowest

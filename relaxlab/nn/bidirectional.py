@@ -10,6 +10,7 @@ import math
 from functools import cache
 
 from relaxlab.ir import expr, loops
+from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.nn import spec
 from relaxlab.nn.attention import Heads, split_heads
@@ -86,6 +87,7 @@ def packed(k: Heads) -> Tensor:
     return k.tensor.builder.call_loops("pack_keys", func, [k.tensor])[0]
 
 
+@methods_name_arguments
 class SelfAttention(Module):
     """Every position attends to all of its sequence. `qkv` has the parts `q`, `k` and `v`."""
 
@@ -104,6 +106,7 @@ class SelfAttention(Module):
         return self.output(mixed.reshape(batch * length, self.heads * self.head_dim))
 
 
+@methods_name_arguments
 class CrossAttention(Module):
     """Queries from one sequence, keys and values from another, which `remember` prepares once."""
 

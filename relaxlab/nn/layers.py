@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from relaxlab.ir import expr
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import expect_number
+from relaxlab.ir.names import among
 from relaxlab.nn import loop_functions
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.initial import Initialiser, normal, ones, uniform_fan_in, zeros
@@ -44,7 +45,7 @@ class Weight(Module):
             self.data = Parameter((rows, cols), PLAIN_DTYPES[format], initial)
             return
         if format not in FORMATS:
-            known = ", ".join([*PLAIN_DTYPES, *FORMATS])
+            known = among(format, [*PLAIN_DTYPES, *FORMATS])
             raise ValueError(f"unknown weight format {format!r}; known: {known}")
         fmt = FORMATS[format]
         if cols % fmt.block:

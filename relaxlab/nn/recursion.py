@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.data import Constructor, DataDef
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.equal import structural_equal
@@ -100,6 +101,7 @@ def _field_value(value: Any, ty: types.Type) -> graph.Expr:
     raise TypeError(f"a field of type {ty} is {kind_of(value)}")
 
 
+@names_arguments
 def cond(condition: Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
     """Return the result of `then()` where a bool tensor of rank 0 is true, else of `otherwise()`:
     tensors, values of data types, or tuples of these. Only one of them is computed.
@@ -111,6 +113,7 @@ def cond(condition: Tensor, then: Callable[[], Any], otherwise: Callable[[], Any
     return condition.builder.emit_cond(condition.var, then, otherwise)
 
 
+@names_arguments
 def recursive(returns: Returns) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method of a module become a function of the program, which may call itself and others
     of the kind. Without this a method is built into what calls it, and recursion does not end.

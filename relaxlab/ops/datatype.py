@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import graph
-from relaxlab.ir.dtypes import is_dtype, lanes_of, numpy_dtype
+from relaxlab.ir.dtypes import converted, is_dtype, lanes_of, numpy_dtype
 from relaxlab.ir.op_table import REQUIRED
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
@@ -42,8 +42,7 @@ def _astype_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
 
 
 def _astype(x: np.ndarray[Any, Any], dtype: str = "float32") -> np.ndarray[Any, Any]:
-    with np.errstate(invalid="ignore", over="ignore"):
-        return x.astype(numpy_dtype(dtype))
+    return np.asarray(converted(x, numpy_dtype(dtype)))
 
 
 define(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, graph
-from relaxlab.ir.dtypes import bits_of, is_float, is_int, numpy_dtype
+from relaxlab.ir.dtypes import bits_of, converted, is_float, is_int, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
@@ -60,16 +60,16 @@ def _quantize_infer(call: graph.Call, tys: TypesOf) -> Type:
 def _quantize_emit(
     call: graph.Call, out: TensorType, x: te.Tensor, scale: te.Tensor, zero: te.Tensor
 ) -> te.Tensor:
-    """round(x / scale) + zero_point, moved into the range of the result; halves go to even."""
+    """round(x / scale) + zero_point, which the cast moves into the range of the result; halves go
+    to even."""
     axis = normal_axis(call, attr(call, "axis"), x.ndim) if x.ndim else 0
     assert out.dtype is not None
     wide, dtype = scalar.accumulator_of(x.dtype), out.dtype
-    low, high = (scalar.cast(end, wide) for end in (expr.lowest(dtype), expr.highest(dtype)))
 
     def element(*i: PrimExpr) -> PrimExpr:
         steps = expr.Div(scalar.cast(x[i], wide), scalar.cast(_at(scale, i, axis), wide))
         moved = scalar.call("nearbyint", steps) + scalar.cast(_at(zero, i, axis), wide)
-        return scalar.cast(scalar.clamp(moved, low, high), dtype)
+        return scalar.cast(moved, dtype)
 
     return te.compute(x.shape, element, "T_quantize")
 
@@ -85,9 +85,8 @@ def _quantize(
 ) -> Array:
     wide = np.dtype(scalar.accumulator_of(data.dtype.name))
     factor, zero = (_spread(t, data, axis).astype(wide) for t in (scale, zero_point))
-    info = np.iinfo(out_dtype)
     steps = np.rint(data.astype(wide) / factor) + zero
-    return np.clip(steps, info.min, info.max).astype(numpy_dtype(out_dtype))
+    return np.asarray(converted(steps, np.dtype(out_dtype)))
 
 
 define(

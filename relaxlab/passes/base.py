@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
+from pkgutil import iter_modules
 from typing import Any
 
 from relaxlab.analysis.well_formed import check_graphs
-from relaxlab.ir.arguments import methods_name_arguments, names_arguments
+from relaxlab.ir.arguments import methods_name_arguments, names_arguments, require_field
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import NestedTooDeeply, UserError, expect, kind_of
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among, meant
 from relaxlab.ir.node import Attrs
 from relaxlab.tracing import PassRecord, Trace, recording
 
@@ -61,14 +63,15 @@ class Pass(Brief):
         return after
 
     def with_options(self, **changes: Any) -> Pass:
-        """The same pass with some options changed. Raises TypeError for an unknown option."""
+        """The same pass with some options changed. Raises TypeError for an unknown option and for
+        a value of another kind."""
         known = [f.name for f in dataclasses.fields(self.options)]
-        for name in changes:
+        for name, value in changes.items():
             if name not in known:
                 raise TypeError(
-                    f"pass {self.name!r} has no option {name!r}; it has: "
-                    f"{', '.join(known) or 'none'}"
+                    f"pass {self.name!r} has no option {name!r}; it has: {among(name, known)}"
                 )
+            require_field(self.options, name, value, self.name)
         return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
 
     def __str__(self) -> str:
@@ -85,6 +88,7 @@ class Pass(Brief):
 _REGISTRY: dict[str, Pass] = {}
 
 
+@names_arguments
 def module_pass(
     name: str,
     options: type[Any] = NoOptions,
@@ -99,6 +103,9 @@ def module_pass(
     does not take the two arguments.
     """
 
+    for given in (needs, ends):
+        expect(given, (tuple, list), 'needs and ends are names of passes, such as ("normalize",)')
+
     def register(function: Callable[[Module, Any], Module]) -> Pass:
         try:
             signature(function).bind(None, None)
@@ -111,7 +118,7 @@ def module_pass(
         if known is not None and known.function.__module__ != function.__module__:
             other = known.function.__module__
             raise ValueError(f"pass {name!r} is one of {other}; give yours another name")
-        _REGISTRY[name] = Pass(name, function, options(), needs, ends)
+        _REGISTRY[name] = Pass(name, function, options(), tuple(needs), tuple(ends))
         return _REGISTRY[name]
 
     return register
@@ -127,7 +134,9 @@ def find_pass(name: str) -> Pass:
     if name not in _REGISTRY and name.isidentifier() and find_spec(f"relaxlab.passes.{name}"):
         import_module(f"relaxlab.passes.{name}")  # each pass is in the file of its name
     if name not in _REGISTRY:
-        raise KeyError(f"unknown pass {name!r}; known: {', '.join(sorted(_REGISTRY))}")
+        for found in iter_modules(import_module("relaxlab.passes").__path__, "relaxlab.passes."):
+            import_module(found.name)
+        raise KeyError(f"unknown pass {name!r}; known: {among(name, sorted(_REGISTRY))}")
     return _REGISTRY[name]
 
 
@@ -201,7 +210,7 @@ class Pipeline(Displayed, Brief):
     def _places(self, name: str) -> list[int]:
         found = [i for i, p in enumerate(self.passes) if p.name == name]
         if not found:
-            names = ", ".join(dict.fromkeys(p.name for p in self.passes))
+            names = among(name, (p.name for p in self.passes))
             raise KeyError(f"the pipeline has no pass {name!r}; it has: {names}")
         return found
 
@@ -290,13 +299,22 @@ def _out_of_order(passes: tuple[Pass, ...]) -> Iterator[str]:
                 later = names.index(needed, i) + 1
                 yield f"{place} needs `{needed}` before it, which is pass {later}: swap them"
             elif "normalize" in names:
-                yield f"{place} needs `{needed}` before it, which is missing: add it"
+                found = "missing: add it" if _is_pass(needed) else f"no pass{meant(needed, names)}"
+                yield f"{place} needs `{needed}` before it, which is {found}"
         for earlier, other in enumerate(passes[:i]):
             if one.name in other.ends:
                 yield (
                     f"{place} comes after `{other.name}` (pass {earlier + 1}), which leaves "
                     "nothing for it: move it to the front"
                 )
+
+
+def _is_pass(name: str) -> bool:
+    try:
+        find_pass(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _fields(options: Any) -> tuple[dataclasses.Field[Any], ...]:

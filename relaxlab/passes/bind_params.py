@@ -12,6 +12,7 @@ from relaxlab.analysis.unify import bind_values
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
@@ -86,7 +87,7 @@ def _parameter(fn: graph.Function, function: str, name: str) -> tuple[int, graph
     for at, p in enumerate(fn.params):
         if p.name == name:
             return at, p
-    names = ", ".join(p.name for p in fn.params)
+    names = among(name, (p.name for p in fn.params))
     raise ValueError(f"bind_params: `{function}` has no parameter `{name}`; it has: {names}")
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from relaxlab.ir import graph, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.node import Attrs, map_children, replace
 from relaxlab.ir.op_table import has_trait, op_row
 from relaxlab.ir.substitute import substitute
@@ -63,7 +64,10 @@ def _with_half_params(mod: Module, options: PrecisionOptions) -> Module:
     known = {p.name for fn in functions.values() for p in fn.params if _is_float32(p)}
     for name in options.params:
         if name not in known:
-            raise ValueError(f"{RULE}: there is no float32 parameter {name!r}")
+            raise ValueError(
+                f"{RULE}: there is no float32 parameter {name!r}; there are: "
+                f"{among(name, sorted(known))}"
+            )
     updates = {name: _with_half_params_of(fn, options, mod) for name, fn in functions.items()}
     return normalized(mod.with_functions(updates))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from relaxlab.ir import graph, types
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.substitute import substitute
 from relaxlab.ops.block_builder import BlockBuilder
 from relaxlab.ops.gradients.base import op
@@ -65,7 +66,10 @@ def _variables(fn: graph.Function, options: DifferentiateOptions) -> list[graph.
     known = {v.name: v for v in (*fn.params, *bound)}
     for name in options.by:
         if name not in known:
-            raise ValueError(f"differentiate: `{options.function}` has no variable `{name}`")
+            raise ValueError(
+                f"differentiate: `{options.function}` has no variable `{name}`; it has: "
+                f"{among(name, known)}"
+            )
     return [known[name] for name in options.by]
 
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.c_functions import CFunction, c_function
+from relaxlab.ir.names import among
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.patterns import Match, Pattern
 from relaxlab.passes.patterns.match import show
@@ -51,7 +52,7 @@ def library_pattern(name: str) -> LibraryPattern:
     if row is not None and row.pattern:
         return _pair_of(row)
     if name not in _TABLE:
-        raise KeyError(f"no library pattern {name!r}; known: {', '.join(_TABLE)}")
+        raise KeyError(f"no library pattern {name!r}; known: {among(name, _TABLE)}")
     return _TABLE[name]
 
 

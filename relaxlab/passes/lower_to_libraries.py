@@ -27,10 +27,8 @@ def lower_to_libraries(mod: Module, options: LibraryOptions) -> Module:
     This is partial lowering (the paper's section 4.6): library calls, operators that become loop
     functions and loop functions of the user's are one program under one memory plan. A match that
     its library cannot compute stays as it is, with a remark. Raises KeyError for a name that
-    nothing is registered under, TypeError for one name alone.
+    nothing is registered under.
     """
-    if isinstance(options.use, str):
-        raise TypeError(f"`use` is a tuple of names: ({options.use!r},)")
     for one in [library_pattern(name) for name in options.use]:
         mod = rewrite_matches(mod, one.pattern, one.lower, f"lower_to_libraries: {one.name}")
     return mod

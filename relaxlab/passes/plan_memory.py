@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.errors import expect
 from relaxlab.ir.module import Module
@@ -110,6 +111,7 @@ def plan_memory(mod: Module, options: PlanOptions) -> Module:
     return mod.with_functions(updates)
 
 
+@names_arguments
 def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) -> MemoryPlan:
     """The plan for the allocations of an expanded function."""
     expect(fn, graph.Function, "memory is planned for a graph function")

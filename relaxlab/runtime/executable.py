@@ -13,6 +13,7 @@ from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.native.function import NativeFunction
@@ -90,8 +91,8 @@ class Executable(LoadedProgram, Displayed, Brief):
         artifact: Artifact | None = vars(self).get("artifact")
         if artifact is not None and name in artifact.left_out:
             return artifact.left_out[name]
-        names = ", ".join(sorted(self)) if "_functions" in vars(self) else ""
-        return f"the executable has no function {name!r}; it has: {names}"
+        names = sorted(self) if "_functions" in vars(self) else ()
+        return f"the executable has no function {name!r}; it has: {among(name, names)}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._functions)

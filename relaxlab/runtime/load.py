@@ -12,6 +12,7 @@ from typing import Any
 
 from relaxlab.codegen.artifact import Artifact, ArtifactError, TypeTree
 from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import path_of
 from relaxlab.ir.target import Target
@@ -57,6 +58,7 @@ class LoadedLibrary(Brief):
         return self._entry(self._numbers[symbol])
 
 
+@names_arguments
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Executable:
     """Bring an exported library back: `load("model.so")["main"](x)`.
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import numpy_dtype
-from relaxlab.ir.errors import kind_of
+from relaxlab.ir.errors import counted, kind_of
 from relaxlab.runtime import blas
 from relaxlab.runtime.arrays import ExecutionError, apart
 
@@ -55,6 +56,7 @@ _FUNCS: dict[str, PackedFunc] = {
 }
 
 
+@names_arguments
 def register_func(name: str, fn: PackedFunc, *, override: bool = False) -> PackedFunc:
     """Make `fn` callable from programs as `name`. Arrays arrive as NumPy arrays (for
     destination-passing calls the outputs come last and are written in place), shapes as tuples.
@@ -68,6 +70,20 @@ def register_func(name: str, fn: PackedFunc, *, override: bool = False) -> Packe
         raise ValueError(f"a function named {name!r} is already registered; pass override=True")
     _FUNCS[name] = fn
     return fn
+
+
+def call_func(name: str, *args: Any) -> Any:
+    """Call the function of that name. Raises KeyError as `get_func` does, ExecutionError for one
+    that does not take as many arguments."""
+    try:
+        return get_func(name)(*args)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # from within the function
+        raise ExecutionError(
+            f"the registered function {name!r} is called with {counted(len(args), 'argument')}, "
+            f"the outputs last, which it does not take: {error}"
+        ) from error
 
 
 def get_func(name: str) -> PackedFunc:

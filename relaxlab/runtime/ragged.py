@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, brief, counted
 from relaxlab.runtime.arrays import Array, as_array
 
@@ -86,6 +87,7 @@ class Ragged:
         return self.data.__dlpack_device__()
 
 
+@names_arguments
 @brief
 def ragged(
     rows: Any, *, lengths: Any = None, offsets: Any = None, dims: int = 1

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target
 from relaxlab.passes.base import Pipeline
 from relaxlab.passes.batch_blocks import batch_blocks
@@ -47,7 +48,7 @@ class Request(Brief):
             versions = versions_in(steps_of(made, kernel))
             for key in values:
                 if key not in known and key not in versions:
-                    listed = ", ".join(f"`{k}`" for k in known) or "none"
+                    listed = among(key, known)
                     raise DecisionError(f"{kernel} has no decision `{key}`; it has: {listed}")
         return made.result
 

@@ -23,6 +23,7 @@ from relaxlab.ir.display import Displayed
 from relaxlab.ir.errors import brief, kind_of
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.names import among
 from relaxlab.ir.types import PrimType, ShapeType, TensorType, Type
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.build import compile
@@ -104,7 +105,7 @@ class Comparison(Displayed):
         for timing in self.timings:
             if timing.name == name:
                 return timing
-        raise KeyError(f"{name!r} was not timed; there are: {', '.join(t.name for t in self)}")
+        raise KeyError(f"{name!r} was not timed; there are: {among(name, (t.name for t in self))}")
 
     def __iter__(self) -> Any:
         return iter(self.timings)

@@ -8,6 +8,7 @@ from typing import Any
 from relaxlab.ir.errors import expect
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.names import among
 from relaxlab.ir.node import replace
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
@@ -85,7 +86,7 @@ def unannotate(func: PrimFunc, target: Var | str, key: str) -> PrimFunc:
         found = find_block(func, target, "unannotate").block
         described = describe_block(found)
     if key not in found.annotations:
-        has = ", ".join(found.annotations) or "none"
+        has = among(key, found.annotations)
         condition = f"there is an annotation {key!r}; there are: {has}"
         raise ScheduleError("unannotate", described, condition)
     return annotate(func, target, key, None)

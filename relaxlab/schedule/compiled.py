@@ -11,6 +11,7 @@ from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import UserError, expect
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.names import among
 from relaxlab.schedule.decisions import Decider, Decision, Value, values_in
 from relaxlab.schedule.replay import apply_trace
 from relaxlab.schedule.rules import schedule_kernel
@@ -101,7 +102,7 @@ def _record_of(trace: Trace, kernel: str) -> dict[str, Any]:
     expect(trace, Trace, "a schedule is taken from the trace of a compilation (rl.trace(mod))")
     found = _records(r for record in trace.passes for r in record.remarks)
     if kernel not in found:
-        names = ", ".join(found) or "none"
+        names = among(kernel, found)
         raise KeyError(f"no rule scheduled a kernel {kernel!r}; there are: {names}")
     return found[kernel]
 

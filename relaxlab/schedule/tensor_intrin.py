@@ -14,6 +14,7 @@ from functools import cache
 
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.equal import structural_key
+from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import BufferLoad, BufferStore, PrimFunc
 from relaxlab.ir.node import walk
@@ -138,6 +139,9 @@ def require_pair(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
     """Raise ValueError unless the functions can be an intrinsic's."""
     if len(desc.params) != len(desc.buffers) or len(impl.params) != len(impl.buffers):
         raise ValueError(f"tensor intrinsic {name!r}: parameters are buffers")
+    if len(desc.params) != len(impl.params):
+        counts = f"{counted(len(desc.params), 'buffer')}, impl {len(impl.params)}"
+        raise ValueError(f"tensor intrinsic {name!r}: both take the same; desc takes {counts}")
     for d, i in zip(desc.buffers, impl.buffers, strict=True):
         if d.shape != i.shape or d.dtype != i.dtype:
             raise ValueError(

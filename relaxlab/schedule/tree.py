@@ -23,7 +23,7 @@ from relaxlab.ir.loops import (
     Stmt,
     While,
 )
-from relaxlab.ir.names import fresh_name
+from relaxlab.ir.names import among, fresh_name
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
@@ -174,7 +174,7 @@ def find_block(func: PrimFunc, name: str, primitive: str = "get_block") -> Block
     """The place of the block called `name`. Raises ScheduleError."""
     path = path_to(func.body, lambda s: isinstance(s, BlockRealize) and s.block.name == name)
     if path is None:
-        names = ", ".join(b.name for b in all_blocks(func))
+        names = among(name, (b.name for b in all_blocks(func)))
         raise ScheduleError(
             primitive, f"block {name!r}", f"the function has a block of that name; it has: {names}",
             about=(name,),

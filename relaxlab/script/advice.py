@@ -44,6 +44,15 @@ _SCALARS = {"maximum": "max", "minimum": "min", "absolute": "abs", "fmax": "max"
 """Functions of NumPy on single numbers: the operators and the functions of `T`."""
 
 
+def no_operator(op: type[ast.AST]) -> str:
+    """Return what is wrong with an operator that scalars do not have, and what to write."""
+    if op is ast.Pow:
+        return "`**` is not defined on scalars: write T.pow(x, y), or x * x"
+    if op is ast.MatMult:
+        return "`@` is not defined on scalars: it multiplies tensors; write x * y"
+    return f"the operator {op.__name__} is not defined on scalars"
+
+
 def unsupported(node: ast.AST) -> tuple[str, str | None]:
     """Return what a Python statement or expression that is not part of the script is called, and
     advice."""

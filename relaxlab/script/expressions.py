@@ -13,8 +13,7 @@ from relaxlab.ir.dtypes import is_float, is_int, lanes_of
 from relaxlab.ir.errors import counted, kind_of
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
-from relaxlab.script import function_calls, graph_calls, loop_calls
-from relaxlab.script.advice import as_dimensions, as_number, as_operator, as_slice, unsupported
+from relaxlab.script import advice, function_calls, graph_calls, loop_calls
 from relaxlab.script.annotations import GLOBAL_INFOS, length_of_each
 from relaxlab.script.convert import (
     constant_int,
@@ -60,7 +59,7 @@ def evaluate(cx: Context, node: ast.expr) -> Value:
     """The value of an expression. Raises Failure with a diagnostic."""
     reader = _READERS.get(type(node))
     if reader is None:
-        what, help = unsupported(node)
+        what, help = advice.unsupported(node)
         cx.fail(node, "E0104", f"{what} is not part of the script", help=help)
     if cx.depth >= DEEPEST:
         cx.fail(node, "E0116", f"this expression is more than {DEEPEST} levels deep")
@@ -128,16 +127,14 @@ def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -
             return graph_calls.import_function(cx, base.get(node.attr), node.attr, node)
         case _ if (found := member(cx, base, node.attr, node)) is not None:
             return found
-        case graph.Expr() if node.attr == "astype" and call is not None:
+        case graph.Expr() | PrimExpr() if node.attr == "astype" and call is not None:
             return Method(base, node.attr)
         case graph.Expr():
             cx.fail(
-                node,
-                "E0104",
-                f"{describe(base)} has no attribute {node.attr!r}: tensors have no methods in the "
-                "script",
-                help=as_dimensions(base, node.attr) or as_operator(node, call),
-            )
+                node, "E0104", f"{describe(base)} has no attribute {node.attr!r}: tensors have no "
+                "methods in the script",
+                help=advice.as_dimensions(base, node.attr) or advice.as_operator(node, call),
+            )  # fmt: skip
         case _:
             cx.fail(
                 node,
@@ -250,7 +247,7 @@ def _tuple_item(cx: Context, base: graph.Expr, node: ast.Subscript) -> graph.Exp
             node,
             "E0104",
             f"{describe(base)} is no tuple: only tuples are indexed in graph functions",
-            help=as_slice(node.value, items),
+            help=advice.as_slice(node.value, items),
         )
     index = evaluate(cx, node.slice)
     if not isinstance(index, int) or isinstance(index, bool) or index < 0:
@@ -325,7 +322,7 @@ def combine(
     if is_sequence(a) and (joined := longer_sequence(op, a, b)) is not None:
         return joined
     if op not in _SCALAR:
-        cx.fail(node, "E0104", f"the operator {op.__name__} is not defined on scalars")
+        cx.fail(node, "E0104", advice.no_operator(op))
     return binary(cx, _SCALAR[op], a, b, node, sides)
 
 
@@ -594,7 +591,7 @@ def _call(cx: Context, node: ast.Call) -> Value:
             given = arguments(cx, node, f"R.{name}")
             given.args.insert(0, Arg(base, node.func))
             return graph_calls.call(cx, name, given)
-        case Method(loops.Buffer() | View() as base, name):
+        case Method(loops.Buffer() | View() | PrimExpr() as base, name):
             return call_member(cx, base, name, arguments(cx, node, name))
         case Ref("numpy", name):
             return make_array(cx, name, arguments(cx, node, f"np.{name}"))
@@ -615,7 +612,7 @@ def _call(cx: Context, node: ast.Call) -> Value:
                 node,
                 "E0104",
                 f"{describe(callee)} cannot be called in the script",
-                help=as_number(callee, node.args, cx.namespace),
+                help=advice.as_number(callee, node.args, cx.namespace),
             )
 
 

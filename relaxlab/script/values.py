@@ -111,9 +111,9 @@ class RaggedBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`A.vload`, `x.astype`: what is called on a buffer or a tensor."""
+    """`A.vload`, `x.astype`: what is called on a buffer, a tensor or a scalar."""
 
-    base: loops.Buffer | View | graph.Expr
+    base: loops.Buffer | View | graph.Expr | PrimExpr
     name: str
 
 

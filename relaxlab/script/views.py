@@ -61,8 +61,15 @@ def _address(cx: Context, base: loops.Buffer | View, node: ast.AST) -> PrimExpr:
     return expr.Call("handle", "address_of", (first,), span=cx.span(node))
 
 
-def call_member(cx: Context, base: loops.Buffer | View, name: str, c: Arguments) -> Value:
-    """The value of `A.vload(...)` and the other calls of a buffer's members."""
+def call_member(
+    cx: Context, base: loops.Buffer | View | PrimExpr, name: str, c: Arguments
+) -> Value:
+    """The value of `A.vload(...)` and the other calls of a buffer's members, and of
+    `A[i].astype("float32")`."""
+    if isinstance(base, PrimExpr):
+        dtype = c.bind({"dtype": False})["dtype"]
+        assert dtype is not None
+        return expr.Cast(dtype_of(cx, dtype), base, span=cx.span(c.node))
     match name:
         case "vload":
             return _vload(cx, base, c)

@@ -16,6 +16,7 @@ from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief, cut
 from relaxlab.ir.display import Displayed
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.node import NO_ATTRS, Attrs
 
 
@@ -81,7 +82,7 @@ class Trace(Displayed, Brief):
         for record in self.passes:
             if record.name == name:
                 return record
-        names = ", ".join(r.name for r in self.passes) or "none"
+        names = among(name, (r.name for r in self.passes))
         raise KeyError(f"pass {name!r} is not in the trace; it has: {names}")
 
     def __str__(self) -> str:

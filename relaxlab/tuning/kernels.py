@@ -14,6 +14,7 @@ from relaxlab.ir.errors import UserError
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.node import Attrs, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.target import Target
@@ -69,7 +70,7 @@ def kernels_of(
     if unknown:
         known = sorted({s.name for found in envs.values() for env in found for s in env})
         raise TuneError(
-            f"the program has no symbol `{min(unknown)}`; it has: {', '.join(known) or 'none'}"
+            f"the program has no symbol `{min(unknown)}`; it has: {among(min(unknown), known)}"
         )
     found: dict[str, Kernel] = {}
     left: dict[str, str] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import brief, counted, expect_number
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.runtime.programs import Program, as_module, with_entries
@@ -60,13 +61,15 @@ class Tuning:
         lines = [line for kernel in self.kernels for line in _lines(kernel)]
         lines += [f"{name}: not tuned: {reason}" for name, reason in self.left_out.items()]
         lines += [f"{address}: not used: {reason}" for address, reason in self.dropped.items()]
+        if self.interrupted:
+            lines.append("interrupted: other kernels were not tuned; `resume=True` goes on")
         return "\n".join(lines) or "the program has no kernel with decisions"
 
     def __getitem__(self, name: str) -> TunedKernel:
         for kernel in self.kernels:
             if kernel.name == name:
                 return kernel
-        names = ", ".join(k.name for k in self.kernels) or "none"
+        names = among(name, (k.name for k in self.kernels))
         raise KeyError(f"no kernel {name!r} was tuned; there are: {names}")
 
 
@@ -137,7 +140,7 @@ def tune(
     chosen = parse_target(target)
     _require_cpu(chosen, scheduler)
     if search not in METHODS:
-        raise TuneError(f"the search is {search!r}; it is one of: {', '.join(METHODS)}")
+        raise TuneError(f"the search is {search!r}; it is one of: {among(search, METHODS)}")
     _require_limits(trials, seconds)
     kept = database if isinstance(database, Database) else Database(database)
     kernels, left = kernels_of(with_entries(as_module(mod))[0], chosen, shapes or {})
@@ -212,7 +215,7 @@ def _require_kernels(spaces: Mapping[str, Space], names: Sequence[str]) -> None:
     """Raise TuneError for a space of a kernel that is not among the names."""
     for name in spaces:
         if name not in names:
-            listed = ", ".join(names) or "none"
+            listed = among(name, names)
             raise TuneError(f"the program has no kernel {name!r} for a space; it has: {listed}")
 
 

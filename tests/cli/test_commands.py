@@ -418,6 +418,13 @@ def test_doctor(capsys):
         assert f"ok  {name} " in out
 
 
+def test_doctor_names_misspelled_variables(capsys, monkeypatch):
+    monkeypatch.setenv("RELAXLAB_CACH", "/tmp")
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "--  environment     RELAXLAB_CACH is no variable of relaxlab; there are: " in out
+
+
 def test_doctor_about_gpus(capsys, monkeypatch, tmp_path):
     found = doctor._Gpus(("NVIDIA H100 (sm_90)",), 11080)
     monkeypatch.setattr(doctor, "_gpus", lambda: found)

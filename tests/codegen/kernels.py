@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from relaxlab.codegen.llvm import jit
 from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.llvm.support import support_functions
+from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.host import kernel_symbols
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
@@ -112,3 +114,19 @@ def at_the_end_of_memory(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any
         yield view
     finally:
         libc.munmap(start, size + page)
+
+
+def nearest_integer(x: float, dtype: str) -> int:
+    """The integer towards zero, or the nearest one of the type; 0 for NaN."""
+    ends = np.iinfo(dtype)
+    return 0 if math.isnan(x) else int(max(ends.min, min(ends.max, x)))
+
+
+def edges(dtype: str) -> Any:
+    """Floats about the ends of the ranges of integers, infinities and NaN."""
+    powers = [sign * 2.0**bits for bits in (7, 8, 15, 16, 31, 32, 63, 64) for sign in (1, -1)]
+    factors = (1, 1 - 2.0**-8, 1 + 2.0**-8, 1 - 2.0**-24, 1 + 2.0**-24)
+    near = [power * factor for power in powers for factor in factors]
+    plain = [0.0, -0.0, 0.9, -0.9, 1e30, -1e30, math.inf, -math.inf, math.nan]
+    with np.errstate(over="ignore"):
+        return np.array(plain + near).astype(numpy_dtype(dtype))

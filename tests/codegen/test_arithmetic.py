@@ -11,14 +11,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import relaxlab as rl
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bits_of, is_float, numpy_dtype
+from relaxlab.ir.dtypes import bits_of, is_float, is_int, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace, rewrite
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
-from tests.codegen.kernels import Kernels, parse_kernels
+from tests.codegen.kernels import Kernels, edges, nearest_integer, parse_kernels
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -286,18 +287,37 @@ def cast_kernels() -> Kernels:
 @pytest.mark.parametrize("source", [*INTS, *FLOATS, "bool"])
 def test_casts(source: str, to: str) -> None:
     a = numbers(source, 6)
-    if is_float(source) and not is_float(to) and to != "bool":  # what does not fit is undefined
-        with np.errstate(invalid="ignore"):
-            wide = a.astype("float64")
-        ends = np.iinfo(to)
-        fits = (wide > ends.min - 1.0) & (wide < ends.max + 1.0)
-        a = np.where(fits, a, a.dtype.type(3))
     for lanes in (1, LANES):
         out = np.zeros(COUNT, numpy_dtype(to))
         assert cast_kernels()(f"{source}_{to}_{lanes}", [a, out]) == 0
-        with np.errstate(all="ignore"):
-            want = through_float32(a, to)
+        if is_float(source) and is_int(to):
+            want = np.array([nearest_integer(float(x), to) for x in a], numpy_dtype(to))
+        else:
+            with np.errstate(all="ignore"):
+                want = through_float32(a, to)
         same(out, want)
+
+
+@pytest.mark.parametrize("to", INTS)
+@pytest.mark.parametrize("source", FLOATS)
+def test_floats_out_of_range_become_the_nearest_integer(source: str, to: str) -> None:
+    """In machine code, by the interpreters and the simulated threads."""
+    x = edges(source)
+    want = [nearest_integer(float(v), to) for v in x]
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({len(x)},), "{source}")):
+    return R.astype(x, "{to}")
+""")
+    assert rl.interpret(mod, "main", x).tolist() == want
+    assert rl.compile(mod, use_cache=False)(x).tolist() == want
+    ((name, loops_of_it),) = rl.trace(mod).find("legalize_ops").after.loop_functions().items()
+    out = np.zeros(len(x), to)
+    rl.interpret(Module.of({name: loops_of_it}), name, x, out)
+    assert out.tolist() == want
+    if source != "bfloat16":
+        simulated = rl.compile(mod, "cuda:sm_90").simulate("main", x)
+        assert simulated.tolist() == want
 
 
 @pytest.mark.parametrize("lanes", [1, LANES])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pickle
 import pkgutil
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ import relaxlab as rl
 from relaxlab.ir.errors import UserError
 from relaxlab.script import tir as T
 
+MOD = rl.parse("@R.function\ndef main(x: R.Tensor((4,), 'float32')):\n    return R.exp(x)\n")
 # Exceptions by which the compiler talks to itself: none of them leaves it.
 INTERNAL = {
     "CannotEvaluate", "NotAnIterMap", "NotInvertible", "Failure", "Unbound", "Stopped", "Refused",
@@ -85,6 +88,24 @@ def test_a_notebook_shows_the_message_and_the_user_s_line(wrong: object) -> None
     assert str(caught.value).strip().splitlines()[-1] in lines[-1]
     if wrong is refused:
         assert any("sch.fuse(i, i)" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: rl.trace(MOD, target="cpuu"), "ValueError: unknown target 'cpuu'; known: "),
+        (lambda: rl.find_pass("fuse_op"), "KeyError: unknown pass 'fuse_op'; known: "),
+        (lambda: rl.compile(MOD, threads="two"), "TypeError: threads must be a whole number, got"),
+        (lambda: rl.nn.Linear(3), "missing 1 required positional argument: 'out_features'"),
+    ],
+)
+def test_other_errors_of_the_package_are_shown_so_too(wrong: Any, message: str) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)) as caught:
+        wrong()
+    *place, line = caught.value._render_traceback_()
+    assert message in line and not any("relaxlab/" in text for text in place)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again._render_traceback_()[-1] == line
 
 
 PROGRAM = """

@@ -124,6 +124,37 @@ def test_a_live_view_is_made_anew_by_the_kernel(server, open_page):
     assert page.locator("text=Error displaying widget").count() == 0
 
 
+def test_a_live_view_after_an_interrupt_and_a_restart_in_between(server, open_page):
+    """Neither leaves it waiting for ever."""
+    url, folder = server
+    wait = "    if letter == 'b':\n        time.sleep(99)\n"
+    slow = LIVE.replace("    lines = [", f"{wait}    lines = [")
+    notebook(folder / "slow.ipynb", f"{PROGRAM}\nimport time", slow)
+    page = open_page(f"{url}lab/tree/slow.ipynb?reset", strict=False)
+    page.wait_for_selector(".jp-Notebook")
+    run_all(page)
+    page.wait_for_selector("text=3 lines")
+    letter, number = page.locator("select[aria-label=letter]"), page.locator("input[type=number]")
+    letter.select_option("b")
+    page.wait_for_selector("[role=status]:has-text('running …')")
+    page.wait_for_timeout(1000)
+    menu(page, "Kernel", "Interrupt Kernel")
+    page.wait_for_selector("text=interrupted; the view is that of before")
+    letter.select_option("a")
+    number.fill("5")
+    number.press("Tab")
+    page.wait_for_selector("text=5 lines")
+    letter.select_option("b")
+    page.wait_for_timeout(1000)
+    menu(page, "Kernel", "Restart Kernel…")
+    page.locator(".jp-Dialog button:has-text('Restart')").click()
+    page.wait_for_timeout(5500)
+    number.fill("6")
+    number.press("Tab")
+    page.wait_for_selector("text=the kernel no longer knows this view; run the cell again")
+    assert page.locator("text=5 lines").count() == 1, "what was there stays"
+
+
 EXPLORE = ("rl.explore.pipeline(Layer)", "rl.explore.shapes(Layer)")
 
 

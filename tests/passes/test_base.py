@@ -242,3 +242,11 @@ def test_a_pass_returns_a_module():
         one = module_pass("test_broken")(lambda mod, _, value=value: value)
         with pytest.raises(TypeError, match=f"pass 'test_broken' returned {kind}; a pass returns"):
             Pipeline((one,)).run(Chain)
+
+
+def test_names_of_passes_in_needs_are_checked():
+    with pytest.raises(TypeError, match='needs and ends are names of passes, .* not "?\'normalize'):
+        module_pass("test_base.needs", needs="normalize")
+    late = module_pass("test_base.needs", needs=("normalise",))(lambda mod, options: mod)
+    with pytest.raises(PipelineError, match="is no pass; did you mean 'normalize'?"):
+        cpu_pipeline().before("legalize_ops", late)

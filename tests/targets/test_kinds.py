@@ -152,3 +152,58 @@ def test_private_buffers_fit_the_memories_of_the_machine() -> None:
         mine = [r.reason for r in remarks if r.subject == "linear"]
         assert ("scheduled by the rule tile" in mine) == fits
         assert any("the memory `pad` would take 512 bytes, of 511" in r for r in mine) != fits
+
+
+def test_a_memory_that_the_machine_does_not_have_is_named() -> None:
+    """A misspelled storage scope would be taken for a place without a limit."""
+
+    def tile(sch: rl.Schedule, context: Context) -> rl.Schedule:
+        sch.cache_read(sch.get_block(blocks_of(sch.func)[0].name), 1, "pads")
+        return sch
+
+    facts = rl.Facts(scratchpads=(("pad", 1 << 20),))
+    rl.register_target(
+        replace(
+            INTERPRETER, name="scoped", rules=lambda: (("tile", tile), *rules()),
+            facts=lambda target: facts,
+        )  # fmt: skip
+    )
+    mod = rl.parse(PROGRAM.replace('R.hint_on_device(x, "toy")', "x"))
+    reasons = [r.reason for r in rl.trace(mod, "scoped").find("schedule_kernels").remarks]
+    assert any("no memory `pads`; it has: pad; did you mean 'pad'?" in r for r in reasons)
+
+
+def test_parts_of_another_kind_are_named() -> None:
+    listed = replace(INTERPRETER, name="mine", rules=(("one", one_by_one),))
+    with pytest.raises(TypeError, match="rules of the kind of targets 'mine' is a function, not a"):
+        rl.register_target(listed)
+    rl.register_target(replace(INTERPRETER, name="mine", facts=lambda target: None))
+    with pytest.raises(TypeError, match="the function `facts` of 'mine' returns an rl.Facts, not"):
+        rl.trace(rl.parse(PROGRAM.replace('R.hint_on_device(x, "toy")', "x")), "mine")
+    silent = lambda: (("silent", lambda sch, context: None),)  # noqa: E731
+    rl.register_target(replace(INTERPRETER, name="mine", rules=silent), override=True)
+    with pytest.raises(TypeError, match="the rule 'silent' returns its schedule, or says in words"):
+        rl.trace(rl.parse(PROGRAM.replace('R.hint_on_device(x, "toy")', "x")), "mine")
+    with pytest.raises(TypeError, match="has no argument 'scratchpad'; .* mean 'scratchpads'"):
+        rl.Facts(scratchpad=())
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("cpu,nope", "unknown option 'nope' of the target 'cpu,nope'; known: contract=on"),
+        ("cpuu", "unknown target 'cpuu'; .*; did you mean 'cpu'?"),
+        ("cpu,contract=off", "is a whole target, not a kind of targets: use it as it is"),
+        ("gpu", "write 'cuda'; known: cuda:sm_80"),
+    ],
+)
+def test_a_target_of_an_unknown_kind_is_refused(kind: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rl.Target(kind)
+
+
+def test_features_and_caches_of_a_target_are_checked() -> None:
+    assert rl.Target(features=["avx2"]) == rl.Target(features=frozenset({"avx2"}))
+    for fields in ({"features": "avx2"}, {"features": [2]}, {"caches": 32}, {"caches": ["32k"]}):
+        with pytest.raises(TypeError, match="of a target are"):
+            rl.Target(**fields)

@@ -109,6 +109,7 @@ def test_a_program_is_tuned_and_compiled(tmp_path: Path) -> None:
         report=seen.append,
     )  # fmt: skip
     assert repr(found).startswith("Tuning(") and "2 trials" in repr(found)
+    assert replace(found, interrupted=True).table().endswith("`resume=True` goes on")
     (one,) = found.kernels
     assert "failed" not in one.note
     assert found["matmul"] is one and sum(one.trials.values()) == 2

@@ -31,7 +31,7 @@ from exercises import (
 )
 
 import relaxlab as rl
-from relaxlab.ir.loops import BufferStore, For
+from relaxlab.ir.loops import BufferLoad, BufferStore, For
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.passes.lower_shapes import lower_shapes
@@ -117,7 +117,7 @@ def test_lesson_1() -> None:
     short = program("01", "MovingSumSolution", *rounds)
     hint(lesson1.moving_sum(short), "element (6,) of the result is never written")
     zero = program("01", "LongestStepSolution", ('T.min_value("float32")', "T.float32(0)"))
-    hint(lesson1.longest_step(zero), "start the maximum from something smaller")
+    hint(lesson1.longest_step(zero), "All sums are smaller than 0 here: start the maximum from")
     swap = ("A[vi, vk] + B[vk, vj]", "A[vj, vk] + B[vk, vi]")
     hint(lesson1.longest_step(program("01", "LongestStepSolution", swap)), "the transpose")
 
@@ -129,6 +129,104 @@ def test_lesson_1_does_not_insist_on_one_way() -> None:
     store = "                B[vi, vj] = A"
     more = program("01", "ScaleRowsSolution", (store, f"                s[vi] = 2\n{store}"))
     hint(lesson1.scale_rows(more), "changes its input number 2")
+
+
+def test_declarations_are_compared_with_what_is_asked_for() -> None:
+    """The learner reads what is declared and what it must be, not what the check passes."""
+    wide = ('B: T.Buffer((3, 5), "float32")', 'B: T.Buffer((3, 5), "float64")')
+    cast = ("A[vi, vj] * s[vi]", 'T.Cast("float64", A[vi, vj] * s[vi])')
+    double = lesson1.scale_rows(program("01", "ScaleRowsSolution", wide, cast))
+    hint(double, "the result `B` is declared as float64, it must be float32")
+    turned = ("A: T.Buffer((3, 5)", "A: T.Buffer((5, 3)"), ("A[vi, vj]", "A[vj, vi]")
+    hint(lesson1.scale_rows(program("01", "ScaleRowsSolution", *turned)),
+         "`A` is declared as (5, 3), it must be (3, 5)")  # fmt: skip
+    scalar = ('s: T.Buffer((3,), "float32")', "s: T.float32"), ("s[vi]", "s")
+    hint(lesson1.scale_rows(program("01", "ScaleRowsSolution", *scalar)),
+         "the parameter `s` of `scale_rows` must be a buffer")  # fmt: skip
+    half = lesson3.heads(program("03", "HeadsSolution", ("float32", "float16")))
+    hint(half, "`x` is declared as float16, it must be float32")
+    fixed = ("T.match_buffer(b, (n, m)", "T.match_buffer(b, (n, 5)")
+    hint(lesson3.add_one(program("03", "AddOneSolution", fixed)),
+         "the result `B` is declared as (n, 5), it must be (1, 7)")  # fmt: skip
+
+
+def test_the_kinds_of_axes_are_explained() -> None:
+    for kinds, text in (
+        ("SS", "no axis of its block is declared as a reduction"),
+        ("SR", "T.init() is run where vj is 0: only the axis that is summed"),
+        ("RR", "T.init() is run where vi is 0 and vj is 0"),
+    ):
+        hint(lesson1.column_sums(program("01", "ColumnSumsSolution", ('"RS"', f'"{kinds}"'))), text)
+    wrong = lesson1.scale_rows(program("01", "ScaleRowsSolution", ('"SS"', '"SR"')))
+    hint(wrong, "nothing is summed over vj")
+    start = ('T.min_value("float32")', "T.float32(-1)")
+    hint(lesson1.longest_step(program("01", "LongestStepSolution", start)),
+         "All sums are smaller than -1 here")  # fmt: skip
+    one_less = ('        B: T.Buffer((3, 4), "float32"),\n', ""), (" + B[vk, vj]", "")
+    hint(lesson1.longest_step(program("01", "LongestStepSolution", *one_less)),
+         "must take 2 inputs and one output")  # fmt: skip
+
+
+def test_answers_in_other_ways_are_right() -> None:
+    written_out = rl.parse("""
+@I.ir_module
+class M:
+    @T.prim_func
+    def column_sums(A: T.Buffer((3, 5), "float32"), B: T.Buffer((5,), "float32")):
+        for j in range(5):
+            with T.sblock("B"):
+                vj = T.axis.spatial(5, j)
+                B[vj] = A[0, vj] + A[1, vj] + A[2, vj]
+""")
+    assert lesson1.column_sums(written_out).ok
+    method = ('T.cast(A[vi, vj], "float32")', 'A[vi, vj].astype("float32")')
+    assert lesson2.from_bytes(program("02", "FromBytesSolution", method)).ok
+    lists = {"a": ["n * 2", 4], "b": "[2 * n, 5]", "c": ["2 * n"], "d": "(n * 6,)", "e": (1, "n*6")}
+    assert lesson3.puzzle(program("03", "Puzzle"), lists).ok
+    no_sizes = ('R.Tensor(("n", 12), "float32")', 'R.Tensor("float32", ndim=2)')
+    coarse = no_sizes, ("        n = T.int64()\n", ""), ("(n, 3, 4)", "(-1, 3, 4)")
+    assert lesson3.heads(program("03", "HeadsSolution", *coarse)).ok
+    two = program("07", "TwoLoops")
+    assert lesson7.one_loop(two, lambda sch: sch.reverse_compute_inline(sch.get_block("halve"))).ok
+
+
+def test_answers_that_are_only_nearly_right_are_not() -> None:
+    loads = lambda f: sum(isinstance(n, BufferLoad) for n in walk(f))  # noqa: E731
+    hint(lesson2.count_stores(loads), "has 1 store, your function counts 2")
+    two_numbers = ("(1, m)", "(1, 2)"), ("        m = T.int64()\n", "")
+    assert not lesson3.places(program("03", "PlacesSolution", *two_numbers)).ok
+
+    def destroys(x: Any, out: Any) -> None:
+        x[...] = out[...] = 0
+
+    rl.register_func("course.running_max", destroys, override=True)
+    hint(lesson4.running_max(program("04", "RunningMaxSolution")), "changes its argument `x`")
+    rl.register_func("course.running_max", lambda x: x, override=True)
+    one = lesson4.running_max(program("04", "RunningMaxSolution"))
+    hint(one, "'course.running_max' is called with 2 arguments, the outputs last")
+    hint(lesson4.loops_after_legalize(lambda mod: "exp, sum"), "must return a set of names")
+    puzzle = program("05", "Puzzle")
+    hint(lesson5.puzzle(puzzle, [{"a", "b", "e"}, {"c", "d"}]), "`b` and `e` stay apart")
+    hint(lesson5.puzzle(puzzle, [{"a", "b", "x"}, {"c", "d"}, {"e"}]), "has no variable 'x'")
+    call = 'R.call_tir(cls.clip, (y,), out_ty=R.Tensor((n, 32), "float32"))'
+    hint(lesson5.clip(program("05", "ClipSolution", (call, "R.nn.relu(y)"))), "must call `clip`")
+    hint(lesson5.bytes_saved(lambda n: 24 * 1024 * 7), "for n = 12 it is another number")
+    hint(lesson6.arena_of_five(lambda n: 2 * 256 * 7), "for n = 12 it is another number")
+
+    def vectors_of_rows(sch: Any) -> None:
+        i, _ = sch.get_loops(sch.get_block("C"))
+        rows, inner = sch.split(i, factors=[None, 8])
+        sch.parallel(rows), sch.vectorize(inner)
+
+    hint(lesson7.fast_bias(program("07", "AddBias"), vectors_of_rows), "runs down a column")
+
+
+def test_a_result_that_is_no_tensor_is_named() -> None:
+    both = ("return z", "return (y, z)")
+    hint(lesson3.heads(program("03", "HeadsSolution", both)), "must return one tensor, it returns")
+    none = ('x: R.Tensor(("n", 12), "float32")', ""), ("        n = T.int64()\n", ""), (
+        "R.reshape(x, (n, 3, 4))", 'R.zeros((5, 3, 4), "float32")')  # fmt: skip
+    hint(lesson3.heads(program("03", "HeadsSolution", *none)), "must take 1 argument, it takes 0")
 
 
 def test_lesson_2() -> None:

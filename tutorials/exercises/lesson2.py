@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import relaxlab as rl
+from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 
@@ -21,8 +22,8 @@ def repair(text: str) -> str:
         mod = rl.parse(text)
     except rl.DiagnosticError as error:
         many = len(error.diagnostics)
-        found = f"{many} errors are" if many > 1 else "one error is"
-        raise Hint(f"{found} left, the first of them:\n{error.diagnostics[0].render()}") from None
+        found = f"{many} errors are left, the first of them" if many > 1 else "one error is left"
+        raise Hint(f"{found}:\n{error.diagnostics[0].render()}") from None
     loops_compute(mod, "distance", [floats(5, 3)], lambda a: np.sqrt((a * a).sum(1)))
     return "it is read without errors, and computes the length of each row."
 
@@ -46,13 +47,14 @@ def from_bytes(answer: Module) -> str:
 @exercise
 def count_stores(answer: Callable[[PrimFunc], int]) -> str:
     """The number of BufferStore nodes in a loop function."""
-    for text, want in ((_COPY, 1), (_SUM, 2), (_TWO, 3)):
+    for text, want in ((_SQUARE, 1), (_SUM, 2), (_TWO, 3)):
         func = rl.parse(text)["f"]
         assert isinstance(func, PrimFunc)
         got = value_of(answer, func)
         if got != want:
-            raise Hint(f"the function below has {want} stores, your function counts {got}:\n{text}")
-    return "one for a copy, two for a sum, three for both."
+            stores = counted(want, "store")
+            raise Hint(f"the function below has {stores}, your function counts {got}:\n{text}")
+    return "one for a square, two for a sum, three for both."
 
 
 _HEAD = """
@@ -61,11 +63,11 @@ class M:
     @T.prim_func
     def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
 """
-_COPY_LOOP = """\
+_SQUARE_LOOP = """\
         for i, j in T.grid(2, 2):
             with T.sblock("B"):
                 vi = T.axis.spatial(4, i * 2 + j)
-                B[vi] = A[vi]
+                B[vi] = A[vi] * A[vi]
 """
 _SUM_LOOP = """\
         for i, k in T.grid(1, 4):
@@ -75,4 +77,4 @@ _SUM_LOOP = """\
                     C[vi] = T.float32(0)
                 C[vi] = C[vi] + A[vk]
 """
-_COPY, _SUM, _TWO = _HEAD + _COPY_LOOP, _HEAD + _SUM_LOOP, _HEAD + _COPY_LOOP + _SUM_LOOP
+_SQUARE, _SUM, _TWO = _HEAD + _SQUARE_LOOP, _HEAD + _SUM_LOOP, _HEAD + _SQUARE_LOOP + _SUM_LOOP

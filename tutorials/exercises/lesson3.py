@@ -41,14 +41,14 @@ def puzzle(program: Module, shapes: dict[str, object]) -> str:
     for binding in all_bindings(fn):  # type: ignore[arg-type]
         var = binding.var
         assert isinstance(var.ty, TensorType) and var.ty.shape is not None
-        text = shapes.get(var.name)
-        if isinstance(text, tuple):
+        text = shapes.get(var.name, ...)
+        if isinstance(text, tuple | list):
             text = "(" + "".join(f"{part}, " for part in text) + ")"  # type: ignore[reportUnknownVariableType]
-        if not isinstance(text, str):
+        if text is ... or text is None:
             call = binding.value
             name = call.op.name if isinstance(call, Call) and isinstance(call.op, Op) else "..."
             raise Hint(f"the shape of `{var.name}`, the result of R.{name}, is missing")
-        _same_shape(var.name, text, "(" + ", ".join(map(str, var.ty.shape)) + ",)")
+        _same_shape(var.name, str(text), "(" + ", ".join(map(str, var.ty.shape)) + ",)")
     return "these are the shapes that the compiler deduces."
 
 
@@ -60,6 +60,8 @@ def _same_shape(name: str, text: str, deduced: str) -> None:
             got = eval(text, {"n": n})  # noqa: S307  what the learner has typed in the cell above
         except Exception as error:
             raise Hint(f"the shape of `{name}`, {text!r}, is no expression: {error}") from None
+        if isinstance(got, list):
+            got = tuple(got)
         if not isinstance(got, tuple):
             raise Hint(f"the shape of `{name}` must be a tuple: {text!r} lacks a comma or brackets")
         if len(got) != len(want):  # type: ignore[reportUnknownArgumentType]
@@ -71,12 +73,12 @@ def _same_shape(name: str, text: str, deduced: str) -> None:
 @exercise
 def heads(answer: Module) -> str:
     """(n, 12) to (3, n, 4)."""
-    ty = graph_function(answer, "heads").params[0].ty
-    if not isinstance(ty, TensorType) or not symbols_in(ty.shape or ()):
-        raise Hint(
-            f'x is {ty}, which takes one size only; write `R.Tensor(("n", 12), "float32")` '
-            "and declare `n = T.int64()` in the body"
-        )
+    for p in graph_function(answer, "heads").params:
+        if isinstance(p.ty, TensorType) and p.ty.shape is not None and not symbols_in(p.ty.shape):
+            raise Hint(
+                f'{p.name} is {p.ty}, which takes one size only; write '
+                '`R.Tensor(("n", 12), "float32")` and declare `n = T.int64()` in the body'
+            )
     for n in (5, 1, 7):
         graph_computes(
             answer, "heads", [floats(n, 12)],
@@ -88,8 +90,9 @@ def heads(answer: Module) -> str:
 @exercise
 def places(answer: Module) -> str:
     """The places of the numbers that are not zero, with a known shape."""
-    x = np.array([0, 3, 0, 0, -1], "float32")
-    graph_computes(answer, "places", [x], lambda x: np.flatnonzero(x))
+    for numbers in ([0, 3, 0, 0, -1], [1, 0, 2, 5]):
+        x = np.array(numbers, "float32")
+        graph_computes(answer, "places", [x], lambda x: np.flatnonzero(x), after=f" (for {x})")
     body = graph_function(normalize(answer), "places").body
     ty = body.body.ty if isinstance(body, SeqExpr) and isinstance(body.body, Var) else None
     if not isinstance(ty, TensorType) or ty.shape is None:

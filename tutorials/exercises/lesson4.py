@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 import relaxlab as rl
-from relaxlab.ir.graph import Call, ExternFunc, GlobalVar, Op
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import walk
 from relaxlab.runtime.packed import get_func
 
-from .compare import floats, graph_computes, graph_function, loop_function
+from .compare import called, floats, graph_computes, loop_function
 from relaxlab.lab.verdict import Hint, exercise, value_of
-
-
-def _called(mod: Module, operator: str) -> set[str]:
-    """The names of what `main` calls through an operator such as call_tir."""
-    calls = [n for n in walk(graph_function(mod, "main")) if isinstance(n, Call)]
-    return {
-        a.name
-        for c in calls
-        if isinstance(c.op, Op) and c.op.name == operator
-        for a in c.args
-        if isinstance(a, GlobalVar | ExternFunc)
-    }
 
 
 @exercise
 def swish(answer: Module) -> str:
     """main = swish(x @ w), with a call of the loop function."""
     loop_function(answer, "swish")
-    if "swish" not in _called(answer, "call_tir"):
+    if "swish" not in called(answer, "call_tir"):
         raise Hint(
             "`main` does not call `swish` yet: "
             "z = R.call_tir(cls.swish, (y,), out_ty=R.Tensor(..., ...)), and return z"
@@ -49,7 +35,7 @@ def swish(answer: Module) -> str:
 @exercise
 def running_max(answer: Module) -> str:
     """main = the running maximum of each row, by a registered function."""
-    names = _called(answer, "call_dps_packed")
+    names = called(answer, "call_dps_packed", "call_pure_packed")
     if not names:
         raise Hint(
             "`main` calls no library yet: "
@@ -74,10 +60,13 @@ def loops_after_legalize(answer: Callable[[Module], set[str]]) -> str:
     for text, words in ((_OPERATORS, "operators"), (_CALLS, "operators and a loop function")):
         mod = rl.parse(text)
         want = set(rl.trace(mod).find("legalize_ops").after.loop_functions())
-        got = set(value_of(answer, mod))
+        names = value_of(answer, mod)
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise Hint(f"the function must return a set of names, it returns {names!r}")
+        got = set(map(str, names))
         if got != want:
-            missing = f"; it misses {', '.join(sorted(want - got))}" if want - got else ""
-            extra = f"; it has {', '.join(sorted(got - want))} too much" if got - want else ""
+            missing = f"; it lacks {', '.join(sorted(want - got))}" if want - got else ""
+            extra = f"; {', '.join(sorted(got - want))} should not be there" if got - want else ""
             raise Hint(
                 f"for a module of {words} your function gives {sorted(got)}{missing}{extra}. "
                 "Is it the module *after* the pass that you ask?"

@@ -9,9 +9,10 @@ import numpy as np
 import relaxlab as rl
 from relaxlab.analysis.pattern_kind import PatternKind, pattern_kind_with_reason
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.passes.bindings import all_bindings
 
-from .compare import floats, graph_computes, graph_function, loop_function, loops_compute
+from .compare import called, floats, graph_computes, graph_function, loop_function, loops_compute
 from relaxlab.lab.verdict import Hint, exercise, value_of
 
 
@@ -30,7 +31,9 @@ def puzzle(program: Module, groups: Iterable[set[str]]) -> str:
             merged |= {name: whole for name in whole}
     given = [set(g) for g in groups]
     _is_partition(given, names)
-    for first, second in zip(names, names[1:], strict=False):
+    # Neighbours first: for them there are reasons.
+    pairs = (pair for gap in range(1, len(names)) for pair in zip(names, names[gap:], strict=False))
+    for first, second in pairs:
         yours = any({first, second} <= g for g in given)
         if yours != (second in merged[first]):
             verb = "stay apart" if yours else "are merged"
@@ -45,6 +48,8 @@ def _is_partition(groups: list[set[str]], names: list[str]) -> None:
         count = sum(name in g for g in groups)
         if count != 1:
             raise Hint(f"`{name}` is in {count} groups; every variable belongs to exactly one")
+    for name in set[str]().union(*groups) - set(names):
+        raise Hint(f"the program has no variable {name!r}; it has: {among(name, names)}")
 
 
 @exercise
@@ -57,6 +62,8 @@ def clip(answer: Module) -> str:
     graph_computes(
         answer, "main", [floats(3, 64), floats(64, 32)], lambda x, w: np.maximum(x @ w, 0)
     )
+    if "clip" not in called(answer, "call_tir"):
+        raise Hint("`main` must call `clip`: R.call_tir(cls.clip, (y,), out_ty=...)")
     _one_kernel(answer)
     return f"`clip` is {kind.name}, and runs inside of the product's loops."
 
@@ -83,8 +90,14 @@ def _one_kernel(answer: Module) -> None:
 @exercise
 def bytes_saved(answer: Callable[[int], int]) -> str:
     """Bytes of three intermediate results of (n, 1024) float32, written once and read once."""
-    n = 7
-    got, element = value_of(answer, n), n * 1024
+    for n in (7, 12):
+        _is_saved(n, value_of(answer, n))
+    return "three results of 4096 n bytes, each written once and read once."
+
+
+def _is_saved(n: int, got: object) -> None:
+    """Raise Hint for another number than the bytes that are saved for n rows."""
+    element = n * 1024
     for wrong, why in (
         (element, "this counts elements of one result; how many bytes does a float32 have?"),
         (4 * element, "this is one intermediate result, written. How many are there?"),
@@ -97,4 +110,3 @@ def bytes_saved(answer: Callable[[int], int]) -> str:
     if got != 24 * element:
         raise Hint(f"for n = {n} it is another number than {got}: count the results in between, "
                    "the bytes of each, and how often each travels")  # fmt: skip
-    return "three results of 4096 n bytes, each written once and read once."

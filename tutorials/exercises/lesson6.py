@@ -30,8 +30,14 @@ def _arena_bytes(mod: Module, n: int) -> int:
 @exercise
 def arena_of_five(answer: Callable[[int], int]) -> str:
     """Two results of (n, 64) float32."""
-    n = 7
-    got, one = value_of(answer, n), n * 64 * 4
+    for n in (7, 12):
+        _is_size_of_five(n, value_of(answer, n))
+    return "two places take turns, however long the chain is."
+
+
+def _is_size_of_five(n: int, got: object) -> None:
+    """Raise Hint for another number than the bytes of the arena for n rows."""
+    one = n * 64 * 4
     for count, why in (
         (5, "this gives every product a place of its own, the caller's result included"),
         (4, "this is what the four results in between take without reuse; "
@@ -43,7 +49,6 @@ def arena_of_five(answer: Callable[[int], int]) -> str:
             raise Hint(why)
     if got != _arena_bytes(_FIVE, n):
         raise Hint(f"for n = {n} it is another number than {got}: how many places of {one} bytes?")
-    return "two places take turns, however long the chain is."
 
 
 _FIVE = rl.parse("""

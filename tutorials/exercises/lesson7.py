@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from relaxlab.ir.expr import IntImm
-from relaxlab.ir.loops import Block
+from relaxlab.ir.loops import BlockRealize
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 
-from .compare import floats
+from .compare import blocks_of, floats
 from .schedules import Answer, describe, loops_of, scheduled
 from relaxlab.lab.verdict import Hint, exercise
 
@@ -45,6 +45,17 @@ def fast_bias(mod: Module, answer: Answer) -> str:
     threads = [f for f in loops if f.kind == "parallel"]
     if not threads:
         raise Hint(f"the rows are not split among threads yet; the loops are: {describe(loops)}")
+    columns = {
+        binding
+        for node in walk(func.body)
+        if isinstance(node, BlockRealize) and len(node.iter_values) == 2
+        for binding in symbols_in(node.iter_values[1])
+    }
+    if inner.loop_var not in columns:
+        raise Hint(
+            f"the vectorized loop {inner.loop_var.name} runs down a column: its elements are 100 "
+            "numbers apart in memory. Split and vectorize j"
+        )
     if not symbols_in(threads[0].extent):
         raise Hint(
             f"the threads share the loop {threads[0].loop_var.name}, which runs over "
@@ -57,10 +68,10 @@ def fast_bias(mod: Module, answer: Answer) -> str:
 def one_loop(mod: Module, answer: Answer) -> str:
     """The squares are computed where they are halved."""
     func = scheduled(mod, "two_loops", answer, [floats(33)], lambda a: a * a / 2)
-    blocks = [n.name for n in walk(func.body) if isinstance(n, Block) and n.iter_vars]
-    if blocks != ["halve"]:
+    blocks = [block.name for block in blocks_of(func)]
+    if len(blocks) > 1:
         raise Hint(
-            f"the blocks {', '.join(blocks)} are both still there. A block can be inlined into the "
+            f"the blocks {' and '.join(blocks)} are still there. A block can be inlined into the "
             "ones that read it: that is the producer"
         )
     return "one block is left, and the buffer in between is gone."

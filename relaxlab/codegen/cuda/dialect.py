@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Sequence
 
-from relaxlab.codegen.cuda.prelude import C_TYPES, prelude
+from relaxlab.codegen.cuda.prelude import C_TYPES, PARTS, prelude
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.dialect import (
     ATOM,
@@ -32,7 +32,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_int, is_uint
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.facts import BOX_DIMENSIONS, Facts
-from relaxlab.ir.intrinsics import Intrinsic
+from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
 from relaxlab.ir.loops import Buffer, BufferLoad
 
 _RESERVED = frozenset(
@@ -40,8 +40,11 @@ _RESERVED = frozenset(
     "auto switch case default do goto register volatile template typename class this new delete "
     "operator public private namespace using typedef sizeof extern inline and or not xor failed "
     "min max abs exp log sin cos tan pow sqrt floor ceil round erf y0 y1 yn j0 j1 jn gamma "
-    "threadIdx blockIdx blockDim gridDim warpSize lane".split()
-) | set(keyword.kwlist) | set(C_TYPES.values())  # fmt: skip
+    "threadIdx blockIdx blockDim gridDim warpSize lane NAN INFINITY fabs fabsf".split()
+) | set(keyword.kwlist) | set(C_TYPES.values()) | set(PARTS) | {
+    f"{name}{end}" for row in INTRINSICS.values() for name in (row.cuda, row.c) for end in ("", "f")
+}  # fmt: skip
+"""Words and functions that variables and buffers may not hide from the kernel's own text."""
 
 
 def _head(f: Frame) -> str:
@@ -250,6 +253,7 @@ CUDA_C = Dialect(
     integer=_integer,
     special={"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"},
     cast=Conversion("({type}){value}", UNARY, UNARY),
+    truncate=Conversion("truncate<{type}>({value})", 0, ATOM),
     helper="{name}<{type}>",
     functions=_functions,
     intrinsics={

@@ -96,7 +96,7 @@ _MMA = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
 WGMMA_COLUMNS = tuple(range(8, 257, 8))
 """The widths of wgmma's right operand."""
 
-_PARTS = {
+PARTS = {
     "__half": "#include <cuda_fp16.h>\n",
     "__nv_bfloat16": "#include <cuda_bf16.h>\n",
     "INFINITY": """\
@@ -160,6 +160,18 @@ __device__ __forceinline__ float maximum<float>(float a, float b) {
   return r;
 }
 #endif
+""",
+    "truncate": """\
+// The integer towards zero, or the nearest one that the type has; 0 for NaN.
+template <typename To, typename From>
+__device__ __forceinline__ To truncate(From x) {
+  constexpr int bits = sizeof(To) * 8 - (To(-1) < To(0));
+  constexpr uint64_t high = ~uint64_t(0) >> (64 - bits);
+  constexpr From past = From(2) * From(uint64_t(1) << (bits - 1));
+  constexpr To low = To(~high);
+  if (!(x == x)) return To(0);
+  return x >= past ? To(high) : x <= From(low) ? low : To(x);
+}
 """,
     "absolute": """\
 template <typename T>
@@ -376,15 +388,15 @@ __device__ __forceinline__ T checked_divisor(T b, int* failed, int number) {
 def prelude(code: str) -> str:
     """Return the types and functions here that `code` uses, as the start of its file."""
     words = set(re.findall(r"\w+", code))
-    used = [text for name, text in _PARTS.items() if name in words]
+    used = [text for name, text in PARTS.items() if name in words]
     wide = [
         (n, registers) for n in WGMMA_COLUMNS for registers in (False, True)
         if f"wgmma_{'registers_' if registers else ''}m64n{n}k16" in words
     ]  # fmt: skip
     if wide:
         # Specialisations name both types.
-        halves = [_PARTS[kind] for kind, _ in _MMA if kind not in words]
-        used = [*halves, *used, _PARTS["tile_descriptor"], *(_wgmma(*form) for form in wide)]
+        halves = [PARTS[kind] for kind, _ in _MMA if kind not in words]
+        used = [*halves, *used, PARTS["tile_descriptor"], *(_wgmma(*form) for form in wide)]
     if "mma_m16n8k16" in words:
         used += [f'RELAXLAB_MMA({kind}, "{name}")\n' for kind, name in _MMA if kind in words]
     includes = [t for t in used if t.startswith("#include")]

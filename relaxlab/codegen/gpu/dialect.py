@@ -19,7 +19,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.intrinsics import Intrinsic
 from relaxlab.ir.loops import DEFAULT_ALIGN, Buffer
-from relaxlab.ir.names import fresh_name
+from relaxlab.ir.names import ascii_name, fresh_name
 
 ATOM, UNARY = 20, 12
 """Levels of precedence beside those of operators: names, calls and constants; prefix operators."""
@@ -99,7 +99,7 @@ class Dialect:
     reserved:   words that are no names.
     integer:    (value, dtype) -> a constant.
     special:    the floats `nan`, `inf` and `-inf`.
-    cast:       a value as another type.
+    cast:       a value as another type. truncate: a float as an integer, as `expr.Cast` says.
     helper:     the name of a function of the prelude for a type: `{name}`, `{type}`.
     functions:  (row of an intrinsic, dtype) -> the function that computes it, empty for none.
     intrinsics: those that are more than a call of a function: (scope, call) -> text.
@@ -132,6 +132,7 @@ class Dialect:
     integer: Callable[[int, str], Text]
     special: Mapping[str, str]
     cast: Conversion
+    truncate: Conversion
     helper: str
     functions: Callable[[Intrinsic, str], str]
     intrinsics: Mapping[str, Callable[[Scope, expr.Call], Text]]
@@ -205,7 +206,7 @@ class Scope:
 
     def name(self, of: Var | Buffer) -> str:
         """A name for a variable or buffer, close to its own."""
-        text = "".join(c if c.isalnum() and c.isascii() else "_" for c in of.name) or "v"
+        text = ascii_name(of.name) or "v"
         text = f"v{text}" if text[0].isdigit() or text.startswith("__") else text
         return self.names.setdefault(of, self.fresh(text))
 

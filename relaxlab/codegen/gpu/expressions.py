@@ -69,7 +69,8 @@ def _no_row(s: Scope, what: str, e: PrimExpr) -> CodegenError:
 
 def cast(s: Scope, value: PrimExpr, dtype: str) -> Text:
     """Text of `value` as the type of a dtype; halves are made of floats."""
-    form = s.dialect.cast
+    truncates = is_float(value.dtype) and is_int(dtype)
+    form = s.dialect.truncate if truncates else s.dialect.cast
     text = form.text.format(type=s.dialect.type(dtype), value=wide(s, value, form.operand))
     return text, form.level
 

@@ -41,6 +41,7 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
+from relaxlab.ir.names import ascii_name
 from relaxlab.ir.node import Node, map_children, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 
@@ -62,7 +63,7 @@ def lower_launches(
     _split(func.body, TRUE, nests, workspace, name)
     launches: list[Launch] = []
     for number, (condition, nest) in enumerate(nests):
-        label = f"{_safe(name)}_kernel{number if len(nests) > 1 else ''}"
+        label = f"{ascii_name(name)}_kernel{number if len(nests) > 1 else ''}"
         launches.append(_launch(func, nest, condition, label, name, synchronise, facts))
     return DeviceKernel(name, func.buffers, kernel_symbols(func), tuple(workspace), tuple(launches))
 
@@ -197,7 +198,3 @@ def _main_memory(func: PrimFunc, body: Stmt) -> Iterator[Buffer]:
 
 def _buffers(body: Stmt) -> Iterator[Buffer]:
     return (n.buffer for n in walk(body) if isinstance(n, BufferLoad | BufferStore))
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() and c.isascii() else "_" for c in name)

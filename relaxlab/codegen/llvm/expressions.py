@@ -19,12 +19,21 @@ from relaxlab.codegen.llvm.builder import (
     mangle,
     vector_literal,
 )
-from relaxlab.codegen.llvm.formula import all_lanes, per_lane
+from relaxlab.codegen.llvm.formula import Formula, all_lanes, per_lane
 from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function
 from relaxlab.codegen.positive import is_positive
 from relaxlab.codegen.powers import known_power
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import element_of, is_float, is_int, is_uint, lanes_of, with_lanes
+from relaxlab.ir.dtypes import (
+    bits_of,
+    element_of,
+    integer_range,
+    is_float,
+    is_int,
+    is_uint,
+    lanes_of,
+    with_lanes,
+)
 from relaxlab.ir.intrinsics import INTRINSICS, has_effect
 from relaxlab.ir.node import children, walk
 from relaxlab.ir.substitute import symbols_in
@@ -150,13 +159,20 @@ def memory_of(s: Scope, buffer: loops.Buffer) -> Memory:
 
 
 def _convert(b: Builder, v: Value, to: str) -> Value:
-    """A conversion; a float that the integer type cannot hold becomes some integer."""
-    result = cast(b, v, to)
-    # LLVM calls such a result poison, which could make whole branches undefined; frozen, it is some
-    # number.
-    if is_float(v.dtype) and is_int(to) and result.text is not None:
-        return Value(result.dtype, b.emit(f"freeze {result.ty} {result.text}"))
-    return result
+    """A conversion, as `expr.Cast` says."""
+    if not (is_float(v.dtype) and is_int(to)):
+        return cast(b, v, to)
+    v = cast(b, v, "float32") if bits_of(v.dtype) < 32 else v
+    f, x = Formula(b, v), Value(v.dtype, b.materialise(v))
+    low, high = integer_range(element_of(to))
+    # LLVM's own `fptosi.sat` is computed lane by lane on x86-64. `last` is the largest float below
+    # `high + 1`, a power of two.
+    last = high + 1 - (high + 1 >> (24 if bits_of(v.dtype) == 32 else 53))
+    number = f.select(f.op(expr.EQ, x, x), x, 0.0)
+    result = cast(b, f.bound(number, low, min(last, high)), to)
+    if last >= high:
+        return result
+    return _select(b, f.op(expr.GT, x, last), int_value(high, element_of(to)), result)
 
 
 def _load(s: Scope, memory: Memory, indices: list[Value]) -> Value:

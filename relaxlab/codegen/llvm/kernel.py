@@ -35,6 +35,7 @@ from relaxlab.codegen.transpose_gathers import transpose_gathers
 from relaxlab.codegen.unroll_and_jam import unroll_and_jam
 from relaxlab.ir import expr, loops
 from relaxlab.ir.host import kernel_symbols
+from relaxlab.ir.names import ascii_name
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import GENERIC, Target
 from relaxlab.schedule.tensor_intrin import RegisterScope, register_scope
@@ -119,12 +120,12 @@ def declare_parameters(s: Scope, func: loops.PrimFunc) -> list[tuple[str, str]]:
     params: list[tuple[str, str]] = []
     sizes = s.sizes = frozenset(sizes_of(func))
     for i, var in enumerate(kernel_symbols(func)):
-        text, size = f"%{_safe(var.name)}.{i}", var in sizes
+        text, size = f"%{ascii_name(var.name)}.{i}", var in sizes
         s.values[var] = Value(var.dtype, text, nonneg=size, index=size)
         params.append((llvm_type(var.dtype), text))
     pointers: list[tuple[str, str]] = []
     for i, buffer in enumerate(func.buffers):
-        pointer = f"%{_safe(buffer.name)}.p{i}"
+        pointer = f"%{ascii_name(buffer.name)}.p{i}"
         # Without `noalias` LLVM reloads operands after each store. Callers see to it that no
         # argument overlaps another that is written.
         pointers.append(("ptr noalias", pointer))
@@ -210,10 +211,6 @@ def lower_loops(
     short = tighten_bounds(hoisted, short=1)
     split = split_vectors(insert_prefetches(short, target.facts.cache_line), target)
     return transpose_gathers(split)
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
 
 
 def _parameter(s: Scope, buffer: loops.Buffer, pointer: str) -> Memory:

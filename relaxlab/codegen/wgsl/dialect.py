@@ -14,12 +14,12 @@ from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.dialect import ATOM, UNARY, Conversion, Dialect, Frame, Scope, Text
 from relaxlab.codegen.gpu.expressions import arguments, emit, text_of
 from relaxlab.codegen.gpu.launch import Launch
-from relaxlab.codegen.wgsl.prelude import prelude
+from relaxlab.codegen.wgsl.prelude import PARTS, prelude
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float, is_uint
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
-from relaxlab.ir.intrinsics import Intrinsic
+from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore
 from relaxlab.ir.node import Node, children, walk
 
@@ -39,7 +39,9 @@ _RESERVED = frozenset(
     "ceil clamp cos cosh cross degrees distance dot exp exp2 floor fma fract length log log2 max "
     "min mix modf normalize pow radians reflect refract round sign sin sinh sqrt step tan tanh "
     "transpose trunc blockIdx threadIdx".split()
-)  # fmt: skip
+) | {f"{name}_{kind}" for name, (kinds, _) in PARTS.items() for kind in kinds} | {
+    row.wgsl or row.c for row in INTRINSICS.values()
+}  # fmt: skip
 _LARGEST = 2**31 - 1
 
 
@@ -230,6 +232,7 @@ WGSL = Dialect(
         "nan": "not_a_number_f32()", "inf": "infinity_f32()", "-inf": "-infinity_f32()",
     },
     cast=Conversion("{type}({value})", 0, ATOM),
+    truncate=Conversion("{type}({value})", 0, ATOM),  # which clamps
     helper="{name}_{type}",
     functions=_functions,
     intrinsics={

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_PARTS: dict[str, tuple[tuple[str, ...], str]] = {
+PARTS: dict[str, tuple[tuple[str, ...], str]] = {
     "floordiv": (("i32",), """\
 // Division that rounds toward negative infinity, and its remainder.
 fn floordiv_T(a: T, b: T) -> T {
@@ -199,9 +199,9 @@ def prelude(code: str) -> str:
     pending = [code]
     while pending:
         for name, kind in re.findall(r"\b([a-z]\w*)_(i32|u32|f32)\(", pending.pop()):
-            kinds, text = _PARTS.get(name, ((), ""))
+            kinds, text = PARTS.get(name, ((), ""))
             if kind in kinds and f"{name}_{kind}" not in used:
                 used[f"{name}_{kind}"] = _for(text, kind)
                 pending.append(used[f"{name}_{kind}"])
-    order = [f"{name}_{kind}" for name, (kinds, _) in _PARTS.items() for kind in kinds]
+    order = [f"{name}_{kind}" for name, (kinds, _) in PARTS.items() for kind in kinds]
     return "\n".join(used[name] for name in order if name in used)

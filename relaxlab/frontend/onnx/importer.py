@@ -19,11 +19,13 @@ from relaxlab.frontend.onnx.walk import Env, Walk, array_of, missing, type_of
 from relaxlab.frontend.packages import package
 from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.table import Refused, UnsupportedOperators
+from relaxlab.ir.arguments import names_arguments
 
 ROWS = (control, folds, math, networks, quantised, sampling, shapes)
 """The modules that fill the table."""
 
 
+@names_arguments
 def from_onnx(
     model: Any, *, constants: Mapping[str, Array] | None = None
 ) -> ImportedProgram:

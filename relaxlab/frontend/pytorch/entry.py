@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from relaxlab.frontend.program import ImportedProgram
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, brief
 
 
@@ -23,6 +24,7 @@ def torch_module(name: str) -> Any:
     return import_module(f"relaxlab.frontend.pytorch.{name}")
 
 
+@names_arguments
 def torch_backend(graph_module: Any, example_inputs: Any) -> Any:
     """The backend of `torch.compile(model, backend="relaxlab")`; installing relaxlab registers it.
 
@@ -34,6 +36,7 @@ def torch_backend(graph_module: Any, example_inputs: Any) -> Any:
     return torch_module("backend").compiled(graph_module, example_inputs)
 
 
+@names_arguments
 @brief
 def from_torch(
     program: Any, *args: Any, dynamic_shapes: Any = None, kwargs: Any = None

@@ -6,6 +6,7 @@ import { h, localModel, mount } from "./core.js";
 
 const PAUSE = 1000; // milliseconds without a key after which an edited program runs
 const PATIENCE = 5000; // milliseconds in which a kernel that has nothing else to do begins
+const LONG = 60000; // milliseconds after which a kernel that began may have been restarted
 const SILENT = "No answer yet. A busy kernel answers later; after a restart the kernel no longer knows this view; run the cell again.";
 const TEXT = "width:100%;font:12px/1.45 var(--mono);background:var(--bg);color:var(--fg);border:1px solid var(--line);border-radius:5px";
 
@@ -76,14 +77,16 @@ function attach(model, el, views, replaced) {
   const state = localModel({});
   let [end, timer] = [null, 0];
   let [waiting, stale] = [false, false]; // for an answer; which will be of values that changed since
+  let asked = 0;
   const silent = () => {
     waiting = false;
     said.textContent = SILENT;
   };
   const ask = () => {
-    stale = waiting;
-    if (waiting) return;
-    waiting = true;
+    // After a while it is asked again, as the kernel may have been restarted meanwhile.
+    stale = waiting && Date.now() - asked < PATIENCE;
+    if (stale) return;
+    [waiting, asked] = [true, Date.now()];
     clearTimeout(timer);
     said.textContent = "running …";
     timer = setTimeout(silent, PATIENCE);
@@ -100,7 +103,10 @@ function attach(model, el, views, replaced) {
   const received = async (message, buffers) => {
     clearTimeout(timer);
     said.textContent = message.type === "started" ? "running …" : "";
-    if (message.type === "started") return;
+    if (message.type === "started") {
+      timer = setTimeout(silent, LONG);
+      return;
+    }
     waiting = false;
     if (stale) ask();
     wrong.hidden = message.type !== "error";

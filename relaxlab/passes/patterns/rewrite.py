@@ -9,7 +9,9 @@ from typing import TypeAlias
 
 from relaxlab.analysis.annotate import annotate
 from relaxlab.ir import graph
+from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace as replace_node
 from relaxlab.passes.base import Pass
@@ -43,6 +45,7 @@ class RewriteOptions:
         return "; ".join(map(str, parts))
 
 
+@names_arguments
 def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call") -> Pass:
     """Return a pass that replaces each call that `pattern` matches by `rewriter(call, match)`.
 
@@ -65,6 +68,7 @@ def rewrite_call(pattern: Pattern, rewriter: Rewriter, name: str = "rewrite_call
     return Pass(name, run, RewriteOptions(pattern, rewriter), ("normalize",))
 
 
+@names_arguments
 def rewrite_bindings(
     chains: Chain | tuple[Chain, ...], rewriter: BindingRewriter, name: str = "rewrite_bindings"
 ) -> Pass:
@@ -97,14 +101,15 @@ def rewrite_matches(mod: Module, pattern: Pattern, rewriter: Rewriter, rule: str
             updates[name] = drop_unread(new, state.members, mod)
     if not state.matches:
         remark(rule, str(pattern), f"matched nothing; {state.miss}", applied=False)
-    return normalized(mod.with_functions(updates)) if updates else mod
+    return normalized(mod.with_functions(updates), rule) if updates else mod
 
 
-def normalized(mod: Module) -> Module:
-    """A rewritten module in A-normal form, with types. Raises DiagnosticError."""
+def normalized(mod: Module, rule: str = "") -> Module:
+    """A module in A-normal form, with types, after `rule` rewrote it. Raises DiagnosticError."""
     result, problems = annotate(mod)
     if problems:
-        raise DiagnosticError(problems)
+        notes = (f"`{rule}` made it so: the program was right before",) if rule else ()
+        raise DiagnosticError([replace(p, notes=(*p.notes, *notes)) for p in problems])
     return result
 
 
@@ -157,12 +162,22 @@ class _Sweep:
             return b
         if not isinstance(result, graph.Expr):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{self.rule}: the rewriter of `{at}` returned {result!r}, no value")
+        _require_values(result, f"{self.rule}: the rewriter of `{at}`")
         inner = ", ".join(f"`{v.name}`" for v in found.members[:-1])
         text = f"matched{' with ' + inner if inner else ''}: now {describe(result)}"
         if not may_apply(self.rule, at, text):
             return b
         self.members.update(found.members)
         return replace_node(b, value=result)
+
+
+def _require_values(e: graph.Expr, what: str) -> None:
+    """Raise TypeError for a call whose arguments are not all values."""
+    for a in e.args if isinstance(e, graph.Call) else ():
+        if not isinstance(a, graph.Expr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            advice = "; rl.graph.Constant(array) is the value of an array"
+            raise TypeError(f"{what} returned a call with {kind_of(a)} as an argument{advice}")
+        _require_values(a, what)
 
 
 def describe(e: graph.Expr) -> str:
@@ -229,7 +244,7 @@ def _rewrite_chains(
     if not count:
         text = "; ".join(map(str, chains))
         remark(rule, text, f"matched nothing; {miss}", applied=False)
-    return normalized(mod.with_functions(updates)) if updates else mod
+    return normalized(mod.with_functions(updates), rule) if updates else mod
 
 
 def _new_values(

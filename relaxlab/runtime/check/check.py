@@ -16,7 +16,7 @@ from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.display import Displayed
-from relaxlab.ir.errors import UserError, brief
+from relaxlab.ir.errors import UserError, brief, counted, kind_of
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.target import FLOAT_OPTIONS, Target, parse_target
@@ -145,6 +145,8 @@ def check(
             f"runs is at least 1 and seed at least 0; they are {runs} and {seed}: without a run "
             "nothing is compared"
         )
+    if not len(sizes):
+        raise CheckError("sizes are values for the symbols of the program; there are none")
     mod, _ = with_entries(as_module(program))
     chosen = parse_target(target)
     checker = _Checker(mod, chosen, pipeline_for(chosen, pipeline), seed, runs, sizes, inputs)
@@ -336,9 +338,11 @@ class _Checker:
                 reason = error
                 continue
             return _Case(name, fn, seed, args, result, given, moved)
+        drawn, way_out = ("random arguments", "; give it some that fit by `inputs`")
+        if self.inputs is not None:
+            drawn, way_out = "arguments that `inputs` gave", ""
         raise CheckError(
-            f"`{name}` accepts none of {TRIES} random arguments (seed {seed}): {reason}; give it "
-            "some that fit by `inputs`"
+            f"`{name}` accepts none of {TRIES} {drawn} (seed {seed}): {reason}{way_out}"
         )
 
     def compare(self, case: _Case, stage: Stage) -> None:
@@ -424,8 +428,12 @@ _EXACT = Tolerance(0.0, 0, ())
 
 
 def _values(args: tuple[Any, ...], fn: graph.Function, name: str) -> tuple[Any, ...]:
+    given: object = args
+    if not isinstance(given, tuple | list):
+        raise CheckError(f"`inputs` returns a tuple of arguments, it returned {kind_of(given)}")
     if len(args) != len(fn.params):
-        raise CheckError(f"there are {len(fn.params)} parameters, `inputs` gave {len(args)}")
+        params = counted(len(fn.params), "parameter")
+        raise CheckError(f"`{name}` has {params}, `inputs` gave {counted(len(args), 'argument')}")
     return arguments(args, fn, name)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from relaxlab.codegen.artifact import Artifact, FunctionInfo, TypeTree
 from relaxlab.codegen.llvm.context import BLOCK_HEADER, CONTEXT, MIN_TEAM_WORK
 from relaxlab.ir.dtypes import bytes_of
+from relaxlab.ir.names import ascii_name
 from relaxlab.ir.target import Target
 from relaxlab.runtime.export.params_file import DTYPES, MAX_NDIM
 
@@ -89,7 +90,7 @@ class Library:
 
 def c_identifier(name: str) -> str:
     """A name that C takes."""
-    text = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    text = ascii_name(name)
     return f"_{text}" if text[:1].isdigit() else text
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from relaxlab.ir.errors import counted
 from relaxlab.ir.host import in_order
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
-from relaxlab.ir.op_table import OpRow, find_op, infer_type
+from relaxlab.ir.op_table import OpRow, TypeDeductionError, find_op, infer_type
 from relaxlab.ir.types import (
     FuncType,
     ObjectType,
@@ -54,7 +55,7 @@ from relaxlab.runtime.arrays import (
 from relaxlab.runtime.interpreter.check_values import Symbols, arguments, match_value
 from relaxlab.runtime.interpreter.deep_calls import call_nested
 from relaxlab.runtime.interpreter.ragged import Elements
-from relaxlab.runtime.packed import get_func
+from relaxlab.runtime.packed import call_func, get_func
 
 LoopRunner = Callable[..., None]
 
@@ -383,7 +384,7 @@ class _Frame:
                 result = _plain(reference(*args, **attrs))
                 result = _in_deduced_dtype(result, row, e, args)
         except (ArithmeticError, AssertionError, IndexError, TypeError, ValueError) as error:
-            raise ExecutionError(f"R.{name}: {error}") from error
+            raise ExecutionError(_refusal(row, e, args) or f"R.{name}: {error}") from error
         return result if "view" in row.traits or name in PARTS else apart(result, args)
 
     def of_each_sequence(self, e: graph.Call, name: str, out: Type, tys: Sequence[Type]) -> Any:
@@ -483,11 +484,25 @@ def _scalar_type(e: graph.Expr) -> PrimType | None:
             return None
 
 
+def _refusal(row: OpRow, e: graph.Call, args: Sequence[Any]) -> str:
+    """What the operator's rule for types says of these very shapes, which names them as NumPy does
+    not; "" where it accepts them."""
+    try:
+        infer_type(row, e, tuple(map(_type_of, args)), None)
+    except TypeDeductionError as refused:
+        return str(refused)
+    return ""
+
+
 def _type_of(value: Any) -> Type:
     """The type of the value of an argument."""
     if isinstance(value, np.ndarray):
         return TensorType(tuple(map(expr.IntImm, value.shape)), dtype_name(value))
-    return ShapeType(tuple(map(expr.IntImm, value))) if isinstance(value, tuple) else ObjectType()
+    if not isinstance(value, tuple):
+        return ObjectType()
+    if any(isinstance(field, np.ndarray) for field in value):  # pyright: ignore[reportUnknownVariableType]
+        return TupleType(tuple(map(_type_of, value)))  # pyright: ignore[reportUnknownArgumentType]
+    return ShapeType(tuple(map(expr.IntImm, value)))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _plain(value: Any) -> Any:
@@ -509,7 +524,8 @@ def _name(e: graph.Expr) -> str:
     """Return the text of an expression for messages."""
     if isinstance(e, graph.ShapeExpr):
         return f"shape ({', '.join(map(str, e.values))})"
-    return f"`{getattr(e, 'name', 'the value')}`"
+    name = getattr(e, "name", "")
+    return f"`{name}`" if name else "the value"
 
 
 def _as_one_sequence(rows: Any, ty: Type) -> Any:
@@ -521,6 +537,7 @@ def _as_one_sequence(rows: Any, ty: Type) -> Any:
 
 def _packed(name: str) -> Callable[..., Any]:
     try:
-        return get_func(name)
+        get_func(name)
     except KeyError as error:
         raise ExecutionError(str(error.args[0])) from None
+    return partial(call_func, name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import converted, is_float
 from relaxlab.ir.expr import BinaryOp
 from relaxlab.ir.loops import Buffer
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
@@ -112,10 +112,6 @@ def _pick(condition: Any, yes: Any, no: Any) -> Any:
     return np.where(condition, yes, no)[()]
 
 
-def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
-    return np.asarray(value).astype(dtype)[()]
-
-
 def _nonzero(a: Any, divisor: Any) -> None:
     # `np.all` takes 3 us for a scalar, whose truth takes 0.1.
     nonzero = divisor.all() if isinstance(divisor, np.ndarray) else divisor
@@ -160,7 +156,7 @@ def _ramp(base: Any, stride: Any, lanes: int) -> Array:
 NAMES: dict[str, Any] = {
     "read": _read, "write": _write, "address": _address, "view": _view, "offset": _offset,
     "allocate": _allocate, "axis": _axis, "counting": _counting, "points": _points,
-    "lazily": _lazily, "pick": _pick, "cast": _cast, "truncdiv": _div, "truncmod": _mod,
+    "lazily": _lazily, "pick": _pick, "cast": converted, "truncdiv": _div, "truncmod": _mod,
     "floordiv": _floordiv, "floormod": _floormod, "claim": _claim, "ramp": _ramp,
     "lanes": lambda value, count: np.repeat(value, count),
     "float_truncdiv": lambda a, b: a / b, "float_truncmod": np.fmod,

@@ -18,6 +18,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import brief, counted
+from relaxlab.ir.names import among
 from relaxlab.ir.node import walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
@@ -43,7 +44,7 @@ def interpret(program: Program, name: str = "main", *args: Any) -> Any:
     """
     mod = as_module(program)
     if name not in mod:
-        raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
+        raise KeyError(f"no function named {name!r} in the module; it has: {among(name, mod)}")
     try:
         return Machine.of(mod, interpret_prim_func).call(name, args)
     except RecursionError:

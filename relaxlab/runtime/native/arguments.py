@@ -18,6 +18,7 @@ import numpy as np
 from relaxlab.codegen.artifact import TypeTree
 from relaxlab.ir.dtypes import bits_of, is_float, is_int, is_uint, numpy_dtype
 from relaxlab.ir.errors import UserError, kind_of
+from relaxlab.ir.names import among
 from relaxlab.runtime.interchange import viewed
 
 Words = Any  # a ctypes array of int64
@@ -307,7 +308,7 @@ def in_order(
     for name in named:
         if name not in names:
             raise ArgumentError(
-                f"`{function}` has no parameter `{name}`; it has: {', '.join(names)}"
+                f"`{function}` has no parameter `{name}`; it has: {among(name, names)}"
             )
         if name in names[: len(args)]:
             raise ArgumentError(f"`{function}` got two values for `{name}`")

@@ -8,6 +8,7 @@ from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.jit import compile_shared, read_bitcode
 from relaxlab.codegen.llvm.listing import read_assembly, read_llvm
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.passes.pipeline import pipeline_for
 from relaxlab.runtime.native.loaded import LoadedProgram
 
@@ -60,4 +61,5 @@ def _symbol(name: str, module: Any) -> str:
     prefix = symbol_of("")
     found = (s.removeprefix(prefix) for s in symbols if s.startswith(prefix))
     names = sorted(n for n in found if not n.endswith((".entry", ".team")))
-    raise KeyError(f"the executable has no code of a function {name!r}; it has: {', '.join(names)}")
+    known = among(name, names)
+    raise KeyError(f"the executable has no code of a function {name!r}; it has: {known}")

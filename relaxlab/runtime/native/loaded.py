@@ -24,7 +24,7 @@ from relaxlab.runtime.native.arguments import address_of, argument_converter, co
 from relaxlab.runtime.native.blocks import SpareBlocks, free
 from relaxlab.runtime.native.openmp import default_threads, load_openmp, threads_are_lost
 from relaxlab.runtime.native.results import read_value
-from relaxlab.runtime.packed import get_func
+from relaxlab.runtime.packed import call_func
 
 if TYPE_CHECKING:
     from relaxlab.ir.module import Module
@@ -196,7 +196,7 @@ class LoadedProgram:
                 args.append(read_value(arg, table, at))
                 at += count_words(arg)
         try:
-            result = get_func(info.function)(*args)
+            result = call_func(info.function, *args)
         except ExecutionError as error:
             raise CheckFailed(f"computing {info.place}: {error}") from error
         if info.result is not None:

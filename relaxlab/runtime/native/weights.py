@@ -14,6 +14,7 @@ from relaxlab.ir import graph
 from relaxlab.ir.brief import cut
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.function import NativeFunction
 
@@ -156,7 +157,7 @@ def bind_weights(
         if unknown:
             raise ArgumentError(
                 f"no function has a weight {unknown[0]!r} ({len(unknown)} in all); the weights "
-                f"are: {', '.join(sorted(used))}"
+                f"are: {among(unknown[0], sorted(used))}"
             )
     bind_together(bound)
 

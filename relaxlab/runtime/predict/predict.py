@@ -24,6 +24,7 @@ from relaxlab.ir.errors import brief
 from relaxlab.ir.expr import Var
 from relaxlab.ir.gpus import Gpu, gpu_named
 from relaxlab.ir.loops import Buffer, For
+from relaxlab.ir.names import among
 from relaxlab.ir.node import walk
 from relaxlab.ir.plain import plain
 from relaxlab.ir.substitute import symbols_in
@@ -118,7 +119,7 @@ def predict(
         exe = build(program, target=figures.target)
     assert isinstance(exe, CudaExecutable)
     if name not in exe.program.functions:
-        known = ", ".join(exe.program.functions)
+        known = among(name, exe.program.functions)
         raise KeyError(f"no function named {name!r} in the program; it has: {known}")
     launches = (x for k in exe.gpu.kernels.values() for x in k.launches)
     if apart := [x.name for x in launches if not figures.wgmma and waits(x.body)]:
@@ -140,7 +141,7 @@ def _arguments(program: CudaExecutable, name: str, sizes: Mapping[str, int]) -> 
     symbols = {v.name: v for p in params for v in symbols_in((p.ty,))}
     scalars = {p.name for p in params if isinstance(p.ty, types.PrimType)}
     if wrong := [s for s in sizes if s not in symbols and s not in scalars]:
-        known = ", ".join([*symbols, *scalars]) or "none"
+        known = among(wrong[0], [*symbols, *scalars])
         raise ExecutionError(f"{name!r} has no symbol {wrong[0]!r}; it has: {known}")
     if missing := [s for s in [*symbols, *scalars] if s not in sizes]:
         raise ExecutionError(f"{name!r} needs a value of {missing[0]}: {missing[0]}=1024")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.display import Displayed
+from relaxlab.ir.errors import counted
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.simt.access import Access, Site
 from relaxlab.runtime.simt.counters import Counters
@@ -136,8 +137,8 @@ class LaunchReport:
 
     def __str__(self) -> str:
         g = self.geometry
-        met = f", {self.barriers} barrier{'s' * (self.barriers != 1)}" if self.barriers else ""
-        head = f"{self.kernel}: {g.blocks} block{'s' * (g.blocks != 1)} of {g.threads} threads"
+        met = f", {counted(self.barriers, 'barrier')}" if self.barriers else ""
+        head = f"{self.kernel}: {counted(g.blocks, 'block')} of {counted(g.threads, 'thread')}"
         lines = [f"  {line}" for line in self.counters.lines()] if self.counters else []
         return "\n".join([f"{head} (grid {g.grid}, block {g.block}){met}", *lines])
 
@@ -167,7 +168,7 @@ class SimtReport(Displayed):
 
     def __repr__(self) -> str:
         many = len(self.problems)
-        verdict = f"{many} problem{'s' * (many != 1)}" if many else "no problems"
+        verdict = counted(many, "problem") if many else "no problems"
         lines = [f"{self.name}: {verdict}"]
         for text, count in Counter(map(str, self.launches)).items():
             head, *rest = text.splitlines()

@@ -25,6 +25,7 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.facts import CUDA, Facts
 from relaxlab.ir.loops import Buffer
 from relaxlab.ir.module import Module, name_of
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target, parse_target
 from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter.graph import Machine
@@ -78,7 +79,7 @@ def simt(
         raise ValueError(f"{target} is no GPU; write for example target='cuda:sm_90'")
     Module.require(mod)
     if name not in mod:
-        raise KeyError(f"no function named {name!r} in the module; it has: {', '.join(mod)}")
+        raise KeyError(f"no function named {name!r} in the module; it has: {among(name, mod)}")
     run = _Run(record, facts)
     result = Machine.of(mod, run.prim_func).call(name, args)
     return run.report(name, result)

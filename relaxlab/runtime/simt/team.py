@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import bytes_of, numpy_dtype
+from relaxlab.ir.dtypes import bytes_of, converted, numpy_dtype
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, Stmt
@@ -94,8 +94,10 @@ class Team:
             case BufferStore():
                 self._store(s, p)
             case loops.SeqStmt(stmts):
+                around = self.kernel.block
                 for one in stmts:
                     self.execute(one, p)
+                self.kernel.block = around
             case loops.For():
                 self._for(s, p)
             case loops.IfThenElse():
@@ -216,7 +218,7 @@ class Team:
             case BufferLoad():
                 return self._load(e, p)
             case expr.Cast(to, value):
-                return np.asarray(self.value(value, p)).astype(numpy_dtype(to))[()]
+                return converted(self.value(value, p), numpy_dtype(to))
             case expr.Call():
                 return self._call(e, p)
             case expr.Not(a):

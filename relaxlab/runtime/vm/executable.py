@@ -15,6 +15,7 @@ from relaxlab.ir.errors import brief
 from relaxlab.ir.host import HostProgram
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import uninitialised
@@ -58,7 +59,7 @@ class MachineExecutable(Brief):
 
     def __getitem__(self, name: str) -> MachineFunction:
         if name not in self.program.functions:
-            raise KeyError(f"no function named {name!r}; there are: {', '.join(self)}")
+            raise KeyError(f"no function named {name!r}; there are: {among(name, self)}")
         return MachineFunction(self, name)
 
     def __iter__(self) -> Iterator[str]:

@@ -13,6 +13,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.errors import UserError, brief
 from relaxlab.ir.host import HostProgram, kernel_arguments
 from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.names import among
 from relaxlab.ir.target import Target
 from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.simt.simt import simt_device_kernel
@@ -45,7 +46,7 @@ class GpuExecutable(MachineExecutable):
         if name is None:
             return self.gpu.source
         if name not in self.gpu.functions:
-            known = ", ".join(self.gpu.functions)
+            known = among(name, self.gpu.functions)
             raise KeyError(f"the program has no loop function {name!r}; there are: {known}")
         return "\n".join(kernel.code for kernel in self.gpu.functions[name])
 

@@ -19,12 +19,13 @@ from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted, kind_of
+from relaxlab.ir.names import among
 from relaxlab.ops.calls import BoundFunction
 from relaxlab.runtime.arrays import Array, ExecutionError, dtype_name
 from relaxlab.runtime.interpreter.check_values import match_value, to_value
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.interpreter.outside_functions import outside
-from relaxlab.runtime.packed import get_func
+from relaxlab.runtime.packed import call_func
 from relaxlab.runtime.vm.memory import DeviceMemory, HostMemory
 
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
@@ -114,7 +115,7 @@ class VirtualMachine:
     def start(self, name: str, *args: Any) -> None:
         """Begin a call, to be executed by `step`."""
         if name not in self.program.functions:
-            names = ", ".join(sorted(self.program.functions)) or "none"
+            names = among(name, sorted(self.program.functions))
             raise KeyError(f"no function named {name!r} in the program; it has: {names}")
         self.frames = []
         self.result = None
@@ -244,7 +245,7 @@ class VirtualMachine:
         mine = [_packed_arg(frame, a) for a in call.args]
         theirs = [_map_arrays(a, self.memory.array, self.memory.to_host) for a in mine]
         try:
-            result = get_func(call.function)(*theirs)
+            result = call_func(call.function, *theirs)
         except ExecutionError as error:
             raise ExecutionError(f"computing {call.place(frame.function)}: {error}") from error
         if call.dst is not None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
+from relaxlab.ir.errors import expect
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc
 from relaxlab.ir.node import walk
@@ -323,6 +324,11 @@ def first_that_fits(
             return stop.state.func if chosen else sch.func
         except ScheduleError as e:
             made = str(e)
+        except Exception as error:
+            error.add_note(f"in the rule `{rule_name}`, for the kernel `{name}`")
+            raise
+        what = f"the rule {rule_name!r} returns its schedule, or says in words why it does not fit"
+        expect(made, (Schedule, str), what)
         # A rule need not foresee every size: what it made is measured, and the next rule tried.
         reason = made if isinstance(made, str) else problem_of(made.func)
         if isinstance(made, Schedule) and reason is None:

@@ -10,8 +10,13 @@ from relaxlab.analysis.private_buffers import shared_private_buffer
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, Buffer, For, IfThenElse, PrimFunc, Stmt
+from relaxlab.ir.names import among
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.schedule.ranges import constant
+from relaxlab.schedule.tensor_intrin import register_scope
+
+SCOPES = ("local", "shared", "shared.dyn", "warp")
+"""The storage scopes that every machine has a place for."""
 
 
 def problem_of_private_buffers(func: PrimFunc, facts: Facts) -> str | None:
@@ -28,7 +33,10 @@ def problem_of_private_buffers(func: PrimFunc, facts: Facts) -> str | None:
             shape[axis] = (shape[axis] or 0) + more
         sizes[buffer] = bytes_of(buffer.dtype) * math.prod(size or 0 for size in shape)
     totals = _totals(func.body, sizes)
+    memories = [name for name, _ in facts.scratchpads]
     for scope, total in totals.items():
+        if memories and total and scope not in (*memories, *SCOPES) and not register_scope(scope):
+            return f"the machine has no memory `{scope}`; it has: {among(scope, memories)}"
         room = facts.room(scope)
         if room is not None and total > room:
             return f"its buffers in the memory `{scope}` would take {total} bytes, of {room}"

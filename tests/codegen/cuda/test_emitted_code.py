@@ -21,6 +21,7 @@ from relaxlab.script.parser import parse
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram, compare, concrete_call
 from tests.codegen.cuda.on_cpu import COMPILER, CpuCuda, kernels_on_cpu
+from tests.codegen.kernels import edges, nearest_integer
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 ONE_EACH = {case.op: case for family in FAMILIES.values() for case in reversed(family())}
@@ -124,6 +125,29 @@ def test_functions_of_bits(dtype: str, tmp_path: Path) -> None:
     ):
         bits = f"u{np.asarray(want).dtype.itemsize}"
         np.testing.assert_array_equal(np.asarray(got).view(bits), np.asarray(want).view(bits))
+
+
+def test_floats_out_of_range_become_the_nearest_integer(tmp_path: Path) -> None:
+    integers = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    floats = ("float16", "bfloat16", "float32", "float64")
+    pairs = [(source, to) for source in floats for to in integers]
+    count = len(edges("float32"))
+    functions = "".join(
+        f"""
+    @R.function
+    def {source}_{to}(x: R.Tensor(({count},), "{source}")):
+        return R.astype(x, "{to}")
+"""
+        for source, to in pairs
+    )
+    mod = parse(f"@I.ir_module\nclass M:{functions}")
+    program = lower_shapes(cuda_pipeline().run(mod).result)
+    cuda = generate(program, CUDA_C)
+    machine = VirtualMachine(program, kernels_on_cpu(cuda, CpuCuda(cuda.source, tmp_path)))
+    for source, to in pairs:
+        x = edges(source)
+        got = np.asarray(machine.run(f"{source}_{to}", x))
+        assert got.tolist() == [nearest_integer(float(v), to) for v in x], (source, to)
 
 
 def random_tensor(rng: np.random.Generator, ty: Any, n: int) -> np.ndarray[Any, Any]:

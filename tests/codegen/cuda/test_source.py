@@ -60,7 +60,7 @@ def test_expressions(dtype: str, value: str, expected: str) -> None:
 def test_conversions() -> None:
     assert stored('T.Cast("float16", X[i])', "int32", "float16") == "__half((float)(X))"
     assert stored('T.Cast("bool", X[i])', "float32", "bool") == "X != 0"
-    assert stored('T.Cast("int8", X[i])', "bfloat16", "int8") == "(int8_t)(float)X"
+    assert stored('T.Cast("int8", X[i])', "bfloat16", "int8") == "truncate<int8_t>((float)X)"
 
 
 def test_neighbours_move_together_and_the_tail_alone() -> None:

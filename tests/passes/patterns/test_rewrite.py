@@ -331,3 +331,26 @@ def test_random_chains_keep_their_meaning(seed):
     assert (count > 0) == (after is not start)
     assert not check_well_formed(after)
     compare_runs(start, after, seed=seed, runs=2)
+
+
+def test_what_a_rewriter_makes_wrong_is_named():
+    """With the rule and the place, not as a fault of the program."""
+
+    @I.ir_module
+    class Scaled:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            return R.multiply(x, R.const(2.0, "float32"))
+
+    mod = normalize(Scaled)
+    x = wildcard()
+    pattern = is_op("multiply")(x, is_const())
+    array = rewrite_call(
+        pattern, lambda c, m: graph.Call(c.op, (m[x], np.ones(4, "float32"))), name="twice"
+    )
+    with pytest.raises(TypeError, match=r"twice: the rewriter of `main\..*` returned a call with"):
+        array(mod)
+    wide = graph.Constant(np.ones((), "float64"))
+    other = rewrite_call(pattern, lambda c, m: graph.Call(c.op, (m[x], wide)), name="twice")
+    with pytest.raises(DiagnosticError, match="`twice` made it so: the program was right before"):
+        other(mod)

@@ -218,7 +218,7 @@ def test_refuses_what_is_not_there():
         rl.check(mod, "nowhere")
     with pytest.raises(CheckError, match="the module has no function to call"):
         rl.check(mod.without(*mod.graph_functions()))
-    with pytest.raises(CheckError, match="there are 1 parameters, `inputs` gave 0"):
+    with pytest.raises(CheckError, match="has 1 parameter, `inputs` gave 0 arguments"):
         rl.check(mod, "other", inputs=lambda rng: ())
 
 
@@ -274,3 +274,34 @@ def main(s: R.Lengths({lengths}), _: R.Shape(["n"])):
         most = 100 if ty.most is None else ty.most
         assert ((found >= ty.least) & (found <= most)).all()
         rl.interpret(mod, "main", found, rows)
+
+
+PRODUCT = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("k", 3), "float32")):
+    return R.matmul(x, w)
+"""
+
+
+def test_operands_that_do_not_fit_are_described_by_the_operator() -> None:
+    """Not by NumPy, in whose words there are gufuncs and core dimensions."""
+    x, w = np.zeros((2, 3), "float32"), np.zeros((4, 3), "float32")
+    text = r"none of 20 arguments that `inputs` gave .*: in `main`: R.matmul: shapes \(2, 3\) and "
+    with pytest.raises(CheckError, match=text + r"\(4, 3\) cannot be multiplied: .* 3 and 4$"):
+        rl.check(rl.parse(PRODUCT), inputs=lambda rng: (x, w))
+    joined = "@R.function\ndef main(x: R.Tensor(('n', 'm')), w: R.Tensor(('k', 'l'))):\n"
+    with pytest.raises(rl.ExecutionError, match="R.concat: .*dimension 1"):
+        rl.interpret(rl.parse(f"{joined}    return R.concat((x, w), axis=0)"), "main", x, w.T)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inputs": lambda rng: np.zeros(3)}, "`inputs` returns a tuple of arguments, it returned"),
+        ({"inputs": lambda rng: ()}, "`main` has 2 parameters, `inputs` gave 0 arguments"),
+        ({"sizes": []}, "sizes are values for the symbols of the program; there are none"),
+    ],
+)
+def test_options_that_draw_nothing_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(CheckError, match=message):
+        rl.check(rl.parse(PRODUCT), **options)
