@@ -371,3 +371,32 @@ def test_loops_that_may_be_empty_are_not_asked_for_their_last_extents() -> None:
         sch.split(rest, [8, None])
     sch.split(j, [None, 8])
     assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 3, 8])
+
+
+@pytest.mark.parametrize("padded", ["v >= 2", "v < 7", "v >= 2 and v < 9"])
+def test_padding_in_loops_that_run_beyond_the_axis(padded: str) -> None:
+    """Both parts keep the guard of the last iterations, each about its own loops."""
+    sch = Schedule(
+        function(f"""
+def main(a: T.Buffer((11,), "float32"), y: T.Buffer((11,), "float32")):
+    b = T.alloc_buffer((11,), "float32")
+    for i in range(11):
+        with T.sblock("b"):
+            v = T.axis.spatial(11, i)
+            b[v] = T.if_then_else({padded}, a[v], T.float32(0))
+    for i in range(11):
+        with T.sblock("y"):
+            v = T.axis.spatial(11, i)
+            y[v] = b[v]
+""")
+    )
+    for splits in (False, True):
+        made = sch.copy()
+        (loop,) = made.get_loops(block := made.get_block("b"))
+        if splits:
+            loop, _ = made.split(loop, [None, 4])
+        else:
+            made.pad_loop(loop, 4)
+        made.decompose_padding(block, loop)
+        assert_well_formed(made.func)
+        assert_same(sch.original, made.func, np.random.default_rng(1), [1])
