@@ -400,3 +400,34 @@ def main(a: T.Buffer((11,), "float32"), y: T.Buffer((11,), "float32")):
         made.decompose_padding(block, loop)
         assert_well_formed(made.func)
         assert_same(sch.original, made.func, np.random.default_rng(1), [1])
+
+
+def test_panels_that_move_are_filled_by_the_same_iteration() -> None:
+    """Each iteration of i fills the panel's one element; farther inside, still with its own."""
+    sch = Schedule(RAGGED_CASES["summed"]())
+    block = sch.get_block("y")
+    i, _, j = sch.get_loops(block)
+    number = [r.buffer.name for r in sch.get(block).reads].index("c")  # type: ignore[union-attr]
+    panel = sch.pack(block, number, i)
+    sch.compute_at(panel, j)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 5])
+
+
+def test_of_several_values_of_an_element_the_last_stays() -> None:
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((4, 8), "float32"), y: T.Buffer((4,), "float32")):
+    b = T.alloc_buffer((4,), "float32")
+    for i, j in T.grid(4, 8):
+        with T.sblock("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            b[vi] = a[vi, vj]
+    for i in range(4):
+        with T.sblock("y"):
+            v = T.axis.spatial(4, i)
+            y[v] = b[v]
+""")
+    )
+    at, *_ = sch.get_loops(sch.get_block("y"))
+    with pytest.raises(ScheduleError, match="several differ in vj"):
+        sch.compute_at(sch.get_block("b"), at)
