@@ -431,3 +431,18 @@ def main(a: T.Buffer((4, 8), "float32"), y: T.Buffer((4,), "float32")):
     at, *_ = sch.get_loops(sch.get_block("y"))
     with pytest.raises(ScheduleError, match="several differ in vj"):
         sch.compute_at(sch.get_block("b"), at)
+
+
+def test_axes_are_as_long_as_whole_tiles_past_the_end() -> None:
+    """Of five times two tiles of two rows the last has none of the 18 rows."""
+    sch = Schedule(PROGRAMS["stencil_even"]())
+    block = sch.get_block("Q")
+    copy = sch.cache_write(block, 0, "local")
+    at, inner = sch.split(sch.get_loops(block)[0], [None, 4])
+    tile, _ = sch.split(inner, [None, 2])
+    sch.reverse_compute_at(copy, tile)
+    sch.compact_buffers()
+    sch.round_up_tails()
+    assert at and "T.axis.spatial(20, i_0 * 4 + i_1_0 * 2 + i_1_1)" in sch.func.script()
+    assert_well_formed(sch.func)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
