@@ -446,3 +446,37 @@ def test_axes_are_as_long_as_whole_tiles_past_the_end() -> None:
     assert at and "T.axis.spatial(20, i_0 * 4 + i_1_0 * 2 + i_1_1)" in sch.func.script()
     assert_well_formed(sch.func)
     assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
+def test_parts_of_a_triangle_that_a_predicate_cuts() -> None:
+    """The first four rows have four terms at most, of five."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((5, 5), "float32"), y: T.Buffer((5,), "float32")):
+    for l, i, k in T.grid(3, 5, 2):
+        with T.sblock("y"):
+            vi = T.axis.spatial(5, i)
+            vk = T.axis.reduce(5, l * 2 + k)
+            T.where(l * 2 + k <= i)
+            with T.init():
+                y[vi] = T.float32(0)
+            y[vi] = y[vi] + a[vi, vk]
+""")
+    )
+    sch.partition(sch.get_loops(sch.get_block("y"))[1], 2)
+    assert_well_formed(sch.func)
+    assert "T.axis.reduce(T.int64(4), l * 2 + k)" in sch.func.script()
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
+@pytest.mark.parametrize("primitive", ["cache_read", "read_at"])
+def test_extents_are_read_where_they_are(primitive: str) -> None:
+    """A copy of the numbers of terms would not say that they are not negative."""
+    sch = Schedule(RAGGED_CASES["vgemm"]())
+    block = sch.get_block("C")
+    at = [r.buffer.name for r in sch.get(block).reads].index("k")  # type: ignore[union-attr]
+    with pytest.raises(ScheduleError, match="no extent is an element of k"):
+        if primitive == "cache_read":
+            sch.cache_read(block, at, "local")
+        else:
+            sch.read_at(sch.get_loops(block)[0], block, at, "local")
