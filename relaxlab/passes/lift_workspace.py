@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, loops, types
@@ -13,6 +14,7 @@ from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import TirCall, leaf_type, map_blocks, tir_call, with_bindings
 from relaxlab.passes.expand_calls import alloc_tensor
 from relaxlab.passes.kernel_calls import argument_symbols
+from relaxlab.schedule.compact import narrowed
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.tracing import may_apply
 
@@ -23,11 +25,14 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
     of it, which the caller allocates: the memory planner can then reuse them.
 
     Calls that are expanded already get the memory as further arguments, allocated before them.
+    A buffer that loops around all of its uses fill anew in each iteration becomes as large as one
+    iteration needs (`narrowed`).
     Versions of a kernel (branches at its top) share workspaces of equal shape and dtype.
     """
     lifted: dict[str, tuple[loops.PrimFunc, tuple[loops.Buffer, ...]]] = {}
     signed = _signed_scalars(mod)
-    for name, func in mod.loop_functions().items():
+    for name, whole in mod.loop_functions().items():
+        func = _with_narrow_workspaces(whole)
         workspaces = _shared(func, signed.get(name, set()))
         if workspaces:
             new, added = _lift(func, workspaces)
@@ -43,6 +48,11 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
 
     graphs = {name: map_blocks(fn, block) for name, fn in mod.graph_functions().items()}
     return mod.with_functions({**graphs, **{n: f for n, (f, _) in lifted.items()}})
+
+
+def _with_narrow_workspaces(func: loops.PrimFunc) -> loops.PrimFunc:
+    buffers = [b for _, block in _outer_blocks(func.body) for b in block.alloc_buffers]
+    return reduce(narrowed, (b for b in buffers if b.scope == "global"), func)
 
 
 def _outer_blocks(s: loops.Stmt) -> Iterator[tuple[int, loops.Block]]:

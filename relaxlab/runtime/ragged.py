@@ -95,10 +95,11 @@ def ragged(
     """Sequences of different lengths as one array of rows.
 
     `rows` is a list of arrays that agree in all but their first dimension, which are copied behind
-    each other; a nested tensor of PyTorch, whose rows are not copied if it is jagged; or the rows
-    themselves with their `lengths` (int32 or int64), or with `offsets` as Arrow has them: the first
-    row of each sequence, and the end. Rows outside of the offsets are left out. Raises RaggedError
-    naming the sequence whose length or offset does not fit.
+    each other; a nested tensor of PyTorch, whose rows are not copied if it is jagged, with no other
+    rows between its sequences; or the rows themselves with their `lengths` (int32 or int64), or
+    with `offsets` as Arrow has them: the first row of each sequence, and the end. Rows outside of
+    the offsets are left out. Raises RaggedError naming the sequence whose length or offset does not
+    fit.
 
     With several ragged dimensions, as those of scores, there is a row for each pair of positions:
     `dims` says how many of the first dimensions of a list's arrays differ, and `lengths` are a
@@ -113,7 +114,7 @@ def ragged(
     """
     if lengths is not None and offsets is not None:
         raise RaggedError("sequences are given by their lengths or by offsets, not by both")
-    if getattr(rows, "is_nested", False) and not hasattr(rows, "offsets"):
+    if getattr(rows, "is_nested", False) and not _has_rows(rows):
         rows = list(rows.unbind())
     if lengths is None and offsets is None:
         if isinstance(rows, list | tuple):
@@ -136,6 +137,15 @@ def ragged(
         what = "the products of the lengths" if len(extents) > 1 else "the lengths"
         raise RaggedError(f"{what} add up to {total}, and there are {len(data)} rows")
     return Ragged(data, *extents)
+
+
+def _has_rows(nested: Any) -> bool:
+    """True for a jagged tensor all of whose rows are those of its sequences, which differ in their
+    first dimension: its offsets say all about it. Others have lengths besides, with rows between
+    the sequences, or are transposed."""
+    if not hasattr(nested, "offsets") or nested.lengths() is not None:
+        return False
+    return all(isinstance(d, int) for d in nested.shape[2:])
 
 
 def _extents(lengths: Any) -> list[Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,7 +26,7 @@ from relaxlab.ir.loops import (
     SeqStmt,
     Stmt,
 )
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import exact_region
@@ -79,6 +79,21 @@ def buffer_of(block: Block, kind: str, index: int, primitive: str) -> Buffer:
     return regions[index].buffer
 
 
+def require_extents_kept(
+    readers: Iterable[BlockRealize], buffer: Buffer, primitive: str
+) -> None:
+    """Raise ScheduleError for an index function that says how far axes or predicates of blocks
+    reach: what is known of that are its facts, which a copy would not have."""
+    for r in readers if buffer.facts else ():
+        said = (r.predicate, *(iv.dom for iv in r.block.iter_vars))
+        if any(isinstance(n, BufferLoad) and n.buffer is buffer for e in said for n in walk(e)):
+            raise ScheduleError(
+                primitive, describe_block(r.block),
+                f"no extent is an element of {buffer.name}, an index function, whose facts a copy "
+                "would not have", about=(buffer,),
+            )  # fmt: skip
+
+
 def cache_read(
     func: PrimFunc, name: str, read_index: int, scope: str, consumers: Sequence[str] = ()
 ) -> tuple[PrimFunc, str]:
@@ -96,6 +111,7 @@ def cache_read(
         for c in consumers:
             find_block(func, c, "cache_read")
         readers = [r for r in readers if r.block.name in consumers]
+    require_extents_kept(readers, buffer, "cache_read")
     for r in readers:
         if any(w.buffer is buffer for w in r.block.writes):
             raise ScheduleError(

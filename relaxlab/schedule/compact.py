@@ -95,7 +95,44 @@ def _compact(func: PrimFunc, buffer: Buffer, lets: Env) -> PrimFunc:
         return without_alloc(func, buffer)
     site, spans, an = _innermost_site(func, found, _owner_depth(func, buffer), buffer, lets)
     spans, an = _of_iteration(func, found, buffer, lets) or (spans, an)
-    return _placed(func, buffer, found[0].path[: site + 1], spans, an)
+    return _placed(func, buffer, found[0].path[: site + 1], _hull(spans, an), an)
+
+
+def narrowed(func: PrimFunc, buffer: Buffer) -> PrimFunc:
+    """`func` with a buffer only as large as what is touched in one iteration of the loops around
+    all of its uses that run one iteration after another. It stays with the block that allocates it,
+    around which there are no loops: each iteration overwrites what the one before has left."""
+    found = accesses(func, buffer)
+    if not found or buffer in addressed_buffers(func.body):
+        return func
+    owner, path = _owner_depth(func, buffer), common_path(found)
+    at_once = (d for d, s in enumerate(path) if isinstance(s, For) and s.kind not in IN_TURN)
+    lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
+    end = next(at_once, len(path))
+    site, spans, an = _innermost_site(func, found, owner, buffer, lets, end)
+    if site == owner:
+        return func
+    inside = {v for s in path[owner + 1 : site + 1] for v in _bound_by(s)}
+    total = [
+        Span(ZERO, dim - 1) if vars_in(span.extent(an)) & inside else span
+        for span, dim in zip(_hull(spans, an), buffer.shape, strict=True)
+    ]
+    return _placed(func, buffer, path[: owner + 1], total, an)
+
+
+IN_TURN = ("serial", "unrolled")
+"""The kinds of loops whose iterations run one after another."""
+
+
+def _bound_by(s: Stmt) -> list[Var]:
+    """The variables that a statement defines."""
+    match s:
+        case For(var) | LetStmt(var):
+            return [var]
+        case Block(_, iter_vars):
+            return [iv.var for iv in iter_vars]
+        case _:
+            return []
 
 
 def _owner_depth(func: PrimFunc, buffer: Buffer) -> int:
@@ -153,12 +190,14 @@ def innermost_loop(func: PrimFunc, buffer: Buffer) -> For | None:
 
 
 def _innermost_site(
-    func: PrimFunc, found: list[Access], owner: int, buffer: Buffer, lets: Env
-) -> tuple[int, list[tuple[Span, ...]], Analyzer]:
-    """Return the depth at which a buffer may be allocated, what each access then spans, and an
-    analyzer there. `owner`: the depth of the block that allocates it."""
+    func: PrimFunc, found: list[Access], owner: int, buffer: Buffer, lets: Env,
+    end: int | None = None,
+) -> tuple[int, list[tuple[Span, ...]], Analyzer]:  # fmt: skip
+    """Return the depth at which a buffer may be allocated, less than `end` if that is given, what
+    each access then spans, and an analyzer there. `owner`: the depth of the block that allocates
+    it."""
     # The innermost place that works is the smallest buffer.
-    for site in _sites(found, owner, buffer):
+    for site in (d for d in _sites(found, owner, buffer) if end is None or d < end):
         an = shape_analyzer(func)
         for s in found[0].path[: site + 1]:
             bind_stmt(an, s)
@@ -336,13 +375,10 @@ def _placed(
     func: PrimFunc,
     buffer: Buffer,
     path: tuple[Stmt, ...],
-    spans: list[tuple[Span, ...]],
+    total: Sequence[Span],
     an: Analyzer,
 ) -> PrimFunc:
-    """`func` with the buffer allocated at the end of `path`, over the union of `spans`."""
-    total = list(spans[0])
-    for s in spans[1:]:
-        total = [union(a, b, an) for a, b in zip(total, s, strict=True)]
+    """`func` with the buffer allocated at the end of `path`, over the region `total`."""
     starts: list[PrimExpr] = []
     shape: list[PrimExpr] = []
     for span, dim in zip(total, buffer.shape, strict=True):
@@ -368,6 +404,14 @@ def _placed(
     func = without_alloc(func, buffer)
     func = replace(func, body=rewrite_accesses(func.body, buffer, new, index, region))
     return allocated_in_loop(func, site.loop_var, new) if isinstance(site, For) else func
+
+
+def _hull(spans: list[tuple[Span, ...]], an: Analyzer) -> list[Span]:
+    """The smallest region that holds all of some regions."""
+    total = list(spans[0])
+    for s in spans[1:]:
+        total = [union(a, b, an) for a, b in zip(total, s, strict=True)]
+    return total
 
 
 def _kept(span: Span, dim: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:

@@ -27,7 +27,11 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.dependence import require_inputs_kept
+from relaxlab.schedule.dependence import (
+    is_independent,
+    require_inputs_kept,
+    undetermined_axes,
+)
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.instances import predicate_of_axes, reaches_all
@@ -109,7 +113,7 @@ def compute_at(
         v: reduce(lambda a, b: union(a, b, an), (d[v] for d in domains))
         for v in domains[0]
         if all(v in d for d in domains)
-    }
+    } | _instances_kept("compute_at", place, target, an)
     conditions = predicate_of_axes("compute_at", place)
     realize = replace(place.realize, block=_shortened(block, domain, target, an))
     nest = _guarded(_nest(realize, domain, an, preserve_unit_loops), conditions)
@@ -154,6 +158,8 @@ def reverse_compute_at(
         if not exact:
             raise _not_available(r, spans, block, target, an)
         _restrict(domain, allowed, block, target, an)
+    kept = _instances_kept("reverse_compute_at", place, target, an)
+    _restrict(domain, kept, block, target, an)
     for iv in block.iter_vars:
         if iv.kind == "reduce" and iv.var in domain:
             raise ScheduleError(
@@ -190,6 +196,28 @@ def _places(func: PrimFunc, name: str, var: Var, primitive: str) -> tuple[BlockP
     require_read_in_blocks(primitive, place)
     require_inputs_kept(primitive, place, [target.path])
     return place, target
+
+
+def _instances_kept(
+    primitive: str, place: BlockPlace, target: LoopPlace, an: Analyzer
+) -> Domain:
+    """The values of the axes in which instances that write the same element differ, such as those
+    that fill a panel anew: the ones of the iteration that both places are in. Raises ScheduleError
+    where no loop around both says them."""
+    block, bound, found = place.block, binding_of(place.realize), Domain()
+    around = (*target.loops, target.loop)
+    inside = {s.loop_var for s in place.loops if not any(s is x for x in around)}
+    spatial = {iv.var for iv in block.iter_vars if iv.kind == "spatial"}
+    for w in block.writes if not is_independent(block) else ():
+        for v in spatial.intersection(undetermined_axes(block, w, an)):
+            if vars_in(bound[v]) & inside:
+                raise ScheduleError(
+                    primitive, describe_block(block),
+                    f"one instance writes each element of {w.buffer.name}, or a loop around both "
+                    f"places says which is the last; several differ in {v.name}", about=(v,),
+                )  # fmt: skip
+            found[v] = Span(bound[v], bound[v])
+    return found
 
 
 def _require_under(

@@ -150,11 +150,11 @@ def _fill(
     block = refreshed(Block(name, iter_vars, (), (), body))
     bindings = place.realize.iter_values
     values = tuple(substitute(v if v in fresh else an.index_form(v), fresh) for v in bindings)
-    nest: Stmt = BlockRealize(values, place.realize.predicate, block)
+    nest: Stmt = BlockRealize(values, substitute(place.realize.predicate, fresh), block)
     for s in reversed(around):
         var = fresh[s.loop_var]
         assert isinstance(var, Var)
-        nest = For(var, s.min, s.extent, "serial", nest)
+        nest = For(var, substitute(s.min, fresh), substitute(s.extent, fresh), "serial", nest)
     return nest
 
 
@@ -187,12 +187,15 @@ def _values(
             assert isinstance(v, Var)
             values.append(v)
             extents[v] = part.extent
+            fitted.bind_range(v, Range(ZERO, part.extent))
             continue
         values.append(an.index_form(v - part.first))
         if part.first != ZERO:
             conditions.append(expr.LE(part.first, v))
         if not an.prove_equal(part.first + part.extent, iv.dom.extent):
             conditions.append(expr.LT(v, an.simplify(part.first + part.extent)))
+    # What keeps the axes inside their own ranges is kept where their loops are as long as before.
+    conditions += [c for c in conjuncts(place.realize.predicate) if not fitted.prove(c)]
     nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), written)
     for s in reversed(around):
         nest = replace(s, extent=extents.get(s.loop_var, s.extent), body=nest)

@@ -305,10 +305,14 @@ def require_inputs_kept(
 
 
 def _undetermined_axis(block: Block, region: BufferRegion, an: Analyzer) -> Var | None:
-    """An axis of the block in which two instances that write the same element may differ."""
+    return next(iter(undetermined_axes(block, region, an)), None)
+
+
+def undetermined_axes(block: Block, region: BufferRegion, an: Analyzer) -> list[Var]:
+    """The axes of the block in which two instances that write the same element may differ."""
     open_axes = [iv.var for iv in block.iter_vars if iv.dom.extent != ONE]
     told = _determined_axes(block, region, open_axes, an)
-    return next((v for v in open_axes if v not in told), None)
+    return [v for v in open_axes if v not in told]
 
 
 def _determined_axes(

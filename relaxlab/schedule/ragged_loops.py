@@ -30,7 +30,14 @@ from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.dependence import require_order_free
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.fuse_ragged import element
-from relaxlab.schedule.ranges import ZERO, analyzer_at, binding_of, loop_env, span_of
+from relaxlab.schedule.ranges import (
+    ZERO,
+    analyzer_at,
+    binding_of,
+    loop_env,
+    span_of,
+    values_taken,
+)
 from relaxlab.schedule.regions import opaque_buffers, refreshed
 from relaxlab.schedule.scope import axes_bound_to, is_output, read, written
 from relaxlab.schedule.tree import (
@@ -45,6 +52,7 @@ from relaxlab.schedule.tree import (
     reading_within,
     realizes_under,
     vars_in,
+    walk_stmts,
     with_fresh_binders,
 )
 
@@ -153,7 +161,7 @@ def _iterations(extent: PrimExpr, loop: For, an: Analyzer) -> PrimExpr:
 
 def _part(r: BlockRealize, loop: For, multiple: int, an: Analyzer, rest: bool) -> BlockRealize:
     """A block in one of the parts of a loop: the axis that is the loop has the values that occur
-    there."""
+    there, and so have others that a predicate cuts by it."""
     iv = axis_of(r, loop, "partition")
     if not an.prove_equal(substitute(iv.dom.extent, binding_of(r)), loop.extent):
         raise ScheduleError(
@@ -163,7 +171,16 @@ def _part(r: BlockRealize, loop: For, multiple: int, an: Analyzer, rest: bool) -
     regular = _regular(iv.dom.extent, multiple, loop, an)
     low = iv.dom.min + regular if rest else iv.dom.min
     part = replace(iv, dom=Range(low, iv.dom.extent - regular if rest else regular))
-    axes = tuple(part if x is iv else x for x in r.block.iter_vars)
+    with an.scope():
+        an.bind_range(loop.loop_var, substitute(part.dom, binding_of(r)))
+        for s in walk_stmts(loop.body):
+            if isinstance(s, For):
+                an.bind_range(s.loop_var, Range(s.min, s.extent))
+        an.assume(r.predicate)
+        axes = tuple(
+            part if x is iv else values_taken(x, v, an)
+            for x, v in zip(r.block.iter_vars, r.iter_values, strict=True)
+        )
     return replace(r, block=replace(r.block, iter_vars=axes))
 
 

@@ -143,11 +143,16 @@ def assume_iterations(an: Analyzer, place: Place) -> None:
             case _:
                 continue
         for extent in extents:
-            match extent:
-                case expr.FloorDiv(total, expr.IntImm() as part):
-                    an.assume(expr.GE(total, part))
-                case _:
-                    an.assume(expr.GE(extent, ONE))
+            an.assume(has_iterations(extent))
+
+
+def has_iterations(extent: PrimExpr) -> PrimExpr:
+    """True for the extent of a loop that is not empty."""
+    match extent:
+        case expr.FloorDiv(total, expr.IntImm() as part):
+            return expr.GE(total, part)
+        case _:
+            return expr.GE(extent, ONE)
 
 
 @dataclass(frozen=True, slots=True)

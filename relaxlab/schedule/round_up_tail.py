@@ -46,7 +46,8 @@ AT_ONCE = ("vectorized", "unrolled")
 @dataclass(frozen=True, slots=True)
 class _Guarded:
     """A block under a guard that says `row < extent`, where `row` is the value of an axis: `tile`,
-    a multiple of `size`, and loops over `size` rows."""
+    a multiple of `size`, and loops over `size` rows. `reach`: the number of values that it has in
+    the loops, if that is a constant."""
 
     guard: PrimExpr
     row: PrimExpr
@@ -54,6 +55,7 @@ class _Guarded:
     extent: PrimExpr
     tile: PrimExpr
     size: int
+    reach: int | None = None
 
 
 def round_up_tails(func: PrimFunc) -> PrimFunc:
@@ -353,6 +355,8 @@ def _longer(block: Block, guarded: _Guarded) -> tuple[IterVar, ...]:
     tile: the loops around it go that far, and a block axis takes every value of its domain."""
     size = guarded.size
     whole = Analyzer().simplify((guarded.extent + (size - 1)) // size * size)
+    if guarded.reach is not None:  # whole tiles, too, may be past the end
+        whole = expr.const(guarded.reach)
     return tuple(
         replace(it, dom=replace(it.dom, extent=whole))
         if it.var == guarded.axis else it
@@ -376,14 +380,19 @@ def _leaves(n: Node, loops: Mapping[Var, For]) -> Iterator[tuple[BlockRealize, M
 def _guarded(realize: BlockRealize, loops: Mapping[Var, For]) -> _Guarded | None:
     """The one guard that compares the value of a spatial axis with the axis's symbolic extent."""
     found: list[_Guarded] = []
+    an = Analyzer.for_shapes(*(f.extent for f in loops.values()))
+    for loop in loops.values():
+        bind_stmt(an, loop)
     for guard, value, axis in _guards(realize):
+        most = an.upper_bound(value)
         for row in symbols_in(value):
             size = constant(loops[row].extent) if row in loops else None
             tile = substitute(value, {row: expr.const(0)})
             if size is None or loops[row].kind == "vectorized":
                 continue
             if Analyzer().prove_equal(value, tile + row) and _is_multiple(tile, size):
-                one = _Guarded(guard, value, axis.var, axis.dom.extent, tile, size)
+                reach = None if most is None else most + 1
+                one = _Guarded(guard, value, axis.var, axis.dom.extent, tile, size, reach)
                 if _keeps_rows_alone(realize, one, {row}, loops, begins=False):
                     found.append(one)
     # Two such guards would be two axes past their ends at once; one clamp does not cover the other.

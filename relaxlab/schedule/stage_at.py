@@ -24,7 +24,13 @@ from relaxlab.ir.loops import (
     seq,
 )
 from relaxlab.ir.node import Attrs, replace
-from relaxlab.schedule.cache import buffer_of, cache_buffer, insert, statements
+from relaxlab.schedule.cache import (
+    buffer_of,
+    cache_buffer,
+    insert,
+    require_extents_kept,
+    statements,
+)
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import region_written
 from relaxlab.schedule.ranges import (
@@ -58,6 +64,7 @@ def read_at(
     under the loop read the copy. Returns the function and the name of the copying block."""
     place, target = find_block(func, name, "read_at"), find_loop(func, var, "read_at")
     buffer = buffer_of(place.block, "read", read_index, "read_at")
+    require_extents_kept(realizes_under(target.loop.body), buffer, "read_at")
     an = _analyzer_around(target, place.realize, "read_at")
     require_filled_for_init("read_at", target, buffer)
     regions: list[tuple[Span, ...]] = []

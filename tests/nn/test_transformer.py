@@ -11,7 +11,11 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import nn
+from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir.errors import UserError
+from relaxlab.ir.substitute import symbols_in
+from relaxlab.passes.pipeline import cpu_pipeline
+from relaxlab.passes.plan_memory import memory_plan_of
 
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 Array = np.ndarray
@@ -79,6 +83,27 @@ class Layer(nn.Module):
 
     def forward(self, s: nn.Tensor, x: nn.Tensor) -> nn.Tensor:
         return self.layer(x)
+
+
+def test_memory_of_several_layers() -> None:
+    """The inner layer and its input, which is added to its output, need 2560 numbers of a row.
+    While attention of a second layer runs, its input is kept, too: keys of one head are packed."""
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            self.layers = nn.Sequential(
+                *(nn.TransformerEncoderLayer(512, 8, 2048) for _ in range(2))
+            )
+
+        def forward(self, s: nn.Tensor, x: nn.Tensor) -> nn.Tensor:
+            return self.layers(x)
+
+    given = {**RAGGED, "x": nn.spec.Ragged(("b", "s[i]", 512))}
+    mod, _ = Layers().export({"forward": given})
+    made = cpu_pipeline().without("plan_memory").run(mod).result
+    (arena,) = memory_plan_of(made["forward"], made).arenas
+    sizes = {v: {"b": 32, "n": 1000}[v.name] for v in symbols_in(arena.size)}
+    assert evaluate(arena.size, sizes) <= 1.05 * 1000 * 2560 * 4
 
 
 @pytest.mark.parametrize("first", [False, True])

@@ -101,6 +101,36 @@ def test_nested_tensors_with_several_ragged_dimensions() -> None:
         rl.ragged(Jagged(), dims=2)
 
 
+class Holes(Jagged):
+    """A jagged tensor of PyTorch with rows that belong to no sequence."""
+
+    is_nested, shape = True, (2, object())
+
+    def lengths(self) -> np.ndarray | None:
+        return np.array([1, 2])
+
+    def unbind(self) -> tuple[np.ndarray, ...]:
+        return np.array([0]), np.array([2, 3])
+
+
+class Turned(Holes):
+    """A jagged tensor whose sequences differ in their second dimension."""
+
+    shape = (2, 5, object())
+
+    def lengths(self) -> None:
+        return None
+
+    def unbind(self) -> tuple[np.ndarray, ...]:
+        return np.ones((5, 1)), np.ones((5, 3))
+
+
+def test_jagged_tensors_with_other_rows_between_sequences() -> None:
+    assert [x.tolist() for x in rl.ragged(Holes()).to_list()] == [[0], [2, 3]]
+    with pytest.raises(RaggedError, match=r"sequence 1 is float64\[5, 3\]; rows are float64\[1\]"):
+        rl.ragged(Turned())
+
+
 def test_jagged_tensors() -> None:
     r = rl.ragged(Jagged())
     assert [x.tolist() for x in r.to_list()] == [[0, 1], [2, 3, 4]]

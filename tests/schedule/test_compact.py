@@ -7,7 +7,7 @@ import numpy as np
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.schedule import Schedule
-from relaxlab.schedule.compact import compact_buffers
+from relaxlab.schedule.compact import compact_buffers, narrowed
 from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import tir as T
 from tests.schedule.programs import PROGRAMS, assert_same, matmul
@@ -67,6 +67,44 @@ def test_global_buffers_stay() -> None:
     assert compacted(before, sch)["D"] == ("root", ["8", "16"])
 
 
+def test_global_buffers_of_one_iteration() -> None:
+    """As large as a row where rows are made one after another; threads need all at once."""
+    before = PROGRAMS["matmul_even"]()
+    sch = Schedule(before)
+    row, *_ = sch.get_loops(sch.get_block("E"))
+    sch.compute_at(sch.get_block("D"), row)
+    (buffer,) = (b for x in all_blocks(sch.func) for b in x.alloc_buffers if b.name == "D")
+    after = narrowed(sch.func, buffer)
+    assert_same(before, after, np.random.default_rng(0), [1, 4, 9, 18])
+    assert allocations(after)["D"] == ("root", ["1", "16"])
+    sch.parallel(row)
+    assert narrowed(sch.func, buffer) is sch.func
+
+
+def test_global_buffers_whose_sizes_differ_by_iteration() -> None:
+    """No iteration says how large the buffer is, which is allocated around all of them."""
+
+    @T.prim_func
+    def triangle(A: T.Buffer((9, 9), "float32"), C: T.Buffer((9, 9), "float32")):
+        B = T.alloc_buffer((9, 9), "float32")
+        for i in range(9):
+            for j in range(i + 1):
+                with T.block("B"):
+                    vi = T.axis.spatial(9, i)
+                    vj = T.axis.spatial(vi + 1, j)
+                    B[vi, vj] = A[vi, vj] + T.float32(1)
+            for j in range(i + 1):
+                with T.block("C"):
+                    vi = T.axis.spatial(9, i)
+                    vj = T.axis.spatial(vi + 1, j)
+                    C[vi, vj] = B[vi, vj] * A[vj, vi]
+
+    (buffer,) = (b for x in all_blocks(triangle) for b in x.alloc_buffers)
+    after = narrowed(triangle, buffer)
+    assert_same(triangle, after, np.random.default_rng(0), [1])
+    assert allocations(after)["B"] == ("root", ["1", "9"])
+
+
 def test_window_over_several_points() -> None:
     """Three neighbours are needed at each of four points: six elements."""
     before = PROGRAMS["stencil"]()
@@ -92,6 +130,10 @@ def carried(A: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32")):
 
 def test_values_of_an_earlier_iteration_keep_the_whole_buffer() -> None:
     assert compacted(carried, Schedule(carried))["B"] == ("root", ["9"])
+    sch = Schedule(carried)
+    sch.set_scope(sch.get_block("B"), 0, "global")
+    (buffer,) = (b for x in all_blocks(sch.func) for b in x.alloc_buffers)
+    assert narrowed(sch.func, buffer) is sch.func
 
 
 @T.prim_func

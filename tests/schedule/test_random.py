@@ -74,11 +74,11 @@ def _same_when_done(before: PrimFunc, sch: Schedule, data: np.random.Generator) 
     assert_same(before, compact_buffers(sch.func), data, SIZES[-1:])
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", CASES)
 @pytest.mark.parametrize("case", range(6))
 def test_random_schedules_keep_the_meaning(program: str, case: int, rng) -> None:
     draw = random.Random(int(rng.integers(1 << 60)))
-    before = PROGRAMS[program]()
+    before = CASES[program]()
     _same_when_done(before, _schedule(before, draw, rng, every=False), rng)
 
 

@@ -14,6 +14,7 @@ from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.nn import loop_functions
+from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.schedule import Schedule
 from relaxlab.schedule.rules import attention
 from relaxlab.schedule.rules.context import Context
@@ -156,14 +157,20 @@ class Module:
 """
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("mask", ["TopLeft", "BottomRight", None])
-def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generator) -> None:
+def test_keys_between_heads_are_packed(
+    mask: str | None, apart: bool, rng: np.random.Generator
+) -> None:
+    """All at once, or those of one head, which three heads of queries share, after the other."""
     mod = rl.parse(OPERATOR.replace("MASK", repr(mask)))
-    trace = rl.trace(mod)
+    chosen = {"attention": {"any s / heads_apart": apart}}
+    trace = cpu_pipeline().with_options("schedule_kernels", decisions=chosen).run(mod)
     assert "scheduled by the rule attention" in [r.reason for p in trace.passes for r in p.remarks]
     (func,) = trace.result.loop_functions().values()
     assert [b.ndim for b in func.buffers] == [4, 4, 4, 4, 5]
-    exe = rl.compile(mod)
+    assert str(func.buffers[-1].shape[1]) == ("1" if apart else "2")
+    exe = rl.compile(mod, decisions=chosen, threads=2)
     for b, s, t in ((1, 1, 1), (2, 3, 17), (1, 8, 16), (2, 9, 33), (1, 33, 80), (3, 80, 80)):
         q, k, v = (
             rng.standard_normal(n).astype("float32")

@@ -371,3 +371,112 @@ def test_loops_that_may_be_empty_are_not_asked_for_their_last_extents() -> None:
         sch.split(rest, [8, None])
     sch.split(j, [None, 8])
     assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 3, 8])
+
+
+@pytest.mark.parametrize("padded", ["v >= 2", "v < 7", "v >= 2 and v < 9"])
+def test_padding_in_loops_that_run_beyond_the_axis(padded: str) -> None:
+    """Both parts keep the guard of the last iterations, each about its own loops."""
+    sch = Schedule(
+        function(f"""
+def main(a: T.Buffer((11,), "float32"), y: T.Buffer((11,), "float32")):
+    b = T.alloc_buffer((11,), "float32")
+    for i in range(11):
+        with T.sblock("b"):
+            v = T.axis.spatial(11, i)
+            b[v] = T.if_then_else({padded}, a[v], T.float32(0))
+    for i in range(11):
+        with T.sblock("y"):
+            v = T.axis.spatial(11, i)
+            y[v] = b[v]
+""")
+    )
+    for splits in (False, True):
+        made = sch.copy()
+        (loop,) = made.get_loops(block := made.get_block("b"))
+        if splits:
+            loop, _ = made.split(loop, [None, 4])
+        else:
+            made.pad_loop(loop, 4)
+        made.decompose_padding(block, loop)
+        assert_well_formed(made.func)
+        assert_same(sch.original, made.func, np.random.default_rng(1), [1])
+
+
+def test_panels_that_move_are_filled_by_the_same_iteration() -> None:
+    """Each iteration of i fills the panel's one element; farther inside, still with its own."""
+    sch = Schedule(RAGGED_CASES["summed"]())
+    block = sch.get_block("y")
+    i, _, j = sch.get_loops(block)
+    number = [r.buffer.name for r in sch.get(block).reads].index("c")  # type: ignore[union-attr]
+    panel = sch.pack(block, number, i)
+    sch.compute_at(panel, j)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 5])
+
+
+def test_of_several_values_of_an_element_the_last_stays() -> None:
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((4, 8), "float32"), y: T.Buffer((4,), "float32")):
+    b = T.alloc_buffer((4,), "float32")
+    for i, j in T.grid(4, 8):
+        with T.sblock("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            b[vi] = a[vi, vj]
+    for i in range(4):
+        with T.sblock("y"):
+            v = T.axis.spatial(4, i)
+            y[v] = b[v]
+""")
+    )
+    at, *_ = sch.get_loops(sch.get_block("y"))
+    with pytest.raises(ScheduleError, match="several differ in vj"):
+        sch.compute_at(sch.get_block("b"), at)
+
+
+def test_axes_are_as_long_as_whole_tiles_past_the_end() -> None:
+    """Of five times two tiles of two rows the last has none of the 18 rows."""
+    sch = Schedule(PROGRAMS["stencil_even"]())
+    block = sch.get_block("Q")
+    copy = sch.cache_write(block, 0, "local")
+    at, inner = sch.split(sch.get_loops(block)[0], [None, 4])
+    tile, _ = sch.split(inner, [None, 2])
+    sch.reverse_compute_at(copy, tile)
+    sch.compact_buffers()
+    sch.round_up_tails()
+    assert at and "T.axis.spatial(20, i_0 * 4 + i_1_0 * 2 + i_1_1)" in sch.func.script()
+    assert_well_formed(sch.func)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
+def test_parts_of_a_triangle_that_a_predicate_cuts() -> None:
+    """The first four rows have four terms at most, of five."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((5, 5), "float32"), y: T.Buffer((5,), "float32")):
+    for l, i, k in T.grid(3, 5, 2):
+        with T.sblock("y"):
+            vi = T.axis.spatial(5, i)
+            vk = T.axis.reduce(5, l * 2 + k)
+            T.where(l * 2 + k <= i)
+            with T.init():
+                y[vi] = T.float32(0)
+            y[vi] = y[vi] + a[vi, vk]
+""")
+    )
+    sch.partition(sch.get_loops(sch.get_block("y"))[1], 2)
+    assert_well_formed(sch.func)
+    assert "T.axis.reduce(T.int64(4), l * 2 + k)" in sch.func.script()
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
+@pytest.mark.parametrize("primitive", ["cache_read", "read_at"])
+def test_extents_are_read_where_they_are(primitive: str) -> None:
+    """A copy of the numbers of terms would not say that they are not negative."""
+    sch = Schedule(RAGGED_CASES["vgemm"]())
+    block = sch.get_block("C")
+    at = [r.buffer.name for r in sch.get(block).reads].index("k")  # type: ignore[union-attr]
+    with pytest.raises(ScheduleError, match="no extent is an element of k"):
+        if primitive == "cache_read":
+            sch.cache_read(block, at, "local")
+        else:
+            sch.read_at(sch.get_loops(block)[0], block, at, "local")

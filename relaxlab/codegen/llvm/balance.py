@@ -7,14 +7,25 @@ no table is needed, and as each iteration is one thread's, results do not depend
 
 from __future__ import annotations
 
-from relaxlab.analysis.arith import simplify
+from relaxlab.analysis.arith import Analyzer, simplify
 from relaxlab.codegen.llvm.work import work_inside
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var, const
-from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, For, LetStmt, Stmt, seq
+from relaxlab.ir.loops import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Range,
+    Stmt,
+    seq,
+)
 from relaxlab.ir.node import Node, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.annotate import BALANCED
+from relaxlab.schedule.ranges import has_iterations
 
 ZERO, ONE = const(0), const(1)
 
@@ -34,17 +45,21 @@ def work_of_loop(loop: For, total: Buffer) -> Stmt:
 def part_of_loop(loop: For, before: Buffer, low: PrimExpr, high: PrimExpr) -> Stmt:
     """The iterations of the loop, or of the one inside that is shared out, too, that begin from
     `low` to before `high`. The only element of `before` is the work of those before them."""
-    inner = _shared_inside(loop)
-    count, body = (inner.extent, inner.body) if inner else (ONE, loop.body)
-    work, first, past = Var("work"), Var("first"), Var("past")
+    inner, work = _shared_inside(loop), Var("work")
+    if inner is None:
+        mine = expr.And(expr.LE(low, _sum(before)), expr.LT(_sum(before), high))
+        part = seq(IfThenElse(mine, loop.body), _set(before, _sum(before) + work))
+        return seq(_set(before, ZERO), _loop(loop, LetStmt(work, _work(loop, None), part)))
+    count, first, past = inner.extent, Var("first"), Var("past")
 
     def reached(place: PrimExpr) -> PrimExpr:
         """The number of iterations inside that begin before a place."""
         most = expr.Max(count, ZERO)
         return expr.Min(expr.Max((place - _sum(before) + (work - 1)) // work, ZERO), most)
 
-    var, start = (inner.loop_var, inner.min) if inner else (Var("once"), ZERO)
-    part: Stmt = For(var, start + first, past - first, "serial", body, span=loop.span)
+    part: Stmt = For(
+        inner.loop_var, inner.min + first, past - first, "serial", inner.body, span=loop.span
+    )
     part = seq(part, _set(before, _sum(before) + _times(count, work)))
     part = LetStmt(first, reached(low), LetStmt(past, reached(high), part))
     return seq(_set(before, ZERO), _loop(loop, LetStmt(work, _work(loop, inner), part)))
@@ -76,7 +91,7 @@ def _work(loop: For, inner: For | None) -> PrimExpr:
     """The work of an iteration of the loop, or of the one inside, one at least. It is the same for
     all of the latter, and 1 where it depends on what the loop computes."""
     body = inner.body if inner else loop.body
-    work = work_inside(body)
+    work = work_inside(body, early=True)
     if work is None:
         return ONE
     if inner is not None:
@@ -89,15 +104,19 @@ def _work(loop: For, inner: For | None) -> PrimExpr:
         n.buffer for n in walk(work) if isinstance(n, BufferLoad)
     }:
         return ONE
-    return expr.Max(rewrite(work, _inside_buffer), ONE)
+    an = Analyzer.for_shapes(*(n.buffer.shape for n in walk(work) if isinstance(n, BufferLoad)))
+    an.bind_range(loop.loop_var, Range(loop.min, loop.extent))
+    an.assume(has_iterations(loop.extent))
 
+    def inside_buffer(n: Node) -> Node | None:
+        """An element at any place: half-way through the loops there may be none."""
+        if not isinstance(n, BufferLoad):
+            return None
+        pairs = list(zip(n.indices, n.buffer.shape, strict=True))
+        needed = (c for i, dim in pairs for c in (expr.GE(i, ZERO), expr.LT(i, dim)))
+        inside: list[PrimExpr] = [c for c in needed if an.prove(c) is not True]
+        if not inside:
+            return n
+        return expr.Call(n.dtype, "if_then_else", (expr.all_of(inside), n, const(0, n.dtype)))
 
-def _inside_buffer(n: Node) -> Node | None:
-    """An element at any place: half-way through the loops there may be none."""
-    if not isinstance(n, BufferLoad):
-        return None
-    pairs = list(zip(n.indices, n.buffer.shape, strict=True))
-    inside = expr.all_of(
-        [c for i, dim in pairs for c in (expr.GE(i, ZERO), expr.LT(i, dim))]
-    )
-    return expr.Call(n.dtype, "if_then_else", (inside, n, const(0, n.dtype)))
+    return expr.Max(rewrite(work, inside_buffer), ONE)

@@ -55,12 +55,13 @@ def work_of(program: host.HostProgram, function: host.HostFunction) -> PrimExpr 
     return None if enough or any(map(_is_unknown, walk(total))) else total
 
 
-def work_inside(body: loops.Stmt) -> PrimExpr | None:
+def work_inside(body: loops.Stmt, *, early: bool = False) -> PrimExpr | None:
     """The work of a block-free statement, over the variables of the loops around it; None where
-    that is not known."""
+    that is not known. Half-way through two iterations is the second, or if `early` the first: of
+    chunks, all but the last are whole."""
     if any(isinstance(n, loops.While) for n in walk(body)):
         return None
-    return _statement(body, _Nest(const(1), {}, {}))
+    return _statement(body, _Nest(const(1), {}, {}, early))
 
 
 @lru_cache(maxsize=1024)
@@ -85,12 +86,14 @@ class _Nest:
     """The loops around a statement. times: iterations of those that are neither unrolled nor
     vectorized; values: of variables that stand for expressions, and of those loops' variables
     half-way, since extents may depend on them; copies: of the body of each loop that is unrolled or
-    vectorized, by its variable; lane: the vectorized loop's variable; changing: the
-    variables that change within the innermost serial loop, None outside of one."""
+    vectorized, by its variable; early: half-way through two iterations is the first; lane: the
+    vectorized loop's variable; changing: the variables that change within the innermost serial
+    loop, None outside of one."""
 
     times: PrimExpr
     values: Mapping[Var, PrimExpr]
     copies: Mapping[Var, int]
+    early: bool
     lane: Var | None = None
     changing: frozenset[Var] | None = None
 
@@ -114,8 +117,9 @@ class _Nest:
         if lane is not loop.loop_var:
             # Half-way is the average of extents that grow linearly with an outer loop, as in
             # triangles.
-            values = {**values, loop.loop_var: _usual(loop.min, self) + extent // 2}
-        return _Nest(times, values, {}, lane, changing)
+            half = (extent - 1 if self.early else extent) // 2
+            values = {**values, loop.loop_var: _usual(loop.min, self) + half}
+        return _Nest(times, values, {}, self.early, lane, changing)
 
     def with_value(self, var: Var, value: PrimExpr) -> _Nest:
         """The same with a variable that stands for a value."""

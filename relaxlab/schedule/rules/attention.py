@@ -23,6 +23,7 @@ from relaxlab.ir.loops import Block, PrimFunc
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, written
+from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
     attempted,
@@ -43,6 +44,7 @@ from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.decisions import (
     CHUNK,
     COPY_OPERAND,
+    HEADS_APART,
     POSITION_PARTS,
     REGISTER_ROWS,
     SHARED_HEADS,
@@ -50,7 +52,7 @@ from relaxlab.schedule.rules.decisions import (
 )
 from relaxlab.schedule.rules.nested import schedule_tiles
 from relaxlab.schedule.rules.rows import apply as rows_apply
-from relaxlab.schedule.schedule import BlockRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 MIN_TILES = 3
 """Tiles of heads that there are at least: three keep two threads busy for three quarters of the
@@ -209,8 +211,9 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     assert found is not None
     keep = [b.name for b in found.cascade.blocks]
     # A single row reads each key once; tiles read them once per tile, which repays packing.
-    if COPY_OPERAND.of(sch, rows > 1):
-        keep += _pack_keys(sch, found, lanes)
+    packed = _pack_keys(sch, found, lanes) if COPY_OPERAND.of(sch, rows > 1) else None
+    if packed is not None:
+        keep.append(found_block(sch, packed.copy).name)
     # What else is computed before, such as slices of a cache, is read where it is.
     inline_producers(sch, keep)
     found = find_attention(sch.func)
@@ -231,7 +234,11 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     chunk = CHUNK.at_most(sch, 512 if parts == 1 else multiple)
     tile = found.fused(sch, rows, chunk, multiple, _feature_multiple(found, lanes), parts)
     _product_into_scores(sch, found, multiple)
-    schedule_tiles(sch, found_block(sch, tile), context)
+    around = None
+    if packed is not None:
+        around = _heads_apart(sch, found, packed.copy, tile)
+        packed.share_out(sch, lanes)
+    schedule_tiles(sch, found_block(sch, tile), context, around)
     if parts > 1:
         _combine(sch, tile, lanes)
     sch.compact_buffers()
@@ -291,13 +298,31 @@ def _product_into_scores(sch: Schedule, found: Attention, multiple: int) -> None
     sch.compute_at(sch.get_block(found.dot.name), step, preserve_unit_loops=True)
 
 
-def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """Keys with a vector of positions side by side, feature by feature. `copy`: the block that
+    makes them; `position`: the number of its axis of positions."""
+
+    copy: BlockRV
+    position: int
+
+    def share_out(self, sch: Schedule, lanes: int) -> None:
+        """Make vectors of positions, which threads share out."""
+        nest = sch.get_loops(self.copy)[-len(found_block(sch, self.copy).iter_vars) :]
+        vector, lane = sch.split(nest[self.position], factors=[None, lanes])
+        outer = [x for i, x in enumerate(nest[:-1]) if i != self.position]
+        sch.reorder(*outer, vector, nest[-1], lane)
+        sch.vectorize(lane)
+        sch.parallel(sch.fuse(*outer, vector))
+
+
+def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> _Packed | None:
     """Keys whose positions are rows apart are copied first, with a vector of positions side by
-    side, feature by feature: every tile of queries makes vectors of positions. Returns the name of
-    the block that copies, or that makes the keys, if there are such keys."""
+    side, feature by feature: every tile of queries makes vectors of positions. None if there are no
+    such keys."""
     number = found.keys_by_rows
     if number is None:
-        return []
+        return None
     at = [r.min for r in found.dot.reads[number].region]
     p = at.index(found.cascade.axis)
     others = [i for i in range(len(at) - 1) if i != p]
@@ -315,10 +340,31 @@ def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> list[str]:
     # 50 times as long.
     where_allowed(partial(sch.pad_axis, copy, p, lanes))
     sch.transform_layout(copy, ("write", 0), packed)
-    nest = sch.get_loops(copy)
-    vector, lane = sch.split(nest[p], factors=[None, lanes])
-    outer = [*(nest[i] for i in others), vector]
-    sch.reorder(*outer, nest[-1], lane)
-    sch.vectorize(lane)
-    sch.parallel(sch.fuse(*outer))
-    return [found_block(sch, copy).name]
+    return _Packed(copy, p)
+
+
+def _heads_apart(
+    sch: Schedule, found: Attention, copy: BlockRV, tile: BlockRV
+) -> LoopRV | None:
+    """Copy the keys of one head after the other, if that is decided. Returns the loop over heads,
+    which then is around the copy and the tiles; None where the keys of all are copied first."""
+    cascade, made = found.cascade, found_block(sch, copy).writes[0].buffer
+    read = symbols_in(next(r.region for r in found.dot.reads if r.buffer is made))
+    heads = [a for a in cascade.outer if a in read and constant(found.extent(a)) != 1]
+    # Of sequences behind each other there are many rows: copies of all their keys take as much
+    # memory as an activation does.
+    ragged = any(b.facts for b in sch.func.buffers)
+    if not heads or not HEADS_APART.of(sch, ragged):
+        return None
+    nest = sch.get_loops(tile)
+    head = nest.pop(cascade.outer.index(heads[-1]))
+    group = _sharing(cascade, heads[-1])
+    if group is not None:
+        head, shared = sch.split(head, factors=[None, group])
+        nest.append(shared)
+    sch.reorder(head, *nest)
+    try:
+        sch.compute_at(copy, head, preserve_unit_loops=True)
+    except ScheduleError:  # something else reads these keys, too
+        return None
+    return head

@@ -114,6 +114,11 @@ COLUMN_VECTORS = Choice(
 CHUNK = Choice(
     "chunk", (64, 128, 256, 512, 1024), "positions whose scores are computed before they are used"
 )
+HEADS_APART = Choice(
+    "heads_apart", FLAG,
+    "True: keys are copied and attended to for one head after the other, threads share out rows; "
+    "False: for all heads together",
+)  # fmt: skip
 SHARED_HEADS = Choice(
     "shared_heads", (1, 2, 3, 4, 6, 8), "heads that are a tile of attention and read its keys once"
 )

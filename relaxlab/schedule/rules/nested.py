@@ -20,6 +20,7 @@ from relaxlab.schedule.rules.base import (
     extent_of,
     found_block,
     is_spatial,
+    loops_inside,
     split_vector,
 )
 from relaxlab.schedule.rules.context import Context
@@ -57,8 +58,11 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     return sch
 
 
-def schedule_tiles(sch: Schedule, outer: Block, context: Context) -> None:
-    """Schedule the block of the tiles and the blocks inside it."""
+def schedule_tiles(
+    sch: Schedule, outer: Block, context: Context, around: LoopRV | None = None
+) -> None:
+    """Schedule the block of the tiles and the blocks inside it. Threads share out the tiles, or the
+    work of those in an iteration of the loop `around` them."""
     lanes = context.target.lanes("float32")
     for block in _leaves_of(outer):
         rv = sch.get_block(block.name)
@@ -73,8 +77,10 @@ def schedule_tiles(sch: Schedule, outer: Block, context: Context) -> None:
         else:
             _, reduce = block_loops(sch, rv)
             reduce_along_rows(sch, rv, reduce, _vectors(sch, reduce[-1], lanes) * lanes)
-    nest = sch.get_loops(sch.get_block(outer.name))
-    sch.parallel(sch.fuse(*nest) if len(nest) > 1 else nest[0])
+    rv = sch.get_block(outer.name)
+    nest = sch.get_loops(rv) if around is None else loops_inside(sch, rv, around)
+    tiles = sch.fuse(*nest) if len(nest) > 1 else nest[0]
+    (sch.parallel if around is None else sch.balance)(tiles)
 
 
 def _without_mask(sch: Schedule, rv: BlockRV, lanes: int) -> Block:
