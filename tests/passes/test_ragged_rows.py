@@ -3,31 +3,25 @@ all checks, against NumPy on one row of one sequence after the other."""
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen import program
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.node import walk
 from relaxlab.passes.flatten_ragged import flatten_ragged
 from relaxlab.passes.normalize import normalize
-from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.script.parser import parse
 from relaxlab.testing.pass_check import check_module
-from relaxlab.testing.quick_code import unoptimised
 from relaxlab.testing.ragged_row_programs import EXTENTS, OF_SEQUENCES, STEPS, RowProgram
 from relaxlab.testing.ragged_tensor_programs import drawn_lengths
-from relaxlab.testing.random_schedules import schedule_at_random
+from tests.passes.ragged_checks import SEED, check_drawn, compare
 
-SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 EVERY = (*STEPS, *OF_SEQUENCES)
 TOP = """
 @I.ir_module
@@ -64,31 +58,9 @@ def calls(mod: rl.Module, name: str) -> int:
     return sum(isinstance(n, graph.Op) and n.name == name for n in walk(mod["main"]))
 
 
-def compare(got: tuple[Any, ...], want: list[np.ndarray], args: tuple[Any, ...]) -> None:
-    for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(np.asarray(a).reshape(-1), b, 2e-4, 2e-4, err_msg=str(args[:3]))
-
-
 @pytest.mark.parametrize("number", range(12))
 def test_random_programs(number: int) -> None:
-    """Every second one is compiled, with schedules by rules or at random."""
-    print(f"RELAXLAB_SEED={SEED}: program {number}")
-    rng = np.random.default_rng([SEED, number])
-    made = RowProgram.drawn(rng, int(rng.integers(1, 7)))
-    mod = made.module()
-    assert rl.structural_equal(rl.parse(mod.script()), mod)
-    for _ in range(2):
-        args = given(made, rng)
-        compare(rl.interpret(mod, "main", *args), made.expected(args), args)
-    if number % 2:
-        return
-    at_random = schedule_at_random.with_options(seed=number)
-    pipeline = cpu_pipeline().before("schedule_kernels", at_random) if number % 4 else None
-    with patch.object(program, "compile_objects", unoptimised):
-        exe = rl.compile(mod, pipeline=pipeline, use_cache=False, checks="all")
-    for _ in range(3):
-        args = given(made, rng)
-        compare(exe["main"](*args), made.expected(args), args)
+    check_drawn(RowProgram, given, number)
 
 
 @pytest.mark.parametrize("step", EVERY, ids=[s.text for s in EVERY])
