@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.script import parse
+from tests.disassembler import needs_disassembler
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}
@@ -102,9 +103,7 @@ def test_a_warp_multiplies_a_row_by_several_columns_of_four_bits(cols: int, own:
     assert np.abs(exe.simulate("main", x, d, qs) - want).max() <= 1e-5 * np.abs(want).max()
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize(
     ("kernel", "shape", "dtype", "loads", "stores"),
@@ -127,9 +126,7 @@ def test_rows_are_read_once_by_wide_loads(
     assert counts["LDG"] == loads or kernel is SUMS
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 def test_squares_are_loaded_before_they_are_stored() -> None:
     """All loads of a thread are under way together, and no index is divided by a symbol."""
     found = compiled('("n", 8192)', "float32", "R.permute_dims(x)").compiled("sm_90")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.lower import lower_launches
@@ -32,6 +32,7 @@ from relaxlab.schedule.decisions import DecisionError
 from relaxlab.script import parse
 from relaxlab.script import tir as T
 from relaxlab.testing.replay import replay_kernels
+from tests.disassembler import needs_disassembler
 
 TARGET = Target.cuda("sm_90a")
 
@@ -220,9 +221,7 @@ def test_reading_without_waiting_is_found(scheduled: PrimFunc) -> None:
         run(scheduled, change)
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("form", ["kj", "jk"])
 def test_machine_code(form: str) -> None:
     """Four instructions of 64 x 256 x 16 for each slice, once more for the first slice of a tile;

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.script import parse
+from tests.disassembler import needs_disassembler
 
 BODIES = {
     "kj": ("R.matmul(x, w)", lambda x, w: x @ w),
@@ -49,9 +50,7 @@ def test_products_are_right(form: str) -> None:
         assert np.abs(exe.simulate("main", x, w) - want).max() <= 1e-5 * np.abs(want).max()
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("form", BODIES)
 def test_a_slice_is_multiplied_from_registers(form: str) -> None:
     """The 64 results of a thread take 1024 multiplications and 64 loads for a slice of 16 terms,
