@@ -6,7 +6,6 @@ import pytest
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.module import Module
 from relaxlab.passes.adjust_matmul_order import adjust_matmul_order
-from relaxlab.passes.base import Pipeline
 from relaxlab.passes.combine_parallel_matmul import combine_parallel_matmul
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
@@ -16,13 +15,14 @@ from relaxlab.script import ir as I
 from relaxlab.script import parse
 from relaxlab.script import relax as R
 from relaxlab.testing.graph_programs import Programs
-from relaxlab.testing.pass_check import assert_same, check_pass, copy_value, random_arguments
+from relaxlab.testing.pass_check import (
+    assert_same,
+    check_pass,
+    copy_value,
+    random_arguments,
+    remarks_of,
+)
 from tests.passes.matmul_programs import matmul_program
-
-
-def remarks_of(one, mod):
-    (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 def dataflow(params: dict[str, tuple], *bindings: str) -> Module:
