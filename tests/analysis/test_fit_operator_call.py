@@ -32,7 +32,6 @@ def _normal(call: str) -> Module:
 
 def _casts(mod: Module) -> list[str]:
     main = mod["main"]
-    assert isinstance(main, graph.Function)
     bindings = [b for block in main.body.blocks for b in block.bindings]
     return [b.var.name for b in bindings if isinstance(b, graph.MatchCast)]
 

@@ -33,7 +33,6 @@ def kernel(a: T.handle, c: T.handle):
     for f in range(n * m * k):
         C[f] = A[{index}]
 """)["kernel"]
-    assert isinstance(func, PrimFunc)
     body = join_indices(lower_blocks(func.body)[0], symbols_in(func))
     found = [n for n in walk(body) if isinstance(n, BufferLoad)]
     return [str(i) for i in found[0].indices]

@@ -306,7 +306,6 @@ def _scalar(kernels: Kernels) -> Any:
         return replace(n, kind="serial") if isinstance(n, loops.For) else None
 
     func = kernels.mod["k"]
-    assert isinstance(func, loops.PrimFunc)
     return replace(func, body=rewrite(func.body, serial))
 
 
@@ -327,7 +326,6 @@ def k(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), C: T.Buffer((4,), 
 def hoisted(text: str) -> tuple[Any, list[Any]]:
     """The loops with guards hoisted, and the conditions tested in them."""
     func = parse_kernels(text)["k"]
-    assert isinstance(func, loops.PrimFunc)
     body = hoist_guards(lower_blocks(func.body)[0])
     return body, [str(n.condition) for n in walk(body) if isinstance(n, loops.IfThenElse)]
 

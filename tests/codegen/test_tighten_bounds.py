@@ -105,7 +105,6 @@ def kernel(s_: T.handle, c: T.handle):
         for v in range(256):
             if v < s[b]{decides}: C[b, v] = T.float32(1)
 """)["kernel"]
-    assert isinstance(func, PrimFunc)
     lowered = tighten_bounds(lower_blocks(func.body)[0])
     (found,) = (n for n in walk(lowered) if isinstance(n, For) and n.loop_var.name == "v")
     assert str(found.extent) == expected

@@ -156,7 +156,6 @@ def conv_program(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = conv_program(seed)
     after = convert_layout(start)
     assert not check_well_formed(after)

@@ -172,7 +172,6 @@ RANDOM = (
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     mod = normalize(Programs(seed).module(16))
     passes = Pipeline((*GRAPH_PASSES, *MEMORY_PASSES))
     trace = passes.with_options("fuse_ops_by_pattern", patterns=RANDOM).run(mod)

@@ -230,7 +230,6 @@ class Rows:
         assert after is mod and any(reason in r.reason for r in remarks)
     else:
         group = after["group"]
-        assert isinstance(group, loops.PrimFunc)
         lengths, at, _ = group.buffers
         (fact,) = at.facts
         assert lengths in walk(fact)

@@ -167,7 +167,6 @@ def test_an_unknown_name_is_refused():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module(16))
     after = inline_functions.with_options(functions=("half",))(start)
     assert not check_well_formed(after)

@@ -242,7 +242,6 @@ def with_local_functions(mod, rng):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module())
     local = with_local_functions(start, random.Random(seed))
     assert local_functions(local)

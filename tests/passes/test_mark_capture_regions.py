@@ -114,7 +114,6 @@ def random_program(seed):
 def test_captured_kernels_work_on_the_same_memory_at_every_call(seed):
     """Captured kernels touch weights and constants, or the same places of the arenas in two runs
     with different inputs."""
-    print("seed", seed)
     fixed = random_program(seed)
     program = lower_shapes(PIPELINE.run(fixed).result)
     main = program.functions["main"]

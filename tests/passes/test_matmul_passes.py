@@ -301,7 +301,6 @@ def agrees(before, after, seed):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_products_keep_their_meaning(seed):
-    print("seed", seed)
     start = matmul_program(seed)
     mod = start
     for one in ALL:
@@ -318,7 +317,6 @@ def test_random_products_are_rewritten():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module(16))
     mod = dead_code_elimination(start)
     for one in ALL:

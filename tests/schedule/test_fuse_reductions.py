@@ -60,7 +60,6 @@ def fused(
     sch: Schedule, rows: int, chunk: int, multiple: int = 1, width: int = 1, *more: int
 ) -> None:
     found = find_attention(sch.func)
-    assert found is not None
     found.fused(sch, rows, chunk, multiple, width, *more)
 
 

@@ -92,7 +92,6 @@ def test_a_warp_multiplies_a_row_by_several_columns_of_four_bits(cols: int, own:
     """16 elements of the row are loaded for four columns of 8 bytes, where these divide."""
     mod = parse(DECODED.replace("COLS", str(cols)))
     exe = rl.compile(mod, target="cuda:sm_90")
-    assert isinstance(exe, CudaExecutable)
     (launch,) = (x for k in exe.gpu.kernels.values() for x in k.launches)
     assert [str(d) for d in launch.extents("blockIdx")][0] == str(cols // (8 * own))
     rng = np.random.default_rng(cols)

@@ -127,7 +127,6 @@ def f(a: T.handle, b: T.handle, c: T.handle):
 
 def _from_one() -> Schedule:
     func = parse(FROM_ONE)["f"]
-    assert isinstance(func, PrimFunc)
     sch = Schedule(func)
     sch.form_blocks()
     return sch
@@ -184,7 +183,6 @@ def f(a: T.handle, b: T.handle):
 def test_copies_of_buffers_without_elements(place: str) -> None:
     """A loop without iterations reads nothing of what its buffers do not have."""
     func = parse(SHIFTED.replace("PLACE", place))["f"]
-    assert isinstance(func, PrimFunc)
     sch = Schedule(func)
     sch.cache_read(sch.get_block("B"), 0, "global")
     for m in (0, 1, 5):

@@ -282,7 +282,6 @@ def identities(rng):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module())
     rng = random.Random(seed)
     mod = start
@@ -305,7 +304,6 @@ def test_some_random_program_is_rewritten():
 
 @pytest.mark.parametrize("seed", range(15))
 def test_random_chains_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module(16))
     first = wildcard().where(lambda e: isinstance(e, graph.Call), "a call").has_dtype("float32")
     second = is_op("add") | is_op("multiply") | is_op("subtract")
