@@ -328,10 +328,8 @@ def test_figure_11_workspace_is_lifted_and_planned_with_everything_else() -> Non
 @I.ir_module
 class Figure12:
     @T.prim_func
-    def scale(a: T.handle, b: T.handle):
+    def scale(A: T.Buffer(("n", 64), "float32"), B: T.Buffer(("n", 64), "float32")):
         n = T.int64()
-        A = T.match_buffer(a, (n, 64), "float32")
-        B = T.match_buffer(b, (n, 64), "float32")
         for i, j in T.grid(n, 64):
             with T.block("scale"):
                 vi, vj = T.axis.remap("SS", [i, j])

@@ -43,9 +43,7 @@ def double(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
 
 @cache
 def double() -> loops.PrimFunc:
-    func = parse(ROWS)["double"]
-    assert isinstance(func, loops.PrimFunc)
-    return func
+    return parse(ROWS)["double"]
 
 
 def test_facts_print_as_they_are_read() -> None:

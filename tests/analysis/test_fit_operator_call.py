@@ -14,15 +14,12 @@ from relaxlab.script import parse
 
 HEADER = "from relaxlab.script import ir as I, relax as R, tir as T\n"
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor((3, 4), "float32")):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            y = {call}
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor((3, 4), "float32")):
+    with R.dataflow():
+        y = {call}
+        R.output(y)
+    return y
 """
 
 

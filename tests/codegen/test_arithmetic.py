@@ -485,11 +485,7 @@ def test_random_expressions(first: int) -> None:
 @pytest.mark.parametrize("index", ["vj % p", "vj // vi", "(vj + p) // (vi * p)"])
 def test_index_divisors_that_are_zero_are_reported(index: str) -> None:
     mod = parse_kernels(f"""
-    def f(a: T.handle, p_: T.handle, b: T.handle):
-        n = T.int64()
-        p = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        P = T.match_buffer(p_, (p,), "float32")
+    def f(A: T.Buffer(("n",), "float32"), P: T.Buffer(("p",), "float32"), b: T.handle):
         B = T.match_buffer(b, (2, n), "float32")
         for i, j in T.grid(2, n):
             with T.block("b"):
@@ -507,9 +503,7 @@ def test_index_divisors_that_are_zero_are_reported(index: str) -> None:
 @pytest.mark.parametrize("index", ["vj // n", "vj % n", "(vi * n + vj) // n", "vj // (vi + 1)"])
 def test_index_divisors_that_loops_prove_positive_need_no_check(index: str) -> None:
     mod = parse_kernels(f"""
-    def f(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
+    def f(A: T.Buffer(("n",), "float32"), b: T.handle):
         B = T.match_buffer(b, (2, n), "float32")
         for i, j in T.grid(2, n):
             with T.block("b"):

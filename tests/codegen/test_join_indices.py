@@ -24,12 +24,11 @@ HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
 def loads(index: str, shape: str = "n, m, k") -> list[str]:
     """The indices of a load after joining, the loop over f being fused from three."""
     func = parse_kernels(f"""
-def kernel(a: T.handle, c: T.handle):
+def kernel(a: T.handle, C: T.Buffer(("n * m * k",), "float32")):
     n = T.int64()
     m = T.int64()
     k = T.int64()
     A = T.match_buffer(a, ({shape},), "float32")
-    C = T.match_buffer(c, (n * m * k,), "float32")
     for f in range(n * m * k):
         C[f] = A[{index}]
 """)["kernel"]

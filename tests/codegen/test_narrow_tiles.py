@@ -14,10 +14,7 @@ from relaxlab.ir.node import walk
 from tests.codegen.kernels import Kernels, parse_kernels
 
 TILES = """
-def kernel(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (7, n), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def kernel(A: T.Buffer((7, "n"), "float32"), C: T.Buffer(("n",), "float32")):
     with T.sblock("root"):
         D = T.alloc_buffer((64,), "float32", scope="local")
         for i in T.parallel((n + 63) // 64):

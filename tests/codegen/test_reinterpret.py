@@ -8,25 +8,20 @@ import pytest
 import relaxlab as rl
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R, tir as T
+@T.prim_func
+def bits(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "uint32")):
+    for i0 in range(4):
+        for i1 in KIND(16):
+            with T.block("bits"):
+                v = T.axis.spatial(64, i0 * 16 + i1)
+                b[v] = T.reinterpret("uint32", a[v]) ^ T.uint32(1)
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def bits(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "uint32")):
-        for i0 in range(4):
-            for i1 in KIND(16):
-                with T.block("bits"):
-                    v = T.axis.spatial(64, i0 * 16 + i1)
-                    b[v] = T.reinterpret("uint32", a[v]) ^ T.uint32(1)
-
-    @R.function
-    def main(x: R.Tensor((64,), "float32")):
-        cls = Module
-        with R.dataflow():
-            y = R.call_tir(cls.bits, (x,), R.Tensor((64,), "uint32"))
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor((64,), "float32")):
+    with R.dataflow():
+        y = R.call_tir(cls.bits, (x,), R.Tensor((64,), "uint32"))
+        R.output(y)
+    return y
 """
 
 

@@ -11,9 +11,7 @@ from relaxlab.ir.target import Target
 from tests.codegen.kernels import Kernels, parse_kernels
 
 TAIL = """
-def kernel(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
+def kernel(A: T.Buffer(("n",), "float32"), c: T.handle):
     C = T.match_buffer(c, ({lanes},), "float32")
     for v in T.vectorized({lanes}):
         C[v] = C[v] + T.if_then_else({at} < n, A[{at}], T.float32(0))

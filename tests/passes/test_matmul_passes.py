@@ -31,17 +31,14 @@ def dataflow(params: dict[str, tuple], *bindings: str) -> Module:
     names = [b.partition(" = ")[0] for b in bindings]
     outputs = ", ".join(n for n in names if n.isupper())
     lines = [
-        "from relaxlab.script import ir as I, relax as R",
-        "@I.ir_module",
-        "class Module:",
-        "    @R.function",
-        "    def main(",
-        *(f'        {name}: R.Tensor({shape}, "float32"),' for name, shape in params.items()),
-        "    ):",
-        "        with R.dataflow():",
-        *(f"            {binding}" for binding in bindings),
-        f"            R.output({outputs})",
-        f"        return ({outputs})",
+        "@R.function",
+        "def main(",
+        *(f'    {name}: R.Tensor({shape}, "float32"),' for name, shape in params.items()),
+        "):",
+        "    with R.dataflow():",
+        *(f"        {binding}" for binding in bindings),
+        f"        R.output({outputs})",
+        f"    return ({outputs})",
     ]
     return parse("\n".join(lines))
 
@@ -73,20 +70,16 @@ def test_the_weight_of_a_linear_is_reordered_too():
 
 
 ORDER = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(
-        x: R.Tensor(("n", 8), "float32"),
-        a: R.Tensor((8, 100), "float32"),
-        b: R.Tensor((100, 10), "float32"),
-    ):
-        R.func_attr({"tir_var_upper_bound": {"n": BOUND}})
-        y = R.matmul(a, b)
-        z = R.matmul(x, y)
-        return z
+@R.function
+def main(
+    x: R.Tensor(("n", 8), "float32"),
+    a: R.Tensor((8, 100), "float32"),
+    b: R.Tensor((100, 10), "float32"),
+):
+    R.func_attr({"tir_var_upper_bound": {"n": BOUND}})
+    y = R.matmul(a, b)
+    z = R.matmul(x, y)
+    return z
 """
 
 

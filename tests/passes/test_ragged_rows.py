@@ -24,22 +24,19 @@ from tests.passes.ragged_checks import SEED, check_drawn, compare
 
 EVERY = (*STEPS, *OF_SEQUENCES)
 TOP = """
-@I.ir_module
-class Program:
-    @R.function
-    def main(
-        s: R.Lengths("b", "n", at_most=16),
-        t: R.Lengths("n", "m", at_most=16),
-        x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32"),
-        a: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "l": "t[i, j]"}, "float32"),
-        v: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
-        g: R.Tensor(("b", 1, 1, 4), "float32"),
-    ):
-        b, n, m = T.int64(), T.int64(), T.int64()
-        with R.dataflow():
-            r = BODY
-            R.output(r)
-        return r
+@R.function
+def main(
+    s: R.Lengths("b", "n", at_most=16),
+    t: R.Lengths("n", "m", at_most=16),
+    x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32"),
+    a: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "l": "t[i, j]"}, "float32"),
+    v: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
+    g: R.Tensor(("b", 1, 1, 4), "float32"),
+):
+    with R.dataflow():
+        r = BODY
+        R.output(r)
+    return r
 """
 
 
@@ -97,7 +94,7 @@ def test_one_kernel_for_the_rows_of_all_sequences() -> None:
 def test_rows_as_sequences_and_back() -> None:
     """A cast changes nothing in memory."""
     ty = 'R.Ragged({"i": "n", "k": "t[i]", "d": 4}, "float32")'
-    two_lines = f"y = R.match_cast(x, {ty})\n            r = R.sum(y, axis=1)"
+    two_lines = f"y = R.match_cast(x, {ty})\n        r = R.sum(y, axis=1)"
     mod = parse(TOP.replace("r = BODY", two_lines))
     rng = np.random.default_rng(SEED)
     s, t = np.array([2, 0, 1], "int32"), np.array([3, 0, 2], "int32")
@@ -187,19 +184,16 @@ def test_lengths_are_checked_on_entry(compiled: bool) -> None:
 
 
 BETWEEN = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def f(u: R.Lengths("c", "k"), v: R.Lengths("k", "q"),
-          x: R.Ragged({"i": "c", "j": "u[i]", "k": "v[i, j]", "d": 4}, "float32")):
-        return R.nn.softmax(x, axis=2)
+@R.function(private=True)
+def f(u: R.Lengths("c", "k"), v: R.Lengths("k", "q"),
+      x: R.Ragged({"i": "c", "j": "u[i]", "k": "v[i, j]", "d": 4}, "float32")):
+    return R.nn.softmax(x, axis=2)
 
-    @R.function
-    def main(s: R.Lengths("b", "n", at_most=9), t: R.Lengths("n", "m", at_most=9),
-             x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32")):
-        cls = M
-        y = cls.f(s, t, x)
-        return R.sum(y * x, axis=2)
+@R.function
+def main(s: R.Lengths("b", "n", at_most=9), t: R.Lengths("n", "m", at_most=9),
+         x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32")):
+    y = cls.f(s, t, x)
+    return R.sum(y * x, axis=2)
 """
 
 

@@ -16,7 +16,6 @@ from relaxlab.runtime.vm.vm import VirtualMachine
 BY_SIZE = """
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
-    n = T.int64()
     c = R.prim_value(n > 4)
     if c:
         r = R.exp(x)
@@ -27,7 +26,6 @@ def main(x: R.Tensor(("n",), "float32")):
 BY_FLAG = """
 @R.function
 def main(x: R.Tensor(("n",), "float32"), c: R.Prim("bool")):
-    n = T.int64()
     if c:
         if R.prim_value(n % 2 == 0):
             r = R.exp(x)

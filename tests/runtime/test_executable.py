@@ -197,9 +197,8 @@ class Memory:
         return R.tuple()
 
     @T.prim_func
-    def append(C: T.Buffer((8,), "float32"), v: T.handle, p: T.int64):
+    def append(C: T.Buffer((8,), "float32"), V: T.Buffer(("n",), "float32"), p: T.int64):
         n = T.int64()
-        V = T.match_buffer(v, (n,), "float32")
         for i in range(n):
             with T.block("w"):
                 vi = T.axis.spatial(n, i)

@@ -21,9 +21,8 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}
 
 
 def compiled(shape: str, dtype: str, body: str) -> CudaExecutable:
-    exe = rl.compile(
+    return rl.compile(
         parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor({shape}, "{dtype}")):
     with R.dataflow():
@@ -33,8 +32,6 @@ def main(x: R.Tensor({shape}, "{dtype}")):
 """),
         target="cuda:sm_90",
     )
-    assert isinstance(exe, CudaExecutable)
-    return exe
 
 
 def softmax(x: Any) -> Any:
@@ -79,7 +76,6 @@ def test_results(kernel: tuple[Any, str], inner: tuple[int, ...], rows: int, dty
 
 
 DECODED = """
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor((1, 512), "float32"), d: R.Tensor((COLS, 16), "float16"),
          qs: R.Tensor((COLS, 16, 16), "uint8")):

@@ -96,7 +96,6 @@ def test_what_is_missing_is_found(op: str, message: str) -> None:
 )
 def test_slices_are_read_where_they_are(shape: tuple[Any, ...], piece: str, how: str) -> None:
     mod = parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(q: R.Tensor((1, 40, 1, 64), "bfloat16"), k: R.Tensor({shape!r}, "bfloat16"),
          v: R.Tensor({shape!r}, "bfloat16")):

@@ -193,22 +193,17 @@ def _at(index: str, other: str = "", *, adds: bool = False) -> PrimFunc:
     blocks = [("C", index, adds), *([("other", other, False)] if other else [])]
     lines = [
         f"""
-            with T.sblock("{name}"):
-                v = T.axis.spatial(16, i)
-                C[{place}] = {f"C[{place}] + A[v]" if added else "A[v] + X[v]"}"""
+        with T.sblock("{name}"):
+            v = T.axis.spatial(16, i)
+            C[{place}] = {f"C[{place}] + A[v]" if added else "A[v] + X[v]"}"""
         for name, place, added in blocks
     ]
-    mod = parse(f"""
-@I.ir_module
-class M:
-    @T.prim_func
-    def f(A: T.Buffer((16,), "int32"), X: T.Buffer((16,), "int32"), P: T.Buffer((1,), "int32"),
-          C: T.Buffer((64,), "int32")):
-        for i in range(16):{"".join(lines)}
-""")
-    func = mod["f"]
-    assert isinstance(func, PrimFunc)
-    return func
+    return parse(f"""
+@T.prim_func
+def f(A: T.Buffer((16,), "int32"), X: T.Buffer((16,), "int32"), P: T.Buffer((1,), "int32"),
+      C: T.Buffer((64,), "int32")):
+    for i in range(16):{"".join(lines)}
+""")["f"]
 
 
 def _parallel(sch: Schedule) -> None:
@@ -318,12 +313,9 @@ def test_a_sum_of_no_terms_is_zero_after_a_split_into_one_tile(
 ) -> None:
     """The loop over tiles, of which there is one at most, is in no binding of the block."""
     func = parse("""
-from relaxlab.script import tir as T
 @T.prim_func
-def f(a: T.handle, D: T.Buffer((3,), "float32")):
+def f(A: T.Buffer((3, "n"), "float32"), D: T.Buffer((3,), "float32")):
     T.func_attr({"tir_var_upper_bound": {"n": 16}})
-    n = T.int64()
-    A = T.match_buffer(a, (3, n), "float32")
     for i, j in T.grid(3, n):
         with T.block("D"):
             vi, vj = T.axis.remap("SR", [i, j])

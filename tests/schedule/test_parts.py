@@ -77,10 +77,8 @@ def f(A: T.Buffer((40, 40), "float32")):
 """
 TWO_PRODUCTS = """
 @T.prim_func
-def f(p: T.handle, b: T.Buffer((24, 40), "float32"), c: T.Buffer((40, 20), "float32"), q: T.handle):
-    n = T.int64()
-    a = T.match_buffer(p, (n, 24), "float32")
-    d = T.match_buffer(q, (n, 20), "float32")
+def f(a: T.Buffer(("n", 24), "float32"), b: T.Buffer((24, 40), "float32"),
+      c: T.Buffer((40, 20), "float32"), d: T.Buffer(("n", 20), "float32")):
     t = T.alloc_buffer((n, 40), "float32")
     for i, j, k in T.grid(n, 40, 24):
         with T.sblock("sum"):
@@ -165,9 +163,7 @@ KERNELS = {
 
 
 def kernel(name: str) -> PrimFunc:
-    found = rl.parse(KERNELS[name][0])["f"]
-    assert isinstance(found, PrimFunc)
-    return found
+    return rl.parse(KERNELS[name][0])["f"]
 
 
 def arguments(func: PrimFunc, rng: np.random.Generator) -> list[np.ndarray]:

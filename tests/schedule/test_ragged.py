@@ -406,10 +406,8 @@ def test_a_loop_that_a_move_makes_mentions_no_axis_of_the_block() -> None:
 
 
 @T.prim_func
-def triangle(x_: T.handle, y_: T.handle):
+def triangle(x: T.Buffer(("n", "n"), "float32"), y: T.Buffer(("n", 4), "float32")):
     n = T.int64()
-    x = T.match_buffer(x_, (n, n), "float32")
-    y = T.match_buffer(y_, (n, 4), "float32")
     for i in range(n):
         for k in range(4):
             for j in range(i):
@@ -423,10 +421,8 @@ def triangle(x_: T.handle, y_: T.handle):
 
 
 @T.prim_func
-def upper_triangle(x_: T.handle, y_: T.handle):
+def upper_triangle(x: T.Buffer(("n", "n"), "float32"), y: T.Buffer(("n", 4), "float32")):
     n = T.int64()
-    x = T.match_buffer(x_, (n, n), "float32")
-    y = T.match_buffer(y_, (n, 4), "float32")
     for i in range(n):
         for k in range(4):
             for j in range(n - i):

@@ -56,12 +56,10 @@ def shape_of(rng, ndim: int, symbols: tuple[int, ...], same: bool) -> tuple[int,
 
 def test_an_axis_without_terms_inside_one_of_unknown_length():
     mod = parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((100, "n"), "float32"), y: R.Tensor((100, 0, 64), "float32"),
-             z: R.Tensor((0, 100), "float32")):
-        return R.tanh(R.einsum((x, y, z), subscripts="af,ade,da->e"))
+@R.function
+def main(x: R.Tensor((100, "n"), "float32"), y: R.Tensor((100, 0, 64), "float32"),
+         z: R.Tensor((0, 100), "float32")):
+    return R.tanh(R.einsum((x, y, z), subscripts="af,ade,da->e"))
 """)
     shapes = ((100, 3), (100, 0, 64), (0, 100))
     result = rl.compile(mod)["main"](*(np.ones(s, "float32") for s in shapes))
@@ -385,11 +383,9 @@ def test_caches_for_loops_without_iterations_are_empty():
 @pytest.mark.parametrize("shape", [(5, 40, 33), ("n", "m", "k")])
 def test_what_depends_on_columns_alone_is_computed_once_for_each(shape, rng):
     mod = parse(f"""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor({shape}, "float32")):
-        return R.nn.log_softmax(x, axis=1)
+@R.function
+def main(x: R.Tensor({shape}, "float32")):
+    return R.nn.log_softmax(x, axis=1)
 """)
     kernel = rl.trace(mod).result["log_softmax"]
     stores = [n for n in walk(kernel) if isinstance(n, BufferStore)]

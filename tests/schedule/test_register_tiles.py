@@ -22,9 +22,8 @@ BODIES = {
 
 def compiled(form: str, cols: int, terms: int) -> CudaExecutable:
     weights = (terms, cols) if form == "kj" else (cols, terms)
-    exe = rl.compile(
+    return rl.compile(
         parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(("n", {terms}), "float32"), w: R.Tensor({weights}, "float32")):
     with R.dataflow():
@@ -34,8 +33,6 @@ def main(x: R.Tensor(("n", {terms}), "float32"), w: R.Tensor({weights}, "float32
 """),
         target="cuda:sm_90",
     )
-    assert isinstance(exe, CudaExecutable)
-    return exe
 
 
 @pytest.mark.parametrize("form", BODIES)

@@ -141,18 +141,14 @@ def _turned(n: Node) -> Node | None:
 
 
 OPERATOR = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(q: R.Tensor(("b", "s", 6, 32), "float32"), k: R.Tensor(("b", "t", 2, 32), "float32"),
-             v: R.Tensor(("b", "t", 2, 24), "float32")):
-        R.func_attr({"tir_var_upper_bound": {"s": 80, "t": 80}})
-        with R.dataflow():
-            y = R.nn.attention(q, k, v, causal_mask=MASK)
-            R.output(y)
-        return y
+@R.function
+def main(q: R.Tensor(("b", "s", 6, 32), "float32"), k: R.Tensor(("b", "t", 2, 32), "float32"),
+         v: R.Tensor(("b", "t", 2, 24), "float32")):
+    R.func_attr({"tir_var_upper_bound": {"s": 80, "t": 80}})
+    with R.dataflow():
+        y = R.nn.attention(q, k, v, causal_mask=MASK)
+        R.output(y)
+    return y
 """
 
 
@@ -239,8 +235,6 @@ def test_one_position_is_not_a_tile() -> None:
 
 
 FREE = """
-from relaxlab.script import ir as I, relax as R
-
 @R.function
 def main(q: R.Tensor(("b", "n", 6, 32), "{dtype}"),
          k: R.Tensor(("b", "{m}", {heads}, 32), "{dtype}"),
@@ -282,20 +276,16 @@ def test_lengths_that_nothing_bounds(mask, heads, m, dtype, rng):
 
 
 CACHED = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(q: R.Tensor((1, "s", 6, 32), "float32"), k: R.Tensor((1, "c", 2, 32), "float16"),
-             v: R.Tensor((1, "c", 2, 32), "float16"), past: R.Shape(["p"])):
-        with R.dataflow():
-            keys = R.strided_slice(k, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
-            values = R.strided_slice(v, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
-            y = R.nn.attention(q, R.astype(keys, "float32"), R.astype(values, "float32"),
-                               causal_mask="BottomRight")
-            R.output(y)
-        return y
+@R.function
+def main(q: R.Tensor((1, "s", 6, 32), "float32"), k: R.Tensor((1, "c", 2, 32), "float16"),
+         v: R.Tensor((1, "c", 2, 32), "float16"), past: R.Shape(["p"])):
+    with R.dataflow():
+        keys = R.strided_slice(k, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
+        values = R.strided_slice(v, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
+        y = R.nn.attention(q, R.astype(keys, "float32"), R.astype(values, "float32"),
+                           causal_mask="BottomRight")
+        R.output(y)
+    return y
 """
 
 

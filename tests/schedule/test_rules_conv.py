@@ -183,14 +183,10 @@ def test_panels_of_large_weights_are_read_once(channels: int, first: str) -> Non
 def channels_in(channels: str, size: int) -> Module:
     """A convolution of an image with this number of channels."""
     return rl.parse(f"""
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((2, {channels}, 9, 37), "float32"),
-             w: R.Tensor((48, {channels}, {size}, {size}), "float32")):
-        return R.nn.conv2d(x, w, padding={size // 2})
+@R.function
+def main(x: R.Tensor((2, {channels}, 9, 37), "float32"),
+         w: R.Tensor((48, {channels}, {size}, {size}), "float32")):
+    return R.nn.conv2d(x, w, padding={size // 2})
 """)
 
 

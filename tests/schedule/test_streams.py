@@ -93,9 +93,7 @@ def test_arrays_that_are_read_stay_in_caches() -> None:
 @I.ir_module
 class Module:
     @T.prim_func
-    def twice(a: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
+    def twice(A: T.Buffer(("n",), "float32")):
         for i in range(n):
             with T.block("A"):
                 vi = T.axis.spatial(n, i)
@@ -194,9 +192,7 @@ def test_all_that_the_loads_of_an_iteration_reach_is_fetched() -> None:
     """Rows of 256 bytes of which the first load has one element: four lines each."""
     module = rl.parse(f"""{HEAD}
 @T.prim_func
-def f(a: T.handle, b: T.handle):
-    A = T.match_buffer(a, (64, 64), "float32")
-    B = T.match_buffer(b, (64,), "float32")
+def f(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64,), "float32")):
     for i in T.serial(64, annotations={{"prefetch": (4, ("A",))}}):
         B[i] = A[i, 0]
         for j in range(64):
@@ -228,11 +224,8 @@ def test_addresses_read_nothing_ahead_of_what_guards_them(body: str, fetched: bo
     lines = "".join(f"\n        {line}" for line in body.split("; "))
     module = rl.parse(f"""{HEAD}
 @T.prim_func
-def f(a: T.handle, p: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (64, 64), "float32")
-    pages = T.match_buffer(p, (n,), "int64")
-    B = T.match_buffer(b, (64,), "float32")
+def f(A: T.Buffer((64, 64), "float32"), pages: T.Buffer(("n",), "int64"),
+      B: T.Buffer((64,), "float32")):
     for i in T.serial(64, annotations={{"prefetch": (4, ("A",))}}):{lines}
 """)
     function = module["f"]

@@ -45,7 +45,6 @@ class Case:
         shapes = zip("qkv", self.shapes(queries, positions), strict=True)
         params = ", ".join(f'{name}: R.Tensor({s!r}, "{self.dtype}")' for name, s in shapes)
         return parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main({params}):
     y = R.nn.attention(q, k, v, causal_mask={self.mask!r})

@@ -33,7 +33,6 @@ def program(rows: Any, cols: int, terms: int, dtype: str = "bfloat16", form: str
     product = "R.matmul(x, R.permute_dims(w))" if form == "jk" else "R.matmul(x, w)"
     value = f"R.nn.relu(R.add({product}, b))" if form == "epilogue" else product
     return parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(({rows!r}, {terms}), "{dtype}"), w: R.Tensor({weights}, "{dtype}"),
          b: R.Tensor(({cols},), "{dtype}")):

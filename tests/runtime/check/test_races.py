@@ -10,22 +10,20 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.check.races import find_race
 
 TEXT = """
-@I.ir_module
-class M:
-    @T.prim_func
-    def f(A: T.Buffer((8,), "int32"), X: T.Buffer((8,), "int32"), C: T.Buffer((16,), "int32")):
-        for i in T.{kind}(8):
-            with T.sblock("C"):
-                v = T.axis.spatial(8, i)
-                {body}
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), X: T.Buffer((8,), "int32"), C: T.Buffer((16,), "int32")):
+    for i in T.{kind}(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i)
+            {body}
 
-    @R.function
-    def main(a: R.Tensor((8,), "int32"), x: R.Tensor((8,), "int32")):
-        with R.dataflow():
-            z = R.zeros((16,), "int32")
-            y = R.call_tir_inplace(M.f, (a, x, z), 2, out_ty=R.Tensor((16,), "int32"))
-            R.output(y)
-        return y
+@R.function
+def main(a: R.Tensor((8,), "int32"), x: R.Tensor((8,), "int32")):
+    with R.dataflow():
+        z = R.zeros((16,), "int32")
+        y = R.call_tir_inplace(cls.f, (a, x, z), 2, out_ty=R.Tensor((16,), "int32"))
+        R.output(y)
+    return y
 """
 RACES = [
     ("C[v // 2] = C[v // 2] + A[v]", "iterations 0 and 1 of the loop i", "C[0]"),
