@@ -334,11 +334,12 @@ def test_bfloat16_rounds_to_even(lanes: int) -> None:
                 same(out, part.astype(ml_dtypes.bfloat16))
 
 
-def test_reinterpret() -> None:
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_reinterpret(lanes: int) -> None:
     pairs = [("float32", "int32"), ("int32", "float32"), ("float64", "uint64"), ("int8", "uint8"),
              ("float16", "uint16"), ("bfloat16", "int16"), ("uint32", "int32")]  # fmt: skip
     functions = {
-        f"{a}_{b}": kernel([a], b, lambda x, b=b: expr.Call(b, "reinterpret", (x,)), 1)
+        f"{a}_{b}": kernel([a], b, lambda x, b=b: expr.Call(b, "reinterpret", (x,)), lanes)
         for a, b in pairs
     }
     kernels = Kernels(Module.of(functions))
