@@ -24,6 +24,8 @@ from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.schedule import Schedule
+from relaxlab.schedule.state import LoopRV
 from relaxlab.script import parse
 
 F32 = "float32"
@@ -241,6 +243,11 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     if is_float(dtype):
         return rng.standard_normal(shape).astype(dtype)
     return rng.integers(0, 2 if dtype == "bool" else 8, shape).astype(dtype)
+
+
+def loop_of(sch: Schedule, block: str, number: int = 0) -> LoopRV:
+    """A loop around a block, by its number from outside."""
+    return sch.get_loops(sch.get_block(block))[number]
 
 
 def assert_well_formed(func: PrimFunc, except_for: tuple[str, ...] = ()) -> None:
