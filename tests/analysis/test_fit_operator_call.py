@@ -12,7 +12,6 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse
 
-HEADER = "from relaxlab.script import ir as I, relax as R, tir as T\n"
 PROGRAM = """
 @R.function
 def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor((3, 4), "float32")):
@@ -24,7 +23,7 @@ def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor((3, 4), "float32")):
 
 
 def _normal(call: str) -> Module:
-    return normalize(parse(HEADER + PROGRAM.format(call=call)))
+    return normalize(parse(PROGRAM.format(call=call)))
 
 
 def _casts(mod: Module) -> list[str]:

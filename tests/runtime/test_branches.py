@@ -61,7 +61,7 @@ PROGRAMS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_branches_mean_the_same_everywhere(name: str) -> None:
     text, calls = PROGRAMS[name]
-    mod = rl.parse("from relaxlab.script import relax as R, tir as T\n" + text)
+    mod = rl.parse(text)
     exe = rl.compile(mod)
     machine = VirtualMachine(lower_shapes(cpu_pipeline().run(mod).result))
     for args in calls:

@@ -236,7 +236,7 @@ def function(shapes: tuple[str, ...], body: str, sizes: dict[str, int] | None = 
     text += body
     for name, size in (sizes or {}).items():
         text = re.sub(rf"\b{name}\b", str(size), text)
-    return parse("from relaxlab.script import tir as T\n@T.prim_func\n" + text)["f"]
+    return parse("@T.prim_func\n" + text)["f"]
 
 
 def blocks(func: PrimFunc) -> list[Block]:

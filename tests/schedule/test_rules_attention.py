@@ -21,7 +21,6 @@ from relaxlab.schedule.rules.context import Context
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
 SHAPE = (KV_HEADS, WIDTH)
 PLAIN = nn.Scores(WIDTH**-0.5)
-HEAD = "from relaxlab.script import ir as I, relax as R\n"
 WIDE = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v4", frozenset({"avx512f", "avx512vl"}))
 
 
@@ -178,7 +177,7 @@ def test_keys_between_heads_are_packed(mask: str | None, rng: np.random.Generato
 
 def test_a_single_position(rng: np.random.Generator) -> None:
     """Its weight is 1 for whoever sees it."""
-    exe = rl.compile(rl.parse(f"""{HEAD}
+    exe = rl.compile(rl.parse("""
 @R.function
 def main(q: R.Tensor(("b", "n", 2, 20), "float32"), k: R.Tensor(("b", 1, 2, 20), "float32"),
          v: R.Tensor(("b", 1, 2, 18), "float32")):
@@ -196,7 +195,7 @@ def main(q: R.Tensor(("b", "n", 2, 20), "float32"), k: R.Tensor(("b", 1, 2, 20),
 @pytest.mark.parametrize("mask", ["TopLeft", None])
 def test_heads_of_any_width(mask: str | None, rng: np.random.Generator) -> None:
     """Vectors of features end where a head does, and widths beyond the rule's have a version."""
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse(f"""
 @R.function
 def main(q: R.Tensor(("b", "n", "h", "d"), "float32"), k: R.Tensor(("b", "m", "h", "d"), "float32"),
          v: R.Tensor(("b", "m", "h", "e"), "float32")):
@@ -319,7 +318,7 @@ def test_heads_of_one_query_share_keys(
 ) -> None:
     """A tile has heads that read the same keys, as many as leave three tiles; of fewer than eight
     tiles, threads share parts."""
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse(f"""
 @R.function
 def main(q: R.Tensor((1, 1, {heads}, 32), "float32"),
          k: R.Tensor((1, "t", {kv_heads}, 32), "float32"),
@@ -343,7 +342,7 @@ def main(q: R.Tensor((1, 1, {heads}, 32), "float32"),
 def test_parts_of_the_positions_of_one_query(rng: np.random.Generator) -> None:
     """Of any number of positions, also fewer than parts and none that the mask lets be seen; the
     results are the same on any number of threads, and for other parts but for rounding."""
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse("""
 @R.function
 def main(q: R.Tensor((1, 1, 6, 32), "float32"), k: R.Tensor((1, "t", 2, 32), "float32"),
          v: R.Tensor((1, "t", 2, 20), "float32"), mask: R.Tensor((1, 1, 1, "t"), "float32")):

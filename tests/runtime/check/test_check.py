@@ -15,11 +15,7 @@ from relaxlab.runtime.packed import register_func
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.mixed_programs import mixed_program
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
-
-ATTENTION = (
-    HEAD
-    + """
+ATTENTION = """
 @R.function
 def main(
     q: R.Tensor((1, "s", 2, 16), "float32"), k: R.Tensor((1, "t", 2, 16), "float32"),
@@ -34,11 +30,8 @@ def main(
         R.output(d)
     return d
 """
-)
 
-EVERYTHING = (
-    HEAD
-    + """
+EVERYTHING = """
 @R.function(private=True)
 def half(x: R.Tensor(("p", "q"), "float32")) -> R.Tensor(("p", "q"), "float32"):
     with R.dataflow():
@@ -71,7 +64,6 @@ def other(x: R.Tensor(("n",), "float32")):
         R.output(y)
     return y
 """
-)
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
@@ -107,9 +99,7 @@ def test_both_public_functions_are_checked():
 
 
 def test_parameters_that_a_pass_binds_start_anew():
-    text = (
-        HEAD
-        + """
+    text = """
 @R.function
 def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
     with R.dataflow():
@@ -117,7 +107,6 @@ def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
         R.output(y)
     return y
 """
-    )
     bound = bind_params.with_options(function="main", params={"w": np.eye(4, dtype="float32")})
     report = rl.check(rl.parse(text), pipeline=cpu_pipeline().after("normalize", bound))
     assert report.ok
@@ -127,9 +116,7 @@ def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
 
 
 def test_transformed_weights_may_look_like_the_others():
-    text = (
-        HEAD
-        + """
+    text = """
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
     R.func_attr({"num_input": 1})
@@ -139,7 +126,6 @@ def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
         R.output(y)
     return y
 """
-    )
     report = rl.check(rl.parse(text), runs=1)
     assert report.ok, report
 
@@ -189,7 +175,7 @@ REFUSED = [
 def test_refuses(body, message):
     calls = iter(range(10_000))
     register_func("test_check.counter", lambda x: x + np.float32(next(calls)))
-    mod = rl.parse(f"{HEAD}@I.ir_module\nclass M:\n    @R.function\n    {body}\n")
+    mod = rl.parse(f"@I.ir_module\nclass M:\n    @R.function\n    {body}\n")
     with pytest.raises(CheckError, match=message):
         rl.check(mod)
 

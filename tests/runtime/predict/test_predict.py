@@ -26,12 +26,10 @@ from relaxlab.runtime.simt.report import Problems
 from relaxlab.script import parse
 from tests.runtime.simt import programs
 
-HEAD = "from relaxlab.script import ir as I, relax as R\n"
-
 
 def program(params: str, value: str) -> rl.Module:
     text = f"@R.function\ndef main({params}):\n    with R.dataflow():\n        r = {value}\n"
-    return parse(f"{HEAD}{text}        R.output(r)\n    return r\n")
+    return parse(f"{text}        R.output(r)\n    return r\n")
 
 
 ROWS = 'R.Tensor(("n", 4096), "float32")'
