@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,17 +22,10 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.native.openmp import load_openmp
 from relaxlab.script.parser import parse
 
-HEAD = "from relaxlab.script import ir as I, tir as T\n@I.ir_module\nclass M:\n"
-
 
 def parse_kernels(*texts: str) -> Module:
     """A module of loop functions given as text, each starting at `def name(...)`."""
-    body = ""
-    for text in texts:
-        lines = text.strip("\n").splitlines()
-        indent = len(lines[0]) - len(lines[0].lstrip())
-        body += "    @T.prim_func\n" + "".join(f"    {line[indent:]}\n" for line in lines)
-    return parse(HEAD + body)
+    return parse("".join(f"@T.prim_func\n{textwrap.dedent(text).strip()}\n" for text in texts))
 
 
 def module_text(mod: Module, target: Target | None = None) -> tuple[str, dict[str, Any]]:
