@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from relaxlab.script.parser import parse
 
 def parse_kernels(*texts: str) -> Module:
     """A module of loop functions given as text, each starting at `def name(...)`."""
-    return parse("".join(f"@T.prim_func\n{textwrap.dedent(text).strip()}\n" for text in texts))
+    return parse("".join(f"@T.prim_func\n{dedent(text).strip()}\n" for text in texts))
 
 
 def module_text(mod: Module, target: Target | None = None) -> tuple[str, dict[str, Any]]:
