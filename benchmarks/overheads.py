@@ -18,19 +18,15 @@ REPEATS = 15
 CALLS = 2000
 
 _EMPTY = """
-from relaxlab.script import ir as I, relax as R
+@R.function
+def nothing():
+    with R.dataflow():
+        R.output()
+    return ()
 
-@I.ir_module
-class Empty:
-    @R.function
-    def nothing():
-        with R.dataflow():
-            R.output()
-        return ()
-
-    @R.function
-    def same(x: R.Tensor(("n",), "float32")):
-        return x
+@R.function
+def same(x: R.Tensor(("n",), "float32")):
+    return x
 """
 
 

@@ -38,24 +38,19 @@ TRIALS = 64
 DISPATCH_SECONDS = 1e-3
 """For which the process that tunes, and Dask's scheduler, are busy with one request."""
 PROGRAM = """\
-from relaxlab.script import ir as I
-from relaxlab.script import relax as R
-
-@I.ir_module
-class Layers:
-    @R.function
-    def main(x: R.Tensor(("n", 256), "float32"), w: R.Tensor((256, 512), "float32"),
-             v: R.Tensor((512, 256), "float32"), g: R.Tensor((256,), "float32"),
-             image: R.Tensor(("n", 32, 14, 14), "float32"),
-             k: R.Tensor((32, 32, 3, 3), "float32"), a: R.Tensor(("n", 2048), "float32")):
-        with R.dataflow():
-            h = R.nn.relu(R.matmul(R.nn.layer_norm(x, g, g, axes=[-1]), w))
-            y = R.add(R.matmul(h, v), x)
-            c = R.nn.conv2d(image, k, padding=1)
-            s = R.nn.softmax(a)
-            t = R.sum(a, axis=0)
-            R.output(y, c, s, t)
-        return y, c, s, t
+@R.function
+def main(x: R.Tensor(("n", 256), "float32"), w: R.Tensor((256, 512), "float32"),
+         v: R.Tensor((512, 256), "float32"), g: R.Tensor((256,), "float32"),
+         image: R.Tensor(("n", 32, 14, 14), "float32"),
+         k: R.Tensor((32, 32, 3, 3), "float32"), a: R.Tensor(("n", 2048), "float32")):
+    with R.dataflow():
+        h = R.nn.relu(R.matmul(R.nn.layer_norm(x, g, g, axes=[-1]), w))
+        y = R.add(R.matmul(h, v), x)
+        c = R.nn.conv2d(image, k, padding=1)
+        s = R.nn.softmax(a)
+        t = R.sum(a, axis=0)
+        R.output(y, c, s, t)
+    return y, c, s, t
 """
 SHAPES = {"n": (1, 16, 64)}
 

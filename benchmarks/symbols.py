@@ -62,13 +62,14 @@ class Case:
             lambda found: numbers.get(found[0], found[0]),
             self.result,
         )
-        declared = "".join(f"        {name} = T.int64()\n" for name in symbols)
-        return (
-            "from relaxlab.script import ir as I, relax as R, tir as T\n\n"
-            f"@I.ir_module\nclass Module:\n    @R.function\n    def main({params}):\n{declared}"
-            f"        with R.dataflow():\n            out = {result}\n"
-            "            R.output(out)\n        return out\n"
-        )
+        return f"""
+@R.function
+def main({params}):
+    with R.dataflow():
+        out = {result}
+        R.output(out)
+    return out
+"""
 
     def arrays(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Arguments. Integers are places along the extent `n`; `starts` are the even bounds of

@@ -21,6 +21,7 @@ from relaxlab.runtime import packed
 from relaxlab.runtime.interpreter import intrinsics as interpreter_intrinsics
 from relaxlab.schedule import tensor_intrin
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
+from tests.compiler import compiler
 
 pytest_plugins = ["tests.tiers", "tests.golden", "tests.gpu"]
 
@@ -84,6 +85,20 @@ def registries(monkeypatch):
     library patterns and targets that a test registers are unknown after it."""
     for module, table in REGISTRIES:
         monkeypatch.setattr(module, table, dict(getattr(module, table)))
+
+
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory):
+    """Programs are kept in a folder of the test file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELAXLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def needs_compiler():
+    """A skip where there is no C compiler."""
+    compiler()
 
 
 @pytest.fixture

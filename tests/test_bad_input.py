@@ -49,12 +49,10 @@ class Double:
 def returning(call: str, x: str = '("n", 4)') -> Module:
     """A program that is one call."""
     return rl.parse(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor({x}, "float32")):
-        n = T.int64()
-        return {call}
+@R.function
+def main(x: R.Tensor({x}, "float32")):
+    n = T.int64()
+    return {call}
 """)
 
 
@@ -185,12 +183,10 @@ def test_bounds_of_programs_that_no_script_wrote_are_checked(bounds: Any) -> Non
 
 def test_endless_recursion_is_an_error_of_the_interpreter_too() -> None:
     mod = rl.parse("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        y: R.Tensor(("n",), "float32") = Module.main(x)
-        return y
+@R.function
+def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    y: R.Tensor(("n",), "float32") = cls.main(x)
+    return y
 """)
     with pytest.raises(ExecutionError, match="`main` is called too deeply: 10,000 calls"):
         rl.interpret(mod, "main", np.ones(2, "float32"))

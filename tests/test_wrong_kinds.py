@@ -28,14 +28,12 @@ def main(x: R.Tensor(("n", 4), "float32")):
     return R.nn.relu(x)
 """)
 FUNC = rl.parse("""
-@I.ir_module
-class Double:
-    @T.prim_func
-    def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-        for i in range(16):
-            with T.sblock("B"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = A[vi] * T.float32(2)
+@T.prim_func
+def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * T.float32(2)
 """)["double"]
 WRONG: dict[str, Any] = {
     "None": None, "text": "text", "list": [1, "a"], "array": np.zeros((2, 3), "float32"),

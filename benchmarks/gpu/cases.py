@@ -19,7 +19,6 @@ if TYPE_CHECKING or find_spec("torch"):
     import torch.nn.functional as F
     from torch.nn.attention.bias import causal_lower_right
 
-HEAD = "from relaxlab.script import ir as I, relax as R\n"
 FLOAT, BRAIN, HALF = "float32", "bfloat16", "float16"
 SIZE = {FLOAT: 4, BRAIN: 2, HALF: 2}
 
@@ -51,7 +50,7 @@ class Case:
             for name, (shape, _, dtype) in zip("xyz", self.arguments, strict=False)
         ]
         text = f"@R.function\ndef main({', '.join(params)}):\n    with R.dataflow():\n"
-        return parse(f"{HEAD}{text}        r = {self.body}\n        R.output(r)\n    return r\n")
+        return parse(f"{text}        r = {self.body}\n        R.output(r)\n    return r\n")
 
     def sizes(self) -> dict[str, int]:
         """The values of the program's symbols."""

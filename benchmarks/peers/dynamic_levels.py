@@ -13,87 +13,81 @@ from benchmarks.peers.dynamic import MODELS, Dynamic, levels_of
 from relaxlab.models.dynamic.inputs import random_weights
 
 _CLASSIFY = """
-    @R.function
-    def classify(
-        h: R.Tensor(("n", H), "float32"), Wc: R.Tensor((H, 5), "float32"),
-        bc: R.Tensor((5,), "float32"),
-    ):
-        R.func_attr({"num_input": 1})
-        out = h @ Wc + bc
-        return out
+@R.function
+def classify(
+    h: R.Tensor(("n", H), "float32"), Wc: R.Tensor((H, 5), "float32"),
+    bc: R.Tensor((5,), "float32"),
+):
+    R.func_attr({"num_input": 1})
+    out = h @ Wc + bc
+    return out
 """
 _TREE_LSTM = """
-@I.ir_module
-class TreeLSTM:
-    @R.function
-    def leaf(
-        words: R.Tensor(("n",), "int64"), E: R.Tensor((W, H), "float32"),
-        Wl: R.Tensor((H, 3 * H), "float32"), bl: R.Tensor((3 * H,), "float32"),
-    ):
-        R.func_attr({"num_input": 1})
-        g = R.split(R.take(E, words, axis=0) @ Wl + bl, 3, axis=1)
-        c = R.sigmoid(g[0]) * R.tanh(g[2])
-        out = (R.sigmoid(g[1]) * R.tanh(c), c)
-        return out
+@R.function
+def leaf(
+    words: R.Tensor(("n",), "int64"), E: R.Tensor((W, H), "float32"),
+    Wl: R.Tensor((H, 3 * H), "float32"), bl: R.Tensor((3 * H,), "float32"),
+):
+    R.func_attr({"num_input": 1})
+    g = R.split(R.take(E, words, axis=0) @ Wl + bl, 3, axis=1)
+    c = R.sigmoid(g[0]) * R.tanh(g[2])
+    out = (R.sigmoid(g[1]) * R.tanh(c), c)
+    return out
 
-    @R.function
-    def inner(
-        ah: R.Tensor(("n", H), "float32"), ac: R.Tensor(("n", H), "float32"),
-        bh: R.Tensor(("n", H), "float32"), bc: R.Tensor(("n", H), "float32"),
-        U: R.Tensor((2 * H, 5 * H), "float32"), bu: R.Tensor((5 * H,), "float32"),
-    ):
-        R.func_attr({"num_input": 4})
-        g = R.split(R.concat((ah, bh), axis=1) @ U + bu, 5, axis=1)
-        c = R.sigmoid(g[0]) * R.tanh(g[4]) + R.sigmoid(g[1]) * ac + R.sigmoid(g[2]) * bc
-        out = (R.sigmoid(g[3]) * R.tanh(c), c)
-        return out
+@R.function
+def inner(
+    ah: R.Tensor(("n", H), "float32"), ac: R.Tensor(("n", H), "float32"),
+    bh: R.Tensor(("n", H), "float32"), bc: R.Tensor(("n", H), "float32"),
+    U: R.Tensor((2 * H, 5 * H), "float32"), bu: R.Tensor((5 * H,), "float32"),
+):
+    R.func_attr({"num_input": 4})
+    g = R.split(R.concat((ah, bh), axis=1) @ U + bu, 5, axis=1)
+    c = R.sigmoid(g[0]) * R.tanh(g[4]) + R.sigmoid(g[1]) * ac + R.sigmoid(g[2]) * bc
+    out = (R.sigmoid(g[3]) * R.tanh(c), c)
+    return out
 """
 _MV_RNN = """
-@I.ir_module
-class MVRNN:
-    @R.function
-    def inner(
-        av: R.Tensor(("n", H), "float32"), am: R.Tensor(("n", H, H), "float32"),
-        bv: R.Tensor(("n", H), "float32"), bm: R.Tensor(("n", H, H), "float32"),
-        V: R.Tensor((2 * H, H), "float32"), bias: R.Tensor((H,), "float32"),
-        M: R.Tensor((H, 2 * H), "float32"),
-    ):
-        R.func_attr({"num_input": 4})
-        left = R.squeeze(R.matmul(R.expand_dims(av, 1), bm), axis=[1])
-        right = R.squeeze(R.matmul(R.expand_dims(bv, 1), am), axis=[1])
-        v = R.tanh(R.concat((left, right), axis=1) @ V + bias)
-        out = (v, R.matmul(M, R.concat((am, bm), axis=1)))
-        return out
+@R.function
+def inner(
+    av: R.Tensor(("n", H), "float32"), am: R.Tensor(("n", H, H), "float32"),
+    bv: R.Tensor(("n", H), "float32"), bm: R.Tensor(("n", H, H), "float32"),
+    V: R.Tensor((2 * H, H), "float32"), bias: R.Tensor((H,), "float32"),
+    M: R.Tensor((H, 2 * H), "float32"),
+):
+    R.func_attr({"num_input": 4})
+    left = R.squeeze(R.matmul(R.expand_dims(av, 1), bm), axis=[1])
+    right = R.squeeze(R.matmul(R.expand_dims(bv, 1), am), axis=[1])
+    v = R.tanh(R.concat((left, right), axis=1) @ V + bias)
+    out = (v, R.matmul(M, R.concat((am, bm), axis=1)))
+    return out
 """
 _BI_RNN = """
-@I.ir_module
-class BiRNN:
-    @R.function
-    def project(
-        x: R.Tensor(("n", H), "float32"), W: R.Tensor((H, H), "float32"),
-        b: R.Tensor((H,), "float32"),
-    ):
-        R.func_attr({"num_input": 1})
-        out = x @ W + b
-        return out
+@R.function
+def project(
+    x: R.Tensor(("n", H), "float32"), W: R.Tensor((H, H), "float32"),
+    b: R.Tensor((H,), "float32"),
+):
+    R.func_attr({"num_input": 1})
+    out = x @ W + b
+    return out
 
-    @R.function
-    def step(
-        p: R.Tensor(("n", H), "float32"), h: R.Tensor(("n", H), "float32"),
-        W: R.Tensor((H, H), "float32"),
-    ):
-        R.func_attr({"num_input": 2})
-        out = R.sigmoid(p + h @ W)
-        return out
+@R.function
+def step(
+    p: R.Tensor(("n", H), "float32"), h: R.Tensor(("n", H), "float32"),
+    W: R.Tensor((H, H), "float32"),
+):
+    R.func_attr({"num_input": 2})
+    out = R.sigmoid(p + h @ W)
+    return out
 
-    @R.function
-    def classify(
-        f: R.Tensor(("n", H), "float32"), b: R.Tensor(("n", H), "float32"),
-        Wc: R.Tensor((2 * H, 16), "float32"), bc: R.Tensor((16,), "float32"),
-    ):
-        R.func_attr({"num_input": 2})
-        out = R.nn.log_softmax(R.concat((f, b), axis=1) @ Wc + bc, axis=1)
-        return out
+@R.function
+def classify(
+    f: R.Tensor(("n", H), "float32"), b: R.Tensor(("n", H), "float32"),
+    Wc: R.Tensor((2 * H, 16), "float32"), bc: R.Tensor((16,), "float32"),
+):
+    R.func_attr({"num_input": 2})
+    out = R.nn.log_softmax(R.concat((f, b), axis=1) @ Wc + bc, axis=1)
+    return out
 """
 
 

@@ -16,76 +16,46 @@
 initial values, or those that `load_state_dict` was given: names and layouts are PyTorch's.
 """
 
-from relaxlab.nn import spec
-from relaxlab.nn.attention import Attention, Cache, HeadNorm, Heads, KVCache, RotaryEmbedding
-from relaxlab.nn.basic import GELU, Conv2d, ReLU, Sequential, SiLU
-from relaxlab.nn.bidirectional import CrossAttention, SelfAttention
-from relaxlab.nn.builder import Data, FunctionBuilder, Parameter, Tensor, op
-from relaxlab.nn.layers import (
-    FLOAT32,
-    MLP,
-    Activation,
-    Activations,
-    BlockEmbedding,
-    Conv1d,
-    Embedding,
-    GatedMLP,
-    LayerNorm,
-    Linear,
-    MergedLinear,
-    Precision,
-    RMSNorm,
-    Weight,
-)
-from relaxlab.nn.loop_functions import Scores
-from relaxlab.nn.module import Module, ModuleList
-from relaxlab.nn.positions import PositionEmbedding
-from relaxlab.nn.recursion import DataType, cond, recursive
-from relaxlab.nn.transformer import MultiheadAttention, TransformerEncoderLayer
-from relaxlab.ops.block_builder import ModuleBuilder
-
-__all__ = [
-    "FLOAT32",
-    "MLP",
-    "Activation",
-    "Activations",
-    "GELU",
-    "Attention",
-    "BlockEmbedding",
-    "Cache",
-    "Conv1d",
-    "Conv2d",
-    "CrossAttention",
-    "Data",
-    "DataType",
-    "Embedding",
-    "FunctionBuilder",
-    "GatedMLP",
-    "HeadNorm",
-    "Heads",
-    "KVCache",
-    "LayerNorm",
-    "Linear",
-    "MergedLinear",
-    "Module",
-    "ModuleBuilder",
-    "ModuleList",
-    "MultiheadAttention",
-    "Parameter",
-    "PositionEmbedding",
-    "Precision",
-    "RMSNorm",
-    "ReLU",
-    "RotaryEmbedding",
-    "Scores",
-    "SelfAttention",
-    "Sequential",
-    "SiLU",
-    "Tensor",
-    "TransformerEncoderLayer",
-    "Weight",
-    "cond",
-    "op",
-    "recursive",
-    "spec",
-]
+from relaxlab.nn import spec as spec
+from relaxlab.nn.attention import Attention as Attention
+from relaxlab.nn.attention import Cache as Cache
+from relaxlab.nn.attention import HeadNorm as HeadNorm
+from relaxlab.nn.attention import Heads as Heads
+from relaxlab.nn.attention import KVCache as KVCache
+from relaxlab.nn.attention import RotaryEmbedding as RotaryEmbedding
+from relaxlab.nn.basic import GELU as GELU
+from relaxlab.nn.basic import Conv2d as Conv2d
+from relaxlab.nn.basic import ReLU as ReLU
+from relaxlab.nn.basic import Sequential as Sequential
+from relaxlab.nn.basic import SiLU as SiLU
+from relaxlab.nn.bidirectional import CrossAttention as CrossAttention
+from relaxlab.nn.bidirectional import SelfAttention as SelfAttention
+from relaxlab.nn.builder import Data as Data
+from relaxlab.nn.builder import FunctionBuilder as FunctionBuilder
+from relaxlab.nn.builder import Parameter as Parameter
+from relaxlab.nn.builder import Tensor as Tensor
+from relaxlab.nn.builder import op as op
+from relaxlab.nn.layers import FLOAT32 as FLOAT32
+from relaxlab.nn.layers import MLP as MLP
+from relaxlab.nn.layers import Activation as Activation
+from relaxlab.nn.layers import Activations as Activations
+from relaxlab.nn.layers import BlockEmbedding as BlockEmbedding
+from relaxlab.nn.layers import Conv1d as Conv1d
+from relaxlab.nn.layers import Embedding as Embedding
+from relaxlab.nn.layers import GatedMLP as GatedMLP
+from relaxlab.nn.layers import LayerNorm as LayerNorm
+from relaxlab.nn.layers import Linear as Linear
+from relaxlab.nn.layers import MergedLinear as MergedLinear
+from relaxlab.nn.layers import Precision as Precision
+from relaxlab.nn.layers import RMSNorm as RMSNorm
+from relaxlab.nn.layers import Weight as Weight
+from relaxlab.nn.loop_functions import Scores as Scores
+from relaxlab.nn.module import Module as Module
+from relaxlab.nn.module import ModuleList as ModuleList
+from relaxlab.nn.positions import PositionEmbedding as PositionEmbedding
+from relaxlab.nn.recursion import DataType as DataType
+from relaxlab.nn.recursion import cond as cond
+from relaxlab.nn.recursion import recursive as recursive
+from relaxlab.nn.transformer import MultiheadAttention as MultiheadAttention
+from relaxlab.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+from relaxlab.ops.block_builder import ModuleBuilder as ModuleBuilder

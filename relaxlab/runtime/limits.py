@@ -30,94 +30,79 @@ CACHE = 1 << 20
 """Bytes per thread that are read again and again to measure caches."""
 
 READ = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
-@I.ir_module
-class Read:
-    @T.prim_func
-    def add_up(rows: T.handle, sums: T.handle):
-        n = T.int64()
-        x = T.match_buffer(rows, (n, 128, 8, 16), "int32")
-        y = T.match_buffer(sums, (n, 8, 16), "int32")
-        for i in T.parallel(n):
-            with T.block("row"):
-                vi = T.axis.spatial(n, i)
-                acc = T.alloc_buffer((8, 16), "int32", scope="local")
+@T.prim_func
+def add_up(x: T.Buffer(("n", 128, 8, 16), "int32"), y: T.Buffer(("n", 8, 16), "int32")):
+    for i in T.parallel(n):
+        with T.block("row"):
+            vi = T.axis.spatial(n, i)
+            acc = T.alloc_buffer((8, 16), "int32", scope="local")
+            for u in T.unroll(8):
+                for v in T.vectorized(16):
+                    with T.block("zero"):
+                        vu, vv = T.axis.remap("SS", [u, v])
+                        acc[vu, vv] = 0
+            for k in T.serial(128, annotations={"prefetch": (32, ("x",))}):
                 for u in T.unroll(8):
                     for v in T.vectorized(16):
-                        with T.block("zero"):
-                            vu, vv = T.axis.remap("SS", [u, v])
-                            acc[vu, vv] = 0
-                for k in T.serial(128, annotations={"prefetch": (32, ("x",))}):
-                    for u in T.unroll(8):
-                        for v in T.vectorized(16):
-                            with T.block("add"):
-                                vk, vu, vv = T.axis.remap("RSS", [k, u, v])
-                                acc[vu, vv] = acc[vu, vv] + x[vi, vk, vu, vv]
-                for u in T.unroll(8):
-                    for v in T.vectorized(16):
-                        with T.block("store"):
-                            vu, vv = T.axis.remap("SS", [u, v])
-                            y[vi, vu, vv] = acc[vu, vv]
+                        with T.block("add"):
+                            vk, vu, vv = T.axis.remap("RSS", [k, u, v])
+                            acc[vu, vv] = acc[vu, vv] + x[vi, vk, vu, vv]
+            for u in T.unroll(8):
+                for v in T.vectorized(16):
+                    with T.block("store"):
+                        vu, vv = T.axis.remap("SS", [u, v])
+                        y[vi, vu, vv] = acc[vu, vv]
 
-    @R.function
-    def main(x: R.Tensor(("n", 128, 8, 16), "int32")):
-        n = T.int64()
-        cls = Read
-        with R.dataflow():
-            y = R.call_tir(cls.add_up, (x,), out_ty=R.Tensor((n, 8, 16), "int32"))
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor(("n", 128, 8, 16), "int32")):
+    with R.dataflow():
+        y = R.call_tir(cls.add_up, (x,), out_ty=R.Tensor((n, 8, 16), "int32"))
+        R.output(y)
+    return y
 """
 
 _MULTIPLY = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
-@I.ir_module
-class Multiply:
-    @T.prim_func
-    def steps(start: T.handle, factors: T.handle, sums: T.handle):
-        n = T.int64()
-        x = T.match_buffer(start, (n, {chains}, {lanes}))
-        f = T.match_buffer(factors, (2, {lanes}))
-        y = T.match_buffer(sums, (n, {chains}, {lanes}))
-        for i in T.parallel(n):
-            with T.block("row"):
-                vi = T.axis.spatial(n, i)
-                acc = T.alloc_buffer(({chains}, {lanes}), scope="local")
-                by = T.alloc_buffer((2, {lanes}), scope="local")
-                for u in T.unroll(2):
-                    for v in T.vectorized({lanes}):
-                        with T.block("factor"):
-                            vu, vv = T.axis.remap("SS", [u, v])
-                            by[vu, vv] = f[vu, vv]
+@T.prim_func
+def steps(start: T.handle, factors: T.handle, sums: T.handle):
+    n = T.int64()
+    x = T.match_buffer(start, (n, {chains}, {lanes}))
+    f = T.match_buffer(factors, (2, {lanes}))
+    y = T.match_buffer(sums, (n, {chains}, {lanes}))
+    for i in T.parallel(n):
+        with T.block("row"):
+            vi = T.axis.spatial(n, i)
+            acc = T.alloc_buffer(({chains}, {lanes}), scope="local")
+            by = T.alloc_buffer((2, {lanes}), scope="local")
+            for u in T.unroll(2):
+                for v in T.vectorized({lanes}):
+                    with T.block("factor"):
+                        vu, vv = T.axis.remap("SS", [u, v])
+                        by[vu, vv] = f[vu, vv]
+            for u in T.unroll({chains}):
+                for v in T.vectorized({lanes}):
+                    with T.block("start"):
+                        vu, vv = T.axis.remap("SS", [u, v])
+                        acc[vu, vv] = x[vi, vu, vv]
+            for k in range({steps}):
                 for u in T.unroll({chains}):
                     for v in T.vectorized({lanes}):
-                        with T.block("start"):
-                            vu, vv = T.axis.remap("SS", [u, v])
-                            acc[vu, vv] = x[vi, vu, vv]
-                for k in range({steps}):
-                    for u in T.unroll({chains}):
-                        for v in T.vectorized({lanes}):
-                            with T.block("step"):
-                                vk, vu, vv = T.axis.remap("RSS", [k, u, v])
-                                acc[vu, vv] = acc[vu, vv] * by[0, vv] + by[1, vv]
-                for u in T.unroll({chains}):
-                    for v in T.vectorized({lanes}):
-                        with T.block("store"):
-                            vu, vv = T.axis.remap("SS", [u, v])
-                            y[vi, vu, vv] = acc[vu, vv]
+                        with T.block("step"):
+                            vk, vu, vv = T.axis.remap("RSS", [k, u, v])
+                            acc[vu, vv] = acc[vu, vv] * by[0, vv] + by[1, vv]
+            for u in T.unroll({chains}):
+                for v in T.vectorized({lanes}):
+                    with T.block("store"):
+                        vu, vv = T.axis.remap("SS", [u, v])
+                        y[vi, vu, vv] = acc[vu, vv]
 
-    @R.function
-    def main(
-        x: R.Tensor(("n", {chains}, {lanes}), "float32"), f: R.Tensor((2, {lanes}), "float32")
-    ):
-        n = T.int64()
-        cls = Multiply
-        with R.dataflow():
-            y = R.call_tir(cls.steps, (x, f), out_ty=R.Tensor((n, {chains}, {lanes}), "float32"))
-            R.output(y)
-        return y
+@R.function
+def main(
+    x: R.Tensor(("n", {chains}, {lanes}), "float32"), f: R.Tensor((2, {lanes}), "float32")
+):
+    with R.dataflow():
+        y = R.call_tir(cls.steps, (x, f), out_ty=R.Tensor((n, {chains}, {lanes}), "float32"))
+        R.output(y)
+    return y
 """
 
 

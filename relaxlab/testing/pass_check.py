@@ -17,13 +17,13 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
-from relaxlab.passes.base import Pass
+from relaxlab.passes.base import Pass, Pipeline
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.check.inputs import SIZES, copy_value, random_arguments
 from relaxlab.runtime.interpreter.interpreter import interpret
 
 __all__ = ["assert_same", "check_module", "check_pass", "compare_runs", "copy_value",
-           "random_arguments"]  # fmt: skip
+           "random_arguments", "remarks_of"]  # fmt: skip
 
 TOLERANCE = 1e-5
 """Relative and absolute, of floats: passes reorder sums, which are short for drawn extents."""
@@ -50,6 +50,12 @@ def check_pass(
     if compare:
         compare_runs(start, after)
     return after
+
+
+def remarks_of(one: Pass, mod: Module) -> list[tuple[str, str, bool]]:
+    """The remarks of a pass on a module: subject, reason, and whether it was applied."""
+    (record,) = Pipeline((one,)).run(mod).passes
+    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 def check_module(one: Pass, before: Module, after: Module) -> None:

@@ -147,11 +147,8 @@ def vgemm(
 
 TRMM = '''
 @T.prim_func
-def trmm(a_: T.handle, b_: T.handle, c_: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a_, (n, n), "float32")
-    B = T.match_buffer(b_, (n, m), "float32")
-    C = T.match_buffer(c_, (n, m), "float32")
+def trmm(A: T.Buffer(("n", "n"), "float32"), B: T.Buffer(("n", "m"), "float32"),
+         C: T.Buffer(("n", "m"), "float32")):
     for i, j in T.grid(n, m):
         for k in range(i + 1):
             with T.sblock("C"):
@@ -165,11 +162,8 @@ def trmm(a_: T.handle, b_: T.handle, c_: T.handle):
 
 TRIANGULAR_ADD = '''
 @T.prim_func
-def triangular_add(a_: T.handle, b_: T.handle, c_: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a_, (n, n), "float32")
-    B = T.match_buffer(b_, (n, n), "float32")
-    C = T.match_buffer(c_, (n, n), "float32")
+def triangular_add(A: T.Buffer(("n", "n"), "float32"), B: T.Buffer(("n", "n"), "float32"),
+                   C: T.Buffer(("n", "n"), "float32")):
     for i in range(n):
         for j in range(i + 1):
             with T.sblock("C"):

@@ -3,15 +3,22 @@ length: words of sentences of documents. What they compute for each row is by Nu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from relaxlab.ir.module import Module
-from relaxlab.script.parser import parse
-from relaxlab.testing.ragged_tensor_programs import Array, Extent, Step, operands_of, softmax
+from relaxlab.testing.ragged_tensor_programs import (
+    WEIGHT,
+    Array,
+    DrawnProgram,
+    Extent,
+    Step,
+    operands_of,
+    softmax,
+)
 
 EXTENTS = (
     Extent("t[i, j]", lambda i, b, t, u: t),
@@ -33,7 +40,6 @@ KINDS = {
 }
 """The dimensions of the values of each kind, after those that count the sequences and the rows; of
 kind d there is a vector for each sequence."""
-WEIGHT = np.random.default_rng(0).standard_normal((FEATURES, FEATURES)).astype("float32")
 
 STEPS = (
     Step("p", "R.add({p}, R.tanh({p}))", lambda x, y: x + np.tanh(y)),
@@ -80,28 +86,10 @@ OF_SEQUENCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class RowProgram:
-    """A program of some steps on two extents A and B. Each line has a step, the values that it
-    takes and the one that it makes; `results` are the values that are returned."""
+class RowProgram(DrawnProgram):
+    """A program on values with rows for each row of each sequence."""
 
-    extents: Mapping[str, Extent]
-    lines: tuple[tuple[Step, tuple[str, ...], str], ...]
-    results: tuple[str, ...]
-
-    @staticmethod
-    def drawn(rng: np.random.Generator, steps: int) -> RowProgram:
-        """A program of so many random steps."""
-        extents = {name: EXTENTS[rng.integers(len(EXTENTS))] for name in "AB"}
-        made = {kind: [f"{kind}0"] for kind in (*KINDS, "d")}
-        lines = list[tuple[Step, tuple[str, ...], str]]()
-        every = (*STEPS, *OF_SEQUENCES)
-        for k in range(1, steps + 1):
-            step = every[rng.integers(len(every))]
-            taken = tuple(str(rng.choice(made[kind][-3:])) for kind in operands_of(step))
-            lines.append((step, taken, f"{step.kind}{k}"))
-            made[step.kind].append(f"{step.kind}{k}")
-        results = tuple(names[-1] for names in made.values() if len(names) > 1)
-        return RowProgram(extents, tuple(lines), results)
+    EXTENTS, STEPS, KINDS = EXTENTS, (*STEPS, *OF_SEQUENCES), KINDS
 
     @staticmethod
     def of(step: Step, a: Extent = EXTENTS[0], b: Extent = EXTENTS[1]) -> RowProgram:
@@ -112,31 +100,18 @@ class RowProgram:
     def module(self) -> Module:
         """The program in the script language; it takes lengths of sequences and two of rows, a
         value of each kind, and a weight."""
-        types = (f"    {kind}0: {self._type(dims)}" for kind, dims in KINDS.items())
-        body = (f"        {made} = {self._text(step, taken)}" for step, taken, made in self.lines)
-        results = ", ".join(self.results)
-        return parse("\n".join((
-            "@R.function", "def main(",
+        return self.with_parameters(
             '    s: R.Lengths("b", "n", at_most=32), t: R.Lengths("n", "m", at_most=64),',
             '    u: R.Lengths("n", "l", at_most=64), rows: R.Shape(["m", "l"]),',
-            ",\n".join(types) + ",", '    d0: R.Tensor(("b", 4), "float32"),',
-            '    w: R.Tensor((4, 4), "float32"),', "):",
-            "    b = T.int64()", "    with R.dataflow():", *body,
-            f"        R.output({results})", f"    return ({results},)",
-        )))  # fmt: skip
+            *(f"    {kind}0: {self._type(dims)}," for kind, dims in KINDS.items()),
+            '    d0: R.Tensor(("b", 4), "float32"),',
+            '    w: R.Tensor((4, 4), "float32"),',
+        )
 
     def _type(self, dims: tuple[str | int, ...]) -> str:
         texts = [self.extents[d].text if isinstance(d, str) else d for d in dims]
         named = {"i": "b", "j": "s[i]", **dict(zip("klm", texts, strict=False))}
         return f'R.Ragged({named}, "float32")'
-
-    def _text(self, step: Step, taken: tuple[str, ...]) -> str:
-        text = step.text
-        for name, extent in self.extents.items():
-            text = text.replace(f"<{name}>", f"({extent.text})")
-        for kind, name in zip(operands_of(step), taken, strict=True):
-            text = text.replace("{" + kind + "}", name, 1)
-        return text
 
     def sizes(self, t: Array, u: Array) -> list[dict[str, int]]:
         """The extents of each row of all sequences."""
@@ -145,34 +120,19 @@ class RowProgram:
 
     def arguments(self, s: Array, t: Array, u: Array, rng: np.random.Generator) -> tuple[Any, ...]:
         """Random arguments for sequences and rows of these lengths, int32."""
-        rows: list[Array] = []
-        for dims in KINDS.values():
-            shapes = [[z[d] if isinstance(d, str) else d for d in dims] for z in self.sizes(t, u)]
-            parts = [rng.uniform(-1, 1, shape).astype("float32").reshape(-1) for shape in shapes]
-            # Rows, or where a regular dimension is before a ragged one, single elements.
-            row = (FEATURES,) if dims[-1] == FEATURES else ()
-            rows.append(np.concatenate(parts or [np.zeros(0, "float32")]).reshape(-1, *row))
+        values = self.random_values(self.sizes(t, u), rng)
         of_each = rng.uniform(-1, 1, (len(s), FEATURES)).astype("float32")
-        return (s, t, u, (int(t.sum()), int(u.sum())), *rows, of_each, WEIGHT)
+        return (s, t, u, (int(t.sum()), int(u.sum())), *values, of_each, WEIGHT)
 
     def expected(self, args: tuple[Any, ...]) -> list[Array]:
         """The results for these arguments by NumPy, one sequence after the other, flat."""
         s, t, u, _, *values, of_each, _ = args
-        every = self.sizes(t, u)
-        flat, begins = [v.reshape(-1) for v in values], [0] * len(values)
+        rows = self.values_of_each(values, self.sizes(t, u))
         results = [list[Array]() for _ in self.results]
-        row = 0
         for i, count in enumerate(map(int, s)):
-            found: dict[str, Any] = {f"{kind}0": [] for kind in KINDS}
+            of_sequence = list(islice(rows, count))
+            found: dict[str, Any] = {f"{k}0": [row[f"{k}0"] for row in of_sequence] for k in KINDS}
             found["d0"] = of_each[i].astype("float64")
-            for sizes in every[row : row + count]:
-                for k, (kind, dims) in enumerate(KINDS.items()):
-                    shape = [sizes[d] if isinstance(d, str) else d for d in dims]
-                    end = begins[k] + int(np.prod(shape))
-                    part = flat[k][begins[k] : end].reshape(shape).astype("float64")
-                    found[f"{kind}0"].append(part)
-                    begins[k] = end
-            row += count
             for step, taken, made in self.lines:
                 found[made] = _of_sequence(step, [found[name] for name in taken], count)
             for result, name in zip(results, self.results, strict=True):

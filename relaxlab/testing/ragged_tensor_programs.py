@@ -6,9 +6,9 @@ computed lengths. A program has two of them, A and B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -156,50 +156,41 @@ WEIGHT = np.random.default_rng(0).standard_normal((FEATURES, FEATURES)).astype("
 
 
 @dataclass(frozen=True, slots=True)
-class RaggedProgram:
-    """A program of some steps on two extents. Each line has the number of a step and those of the
-    values that it takes among all of their kind; `results` are kinds, whose last values it
-    returns."""
+class DrawnProgram:
+    """A program of some steps on two extents A and B. Each line has a step, the values that it
+    takes and the one that it makes; `results` are the values that are returned."""
+
+    EXTENTS: ClassVar[tuple[Extent, ...]]
+    STEPS: ClassVar[tuple[Step, ...]]
+    KINDS: ClassVar[Mapping[str, tuple[str | int, ...]]]
 
     extents: Mapping[str, Extent]
     lines: tuple[tuple[Step, tuple[str, ...], str], ...]
     results: tuple[str, ...]
 
-    @staticmethod
-    def drawn(rng: np.random.Generator, steps: int) -> RaggedProgram:
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, steps: int) -> Self:
         """A program of so many random steps."""
-        extents = {name: EXTENTS[rng.integers(len(EXTENTS))] for name in "AB"}
-        made = {kind: [f"{kind}0"] for kind in KINDS}
+        extents = {name: cls.EXTENTS[rng.integers(len(cls.EXTENTS))] for name in "AB"}
+        made = {step.kind: [f"{step.kind}0"] for step in cls.STEPS}
         lines = list[tuple[Step, tuple[str, ...], str]]()
         for k in range(1, steps + 1):
-            step = STEPS[rng.integers(len(STEPS))]
+            step = cls.STEPS[rng.integers(len(cls.STEPS))]
             taken = tuple(str(rng.choice(made[kind][-3:])) for kind in operands_of(step))
             lines.append((step, taken, f"{step.kind}{k}"))
             made[step.kind].append(f"{step.kind}{k}")
         results = tuple(names[-1] for names in made.values() if len(names) > 1)
-        return RaggedProgram(extents, tuple(lines), results)
+        return cls(extents, tuple(lines), results)
 
-    def module(self) -> Module:
-        """The program in the script language; it takes lengths, a value of each kind, and a
-        weight."""
-        types = (f'    {kind}0: {self._type(dims)}' for kind, dims in KINDS.items())
+    def with_parameters(self, *lines: str) -> Module:
+        """The program in the script language, with parameters that these lines declare."""
         body = (f"        {made} = {self._text(step, taken)}" for step, taken, made in self.lines)
         results = ", ".join(self.results)
         return parse("\n".join((
-            "@R.function", "def main(",
-            '    s: R.Lengths("b", "n", at_most=128), t: R.Lengths("b", "m", at_most=128),',
-            '    rows: R.Shape(["n", "m"]),',
-            ",\n".join(types) + ",", '    w: R.Tensor((4, 4), "float32"),', "):",
+            "@R.function", "def main(", *lines, "):",
             "    b = T.int64()", "    with R.dataflow():", *body,
             f"        R.output({results})", f"    return ({results},)",
         )))  # fmt: skip
-
-    def _type(self, dims: tuple[str | int, ...]) -> str:
-        texts = [self.extents[d].text.format(i="i") if isinstance(d, str) else d for d in dims]
-        if not any(isinstance(d, str) for d in dims):
-            return f'R.Tensor(("b", {", ".join(map(str, dims))}), "float32")'
-        named = {"i": "b", **dict(zip("jkl", texts, strict=False))}
-        return f'R.Ragged({named}, "float32")'
 
     def _text(self, step: Step, taken: tuple[str, ...]) -> str:
         text = step.text
@@ -208,6 +199,55 @@ class RaggedProgram:
         for kind, name in zip(operands_of(step), taken, strict=True):
             text = text.replace("{" + kind + "}", name, 1)
         return text
+
+    def random_values(self, sizes: list[dict[str, int]], rng: np.random.Generator) -> list[Array]:
+        """A random value of each kind, behind each other for each of the sizes."""
+        rows: list[Array] = []
+        for dims in self.KINDS.values():
+            shapes = [[z[d] if isinstance(d, str) else d for d in dims] for z in sizes]
+            parts = [rng.uniform(-1, 1, shape).astype("float32").reshape(-1) for shape in shapes]
+            # Rows, or where a regular dimension is before a ragged one, single elements.
+            row = (FEATURES,) if dims[-1] == FEATURES else ()
+            rows.append(np.concatenate(parts or [np.zeros(0, "float32")]).reshape(-1, *row))
+        return rows
+
+    def values_of_each(
+        self, values: Sequence[Array], sizes: list[dict[str, int]]
+    ) -> Iterator[dict[str, Any]]:
+        """The part of each value that belongs to each of the sizes, by name, as float64."""
+        flat, begins = [v.reshape(-1) for v in values], [0] * len(values)
+        for size in sizes:
+            found = dict[str, Any]()
+            for k, (kind, dims) in enumerate(self.KINDS.items()):
+                shape = [size[d] if isinstance(d, str) else d for d in dims]
+                end = begins[k] + int(np.prod(shape))
+                found[f"{kind}0"] = flat[k][begins[k] : end].reshape(shape).astype("float64")
+                begins[k] = end
+            yield found
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedProgram(DrawnProgram):
+    """A program on values with rows for each sequence."""
+
+    EXTENTS, STEPS, KINDS = EXTENTS, STEPS, KINDS
+
+    def module(self) -> Module:
+        """The program in the script language; it takes lengths, a value of each kind, and a
+        weight."""
+        return self.with_parameters(
+            '    s: R.Lengths("b", "n", at_most=128), t: R.Lengths("b", "m", at_most=128),',
+            '    rows: R.Shape(["n", "m"]),',
+            *(f"    {kind}0: {self._type(dims)}," for kind, dims in KINDS.items()),
+            '    w: R.Tensor((4, 4), "float32"),',
+        )
+
+    def _type(self, dims: tuple[str | int, ...]) -> str:
+        texts = [self.extents[d].text.format(i="i") if isinstance(d, str) else d for d in dims]
+        if not any(isinstance(d, str) for d in dims):
+            return f'R.Tensor(("b", {", ".join(map(str, dims))}), "float32")'
+        named = {"i": "b", **dict(zip("jkl", texts, strict=False))}
+        return f'R.Ragged({named}, "float32")'
 
     def sizes(self, s: Array, t: Array) -> list[dict[str, int]]:
         """The extents of each sequence."""
@@ -218,28 +258,14 @@ class RaggedProgram:
 
     def arguments(self, s: Array, t: Array, rng: np.random.Generator) -> tuple[Any, ...]:
         """Random arguments for sequences of these lengths, int32."""
-        rows: list[Array] = []
-        for dims in KINDS.values():
-            shapes = [[z[d] if isinstance(d, str) else d for d in dims] for z in self.sizes(s, t)]
-            parts = [rng.uniform(-1, 1, shape).astype("float32").reshape(-1) for shape in shapes]
-            # Rows, or where a regular dimension is before a ragged one, single elements.
-            row = (FEATURES,) if dims[-1] == FEATURES else ()
-            rows.append(np.concatenate(parts or [np.zeros(0, "float32")]).reshape(-1, *row))
-        return (s, t, (int(s.sum()), int(t.sum())), *rows, WEIGHT)
+        values = self.random_values(self.sizes(s, t), rng)
+        return (s, t, (int(s.sum()), int(t.sum())), *values, WEIGHT)
 
     def expected(self, args: tuple[Any, ...]) -> list[Array]:
         """The results for these arguments by NumPy, one sequence after the other, flat."""
         s, t, _, *values, _ = args
-        flat = [v.reshape(-1) for v in values]
-        begins = [0] * len(flat)
         results = [list[Array]() for _ in self.results]
-        for sizes in self.sizes(s, t):
-            found = dict[str, Array]()
-            for k, (kind, dims) in enumerate(KINDS.items()):
-                shape = [sizes[d] if isinstance(d, str) else d for d in dims]
-                end = begins[k] + int(np.prod(shape))
-                found[f"{kind}0"] = flat[k][begins[k] : end].reshape(shape).astype("float64")
-                begins[k] = end
+        for found in self.values_of_each(values, self.sizes(s, t)):
             for step, taken, made in self.lines:
                 found[made] = step.of_one(*(found[name] for name in taken))
             for result, name in zip(results, self.results, strict=True):

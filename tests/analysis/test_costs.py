@@ -149,9 +149,7 @@ def test_costs_of_handwritten_loops():
         @I.ir_module
         class Module:
             @T.prim_func
-            def prefix(a: T.handle, b: T.handle):
-                n = T.int64()
-                A = T.match_buffer(a, (n,), "float32")
+            def prefix(A: T.Buffer(("n",), "float32"), b: T.handle):
                 B = T.match_buffer(b, (n,), "float32")
                 for i in range(n):
                     for k in range(i + 1):
@@ -163,9 +161,7 @@ def test_costs_of_handwritten_loops():
                             B[vi] = B[vi] + A[vk]
 
             @T.prim_func
-            def rows(t: T.Buffer((1000, 8), "float16"), a: T.handle, b: T.handle):
-                n = T.int64()
-                A = T.match_buffer(a, (n,), "int32")
+            def rows(t: T.Buffer((1000, 8), "float16"), A: T.Buffer(("n",), "int32"), b: T.handle):
                 B = T.match_buffer(b, (n, 8), "float16")
                 for i, j in T.grid(n, 8):
                     with T.sblock("b"):
@@ -200,9 +196,8 @@ GRAPH = """
     @I.ir_module
     class Module:
         @T.prim_func
-        def scale(a: T.handle, k: T.int64, b: T.handle):
+        def scale(A: T.Buffer(("2 * n",), "float32"), k: T.int64, b: T.handle):
             n = T.int64()
-            A = T.match_buffer(a, (2 * n,), "float32")
             B = T.match_buffer(b, (2 * n,), "float32")
             for i in range(2 * n):
                 with T.sblock("b"):
@@ -211,14 +206,12 @@ GRAPH = """
 
         @R.function
         def twice(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-            m = T.int64()
             y = R.exp(x)
             return R.exp(y)
 
         @R.function
         def main(x: R.Tensor(("n", 6), "float32"), w: R.Tensor((6, 8), "float32"),
                  u: R.Tensor(ndim=2, dtype="float32")):
-            n = T.int64()
             cls = Module
             a = R.matmul(x, w)
             b = R.reshape(a, R.shape([8 * n]))

@@ -37,7 +37,6 @@ def module(body: str) -> Module:
 def types_in(mod: Module, name: str = "main") -> dict[str, str]:
     """The types of the variables of a normalised function, as text."""
     fn = mod[name]
-    assert isinstance(fn, graph.Function)
     return {b.var.name: str(b.var.ty) for blk in fn.body.blocks for b in blk.bindings}
 
 

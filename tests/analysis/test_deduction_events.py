@@ -22,14 +22,12 @@ PROGRAM = dedent("""
     class Module:
         @R.function
         def half(x: R.Tensor(("2 * k", 4), "float32")) -> R.Tensor(("k", 4), "float32"):
-            k = T.int64()
             y: R.Tensor((k, 4), "float32") = R.strided_slice(
                 x, axes=[0], begin=[0], end=[k])
             return y
 
         @R.function
         def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor(("m", 8), "float32")):
-            n, m = T.int64(), T.int64()
             a = R.concat((x, x), axis=0)
             b = Module.half(a)
             c = R.matmul(b, w)

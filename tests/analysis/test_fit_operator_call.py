@@ -12,27 +12,22 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse
 
-HEADER = "from relaxlab.script import ir as I, relax as R, tir as T\n"
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor((3, 4), "float32")):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            y = {call}
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor((3, 4), "float32")):
+    with R.dataflow():
+        y = {call}
+        R.output(y)
+    return y
 """
 
 
 def _normal(call: str) -> Module:
-    return normalize(parse(HEADER + PROGRAM.format(call=call)))
+    return normalize(parse(PROGRAM.format(call=call)))
 
 
 def _casts(mod: Module) -> list[str]:
     main = mod["main"]
-    assert isinstance(main, graph.Function)
     bindings = [b for block in main.body.blocks for b in block.bindings]
     return [b.var.name for b in bindings if isinstance(b, graph.MatchCast)]
 

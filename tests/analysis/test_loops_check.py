@@ -24,7 +24,6 @@ def prim_func(text: str) -> tuple[str, loops.PrimFunc]:
     indented = "\n".join("    " + line for line in text.strip("\n").splitlines())
     module = parse(f"@I.ir_module\nclass M:\n{indented}\n", check=False)
     [(name, func)] = module.items()
-    assert isinstance(func, loops.PrimFunc)
     return name, func
 
 
@@ -56,11 +55,8 @@ def codes(text: str) -> list[str]:
 
 GOOD = {
     "matmul with symbols": """
-def f(a: T.handle, b: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (m, 64), "float32")
-    C = T.match_buffer(c, (n, 64), "float32")
+def f(A: T.Buffer(("n", "m"), "float32"), B: T.Buffer(("m", 64), "float32"),
+      C: T.Buffer(("n", 64), "float32")):
     for i, j, k in T.grid(n, 64, m):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -69,10 +65,7 @@ def f(a: T.handle, b: T.handle, c: T.handle):
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """,
     "a split with a predicate": """
-def f(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def f(A: T.Buffer(("n",), "float32"), C: T.Buffer(("n",), "float32")):
     for io, ii in T.grid((n + 15) // 16, 16):
         with T.block("C"):
             vi = T.axis.spatial(n, io * 16 + ii)
@@ -80,10 +73,7 @@ def f(a: T.handle, c: T.handle):
             C[vi] = A[vi]
 """,
     "fused loops": """
-def f(a: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    C = T.match_buffer(c, (n, m), "float32")
+def f(A: T.Buffer(("n", "m"), "float32"), C: T.Buffer(("n", "m"), "float32")):
     for f in range(n * m):
         with T.block("C"):
             vi = T.axis.spatial(n, f // m)
@@ -109,10 +99,7 @@ def f(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
             C[vi] = C[vi] + A[vi, vk]
 """,
     "an extent that may or may not fit": """
-def f(a: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (m,), "float32")
+def f(A: T.Buffer(("n",), "float32"), C: T.Buffer(("m",), "float32")):
     for i in range(n):
         with T.block("C"):
             vi = T.axis.spatial(n, i)
@@ -138,9 +125,7 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
         C[i] = A[7 - i]
 """,
     "a branch whose conditions contradict each other": """
-def f(c: T.handle):
-    n = T.int64()
-    C = T.match_buffer(c, (n,), "float32")
+def f(C: T.Buffer(("n",), "float32")):
     if n > 32:
         if n <= 8:
             for i in range(8):
@@ -171,9 +156,7 @@ def test_good(name: str) -> None:
 
 BAD = {
     "a symbolic axis, one short": ("""
-def f(c: T.handle):
-    n = T.int64()
-    C = T.match_buffer(c, (n,), "float32")
+def f(C: T.Buffer(("n",), "float32")):
     for i in range(n - 1):
         with T.block("C"):
             vi = T.axis.spatial(n, i)
@@ -207,10 +190,7 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
         C[i] = A[i - 1]
 """, ["E0334"]),
     "a symbolic access beyond the end": ("""
-def f(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def f(A: T.Buffer(("n",), "float32"), C: T.Buffer(("n",), "float32")):
     for i in range(n):
         C[i] = A[n - i]
 """, ["E0334"]),

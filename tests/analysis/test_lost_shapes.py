@@ -17,28 +17,24 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.native.function import CheckFailed
 
 PROGRAM = """\
-from relaxlab.script import ir as I, relax as R
+@R.function
+def longer(x: R.Tensor(("n",), "float32")) -> R.Tensor(ndim=1, dtype="float32"):
+    y = R.concat((x, x), axis=0)
+    return y
 
-@I.ir_module
-class Program:
-    @R.function
-    def longer(x: R.Tensor(("n",), "float32")) -> R.Tensor(ndim=1, dtype="float32"):
-        y = R.concat((x, x), axis=0)
-        return y
-
-    @R.function
-    def main(x: R.Tensor(("m",), "float32"), y: R.Tensor(("n",), "float32"),
-             c: R.Tensor((), "bool")):
-        a = R.add(x, y)
-        b = R.exp(a)
-        d = R.unique(y)
-        e = R.negative(d)
-        f = Program.longer(y)
-        if c:
-            g = R.exp(x)
-        else:
-            g = R.exp(y)
-        return (b, e, f, g)
+@R.function
+def main(x: R.Tensor(("m",), "float32"), y: R.Tensor(("n",), "float32"),
+         c: R.Tensor((), "bool")):
+    a = R.add(x, y)
+    b = R.exp(a)
+    d = R.unique(y)
+    e = R.negative(d)
+    f = cls.longer(y)
+    if c:
+        g = R.exp(x)
+    else:
+        g = R.exp(y)
+    return (b, e, f, g)
 """
 AFTER = {  # the line after which the advice about a variable belongs
     "a": "a = R.add(x, y)",
@@ -70,7 +66,7 @@ def mended(*names: str) -> str:
     """The program with the advice about some variables taken."""
     text, said = PROGRAM, advice(PROGRAM)
     for name in names:
-        text = text.replace(AFTER[name], f"{AFTER[name]}\n        {said[name][1]}")
+        text = text.replace(AFTER[name], f"{AFTER[name]}\n    {said[name][1]}")
     return text
 
 

@@ -58,9 +58,7 @@ def test_computed(
 
 def prim_func(body: str) -> loops.PrimFunc:
     lines = "\n".join("    " + line for line in body.strip("\n").splitlines())
-    func = parse(f"@I.ir_module\nclass M:\n    @T.prim_func\n{lines}")["f"]
-    assert isinstance(func, loops.PrimFunc)
-    return func
+    return parse(f"@I.ir_module\nclass M:\n    @T.prim_func\n{lines}")["f"]
 
 
 DECODE = """

@@ -128,25 +128,18 @@ def test_messages_without_values_are_literal() -> None:
 
 def test_graph_programs_check_what_their_calls_do_not_imply() -> None:
     mod = rl.parse("""
-@I.ir_module
-class Module:
-    @T.prim_func
-    def first(a: T.handle, b: T.handle):
-        n, m = T.int64(), T.int64()
-        A = T.match_buffer(a, (m, 4), "float32")
-        B = T.match_buffer(b, (n, 4), "float32")
-        for i, j in T.grid(n, 4):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
+@T.prim_func
+def first(A: T.Buffer(("m", 4), "float32"), B: T.Buffer(("n", 4), "float32")):
+    for i, j in T.grid(n, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
 
-    @R.function
-    def main(x: R.Tensor(("m", 4), "float32"), s: R.Shape(["n"])):
-        cls = Module
-        m, n = T.int64(), T.int64()
-        whole = R.call_tir(cls.first, (x,), out_sinfo=R.Tensor((m, 4), "float32"))
-        part = R.call_tir(cls.first, (whole,), out_sinfo=R.Tensor((n, 4), "float32"))
-        return part
+@R.function
+def main(x: R.Tensor(("m", 4), "float32"), s: R.Shape(["n"])):
+    whole = R.call_tir(cls.first, (x,), out_sinfo=R.Tensor((m, 4), "float32"))
+    part = R.call_tir(cls.first, (whole,), out_sinfo=R.Tensor((n, 4), "float32"))
+    return part
 """)
     exe, x = rl.compile(mod), np.ones((6, 4), "float32")
     assert (exe["main"](x, (3,)) == np.full((3, 4), 4)).all()
@@ -156,28 +149,21 @@ class Module:
 
 def test_fused_loop_functions_keep_what_each_requires() -> None:
     mod = rl.parse("""
-@I.ir_module
-class Module:
-    @T.prim_func
-    def double(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 4), "float32")
-        B = T.match_buffer(b, (n, 4), "float32")
-        assert n % 2 == 0, "rows come in pairs"
-        for i, j in T.grid(n, 4):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
+@T.prim_func
+def double(A: T.Buffer(("n", 4), "float32"), B: T.Buffer(("n", 4), "float32")):
+    assert n % 2 == 0, "rows come in pairs"
+    for i, j in T.grid(n, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
 
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32")):
-        cls = Module
-        n = T.int64()
-        with R.dataflow():
-            a = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((n, 4), "float32"))
-            b = R.exp(a)
-            R.output(b)
-        return b
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    with R.dataflow():
+        a = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((n, 4), "float32"))
+        b = R.exp(a)
+        R.output(b)
+    return b
 """)
     trace = rl.trace(mod)
     assert list(trace.result.loop_functions()) == ["fused_double_exp"]
@@ -189,11 +175,8 @@ class Module:
 
 PRODUCT = """
 @T.prim_func
-def f(pa: T.handle, pb: T.handle, pc: T.handle, n: T.int64):
-    m = T.int64()
-    A = T.match_buffer(pa, (m, m), "float32")
-    B = T.match_buffer(pb, (m, m), "float32")
-    C = T.match_buffer(pc, (m, m), "float32")
+def f(A: T.Buffer(("m", "m"), "float32"), B: T.Buffer(("m", "m"), "float32"),
+      C: T.Buffer(("m", "m"), "float32"), n: T.int64):
     for i, j, k in T.grid(n, n, n):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])

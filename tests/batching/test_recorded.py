@@ -12,29 +12,27 @@ from relaxlab.runtime.batch.recorder import BatchError
 from relaxlab.runtime.batch.records import ScheduleError
 
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def node(i: R.Tensor((), "int64"), left: R.Tensor(("n",), "int64"),
-             right: R.Tensor(("n",), "int64"), kind: R.Tensor(("n",), "int64"),
-             a: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
-        if R.less(R.take(left, i, axis=0), R.const(0, "int64")):
-            out = R.multiply(a, R.astype(i, "float32"))
+@R.function(private=True)
+def node(i: R.Tensor((), "int64"), left: R.Tensor(("n",), "int64"),
+         right: R.Tensor(("n",), "int64"), kind: R.Tensor(("n",), "int64"),
+         a: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+    if R.less(R.take(left, i, axis=0), R.const(0, "int64")):
+        out = R.multiply(a, R.astype(i, "float32"))
+    else:
+        x = cls.node(R.take(left, i, axis=0), left, right, kind, a)
+        y = cls.node(R.take(right, i, axis=0), left, right, kind, a)
+        if R.equal(R.take(kind, i, axis=0), R.const(0, "int64")):
+            out = R.tanh(R.add(x, y))
         else:
-            x = M.node(R.take(left, i, axis=0), left, right, kind, a)
-            y = M.node(R.take(right, i, axis=0), left, right, kind, a)
-            if R.equal(R.take(kind, i, axis=0), R.const(0, "int64")):
-                out = R.tanh(R.add(x, y))
-            else:
-                out = R.sin(R.subtract(x, y))
-        return out
+            out = R.sin(R.subtract(x, y))
+    return out
 
-    @R.function
-    def main(i: R.Tensor((), "int64"), left: R.Tensor(("n",), "int64"),
-             right: R.Tensor(("n",), "int64"), kind: R.Tensor(("n",), "int64"),
-             a: R.Tensor((3,), "float32")):
-        R.func_attr({"num_input": 4})
-        return M.node(i, left, right, kind, a)
+@R.function
+def main(i: R.Tensor((), "int64"), left: R.Tensor(("n",), "int64"),
+         right: R.Tensor(("n",), "int64"), kind: R.Tensor(("n",), "int64"),
+         a: R.Tensor((3,), "float32")):
+    R.func_attr({"num_input": 4})
+    return cls.node(i, left, right, kind, a)
 """
 
 

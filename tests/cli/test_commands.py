@@ -16,6 +16,8 @@ from relaxlab.cli import doctor, main
 from relaxlab.codegen.cuda import nvrtc, toolkit
 from tests.test_repo import ROOT
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 SCRIPT = """\
 from relaxlab.script import ir as I, relax as R, tir as T
 import numpy as np
@@ -38,13 +40,6 @@ class Program:
             R.output(z)
         return z
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELAXLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,10 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.native.openmp import load_openmp
 from relaxlab.script.parser import parse
 
-HEAD = "from relaxlab.script import ir as I, tir as T\n@I.ir_module\nclass M:\n"
-
 
 def parse_kernels(*texts: str) -> Module:
     """A module of loop functions given as text, each starting at `def name(...)`."""
-    body = ""
-    for text in texts:
-        lines = text.strip("\n").splitlines()
-        indent = len(lines[0]) - len(lines[0].lstrip())
-        body += "    @T.prim_func\n" + "".join(f"    {line[indent:]}\n" for line in lines)
-    return parse(HEAD + body)
+    return parse("".join(f"@T.prim_func\n{dedent(text).strip()}\n" for text in texts))
 
 
 def module_text(mod: Module, target: Target | None = None) -> tuple[str, dict[str, Any]]:
@@ -67,7 +61,6 @@ class Kernels:
     def __call__(self, name: str, arrays: list[Any], **symbols: int) -> int:
         """Run a kernel on arrays; its symbols by name. Returns the number of its failure or 0."""
         func = self.mod[name]
-        assert isinstance(func, PrimFunc)
         args: list[Any] = [ctypes.c_void_p(a.__array_interface__["data"][0]) for a in arrays]
         args += [ctypes.c_int64(symbols[s.name]) for s in kernel_symbols(func)]
         args += [ctypes.c_int64(0), ctypes.c_int64(1)]
@@ -86,7 +79,6 @@ class Kernels:
         mine, theirs = ([a.copy() for a in arrays] for _ in range(2))
         assert self(name, mine, **symbols) == 0
         func = self.mod[name]
-        assert isinstance(func, PrimFunc)
         interpret_prim_func(func, [*theirs, *scalars], name=name)
         for i, (a, b) in enumerate(zip(mine, theirs, strict=True)):
             np.testing.assert_array_equal(a, b, err_msg=f"buffer {i} of {name}")

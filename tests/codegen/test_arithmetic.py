@@ -354,11 +354,12 @@ def test_bfloat16_rounds_to_even(lanes: int) -> None:
                 same(out, part.astype(ml_dtypes.bfloat16))
 
 
-def test_reinterpret() -> None:
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_reinterpret(lanes: int) -> None:
     pairs = [("float32", "int32"), ("int32", "float32"), ("float64", "uint64"), ("int8", "uint8"),
              ("float16", "uint16"), ("bfloat16", "int16"), ("uint32", "int32")]  # fmt: skip
     functions = {
-        f"{a}_{b}": kernel([a], b, lambda x, b=b: expr.Call(b, "reinterpret", (x,)), 1)
+        f"{a}_{b}": kernel([a], b, lambda x, b=b: expr.Call(b, "reinterpret", (x,)), lanes)
         for a, b in pairs
     }
     kernels = Kernels(Module.of(functions))
@@ -505,11 +506,7 @@ def test_random_expressions(first: int) -> None:
 @pytest.mark.parametrize("index", ["vj % p", "vj // vi", "(vj + p) // (vi * p)"])
 def test_index_divisors_that_are_zero_are_reported(index: str) -> None:
     mod = parse_kernels(f"""
-    def f(a: T.handle, p_: T.handle, b: T.handle):
-        n = T.int64()
-        p = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        P = T.match_buffer(p_, (p,), "float32")
+    def f(A: T.Buffer(("n",), "float32"), P: T.Buffer(("p",), "float32"), b: T.handle):
         B = T.match_buffer(b, (2, n), "float32")
         for i, j in T.grid(2, n):
             with T.block("b"):
@@ -527,9 +524,7 @@ def test_index_divisors_that_are_zero_are_reported(index: str) -> None:
 @pytest.mark.parametrize("index", ["vj // n", "vj % n", "(vi * n + vj) // n", "vj // (vi + 1)"])
 def test_index_divisors_that_loops_prove_positive_need_no_check(index: str) -> None:
     mod = parse_kernels(f"""
-    def f(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
+    def f(A: T.Buffer(("n",), "float32"), b: T.handle):
         B = T.match_buffer(b, (2, n), "float32")
         for i, j in T.grid(2, n):
             with T.block("b"):

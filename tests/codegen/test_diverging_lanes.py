@@ -63,10 +63,7 @@ def test_guards_that_end_a_loop_at_another_place_per_lane(n: int, unrolled: bool
     """The compiler's own bounds: loops are ended where their guards fail."""
     func = parse("""
 @T.prim_func
-def f(a: T.handle, d: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "int16")
-    D = T.match_buffer(d, (n,), "int16")
+def f(A: T.Buffer(("n",), "int16"), D: T.Buffer(("n",), "int16")):
     for i, j in T.grid(4, 100):
         with T.sblock("D"):
             vi = T.axis.spatial(n, i * 100 + j)

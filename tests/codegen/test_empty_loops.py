@@ -45,14 +45,12 @@ def test_constant_extents_of_zero_are_well_formed_in_every_form(
 ) -> None:
     params = ", ".join(f'x{i}: R.Tensor(({dims}), "float32")' for i, dims in enumerate(shapes))
     mod = rl.parse(f"""
-@I.ir_module
-class M:
-    @R.function
-    def main({params}):
-        with R.dataflow():
-            y = {call}
-            R.output(y)
-        return y
+@R.function
+def main({params}):
+    with R.dataflow():
+        y = {call}
+        R.output(y)
+    return y
 """)
     report = rl.check(mod, runs=1)
     assert report.ok, report
@@ -61,11 +59,9 @@ class M:
 @pytest.mark.parametrize("rest", ["", ", axis=1"])
 def test_no_repeats_have_no_elements(rest: str) -> None:
     mod = rl.parse(f"""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((2, "n", 8), "float32")):
-        return R.repeat(x, 0{rest})
+@R.function
+def main(x: R.Tensor((2, "n", 8), "float32")):
+    return R.repeat(x, 0{rest})
 """)
     x = np.ones((2, 33, 8), "float32")
     got = rl.compile(mod, use_cache=False)["main"](x)
@@ -77,11 +73,8 @@ def test_nothing_is_derived_of_a_variable_without_values() -> None:
     exe = rl.compile(
         rl.parse("""
 @T.prim_func
-def main(a: T.handle, b: T.handle):
+def main(A: T.Buffer(("m", "n"), "int64"), B: T.Buffer(("m", "n"), "int64")):
     T.func_attr({"tir.is_scheduled": True})
-    m, n = T.int64(), T.int64()
-    A = T.match_buffer(a, (m, n), "int64")
-    B = T.match_buffer(b, (m, n), "int64")
     for i in T.vectorized(0):
         with T.sblock("copy"):
             vi = T.axis.spatial(m, i // 0)

@@ -10,9 +10,7 @@ def test_guards_on_elements_stay_in_unrolled_loops() -> None:
     """They may hold again after they failed, unlike those on places."""
     func = parse("""
 @T.prim_func
-def f(a: T.handle, C: T.Buffer((8,), "float32")):
-    n = T.int64()
-    A = T.match_buffer(a, (n, 8), "float32")
+def f(A: T.Buffer(("n", 8), "float32"), C: T.Buffer((8,), "float32")):
     for j in range(n):
         for i in T.unroll(8):
             if A[j, i] < T.float32(3):

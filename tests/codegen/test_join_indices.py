@@ -18,22 +18,18 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.runtime.interpreter.interpreter import interpret
 from tests.codegen.kernels import parse_kernels
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
-
 
 def loads(index: str, shape: str = "n, m, k") -> list[str]:
     """The indices of a load after joining, the loop over f being fused from three."""
     func = parse_kernels(f"""
-def kernel(a: T.handle, c: T.handle):
+def kernel(a: T.handle, C: T.Buffer(("n * m * k",), "float32")):
     n = T.int64()
     m = T.int64()
     k = T.int64()
     A = T.match_buffer(a, ({shape},), "float32")
-    C = T.match_buffer(c, (n * m * k,), "float32")
     for f in range(n * m * k):
         C[f] = A[{index}]
 """)["kernel"]
-    assert isinstance(func, PrimFunc)
     body = join_indices(lower_blocks(func.body)[0], symbols_in(func))
     found = [n for n in walk(body) if isinstance(n, BufferLoad)]
     return [str(i) for i in found[0].indices]
@@ -87,7 +83,7 @@ def main(x: R.Tensor(("n", "m", "k"), "{dtype}"), y: R.Tensor(("n", "m", "k"), "
 def test_elementwise_kernels_over_whole_arrays(
     dtype: str, result: str, rng: np.random.Generator
 ) -> None:
-    mod = rl.parse(HEAD + CHAIN.format(dtype=dtype, result=result))
+    mod = rl.parse(CHAIN.format(dtype=dtype, result=result))
     exe = rl.compile(mod, use_cache=False, threads=2)
     for shape in ((1, 1, 1), (2, 3, 5), (1, 7, 31), (4, 4, 16), (3, 1, 67), (0, 4, 3), (2, 3, 0)):
         x = (rng.standard_normal(shape) * 4).astype(numpy_dtype(dtype))
@@ -100,7 +96,7 @@ def test_elementwise_kernels_over_whole_arrays(
 
 
 def test_one_loop_without_divisions() -> None:
-    mod = rl.parse(HEAD + CHAIN.format(dtype="float32", result="t"))
+    mod = rl.parse(CHAIN.format(dtype="float32", result="t"))
     func = next(f for _, f in rl.trace(mod).result.items() if isinstance(f, PrimFunc))
     text = str(lower_loops(lower_blocks(func.body)[0], symbols_in(func)))
     assert "FloorMod" not in text
@@ -108,7 +104,7 @@ def test_one_loop_without_divisions() -> None:
 
 
 def test_rows_that_are_repeated_keep_their_loop(rng: np.random.Generator) -> None:
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse("""
 @R.function
 def main(x: R.Tensor(("n", "m"), "float32"), b: R.Tensor(("m",), "float32")):
     t = R.add(x, b)
@@ -121,7 +117,7 @@ def main(x: R.Tensor(("n", "m"), "float32"), b: R.Tensor(("m",), "float32")):
 
 
 def test_indices_of_two_integer_types_stay_apart(rng: np.random.Generator) -> None:
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse("""
 @T.prim_func
 def main(x: T.Buffer((4, 16), "float32"), ids: T.Buffer((4,), "int32"),
          y: T.Buffer((64,), "float32")):

@@ -107,10 +107,7 @@ def k(A: T.Buffer((64,), "float32"), IDX: T.Buffer((64,), "int64"), C: T.Buffer(
 
 def test_symbolic_strides_and_several_dimensions() -> None:
     kernels = compiled("""
-def k(a: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, 16, m), "float32")
-    C = T.match_buffer(c, (m, n, 16), "float32")
+def k(A: T.Buffer(("n", 16, "m"), "float32"), C: T.Buffer(("m", "n", 16), "float32")):
     for x, y in T.grid(n, m):
         for j in T.vectorized(16):
             C[y, x, j] = A[x, j, y] + T.Cast("float32", x * m + j)
@@ -197,10 +194,7 @@ def k(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
 # --- Tails ----------------------------------------------------------------------------------------
 
 TAIL = """
-def k(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "{d}")
-    C = T.match_buffer(c, (n,), "{d}")
+def k(A: T.Buffer(("n",), "{d}"), C: T.Buffer(("n",), "{d}")):
     for i in range((n + {w} - 1) // {w}):
         for j in T.vectorized({w}):
             if i * {w} + j < n:
@@ -283,9 +277,7 @@ def k(A: T.Buffer((64,), "int32"), C: T.Buffer((64,), "int32")):
 )
 def test_sides_not_taken_are_not_read(value: str) -> None:
     kernels = compiled(f"""
-def k(a: T.handle, C: T.Buffer((64,), "float32")):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
+def k(A: T.Buffer(("n",), "float32"), C: T.Buffer((64,), "float32")):
     for i in range(4):
         for j in T.vectorized(16):
             C[i * 16 + j] = {value}
@@ -306,7 +298,6 @@ def _scalar(kernels: Kernels) -> Any:
         return replace(n, kind="serial") if isinstance(n, loops.For) else None
 
     func = kernels.mod["k"]
-    assert isinstance(func, loops.PrimFunc)
     return replace(func, body=rewrite(func.body, serial))
 
 
@@ -327,16 +318,12 @@ def k(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), C: T.Buffer((4,), 
 def hoisted(text: str) -> tuple[Any, list[Any]]:
     """The loops with guards hoisted, and the conditions tested in them."""
     func = parse_kernels(text)["k"]
-    assert isinstance(func, loops.PrimFunc)
     body = hoist_guards(lower_blocks(func.body)[0])
     return body, [str(n.condition) for n in walk(body) if isinstance(n, loops.IfThenElse)]
 
 
 GUARDED = """
-def k(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def k(A: T.Buffer(("n",), "float32"), C: T.Buffer(("n",), "float32")):
     for i in range((n + 7) // 8):
         for j in range(8):
             if i * 8 + j < n:
@@ -354,10 +341,7 @@ def test_only_the_last_tile_is_not_whole(
 ) -> None:
     """A constant number of tiles; of the third example two are not whole."""
     text = f"""
-def k(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (24,), "float32")
-    C = T.match_buffer(c, (n, 24), "float32")
+def k(A: T.Buffer((24,), "float32"), C: T.Buffer(("n", 24), "float32")):
     for i in range({extents}):
         for j in range(8):
             if {tile} * 8 + j < {length}:
@@ -371,10 +355,7 @@ def k(a: T.handle, c: T.handle):
 
 def test_long_loops_without_guards_are_not_copied() -> None:
     text = """
-def k(a: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (m,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def k(A: T.Buffer(("m",), "float32"), C: T.Buffer(("n",), "float32")):
     for i in range((n + 7) // 8):
         with T.sblock("tile"):
             S = T.sblock_alloc_buffer((8,), "float32", scope="local")
@@ -408,9 +389,7 @@ def test_full_tiles_run_without_guards() -> None:
 
 def test_full_vectors_of_partial_reductions_have_no_masks() -> None:
     text = """
-def k(a: T.handle, C: T.Buffer((16,), "float32")):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
+def k(A: T.Buffer(("n",), "float32"), C: T.Buffer((16,), "float32")):
     for i in range((n + 15) // 16):
         for l in T.vectorized(16):
             C[l] = C[l] + T.if_then_else(i * 16 + l < n, A[i * 16 + l], T.float32(0))
@@ -426,9 +405,7 @@ def k(a: T.handle, C: T.Buffer((16,), "float32")):
 def test_the_last_step_of_a_sum_is_taken_out_of_its_loop(extent: str) -> None:
     """Whole steps are not tested, and the last takes as many vectors as it needs."""
     text = f"""
-def k(a: T.handle, C: T.Buffer((32,), "float32")):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
+def k(A: T.Buffer(("n",), "float32"), C: T.Buffer((32,), "float32")):
     for i in range({extent}):
         for l in T.vectorized(32):
             C[l] = C[l] + T.if_then_else(i * 32 + l < n, A[i * 32 + l], T.float32(0))
@@ -446,9 +423,7 @@ def k(a: T.handle, C: T.Buffer((32,), "float32")):
 
 def test_a_loop_whose_extent_it_overwrites_keeps_its_last_step() -> None:
     text = """
-def k(a: T.handle, C: T.Buffer((32,), "float32"), L: T.Buffer((1,), "int64")):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
+def k(A: T.Buffer(("n",), "float32"), C: T.Buffer((32,), "float32"), L: T.Buffer((1,), "int64")):
     for i in range(T.min(L[0], (n + 31) // 32)):
         for l in T.vectorized(32):
             C[l] = C[l] + T.if_then_else(i * 32 + l < n, A[i * 32 + l], T.float32(0))
@@ -465,10 +440,7 @@ def k(a: T.handle, C: T.Buffer((32,), "float32"), L: T.Buffer((1,), "int64")):
 def test_a_loop_with_several_partial_steps_stays() -> None:
     """Steps overlap: of eight each, at most two reach beyond the end."""
     text = """
-def k(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def k(A: T.Buffer(("n",), "float32"), C: T.Buffer(("n",), "float32")):
     for i in range((n + 3) // 4):
         for j in range(8):
             if i * 4 + j < n:
@@ -619,10 +591,7 @@ def k(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
 def test_refused_with_a_reason(body: str, message: str) -> None:
     with pytest.raises(CodegenError, match=message):
         compiled(f"""
-def k(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def k(A: T.Buffer(("n",), "float32"), C: T.Buffer(("n",), "float32")):
     {body}
 """)
 
@@ -633,8 +602,7 @@ def k(a: T.handle, c: T.handle):
 )
 def test_parameters_are_dense(declared: str) -> None:
     text = """
-def k(a: T.handle, C: T.Buffer((4, 4), "float32")):
-    A = T.match_buffer(a, (4, 4), "float32", {})
+def k(A: T.Buffer((4, 4), "float32", {}), C: T.Buffer((4, 4), "float32")):
     for i, j in T.grid(4, 4):
         C[i, j] = A[i, j]
 """

@@ -8,16 +8,13 @@ import pytest
 from relaxlab.codegen.hoist_guards import hoist_guards
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.narrow_tiles import narrow_tiles
-from relaxlab.ir.loops import BufferStore, For, PrimFunc
+from relaxlab.ir.loops import BufferStore, For
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from tests.codegen.kernels import Kernels, parse_kernels
 
 TILES = """
-def kernel(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (7, n), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def kernel(A: T.Buffer((7, "n"), "float32"), C: T.Buffer(("n",), "float32")):
     with T.sblock("root"):
         D = T.alloc_buffer((64,), "float32", scope="local")
         for i in T.parallel((n + 63) // 64):
@@ -44,7 +41,6 @@ def tiles(body: str = SUM, lane: str = "o * 32 + v") -> Module:
 def widths(mod: Module) -> list[list[int]]:
     """The lanes of the vectors of each loop that sums."""
     func = mod["kernel"]
-    assert isinstance(func, PrimFunc)
     lowered = narrow_tiles(hoist_guards(lower_blocks(func.body)[0]))
     sums = [n for n in walk(lowered) if isinstance(n, For) and n.loop_var.name == "r"]
     return [[v.extent.value for v in walk(n.body) if isinstance(v, For)] for n in sums]  # type: ignore[union-attr]
@@ -61,7 +57,6 @@ def test_narrower_tiles_for_the_last_columns(rng: np.random.Generator) -> None:
 
 def test_copies_share_no_private_memory() -> None:
     func = tiles()["kernel"]
-    assert isinstance(func, PrimFunc)
     lowered = narrow_tiles(hoist_guards(lower_blocks(func.body)[0]))
     stores = [n for n in walk(lowered) if isinstance(n, BufferStore) and n.buffer.name == "D"]
     # Whole tiles and six copies of the last one.

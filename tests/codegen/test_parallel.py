@@ -121,12 +121,8 @@ def test_an_assertion_on_a_private_buffer_is_the_first_threads() -> None:
     """Between two loops of a team, whose other threads would wait at a barrier for one that failed,
     or fail by what their own copies hold."""
     module = rl.parse("""
-from relaxlab.script import tir as T
 @T.prim_func
-def f(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "int64")
-    B = T.match_buffer(b, (n,), "int64")
+def f(A: T.Buffer(("n",), "int64"), B: T.Buffer(("n",), "int64")):
     first = T.alloc_buffer((1,), "int64", scope="local")
     for i in T.parallel(n):
         B[i] = A[i] + 1

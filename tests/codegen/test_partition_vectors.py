@@ -16,19 +16,14 @@ AVX512 = Target(features=frozenset({"avx2", "avx512f", "avx512bw"}))
 
 
 def kernel(body: str, scope: str) -> PrimFunc:
-    func = parse_kernels(f"""
-def kernel(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "int8")
-    C = T.match_buffer(c, (64,), "int8")
+    return parse_kernels(f"""
+def kernel(A: T.Buffer(("n",), "int8"), C: T.Buffer((64,), "int8")):
     for i in range(9):
         with T.sblock("outer"):
             D = T.alloc_buffer((64,), "int8", scope="{scope}")
             for v in T.vectorized(32):
                 {body}
 """)["kernel"]
-    assert isinstance(func, PrimFunc)
-    return func
 
 
 def text(s: Stmt) -> str:

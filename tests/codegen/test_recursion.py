@@ -9,30 +9,26 @@ import relaxlab as rl
 from relaxlab.runtime.native.function import CheckFailed
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R
+@R.function
+def down(n: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    more = R.greater(n, R.const(0, "int64"))
+    if more:
+        less = R.subtract(n, R.const(1, "int64"))
+        y = R.add(x, R.const(1, "float32"))
+        r = cls.step(less, y)
+    else:
+        r = x
+    return r
 
-@I.ir_module
-class Module:
-    @R.function
-    def down(n: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-        more = R.greater(n, R.const(0, "int64"))
-        if more:
-            less = R.subtract(n, R.const(1, "int64"))
-            y = R.add(x, R.const(1, "float32"))
-            r = Module.step(less, y)
-        else:
-            r = x
-        return r
+@R.function
+def step(n: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    r = cls.down(n, x)
+    return r
 
-    @R.function
-    def step(n: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-        r = Module.down(n, x)
-        return r
-
-    @R.function
-    def main(n: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-        r = Module.down(n, x)
-        return r
+@R.function
+def main(n: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    r = cls.down(n, x)
+    return r
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.split_vectors import split_vectors
 from relaxlab.ir.expr import IntImm
-from relaxlab.ir.loops import For, PrimFunc
+from relaxlab.ir.loops import For
 from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from tests.codegen.kernels import Kernels, optimised, parse_kernels
@@ -44,7 +44,6 @@ def sums(a: T.handle, c: T.handle):
 def parts(lanes: int, dtype: str, target: str) -> list[list[int]]:
     """First lane and number of lanes of the vectors of one of the loops."""
     func = parse_kernels(sums(lanes, dtype))["sums"]
-    assert isinstance(func, PrimFunc)
     body = split_vectors(lower_blocks(func.body)[0], TARGETS[target])
     found: list[list[int]] = []
     for n in walk(body):

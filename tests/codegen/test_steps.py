@@ -159,7 +159,6 @@ def f(at: T.Buffer((1,), "int64"), A: T.Buffer((8,), "int64")):
             A[T.max(0, T.min(7, v))] = v
 """)
     function = module["f"]
-    assert isinstance(function, PrimFunc)
     exe = rl.compile(module)
     forms = [lambda *a: rl.interpret(module, "f", *a), exe["f"]]
     for step in (blocks.blocks_without_axes, blocks.without_blocks):
@@ -195,7 +194,6 @@ def f(A: T.Buffer((8,), "float32"), n: T.int64):
             for j in range(2):
                 A[i] = T.Cast("float32", j)
 """)["f"]
-    assert isinstance(func, PrimFunc)
     after = loops.conditions_outside(func)
     assert isinstance(after.body, IfThenElse if moves else For)
     assert len({n.loop_var for n in walk(after) if isinstance(n, For)}) == (3 if moves else 2)

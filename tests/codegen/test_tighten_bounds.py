@@ -13,17 +13,12 @@ from tests.codegen.kernels import parse_kernels
 
 
 def kernel(body: str) -> PrimFunc:
-    func = parse_kernels(f"""
-def kernel(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+    return parse_kernels(f"""
+def kernel(A: T.Buffer(("n",), "float32"), C: T.Buffer(("n",), "float32")):
     for b in range((n + 255) // 256):
         for v in range(256):
             {body}
 """)["kernel"]
-    assert isinstance(func, PrimFunc)
-    return func
 
 
 def extent(body: str) -> str:
@@ -97,15 +92,12 @@ def test_elements_of_index_functions_end_loops_if_they_are_there(
     decides: str, expected: str
 ) -> None:
     func = parse_kernels(f"""
-def kernel(s_: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
+def kernel(s_: T.handle, C: T.Buffer(("n", "m"), "float32")):
     s = T.index_function(s_, (n,), "int64", facts=[T.range(0, m + 1)])
-    C = T.match_buffer(c, (n, m), "float32")
     for b in range((n + 1) // 2 * 2):
         for v in range(256):
             if v < s[b]{decides}: C[b, v] = T.float32(1)
 """)["kernel"]
-    assert isinstance(func, PrimFunc)
     lowered = tighten_bounds(lower_blocks(func.body)[0])
     (found,) = (n for n in walk(lowered) if isinstance(n, For) and n.loop_var.name == "v")
     assert str(found.extent) == expected

@@ -20,9 +20,8 @@ from tests.codegen.kernels import Kernels, parse_kernels
 def kernel(dtype: str, lanes: int, rows: int | str, load: str = "A[c, r]") -> str:
     """A loop function that copies a transposed tile to private memory, and that to its result."""
     return f"""
-def kernel(a: T.handle, b: T.handle):
+def kernel(A: T.Buffer((64, 48), "{dtype}"), b: T.handle):
     n = T.int64()
-    A = T.match_buffer(a, (64, 48), "{dtype}")
     B = T.match_buffer(b, (n, {lanes}), "{dtype}")
     with T.sblock("copy"):
         D = T.alloc_buffer((48, {lanes}), "{dtype}", scope="local")

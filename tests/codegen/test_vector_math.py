@@ -33,23 +33,22 @@ BOUNDS = {
 }  # fmt: skip
 
 FUNCTION = """
-    @T.prim_func
-    def vector_{f}(A: T.Buffer(({n},), "{d}"), C: T.Buffer(({n},), "{d}")):
-        for i in range({n} // 16):
-            for j in T.vectorized(16):
-                C[i * 16 + j] = T.call_intrin("{d}", "{f}", A[i * 16 + j])
+@T.prim_func
+def vector_{f}(A: T.Buffer(({n},), "{d}"), C: T.Buffer(({n},), "{d}")):
+    for i in range({n} // 16):
+        for j in T.vectorized(16):
+            C[i * 16 + j] = T.call_intrin("{d}", "{f}", A[i * 16 + j])
 
-    @T.prim_func
-    def scalar_{f}(A: T.Buffer(({n},), "{d}"), C: T.Buffer(({n},), "{d}")):
-        for i in range({n}):
-            C[i] = T.call_intrin("{d}", "{f}", A[i])
+@T.prim_func
+def scalar_{f}(A: T.Buffer(({n},), "{d}"), C: T.Buffer(({n},), "{d}")):
+    for i in range({n}):
+        C[i] = T.call_intrin("{d}", "{f}", A[i])
 
-    @R.function
-    def {f}(a: R.Tensor(({n},), "{d}")):
-        cls = M
-        x = R.call_tir(cls.vector_{f}, (a,), out_sinfo=R.Tensor(({n},), "{d}"))
-        y = R.call_tir(cls.scalar_{f}, (a,), out_sinfo=R.Tensor(({n},), "{d}"))
-        return (x, y)
+@R.function
+def {f}(a: R.Tensor(({n},), "{d}")):
+    x = R.call_tir(cls.vector_{f}, (a,), out_sinfo=R.Tensor(({n},), "{d}"))
+    y = R.call_tir(cls.scalar_{f}, (a,), out_sinfo=R.Tensor(({n},), "{d}"))
+    return (x, y)
 """
 
 
@@ -96,8 +95,7 @@ def samples(dtype: str) -> Any:
 @cache
 def executable(dtype: str) -> Executable:
     body = "".join(FUNCTION.format(f=f, d=dtype, n=COUNT) for f in BOUNDS)
-    head = "from relaxlab.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass M:\n"
-    return rl.compile(rl.parse(head + body), use_cache=False, threads=1)
+    return rl.compile(rl.parse(body), use_cache=False, threads=1)
 
 
 def run(dtype: str, name: str) -> tuple[Any, Any, Any]:

@@ -24,18 +24,14 @@ def loops_of(body: str, shape: str = "(n, m)") -> Module:
     lines = "\n".join(f"        {line}" for line in body.strip().splitlines())
     return rl.parse(
         f"""
-from relaxlab.script import ir as I, relax as R, tir as T
 @I.ir_module
 class M:
     @T.prim_func
-    def f(a_: T.handle, b_: T.handle):
-        n, m = T.int64(), T.int64()
-        a = T.match_buffer(a_, (n, m), "float32")
+    def f(a: T.Buffer(("n", "m"), "float32"), b_: T.handle):
         b = T.match_buffer(b_, {shape}, "float32")
 {lines}
     @R.function
     def main(a: R.Tensor(("n", "m"), "float32")):
-        n, m = T.int64(), T.int64()
         b = R.call_tir(M.f, (a,), R.Tensor({shape}, "float32"))
         return b
 """
@@ -182,13 +178,10 @@ def test_small_products_start_no_team(operator: str, symbols: str) -> None:
         other = "km" if operator == "matmul" else "mk"
         weights = ", ".join(f'"{d}"' if symbols else str(size) for d in other)
         mod = rl.parse(f"""
-from relaxlab.script import ir as I, relax as R, tir as T
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(({dims}), "float32"), w: R.Tensor(({weights}), "float32")):
-        {"n, k, m = T.int64(), T.int64(), T.int64()" if symbols else ""}
-        return R.{operator}(x, w)
+@R.function
+def main(x: R.Tensor(({dims}), "float32"), w: R.Tensor(({weights}), "float32")):
+    {"n, k, m = T.int64(), T.int64(), T.int64()" if symbols else ""}
+    return R.{operator}(x, w)
 """)
         return work(mod, n=size, k=size, m=size)
 

@@ -54,7 +54,6 @@ def head_of(heading: str) -> list[str]:
 
 def ratio(found: Any, case: Any) -> str:
     spread = table.ratio(found, case, "relaxlab")
-    assert spread is not None
     return f"{spread.median:.2f}"
 
 

@@ -70,8 +70,6 @@ def test_facts_are_in_the_key_of_a_program() -> None:
 def panels(target: Target) -> list[int]:
     """The elements of the private buffers of the kernels of a product."""
     mod = rl.parse("""
-from relaxlab.script import relax as R
-
 @R.function
 def main(x: R.Tensor((64, 4096), "float32"), w: R.Tensor((512, 4096), "float32")):
     y = R.linear(x, w)

@@ -88,7 +88,6 @@ def function(row: Intrinsic, loop: str):
         if f"({name}[" in before
     )
     return rl.parse(f"""
-from relaxlab.script import tir as T
 @T.prim_func
 def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
 {made}    for i in {loop}:
@@ -142,7 +141,6 @@ def test_every_row_is_documented() -> None:
 def test_integers_in_functions_of_fractions_are_floats(name: str) -> None:
     row = INTRINSICS[name]
     f = rl.parse(f"""
-from relaxlab.script import tir as T
 @T.prim_func
 def f(C: T.Buffer((1,), "float32")):
     C[0] = T.{name}({", ".join(["1"] * row.arity)})
@@ -214,7 +212,6 @@ def kernel(call: str, *dtypes: str) -> Module:
         for name, dtype in zip((*names, "C", "D"), (*dtypes, dtypes[-1]), strict=True)
     ]
     return rl.parse(f"""
-from relaxlab.script import tir as T
 @T.prim_func
 def f({", ".join(params)}):
     for i in range(16):
@@ -335,7 +332,6 @@ def test_arguments_of_other_kinds_are_refused(call: str, problem: str) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_copysign_takes_the_sign_of_zeros_and_nan(dtype: str) -> None:
     f = rl.parse(f"""
-from relaxlab.script import tir as T
 @T.prim_func
 def f(X: T.Buffer((8,), "{dtype}"), Y: T.Buffer((8,), "{dtype}"), C: T.Buffer((8,), "{dtype}")):
     for i in range(8):

@@ -18,19 +18,17 @@ from relaxlab.schedule.trace import to_json
 from relaxlab.script.recording import text_of
 
 PRODUCT = rl.parse("""
-@I.ir_module
-class M:
-    @T.prim_func
-    def product(
-        A: T.Buffer((32, 48), "float32"), B: T.Buffer((48, 64), "float32"),
-        C: T.Buffer((32, 64), "float32"),
-    ):
-        for i, j, k in T.grid(32, 64, 48):
-            with T.sblock("C"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    C[vi, vj] = T.float32(0)
-                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+@T.prim_func
+def product(
+    A: T.Buffer((32, 48), "float32"), B: T.Buffer((48, 64), "float32"),
+    C: T.Buffer((32, 64), "float32"),
+):
+    for i, j, k in T.grid(32, 64, 48):
+        with T.sblock("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 """)["product"]
 NUMBERS = [np.int64, np.int32, np.uint8]
 

@@ -57,7 +57,6 @@ def test_precedence_is_that_of_python(name: str) -> None:
         for e in (outer(inner(x, y), z), outer(x, inner(y, z))):
             text = scalar(Writer(), e)
             f = parse(f"""
-from relaxlab.script import tir as T
 @T.prim_func
 def f(x: T.{dtype}, y: T.{dtype}, z: T.{dtype}):
     T.evaluate({text})

@@ -7,8 +7,6 @@ from relaxlab.models.config import DecoderConfig, Rope
 from relaxlab.models.decoder import Decoder
 
 NETWORK = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Module:
     @R.function
@@ -27,8 +25,6 @@ class Module:
 """
 
 CALLS = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Module:
     @T.prim_func
@@ -64,8 +60,6 @@ WRONG = CALLS.replace("axis=1), R.sum(w", "axis=7), R.sum(w")
 """A program of which one value has no type."""
 
 CHAIN = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Module:
     @R.function

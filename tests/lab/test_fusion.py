@@ -12,8 +12,6 @@ from relaxlab.lab.payload import pack
 from tests.lab.programs import NETWORK, WRONG, decoder
 
 SHARED = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Module:
     @R.function

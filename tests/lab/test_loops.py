@@ -19,8 +19,6 @@ from tests.lab.test_view import HOSTILE
 from tests.runtime.simt import programs as simt_programs
 
 MATMUL = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle):
     n, m, k = T.int64(), T.int64(), T.int64()
@@ -36,8 +34,6 @@ def main(a: T.handle, b: T.handle, c: T.handle):
 """
 
 GATHER = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @T.prim_func
 def main(x: T.handle, y: T.handle):
     n = T.int64()
@@ -186,8 +182,6 @@ def steps_of(func: PrimFunc) -> list[tuple[str, list[int | str], int]]:
 def test_the_lanes_of_a_vector_are_one_step():
     """Each statement in turn for all lanes, with the loops inside the vectorized one."""
     text = """
-from relaxlab.script import tir as T
-
 @T.prim_func
 def main(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
     for i in range(2):
@@ -204,8 +198,6 @@ def main(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
 
 def test_lanes_that_skip_what_others_run_first_are_steps_of_their_own():
     text = """
-from relaxlab.script import tir as T
-
 @T.prim_func
 def main(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
     for j in T.vectorized(3):
@@ -223,8 +215,6 @@ def main(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
 def test_reuse_depends_on_the_order_of_the_loops():
     """Rows of eight lines: down the columns every access is to a line that was not used lately."""
     copy = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @T.prim_func
 def main(a: T.handle, b: T.handle):
     A, B = T.match_buffer(a, (8, 16)), T.match_buffer(b, (8, 16))
@@ -417,8 +407,6 @@ def test_problems_of_threads_are_shown():
 
 def test_races_are_found():
     func = function("""
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @T.prim_func
 def main(a: T.handle, b: T.handle):
     A, B = T.match_buffer(a, (64,)), T.match_buffer(b, (1,))
@@ -491,8 +479,6 @@ def test_a_click_on_a_loop_goes_to_its_next_round(open_view):
 
 
 BRANCHES = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @T.prim_func
 def main(a: T.handle):
     n = T.int64()

@@ -10,7 +10,6 @@ import relaxlab as rl
 from relaxlab.script import parse
 
 ADD = parse("""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(("n", 4096), "float32")):
     with R.dataflow():

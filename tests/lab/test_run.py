@@ -23,8 +23,6 @@ from relaxlab.tuning.kernels import kernels_of
 from tests.lab.test_view import HOSTILE
 
 CHAIN = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Chain:
     @R.function
@@ -58,8 +56,6 @@ class Branches:
 
 
 CLAIMS = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Claims:
     @R.function
@@ -328,8 +324,6 @@ def test_accessibility(scheme, open_view, audit):
 
 
 TEAM = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Team:
     @R.function
@@ -387,8 +381,6 @@ def test_schedules_under_one_roof(open_view):
 
 
 PRODUCT = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Product:
     @T.prim_func

@@ -17,8 +17,6 @@ def calls():
 
 
 NESTED = """
-from relaxlab.script import ir as I, relax as R
-
 @I.ir_module
 class M:
     @R.function

@@ -23,6 +23,8 @@ from relaxlab.nn.paged_loops import PAGE, PoolShape
 from tests.models.test_decoder import write_folder
 from tests.test_repo import ROOT
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 PYTHON = ROOT / ".venv-reference/bin/python"
 CONTEXT, PAGES = 128, 24
 
@@ -42,13 +44,6 @@ class Recorder(Sampler):
         allowed = logits.copy()
         allowed[self.never] = -np.inf
         return super().__call__(allowed)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELAXLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module")

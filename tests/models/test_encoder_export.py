@@ -12,16 +12,9 @@ from relaxlab.models.bert import Bert
 from relaxlab.models.named_layers import NamedLayers
 from relaxlab.models.weights import prepared
 from relaxlab.models.whisper import Whisper
-from relaxlab.runtime.export.export import ExportError, find_compiler
 from tests.codegen.cuda.test_encoders import BERT, WHISPER, weights_of
 
-
-@pytest.fixture(autouse=True, scope="module")
-def needs_compiler() -> None:
-    try:
-        find_compiler()
-    except ExportError as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("needs_compiler")
 
 
 def test_bert(rng, tmp_path: pathlib.Path) -> None:

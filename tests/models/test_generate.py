@@ -20,15 +20,10 @@ from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.testing.llama_numpy import LlamaNumpy
 from relaxlab.testing.logits import logits_effect
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 CONTEXT = 64
 MARGIN = 0.3
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELAXLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ def main(
     keys: R.Tensor(("c + 1", 2, 8, PAGE), "float32"),
     values: R.Tensor(("c + 1", 2, PAGE, 8), "float32"),
 ):
-    b = T.int64()
     with R.dataflow():
         k = R.reshape(R.permute_dims(R.take(keys, pages, axis=0), axes=[0, 1, 4, 2, 3]), WHOLE)
         v = R.reshape(R.permute_dims(R.take(values, pages, axis=0), axes=[0, 1, 3, 2, 4]), WHOLE)

@@ -21,7 +21,6 @@ from tests.ops.test_unlowered import EVERYWHERE, HEADER, Run, X
 BUMP = """
     @T.prim_func
     def bump(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32")):
-        n = T.int64()
         for i in range(n):
             with T.block("B"):
                 vi = T.axis.spatial(n, i)
@@ -135,7 +134,6 @@ def test_a_python_function_is_called_by_name(run: Run) -> None:
     text = """
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
-        n = T.int64()
         s = R.call_py_func("tests.scaled", (x, y), out_ty=R.Tensor((n,), "float32"))
         return R.add(s, x)
 """
@@ -161,7 +159,6 @@ GRADIENT = (
     + """
     @R.function
     def main(x: R.Tensor(("m",), "float32")):
-        m = T.int64()
         y = R.call_tir_with_grad(
             Module.bump, (x,), out_ty=R.Tensor((m,), "float32"),
             te_grad_name="bump_grad", te_grad_kwargs={"scale": 2.0},

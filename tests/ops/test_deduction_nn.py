@@ -156,12 +156,9 @@ def test_checked_at_run_time(call: graph.Call, condition: str) -> None:
 )
 def test_blocked_layouts_that_do_not_fit(layout: str, message: str) -> None:
     text = f"""
-from relaxlab.script import ir as I, relax as R
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((1, 8, 5, 5), "float32"), w: R.Tensor((8, 8, 3, 3), "float32")):
-        return R.nn.conv2d(x, w, out_layout="{layout}")
+@R.function
+def main(x: R.Tensor((1, 8, 5, 5), "float32"), w: R.Tensor((8, 8, 3, 3), "float32")):
+    return R.nn.conv2d(x, w, out_layout="{layout}")
 """
     with pytest.raises(DiagnosticError, match=message):
         normalize(parse(text, check=False))
@@ -169,13 +166,10 @@ class M:
 
 def test_blocks_have_types() -> None:
     text = """
-from relaxlab.script import ir as I, relax as R
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 2, "h", "w", 16), "float32"),
-             w: R.Tensor((4, 2, 3, 3, 16, 8), "float32")):
-        return R.nn.conv2d(x, w, data_layout="NCHW16c", kernel_layout="OIHW16i8o", padding=1)
+@R.function
+def main(x: R.Tensor(("n", 2, "h", "w", 16), "float32"),
+         w: R.Tensor((4, 2, 3, 3, 16, 8), "float32")):
+    return R.nn.conv2d(x, w, data_layout="NCHW16c", kernel_layout="OIHW16i8o", padding=1)
 """
     fn = normalize(parse(text))["main"]
     assert str(fn.ret_ty) == "R.Tensor((n, 2, h, w, 16), 'float32')"  # type: ignore[union-attr]

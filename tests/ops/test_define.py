@@ -17,7 +17,6 @@ from relaxlab.ops.define import define, fail, takes
 TEXT = """
 @R.function
 def main(x: R.Tensor(("n", 8), "float32")):
-    n = T.int64()
     y = R.test_defined(x)
     return y
 """

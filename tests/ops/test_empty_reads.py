@@ -11,8 +11,6 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.native.function import CheckFailed
 
 PROGRAM = """\
-from relaxlab.script import ir as I, relax as R
-
 @R.function
 def main(x: R.Tensor(("n", "m"), "float32"), i: R.Tensor(SHAPE, "int64")):
     z = CALL

@@ -58,12 +58,10 @@ def _compiled(call: str, x: Array) -> Array:
     shape = '"n"' if x.ndim == 1 else f'"n", {x.shape[1]}'
     vector = f'R.Tensor(("n",), "{x.dtype}")'
     mod = parse(f"""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(({shape},), "{x.dtype}"), w: {vector}, z: {vector}):
-        y = {call}
-        return y
+@R.function
+def main(x: R.Tensor(({shape},), "{x.dtype}"), w: {vector}, z: {vector}):
+    y = {call}
+    return y
 """)
     ones, zeros = np.ones(len(x), x.dtype), np.zeros(len(x), x.dtype)
     return np.asarray(build(mod, use_cache=False)["main"](x, ones, zeros))

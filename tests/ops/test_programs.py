@@ -18,7 +18,6 @@ def _module(case: OpCase) -> Module:
     """A function that calls the operator, and the loops of the call."""
     program = CaseProgram(case, case.sizes[0], symbolic=True)
     lower = program.row.lower
-    assert lower is not None
     kernel = lower(program.call, program.types, program.out)
     return Module.of({"main": program.function(), "loops": kernel})
 

@@ -12,15 +12,13 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.passes.normalize import normalize
 
 TEXT = """
-@I.ir_module
-class M:
-    @R.function
-    def main({params}):
-        n, k = T.int64(), T.int64()
-        with R.dataflow():
-            y = {call}
-            R.output(y)
-        return y
+@R.function
+def main({params}):
+    n, k = T.int64(), T.int64()
+    with R.dataflow():
+        y = {call}
+        R.output(y)
+    return y
 """
 F, L = "float32", "int64"
 

@@ -17,8 +17,6 @@ from relaxlab.runtime.packed import register_func
 from relaxlab.runtime.vm.vm import VirtualMachine
 
 HEADER = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Module:
 """
@@ -67,7 +65,6 @@ def test_views_read_the_bytes(run: Run) -> None:
     text = """
     @R.function
     def main(x: R.Tensor(("n", 2), "float32")):
-        n = T.int64()
         a = R.memory.view(x, R.shape([n, 1]), R.dtype("int32"), R.prim_value(4))
         b = R.memory.ensure_zero_offset(x)
         return (a, b)
@@ -119,7 +116,6 @@ def test_closures_keep_their_arguments(run: Run) -> None:
     @R.function
     def main(x: R.Tensor(("n",), "float32"),
              y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
         f = R.make_closure(Module.mix, (x,))
         return R.invoke_pure_closure(f, (y, x), ty_args=R.Tensor((n,), "float32"))
 """

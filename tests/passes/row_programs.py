@@ -26,14 +26,10 @@ def low_rank(kind: str, width: str = '"d"', terms: int = 8, dtype: str = "float3
     shapes["g"] = f"({width},)"
     params = ", ".join(f'{name}: R.Tensor({shape}, "{dtype}")' for name, shape in shapes.items())
     return parse(f"""
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main({params}):
-        with R.dataflow():
-            y = {LOW_RANK[kind]}
-            R.output(y)
-        return y
+@R.function
+def main({params}):
+    with R.dataflow():
+        y = {LOW_RANK[kind]}
+        R.output(y)
+    return y
 """)

@@ -5,41 +5,39 @@ import numpy as np
 import relaxlab as rl
 
 STEPS = """
-@I.ir_module
-class Steps:
-    @R.function(private=True)
-    def cell(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
-        (1, 4), "float32"
-    ):
-        y = R.tanh(x @ W)
-        return y
+@R.function(private=True)
+def cell(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
+    (1, 4), "float32"
+):
+    y = R.tanh(x @ W)
+    return y
 
-    @R.function(private=True)
-    def walk(
-        t: R.Tensor((), "int64"), long: R.Tensor(("n",), "int64"), x: R.Tensor((1, 4), "float32"),
-        length: R.Tensor((), "int64"), W: R.Tensor((4, 4), "float32"),
-        U: R.Tensor((4, 4), "float32"),
-    ) -> R.Tensor((1, 4), "float32"):
-        if R.less(t, length):
-            if R.equal(R.take(long, t, axis=0), R.const(1, "int64")):
-                y = cls.cell(cls.cell(cls.cell(x, W), W), W)
-            else:
-                y = cls.cell(x, W)
-            new = R.sin(y @ U)
-            out = cls.walk(R.add(t, R.const(1, "int64")), long, new, length, W, U)
+@R.function(private=True)
+def walk(
+    t: R.Tensor((), "int64"), long: R.Tensor(("n",), "int64"), x: R.Tensor((1, 4), "float32"),
+    length: R.Tensor((), "int64"), W: R.Tensor((4, 4), "float32"),
+    U: R.Tensor((4, 4), "float32"),
+) -> R.Tensor((1, 4), "float32"):
+    if R.less(t, length):
+        if R.equal(R.take(long, t, axis=0), R.const(1, "int64")):
+            y = cls.cell(cls.cell(cls.cell(x, W), W), W)
         else:
-            out = x
-        return out
+            y = cls.cell(x, W)
+        new = R.sin(y @ U)
+        out = cls.walk(R.add(t, R.const(1, "int64")), long, new, length, W, U)
+    else:
+        out = x
+    return out
 
-    @R.function
-    def main(
-        length: R.Tensor((), "int64"), long: R.Tensor(("n",), "int64"),
-        x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32"),
-        U: R.Tensor((4, 4), "float32"),
-    ) -> R.Tensor((1, 4), "float32"):
-        R.func_attr({"num_input": 3})
-        y = cls.walk(R.const(0, "int64"), long, x, length, W, U)
-        return y
+@R.function
+def main(
+    length: R.Tensor((), "int64"), long: R.Tensor(("n",), "int64"),
+    x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32"),
+    U: R.Tensor((4, 4), "float32"),
+) -> R.Tensor((1, 4), "float32"):
+    R.func_attr({"num_input": 3})
+    y = cls.walk(R.const(0, "int64"), long, x, length, W, U)
+    return y
 """
 
 

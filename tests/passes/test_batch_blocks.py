@@ -21,26 +21,24 @@ from relaxlab.testing.pass_check import check_module, compare_runs
 from tests.test_repo import ROOT
 
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def both(k: R.Tensor((), "int64"), x: R.Tensor((1, 6), "float32"),
-             pair: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((6,), "float32")),
-             E: R.Tensor((9, 6), "float32")):
-        row = R.take(E, R.reshape(k, (1,)), axis=0)
-        y = R.add(R.multiply(x, row), R.reshape(pair[0], (1, 6)))
-        out = (R.add(y, pair[1]), R.zeros((2,), "float32"), R.sum(y))
-        return out
+@R.function(private=True)
+def both(k: R.Tensor((), "int64"), x: R.Tensor((1, 6), "float32"),
+         pair: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((6,), "float32")),
+         E: R.Tensor((9, 6), "float32")):
+    row = R.take(E, R.reshape(k, (1,)), axis=0)
+    y = R.add(R.multiply(x, row), R.reshape(pair[0], (1, 6)))
+    out = (R.add(y, pair[1]), R.zeros((2,), "float32"), R.sum(y))
+    return out
 
-    @R.function
-    def main(k: R.Tensor((), "int64"), x: R.Tensor((1, 6), "float32"),
-             m: R.Tensor((2, 3), "float32"), b: R.Tensor((6,), "float32"),
-             E: R.Tensor((9, 6), "float32")):
-        R.func_attr({"num_input": 3})
-        a = M.both(k, x, (m, b), E)
-        c = M.both(R.add(k, R.const(1, "int64")), a[0], (m, b), E)
-        out = (c[0], c[1], c[2], R.exp(b))
-        return out
+@R.function
+def main(k: R.Tensor((), "int64"), x: R.Tensor((1, 6), "float32"),
+         m: R.Tensor((2, 3), "float32"), b: R.Tensor((6,), "float32"),
+         E: R.Tensor((9, 6), "float32")):
+    R.func_attr({"num_input": 3})
+    a = cls.both(k, x, (m, b), E)
+    c = cls.both(R.add(k, R.const(1, "int64")), a[0], (m, b), E)
+    out = (c[0], c[1], c[2], R.exp(b))
+    return out
 """
 
 

@@ -141,7 +141,6 @@ def test_values_that_cannot_be_are_refused(values, message):
 
 @pytest.mark.parametrize("seed", range(15))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module())
     rng = np.random.default_rng(seed)
     n, m = (int(rng.integers(1, 9)) for _ in range(2))

@@ -25,49 +25,39 @@ SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 LENGTHS: list[list[int]] = [[], [0], [1], [0, 3, 0], [7, 7, 7], [40], [1, 33, 2, 0, 9]]
 
 ROWS = """
-@I.ir_module
-class Rows:
-    @T.prim_func
-    def scaled(s_: T.handle, o_: T.handle, x_: T.handle, c_: T.handle, y_: T.handle):
-        b, t = T.int64(), T.int64()
-        s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
-        o = T.index_function(o_, (b + 1,), "int64", facts=[
-            T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-        x = T.match_buffer(x_, (t, 4), "float32")
-        c = T.match_buffer(c_, (b,), "float32")
-        y = T.match_buffer(y_, (t, 4), "float32")
-        for i in range(b):
-            for j in range(s[i]):
-                for k in range(4):
-                    y[o[i] + j, k] = x[o[i] + j, k] * c[i]
-
-    @T.prim_func
-    def shifted(s_: T.handle, o_: T.handle, r_: T.handle, q_: T.handle, p_: T.handle,
-                x_: T.handle, c_: T.handle, y_: T.handle):
-        b, t = T.int64(), T.int64()
-        s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
-        o = T.index_function(o_, (b + 1,), "int64", facts=[
-            T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-        r = T.index_function(r_, (t,), "int64", facts=[T.segment_ids(lambda i: o[i])])
-        q = T.match_buffer(q_, (b,), "int64")
-        p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
-        x = T.match_buffer(x_, (t, 4), "float32")
-        c = T.match_buffer(c_, (b,), "float32")
-        y = T.match_buffer(y_, (t, 4), "float32")
-        for f in range(t):
+@T.prim_func
+def scaled(s_: T.handle, o_: T.handle, x: T.Buffer(("t", 4), "float32"),
+           c: T.Buffer(("b",), "float32"), y: T.Buffer(("t", 4), "float32")):
+    s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
+    o = T.index_function(o_, (b + 1,), "int64", facts=[
+        T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    for i in range(b):
+        for j in range(s[i]):
             for k in range(4):
-                y[f, k] = x[f, k] + c[q[p[r[f]]]]
+                y[o[i] + j, k] = x[o[i] + j, k] * c[i]
 
-    @R.function
-    def main(s: R.Tensor(("b",), "int32"), p: R.Tensor(("b",), "int64"),
-             x: R.Tensor(("t", 4), "float32"), c: R.Tensor(("b",), "float32")):
-        t = T.int64()
-        with R.dataflow():
-            y = R.call_tir(cls.scaled, (s, x, c), out_ty=R.Tensor((t, 4), "float32"))
-            z = R.call_tir(cls.shifted, (s, p, y, c), out_ty=R.Tensor((t, 4), "float32"))
-            w = R.call_tir(cls.scaled, (s, z, c), out_ty=R.Tensor((t, 4), "float32"))
-            R.output(w)
-        return w
+@T.prim_func
+def shifted(s_: T.handle, o_: T.handle, r_: T.handle, q: T.Buffer(("b",), "int64"), p_: T.handle,
+            x: T.Buffer(("t", 4), "float32"), c: T.Buffer(("b",), "float32"),
+            y: T.Buffer(("t", 4), "float32")):
+    s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
+    o = T.index_function(o_, (b + 1,), "int64", facts=[
+        T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
+    r = T.index_function(r_, (t,), "int64", facts=[T.segment_ids(lambda i: o[i])])
+    p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
+    for f in range(t):
+        for k in range(4):
+            y[f, k] = x[f, k] + c[q[p[r[f]]]]
+
+@R.function
+def main(s: R.Tensor(("b",), "int32"), p: R.Tensor(("b",), "int64"),
+         x: R.Tensor(("t", 4), "float32"), c: R.Tensor(("b",), "float32")):
+    with R.dataflow():
+        y = R.call_tir(cls.scaled, (s, x, c), out_ty=R.Tensor((t, 4), "float32"))
+        z = R.call_tir(cls.shifted, (s, p, y, c), out_ty=R.Tensor((t, 4), "float32"))
+        w = R.call_tir(cls.scaled, (s, z, c), out_ty=R.Tensor((t, 4), "float32"))
+        R.output(w)
+    return w
 """
 
 
@@ -140,7 +130,7 @@ def test_other_numbers_of_arguments_are_refused() -> None:
 
 
 def test_what_is_not_determined_is_given() -> None:
-    loops_alone = ROWS.split("    @R.function")[0]
+    loops_alone = ROWS.split("@R.function")[0]
     func = parse(loops_alone.replace("T.prefix_sums(lambda i: s[i])", "T.range(0, 7)"))["scaled"]
     assert prelude_of(func) == ()  # type: ignore[arg-type]
     text = loops_alone.replace("lambda i: s[i])", "lambda i: s[i] * t)")
@@ -148,21 +138,21 @@ def test_what_is_not_determined_is_given() -> None:
 
 
 def test_no_prefix_sum_is_stored_where_there_is_no_element() -> None:
-    text = ROWS.split("    @R.function")[0].replace("(b + 1,)", "(b,)")
+    text = ROWS.split("@R.function")[0].replace("(b + 1,)", "(b,)")
     text = text.replace("T.nondecreasing(first=0, last=t), ", "")
     (derived,) = prelude_of(parse(text)["scaled"])  # type: ignore[arg-type]
     interpret_prim_func(derived.func, [np.zeros(0, "int32"), np.zeros(0, "int64")])
 
 
-RAGGED = ROWS.split("    @R.function")[0] + """
-    @R.function
-    def main(s: R.Lengths("b", "t", at_most=512),
-             x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
-             c: R.Tensor(("b",), "float32")):
-        y = R.call_tir(cls.scaled, (s, x, c),
-                       out_ty=R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"))
-        z = R.add(y, y)
-        return z
+RAGGED = ROWS.split("@R.function")[0] + """
+@R.function
+def main(s: R.Lengths("b", "t", at_most=512),
+         x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
+         c: R.Tensor(("b",), "float32")):
+    y = R.call_tir(cls.scaled, (s, x, c),
+                   out_ty=R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"))
+    z = R.add(y, y)
+    return z
 """
 
 

@@ -12,38 +12,36 @@ from relaxlab.testing.pass_check import check_module, compare_runs
 from relaxlab.tracing import first_rewrites, recording
 
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def even(i: R.Tensor((), "int64"), x: R.Tensor((4,), "float32"),
-             w: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        if R.less(i, R.const(1, "int64")):
-            r = x
-        else:
-            r = M.odd(R.subtract(i, R.const(1, "int64")), R.multiply(x, w), w)
-        return r
+@R.function(private=True)
+def even(i: R.Tensor((), "int64"), x: R.Tensor((4,), "float32"),
+         w: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+    if R.less(i, R.const(1, "int64")):
+        r = x
+    else:
+        r = cls.odd(R.subtract(i, R.const(1, "int64")), R.multiply(x, w), w)
+    return r
 
-    @R.function(private=True)
-    def odd(i: R.Tensor((), "int64"), x: R.Tensor((4,), "float32"),
-            w: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        if R.less(i, R.const(1, "int64")):
-            r = x
-        else:
-            r = M.even(R.subtract(i, R.const(1, "int64")), R.add(x, w), w)
-        return r
+@R.function(private=True)
+def odd(i: R.Tensor((), "int64"), x: R.Tensor((4,), "float32"),
+        w: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+    if R.less(i, R.const(1, "int64")):
+        r = x
+    else:
+        r = cls.even(R.subtract(i, R.const(1, "int64")), R.add(x, w), w)
+    return r
 
-    @R.function(private=True)
-    def pick(i: R.Tensor((), "int64"), w: R.Tensor((4,), "float32")) -> R.Tensor((), "int64"):
-        j = R.add(i, R.const(1, "int64"))
-        return j
+@R.function(private=True)
+def pick(i: R.Tensor((), "int64"), w: R.Tensor((4,), "float32")) -> R.Tensor((), "int64"):
+    j = R.add(i, R.const(1, "int64"))
+    return j
 
-    @R.function
-    def main(i: R.Tensor((), "int64"), x: R.Tensor((4,), "float32"), a: R.Tensor((4,), "float32"),
-             b: R.Tensor((4,), "float32")):
-        R.func_attr({"num_input": 2})
-        y = M.even(M.pick(i, a), x, a)
-        z = M.even(M.pick(i, b), y, b)
-        return M.even(i, z, a)
+@R.function
+def main(i: R.Tensor((), "int64"), x: R.Tensor((4,), "float32"), a: R.Tensor((4,), "float32"),
+         b: R.Tensor((4,), "float32")):
+    R.func_attr({"num_input": 2})
+    y = cls.even(cls.pick(i, a), x, a)
+    z = cls.even(cls.pick(i, b), y, b)
+    return cls.even(i, z, a)
 """
 
 

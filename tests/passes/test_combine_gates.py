@@ -16,28 +16,26 @@ from relaxlab.tracing import first_rewrites
 
 ROW, MATRIX = 'R.Tensor((1, 6), "float32")', 'R.Tensor((6, 6), "float32")'
 PROGRAM = f"""
-@I.ir_module
-class Gates:
-    @R.function(private=True)
-    def cell(i: R.Tensor((), "int64"), m: {MATRIX}, h: {ROW}, wf: {MATRIX}, wi: {MATRIX},
-             wo: {MATRIX}) -> {ROW}:
-        if R.less(i, R.const(1, "int64")):
-            out = h
-        else:
-            f = R.sigmoid(h @ wf)
-            g = R.tanh(h @ wi)
-            o = R.sigmoid(h @ wo)
-            mine = h @ m
-            new = o * R.tanh(f * h + g + mine)
-            out = cls.cell(R.subtract(i, R.const(1, "int64")), m, new, wf, wi, wo)
-        return out
+@R.function(private=True)
+def cell(i: R.Tensor((), "int64"), m: {MATRIX}, h: {ROW}, wf: {MATRIX}, wi: {MATRIX},
+         wo: {MATRIX}) -> {ROW}:
+    if R.less(i, R.const(1, "int64")):
+        out = h
+    else:
+        f = R.sigmoid(h @ wf)
+        g = R.tanh(h @ wi)
+        o = R.sigmoid(h @ wo)
+        mine = h @ m
+        new = o * R.tanh(f * h + g + mine)
+        out = cls.cell(R.subtract(i, R.const(1, "int64")), m, new, wf, wi, wo)
+    return out
 
-    @R.function
-    def main(i: R.Tensor((), "int64"), m: {MATRIX}, h: {ROW}, wf: {MATRIX}, wi: {MATRIX},
-             wo: {MATRIX}):
-        R.func_attr({{"num_input": 3}})
-        last = cls.cell(i, m, h, wf, wi, wo)
-        return last
+@R.function
+def main(i: R.Tensor((), "int64"), m: {MATRIX}, h: {ROW}, wf: {MATRIX}, wi: {MATRIX},
+         wo: {MATRIX}):
+    R.func_attr({{"num_input": 3}})
+    last = cls.cell(i, m, h, wf, wi, wo)
+    return last
 """
 
 

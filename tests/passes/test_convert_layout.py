@@ -23,28 +23,24 @@ from relaxlab.script import relax as R
 from relaxlab.testing.pass_check import assert_same, check_pass, compare_runs
 
 TEXT = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(
-        x: R.Tensor((1, 4, HEIGHT, 9), "float32"),
-        w: R.Tensor((8, 4, 3, 3), "float32"),
-        b: R.Tensor((8, 1, 1), "float32"),
-        v: R.Tensor((8, 8, 1, 1), "float32"),
-    ):
-        with R.dataflow():
-            c = R.nn.conv2d(x, w, padding=1)
-            d = R.add(c, b)
-            e = R.nn.relu(d)
-            f = R.nn.conv2d(e, v)
-            g = R.concat((e, f), axis=1)
-            p = R.nn.max_pool2d(g, pool_size=2, strides=2, padding=1)
-            s = R.nn.softmax(p, axis=1)
-            m = R.mean(p, axis=[2, 3], keepdims=True)
-            R.output(s, m)
-        return (s, m)
+@R.function
+def main(
+    x: R.Tensor((1, 4, HEIGHT, 9), "float32"),
+    w: R.Tensor((8, 4, 3, 3), "float32"),
+    b: R.Tensor((8, 1, 1), "float32"),
+    v: R.Tensor((8, 8, 1, 1), "float32"),
+):
+    with R.dataflow():
+        c = R.nn.conv2d(x, w, padding=1)
+        d = R.add(c, b)
+        e = R.nn.relu(d)
+        f = R.nn.conv2d(e, v)
+        g = R.concat((e, f), axis=1)
+        p = R.nn.max_pool2d(g, pool_size=2, strides=2, padding=1)
+        s = R.nn.softmax(p, axis=1)
+        m = R.mean(p, axis=[2, 3], keepdims=True)
+        R.output(s, m)
+    return (s, m)
 """
 Block, Symbolic = (parse(TEXT.replace("HEIGHT", h)) for h in ("7", '"h"'))
 
@@ -156,7 +152,6 @@ def conv_program(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = conv_program(seed)
     after = convert_layout(start)
     assert not check_well_formed(after)

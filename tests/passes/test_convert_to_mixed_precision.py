@@ -112,7 +112,6 @@ def test_compiled_programs_compute_in_it(dtype, tolerance):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = matmul_program(seed)
     after = convert_to_mixed_precision.with_options(dtype="bfloat16")(start)
     assert after is not start and not check_well_formed(after)

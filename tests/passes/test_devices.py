@@ -12,22 +12,18 @@ from relaxlab.passes.rename_device import rename_device
 from relaxlab.testing.pass_check import check_pass
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("cuda", 0)]})
-    @R.function
-    def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((3,), "float32")):
-        with R.dataflow():
-            a = R.split(R.add(x, y), 3, axis=1)
-            f = a[0]
-            b = R.hint_on_device(f, R.device("cuda"))
-            c = R.concat((b, a[1]), axis=1)
-            d = R.to_vdevice(c, "llvm")
-            e = R.exp(d)
-            R.output(e)
-        return e
+I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("cuda", 0)]})
+@R.function
+def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((3,), "float32")):
+    with R.dataflow():
+        a = R.split(R.add(x, y), 3, axis=1)
+        f = a[0]
+        b = R.hint_on_device(f, R.device("cuda"))
+        c = R.concat((b, a[1]), axis=1)
+        d = R.to_vdevice(c, "llvm")
+        e = R.exp(d)
+        R.output(e)
+    return e
 """
 PLACED = (
     PROGRAM.replace('"n", 3), "float32"', '"n", 3), "float32", "cuda:0:global"')
@@ -66,8 +62,6 @@ def test_names_of_one_device() -> None:
 
 def test_functions_that_call_themselves() -> None:
     text = """
-from relaxlab.script import ir as I, relax as R
-
 @I.ir_module
 class Module:
     I.module_global_infos({"vdevice": [I.vdevice("cuda", 0)]})

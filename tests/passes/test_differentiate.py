@@ -227,14 +227,12 @@ def test_attention_of_a_query_that_sees_no_key() -> None:
 def test_norms_of_half_precision_have_squares_in_float32() -> None:
     def of(dtype: str) -> rl.Module:
         text = f"""
-@I.ir_module
-class Norm:
-    @R.function
-    def main(
-        x: R.Tensor((4,), "{dtype}"), w: R.Tensor((4,), "{dtype}"), b: R.Tensor((4,), "{dtype}")
-    ):
-        s = R.sum(R.multiply(R.nn.layer_norm(x, w, b, axes=[-1]), w))
-        return s
+@R.function
+def main(
+    x: R.Tensor((4,), "{dtype}"), w: R.Tensor((4,), "{dtype}"), b: R.Tensor((4,), "{dtype}")
+):
+    s = R.sum(R.multiply(R.nn.layer_norm(x, w, b, axes=[-1]), w))
+    return s
 """
         return differentiate(normalize(rl.parse(text)))
 

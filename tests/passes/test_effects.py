@@ -19,7 +19,6 @@ from tests.passes.inplace_programs import bumping
 def nested(depth: int) -> str:
     """A function of `depth` branches inside each other, the innermost exp."""
     lines = [
-        "from relaxlab.script import relax as R",
         "@R.function",
         "def main(x: R.Tensor((3,), 'float32'), c: R.Tensor((), 'bool')):",
     ]

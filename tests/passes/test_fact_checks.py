@@ -8,43 +8,34 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.script.parser import parse
 
 ROWS = """
-@I.ir_module
-class Rows:
-    @T.prim_func
-    def pick(at_: T.handle, x_: T.handle, y_: T.handle):
-        n, m = T.int64(), T.int64()
-        at = T.index_function(at_, (n,), "int64", facts=[T.range(0, m)])
-        x = T.match_buffer(x_, (m, 4), "float32")
-        y = T.match_buffer(y_, (n, 4), "float32")
-        for i, j in T.grid(n, 4):
-            y[i, j] = x[at[i], j]
+@T.prim_func
+def pick(at_: T.handle, x: T.Buffer(("m", 4), "float32"), y: T.Buffer(("n", 4), "float32")):
+    at = T.index_function(at_, (n,), "int64", facts=[T.range(0, m)])
+    for i, j in T.grid(n, 4):
+        y[i, j] = x[at[i], j]
 
-    @T.prim_func
-    def next(at_: T.handle):
-        n = T.int64()
-        at = T.match_buffer(at_, (n,), "int64")
-        for i in range(n):
-            at[i] = at[i] + 1
+@T.prim_func
+def next(at: T.Buffer(("n",), "int64")):
+    for i in range(n):
+        at[i] = at[i] + 1
 
-    @R.function
-    def twice(at: R.Tensor(("n",), "int64"), x: R.Tensor(("m", 4), "float32"),
-              z: R.Tensor(("k", 4), "float32")):
-        n = T.int64()
-        with R.dataflow():
-            a = R.call_tir(cls.pick, (at, x), out_ty=R.Tensor((n, 4), "float32"))
-            b = R.call_tir(cls.pick, (R.reshape(at, (n,)), x + x), R.Tensor((n, 4), "float32"))
-            c = R.call_tir(cls.pick, (at, z), out_ty=R.Tensor((n, 4), "float32"))
-            R.output(a, b, c)
-        return a, b, c
+@R.function
+def twice(at: R.Tensor(("n",), "int64"), x: R.Tensor(("m", 4), "float32"),
+          z: R.Tensor(("k", 4), "float32")):
+    with R.dataflow():
+        a = R.call_tir(cls.pick, (at, x), out_ty=R.Tensor((n, 4), "float32"))
+        b = R.call_tir(cls.pick, (R.reshape(at, (n,)), x + x), R.Tensor((n, 4), "float32"))
+        c = R.call_tir(cls.pick, (at, z), out_ty=R.Tensor((n, 4), "float32"))
+        R.output(a, b, c)
+    return a, b, c
 
-    @R.function(pure=False)
-    def changed(at: R.Tensor(("n",), "int64"), x: R.Tensor(("m", 4), "float32")):
-        n = T.int64()
-        own = at + R.const(0, "int64")
-        a = R.call_tir(cls.pick, (own, x), out_ty=R.Tensor((n, 4), "float32"))
-        other = R.call_tir_inplace(cls.next, (own,), [0], out_ty=R.Tensor((n,), "int64"))
-        b = R.call_tir(cls.pick, (other, x), out_ty=R.Tensor((n, 4), "float32"))
-        return a, b
+@R.function(pure=False)
+def changed(at: R.Tensor(("n",), "int64"), x: R.Tensor(("m", 4), "float32")):
+    own = at + R.const(0, "int64")
+    a = R.call_tir(cls.pick, (own, x), out_ty=R.Tensor((n, 4), "float32"))
+    other = R.call_tir_inplace(cls.next, (own,), [0], out_ty=R.Tensor((n,), "int64"))
+    b = R.call_tir(cls.pick, (other, x), out_ty=R.Tensor((n, 4), "float32"))
+    return a, b
 """
 
 

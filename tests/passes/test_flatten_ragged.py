@@ -22,30 +22,26 @@ from relaxlab.testing.op_check import CaseProgram, OpCase, compare, concrete_cal
 from relaxlab.testing.pass_check import check_module
 
 LAYERS = """
-@I.ir_module
-class Layers:
-    @R.function
-    def main(q: R.Tensor(("n", 2, 16), "float32"), k: R.Tensor(("n", 2, 16), "float32"),
-             s: R.Tensor(("b",), "int32")) -> R.Tensor(("n", 2, 16), "float32"):
-        with R.dataflow():
-            a = R.nn.ragged_attention(q, k, k, s)
-            c = R.nn.ragged_attention(a, k, k, s, causal_mask="TopLeft")
-            d = R.nn.ragged_attention(c, k, k, s)
-            R.output(d)
-        return d
+@R.function
+def main(q: R.Tensor(("n", 2, 16), "float32"), k: R.Tensor(("n", 2, 16), "float32"),
+         s: R.Tensor(("b",), "int32")) -> R.Tensor(("n", 2, 16), "float32"):
+    with R.dataflow():
+        a = R.nn.ragged_attention(q, k, k, s)
+        c = R.nn.ragged_attention(a, k, k, s, causal_mask="TopLeft")
+        d = R.nn.ragged_attention(c, k, k, s)
+        R.output(d)
+    return d
 """
 
 
 ONE_LAYER = """
-@I.ir_module
-class Layer:
-    @R.function
-    def main(q: R.Tensor(("n", 2, 16), "float32"), k: R.Tensor(("n", 2, 16), "float32"),
-             v: R.Tensor(("n", 2, 16), "float32"), s: R.Tensor(("b",), "int32")):
-        with R.dataflow():
-            a = R.nn.ragged_attention(q, k, v, sMASK)
-            R.output(a)
-        return a
+@R.function
+def main(q: R.Tensor(("n", 2, 16), "float32"), k: R.Tensor(("n", 2, 16), "float32"),
+         v: R.Tensor(("n", 2, 16), "float32"), s: R.Tensor(("b",), "int32")):
+    with R.dataflow():
+        a = R.nn.ragged_attention(q, k, v, sMASK)
+        R.output(a)
+    return a
 """
 FOR_GPU = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))

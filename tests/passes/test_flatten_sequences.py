@@ -29,21 +29,18 @@ Array = np.ndarray
 FOR_GPU = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 TOP = """
-@I.ir_module
-class Program:
-    @R.function
-    def main(
-        s: R.Lengths("b", "n", at_most=64),
-        x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32"),
-        y: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32"),
-        w: R.Tensor((12, 8), "float32"),
-        g: R.Tensor(("b", 1, 8), "float32"),
-    ):
-        b, n = T.int64(), T.int64()
-        with R.dataflow():
-            r = BODY
-            R.output(r)
-        return r
+@R.function
+def main(
+    s: R.Lengths("b", "n", at_most=64),
+    x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32"),
+    y: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32"),
+    w: R.Tensor((12, 8), "float32"),
+    g: R.Tensor(("b", 1, 8), "float32"),
+):
+    with R.dataflow():
+        r = BODY
+        R.output(r)
+    return r
 """
 
 
@@ -336,20 +333,17 @@ def test_rows_become_sequences_and_rows_again() -> None:
 
 
 CALLS = """
-@I.ir_module
-class Program:
-    @R.function(private=True)
-    def layer(t: R.Lengths("c", "m"), x: R.Ragged({"i": "c", "j": "t[i]", "d": 8}, "float32")) \\
-            -> R.Ragged({"i": "c", "j": "t[i]", "d": 8}, "float32"):
-        y = R.cumsum(x, axis=1)
-        return y
+@R.function(private=True)
+def layer(t: R.Lengths("c", "m"), x: R.Ragged({"i": "c", "j": "t[i]", "d": 8}, "float32")) \\
+        -> R.Ragged({"i": "c", "j": "t[i]", "d": 8}, "float32"):
+    y = R.cumsum(x, axis=1)
+    return y
 
-    @R.function
-    def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
-        cls = Program
-        y = cls.layer(s, x)
-        z = cls.layer(s, x + y)
-        return z
+@R.function
+def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
+    y = cls.layer(s, x)
+    z = cls.layer(s, x + y)
+    return z
 """
 
 
@@ -376,28 +370,22 @@ def test_functions_are_called_with_sequences(text: str) -> None:
 
 
 LOOPS = """
-@I.ir_module
-class Program:
-    @T.prim_func
-    def double(o_: T.handle, x_: T.handle, y_: T.handle, b: T.int64):
-        t = T.int64()
-        o = T.index_function(o_, (b + 1,), "int64", facts=[T.nondecreasing(first=0, last=t)])
-        x = T.match_buffer(x_, (t, 8), "float32")
-        y = T.match_buffer(y_, (t, 8), "float32")
-        for i in range(b):
-            for j in range(o[i + 1] - o[i]):
-                for k in range(8):
-                    y[o[i] + j, k] = x[o[i] + j, k] * T.Cast("float32", i)
+@T.prim_func
+def double(o_: T.handle, x: T.Buffer(("t", 8), "float32"), y: T.Buffer(("t", 8), "float32"),
+           b: T.int64):
+    o = T.index_function(o_, (b + 1,), "int64", facts=[T.nondecreasing(first=0, last=t)])
+    for i in range(b):
+        for j in range(o[i + 1] - o[i]):
+            for k in range(8):
+                y[o[i] + j, k] = x[o[i] + j, k] * T.Cast("float32", i)
 
-    @R.function
-    def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
-        b = T.int64()
-        cls = Program
-        o = R.concat((R.const([0], "int64"), R.cumsum(s, axis=0, dtype="int64")), axis=0)
-        y = R.call_tir(cls.double, (o, x, b), out_ty=R.Ragged(
-            {"i": "b", "j": "s[i]", "d": 8}, "float32"))
-        z = R.sum(y, axis=2)
-        return z
+@R.function
+def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32")):
+    o = R.concat((R.const([0], "int64"), R.cumsum(s, axis=0, dtype="int64")), axis=0)
+    y = R.call_tir(cls.double, (o, x, b), out_ty=R.Ragged(
+        {"i": "b", "j": "s[i]", "d": 8}, "float32"))
+    z = R.sum(y, axis=2)
+    return z
 """
 
 

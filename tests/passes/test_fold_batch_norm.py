@@ -14,22 +14,18 @@ from relaxlab.passes.fold_batch_norm import fold_batch_norm
 from relaxlab.passes.normalize import normalize
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(
-        x: R.Tensor(("b", 3, 5, 4), "float32"), w: R.Tensor((2, 3, 3, 3), "float32"),
-        g: R.Tensor((2,), "float32"), t: R.Tensor((2,), "float32"),
-        m: R.Tensor((2,), "float32"), v: R.Tensor((2,), "float32"),
-    ):
-        with R.dataflow():
-            c = R.nn.conv2d(x, w, padding=1)
-            n = R.nn.batch_norm(c, g, t, m, v, axis=1, training=False)
-            y = n[0]
-            R.output(y)
-        return y
+@R.function
+def main(
+    x: R.Tensor(("b", 3, 5, 4), "float32"), w: R.Tensor((2, 3, 3, 3), "float32"),
+    g: R.Tensor((2,), "float32"), t: R.Tensor((2,), "float32"),
+    m: R.Tensor((2,), "float32"), v: R.Tensor((2,), "float32"),
+):
+    with R.dataflow():
+        c = R.nn.conv2d(x, w, padding=1)
+        n = R.nn.batch_norm(c, g, t, m, v, axis=1, training=False)
+        y = n[0]
+        R.output(y)
+    return y
 """
 NHWC = (
     PROGRAM.replace("3, 5, 4", "5, 4, 3")

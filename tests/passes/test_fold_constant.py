@@ -92,7 +92,6 @@ def check_input(mod):
 def test_scalars_keep_their_dtype(call: str, dtype: str) -> None:
     value = call.replace("{}", f"R.prim_value(T.{dtype}(1))")
     mod = rl.parse(
-        "from relaxlab.script import relax as R, tir as T\n"
         f"@R.function\ndef main():\n    z = {value}\n    return z\n"
     )
     got = rl.compile(mod, use_cache=False)["main"]()

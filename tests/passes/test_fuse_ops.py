@@ -70,22 +70,18 @@ def test_the_group_and_its_loop_function():
             return b
 
         @T.prim_func
-        def exp(a: T.handle, b: T.handle):
+        def exp(A: T.Buffer(("n", 4), "float32"), B: T.Buffer(("n", 4), "float32")):
             T.func_attr({"op_pattern": 0, "tir.noalias": True})
             n = T.int64()
-            A = T.match_buffer(a, (n, 4), "float32")
-            B = T.match_buffer(b, (n, 4), "float32")
             for i, j in T.grid(n, 4):
                 with T.block("T_exp"):
                     vi, vj = T.axis.remap("SS", [i, j])
                     B[vi, vj] = T.exp(A[vi, vj])
 
         @T.prim_func
-        def negative(a: T.handle, b: T.handle):
+        def negative(A: T.Buffer(("n", 4), "float32"), B: T.Buffer(("n", 4), "float32")):
             T.func_attr({"op_pattern": 0, "tir.noalias": True})
             n = T.int64()
-            A = T.match_buffer(a, (n, 4), "float32")
-            B = T.match_buffer(b, (n, 4), "float32")
             for i, j in T.grid(n, 4):
                 with T.block("T_negative"):
                     vi, vj = T.axis.remap("SS", [i, j])
@@ -412,9 +408,8 @@ def test_overwritten_values_are_read_before():
     @I.ir_module
     class Before:
         @T.prim_func
-        def bump(a: T.handle):
+        def bump(A: T.Buffer(("n",), "float32")):
             n = T.int64()
-            A = T.match_buffer(a, (n,), "float32")
             for i in range(n):
                 with T.block("A"):
                     vi = T.axis.spatial(n, i)

@@ -18,7 +18,7 @@ from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.testing.graph_programs import BINARY, UNARY, Programs
-from relaxlab.testing.pass_check import assert_same, check_pass, random_arguments
+from relaxlab.testing.pass_check import assert_same, check_pass, random_arguments, remarks_of
 
 X, W = wildcard(), wildcard()
 DENSE = FusionPattern("dense_relu", is_op("nn.relu")(is_op("matmul")(X, W)))
@@ -26,11 +26,6 @@ DENSE = FusionPattern("dense_relu", is_op("nn.relu")(is_op("matmul")(X, W)))
 
 def with_patterns(*patterns):
     return fuse_ops_by_pattern.with_options(patterns=patterns)
-
-
-def remarks_of(one, mod):
-    (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 @I.ir_module
@@ -177,7 +172,6 @@ RANDOM = (
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     mod = normalize(Programs(seed).module(16))
     passes = Pipeline((*GRAPH_PASSES, *MEMORY_PASSES))
     trace = passes.with_options("fuse_ops_by_pattern", patterns=RANDOM).run(mod)

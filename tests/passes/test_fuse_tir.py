@@ -24,20 +24,16 @@ class User:
     """Functions that a user wrote."""
 
     @T.prim_func
-    def shift(a: T.handle, b: T.handle):
+    def shift(A: T.Buffer(("n", 8), "float32"), B: T.Buffer(("n", 8), "float32")):
         n = T.int64()
-        A = T.match_buffer(a, (n, 8), "float32")
-        B = T.match_buffer(b, (n, 8), "float32")
         for i, j in T.grid(n, 8):
             with T.block("B"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 B[vi, vj] = A[vi, vj] + T.float32(1)
 
     @T.prim_func
-    def total(a: T.handle, b: T.handle):
+    def total(A: T.Buffer(("n", 8), "float32"), B: T.Buffer(("n",), "float32")):
         n = T.int64()
-        A = T.match_buffer(a, (n, 8), "float32")
-        B = T.match_buffer(b, (n,), "float32")
         for i, j in T.grid(n, 8):
             with T.block("B"):
                 vi, vj = T.axis.remap("SR", [i, j])
@@ -104,44 +100,42 @@ def test_nothing_to_merge():
 
 
 GROUPS = """
-@I.ir_module
-class M:
-    @T.prim_func(private=True)
-    def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"),
-            O: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.sblock("O"):
-                vi = T.axis.spatial(4, i)
-                O[vi] = A[vi] + B[vi]
+@T.prim_func(private=True)
+def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"),
+        O: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("O"):
+            vi = T.axis.spatial(4, i)
+            O[vi] = A[vi] + B[vi]
 
-    @T.prim_func(private=True)
-    def double(A: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.sblock("A"):
-                vi = T.axis.spatial(4, i)
-                A[vi] = A[vi] * T.float32(2)
+@T.prim_func(private=True)
+def double(A: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = A[vi] * T.float32(2)
 
-    @R.function(private=True)
-    def group(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
-        R.func_attr({{"Primitive": True}})
-        with R.dataflow():
-            a = t[0]
-            b = t[1]
-            {body}
-            R.output(r)
-        return r
+@R.function(private=True)
+def group(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
+    R.func_attr({{"Primitive": True}})
+    with R.dataflow():
+        a = t[0]
+        b = t[1]
+        {body}
+        R.output(r)
+    return r
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            pair = (x, y)
-            z = M.group(pair)
-            w = M.group((y, R.exp(z)))
-            R.output(w)
-        return w
+@R.function
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    with R.dataflow():
+        pair = (x, y)
+        z = cls.group(pair)
+        w = cls.group((y, R.exp(z)))
+        R.output(w)
+    return w
 """
-ADD = 'R.call_tir(M.add, ({}, {}), out_ty=R.Tensor((4,), "float32"))'
-DOUBLE = 'R.call_tir_inplace(M.double, ({},), 0, out_ty=R.Tensor((4,), "float32"))'
+ADD = 'R.call_tir(cls.add, ({}, {}), out_ty=R.Tensor((4,), "float32"))'
+DOUBLE = 'R.call_tir_inplace(cls.double, ({},), 0, out_ty=R.Tensor((4,), "float32"))'
 
 
 @pytest.mark.parametrize(
@@ -158,7 +152,7 @@ DOUBLE = 'R.call_tir_inplace(M.double, ({},), 0, out_ty=R.Tensor((4,), "float32"
     ],
 )  # fmt: skip
 def test_groups_by_hand(steps: list[tuple[str, str]], why_not: str | None) -> None:
-    body = "\n            ".join(f"{name} = {value}" for name, value in steps)
+    body = "\n        ".join(f"{name} = {value}" for name, value in steps)
     start = normalize(parse(GROUPS.format(body=body)))
     with recording() as notes:
         merged = fuse_tir(start)
@@ -184,44 +178,35 @@ def test_what_facts_mention_is_there_before_the_kernel(
     """The array whose elements an index function sums up, too."""
     mod = normalize(
         parse(f"""
-@I.ir_module
-class Rows:
-    @T.prim_func(private=True)
-    def pick(v_: T.handle, s_: T.handle, y_: T.handle):
-        n = T.int64()
-        v = T.match_buffer(v_, (n,), "int32")
-        s = T.index_function(s_, (n,), "int32", facts=[T.prefix_sums(lambda i: v[i])])
-        y = T.match_buffer(y_, (n,), "int32")
-        for i in range(n):
-            with T.sblock("y"):
-                k = T.axis.spatial(n, i)
-                y[k] = s[k] + v[k]
+@T.prim_func(private=True)
+def pick(v: T.Buffer(("n",), "int32"), s_: T.handle, y: T.Buffer(("n",), "int32")):
+    s = T.index_function(s_, (n,), "int32", facts=[T.prefix_sums(lambda i: v[i])])
+    for i in range(n):
+        with T.sblock("y"):
+            k = T.axis.spatial(n, i)
+            y[k] = s[k] + v[k]
 
-    @T.prim_func(private=True)
-    def copy(x_: T.handle, y_: T.handle):
-        n = T.int64()
-        x = T.match_buffer(x_, (n,), "int32")
-        y = T.match_buffer(y_, (n,), "int32")
-        for i in range(n):
-            with T.sblock("copy"):
-                k = T.axis.spatial(n, i)
-                y[k] = x[k]
+@T.prim_func(private=True)
+def copy(x: T.Buffer(("n",), "int32"), y: T.Buffer(("n",), "int32")):
+    for i in range(n):
+        with T.sblock("copy"):
+            k = T.axis.spatial(n, i)
+            y[k] = x[k]
 
-    @R.function(private=True)
-    def group(lengths: R.Tensor(("n",), "int32"), at: R.Tensor(("n",), "int32")):
-        R.func_attr({{"Primitive": True}})
-        n = T.int64()
-        with R.dataflow():
-            {made or "pass"}
-            a = R.call_tir(cls.pick, ({arguments}), R.Tensor((n,), "int32"))
-            b = R.call_tir(cls.copy, (a,), R.Tensor((n,), "int32"))
-            R.output(b)
-        return b
+@R.function(private=True)
+def group(lengths: R.Tensor(("n",), "int32"), at: R.Tensor(("n",), "int32")):
+    R.func_attr({{"Primitive": True}})
+    with R.dataflow():
+        {made or "pass"}
+        a = R.call_tir(cls.pick, ({arguments}), R.Tensor((n,), "int32"))
+        b = R.call_tir(cls.copy, (a,), R.Tensor((n,), "int32"))
+        R.output(b)
+    return b
 
-    @R.function
-    def main(lengths: R.Tensor(("n",), "int32"), at: R.Tensor(("n",), "int32")):
-        y = cls.group(lengths, at)
-        return y
+@R.function
+def main(lengths: R.Tensor(("n",), "int32"), at: R.Tensor(("n",), "int32")):
+    y = cls.group(lengths, at)
+    return y
 """)
     )
     with recording() as remarks:
@@ -230,7 +215,6 @@ class Rows:
         assert after is mod and any(reason in r.reason for r in remarks)
     else:
         group = after["group"]
-        assert isinstance(group, loops.PrimFunc)
         lengths, at, _ = group.buffers
         (fact,) = at.facts
         assert lengths in walk(fact)

@@ -112,20 +112,16 @@ REFUSED = {
 def test_reasons_against_fusion(kind):
     body, reason = REFUSED[kind]
     mod = rl.parse(f"""
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(a: R.Tensor(("n", 8), "float32"), b: R.Tensor((8, 24), "float32"),
-             c: R.Tensor(("n", 17), "float32"), w: R.Tensor((17, 24), "float32"),
-             d: R.Tensor((24, "k"), "float32"), e: R.Tensor(("k", 24), "float32"),
-             f: R.Tensor((8, 8193), "float32"), g: R.Tensor((3, "n", 8), "float32"),
-             h: R.Tensor((24, 8), "float32")):
-        with R.dataflow():
-            y = {body}
-            R.output(y)
-        return y
+@R.function
+def main(a: R.Tensor(("n", 8), "float32"), b: R.Tensor((8, 24), "float32"),
+         c: R.Tensor(("n", 17), "float32"), w: R.Tensor((17, 24), "float32"),
+         d: R.Tensor((24, "k"), "float32"), e: R.Tensor(("k", 24), "float32"),
+         f: R.Tensor((8, 8193), "float32"), g: R.Tensor((3, "n", 8), "float32"),
+         h: R.Tensor((24, 8), "float32")):
+    with R.dataflow():
+        y = {body}
+        R.output(y)
+    return y
 """)
     found = list(reasons(mod).values())
     assert any(ONE + reason in r for r in found), found
@@ -148,16 +144,12 @@ def test_values_that_are_used_again_stay_in_main_memory():
 
 def test_rows_with_more_than_one_leading_axis(rng):
     mod = rl.parse("""
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(a: R.Tensor((2, "n", 3), "float32"), b: R.Tensor((2, 3, "d"), "float32")):
-        with R.dataflow():
-            y = R.nn.softmax(R.matmul(a, b))
-            R.output(y)
-        return y
+@R.function
+def main(a: R.Tensor((2, "n", 3), "float32"), b: R.Tensor((2, 3, "d"), "float32")):
+    with R.dataflow():
+        y = R.nn.softmax(R.matmul(a, b))
+        R.output(y)
+    return y
 """)
     assert len(kernels(fused(mod))) == 1
     exe = rl.compile(mod, threads=2)

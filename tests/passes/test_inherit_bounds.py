@@ -13,42 +13,37 @@ from relaxlab.script import parse
 from relaxlab.testing.pass_check import check_module, compare_runs
 
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def layer(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-        a = R.nn.softmax(x)
-        b = R.matmul(a, R.ones((8, 8), "float32"))
-        c = R.nn.softmax(b)
-        return c
+@R.function(private=True)
+def layer(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+    a = R.nn.softmax(x)
+    b = R.matmul(a, R.ones((8, 8), "float32"))
+    c = R.nn.softmax(b)
+    return c
 
-    @R.function(private=True)
-    def two(x: R.Tensor(("m", 8), "float32")) -> R.Tensor(("m", 8), "float32"):
-        m = T.int64()
-        y = M.layer({inner})
-        return {result}
+@R.function(private=True)
+def two(x: R.Tensor(("m", 8), "float32")) -> R.Tensor(("m", 8), "float32"):
+    y = cls.layer({inner})
+    return {result}
 
-    @R.function(private=True)
-    def halve(
-        x: R.Tensor(("p", 8), "float32"), s: R.Shape(["q"])
-    ) -> R.Tensor(("p", 8), "float32"):
-        p, q = T.int64(), T.int64()
-        done = R.prim_value(q < 2)
-        if done:
-            r = x
-        else:
-            y = R.multiply(x, x)
-            r = M.halve(y, R.shape([{step}]))
-        return r
+@R.function(private=True)
+def halve(
+    x: R.Tensor(("p", 8), "float32"), s: R.Shape(["q"])
+) -> R.Tensor(("p", 8), "float32"):
+    done = R.prim_value(q < 2)
+    if done:
+        r = x
+    else:
+        y = R.multiply(x, x)
+        r = cls.halve(y, R.shape([{step}]))
+    return r
 
-    @R.function
-    def main(x: R.Tensor(("k", 8), "float32")) -> R.Tensor(("k", 8), "float32"):
-        k = T.int64()
-        R.func_attr({{"tir_var_upper_bound": {{"k": 32}}}})
-        y = M.two(x)
-        z = M.layer(y)
-        w = M.halve(z, R.shape([k]))
-        return w
+@R.function
+def main(x: R.Tensor(("k", 8), "float32")) -> R.Tensor(("k", 8), "float32"):
+    R.func_attr({{"tir_var_upper_bound": {{"k": 32}}}})
+    y = cls.two(x)
+    z = cls.layer(y)
+    w = cls.halve(z, R.shape([k]))
+    return w
 """
 
 
@@ -79,7 +74,7 @@ def test_sizes_that_grow_have_no_bound() -> None:
 
 
 def test_sizes_that_are_not_known_have_no_bound() -> None:
-    coarse = PROGRAM.replace("y = M.two(x)", "y = M.two(R.unique(x, axis=0))")
+    coarse = PROGRAM.replace("y = cls.two(x)", "y = cls.two(R.unique(x, axis=0))")
     start = normalize(parse(coarse.format(inner="x", result="y", step="q")))
     after = inherit_bounds(start)
     assert "tir_var_upper_bound" not in after["two"].attrs
@@ -92,7 +87,7 @@ def test_memory_is_planned_for_them() -> None:
 
 
 def test_functions_that_are_values_are_left_alone() -> None:
-    text = PROGRAM.replace("w = M.halve", "f = M.layer\n        v = f(z)\n        w = M.halve")
+    text = PROGRAM.replace("w = cls.halve", "f = cls.layer\n    v = f(z)\n    w = cls.halve")
     start = normalize(parse(text.format(inner="x", result="y", step="q")))
     after = inherit_bounds(lambda_lifting(start))
     assert "tir_var_upper_bound" not in after["layer"].attrs
@@ -103,16 +98,14 @@ def test_a_function_that_nothing_calls_keeps_its_bounds():
     mod = normalize(
         parse(
             """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def other(x: R.Tensor(("n", 8), "float32")):
-        R.func_attr({"tir_var_upper_bound": {"n": 4}})
-        return R.exp(x)
+@R.function(private=True)
+def other(x: R.Tensor(("n", 8), "float32")):
+    R.func_attr({"tir_var_upper_bound": {"n": 4}})
+    return R.exp(x)
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        return R.exp(x)
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    return R.exp(x)
 """
         )
     )

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from relaxlab.analysis.well_formed import check_well_formed
-from relaxlab.passes.base import Pipeline
 from relaxlab.passes.inline_functions import inline_functions
 from relaxlab.passes.normalize import normalize
 from relaxlab.runtime.arrays import ExecutionError
@@ -13,12 +12,7 @@ from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.graph_programs import Programs
-from relaxlab.testing.pass_check import assert_same, check_pass, compare_runs
-
-
-def remarks_of(one, mod):
-    (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.remarks]
+from relaxlab.testing.pass_check import assert_same, check_pass, compare_runs, remarks_of
 
 
 def test_callees_are_inlined_first_and_symbols_are_renamed():
@@ -173,7 +167,6 @@ def test_an_unknown_name_is_refused():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module(16))
     after = inline_functions.with_options(functions=("half",))(start)
     assert not check_well_formed(after)

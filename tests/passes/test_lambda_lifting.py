@@ -23,8 +23,6 @@ from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, check_module, compare_runs
 
 HEAD = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Module:
 """
@@ -48,8 +46,6 @@ CAPTURES = """
 SYMBOLS = """
     @R.function
     def main(x: R.Tensor(("n",), "float32")):
-        n = T.int64()
-
         @R.function
         def inner(y: R.Tensor(("m",), "float32")):
             z = R.zeros(R.shape([n, 2]), "float32")
@@ -182,7 +178,6 @@ def test_functions_that_are_values():
 HIGHER = """
     @R.function
     def twice(f: R.Object, x: R.Tensor(("n",), "float32")):
-        n = T.int64()
         y = R.invoke_pure_closure(f, (x,), sinfo_args=(R.Tensor((n,), "float32"),))
         z = R.invoke_pure_closure(f, (y,), sinfo_args=(R.Tensor((n,), "float32"),))
         return z
@@ -242,7 +237,6 @@ def with_local_functions(mod, rng):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module())
     local = with_local_functions(start, random.Random(seed))
     assert local_functions(local)
@@ -264,7 +258,6 @@ def test_bounds_of_captured_symbols_hold_in_the_lifted_function():
     @R.function
     def main(x: R.Tensor(("n", "m"), "float32")):
         R.func_attr({"tir_var_upper_bound": {"n": 16}})
-        n, m = T.int64(), T.int64()
 
         @R.function
         def g(y: R.Tensor((n, "k"), "float32")):
@@ -281,8 +274,6 @@ def test_results_of_local_functions_mention_symbols_around_them():
     start = module("""
     @R.function
     def main(x: R.Tensor(("n",), "float32")):
-        n = T.int64()
-
         @R.function
         def after(y: R.Tensor(("m",), "float32")):
             return R.concat((x, y), axis=0)

@@ -43,11 +43,9 @@ def test_an_operator_becomes_its_loops():
             return y
 
         @T.prim_func
-        def exp(a: T.handle, b: T.handle):
+        def exp(A: T.Buffer(("n", 4), "float32"), B: T.Buffer(("n", 4), "float32")):
             T.func_attr({"tir.noalias": True})
             n = T.int64()
-            A = T.match_buffer(a, (n, 4), "float32")
-            B = T.match_buffer(b, (n, 4), "float32")
             for i, j in T.grid(n, 4):
                 with T.block("T_exp"):
                     vi, vj = T.axis.remap("SS", [i, j])

@@ -18,10 +18,8 @@ def test_scratch_memory_becomes_an_output():
     @I.ir_module
     class Before:
         @T.prim_func
-        def total(a: T.handle, b: T.handle):
+        def total(A: T.Buffer(("n", 4), "float32"), B: T.Buffer(("n",), "float32")):
             n = T.int64()
-            A = T.match_buffer(a, (n, 4), "float32")
-            B = T.match_buffer(b, (n,), "float32")
             partial = T.alloc_buffer((n, 2), "float32")
             for i, j, k in T.grid(n, 2, 2):
                 with T.block("partial"):
@@ -149,36 +147,30 @@ def test_several_outputs_and_updates_in_place():
 
 
 EXPANDED = """
-@I.ir_module
-class M:
-    @T.prim_func
-    def f(a: T.handle, o: T.handle, k: T.int64):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        O = T.match_buffer(o, (n,), "float32")
-        W = T.alloc_buffer((n, k), "float32")
-        for i, j in T.grid(n, k):
-            with T.sblock("W"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.reads(A[0:n])
-                T.writes(W[vi, vj])
-                W[vi, vj] = T.float32(1)
-                for r in range(n):
-                    W[vi, vj] = W[vi, vj] + A[r] * W[vi, vj]
-        for i, j in T.grid(n, k):
-            with T.sblock("O"):
-                vi, vj = T.axis.remap("SR", [i, j])
-                with T.init():
-                    O[vi] = T.float32(0)
-                O[vi] = O[vi] + W[vi, vj] * W[n - 1 - vi, vj]
+@T.prim_func
+def f(A: T.Buffer(("n",), "float32"), O: T.Buffer(("n",), "float32"), k: T.int64):
+    W = T.alloc_buffer((n, k), "float32")
+    for i, j in T.grid(n, k):
+        with T.sblock("W"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[0:n])
+            T.writes(W[vi, vj])
+            W[vi, vj] = T.float32(1)
+            for r in range(n):
+                W[vi, vj] = W[vi, vj] + A[r] * W[vi, vj]
+    for i, j in T.grid(n, k):
+        with T.sblock("O"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                O[vi] = T.float32(0)
+            O[vi] = O[vi] + W[vi, vj] * W[n - 1 - vi, vj]
 
-    @R.function(pure=False)
-    def main(x: R.Tensor(("m",), "float32")):
-        m = T.int64()
-        y = R.builtin.alloc_tensor(
-            R.shape([m]), R.dtype("float32"), R.prim_value(0), R.str("global"))
-        _ = CALL
-        return y
+@R.function(pure=False)
+def main(x: R.Tensor(("m",), "float32")):
+    y = R.builtin.alloc_tensor(
+        R.shape([m]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+    _ = CALL
+    return y
 """
 
 

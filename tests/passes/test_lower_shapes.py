@@ -298,9 +298,8 @@ def test_updates_in_place_go_through_calls():
     @I.ir_module
     class Mod:
         @T.prim_func
-        def bump(a: T.handle):
+        def bump(A: T.Buffer(("n",), "float32")):
             n = T.int64()
-            A = T.match_buffer(a, (n,), "float32")
             for i in range(n):
                 with T.block("A"):
                     vi = T.axis.spatial(n, i)

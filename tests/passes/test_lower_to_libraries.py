@@ -173,7 +173,6 @@ def test_numpy_agrees_on_a_large_product():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     mod = matmul_program(seed)
     trace = PIPELINE.run(mod)
     assert library_calls(trace.find("lower_to_libraries").after)
@@ -189,7 +188,6 @@ def test_random_programs_keep_their_meaning(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_native_code_with_everything_switched_on(seed):
-    print("seed", seed)
     graph_passes = (lambda_lifting, inline_functions, expand_matmul_of_sum)
     graph_passes = (*graph_passes, adjust_matmul_order, combine_parallel_matmul)
     fusion = FusionPattern("two_step", is_op("add")(is_op("exp") | is_op("matmul"), ...))

@@ -13,29 +13,27 @@ from relaxlab.testing.pass_check import check_module, compare_runs
 from relaxlab.tracing import first_rewrites, recording
 
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def twice(x: R.Tensor((1, 5), "float32"), w: R.Tensor((5, 5), "float32")):
-        y = R.matmul(x, R.permute_dims(w))
-        z = R.tanh(y)
-        return R.add(z, x)
+@R.function(private=True)
+def twice(x: R.Tensor((1, 5), "float32"), w: R.Tensor((5, 5), "float32")):
+    y = R.matmul(x, R.permute_dims(w))
+    z = R.tanh(y)
+    return R.add(z, x)
 
-    @R.function
-    def main(
-        k: R.Tensor((), "int64"), x: R.Tensor((1, 5), "float32"), w: R.Tensor((5, 5), "float32")
-    ):
-        R.func_attr({"num_input": 2})
-        a = R.exp(x)
-        b = M.twice(a, w)
-        c = R.sin(x)
-        if R.less(k, R.const(2, "int64")):
-            d = R.multiply(b, c)
-        else:
-            d = M.twice(c, w)
-        e = R.split(R.concat((d, c), axis=1), 2, axis=1)
-        f = R.add(e[0], R.matmul(e[1], R.permute_dims(w)))
-        return f
+@R.function
+def main(
+    k: R.Tensor((), "int64"), x: R.Tensor((1, 5), "float32"), w: R.Tensor((5, 5), "float32")
+):
+    R.func_attr({"num_input": 2})
+    a = R.exp(x)
+    b = cls.twice(a, w)
+    c = R.sin(x)
+    if R.less(k, R.const(2, "int64")):
+        d = R.multiply(b, c)
+    else:
+        d = cls.twice(c, w)
+    e = R.split(R.concat((d, c), axis=1), 2, axis=1)
+    f = R.add(e[0], R.matmul(e[1], R.permute_dims(w)))
+    return f
 """
 
 
@@ -72,15 +70,13 @@ def test_what_nothing_keeps_apart_is_one_block():
 def test_values_of_weights_alone_keep_their_order():
     """`a` is a result, and read by another value of weights that is none."""
     start = lambda_lifting(normalize(parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((1, 4), "float32"), w: R.Tensor((1, 4), "float32")):
-        R.func_attr({"num_input": 1})
-        a = R.exp(w)
-        b = R.add(a, a)
-        c = R.tanh(R.add(b, x))
-        return (a, c)
+@R.function
+def main(x: R.Tensor((1, 4), "float32"), w: R.Tensor((1, 4), "float32")):
+    R.func_attr({"num_input": 1})
+    a = R.exp(w)
+    b = R.add(a, a)
+    c = R.tanh(R.add(b, x))
+    return (a, c)
 """)))  # fmt: skip
     after = make_blocks(start)
     check_module(make_blocks, start, after)
@@ -90,16 +86,14 @@ class M:
 def test_rows_of_weights_that_leave_are_no_blocks():
     """`row` is a result, `other` an operand of one block."""
     start = lambda_lifting(normalize(parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(k: R.Tensor((), "int64"), x: R.Tensor((3,), "float32"),
-             E: R.Tensor((7, 3), "float32")):
-        R.func_attr({"num_input": 2})
-        row = R.take(E, k, axis=0)
-        other = R.take(E, R.add(k, R.const(1, "int64")), axis=0)
-        sum = R.add(R.add(row, other), x)
-        return (R.reshape(row, (1, 3)), sum)
+@R.function
+def main(k: R.Tensor((), "int64"), x: R.Tensor((3,), "float32"),
+         E: R.Tensor((7, 3), "float32")):
+    R.func_attr({"num_input": 2})
+    row = R.take(E, k, axis=0)
+    other = R.take(E, R.add(k, R.const(1, "int64")), axis=0)
+    sum = R.add(R.add(row, other), x)
+    return (R.reshape(row, (1, 3)), sum)
 """)))  # fmt: skip
     after = make_blocks(start)
     check_module(make_blocks, start, after)
@@ -147,18 +141,16 @@ def test_what_cannot_be_recorded_is_refused(reason):
     condition, value, other = REFUSED[reason]
     mod = parse(
         f"""
-@I.ir_module
-class M:
-    @R.function(pure=False)
-    def main(
-        k: R.Tensor((), "int64"), x: R.Tensor((1,), "float32"), s: R.Tensor(("n",), "float32")
-    ):
-        if {condition}:
-            y = {value}
-            z = x
-        else:
-            z = {other}
-        return z
+@R.function(pure=False)
+def main(
+    k: R.Tensor((), "int64"), x: R.Tensor((1,), "float32"), s: R.Tensor(("n",), "float32")
+):
+    if {condition}:
+        y = {value}
+        z = x
+    else:
+        z = {other}
+    return z
 """
     )
     with pytest.raises(DiagnosticError, match=reason) as error:

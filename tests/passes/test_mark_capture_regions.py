@@ -20,28 +20,24 @@ from relaxlab.testing.pass_check import assert_same, random_arguments
 PIPELINE = Pipeline((*GRAPH_PASSES, *MEMORY_PASSES, mark_capture_regions)).without("fuse_ops")
 
 TEXT = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((ROWS, 8), "float32"), w: R.Tensor((8, 8), "float32")):
-        R.func_attr({"num_input": 1 ATTRS})
-        a = R.exp(x)
-        b = R.matmul(a, w)
-        c = R.nn.softmax(b)
-        d = R.matmul(c, w)
-        SPLIT
-        e = R.sin(d)
-        f = R.matmul(e, w)
-        g = R.nn.softmax(f)
-        return g
+@R.function
+def main(x: R.Tensor((ROWS, 8), "float32"), w: R.Tensor((8, 8), "float32")):
+    R.func_attr({"num_input": 1 ATTRS})
+    a = R.exp(x)
+    b = R.matmul(a, w)
+    c = R.nn.softmax(b)
+    d = R.matmul(c, w)
+    SPLIT
+    e = R.sin(d)
+    f = R.matmul(e, w)
+    g = R.nn.softmax(f)
+    return g
 """
 
 
 def traced(rows="4", attrs="", split="pass"):
     text = TEXT.replace("ROWS", rows).replace("ATTRS", attrs)
-    return PIPELINE.run(parse(text.replace("        SPLIT\n", split)))
+    return PIPELINE.run(parse(text.replace("    SPLIT\n", split)))
 
 
 def remarks_of(trace):
@@ -71,7 +67,7 @@ def test_kernels_on_planned_memory_are_captured():
 
 def test_a_call_on_the_host_ends_a_region():
     split = (
-        '        d = R.call_pure_packed("test.f", d, sinfo_args=(R.Tensor((4, 8), "float32"),))\n'
+        '    d = R.call_pure_packed("test.f", d, sinfo_args=(R.Tensor((4, 8), "float32"),))\n'
     )
     trace = traced(split=split)
     function = lower_shapes(trace.result).functions["main"]
@@ -114,7 +110,6 @@ def random_program(seed):
 def test_captured_kernels_work_on_the_same_memory_at_every_call(seed):
     """Captured kernels touch weights and constants, or the same places of the arenas in two runs
     with different inputs."""
-    print("seed", seed)
     fixed = random_program(seed)
     program = lower_shapes(PIPELINE.run(fixed).result)
     main = program.functions["main"]

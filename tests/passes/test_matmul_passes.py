@@ -6,7 +6,6 @@ import pytest
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.module import Module
 from relaxlab.passes.adjust_matmul_order import adjust_matmul_order
-from relaxlab.passes.base import Pipeline
 from relaxlab.passes.combine_parallel_matmul import combine_parallel_matmul
 from relaxlab.passes.dead_code_elimination import dead_code_elimination
 from relaxlab.passes.expand_matmul_of_sum import expand_matmul_of_sum
@@ -16,13 +15,14 @@ from relaxlab.script import ir as I
 from relaxlab.script import parse
 from relaxlab.script import relax as R
 from relaxlab.testing.graph_programs import Programs
-from relaxlab.testing.pass_check import assert_same, check_pass, copy_value, random_arguments
+from relaxlab.testing.pass_check import (
+    assert_same,
+    check_pass,
+    copy_value,
+    random_arguments,
+    remarks_of,
+)
 from tests.passes.matmul_programs import matmul_program
-
-
-def remarks_of(one, mod):
-    (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.remarks]
 
 
 def dataflow(params: dict[str, tuple], *bindings: str) -> Module:
@@ -31,17 +31,14 @@ def dataflow(params: dict[str, tuple], *bindings: str) -> Module:
     names = [b.partition(" = ")[0] for b in bindings]
     outputs = ", ".join(n for n in names if n.isupper())
     lines = [
-        "from relaxlab.script import ir as I, relax as R",
-        "@I.ir_module",
-        "class Module:",
-        "    @R.function",
-        "    def main(",
-        *(f'        {name}: R.Tensor({shape}, "float32"),' for name, shape in params.items()),
-        "    ):",
-        "        with R.dataflow():",
-        *(f"            {binding}" for binding in bindings),
-        f"            R.output({outputs})",
-        f"        return ({outputs})",
+        "@R.function",
+        "def main(",
+        *(f'    {name}: R.Tensor({shape}, "float32"),' for name, shape in params.items()),
+        "):",
+        "    with R.dataflow():",
+        *(f"        {binding}" for binding in bindings),
+        f"        R.output({outputs})",
+        f"    return ({outputs})",
     ]
     return parse("\n".join(lines))
 
@@ -73,20 +70,16 @@ def test_the_weight_of_a_linear_is_reordered_too():
 
 
 ORDER = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(
-        x: R.Tensor(("n", 8), "float32"),
-        a: R.Tensor((8, 100), "float32"),
-        b: R.Tensor((100, 10), "float32"),
-    ):
-        R.func_attr({"tir_var_upper_bound": {"n": BOUND}})
-        y = R.matmul(a, b)
-        z = R.matmul(x, y)
-        return z
+@R.function
+def main(
+    x: R.Tensor(("n", 8), "float32"),
+    a: R.Tensor((8, 100), "float32"),
+    b: R.Tensor((100, 10), "float32"),
+):
+    R.func_attr({"tir_var_upper_bound": {"n": BOUND}})
+    y = R.matmul(a, b)
+    z = R.matmul(x, y)
+    return z
 """
 
 
@@ -301,7 +294,6 @@ def agrees(before, after, seed):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_products_keep_their_meaning(seed):
-    print("seed", seed)
     start = matmul_program(seed)
     mod = start
     for one in ALL:
@@ -318,7 +310,6 @@ def test_random_products_are_rewritten():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module(16))
     mod = dead_code_elimination(start)
     for one in ALL:

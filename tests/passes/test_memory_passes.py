@@ -63,22 +63,20 @@ def test_storages_of_their_own_and_their_ends() -> None:
 
 
 COPY = """
-@I.ir_module
-class Copies:
-    @R.function
-    def main(x: R.Tensor((8, 3), "float32")):
-        with R.dataflow():
-            y = R.call_tir(Copies.copy, (x,), out_ty=R.Tensor((2, 4, 3), "float32"))
-            z = R.exp(y)
-            R.output(z)
-        return z
+@R.function
+def main(x: R.Tensor((8, 3), "float32")):
+    with R.dataflow():
+        y = R.call_tir(cls.copy, (x,), out_ty=R.Tensor((2, 4, 3), "float32"))
+        z = R.exp(y)
+        R.output(z)
+    return z
 
-    @T.prim_func(s_tir=True)
-    def copy(A: T.Buffer((8, 3), "float32"), B: T.Buffer((2, 4, 3), "float32")):
-        for i, j, k in T.grid(2, 4, 3):
-            with T.sblock("copy"):
-                a, b, c = T.axis.remap("SSS", [i, j, k])
-                B[a, b, c] = A[PLACE, c]
+@T.prim_func(s_tir=True)
+def copy(A: T.Buffer((8, 3), "float32"), B: T.Buffer((2, 4, 3), "float32")):
+    for i, j, k in T.grid(2, 4, 3):
+        with T.sblock("copy"):
+            a, b, c = T.axis.remap("SSS", [i, j, k])
+            B[a, b, c] = A[PLACE, c]
 """
 
 
@@ -88,7 +86,7 @@ def test_copies_in_the_order_of_memory_are_reshapes() -> None:
         {
             "main": rl.parse(
                 COPY.replace("PLACE", "0").replace(
-                    'R.call_tir(Copies.copy, (x,), out_ty=R.Tensor((2, 4, 3), "float32"))',
+                    'R.call_tir(cls.copy, (x,), out_ty=R.Tensor((2, 4, 3), "float32"))',
                     "R.reshape(x, R.shape([2, 4, 3]))",
                 )
             )["main"]

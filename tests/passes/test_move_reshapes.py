@@ -133,8 +133,6 @@ def random_program(seed: int) -> Module:
     result = values[-1][0]
     body = "\n        ".join([*lines, f"R.output({result})"])
     return rl.parse(f"""
-from relaxlab.script import ir as I, relax as R
-
 @R.function
 def main({", ".join(params)}):
     with R.dataflow():

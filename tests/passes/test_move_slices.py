@@ -69,7 +69,6 @@ def test_a_reshape_of_an_empty_slice(shape: str) -> None:
         rl.parse(f"""
 @R.function
 def main(x: R.Tensor(("n", 32), "float32")):
-    n = T.int64()
     with R.dataflow():
         u = R.strided_slice(x, axes=[1], begin=[3], end=[3])
         v = R.reshape(u, {shape})
@@ -107,25 +106,22 @@ def test_attention_of_sequences_reads_the_parts_of_a_projection() -> None:
 
 
 GATHERED = """
-@I.ir_module
-class Gathered:
-    @T.prim_func
-    def rows(s_: T.handle, x: T.Buffer((8, 4), "float32"), y: T.Buffer((6, 4), "float32")):
-        s = T.index_function(s_, (6,), "int32", facts=[T.range(0, 8)])
-        for i, j in T.grid(6, 4):
-            with T.block("y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                y[vi, vj] = x[s[vi], vj]
+@T.prim_func
+def rows(s_: T.handle, x: T.Buffer((8, 4), "float32"), y: T.Buffer((6, 4), "float32")):
+    s = T.index_function(s_, (6,), "int32", facts=[T.range(0, 8)])
+    for i, j in T.grid(6, 4):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = x[s[vi], vj]
 
-    @R.function
-    def main(at: R.Tensor((12,), "int32"), x: R.Tensor((4, 8), "float32")):
-        cls = Gathered
-        with R.dataflow():
-            s = R.strided_slice(at, axes=[0], begin=[6], end=[12])
-            t = R.permute_dims(x)
-            y = R.nn.relu(R.call_tir(cls.rows, (s, t), out_ty=R.Tensor((6, 4), "float32")))
-            R.output(y)
-        return y
+@R.function
+def main(at: R.Tensor((12,), "int32"), x: R.Tensor((4, 8), "float32")):
+    with R.dataflow():
+        s = R.strided_slice(at, axes=[0], begin=[6], end=[12])
+        t = R.permute_dims(x)
+        y = R.nn.relu(R.call_tir(cls.rows, (s, t), out_ty=R.Tensor((6, 4), "float32")))
+        R.output(y)
+    return y
 """
 
 

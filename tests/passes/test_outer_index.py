@@ -30,24 +30,21 @@ FOR_GPU = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.c
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 SIZES = ((5, 3), (1, 1), (0, 2), (37, 18))
 TOP = """
-@I.ir_module
-class Program:
-    @R.function
-    def main(
-        x: R.Tensor(("n", "n"), "float32"),
-        y: R.Tensor(("n", "m"), "float32"),
-        a: R.Ragged({"i": "n", "j": "i + 1"}, "float32"),
-        b: R.Ragged({"row": "n", "column": "row + 1"}, "float32"),
-        u: R.Ragged({"i": "n", "j": "n - i"}, "float32"),
-        p: R.Ragged({"i": "n", "j": "i + 1", "d": 4}, "float32"),
-    ):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            lower = R.strided_slice(x, axes=[1], begin=[0], end=[R.outer_index(n) + 1])
-            rows = R.strided_slice(y, axes=[0], begin=[0], end=[R.outer_index(n) + 1])
-            r = BODY
-            R.output(r)
-        return r
+@R.function
+def main(
+    x: R.Tensor(("n", "n"), "float32"),
+    y: R.Tensor(("n", "m"), "float32"),
+    a: R.Ragged({"i": "n", "j": "i + 1"}, "float32"),
+    b: R.Ragged({"row": "n", "column": "row + 1"}, "float32"),
+    u: R.Ragged({"i": "n", "j": "n - i"}, "float32"),
+    p: R.Ragged({"i": "n", "j": "i + 1", "d": 4}, "float32"),
+):
+    with R.dataflow():
+        lower = R.strided_slice(x, axes=[1], begin=[0], end=[R.outer_index(n) + 1])
+        rows = R.strided_slice(y, axes=[0], begin=[0], end=[R.outer_index(n) + 1])
+        r = BODY
+        R.output(r)
+    return r
 """
 
 
@@ -152,7 +149,6 @@ def test_elements_are_computed_as_those_of_a_dense_tensor() -> None:
 PRODUCT = """
 @R.function
 def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "m"), "float32")):
-    n = T.int64()
     with R.dataflow():
         lower = R.strided_slice(x, axes=[1], begin=[0], end=[R.outer_index(n) + 1])
         rows = R.strided_slice(y, axes=[0], begin=[0], end=[R.outer_index(n) + 1])
@@ -200,26 +196,20 @@ def test_a_script_is_read_as_it_is_printed() -> None:
 
 
 OVERWRITTEN = """
-@I.ir_module
-class Program:
-    @T.prim_func
-    def clear(x_: T.handle):
-        n = T.int64()
-        x = T.match_buffer(x_, (n, n), "float32")
-        for i, j in T.grid(n, n):
-            x[i, j] = T.float32(0)
+@T.prim_func
+def clear(x: T.Buffer(("n", "n"), "float32")):
+    for i, j in T.grid(n, n):
+        x[i, j] = T.float32(0)
 
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "n"), "float32")):
-        n = T.int64()
-        cls = Program
-        z = R.add(x, y)
-        t = R.strided_slice(z, axes=[AXIS], begin=[0], end=[R.outer_index(n) + 1])
-        w = R.call_tir_inplace(cls.clear, (z,), inplace_indices=[0],
-                               out_ty=R.Tensor((n, n), "float32"))
-        lower = R.strided_slice(w, axes=[1], begin=[0], end=[R.outer_index(n) + 1])
-        r = OP
-        return r
+@R.function(pure=False)
+def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "n"), "float32")):
+    z = R.add(x, y)
+    t = R.strided_slice(z, axes=[AXIS], begin=[0], end=[R.outer_index(n) + 1])
+    w = R.call_tir_inplace(cls.clear, (z,), inplace_indices=[0],
+                           out_ty=R.Tensor((n, n), "float32"))
+    lower = R.strided_slice(w, axes=[1], begin=[0], end=[R.outer_index(n) + 1])
+    r = OP
+    return r
 """
 
 
@@ -238,19 +228,15 @@ def test_tensors_that_are_overwritten_are_not_read_where_they_are() -> None:
 
 
 CALLS = """
-@I.ir_module
-class Program:
-    @R.function(private=True)
-    def twice(a: R.Ragged({"i": "k", "j": "i + 1"}, "float32"), size: R.Shape(["k"])) \\
-            -> R.Ragged({"i": "k", "j": "i + 1"}, "float32"):
-        return a + a
+@R.function(private=True)
+def twice(a: R.Ragged({"i": "k", "j": "i + 1"}, "float32"), size: R.Shape(["k"])) \\
+        -> R.Ragged({"i": "k", "j": "i + 1"}, "float32"):
+    return a + a
 
-    @R.function
-    def main(a: R.Ragged({"i": "n", "j": "i + 1"}, "float32"), size: R.Shape(["n"])):
-        n = T.int64()
-        cls = Program
-        b = cls.twice(a, R.shape([n]))
-        return R.sum(b + a, axis=1)
+@R.function
+def main(a: R.Ragged({"i": "n", "j": "i + 1"}, "float32"), size: R.Shape(["n"])):
+    b = cls.twice(a, R.shape([n]))
+    return R.sum(b + a, axis=1)
 """
 
 

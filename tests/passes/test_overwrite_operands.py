@@ -59,10 +59,8 @@ def test_the_last_read_of_an_operand_element_by_element() -> None:
                     C[vi, vj] = A[vi, vj] + B[vi, 3 - vj]
 
         @T.prim_func
-        def add_inplace(a: T.handle, b: T.handle):
+        def add_inplace(A: T.Buffer(("n", 4), "float32"), B: T.Buffer(("n", 4), "float32")):
             n = T.int64()
-            A = T.match_buffer(a, (n, 4), "float32")
-            B = T.match_buffer(b, (n, 4), "float32")
             for i, j in T.grid(n, 4):
                 with T.block("C"):
                     vi, vj = T.axis.remap("SS", [i, j])
@@ -95,11 +93,8 @@ LOOPS = {
 }
 TEMPLATE = """
 @T.prim_func
-def f(a: T.handle, b: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n, 4), "float32")
-    B = T.match_buffer(b, (n, 4), "float32")
-    C = T.match_buffer(c, (n, 4), "float32")
+def f(A: T.Buffer(("n", 4), "float32"), B: T.Buffer(("n", 4), "float32"),
+      C: T.Buffer(("n", 4), "float32")):
     for i, j in T.grid(ROWS, 4):
         with T.block("C"):
             vi = T.axis.spatial(n, ROW)
@@ -149,7 +144,6 @@ def test_a_residual_sum_takes_no_memory_of_its_own() -> None:
 SHARED = """
 @R.function
 def main(x: R.Tensor(("n", 32), "float32"), w: R.Tensor((32, 32), "float32")):
-    n = T.int64()
     a = R.nn.softmax(x, axis=-1)
     y = CALL
     z = R.add(a, R.linear(x, w))

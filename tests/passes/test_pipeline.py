@@ -44,14 +44,12 @@ def test_every_pass_keeps_the_meaning_and_prints_what_parses(seed):
 def test_pipelines_without_an_end_or_a_beginning_say_what_is_missing() -> None:
     mod = rl.parse(
         """
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            y = R.exp(x)
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    with R.dataflow():
+        y = R.exp(x)
+        R.output(y)
+    return y
 """
     )
     with pytest.raises(PipelineError, match="result of `main` has no type: .* needs `normalize`"):

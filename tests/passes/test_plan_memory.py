@@ -27,10 +27,8 @@ from relaxlab.tracing import recording
 @I.ir_module
 class Chain:
     @T.prim_func
-    def inc(a: T.handle, b: T.handle):
+    def inc(A: T.Buffer(("n", "m"), "float32"), B: T.Buffer(("n", "m"), "float32")):
         n, m = T.int64(), T.int64()
-        A = T.match_buffer(a, (n, m), "float32")
-        B = T.match_buffer(b, (n, m), "float32")
         for i, j in T.grid(n, m):
             with T.block("B"):
                 vi, vj = T.axis.remap("SS", [i, j])
@@ -133,10 +131,8 @@ def test_declared_bounds_make_sizes_constant():
     @I.ir_module
     class Before:
         @T.prim_func
-        def inc(a: T.handle, b: T.handle):
+        def inc(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32")):
             n = T.int64()
-            A = T.match_buffer(a, (n,), "float32")
-            B = T.match_buffer(b, (n,), "float32")
             for i in range(n):
                 with T.block("B"):
                     vi = T.axis.spatial(n, i)
@@ -167,10 +163,8 @@ def test_views_casts_and_tuples_keep_memory_in_use():
     @I.ir_module
     class Before:
         @T.prim_func
-        def inc(a: T.handle, b: T.handle):
+        def inc(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32")):
             n = T.int64()
-            A = T.match_buffer(a, (n,), "float32")
-            B = T.match_buffer(b, (n,), "float32")
             for i in range(n):
                 with T.block("B"):
                     vi = T.axis.spatial(n, i)
@@ -260,10 +254,7 @@ def branching(true, false, after, returned):
 @I.ir_module
 class Branching:
     @T.prim_func
-    def inc(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 16), "float32")
-        B = T.match_buffer(b, (n, 16), "float32")
+    def inc(A: T.Buffer(("n", 16), "float32"), B: T.Buffer(("n", 16), "float32")):
         for i, j in T.grid(n, 16):
             with T.sblock("B"):
                 vi, vj = T.axis.remap("SS", [i, j])
@@ -271,7 +262,6 @@ class Branching:
 
     @R.function
     def main(x: R.Tensor(("n", 16), "float32"), c: R.Tensor((), "bool")):
-        n = T.int64()
         cls = Branching
         if c:
 {elementwise_steps(true, "x", 12)}
@@ -310,18 +300,16 @@ def test_a_function_that_ends_with_an_if_is_planned():
 
 def test_tensors_whose_symbols_are_all_bounded_share_beside_others():
     mod = rl.parse("""
-@I.ir_module
-class Bounded:
-    @R.function
-    def main(x: R.Tensor(("n", 16), "float32"), y: R.Tensor(("m", 16), "float32")):
-        R.func_attr({"tir_var_upper_bound": {"n": 10}})
-        with R.dataflow():
-            a = R.sum(x, axis=1)
-            b = R.exp(a)
-            c = R.exp(R.sum(y, axis=1))
-            d = R.exp(R.sum(x, axis=0))
-            R.output(b, c, d)
-        return (b, c, d)
+@R.function
+def main(x: R.Tensor(("n", 16), "float32"), y: R.Tensor(("m", 16), "float32")):
+    R.func_attr({"tir_var_upper_bound": {"n": 10}})
+    with R.dataflow():
+        a = R.sum(x, axis=1)
+        b = R.exp(a)
+        c = R.exp(R.sum(y, axis=1))
+        d = R.exp(R.sum(x, axis=0))
+        R.output(b, c, d)
+    return (b, c, d)
 """)
     planned_sizes = {size for _, _, size in places(legalize_ops(normalize(mod)))}
     assert "64" in planned_sizes and any("m" in size for size in planned_sizes)
@@ -332,10 +320,8 @@ def test_sizes_that_a_match_cast_defines_get_a_storage_after_it():
     @I.ir_module
     class Before:
         @T.prim_func
-        def inc(a: T.handle, b: T.handle):
+        def inc(A: T.Buffer(("n",), "int64"), B: T.Buffer(("n",), "int64")):
             n = T.int64()
-            A = T.match_buffer(a, (n,), "int64")
-            B = T.match_buffer(b, (n,), "int64")
             for i in range(n):
                 with T.block("B"):
                     vi = T.axis.spatial(n, i)
@@ -464,9 +450,8 @@ def test_in_place_results_are_the_argument():
     @I.ir_module
     class Before:
         @T.prim_func
-        def bump(a: T.handle):
+        def bump(A: T.Buffer(("n",), "float32")):
             n = T.int64()
-            A = T.match_buffer(a, (n,), "float32")
             for i in range(n):
                 with T.block("A"):
                     vi = T.axis.spatial(n, i)

@@ -23,20 +23,16 @@ Array = np.ndarray
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 LENGTHS = ([3, 0, 5, 1], [0, 0], [], [7])
 TOP = """
-@I.ir_module
-class Program:
-    @R.function(private=True)
-    def twice(x: R.Tensor(("k",), "int64")):
-        return x + x
+@R.function(private=True)
+def twice(x: R.Tensor(("k",), "int64")):
+    return x + x
 
-    @R.function
-    def main(s: R.Lengths("b", "n", at_most=64),
-             x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32")):
-        cls = Program
-        b = T.int64()
-        one = R.const(1, "float32")
-        r = BODY
-        return r
+@R.function
+def main(s: R.Lengths("b", "n", at_most=64),
+         x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32")):
+    one = R.const(1, "float32")
+    r = BODY
+    return r
 """
 
 

@@ -35,24 +35,21 @@ Array = np.ndarray
 FOR_GPU = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 TOP = """
-@I.ir_module
-class Program:
-    @R.function
-    def main(
-        s: R.Lengths("b", "n", at_most=64),
-        t: R.Lengths("b", "m", at_most=64),
-        x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
-        y: R.Ragged({"i": "b", "j": "t[i]", "d": 4}, "float32"),
-        a: R.Ragged({"i": "b", "h": 2, "j": "s[i]", "k": "t[i]"}, "float32"),
-        p: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i]", "d": 4}, "float32"),
-        w: R.Tensor((3, 4), "float32"),
-        g: R.Tensor(("b", 1, 4), "float32"),
-    ):
-        b = T.int64()
-        with R.dataflow():
-            r = BODY
-            R.output(r)
-        return r
+@R.function
+def main(
+    s: R.Lengths("b", "n", at_most=64),
+    t: R.Lengths("b", "m", at_most=64),
+    x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
+    y: R.Ragged({"i": "b", "j": "t[i]", "d": 4}, "float32"),
+    a: R.Ragged({"i": "b", "h": 2, "j": "s[i]", "k": "t[i]"}, "float32"),
+    p: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i]", "d": 4}, "float32"),
+    w: R.Tensor((3, 4), "float32"),
+    g: R.Tensor(("b", 1, 4), "float32"),
+):
+    with R.dataflow():
+        r = BODY
+        R.output(r)
+    return r
 """
 
 
@@ -171,7 +168,6 @@ def main(s: R.Lengths("b", "n", at_least=3, at_most=64), m: R.Shape(["k"]),
          x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
          h: R.Ragged({"i": "b", "j": "s[i] // k", "l": "s[i]", "d": 2}, "float32"),
          w: R.Tensor((5, 3, 4), "float32")):
-    k = T.int64()
     r = BODY
     return r
 """

@@ -3,49 +3,40 @@ all checks, against NumPy on one row of one sequence after the other."""
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen import program
 from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.node import walk
 from relaxlab.passes.flatten_ragged import flatten_ragged
 from relaxlab.passes.normalize import normalize
-from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.script.parser import parse
 from relaxlab.testing.pass_check import check_module
-from relaxlab.testing.quick_code import unoptimised
 from relaxlab.testing.ragged_row_programs import EXTENTS, OF_SEQUENCES, STEPS, RowProgram
 from relaxlab.testing.ragged_tensor_programs import drawn_lengths
-from relaxlab.testing.random_schedules import schedule_at_random
+from tests.passes.ragged_checks import SEED, check_drawn, compare
 
-SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 EVERY = (*STEPS, *OF_SEQUENCES)
 TOP = """
-@I.ir_module
-class Program:
-    @R.function
-    def main(
-        s: R.Lengths("b", "n", at_most=16),
-        t: R.Lengths("n", "m", at_most=16),
-        x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32"),
-        a: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "l": "t[i, j]"}, "float32"),
-        v: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
-        g: R.Tensor(("b", 1, 1, 4), "float32"),
-    ):
-        b, n, m = T.int64(), T.int64(), T.int64()
-        with R.dataflow():
-            r = BODY
-            R.output(r)
-        return r
+@R.function
+def main(
+    s: R.Lengths("b", "n", at_most=16),
+    t: R.Lengths("n", "m", at_most=16),
+    x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32"),
+    a: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "l": "t[i, j]"}, "float32"),
+    v: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
+    g: R.Tensor(("b", 1, 1, 4), "float32"),
+):
+    with R.dataflow():
+        r = BODY
+        R.output(r)
+    return r
 """
 
 
@@ -64,31 +55,9 @@ def calls(mod: rl.Module, name: str) -> int:
     return sum(isinstance(n, graph.Op) and n.name == name for n in walk(mod["main"]))
 
 
-def compare(got: tuple[Any, ...], want: list[np.ndarray], args: tuple[Any, ...]) -> None:
-    for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(np.asarray(a).reshape(-1), b, 2e-4, 2e-4, err_msg=str(args[:3]))
-
-
 @pytest.mark.parametrize("number", range(12))
 def test_random_programs(number: int) -> None:
-    """Every second one is compiled, with schedules by rules or at random."""
-    print(f"RELAXLAB_SEED={SEED}: program {number}")
-    rng = np.random.default_rng([SEED, number])
-    made = RowProgram.drawn(rng, int(rng.integers(1, 7)))
-    mod = made.module()
-    assert rl.structural_equal(rl.parse(mod.script()), mod)
-    for _ in range(2):
-        args = given(made, rng)
-        compare(rl.interpret(mod, "main", *args), made.expected(args), args)
-    if number % 2:
-        return
-    at_random = schedule_at_random.with_options(seed=number)
-    pipeline = cpu_pipeline().before("schedule_kernels", at_random) if number % 4 else None
-    with patch.object(program, "compile_objects", unoptimised):
-        exe = rl.compile(mod, pipeline=pipeline, use_cache=False, checks="all")
-    for _ in range(3):
-        args = given(made, rng)
-        compare(exe["main"](*args), made.expected(args), args)
+    check_drawn(RowProgram, given, number)
 
 
 @pytest.mark.parametrize("step", EVERY, ids=[s.text for s in EVERY])
@@ -125,7 +94,7 @@ def test_one_kernel_for_the_rows_of_all_sequences() -> None:
 def test_rows_as_sequences_and_back() -> None:
     """A cast changes nothing in memory."""
     ty = 'R.Ragged({"i": "n", "k": "t[i]", "d": 4}, "float32")'
-    two_lines = f"y = R.match_cast(x, {ty})\n            r = R.sum(y, axis=1)"
+    two_lines = f"y = R.match_cast(x, {ty})\n        r = R.sum(y, axis=1)"
     mod = parse(TOP.replace("r = BODY", two_lines))
     rng = np.random.default_rng(SEED)
     s, t = np.array([2, 0, 1], "int32"), np.array([3, 0, 2], "int32")
@@ -215,19 +184,16 @@ def test_lengths_are_checked_on_entry(compiled: bool) -> None:
 
 
 BETWEEN = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def f(u: R.Lengths("c", "k"), v: R.Lengths("k", "q"),
-          x: R.Ragged({"i": "c", "j": "u[i]", "k": "v[i, j]", "d": 4}, "float32")):
-        return R.nn.softmax(x, axis=2)
+@R.function(private=True)
+def f(u: R.Lengths("c", "k"), v: R.Lengths("k", "q"),
+      x: R.Ragged({"i": "c", "j": "u[i]", "k": "v[i, j]", "d": 4}, "float32")):
+    return R.nn.softmax(x, axis=2)
 
-    @R.function
-    def main(s: R.Lengths("b", "n", at_most=9), t: R.Lengths("n", "m", at_most=9),
-             x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32")):
-        cls = M
-        y = cls.f(s, t, x)
-        return R.sum(y * x, axis=2)
+@R.function
+def main(s: R.Lengths("b", "n", at_most=9), t: R.Lengths("n", "m", at_most=9),
+         x: R.Ragged({"i": "b", "j": "s[i]", "k": "t[i, j]", "d": 4}, "float32")):
+    y = cls.f(s, t, x)
+    return R.sum(y * x, axis=2)
 """
 
 

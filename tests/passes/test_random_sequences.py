@@ -47,7 +47,6 @@ TOP = """
 def main(s: R.Lengths("b", "n", at_most=64),
          r0: R.Ragged({"i": "b", "j": "s[i]", "d": 8}, "float32"),
          v0: R.Tensor(("b", 8), "float32")):
-    b = T.int64()
     with R.dataflow():
         p0 = R.permute_dims(R.reshape(r0, (0, 0, 2, 4)), axes=[0, 2, 1, 3])
         a0 = R.matmul(p0, R.permute_dims(p0, axes=[0, 1, 3, 2]))

@@ -16,22 +16,18 @@ from relaxlab.runtime.native.function import CheckFailed
 WIDTH = 64
 
 PROGRAM = f"""
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((1, {WIDTH}), "float32"), w: R.Tensor(({WIDTH}, 4096), "float32"),
-             v: R.Tensor((4096, {WIDTH}), "float32"), g: R.Tensor(({WIDTH},), "float32")):
-        with R.dataflow():
-            a = R.nn.rms_norm(x, g, axes=-1)
-            b = R.matmul(a, w)
-            c = R.matmul(R.nn.softmax(b), v)
-            d = R.nn.rms_norm(c, g, axes=-1)
-            e = R.nn.rms_norm(d, g, axes=-1)
-            f = R.matmul(e, w)
-            R.output(f)
-        return f
+@R.function
+def main(x: R.Tensor((1, {WIDTH}), "float32"), w: R.Tensor(({WIDTH}, 4096), "float32"),
+         v: R.Tensor((4096, {WIDTH}), "float32"), g: R.Tensor(({WIDTH},), "float32")):
+    with R.dataflow():
+        a = R.nn.rms_norm(x, g, axes=-1)
+        b = R.matmul(a, w)
+        c = R.matmul(R.nn.softmax(b), v)
+        d = R.nn.rms_norm(c, g, axes=-1)
+        e = R.nn.rms_norm(d, g, axes=-1)
+        f = R.matmul(e, w)
+        R.output(f)
+    return f
 """
 
 
@@ -86,43 +82,34 @@ def test_results_do_not_depend_on_the_number_of_threads(threads):
 
 
 RETURNED = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((1, 8), "float32")):
-        with R.dataflow():
-            a = R.nn.softmax(x)
-            b = R.nn.softmax(a)
-            R.output(a, b)
-        return (a, b)
+@R.function
+def main(x: R.Tensor((1, 8), "float32")):
+    with R.dataflow():
+        a = R.nn.softmax(x)
+        b = R.nn.softmax(a)
+        R.output(a, b)
+    return (a, b)
 """
 
 
 DIVIDING = """
-from relaxlab.script import ir as I, relax as R, tir as T
+@T.prim_func
+def divide(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "int32"), z: T.Buffer((4,), "int32")):
+    for i, j in T.grid(4, 4):  # sums are not fused with each other
+        with T.block("divide"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                z[vi] = 0
+            z[vi] = z[vi] + x[vj] // y[vj]
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def divide(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "int32"), z: T.Buffer((4,), "int32")):
-        for i, j in T.grid(4, 4):  # sums are not fused with each other
-            with T.block("divide"):
-                vi, vj = T.axis.remap("SR", [i, j])
-                with T.init():
-                    z[vi] = 0
-                z[vi] = z[vi] + x[vj] // y[vj]
-
-    @R.function
-    def main(x: R.Tensor((4,), "int32"), y: R.Tensor((4,), "int32")):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.divide, (x, y), R.Tensor((4,), "int32"))
-            b = R.call_tir(cls.divide, (y, a), R.Tensor((4,), "int32"))
-            c = R.call_tir(cls.divide, (b, y), R.Tensor((4,), "int32"))
-            R.output(c)
-        return c
+@R.function
+def main(x: R.Tensor((4,), "int32"), y: R.Tensor((4,), "int32")):
+    with R.dataflow():
+        a = R.call_tir(cls.divide, (x, y), R.Tensor((4,), "int32"))
+        b = R.call_tir(cls.divide, (y, a), R.Tensor((4,), "int32"))
+        c = R.call_tir(cls.divide, (b, y), R.Tensor((4,), "int32"))
+        R.output(c)
+    return c
 """
 
 
@@ -142,7 +129,7 @@ def test_kernels_that_may_fail_are_not_replicated():
 
 CONDITION = DIVIDING.replace(
     "z[vi] = z[vi] + x[vj] // y[vj]",
-    "if x[vj] // y[vj] > 0:\n                    z[vi] = z[vi] + 1",
+    "if x[vj] // y[vj] > 0:\n                z[vi] = z[vi] + 1",
 )
 
 
@@ -153,29 +140,24 @@ def test_kernels_with_conditions_that_may_fail_are_not_replicated():
 
 
 OVERWRITTEN = f"""
-from relaxlab.script import ir as I, relax as R, tir as T
+@T.prim_func
+def bump(A: T.Buffer((1, {WIDTH}), "float32")):
+    for i in range({WIDTH}):
+        with T.block("bump"):
+            vi = T.axis.spatial({WIDTH}, i)
+            A[0, vi] = A[0, vi] + T.float32(1)
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def bump(A: T.Buffer((1, {WIDTH}), "float32")):
-        for i in range({WIDTH}):
-            with T.block("bump"):
-                vi = T.axis.spatial({WIDTH}, i)
-                A[0, vi] = A[0, vi] + T.float32(1)
-
-    @R.function
-    def main(x: R.Tensor((1, 4096), "float32"), w: R.Tensor((4096, {WIDTH}), "float32"),
-             v: R.Tensor(({WIDTH}, 4096), "float32"), g: R.Tensor(({WIDTH},), "float32")):
-        cls = Module
-        a = R.matmul(x, w)
-        n = R.nn.rms_norm(a, g, axes=-1)
-        b = R.call_tir_inplace(
-            cls.bump, (a,), inplace_indices=[0], out_sinfo=R.Tensor((1, {WIDTH}), "float32"))
-        m = R.nn.rms_norm(b, g, axes=-1)
-        c = R.matmul(n, v)
-        d = R.matmul(m, v)
-        return (c, d)
+@R.function
+def main(x: R.Tensor((1, 4096), "float32"), w: R.Tensor((4096, {WIDTH}), "float32"),
+         v: R.Tensor(({WIDTH}, 4096), "float32"), g: R.Tensor(({WIDTH},), "float32")):
+    a = R.matmul(x, w)
+    n = R.nn.rms_norm(a, g, axes=-1)
+    b = R.call_tir_inplace(
+        cls.bump, (a,), inplace_indices=[0], out_sinfo=R.Tensor((1, {WIDTH}), "float32"))
+    m = R.nn.rms_norm(b, g, axes=-1)
+    c = R.matmul(n, v)
+    d = R.matmul(m, v)
+    return (c, d)
 """
 
 

@@ -42,7 +42,6 @@ def test_other_processes_schedule_alike(monkeypatch: pytest.MonkeyPatch) -> None
         if isinstance(f, PrimFunc):
             # Others may refer to their parameters, which are no copies.
             scheduled = there.after[name]
-            assert isinstance(scheduled, PrimFunc)
             assert all(a is b for a, b in zip(f.params, scheduled.params, strict=True))
 
 

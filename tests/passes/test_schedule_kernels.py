@@ -155,14 +155,10 @@ def test_kernels_can_be_held_to_one_version() -> None:
 def test_no_versions_for_sizes_beyond_a_bound() -> None:
     """Dead versions would rely on the bound, which the checker of loops does not know."""
     mod = rl.parse("""
-from relaxlab.script import ir as I, relax as R, tir as T
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor(("n", 8), "float32")):
-        R.func_attr({"tir_var_upper_bound": {"n": 100}})
-        n = T.int64()
-        return R.linear(x, w)
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor(("n", 8), "float32")):
+    R.func_attr({"tir_var_upper_bound": {"n": 100}})
+    return R.linear(x, w)
 """)
     done = next(p.after for p in rl.trace(mod).passes if p.name == "schedule_kernels")
     assert check_well_formed(done) == []

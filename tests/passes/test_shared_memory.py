@@ -12,29 +12,24 @@ from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 
 HEAD = """
-from relaxlab.script import ir as I, relax as R, tir as T
+@T.prim_func
+def bump(A: T.Buffer((2,), "float32")):
+    for i in range(2):
+        with T.sblock("bump"):
+            vi = T.axis.spatial(2, i)
+            A[vi] = A[vi] + T.float32(1)
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def bump(A: T.Buffer((2,), "float32")):
-        for i in range(2):
-            with T.sblock("bump"):
-                vi = T.axis.spatial(2, i)
-                A[vi] = A[vi] + T.float32(1)
+@R.function(private=True)
+def chosen(x: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((2,), "float32"):
+    if c:
+        r = x
+    else:
+        r = R.exp(x)
+    return r
 
-    @R.function(private=True)
-    def chosen(x: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((2,), "float32"):
-        if c:
-            r = x
-        else:
-            r = R.exp(x)
-        return r
-
-    @R.function
-    def main(given: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")):
-        cls = Module
-        x = R.exp(given)
+@R.function
+def main(given: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")):
+    x = R.exp(given)
 """
 INPLACE = (
     "R.call_tir_inplace(cls.bump, ({},), inplace_indices=[0], "
@@ -46,7 +41,7 @@ BRANCH = "if c:\n    r = {}\nelse:\n    r = {}\n"
 def program(body: str, *overwritten: str) -> Module:
     """`z` is computed in place of what `overwritten` names."""
     text = body.format(*(INPLACE.format(name) for name in overwritten))
-    return rl.parse(HEAD + textwrap.indent(text, " " * 8))
+    return rl.parse(HEAD + textwrap.indent(text, " " * 4))
 
 
 LATE = {

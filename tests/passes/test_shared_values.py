@@ -7,40 +7,38 @@ from relaxlab.passes.shared_values import Source, shared_values
 from relaxlab.script import parse
 
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def layer(x: R.Tensor((4,), "float32"), pair: R.Tuple(R.Tensor((4,), "float32"),
-              R.Tensor((4,), "float32"))):
-        y = R.add(R.multiply(x, pair[0]), pair[1])
-        return y
+@R.function(private=True)
+def layer(x: R.Tensor((4,), "float32"), pair: R.Tuple(R.Tensor((4,), "float32"),
+          R.Tensor((4,), "float32"))):
+    y = R.add(R.multiply(x, pair[0]), pair[1])
+    return y
 
-    @R.function(private=True)
-    def walk(i: R.Tensor((), "int64"), at: R.Tensor(("n",), "int64"), x: R.Tensor((4,), "float32"),
-             a: R.Tensor((4,), "float32"), b: R.Tensor((4,), "float32")
-             ) -> R.Tensor((4,), "float32"):
-        j = R.take(at, i, axis=0)
-        if R.less(j, R.const(0, "int64")):
-            r = x
-        else:
-            y = M.layer(x, (a, b))
-            z = M.layer(y, (a, x))
-            r = M.walk(j, at, z, a, b)
-        return r
+@R.function(private=True)
+def walk(i: R.Tensor((), "int64"), at: R.Tensor(("n",), "int64"), x: R.Tensor((4,), "float32"),
+         a: R.Tensor((4,), "float32"), b: R.Tensor((4,), "float32")
+         ) -> R.Tensor((4,), "float32"):
+    j = R.take(at, i, axis=0)
+    if R.less(j, R.const(0, "int64")):
+        r = x
+    else:
+        y = cls.layer(x, (a, b))
+        z = cls.layer(y, (a, x))
+        r = cls.walk(j, at, z, a, b)
+    return r
 
-    @R.function(private=True)
-    def same(w: R.Tensor((4,), "float32")):
-        v = R.exp(w)
-        return w
+@R.function(private=True)
+def same(w: R.Tensor((4,), "float32")):
+    v = R.exp(w)
+    return w
 
-    @R.function
-    def main(i: R.Tensor((), "int64"), at: R.Tensor(("n",), "int64"), x: R.Tensor((4,), "float32"),
-             a: R.Tensor((4,), "float32"), b: R.Tensor((4,), "float32")):
-        R.func_attr({"num_input": 3})
-        c = M.same(b)
-        r = M.walk(i, at, x, a, c)
-        top = R.argmax(r)
-        return r
+@R.function
+def main(i: R.Tensor((), "int64"), at: R.Tensor(("n",), "int64"), x: R.Tensor((4,), "float32"),
+         a: R.Tensor((4,), "float32"), b: R.Tensor((4,), "float32")):
+    R.func_attr({"num_input": 3})
+    c = cls.same(b)
+    r = cls.walk(i, at, x, a, c)
+    top = R.argmax(r)
+    return r
 """
 
 

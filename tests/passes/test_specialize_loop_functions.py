@@ -9,46 +9,34 @@ from relaxlab.passes.specialize_loop_functions import specialize_loop_functions
 from relaxlab.runtime.interpreter.interpreter import interpret
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R, tir as T
+@T.prim_func
+def scale(X: T.Buffer(("n", "k"), "float32"), Y: T.Buffer(("n", "k"), "float32"), factor: T.int64):
+    for i, j in T.grid(n, k):
+        with T.block("scale"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = X[vi, vj] * T.Cast("float32", factor)
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def scale(x: T.handle, y: T.handle, factor: T.int64):
-        n, k = T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        Y = T.match_buffer(y, (n, k), "float32")
-        for i, j in T.grid(n, k):
-            with T.block("scale"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = X[vi, vj] * T.Cast("float32", factor)
+@R.function
+def several(x: R.Tensor(("m", 4), "float32")) -> R.Tensor(("m", 4), "float32"):
+    with R.dataflow():
+        a = R.call_tir(cls.scale, (x,), R.Tensor((m, 4), "float32"), tir_vars=R.shape([3]))
+        b = R.call_tir(cls.scale, (a,), R.Tensor((m, 4), "float32"), tir_vars=R.shape([m]))
+        R.output(b)
+    return b
 
-    @R.function
-    def several(x: R.Tensor(("m", 4), "float32")) -> R.Tensor(("m", 4), "float32"):
-        m = T.int64()
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.scale, (x,), R.Tensor((m, 4), "float32"), tir_vars=R.shape([3]))
-            b = R.call_tir(cls.scale, (a,), R.Tensor((m, 4), "float32"), tir_vars=R.shape([m]))
-            R.output(b)
-        return b
+@R.function
+def one(x: R.Tensor((1, 4), "float32")) -> R.Tensor((1, 4), "float32"):
+    with R.dataflow():
+        a = R.call_tir(cls.scale, (x,), R.Tensor((1, 4), "float32"), tir_vars=R.shape([3]))
+        R.output(a)
+    return a
 
-    @R.function
-    def one(x: R.Tensor((1, 4), "float32")) -> R.Tensor((1, 4), "float32"):
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.scale, (x,), R.Tensor((1, 4), "float32"), tir_vars=R.shape([3]))
-            R.output(a)
-        return a
-
-    @R.function
-    def unknown(x: R.Tensor(("m", "k"), "float32")) -> R.Tensor(("m", "k"), "float32"):
-        m, k = T.int64(), T.int64()
-        cls = Module
-        with R.dataflow():
-            a = R.call_tir(cls.scale, (x,), R.Tensor((m, k), "float32"), tir_vars=R.shape([3]))
-            R.output(a)
-        return a
+@R.function
+def unknown(x: R.Tensor(("m", "k"), "float32")) -> R.Tensor(("m", "k"), "float32"):
+    with R.dataflow():
+        a = R.call_tir(cls.scale, (x,), R.Tensor((m, k), "float32"), tir_vars=R.shape([3]))
+        R.output(a)
+    return a
 """
 
 

@@ -19,25 +19,23 @@ from relaxlab.testing.pass_check import check_module, compare_runs
 from relaxlab.tracing import first_rewrites
 
 PROGRAM = """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def steps(i: R.Tensor((), "int64"), x: R.Tensor((1, 3), "float32"),
-              h: R.Tensor((1, 5), "float32"), w: R.Tensor((8, 5), "float32")
-              ) -> R.Tensor((1, 5), "float32"):
-        if R.less(i, R.const(1, "int64")):
-            r = h
-        else:
-            y = R.tanh(R.matmul(R.concat((h, R.exp(x)), axis=1), w))
-            j = R.subtract(R.minimum(i, R.const(4, "int64")), R.const(1, "int64"))
-            r = M.steps(j, x, y, w)
-        return r
+@R.function(private=True)
+def steps(i: R.Tensor((), "int64"), x: R.Tensor((1, 3), "float32"),
+          h: R.Tensor((1, 5), "float32"), w: R.Tensor((8, 5), "float32")
+          ) -> R.Tensor((1, 5), "float32"):
+    if R.less(i, R.const(1, "int64")):
+        r = h
+    else:
+        y = R.tanh(R.matmul(R.concat((h, R.exp(x)), axis=1), w))
+        j = R.subtract(R.minimum(i, R.const(4, "int64")), R.const(1, "int64"))
+        r = cls.steps(j, x, y, w)
+    return r
 
-    @R.function
-    def main(i: R.Tensor((), "int64"), x: R.Tensor((1, 3), "float32"),
-             h: R.Tensor((1, 5), "float32"), w: R.Tensor((8, 5), "float32")):
-        R.func_attr({"num_input": 3})
-        return M.steps(i, x, h, w)
+@R.function
+def main(i: R.Tensor((), "int64"), x: R.Tensor((1, 3), "float32"),
+         h: R.Tensor((1, 5), "float32"), w: R.Tensor((8, 5), "float32")):
+    R.func_attr({"num_input": 3})
+    return cls.steps(i, x, h, w)
 """
 
 

@@ -9,8 +9,6 @@ from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.testing.pass_check import assert_same, check_module, random_arguments
 
 HEAD = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Module:
     @R.function

@@ -26,21 +26,17 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.native.function import CheckFailed
 
 PLAIN = """
-from relaxlab.script import ir as I, relax as R, tir as T
+@R.function
+def main(x: R.Tensor(("n", 2), "float32"), y: R.Tensor(("n", 2), "float32")):
+    z = R.multiply(R.add(x, y), R.const([1.0, 3.0], "float32"))
+    return z
 
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 2), "float32"), y: R.Tensor(("n", 2), "float32")):
-        z = R.multiply(R.add(x, y), R.const([1.0, 3.0], "float32"))
-        return z
-
-    @R.function
-    def constants():
-        a = R.const([[1, 2], [3, 4]], "int8")
-        b = R.const(2.5, "bfloat16")
-        c = R.const(True, "bool")
-        return (a, b, c)
+@R.function
+def constants():
+    a = R.const([[1, 2], [3, 4]], "int8")
+    b = R.const(2.5, "bfloat16")
+    c = R.const(True, "bool")
+    return (a, b, c)
 """
 MODULE = rl.parse(PLAIN)
 
@@ -122,7 +118,7 @@ def test_entries_are_no_pickles(folder: Path) -> None:
         ("int8", "int16"),
         ("x: R.Tensor", "data: R.Tensor"),
         ('("n", 2)', '("k", 2)'),
-        ("z = ", 'R.func_attr({"tir_var_upper_bound": {"n": 9}})\n        z = '),
+        ("z = ", 'R.func_attr({"tir_var_upper_bound": {"n": 9}})\n    z = '),
     ],
 )
 def test_other_programs_have_other_keys(folder: Path, old: str, new: str) -> None:

@@ -24,11 +24,9 @@ from relaxlab.runtime.compile_native import _names
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.testing.graph_programs import Programs
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
-
 
 def module(text: str) -> Module:
-    return rl.parse(HEAD + text)
+    return rl.parse(text)
 
 
 def key(mod: Module) -> str:
@@ -52,7 +50,7 @@ def scaled(value: float, dtype: str = "float32") -> Module:
 
 
 def attributed(attrs: dict[str, Any]) -> Module:
-    x = graph.Var("x", rl.parse(HEAD + PLAIN)["main"].params[0].ty)  # type: ignore[union-attr]
+    x = graph.Var("x", rl.parse(PLAIN)["main"].params[0].ty)  # type: ignore[union-attr]
     return Module.of({"main": graph.Function((x,), graph.SeqExpr((), x), attrs=Attrs(attrs))})
 
 

@@ -13,18 +13,16 @@ import pytest
 import relaxlab as rl
 
 MOD = rl.parse("""
-@I.ir_module
-class M:
-    @T.prim_func
-    def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-        for i in range(16):
-            with T.sblock("B"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = A[vi] * T.float32(2)
+@T.prim_func
+def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * T.float32(2)
 
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32")):
-        return R.nn.relu(x)
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    return R.nn.relu(x)
 """)
 EXE = rl.compile(MOD)
 WAYS: list[Callable[[Any], Any]] = [

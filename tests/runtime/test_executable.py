@@ -197,9 +197,8 @@ class Memory:
         return R.tuple()
 
     @T.prim_func
-    def append(C: T.Buffer((8,), "float32"), v: T.handle, p: T.int64):
+    def append(C: T.Buffer((8,), "float32"), V: T.Buffer(("n",), "float32"), p: T.int64):
         n = T.int64()
-        V = T.match_buffer(v, (n,), "float32")
         for i in range(n):
             with T.block("w"):
                 vi = T.axis.spatial(n, i)
@@ -245,7 +244,7 @@ def test_constants_of_any_layout() -> None:
     from relaxlab.ir.module import Module
 
     data = np.arange(6, dtype="float32").reshape(2, 3).T
-    x = graph.Var("x", rl.parse("\n".join(SHAPE_OF_X))["main"].params[0].ty)  # type: ignore
+    x = graph.Var("x", rl.parse(SHAPE_OF_X)["main"].params[0].ty)  # type: ignore
     y = graph.Var("y")
     call = graph.Call(graph.Op("add"), (x, graph.Constant(data)))
     body = graph.SeqExpr((graph.BindingBlock((graph.VarBinding(call, y),)),), y)
@@ -254,14 +253,11 @@ def test_constants_of_any_layout() -> None:
     np.testing.assert_array_equal(exe["main"](zero), data)
 
 
-SHAPE_OF_X = (
-    "from relaxlab.script import ir as I, relax as R",
-    "@I.ir_module",
-    "class M:",
-    "    @R.function",
-    "    def main(x: R.Tensor((3, 2), 'float32')):",
-    "        return x",
-)
+SHAPE_OF_X = """
+@R.function
+def main(x: R.Tensor((3, 2), "float32")):
+    return x
+"""
 
 
 def test_results_keep_their_memory(memory: Executable) -> None:

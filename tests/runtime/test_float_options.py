@@ -27,8 +27,6 @@ EXACT = "cpu,contract=off,reassociate=off"
 ROUNDED_ONCE = {"sqrt", "fma", "if_then_else", "likely", "abs", "fabs", "floor", "ceil", "trunc"}
 """Functions that are the same wherever they are computed."""
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
-
 
 def lowered(mod: Module) -> Module:
     """The program as loops, which the interpreter then takes at their word."""
@@ -101,7 +99,7 @@ def main(x: {matrix}, y: {matrix}, w: R.Tensor(("m", "m"), "float32")):
 {chr(10).join(lines)}
     return (v5, v6, v7)
 """
-    return rl.parse(HEAD + text)
+    return rl.parse(text)
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -128,7 +126,7 @@ def main(x: R.Tensor(("n", 512), "float32"), w: R.Tensor((512, 64), "float32")):
 
 def rounded_differently(target: str) -> list[bool]:
     """Return whether sums of rows, and products, differ from the loops' order of operations."""
-    mod, rng = rl.parse(HEAD + ROWS), np.random.default_rng(1)
+    mod, rng = rl.parse(ROWS), np.random.default_rng(1)
     args = [rng.standard_normal(s).astype(np.float32) for s in ((9, 512), (512, 64))]
     got = rl.compile(mod, target, use_cache=False, threads=1)["main"](*args)
     want = interpret(lowered(mod), "main", *args)
@@ -158,7 +156,7 @@ def test_gpu_kernels_keep_the_order(seed: int) -> None:
 
 def test_maxima_are_still_taken_per_lane() -> None:
     text = 'def main(x: R.Tensor(("n", 512), "float32")):\n    y = R.max(x, axis=-1)\n    return y'
-    mod = rl.parse(f"{HEAD}@R.function\n{text}\n")
+    mod = rl.parse(f"@R.function\n{text}\n")
     exact, free = (structural_key(rl.trace(mod, t).result) for t in (EXACT, "cpu"))
     assert exact == free
 
@@ -169,7 +167,7 @@ def test_options_for_nvrtc_forbid_contraction() -> None:
     if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
     mod = rl.parse(
-        f"{HEAD}@R.function\ndef main(x: R.Tensor(('n',), 'float32')):\n"
+        "@R.function\ndef main(x: R.Tensor(('n',), 'float32')):\n"
         "    y = R.add(R.multiply(x, x), x)\n    return y\n"
     )
     assert "fma.rn" in rl.compile(mod, "cuda:sm_80").ptx

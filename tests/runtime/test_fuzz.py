@@ -120,13 +120,10 @@ def _block_of(made: FunctionProgram, kind: str) -> list[graph.BindingBlock]:
 def test_claims_that_fail_name_the_same_extents() -> None:
     """Or another dimension of the same claim, where several are wrong."""
     x = parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", "m"), "float32")):
-        n = T.int64()
-        y = R.match_cast(x, R.Tensor((n, 4), "float32"))
-        return y
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    y = R.match_cast(x, R.Tensor((n, 4), "float32"))
+    return y
 """)
     args = (np.zeros((2, 3), "float32"),)
 
@@ -310,26 +307,24 @@ def test_an_arm_that_fails_becomes_small() -> None:
     """It overwrites a value, so that the branch runs although nothing reads its results."""
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @T.prim_func
-    def bump(x: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.sblock("bump"):
-                vi = T.axis.spatial(4, i)
-                x[vi] = x[vi] + T.float32(1)
+@T.prim_func
+def bump(x: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("bump"):
+            vi = T.axis.spatial(4, i)
+            x[vi] = x[vi] + T.float32(1)
 
-    @R.function
-    def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
-        y = R.exp(x)
-        if c:
-            a = R.negative(x)
-            b = R.call_tir_inplace(M.bump, (a,), inplace_indices=[0],
-                                   out_ty=R.Tensor((4,), "float32"))
-            t = (b, R.tanh(b))
-        else:
-            t = (x, x)
-        return y
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
+    y = R.exp(x)
+    if c:
+        a = R.negative(x)
+        b = R.call_tir_inplace(cls.bump, (a,), inplace_indices=[0],
+                               out_ty=R.Tensor((4,), "float32"))
+        t = (b, R.tanh(b))
+    else:
+        t = (x, x)
+    return y
 """)
     )
     args = (np.array(True), np.ones(4, "float32"))
@@ -357,19 +352,17 @@ def test_an_arm_that_nothing_reads_becomes_small() -> None:
     """The claim in the other arm keeps the branch; outside it, what fails has to be read."""
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
-        n = T.int64()
-        y = R.exp(x)
-        if c:
-            a = R.negative(y)
-            t = (R.tanh(a), a)
-        else:
-            z = R.match_cast(x, R.Tensor((n,), "float32"))
-            t = (y, R.sin(y))
-        return y
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
+    n = T.int64()
+    y = R.exp(x)
+    if c:
+        a = R.negative(y)
+        t = (R.tanh(a), a)
+    else:
+        z = R.match_cast(x, R.Tensor((n,), "float32"))
+        t = (y, R.sin(y))
+    return y
 """)
     )
     args = (np.array(True), np.ones(4, "float32"))
@@ -380,14 +373,12 @@ class M:
 def test_results_of_references_are_in_c_order() -> None:
     """NumPy gives unique columns as a transposed view, which no program reads."""
     mod = parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 3), "int8")):
-        m = T.int64()
-        y = R.unique(x, axis=1)
-        z = R.match_cast(y, R.Tensor((n, m), "int8"))
-        return z
+@R.function
+def main(x: R.Tensor(("n", 3), "int8")):
+    m = T.int64()
+    y = R.unique(x, axis=1)
+    z = R.match_cast(y, R.Tensor((n, m), "int8"))
+    return z
 """)
     x = np.array([[1, 0, 1], [2, 3, 2]], "int8")
     np.testing.assert_array_equal(build(mod)["main"](x), [[0, 1], [3, 2]])
@@ -397,13 +388,11 @@ def test_results_of_references_have_memory_of_their_own() -> None:
     """The memory of the operand is planned: it is dead after the call, and used again."""
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 3), "float32")):
-        y = R.exp(x)
-        z = R.memory.ensure_zero_offset(y)
-        return R.exp(R.negative(x)), z
+@R.function
+def main(x: R.Tensor(("n", 3), "float32")):
+    y = R.exp(x)
+    z = R.memory.ensure_zero_offset(y)
+    return R.exp(R.negative(x)), z
 """)
     )
     x = np.arange(12, dtype="float32").reshape(4, 3)
@@ -452,15 +441,13 @@ def test_squashed_sums_may_differ_by_the_roundings_of_their_terms(rng) -> None:
     """Sums of several hundred terms of either sign, taken one after the other."""
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((64, 400), "float32"), w: R.Tensor((400,), "float32")):
-        with R.dataflow():
-            y = R.matmul(x, w)
-            z = R.tanh(y)
-            R.output(z)
-        return z
+@R.function
+def main(x: R.Tensor((64, 400), "float32"), w: R.Tensor((400,), "float32")):
+    with R.dataflow():
+        y = R.matmul(x, w)
+        z = R.tanh(y)
+        R.output(z)
+    return z
 """)
     )
     x, w = (rng.uniform(-2, 2, s).astype("float32") for s in ((64, 400), (400,)))
@@ -479,21 +466,19 @@ def test_roundings_of_loop_functions_are_allowed_for(rng) -> None:
     """Sums by hand, squashed: the tolerance is found with results moved by roundings."""
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @T.prim_func
-    def sums(x: T.Buffer((64, 400), "float32"), y: T.Buffer((64,), "float32")):
-        for i, j in T.grid(64, 400):
-            with T.sblock("y"):
-                vi, vj = T.axis.remap("SR", [i, j])
-                with T.init():
-                    y[vi] = T.float32(0)
-                y[vi] = y[vi] + x[vi, vj]
+@T.prim_func
+def sums(x: T.Buffer((64, 400), "float32"), y: T.Buffer((64,), "float32")):
+    for i, j in T.grid(64, 400):
+        with T.sblock("y"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                y[vi] = T.float32(0)
+            y[vi] = y[vi] + x[vi, vj]
 
-    @R.function
-    def main(x: R.Tensor((64, 400), "float32")):
-        y = R.call_tir(M.sums, (x,), out_ty=R.Tensor((64,), "float32"))
-        return R.tanh(y)
+@R.function
+def main(x: R.Tensor((64, 400), "float32")):
+    y = R.call_tir(cls.sums, (x,), out_ty=R.Tensor((64,), "float32"))
+    return R.tanh(y)
 """)
     )
     x = rng.uniform(-2, 2, (64, 400)).astype("float32")
@@ -505,14 +490,12 @@ class M:
 def test_sums_of_terms_that_cancel_may_differ_by_their_roundings(rng) -> None:
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((60000,), "float32")):
-        with R.dataflow():
-            y = R.sum(x)
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor((60000,), "float32")):
+    with R.dataflow():
+        y = R.sum(x)
+        R.output(y)
+    return y
 """)
     )
     x = rng.uniform(-2, 2, 60000).astype("float32")
@@ -529,12 +512,10 @@ def test_sums_that_one_move_of_their_terms_leaves_as_they_are_may_differ() -> No
     """Some sums hardly move when their terms are moved once: the tolerance averages several."""
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((12800,), "float32")):
-        y = R.sum(x)
-        return R.tanh(y)
+@R.function
+def main(x: R.Tensor((12800,), "float32")):
+    y = R.sum(x)
+    return R.tanh(y)
 """)
     )
 
@@ -551,14 +532,12 @@ class M:
 def test_a_program_that_accepts_what_its_meaning_refuses_fails(rng) -> None:
     mod = normalize(
         parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), i: R.Tensor((3,), "int64")):
-        with R.dataflow():
-            y = R.take(x, i)
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor(("n",), "float32"), i: R.Tensor((3,), "int64")):
+    with R.dataflow():
+        y = R.take(x, i)
+        R.output(y)
+    return y
 """)
     )
     args = np.zeros(0, "float32"), np.zeros(3, "int64")

@@ -18,7 +18,7 @@ import relaxlab as rl
 from relaxlab.codegen.artifact import ArtifactError
 from relaxlab.ir.target import Target
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.export.export import ExportError, find_compiler
+from relaxlab.runtime.export.export import ExportError
 from relaxlab.runtime.export.params_file import ParamsError, read_params
 from relaxlab.runtime.export.source import _CPUID
 from relaxlab.script import ir as I
@@ -26,13 +26,7 @@ from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from tests.runtime.export.c_library import Failed, Library
 
-
-@pytest.fixture(autouse=True, scope="module")
-def needs_compiler() -> None:
-    try:
-        find_compiler()
-    except ExportError as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("needs_compiler")
 
 
 @I.ir_module

@@ -25,9 +25,7 @@ DOCUMENTS = [[], [[]], [[3]], [[2, 0], [], [4, 1, 7]], [[1], [0, 0], [20, 3], []
 
 
 def func_of(text: str = NESTED) -> PrimFunc:
-    func = parse(text)["nested"]
-    assert isinstance(func, PrimFunc)
-    return func
+    return parse(text)["nested"]
 
 
 def sums(x: np.ndarray) -> np.ndarray:

@@ -18,10 +18,8 @@ from relaxlab.script import tir as T
 
 
 @T.prim_func
-def product(a: T.handle, B: T.Buffer((24, 8), "float32"), c: T.handle):
+def product(A: T.Buffer(("m", 24)), B: T.Buffer((24, 8), "float32"), C: T.Buffer(("m", 8))):
     m = T.int64()
-    A = T.match_buffer(a, (m, 24))
-    C = T.match_buffer(c, (m, 8))
     for i, j, k in T.grid(m, 8, 24):
         with T.sblock("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -39,10 +37,8 @@ def accumulate(X: T.Buffer((4,), "float32"), S: T.Buffer((4,), "float32")):
 
 
 @T.prim_func
-def repeat(x: T.handle, y: T.handle):
+def repeat(X: T.Buffer(("n",)), Y: T.Buffer(("n", "k"))):
     n, k = T.int64(), T.int64()
-    X = T.match_buffer(x, (n,))
-    Y = T.match_buffer(y, (n, k))
     for i, j in T.grid(n, k):
         with T.sblock("Y"):
             vi, vj = T.axis.remap("SS", [i, j])
@@ -51,9 +47,8 @@ def repeat(x: T.handle, y: T.handle):
 
 @T.prim_func
 def scale_and_sum(
-    x: T.handle, f: T.int64, Y: T.Buffer((3,), "float32"), S: T.Buffer((1,), "float32")
-):  # noqa: E501
-    X = T.match_buffer(x, (3,))
+    X: T.Buffer((3,)), f: T.int64, Y: T.Buffer((3,), "float32"), S: T.Buffer((1,), "float32")
+):
     for i in range(3):
         with T.sblock("Y"):
             vi = T.axis.spatial(3, i)
@@ -102,7 +97,6 @@ def test_outputs_with_scalars_and_several_results() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_scalars_that_are_no_sizes(dtype: str) -> None:
     mod = rl.parse(f"""
-from relaxlab.script import tir as T
 @T.prim_func
 def scaled(A: T.Buffer((4,), "float32"), s: T.{dtype}, turn: T.bool, n: T.int32):
     for i in range(4):
@@ -252,10 +246,8 @@ def test_a_schedule_inside_a_program_is_neither_merged_nor_scheduled(
             return d
 
         @T.prim_func
-        def product(a: T.handle, B: T.Buffer((24, 8), "float32"), c: T.handle):
+        def product(A: T.Buffer(("m", 24)), B: T.Buffer((24, 8), "float32"), C: T.Buffer(("m", 8))):
             m = T.int64()
-            A = T.match_buffer(a, (m, 24))
-            C = T.match_buffer(c, (m, 8))
             for i, j, k in T.grid(m, 8, 24):
                 with T.sblock("C"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -357,12 +349,9 @@ def test_scalars_of_loop_functions_may_be_negative_and_stand_anywhere(k: int) ->
 
 def test_scalars_that_are_extents_are_not_negative_in_any_executor() -> None:
     mod = rl.parse("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(size: R.Prim(value="k")):
-        k = T.int64()
-        return R.zeros((k,), "float32")
+@R.function
+def main(size: R.Prim(value="k")):
+    return R.zeros((k,), "float32")
 """)
     exe: Any = rl.compile(mod)
     for call in (exe, lambda k: rl.interpret(mod, "main", k)):

@@ -10,15 +10,13 @@ from relaxlab.runtime.ragged import Ragged, RaggedError
 from relaxlab.script.parser import parse
 
 DOUBLE = """
-@I.ir_module
-class Double:
-    @R.function
-    def main(s: R.Lengths("b", "t", at_most=8), x: R.Ragged({"i": "b", "j": "s[i]", "d": 4},
-             "float32")) -> R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"):
-        with R.dataflow():
-            y = x + x
-            R.output(y)
-        return y
+@R.function
+def main(s: R.Lengths("b", "t", at_most=8), x: R.Ragged({"i": "b", "j": "s[i]", "d": 4},
+         "float32")) -> R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"):
+    with R.dataflow():
+        y = x + x
+        R.output(y)
+    return y
 """
 
 

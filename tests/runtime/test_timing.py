@@ -17,10 +17,8 @@ from relaxlab.script import tir as T
 
 
 @T.prim_func
-def product(a: T.handle, B: T.Buffer((16, 8), "float32"), c: T.handle):
+def product(A: T.Buffer(("m", 16)), B: T.Buffer((16, 8), "float32"), C: T.Buffer(("m", 8))):
     m = T.int64()
-    A = T.match_buffer(a, (m, 16))
-    C = T.match_buffer(c, (m, 8))
     for i, j, k in T.grid(m, 8, 16):
         with T.sblock("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])

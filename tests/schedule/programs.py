@@ -24,6 +24,8 @@ from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ops import te
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
+from relaxlab.schedule import Schedule
+from relaxlab.schedule.state import LoopRV
 from relaxlab.script import parse
 
 F32 = "float32"
@@ -112,7 +114,7 @@ def sized(fn: Callable[..., PrimFunc], *sizes: int | str) -> PrimFunc:
 
 def pairs() -> PrimFunc:
     """Several terms a step, of which one depends on rows alone."""
-    found = parse("""
+    return parse("""
 @T.prim_func
 def main(A: T.Buffer((6, 5), "float32"), S: T.Buffer((6,), "float32"),
          B: T.Buffer((5, 9), "float32"), C: T.Buffer((6, 9), "float32")):
@@ -123,8 +125,6 @@ def main(A: T.Buffer((6, 5), "float32"), S: T.Buffer((6,), "float32"),
                 C[y, x] = T.float32(0)
             C[y, x] = C[y, x] + (A[y, z] - S[y]) * B[z, x] + B[z, x]
 """)["main"]
-    assert isinstance(found, PrimFunc)
-    return found
 
 
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
@@ -243,6 +243,11 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     if is_float(dtype):
         return rng.standard_normal(shape).astype(dtype)
     return rng.integers(0, 2 if dtype == "bool" else 8, shape).astype(dtype)
+
+
+def loop_of(sch: Schedule, block: str, number: int = 0) -> LoopRV:
+    """A loop around a block, by its number from outside."""
+    return sch.get_loops(sch.get_block(block))[number]
 
 
 def assert_well_formed(func: PrimFunc, except_for: tuple[str, ...] = ()) -> None:

@@ -19,20 +19,14 @@ from relaxlab.testing.ragged_programs import (
 
 HEADER = '''
 @T.prim_func
-def main(
-    s_: T.handle, o_: T.handle, r_: T.handle, p_: T.handle, q_: T.handle,
-    x_: T.handle, c_: T.handle, y_: T.handle,
-):
-    b, t = T.int64(), T.int64()
+def main(s_: T.handle, o_: T.handle, r_: T.handle, p_: T.handle, q: T.Buffer(("b",), "int64"),
+         x: T.Buffer(("t", 4), "float32"), c: T.Buffer(("b",), "float32"), y_: T.handle):
     s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
     o = T.index_function(
         o_, (b + 1,), "int64",
         facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
     r = T.index_function(r_, (t,), "int64", facts=[T.segment_ids(lambda i: o[i])])
-    q = T.match_buffer(q_, (b,), "int64")
     p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
-    x = T.match_buffer(x_, (t, 4), "float32")
-    c = T.match_buffer(c_, (b,), "float32")
 '''
 
 SCALED = HEADER + '''
@@ -98,11 +92,8 @@ CENTRED = HEADER + '''
 
 MASKED = '''
 @T.prim_func
-def main(a_: T.handle, v_: T.handle, o_: T.handle):
-    n, m = T.int64(), T.int64()
-    S = T.match_buffer(a_, (n, m), "float32")
-    V = T.match_buffer(v_, (m, 6), "float32")
-    O = T.match_buffer(o_, (n, 6), "float32")
+def main(S: T.Buffer(("n", "m"), "float32"), V: T.Buffer(("m", 6), "float32"),
+         O: T.Buffer(("n", 6), "float32")):
     M = T.alloc_buffer((n, m), "float32")
     W = T.alloc_buffer((n, m), "float32")
     for i, k in T.grid(n, m):
@@ -125,11 +116,8 @@ def main(a_: T.handle, v_: T.handle, o_: T.handle):
 
 TWO_NESTS = '''
 @T.prim_func
-def main(x_: T.handle, y_: T.handle, z_: T.handle):
-    n = T.int64()
-    X = T.match_buffer(x_, (n, 5), "float32")
-    Y = T.match_buffer(y_, (n, 8), "float32")
-    Z = T.match_buffer(z_, (n,), "float32")
+def main(X: T.Buffer(("n", 5), "float32"), Y: T.Buffer(("n", 8), "float32"),
+         Z: T.Buffer(("n",), "float32")):
     A = T.alloc_buffer((n,), "float32")
     B = T.alloc_buffer((n,), "float32")
     for i in range(n):
@@ -150,10 +138,7 @@ def main(x_: T.handle, y_: T.handle, z_: T.handle):
 
 LOG_SUM = """
 @T.prim_func
-def main(a_: T.handle, l_: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a_, (n, 17), "float32")
-    L = T.match_buffer(l_, (n,), "float32")
+def main(A: T.Buffer(("n", 17), "float32"), L: T.Buffer(("n",), "float32")):
     M = T.alloc_buffer((n,), "float32")
     S = T.alloc_buffer((n,), "float32")
     for i, k in T.grid(n, 17):
@@ -188,7 +173,6 @@ PLAIN = HEADER + """
 def _made(text: str) -> Callable[[], PrimFunc]:
     def make() -> PrimFunc:
         ((_, func),) = parse(text).functions
-        assert isinstance(func, PrimFunc)
         return func
 
     return make

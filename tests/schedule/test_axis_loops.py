@@ -13,11 +13,8 @@ from relaxlab.testing.replay import replay_kernels
 
 PRODUCT = """
 @T.prim_func
-def main(a: T.handle, b: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n, 12), "float32")
-    B = T.match_buffer(b, (12, 32), "float32")
-    C = T.match_buffer(c, (n, 32), "float32")
+def main(A: T.Buffer(("n", 12), "float32"), B: T.Buffer((12, 32), "float32"),
+         C: T.Buffer(("n", 32), "float32")):
     for {loops}:
         with T.sblock("C"):
             {axes}

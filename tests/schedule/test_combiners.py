@@ -37,9 +37,7 @@ LEAST = "T.min_value('int32')"
 
 def pair(place: str, value: str, start: str = "-1", first: str = LEAST) -> PrimFunc:
     text = PAIR.format(dtype="int32", place=place, value=value, start=start, first=first)
-    func = parse(text)["main"]
-    assert isinstance(func, PrimFunc)
-    return func
+    return parse(text)["main"]
 
 
 def best(order: str, first: str) -> PrimFunc:

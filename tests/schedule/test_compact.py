@@ -204,11 +204,9 @@ def test_unused_buffers_go() -> None:
 
 
 @T.prim_func
-def bounded(a: T.handle, c: T.handle):
+def bounded(A: T.Buffer(("n",), "float32"), C: T.Buffer(("n",), "float32")):
     T.func_attr({"tir_var_upper_bound": {"n": 8}})
     n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
     B = T.alloc_buffer((n,), "float32", scope="local")
     for i in range(n):
         with T.block("B"):
@@ -227,10 +225,8 @@ def test_a_dimension_with_an_upper_bound_becomes_constant() -> None:
 
 
 @T.prim_func
-def summed(a: T.handle, c: T.handle):
+def summed(A: T.Buffer(("n", 8), "float32"), C: T.Buffer(("n",), "float32")):
     n = T.int64()
-    A = T.match_buffer(a, (n, 8), "float32")
-    C = T.match_buffer(c, (n,), "float32")
     for i, k in T.grid(n, 8):
         with T.block("C"):
             vi, vk = T.axis.remap("SR", [i, k])

@@ -14,11 +14,8 @@ from relaxlab.schedule.rules.context import Context
 
 ROWS = """
 @T.prim_func
-def rows(a: T.handle, b: T.handle):
+def rows(A: T.Buffer(("n", 8), "float32"), B: T.Buffer(("n", 8), "float32")):
     {attributes}
-    n = T.int64()
-    A = T.match_buffer(a, (n, 8), "float32")
-    B = T.match_buffer(b, (n, 8), "float32")
     for i, j in T.grid(n, 8):
         with T.sblock("B"):
             vi, vj = T.axis.remap("SS", [i, j])

@@ -19,6 +19,7 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.module import Module
 from relaxlab.nn import loop_functions
 from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
+from tests.disassembler import needs_disassembler
 
 SCALE = nn.Scores(0.3)
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
@@ -225,9 +226,7 @@ def test_nothing_is_spilled(arch: str) -> None:
         assert all(r.spill_stores == 0 and r.stack == 0 for r in exe.resources.values())
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 def test_machine_code_of_prompts() -> None:
     """Keys lie by features, and are transposed as they are loaded, as values are."""
     case = Case(32, 8, 128, "float16", length="s", query_dtype="float16")

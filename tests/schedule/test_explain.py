@@ -11,13 +11,8 @@ from relaxlab.schedule.replay import apply_trace
 from relaxlab.script import parse
 
 MATMUL = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @T.prim_func
-def main(a: T.handle, b: T.handle, c: T.handle):
-    A = T.match_buffer(a, (8, 8))
-    B = T.match_buffer(b, (8, 8))
-    C = T.match_buffer(c, (8, 8))
+def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
     for i, j, k in T.grid(8, 8, 8):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -29,7 +24,6 @@ def main(a: T.handle, b: T.handle, c: T.handle):
 
 def matmul() -> PrimFunc:
     (func,) = (f for _, f in parse(MATMUL).functions)
-    assert isinstance(func, PrimFunc)
     return func
 
 

@@ -236,9 +236,7 @@ def function(shapes: tuple[str, ...], body: str, sizes: dict[str, int] | None = 
     text += body
     for name, size in (sizes or {}).items():
         text = re.sub(rf"\b{name}\b", str(size), text)
-    found = parse("from relaxlab.script import tir as T\n@T.prim_func\n" + text)["f"]
-    assert isinstance(found, PrimFunc)
-    return found
+    return parse("@T.prim_func\n" + text)["f"]
 
 
 def blocks(func: PrimFunc) -> list[Block]:
@@ -458,7 +456,6 @@ def test_drawn_steps(rng: np.random.Generator) -> None:
     for _ in range(30):
         body = drawn_steps(random.Random(int(rng.integers(1 << 32))))
         func = parse(f"@T.prim_func\ndef f({params}):\n{body}\n")["f"]
-        assert isinstance(func, PrimFunc)
         arrays = [rng.integers(-2, 3, (14,) * rank) for rank in RANKS.values()]
         plain, blocks, machine = ([x.copy() for x in arrays] for _ in range(3))
         interpret_prim_func(func, plain)

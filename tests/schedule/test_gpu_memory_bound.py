@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.script import parse
+from tests.disassembler import needs_disassembler
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}
 
 
 def compiled(shape: str, dtype: str, body: str) -> CudaExecutable:
-    exe = rl.compile(
+    return rl.compile(
         parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor({shape}, "{dtype}")):
     with R.dataflow():
@@ -32,8 +32,6 @@ def main(x: R.Tensor({shape}, "{dtype}")):
 """),
         target="cuda:sm_90",
     )
-    assert isinstance(exe, CudaExecutable)
-    return exe
 
 
 def softmax(x: Any) -> Any:
@@ -78,7 +76,6 @@ def test_results(kernel: tuple[Any, str], inner: tuple[int, ...], rows: int, dty
 
 
 DECODED = """
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor((1, 512), "float32"), d: R.Tensor((COLS, 16), "float16"),
          qs: R.Tensor((COLS, 16, 16), "uint8")):
@@ -91,7 +88,6 @@ def test_a_warp_multiplies_a_row_by_several_columns_of_four_bits(cols: int, own:
     """16 elements of the row are loaded for four columns of 8 bytes, where these divide."""
     mod = parse(DECODED.replace("COLS", str(cols)))
     exe = rl.compile(mod, target="cuda:sm_90")
-    assert isinstance(exe, CudaExecutable)
     (launch,) = (x for k in exe.gpu.kernels.values() for x in k.launches)
     assert [str(d) for d in launch.extents("blockIdx")][0] == str(cols // (8 * own))
     rng = np.random.default_rng(cols)
@@ -102,9 +98,7 @@ def test_a_warp_multiplies_a_row_by_several_columns_of_four_bits(cols: int, own:
     assert np.abs(exe.simulate("main", x, d, qs) - want).max() <= 1e-5 * np.abs(want).max()
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize(
     ("kernel", "shape", "dtype", "loads", "stores"),
@@ -127,9 +121,7 @@ def test_rows_are_read_once_by_wide_loads(
     assert counts["LDG"] == loads or kernel is SUMS
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 def test_squares_are_loaded_before_they_are_stored() -> None:
     """All loads of a thread are under way together, and no index is divided by a symbol."""
     found = compiled('("n", 8192)', "float32", "R.permute_dims(x)").compiled("sm_90")

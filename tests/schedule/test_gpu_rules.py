@@ -34,23 +34,20 @@ from tests.test_repo import ROOT
 SCHEDULED = Pipeline((*GRAPH_PASSES, schedule_kernels.with_options(target=Target.cuda())))
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R, tir as T
-@I.ir_module
-class M:
-    @R.function
-    def main(
-        x: R.Tensor(("n", 96), "float32"),
-        w: R.Tensor((80, 96), "float32"),
-        q: R.Tensor((1, "n", 2, 16), "float32"),
-    ):
-        with R.dataflow():
-            a = R.nn.gelu(x) + R.const(1.0, "float32")
-            b = R.nn.softmax(a)
-            c = R.linear(b, w)
-            d = R.argsort(c)
-            e = R.nn.attention(q, q, q)
-            R.output(a, b, c, d, e)
-        return a, b, c, d, e
+@R.function
+def main(
+    x: R.Tensor(("n", 96), "float32"),
+    w: R.Tensor((80, 96), "float32"),
+    q: R.Tensor((1, "n", 2, 16), "float32"),
+):
+    with R.dataflow():
+        a = R.nn.gelu(x) + R.const(1.0, "float32")
+        b = R.nn.softmax(a)
+        c = R.linear(b, w)
+        d = R.argsort(c)
+        e = R.nn.attention(q, q, q)
+        R.output(a, b, c, d, e)
+    return a, b, c, d, e
 """
 
 
@@ -178,8 +175,6 @@ def test_rules_are_described_in_the_order_in_which_they_are_tried() -> None:
 
 
 LONG = """
-from relaxlab.script import ir as I, relax as R
-
 @R.function
 def main(q: R.Tensor((1, "n", 4, 8), "float32"), k: R.Tensor((1, "m", 2, 8), "float32"),
          v: R.Tensor((1, "m", 2, 6), "float32")):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.expr import Call
@@ -25,6 +25,7 @@ from relaxlab.runtime.simt.simt import simt, simt_device_kernel
 from relaxlab.runtime.vm.cuda import gpu_architecture, require_cupy
 from relaxlab.script import parse
 from relaxlab.testing.replay import replay_kernels
+from tests.disassembler import needs_disassembler
 from tests.schedule.test_tensor_attention import Case
 
 TARGET = Target.cuda("sm_90a")
@@ -95,7 +96,6 @@ def test_what_is_missing_is_found(op: str, message: str) -> None:
 )
 def test_slices_are_read_where_they_are(shape: tuple[Any, ...], piece: str, how: str) -> None:
     mod = parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(q: R.Tensor((1, 40, 1, 64), "bfloat16"), k: R.Tensor({shape!r}, "bfloat16"),
          v: R.Tensor({shape!r}, "bfloat16")):
@@ -122,9 +122,7 @@ def test_wide_heads_have_too_many_sums() -> None:
     assert "mma_m16n8k16" in source and "wgmma" not in source
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("mask", [None, "BottomRight"])
 def test_machine_code(mask: str | None) -> None:
     """Eight instructions of 64 x 128 x 16 for the scores of a chunk and as many for the mix; one

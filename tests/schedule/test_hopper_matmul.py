@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.launch import DeviceKernel
 from relaxlab.codegen.gpu.lower import lower_launches
@@ -32,6 +32,7 @@ from relaxlab.schedule.decisions import DecisionError
 from relaxlab.script import parse
 from relaxlab.script import tir as T
 from relaxlab.testing.replay import replay_kernels
+from tests.disassembler import needs_disassembler
 
 TARGET = Target.cuda("sm_90a")
 
@@ -40,7 +41,6 @@ def program(rows: Any, cols: Any, terms: Any, form: str, dtype: str = "bfloat16"
     """x @ w (`kj`), or x @ w.T (`jk`)."""
     weights = (cols, terms) if form == "jk" else (terms, cols)
     return parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(({rows!r}, {terms!r}), "{dtype}"), w: R.Tensor({weights!r}, "{dtype}")):
     y = R.matmul(x, {"R.permute_dims(w)" if form == "jk" else "w"})
@@ -88,7 +88,6 @@ def batched(form: str) -> tuple[Any, Any, Any, Any]:
     """A program for batches of products, two arguments, and the result."""
     shape, right = ("136, 72", "R.permute_dims(w, [0, 2, 1])") if form == "jk" else ("72, 136", "w")
     mod = parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(("b", "m", 72), "bfloat16"), w: R.Tensor(("b", {shape}), "bfloat16")):
     return R.matmul(x, {right})
@@ -110,7 +109,6 @@ def test_batches(form: str) -> None:
 
 def test_operands_of_six_dimensions_are_no_boxes() -> None:
     mod = parse("""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor((1, 2, 1, 1, 128, 64), "bfloat16"),
          w: R.Tensor((1, 2, 1, 1, 64, 128), "bfloat16")):
@@ -220,9 +218,7 @@ def test_reading_without_waiting_is_found(scheduled: PrimFunc) -> None:
         run(scheduled, change)
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("form", ["kj", "jk"])
 def test_machine_code(form: str) -> None:
     """Four instructions of 64 x 256 x 16 for each slice, once more for the first slice of a tile;
@@ -240,7 +236,6 @@ def test_machine_code(form: str) -> None:
 def test_operands_that_are_computed_are_no_boxes() -> None:
     """Weights of int8 are decoded where they are copied, which no box does."""
     mod = parse("""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor((130, 128), "bfloat16"), w: R.Tensor((128, 256), "int8")):
     with R.dataflow():
@@ -254,7 +249,6 @@ def main(x: R.Tensor((130, 128), "bfloat16"), w: R.Tensor((128, 256), "int8")):
 
 def test_weights_are_decoded_once_for_many_rows() -> None:
     mod = parse("""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(("m", 136), "bfloat16"), w: R.Tensor((136, 72), "int8")):
     with R.dataflow():

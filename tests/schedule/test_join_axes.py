@@ -80,12 +80,10 @@ def test_joined_axes_against_the_interpreter(
 def test_lanes_are_combined_where_a_result_has_a_dimension_of_one(rng) -> None:
     """The view that an intrinsic writes through is one of the parameter."""
     mod = rl.parse("""
-@I.ir_module
-class M:
-    @R.function
-    def main(p: R.Tensor((8, 16), "float32"), u: R.Tensor((17, 1), "float32"),
-             i: R.Tensor((17, 1), "int32")):
-        return R.multinomial_from_uniform(p, u, i, dtype="int64")
+@R.function
+def main(p: R.Tensor((8, 16), "float32"), u: R.Tensor((17, 1), "float32"),
+         i: R.Tensor((17, 1), "int32")):
+    return R.multinomial_from_uniform(p, u, i, dtype="int64")
 """)
     args = (rng.random((8, 16), "float32"), rng.random((17, 1), "float32"),
             rng.integers(0, 8, (17, 1), "int32"))  # fmt: skip

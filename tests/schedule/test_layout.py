@@ -73,18 +73,16 @@ def test_a_padded_reduction_result_is_refused() -> None:
 
 
 CALLED = """
-@I.ir_module
-class Module:
-    @T.prim_func
-    def f(A: T.Buffer((4, 4), "int32"), B: T.Buffer((4, 4), "int32")):
-        for i, j in T.grid(4, 4):
-            with T.sblock("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * 2
+@T.prim_func
+def f(A: T.Buffer((4, 4), "int32"), B: T.Buffer((4, 4), "int32")):
+    for i, j in T.grid(4, 4):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
 
-    @R.function
-    def main(x: R.Tensor((4, 4), "int32")):
-        return R.call_tir(cls.f, (x,), out_ty=R.Tensor((4, 4), "int32"))
+@R.function
+def main(x: R.Tensor((4, 4), "int32")):
+    return R.call_tir(cls.f, (x,), out_ty=R.Tensor((4, 4), "int32"))
 """
 
 

@@ -19,10 +19,7 @@ from tests.schedule.programs import PROGRAMS, matmul
 
 SCALED = """
 @T.prim_func
-def scaled(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n, 3, 8), "float32")
-    C = T.match_buffer(c, (n, 3, 8), "float32")
+def scaled(A: T.Buffer(("n", 3, 8), "float32"), C: T.Buffer(("n", 3, 8), "float32")):
     B = T.alloc_buffer((n, 3, 8), "float32")
     for i, j, k in T.grid(n, 3, 8):
         with T.sblock("B"):

@@ -14,17 +14,11 @@ import relaxlab as rl
 from relaxlab.ir.module import Module
 
 LOOPS = """
-from relaxlab.script import tir as T
-
 @T.prim_func
-def f(a: T.handle, b: T.handle, r: T.handle, s: T.handle, c: T.handle, out: T.handle):
-    n, k = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, k), "float32")
+def f(A: T.Buffer(("n", "k"), "float32"), b: T.handle, R: T.Buffer(("n",), "float32"),
+      S: T.Buffer(("k",), "float32"), C: T.Buffer((m,), "float32"),
+      X: T.Buffer(("n", m), "float32")):
     B = T.match_buffer(b, COLUMNS, "float32")
-    R = T.match_buffer(r, (n,), "float32")
-    S = T.match_buffer(s, (k,), "float32")
-    C = T.match_buffer(c, (m,), "float32")
-    X = T.match_buffer(out, (n, m), "float32")
     for i, j, l in T.grid(n, m, k):
         with T.sblock("X"):
             y, x, z = T.axis.remap("SSR", [i, j, l])
@@ -97,14 +91,9 @@ def test_rows_are_computed_once_and_in_parallel(columns: int, bound: bool) -> No
 
 
 TRIANGLE = """
-from relaxlab.script import tir as T
-
 @T.prim_func
-def f(a: T.handle, b: T.handle, c: T.handle):
-    n, k = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, k), "float32")
-    B = T.match_buffer(b, (n, k), "float32")
-    C = T.match_buffer(c, (n, n), "float32")
+def f(A: T.Buffer(("n", "k"), "float32"), B: T.Buffer(("n", "k"), "float32"),
+      C: T.Buffer(("n", "n"), "float32")):
     for i in range(n):
         for j in range(i + 1):
             for l in range(k):

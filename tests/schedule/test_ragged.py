@@ -23,64 +23,14 @@ from relaxlab.schedule.rules.ragged import outermost_loops
 from relaxlab.script import parse
 from relaxlab.script import tir as T
 from tests.schedule.programs import assert_well_formed
+from tests.schedule.ragged_cases import RAGGED_CASES
 
 Array = np.ndarray
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 LENGTHS = [[0], [1], [7, 7, 7, 7], [0, 1, 40, 0, 3], [1, 1, 1], [5, 0, 0, 9], [17, 2, 31, 16, 8, 0]]
 
 
-@T.prim_func
-def scaled(
-    s_: T.handle, o_: T.handle, r_: T.handle, p_: T.handle, q_: T.handle,
-    x_: T.handle, c_: T.handle, y_: T.handle,
-):  # fmt: skip
-    b, t = T.int64(), T.int64()
-    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
-    o = T.index_function(
-        o_, (b + 1,), "int64",
-        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-    r = T.index_function(r_, (t,), "int64", facts=[T.segment_ids(lambda i: o[i])])
-    q = T.match_buffer(q_, (b,), "int64")
-    p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
-    x = T.match_buffer(x_, (t, 4), "float32")
-    c = T.match_buffer(c_, (b,), "float32")
-    y = T.match_buffer(y_, (t, 4), "float32")
-    for i in range(b):
-        for j in range(s[i]):
-            for k in range(4):
-                with T.sblock("y"):
-                    vi = T.axis.spatial(b, i)
-                    vj = T.axis.spatial(s[vi], j)
-                    vk = T.axis.spatial(4, k)
-                    y[o[vi] + vj, vk] = x[o[vi] + vj, vk] * c[vi]
-
-
-@T.prim_func
-def summed(
-    s_: T.handle, o_: T.handle, r_: T.handle, p_: T.handle, q_: T.handle,
-    x_: T.handle, c_: T.handle, y_: T.handle,
-):  # fmt: skip
-    b, t = T.int64(), T.int64()
-    s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
-    o = T.index_function(
-        o_, (b + 1,), "int64",
-        facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-    r = T.index_function(r_, (t,), "int64", facts=[T.segment_ids(lambda i: o[i])])
-    q = T.match_buffer(q_, (b,), "int64")
-    p = T.index_function(p_, (b,), "int64", facts=[T.permutation(lambda i: q[i])])
-    x = T.match_buffer(x_, (t, 4), "float32")
-    c = T.match_buffer(c_, (b,), "float32")
-    y = T.match_buffer(y_, (b, 4), "float32")
-    for i in range(b):
-        for k in range(4):
-            for j in range(s[i]):
-                with T.sblock("y"):
-                    vi = T.axis.spatial(b, i)
-                    vk = T.axis.spatial(4, k)
-                    vj = T.axis.reduce(s[vi], j)
-                    with T.init():
-                        y[vi, vk] = T.float32(0)
-                    y[vi, vk] = y[vi, vk] + x[o[vi] + vj, vk] * c[vi]
+scaled, summed = RAGGED_CASES["scaled"](), RAGGED_CASES["summed"]()
 
 
 def inputs(lengths: list[int], rng: np.random.Generator) -> list[Array]:
@@ -456,10 +406,8 @@ def test_a_loop_that_a_move_makes_mentions_no_axis_of_the_block() -> None:
 
 
 @T.prim_func
-def triangle(x_: T.handle, y_: T.handle):
+def triangle(x: T.Buffer(("n", "n"), "float32"), y: T.Buffer(("n", 4), "float32")):
     n = T.int64()
-    x = T.match_buffer(x_, (n, n), "float32")
-    y = T.match_buffer(y_, (n, 4), "float32")
     for i in range(n):
         for k in range(4):
             for j in range(i):
@@ -473,10 +421,8 @@ def triangle(x_: T.handle, y_: T.handle):
 
 
 @T.prim_func
-def upper_triangle(x_: T.handle, y_: T.handle):
+def upper_triangle(x: T.Buffer(("n", "n"), "float32"), y: T.Buffer(("n", 4), "float32")):
     n = T.int64()
-    x = T.match_buffer(x_, (n, n), "float32")
-    y = T.match_buffer(y_, (n, 4), "float32")
     for i in range(n):
         for k in range(4):
             for j in range(n - i):

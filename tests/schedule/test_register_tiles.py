@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.script import parse
+from tests.disassembler import needs_disassembler
 
 BODIES = {
     "kj": ("R.matmul(x, w)", lambda x, w: x @ w),
@@ -21,9 +22,8 @@ BODIES = {
 
 def compiled(form: str, cols: int, terms: int) -> CudaExecutable:
     weights = (terms, cols) if form == "kj" else (cols, terms)
-    exe = rl.compile(
+    return rl.compile(
         parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(("n", {terms}), "float32"), w: R.Tensor({weights}, "float32")):
     with R.dataflow():
@@ -33,8 +33,6 @@ def main(x: R.Tensor(("n", {terms}), "float32"), w: R.Tensor({weights}, "float32
 """),
         target="cuda:sm_90",
     )
-    assert isinstance(exe, CudaExecutable)
-    return exe
 
 
 @pytest.mark.parametrize("form", BODIES)
@@ -49,9 +47,7 @@ def test_products_are_right(form: str) -> None:
         assert np.abs(exe.simulate("main", x, w) - want).max() <= 1e-5 * np.abs(want).max()
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("form", BODIES)
 def test_a_slice_is_multiplied_from_registers(form: str) -> None:
     """The 64 results of a thread take 1024 multiplications and 64 loads for a slice of 16 terms,

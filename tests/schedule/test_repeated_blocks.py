@@ -36,9 +36,7 @@ def f(A: T.Buffer(({size}, {size}), "float32"), C: T.Buffer(({size}, {size}), "f
 """
     if init is not None:
         text += f"            with T.init():\n                {init}\n"
-    found = rl.parse(f"{text}            {store}\n")["f"]
-    assert isinstance(found, PrimFunc)
-    return found
+    return rl.parse(f"{text}            {store}\n")["f"]
 
 
 @pytest.mark.parametrize("size", [6, 20])

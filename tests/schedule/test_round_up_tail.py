@@ -14,39 +14,30 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 
 ROWS = """
-from relaxlab.script import ir as I, relax as R, tir as T
+@T.prim_func
+def rows(a: T.Buffer(("n", 8), "float32"), b: T.Buffer(("n", 8), "float32")):
+    for t in T.parallel((n + 3) // 4):
+        with T.sblock("tile"):
+            own = T.sblock_alloc_buffer((SIZE, 8), "float32", scope="SCOPE")
+            for r in T.unroll(4):
+                for j in T.vectorized(8):
+                    with T.sblock("twice"):
+                        vi = T.axis.spatial(n, t * 4 + r)
+                        vj = T.axis.spatial(8, j)
+                        T.where(t * 4 + r < n)
+                        own[vi - t * 4, vj] = a[vi, vj] * T.float32(2)
+            for s in T.unroll(4):
+                for j in T.vectorized(8):
+                    with T.sblock("store"):
+                        vi = T.axis.spatial(n, t * 4 + s)
+                        vj = T.axis.spatial(8, j)
+                        T.where(t * 4 + s < n)
+                        b[vi, vj] = own[READ, vj]
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def rows(a_: T.handle, b_: T.handle):
-        n = T.int64()
-        a = T.match_buffer(a_, (n, 8), "float32")
-        b = T.match_buffer(b_, (n, 8), "float32")
-        for t in T.parallel((n + 3) // 4):
-            with T.sblock("tile"):
-                own = T.sblock_alloc_buffer((SIZE, 8), "float32", scope="SCOPE")
-                for r in T.unroll(4):
-                    for j in T.vectorized(8):
-                        with T.sblock("twice"):
-                            vi = T.axis.spatial(n, t * 4 + r)
-                            vj = T.axis.spatial(8, j)
-                            T.where(t * 4 + r < n)
-                            own[vi - t * 4, vj] = a[vi, vj] * T.float32(2)
-                for s in T.unroll(4):
-                    for j in T.vectorized(8):
-                        with T.sblock("store"):
-                            vi = T.axis.spatial(n, t * 4 + s)
-                            vj = T.axis.spatial(8, j)
-                            T.where(t * 4 + s < n)
-                            b[vi, vj] = own[READ, vj]
-
-    @R.function
-    def main(a: R.Tensor(("n", 8), "float32")):
-        n = T.int64()
-        cls = Module
-        b = R.call_tir(cls.rows, (a,), R.Tensor((n, 8), "float32"))
-        return b
+@R.function
+def main(a: R.Tensor(("n", 8), "float32")):
+    b = R.call_tir(cls.rows, (a,), R.Tensor((n, 8), "float32"))
+    return b
 """
 
 
@@ -97,23 +88,19 @@ def test_vectors_without_a_guard_are_refused() -> None:
 
 
 BIAS = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("m", 360), "float32"), w: R.Tensor((360, 128), "float32"),
-             b: R.Tensor(("m", 128), "float32")):
-        with R.dataflow():
-            y = R.add(R.nn.relu(R.matmul(x, w)), b)
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor(("m", 360), "float32"), w: R.Tensor((360, 128), "float32"),
+         b: R.Tensor(("m", 128), "float32")):
+    with R.dataflow():
+        y = R.add(R.nn.relu(R.matmul(x, w)), b)
+        R.output(y)
+    return y
 """
 
 
 @pytest.mark.parametrize("weight", [False, True])
 def test_products_round_up_tails(weight: bool) -> None:
-    attr = "R.func_attr({'num_input': 1})\n        with"
+    attr = "R.func_attr({'num_input': 1})\n    with"
     text = BIAS.replace("with R", f"{attr} R", 1) if weight else BIAS
     found = rl.trace(rl.parse(text)).result.loop_functions()
     (func,) = [f for name, f in found.items() if "matmul" in name]
@@ -130,17 +117,12 @@ def test_extents_beside_a_symbol_are_rounded_up(call: str) -> None:
     """A guard `column < w - 2` is simplified to `column + 2 < w`, `column < w + 1` to
     `column <= w`."""
     mod = rl.parse(f"""
-from relaxlab.script import ir as I, relax as R, tir as T
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((1, 4, "h", "w"), "float32"), f: R.Tensor((4, 4, 3, 3), "float32")):
-        h, w = T.int64(), T.int64()
-        with R.dataflow():
-            y = R.nn.{call}
-            R.output(y)
-        return y
+@R.function
+def main(x: R.Tensor((1, 4, "h", "w"), "float32"), f: R.Tensor((4, 4, 3, 3), "float32")):
+    with R.dataflow():
+        y = R.nn.{call}
+        R.output(y)
+    return y
 """)
     (func,) = rl.trace(mod).result.loop_functions().values()
     sums = [n for n in walk(func.body) if isinstance(n, loops.BlockRealize)]
@@ -170,10 +152,7 @@ def _run_as(text: str, step: str) -> None:
 
 TILE = """
 @T.prim_func
-def main(x_: T.handle, y_: T.handle):
-    n = T.int64()
-    x = T.match_buffer(x_, (n,), "float32")
-    y = T.match_buffer(y_, (n,), "float32")
+def main(x: T.Buffer(("n",), "float32"), y: T.Buffer(("n",), "float32")):
     for t in range((n + 3) // 4):
         with T.sblock("tile"):
             own = T.sblock_alloc_buffer((4,), "float32", scope="local")
@@ -198,10 +177,7 @@ def test_conditions_are_of_the_row_that_is_read() -> None:
 
 TRIANGLE = """
 @T.prim_func
-def main(x_: T.handle, y_: T.handle):
-    n = T.int64()
-    x = T.match_buffer(x_, (n,), "float32")
-    y = T.match_buffer(y_, (n,), "float32")
+def main(x: T.Buffer(("n",), "float32"), y: T.Buffer(("n",), "float32")):
     for t in range((n + 3) // 4):
         with T.sblock("tile"):
             own = T.sblock_alloc_buffer((4,), "float32", scope="local")

@@ -22,7 +22,6 @@ from relaxlab.schedule.rules.context import Context
 HEADS, KV_HEADS, WIDTH, POSITIONS = 6, 2, 32, 160
 SHAPE = (KV_HEADS, WIDTH)
 PLAIN = nn.Scores(WIDTH**-0.5)
-HEAD = "from relaxlab.script import ir as I, relax as R\n"
 WIDE = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64-v4", frozenset({"avx512f", "avx512vl"}))
 
 
@@ -142,18 +141,14 @@ def _turned(n: Node) -> Node | None:
 
 
 OPERATOR = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(q: R.Tensor(("b", "s", 6, 32), "float32"), k: R.Tensor(("b", "t", 2, 32), "float32"),
-             v: R.Tensor(("b", "t", 2, 24), "float32")):
-        R.func_attr({"tir_var_upper_bound": {"s": 80, "t": 80}})
-        with R.dataflow():
-            y = R.nn.attention(q, k, v, causal_mask=MASK)
-            R.output(y)
-        return y
+@R.function
+def main(q: R.Tensor(("b", "s", 6, 32), "float32"), k: R.Tensor(("b", "t", 2, 32), "float32"),
+         v: R.Tensor(("b", "t", 2, 24), "float32")):
+    R.func_attr({"tir_var_upper_bound": {"s": 80, "t": 80}})
+    with R.dataflow():
+        y = R.nn.attention(q, k, v, causal_mask=MASK)
+        R.output(y)
+    return y
 """
 
 
@@ -189,7 +184,7 @@ def test_keys_between_heads_are_packed(
 
 def test_a_single_position(rng: np.random.Generator) -> None:
     """Its weight is 1 for whoever sees it."""
-    exe = rl.compile(rl.parse(f"""{HEAD}
+    exe = rl.compile(rl.parse("""
 @R.function
 def main(q: R.Tensor(("b", "n", 2, 20), "float32"), k: R.Tensor(("b", 1, 2, 20), "float32"),
          v: R.Tensor(("b", 1, 2, 18), "float32")):
@@ -207,7 +202,7 @@ def main(q: R.Tensor(("b", "n", 2, 20), "float32"), k: R.Tensor(("b", 1, 2, 20),
 @pytest.mark.parametrize("mask", ["TopLeft", None])
 def test_heads_of_any_width(mask: str | None, rng: np.random.Generator) -> None:
     """Vectors of features end where a head does, and widths beyond the rule's have a version."""
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse(f"""
 @R.function
 def main(q: R.Tensor(("b", "n", "h", "d"), "float32"), k: R.Tensor(("b", "m", "h", "d"), "float32"),
          v: R.Tensor(("b", "m", "h", "e"), "float32")):
@@ -246,8 +241,6 @@ def test_one_position_is_not_a_tile() -> None:
 
 
 FREE = """
-from relaxlab.script import ir as I, relax as R
-
 @R.function
 def main(q: R.Tensor(("b", "n", 6, 32), "{dtype}"),
          k: R.Tensor(("b", "{m}", {heads}, 32), "{dtype}"),
@@ -289,20 +282,16 @@ def test_lengths_that_nothing_bounds(mask, heads, m, dtype, rng):
 
 
 CACHED = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(q: R.Tensor((1, "s", 6, 32), "float32"), k: R.Tensor((1, "c", 2, 32), "float16"),
-             v: R.Tensor((1, "c", 2, 32), "float16"), past: R.Shape(["p"])):
-        with R.dataflow():
-            keys = R.strided_slice(k, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
-            values = R.strided_slice(v, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
-            y = R.nn.attention(q, R.astype(keys, "float32"), R.astype(values, "float32"),
-                               causal_mask="BottomRight")
-            R.output(y)
-        return y
+@R.function
+def main(q: R.Tensor((1, "s", 6, 32), "float32"), k: R.Tensor((1, "c", 2, 32), "float16"),
+         v: R.Tensor((1, "c", 2, 32), "float16"), past: R.Shape(["p"])):
+    with R.dataflow():
+        keys = R.strided_slice(k, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
+        values = R.strided_slice(v, axes=[1], begin=[0], end=[p + s], assume_inbound=True)
+        y = R.nn.attention(q, R.astype(keys, "float32"), R.astype(values, "float32"),
+                           causal_mask="BottomRight")
+        R.output(y)
+    return y
 """
 
 
@@ -336,7 +325,7 @@ def test_heads_of_one_query_share_keys(
 ) -> None:
     """A tile has heads that read the same keys, as many as leave three tiles; of fewer than eight
     tiles, threads share parts."""
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse(f"""
 @R.function
 def main(q: R.Tensor((1, 1, {heads}, 32), "float32"),
          k: R.Tensor((1, "t", {kv_heads}, 32), "float32"),
@@ -360,7 +349,7 @@ def main(q: R.Tensor((1, 1, {heads}, 32), "float32"),
 def test_parts_of_the_positions_of_one_query(rng: np.random.Generator) -> None:
     """Of any number of positions, also fewer than parts and none that the mask lets be seen; the
     results are the same on any number of threads, and for other parts but for rounding."""
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse("""
 @R.function
 def main(q: R.Tensor((1, 1, 6, 32), "float32"), k: R.Tensor((1, "t", 2, 32), "float32"),
          v: R.Tensor((1, "t", 2, 20), "float32"), mask: R.Tensor((1, 1, 1, "t"), "float32")):

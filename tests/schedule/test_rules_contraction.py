@@ -32,16 +32,14 @@ def einsum(subscripts: str, sizes: dict[str, int] | None = None) -> Module:
     left, right = subscripts.partition("->")[0].split(",")
     known = sizes or {}
     dims = [", ".join(str(known.get(a, f'"{a}"')) for a in side) for side in (left, right)]
-    symbols = sorted({*left, *right} - known.keys())
-    declared = "".join(f"        {name} = T.int64()\n" for name in symbols)
-    return rl.parse(
-        "from relaxlab.script import ir as I, relax as R, tir as T\n\n"
-        "@I.ir_module\nclass Module:\n    @R.function\n"
-        f'    def main(x: R.Tensor(({dims[0]}), "float32"), y: R.Tensor(({dims[1]}), "float32")):\n'
-        f"{declared}        with R.dataflow():\n"
-        f'            out = R.einsum((x, y), subscripts="{subscripts}")\n'
-        "            R.output(out)\n        return out\n"
-    )
+    return rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({dims[0]}), "float32"), y: R.Tensor(({dims[1]}), "float32")):
+    with R.dataflow():
+        out = R.einsum((x, y), subscripts="{subscripts}")
+        R.output(out)
+    return out
+""")
 
 
 def rules_of(module: Module) -> set[str]:

@@ -11,7 +11,7 @@ import pytest
 import relaxlab as rl
 from relaxlab import nn
 from relaxlab.ir.expr import Call, const
-from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, PrimFunc
+from relaxlab.ir.loops import Block, BlockRealize, Buffer, For
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import walk
 from relaxlab.ir.op_table import op_row
@@ -108,7 +108,6 @@ def test_a_channel_pads_its_own_image(
     w = rng.standard_normal((channels, 1, kernel, kernel), "float32")
     found = rl.compile(module, checks=checks)["main"](x, w)
     reference = op_row("nn.conv2d").reference
-    assert reference is not None
     want = np.maximum(reference(x, w, **layer.attrs), 0)
     np.testing.assert_allclose(found, want, 1e-4, 1e-4)
 
@@ -184,14 +183,10 @@ def test_panels_of_large_weights_are_read_once(channels: int, first: str) -> Non
 def channels_in(channels: str, size: int) -> Module:
     """A convolution of an image with this number of channels."""
     return rl.parse(f"""
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((2, {channels}, 9, 37), "float32"),
-             w: R.Tensor((48, {channels}, {size}, {size}), "float32")):
-        return R.nn.conv2d(x, w, padding={size // 2})
+@R.function
+def main(x: R.Tensor((2, {channels}, 9, 37), "float32"),
+         w: R.Tensor((48, {channels}, {size}, {size}), "float32")):
+    return R.nn.conv2d(x, w, padding={size // 2})
 """)
 
 
@@ -232,7 +227,6 @@ def test_weights_are_packed_in_the_order_in_which_data_is_read():
     pipeline = cpu_pipeline(**options)
     found = [f for f in pipeline.run(module).result.loop_functions().items() if "conv" in f[0]]
     ((_, func),) = found
-    assert isinstance(func, PrimFunc)
     shapes = [p.shape for p in func.params if isinstance(p, Buffer)]
     assert [[str(d) for d in s] for s in shapes][1] == ["2", "3", "8", "16"]
 

@@ -27,49 +27,45 @@ BLOCK_DEPTH, BLOCK_TILES = 128, 16
 BLOCK_COLUMNS = decisions.BLOCK_COLUMNS.candidates
 
 HEAD = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
+@R.function
 """
 PLAIN = """
-    def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((K, N), "float32")):
-        with R.dataflow():
-            y = R.matmul(x, w)
-            R.output(y)
-        return y
+def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((K, N), "float32")):
+    with R.dataflow():
+        y = R.matmul(x, w)
+        R.output(y)
+    return y
 """
 TRANSPOSED = """
-    def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((N, K), "float32")):
-        with R.dataflow():
-            y = R.linear(x, w)
-            R.output(y)
-        return y
+def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((N, K), "float32")):
+    with R.dataflow():
+        y = R.linear(x, w)
+        R.output(y)
+    return y
 """
 BACKWARD = """
-    def main(x: R.Tensor((K, "m"), "float32"), w: R.Tensor((K, N), "float32")):
-        with R.dataflow():
-            y = R.matmul(R.permute_dims(x), w)
-            R.output(y)
-        return y
+def main(x: R.Tensor((K, "m"), "float32"), w: R.Tensor((K, N), "float32")):
+    with R.dataflow():
+        y = R.matmul(R.permute_dims(x), w)
+        R.output(y)
+    return y
 """
 BATCHED = """
-    def main(x: R.Tensor(("b", "m", K), "float32"), w: R.Tensor(("b", K, N), "float32")):
-        with R.dataflow():
-            y = R.nn.relu(R.matmul(x, w))
-            R.output(y)
-        return y
+def main(x: R.Tensor(("b", "m", K), "float32"), w: R.Tensor(("b", K, N), "float32")):
+    with R.dataflow():
+        y = R.nn.relu(R.matmul(x, w))
+        R.output(y)
+    return y
 """
 BIASED = """
-    def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((K, N), "float32"),
-             b: R.Tensor((N,), "float32")):
-        with R.dataflow():
-            y = R.add(R.matmul(x, w), b)
-            R.output(y)
-        return y
+def main(x: R.Tensor(("m", K), "float32"), w: R.Tensor((K, N), "float32"),
+         b: R.Tensor((N,), "float32")):
+    with R.dataflow():
+        y = R.add(R.matmul(x, w), b)
+        R.output(y)
+    return y
 """
-WEIGHT = PLAIN.replace("        with", "        R.func_attr({'num_input': 1})\n        with", 1)
+WEIGHT = PLAIN.replace("    with", "    R.func_attr({'num_input': 1})\n    with", 1)
 ROWS = (0, 1, 2, 4, 5, 6, 7, 12, 13, 25)
 
 
@@ -290,18 +286,18 @@ SYMBOLIC = """
         return y
 """
 SYMBOLIC_TRANSPOSED = """
-    def main(x: R.Tensor((N, K), "float32"), w: R.Tensor((M, K), "float32")):
-        with R.dataflow():
-            y = R.add(R.linear(x, w), R.const(1.0, "float32"))
-            R.output(y)
-        return y
+def main(x: R.Tensor((N, K), "float32"), w: R.Tensor((M, K), "float32")):
+    with R.dataflow():
+        y = R.add(R.linear(x, w), R.const(1.0, "float32"))
+        R.output(y)
+    return y
 """
 SYMBOLIC_BACKWARD = """
-    def main(x: R.Tensor((K, N), "float32"), w: R.Tensor((K, M), "float32")):
-        with R.dataflow():
-            y = R.add(R.matmul(R.permute_dims(x), w), R.const(1.0, "float32"))
-            R.output(y)
-        return y
+def main(x: R.Tensor((K, N), "float32"), w: R.Tensor((K, M), "float32")):
+    with R.dataflow():
+        y = R.add(R.matmul(R.permute_dims(x), w), R.const(1.0, "float32"))
+        R.output(y)
+    return y
 """
 BODIES = {"plain": SYMBOLIC, "transposed": SYMBOLIC_TRANSPOSED, "backward": SYMBOLIC_BACKWARD}
 SIZES = (

@@ -44,10 +44,7 @@ LENGTHS = [
 
 TRIANGULAR_SUM = '''
 @T.prim_func
-def triangular_sum(a_: T.handle, c_: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a_, (n, n), "float32")
-    C = T.match_buffer(c_, (n,), "float32")
+def triangular_sum(A: T.Buffer(("n", "n"), "float32"), C: T.Buffer(("n",), "float32")):
     for i in range(n):
         for j in range(i + 1):
             with T.sblock("C"):
@@ -61,15 +58,12 @@ def triangular_sum(a_: T.handle, c_: T.handle):
 
 ADDED = '''
 @T.prim_func
-def added(s_: T.handle, o_: T.handle, x_: T.handle, c_: T.handle, y_: T.handle):
-    b, t, d = T.int64(), T.int64(), T.int64()
+def added(s_: T.handle, o_: T.handle, x: T.Buffer(("t", "d"), "float32"),
+          c: T.Buffer(("b", "d"), "float32"), y: T.Buffer(("t", "d"), "float32")):
     s = T.index_function(s_, (b,), "int64", facts=[T.range(0, 513)])
     o = T.index_function(
         o_, (b + 1,), "int64",
         facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-    x = T.match_buffer(x_, (t, d), "float32")
-    c = T.match_buffer(c_, (b, d), "float32")
-    y = T.match_buffer(y_, (t, d), "float32")
     for i in range(b):
         for j in range(s[i]):
             for k in range(d):
@@ -84,14 +78,13 @@ def added(s_: T.handle, o_: T.handle, x_: T.handle, c_: T.handle, y_: T.handle):
 
 PLAIN = """
 @T.prim_func
-def plain(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
-    b, t, d = T.int64(), T.int64(), T.int64()
+def plain(s_: T.handle, o_: T.handle, x: T.Buffer(("t", "d"), "float32"),
+          y: T.Buffer(("t", "d"), "float32")):
+    b = T.int64()
     s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
     o = T.index_function(
         o_, (b + 1,), "int32",
         facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-    x = T.match_buffer(x_, (t, d), "float32")
-    y = T.match_buffer(y_, (t, d), "float32")
     for i in range(b):
         for j in range(s[i]):
             for k in range(d):
@@ -101,14 +94,12 @@ def plain(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
 
 PLAIN_MAX = """
 @T.prim_func
-def plain_max(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
-    b, t, d = T.int64(), T.int64(), T.int64()
+def plain_max(s_: T.handle, o_: T.handle, x: T.Buffer(("t", "d"), "float32"),
+              y: T.Buffer(("b", "d"), "float32")):
     s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
     o = T.index_function(
         o_, (b + 1,), "int32",
         facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-    x = T.match_buffer(x_, (t, d), "float32")
-    y = T.match_buffer(y_, (b, d), "float32")
     for i in range(b):
         for k in range(d):
             y[i, k] = T.float32(-1)
@@ -119,14 +110,13 @@ def plain_max(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
 
 PLAIN_SOFTMAX = """
 @T.prim_func
-def plain_softmax(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
-    b, t = T.int64(), T.int64()
+def plain_softmax(s_: T.handle, o_: T.handle, x: T.Buffer(("t",), "float32"),
+                  y: T.Buffer(("t",), "float32")):
+    b = T.int64()
     s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
     o = T.index_function(
         o_, (b + 1,), "int32",
         facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-    x = T.match_buffer(x_, (t,), "float32")
-    y = T.match_buffer(y_, (t,), "float32")
     m = T.alloc_buffer((1,), "float32")
     z = T.alloc_buffer((1,), "float32")
     for i in range(b):
@@ -143,14 +133,13 @@ def plain_softmax(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
 
 PLAIN_SCAN = """
 @T.prim_func
-def plain_scan(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
-    b, t = T.int64(), T.int64()
+def plain_scan(s_: T.handle, o_: T.handle, x: T.Buffer(("t",), "float32"),
+               y: T.Buffer(("t",), "float32")):
+    b = T.int64()
     s = T.index_function(s_, (b,), "int32", facts=[T.range(0, 513)])
     o = T.index_function(
         o_, (b + 1,), "int32",
         facts=[T.nondecreasing(first=0, last=t), T.prefix_sums(lambda i: s[i])])
-    x = T.match_buffer(x_, (t,), "float32")
-    y = T.match_buffer(y_, (t,), "float32")
     for i in range(b):
         for j in range(s[i]):
             y[o[i] + j] = x[o[i] + j]
@@ -161,11 +150,8 @@ def plain_scan(s_: T.handle, o_: T.handle, x_: T.handle, y_: T.handle):
 
 PLAIN_PRODUCT = """
 @T.prim_func
-def plain_product(a_: T.handle, b_: T.handle, c_: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a_, (n, n), "float32")
-    B = T.match_buffer(b_, (n, m), "float32")
-    C = T.match_buffer(c_, (n, m), "float32")
+def plain_product(A: T.Buffer(("n", "n"), "float32"), B: T.Buffer(("n", "m"), "float32"),
+                  C: T.Buffer(("n", "m"), "float32")):
     for i in range(n):
         for j in range(m):
             C[i, j] = T.float32(0)
@@ -290,7 +276,6 @@ NAMES = [text.split("def ")[1].split("(")[0] for text in PROGRAMS]
 def program(name: str) -> tuple[PrimFunc, Callable[[list[int], np.random.Generator], Case]]:
     text, case = list(PROGRAMS.items())[NAMES.index(name)]
     func = parse(text)[name]
-    assert isinstance(func, PrimFunc)
     return func, case
 
 
@@ -340,7 +325,6 @@ def test_a_gpu_agrees_with_numpy(name: str) -> None:
 
 def test_a_scan_of_each_sequence_is_shared_out_by_sequences() -> None:
     func = parse(PLAIN_SCAN)["plain_scan"]
-    assert isinstance(func, PrimFunc)
     made = schedule_kernel("plain_scan", func, Context(Target.host()))
     assert 'for i in T.parallel(b, annotations={"balanced": 1})' in made.script()
     exe = rl.compile(func, threads=3)["plain_scan"]
@@ -362,7 +346,6 @@ def test_whole_tiles_of_products_are_tested_once(name: str) -> None:
     """Their terms are a loop of rows by vectors in registers without a condition; a triangle's loop
     ends before its diagonal, whose tiles are a loop of their own."""
     func = parse(PRODUCTS[name])[name]
-    assert isinstance(func, PrimFunc)
     made = schedule_kernel(name, func, Context(Target.host()))
     lowered = hoist_guards(tighten_bounds(lower_blocks(made.body)[0]))
     terms = [

@@ -21,19 +21,15 @@ WIDEST = widest_row(rl.Target.host().facts)
 ROWS_PER_TILE = 4  # what the rule decides by default
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", WIDTH), "float32"), w: R.Tensor((10, WIDTH), "float32")):
-        with R.dataflow():
-            a = R.sum(x, axis=1)
-            b = R.max(x, axis=1)
-            c = R.nn.softmax(x)
-            d = R.linear(x, w)
-            R.output(a, b, c, d)
-        return (a, b, c, d)
+@R.function
+def main(x: R.Tensor(("n", WIDTH), "float32"), w: R.Tensor((10, WIDTH), "float32")):
+    with R.dataflow():
+        a = R.sum(x, axis=1)
+        b = R.max(x, axis=1)
+        c = R.nn.softmax(x)
+        d = R.linear(x, w)
+        R.output(a, b, c, d)
+    return (a, b, c, d)
 """
 
 
@@ -50,19 +46,15 @@ def test_widths_around_a_vector(width):
 
 
 SYMBOLIC = """
-from relaxlab.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", "d"), "float32"), w: R.Tensor(("d",), "float32")):
-        with R.dataflow():
-            a = R.sum(x, axis=1)
-            b = R.max(x, axis=1)
-            c = R.nn.softmax(x)
-            d = R.nn.rms_norm(x, w, axes=[-1])
-            R.output(a, b, c, d)
-        return (a, b, c, d)
+@R.function
+def main(x: R.Tensor(("n", "d"), "float32"), w: R.Tensor(("d",), "float32")):
+    with R.dataflow():
+        a = R.sum(x, axis=1)
+        b = R.max(x, axis=1)
+        c = R.nn.softmax(x)
+        d = R.nn.rms_norm(x, w, axes=[-1])
+        R.output(a, b, c, d)
+    return (a, b, c, d)
 """
 
 
@@ -86,8 +78,6 @@ def test_symbolic_widths():
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_rows_on_the_stack_and_rows_that_do_not_fit(dtype, rows, rng):
     mod = rl.parse(f"""
-from relaxlab.script import ir as I, relax as R
-
 @R.function
 def main(x: R.Tensor(("n", "d"), "{dtype}")):
     y = R.nn.log_softmax(R.nn.softmax(x))
@@ -164,8 +154,6 @@ def allocated(func):
 def test_sums_of_products_keep_their_order_where_they_must(terms, rng):
     target = "cpu,contract=off,reassociate=off"
     mod = rl.parse(f"""
-from relaxlab.script import ir as I, relax as R
-
 @R.function
 def main(a: R.Tensor(("n", {terms}), "float32"), b: R.Tensor(({terms}, 1056), "float32")):
     y = R.max(R.matmul(a, b), axis=-1)

@@ -113,8 +113,6 @@ def test_a_constant_number_of_rows_needs_no_padding():
 
 
 TILES_LIKE_MEMORY = f"""
-from relaxlab.script import tir as T
-
 @T.prim_func
 def main(A: T.Buffer((32, 32), "float32"), B: T.Buffer((32, 32), "float32")):
     C = T.alloc_buffer((32, 32), "float32", scope="{TILE_SCOPE}")

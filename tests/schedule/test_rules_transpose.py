@@ -31,12 +31,10 @@ NOT_TILED = {
 
 def program(body: str, shape: str, dtype: str = "float32") -> rl.Module:
     return rl.parse(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor({shape}, "{dtype}")):
-        b, n, m = T.int64(), T.int64(), T.int64()
-        return {body}
+@R.function
+def main(x: R.Tensor({shape}, "{dtype}")):
+    b, n, m = T.int64(), T.int64(), T.int64()
+    return {body}
 """)
 
 

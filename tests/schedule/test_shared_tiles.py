@@ -67,7 +67,6 @@ def test_copies_hold_what_all_threads_of_a_block_read(rng: np.random.Generator) 
 def tiles(inner: int) -> rl.Schedule:
     """A product in blocks of 16 x 16 results, of which `inner` rows are computed."""
     mod = rl.parse(f"""
-from relaxlab.script import tir as T
 @T.prim_func
 def f(A: T.Buffer((64, 64), "float32"), C: T.Buffer((64, 64), "float32")):
     for i0, j0 in T.grid(4, 4):

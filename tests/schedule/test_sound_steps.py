@@ -265,10 +265,7 @@ def test_fused_loops_without_iterations_have_none() -> None:
     """Two extents below zero have a product above it."""
     func = parse("""
 @T.prim_func
-def f(a: T.handle, b: T.handle, k: T.int64):
-    n = T.int64()
-    A = T.match_buffer(a, (n, n), "float32")
-    B = T.match_buffer(b, (n, n), "float32")
+def f(A: T.Buffer(("n", "n"), "float32"), B: T.Buffer(("n", "n"), "float32"), k: T.int64):
     for i, j in T.grid(n - 2, k):
         with T.block("B"):
             vi, vj = T.axis.remap("SS", [i, j])
@@ -347,10 +344,7 @@ def test_a_part_of_a_loop_in_which_a_block_never_runs() -> None:
     """The remainder of n + 2 iterations, split in twos, is an iteration that the guard excludes."""
     sch = Schedule(
         function("""
-def main(a_: T.handle, y_: T.handle):
-    n = T.int64()
-    a = T.match_buffer(a_, (n,), "float32")
-    y = T.match_buffer(y_, (n,), "float32")
+def main(a: T.Buffer(("n",), "float32"), y: T.Buffer(("n",), "float32")):
     for i in range(n + 2):
         with T.sblock("y"):
             v = T.axis.spatial(n + 2, i)

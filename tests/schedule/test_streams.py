@@ -16,7 +16,6 @@ from relaxlab.ir.node import walk
 from relaxlab.ir.target import Target
 from relaxlab.schedule.streams import NON_TEMPORAL, streamed_bytes
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
 BODIES = {
     "gelu": "R.multiply(R.nn.gelu(x), x)",
     "softmax": "R.nn.softmax(x, axis=-1)",
@@ -26,7 +25,7 @@ BODIES = {
 
 
 def program(body: str, shape: str = '("n", "m")', attrs: str = "") -> rl.Module:
-    return rl.parse(f"""{HEAD}
+    return rl.parse(f"""
 @R.function
 def main(x: R.Tensor({shape}, "float32")):
     {attrs}
@@ -89,13 +88,11 @@ def test_only_what_may_be_large_has_two_versions(shape: str, attrs: str, may: bo
 
 
 def test_arrays_that_are_read_stay_in_caches() -> None:
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse("""
 @I.ir_module
 class Module:
     @T.prim_func
-    def twice(a: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
+    def twice(A: T.Buffer(("n",), "float32")):
         for i in range(n):
             with T.block("A"):
                 vi = T.axis.spatial(n, i)
@@ -178,7 +175,7 @@ def test_values_of_other_heads_are_passed_over(heads: int, lines: tuple[int, ...
     """A position's cache lines for some features are fetched, not those of all heads; what follows
     in memory is fetched by the hardware."""
     shape = f'R.Tensor(("b", "n", {heads}, 64), "float32")'
-    mod = rl.parse(f"""{HEAD}
+    mod = rl.parse(f"""
 @R.function
 def main(q: {shape}, k: {shape}, v: {shape}):
     y = R.nn.attention(q, k, v)
@@ -192,18 +189,15 @@ def main(q: {shape}, k: {shape}, v: {shape}):
 
 def test_all_that_the_loads_of_an_iteration_reach_is_fetched() -> None:
     """Rows of 256 bytes of which the first load has one element: four lines each."""
-    module = rl.parse(f"""{HEAD}
+    module = rl.parse("""
 @T.prim_func
-def f(a: T.handle, b: T.handle):
-    A = T.match_buffer(a, (64, 64), "float32")
-    B = T.match_buffer(b, (64,), "float32")
-    for i in T.serial(64, annotations={{"prefetch": (4, ("A",))}}):
+def f(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64,), "float32")):
+    for i in T.serial(64, annotations={"prefetch": (4, ("A",))}):
         B[i] = A[i, 0]
         for j in range(64):
             B[i] = B[i] + A[i, j]
 """)
     function = module["f"]
-    assert isinstance(function, PrimFunc)
     fetches = [n for n in walk(insert_prefetches(function.body, 64)) if isinstance(n, Evaluate)]
     assert len(fetches) == 4
 
@@ -227,17 +221,13 @@ def f(a: T.handle, b: T.handle):
 def test_addresses_read_nothing_ahead_of_what_guards_them(body: str, fetched: bool) -> None:
     """`pages` may be as short as the guards allow: only hints themselves never fault."""
     lines = "".join(f"\n        {line}" for line in body.split("; "))
-    module = rl.parse(f"""{HEAD}
+    module = rl.parse(f"""
 @T.prim_func
-def f(a: T.handle, p: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (64, 64), "float32")
-    pages = T.match_buffer(p, (n,), "int64")
-    B = T.match_buffer(b, (64,), "float32")
+def f(A: T.Buffer((64, 64), "float32"), pages: T.Buffer(("n",), "int64"),
+      B: T.Buffer((64,), "float32")):
     for i in T.serial(64, annotations={{"prefetch": (4, ("A",))}}):{lines}
 """)
     function = module["f"]
-    assert isinstance(function, PrimFunc)
     found = [n for n in walk(insert_prefetches(function.body, 64)) if isinstance(n, Call)]
     assert ("prefetch" in {n.op for n in found}) == fetched
 

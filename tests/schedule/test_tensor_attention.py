@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.ir.module import Module
 from relaxlab.ops.attention import attention_reference
 from relaxlab.passes.pipeline import cuda_pipeline
@@ -21,6 +21,7 @@ from relaxlab.runtime.simt.simt import simt
 from relaxlab.runtime.vm.cuda import require_cupy
 from relaxlab.script import parse
 from relaxlab.testing.replay import replay_kernels
+from tests.disassembler import needs_disassembler
 
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 TOLERANCE = {"bfloat16": 1e-2, "float16": 2e-3}
@@ -44,7 +45,6 @@ class Case:
         shapes = zip("qkv", self.shapes(queries, positions), strict=True)
         params = ", ".join(f'{name}: R.Tensor({s!r}, "{self.dtype}")' for name, s in shapes)
         return parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main({params}):
     y = R.nn.attention(q, k, v, causal_mask={self.mask!r})
@@ -100,9 +100,7 @@ def test_on_a_gpu(width: int) -> None:
         case.check(lambda *a: cupy.asnumpy(main(*a)), queries, positions)
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
 def test_machine_code(arch: str) -> None:
     """A chunk of 64 positions: 8 x 4 products of 16 x 16 tiles for the scores and for the mix, two

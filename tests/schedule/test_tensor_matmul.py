@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
-from relaxlab.codegen.cuda import nvrtc, sass
+from relaxlab.codegen.cuda import sass
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.lower import lower_launches
 from relaxlab.ir.loops import Evaluate, For, PrimFunc, SeqStmt
@@ -21,6 +21,7 @@ from relaxlab.runtime.simt.simt import simt_device_kernel
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.script import parse
 from relaxlab.script import tir as T
+from tests.disassembler import needs_disassembler
 
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 TOLERANCE = {"bfloat16": 1e-2, "float16": 1e-3}
@@ -32,7 +33,6 @@ def program(rows: Any, cols: int, terms: int, dtype: str = "bfloat16", form: str
     product = "R.matmul(x, R.permute_dims(w))" if form == "jk" else "R.matmul(x, w)"
     value = f"R.nn.relu(R.add({product}, b))" if form == "epilogue" else product
     return parse(f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(({rows!r}, {terms}), "{dtype}"), w: R.Tensor({weights}, "{dtype}"),
          b: R.Tensor(({cols},), "{dtype}")):
@@ -99,9 +99,7 @@ def large() -> CudaExecutable:
     return rl.compile(program(4096, 4096, 4096, form="jk"), target="cuda:sm_90")
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 def test_machine_code(large: CudaExecutable, arch: str) -> None:
     """A step of 64 terms of a warp's 64 x 64 results: 128 instructions, from 32 loads of fragments;

@@ -11,11 +11,8 @@ from relaxlab.schedule.zero_divisors import division_by_data
 
 QUOTIENTS = """
 @T.prim_func
-def quotients(a: T.handle, b: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "int32")
-    B = T.match_buffer(b, (n,), "int32")
-    C = T.match_buffer(c, (n,), "int32")
+def quotients(A: T.Buffer(("n",), "int32"), B: T.Buffer(("n",), "int32"),
+              C: T.Buffer(("n",), "int32")):
     for i in range(n):
         with T.sblock("C"):
             vi = T.axis.spatial(n, i)
@@ -23,11 +20,8 @@ def quotients(a: T.handle, b: T.handle, c: T.handle):
 """
 SUMS = """
 @T.prim_func
-def sums(a: T.handle, b: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "int32")
-    B = T.match_buffer(b, (n, m), "int32")
-    C = T.match_buffer(c, (m,), "int32")
+def sums(A: T.Buffer(("n", "m"), "int32"), B: T.Buffer(("n", "m"), "int32"),
+         C: T.Buffer(("m",), "int32")):
     for i, k in T.grid(m, n):
         with T.sblock("C"):
             vi, vk = T.axis.remap("SR", [i, k])

@@ -109,11 +109,8 @@ def test_fuse_of_loops_without_iterations_shows_their_axes() -> None:
 
 FROM_ONE = """
 @T.prim_func
-def f(a: T.handle, b: T.handle, c: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (m,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
+def f(A: T.Buffer(("n", "m"), "float32"), B: T.Buffer(("m",), "float32"),
+      C: T.Buffer(("n",), "float32")):
     for i in range(1, n):
         for j in range(2, m):
             A[i, j] = A[i, j] * B[j] + T.float32(1)
@@ -127,7 +124,6 @@ def f(a: T.handle, b: T.handle, c: T.handle):
 
 def _from_one() -> Schedule:
     func = parse(FROM_ONE)["f"]
-    assert isinstance(func, PrimFunc)
     sch = Schedule(func)
     sch.form_blocks()
     return sch
@@ -167,10 +163,7 @@ def test_loops_with_negative_extents_in_parts_or_fused(rng: np.random.Generator)
 
 SHIFTED = """
 @T.prim_func
-def f(a: T.handle, b: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (n,), "float32")
+def f(A: T.Buffer(("n", "m"), "float32"), B: T.Buffer(("n",), "float32")):
     for i, j in T.grid(n, m):
         with T.sblock("B"):
             vi, vj = T.axis.remap("SR", [i, j])
@@ -184,7 +177,6 @@ def f(a: T.handle, b: T.handle):
 def test_copies_of_buffers_without_elements(place: str) -> None:
     """A loop without iterations reads nothing of what its buffers do not have."""
     func = parse(SHIFTED.replace("PLACE", place))["f"]
-    assert isinstance(func, PrimFunc)
     sch = Schedule(func)
     sch.cache_read(sch.get_block("B"), 0, "global")
     for m in (0, 1, 5):

@@ -18,8 +18,6 @@ from relaxlab.schedule.rules.context import Context
 from tests.test_repo import PACKAGE_FILES, ROOT
 
 PROGRAM = """
-from relaxlab.script import relax as R
-
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((16, 8), "float32")):
     y = R.linear(R.hint_on_device(x, "toy"), w)

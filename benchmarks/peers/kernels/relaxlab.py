@@ -12,8 +12,6 @@ from benchmarks.peers.kernels.base import Fetch, Kernels
 from relaxlab.runtime.large_pages import in_large_pages
 
 _HEAD = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Program:
     @R.function
@@ -25,8 +23,6 @@ class Program:
 """
 
 _PLANNED = """
-from relaxlab.script import ir as I, relax as R, tir as T
-
 @I.ir_module
 class Program:
     @T.prim_func

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxlab.ir.data import DataValue, constructors
 from relaxlab.ir.module import Module
 from relaxlab.models.dynamic.inputs import Tree
-from relaxlab.script import parse
+from relaxlab.models.dynamic.program import program
 
 _TREES = """
 @I.ir_module
@@ -18,16 +18,10 @@ class Trees:
     @R.function(private=True)
     def cell(
         t: Tree,
-        E: R.Tensor((words, H), "float32"),
+        {weights}
 """
-"""The beginning of both networks: trees, and the first parameters of a cell."""
+"""The beginning of both networks: trees, and the parameters of a cell."""
 _TREE_GRU = """\
-        Wl: R.Tensor((H, 2 * H), "float32"),
-        bl: R.Tensor((2 * H,), "float32"),
-        U: R.Tensor((2 * H, 3 * H), "float32"),
-        bu: R.Tensor((3 * H,), "float32"),
-        C: R.Tensor((2 * H, H), "float32"),
-        bc: R.Tensor((H,), "float32"),
     ) -> R.Tensor((1, H), "float32"):
         match t:
             case cls.Leaf(word):
@@ -35,8 +29,8 @@ _TREE_GRU = """\
                 g = R.split(x @ Wl + bl, 2, axis=1)
                 h = R.sigmoid(g[0]) * R.tanh(g[1])
             case cls.Node(left, right):
-                a = cls.cell(left, E, Wl, bl, U, bu, C, bc)
-                b = cls.cell(right, E, Wl, bl, U, bu, C, bc)
+                a = cls.cell(left, {names})
+                b = cls.cell(right, {names})
                 g = R.split(R.sigmoid(R.concat((a, b), axis=1) @ U + bu), 3, axis=1)
                 reset = R.concat((g[0] * a, g[1] * b), axis=1)
                 new = R.tanh(reset @ C + bc)
@@ -46,47 +40,42 @@ _TREE_GRU = """\
     @R.function
     def main(
         t: Tree,
-        E: R.Tensor((words, H), "float32"),
-        Wl: R.Tensor((H, 2 * H), "float32"),
-        bl: R.Tensor((2 * H,), "float32"),
-        U: R.Tensor((2 * H, 3 * H), "float32"),
-        bu: R.Tensor((3 * H,), "float32"),
-        C: R.Tensor((2 * H, H), "float32"),
-        bc: R.Tensor((H,), "float32"),
+        {weights}
         Wc: R.Tensor((H, classes), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
         R.func_attr({"num_input": 1})
-        h = cls.cell(t, E, Wl, bl, U, bu, C, bc)
+        h = cls.cell(t, {names})
         logits = h @ Wc
         return logits
 
 """
 _TREE_FC = """\
-        W: R.Tensor((2 * H, H), "float32"),
-        b: R.Tensor((H,), "float32"),
     ) -> R.Tensor((1, H), "float32"):
         match t:
             case cls.Leaf(word):
                 h = R.reshape(R.take(E, word, axis=0), (1, H))
             case cls.Node(left, right):
-                both = R.concat((cls.cell(left, E, W, b), cls.cell(right, E, W, b)), axis=1)
+                both = R.concat((cls.cell(left, {names}), cls.cell(right, {names})), axis=1)
                 h = R.nn.relu(both @ W + b)
         return h
 
     @R.function
     def main(
         t: Tree,
-        E: R.Tensor((words, H), "float32"),
-        W: R.Tensor((2 * H, H), "float32"),
-        b: R.Tensor((H,), "float32"),
+        {weights}
         Wc: R.Tensor((H, classes), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
         R.func_attr({"num_input": 1})
-        h = cls.cell(t, E, W, b)
+        h = cls.cell(t, {names})
         logits = h @ Wc
         return logits
 
 """
+_TREE_GRU_WEIGHTS = {
+    "E": "words, H", "Wl": "H, 2 * H", "bl": "2 * H,", "U": "2 * H, 3 * H", "bu": "3 * H,",
+    "C": "2 * H, H", "bc": "H,",
+}  # fmt: skip
+_TREE_FC_WEIGHTS = {"E": "words, H", "W": "2 * H, H", "b": "H,"}
 
 
 def tree_gru(hidden: int, words: int = 1000, classes: int = 5) -> Module:
@@ -94,7 +83,8 @@ def tree_gru(hidden: int, words: int = 1000, classes: int = 5) -> Module:
 
     `main` takes a `Tree`, then the weights; it returns the logits, (1, classes).
     """
-    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _TREES + _TREE_GRU)
+    text = _TREES + _TREE_GRU
+    return program(text, _TREE_GRU_WEIGHTS, H=hidden, words=words, classes=classes)
 
 
 def tree_fc(hidden: int, words: int = 1000, classes: int = 5) -> Module:
@@ -103,7 +93,8 @@ def tree_fc(hidden: int, words: int = 1000, classes: int = 5) -> Module:
 
     `main` takes what that of `tree_gru` takes, then the weights.
     """
-    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _TREES + _TREE_FC)
+    text = _TREES + _TREE_FC
+    return program(text, _TREE_FC_WEIGHTS, H=hidden, words=words, classes=classes)
 
 
 def tree_value(mod: Module, tree: Tree) -> DataValue:

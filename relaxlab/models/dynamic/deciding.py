@@ -6,7 +6,7 @@ import numpy as np
 
 from relaxlab.ir.module import Module
 from relaxlab.models.dynamic.inputs import Array
-from relaxlab.script import parse
+from relaxlab.models.dynamic.program import program
 
 _DRNN = """
 @I.ir_module
@@ -21,10 +21,7 @@ class DRNN:
         parent: R.Tensor((1, H), "float32"),
         sibling: R.Tensor((1, H), "float32"),
         left: R.Tensor((), "int64"),
-        Wa: R.Tensor((H, H), "float32"),
-        Ws: R.Tensor((H, H), "float32"),
-        U: R.Tensor((2 * H, H), "float32"),
-        v: R.Tensor((H, 1), "float32"),
+        {weights}
     ) -> Tree:
         a = R.tanh(parent @ Wa)
         s = R.tanh(sibling @ Ws)
@@ -32,8 +29,8 @@ class DRNN:
         if R.greater(left, R.const(0, "int64")):
             if R.greater(R.sum(h @ v), R.const(-0.1)):
                 rest = R.subtract(left, R.const(1, "int64"))
-                below = cls.grow(h, a - a, rest, Wa, Ws, U, v)
-                beside = cls.grow(parent, h, rest, Wa, Ws, U, v)
+                below = cls.grow(h, a - a, rest, {names})
+                beside = cls.grow(parent, h, rest, {names})
                 out = cls.Node(h, below, beside)
             else:
                 out = cls.Nothing()
@@ -44,13 +41,10 @@ class DRNN:
     @R.function
     def main(
         seed: R.Tensor((1, H), "float32"),
-        Wa: R.Tensor((H, H), "float32"),
-        Ws: R.Tensor((H, H), "float32"),
-        U: R.Tensor((2 * H, H), "float32"),
-        v: R.Tensor((H, 1), "float32"),
+        {weights}
     ) -> Tree:
         R.func_attr({"num_input": 1})
-        tree = cls.grow(seed, seed, R.const(most, "int64"), Wa, Ws, U, v)
+        tree = cls.grow(seed, seed, R.const(most, "int64"), {names})
         return tree
 
 """
@@ -79,11 +73,7 @@ class NestedRNN:
         draws: R.Tensor(("n", 1), "float32"),
         length: R.Tensor((), "int64"),
         h: R.Tensor((1, H), "float32"),
-        W: R.Tensor((H, H), "float32"),
-        b: R.Tensor((H,), "float32"),
-        G: R.Tensor((2 * H, 2 * H), "float32"),
-        C: R.Tensor((2 * H, H), "float32"),
-        v: R.Tensor((H, 1), "float32"),
+        {weights}
     ) -> R.Tensor((1, H), "float32"):
         x = cls.inner(R.const(0, "int64"), R.take(steps, t, axis=0), h, W, b)
         g = R.split(R.sigmoid(R.concat((x, h), axis=1) @ G), 2, axis=1)
@@ -94,7 +84,7 @@ class NestedRNN:
         after = R.add(t, R.const(1, "int64"))
         if R.less(after, length):
             if R.less(R.sum(draw), R.sum(chance) + R.const(0.4)):
-                out = cls.outer(after, steps, draws, length, state, W, b, G, C, v)
+                out = cls.outer(after, steps, draws, length, state, {names})
             else:
                 out = state
         else:
@@ -107,15 +97,11 @@ class NestedRNN:
         steps: R.Tensor(("n",), "int64"),
         draws: R.Tensor(("n", 1), "float32"),
         start: R.Tensor((1, H), "float32"),
-        W: R.Tensor((H, H), "float32"),
-        b: R.Tensor((H,), "float32"),
-        G: R.Tensor((2 * H, 2 * H), "float32"),
-        C: R.Tensor((2 * H, H), "float32"),
-        v: R.Tensor((H, 1), "float32"),
+        {weights}
         V: R.Tensor((H, classes), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
         R.func_attr({"num_input": 4})
-        h = cls.outer(R.const(0, "int64"), steps, draws, length, start, W, b, G, C, v)
+        h = cls.outer(R.const(0, "int64"), steps, draws, length, start, {names})
         logits = h @ V
         return logits
 
@@ -127,15 +113,7 @@ class BERxiT:
     def layers(
         x: R.Tensor((L, H), "float32"),
         left: R.Tensor((), "int64"),
-        Wqkv: R.Tensor((H, 3 * H), "float32"),
-        Wo: R.Tensor((H, H), "float32"),
-        W1: R.Tensor((H, 4 * H), "float32"),
-        W2: R.Tensor((4 * H, H), "float32"),
-        g1: R.Tensor((H,), "float32"),
-        b1: R.Tensor((H,), "float32"),
-        g2: R.Tensor((H,), "float32"),
-        b2: R.Tensor((H,), "float32"),
-        exit: R.Tensor((H, 1), "float32"),
+        {weights}
     ) -> R.Tensor((L, H), "float32"):
         parts = R.split(R.reshape(x @ Wqkv, (L, 3 * heads, H // heads)), 3, axis=1)
         q = R.permute_dims(parts[0], [1, 0, 2])
@@ -149,7 +127,7 @@ class BERxiT:
             first = R.strided_slice(new, axes=[0], begin=[0], end=[1])
             if R.less(R.sum(first @ exit), R.const(0.0)):
                 rest = R.subtract(left, R.const(1, "int64"))
-                out = cls.layers(new, rest, Wqkv, Wo, W1, W2, g1, b1, g2, b2, exit)
+                out = cls.layers(new, rest, {names})
             else:
                 out = new
         else:
@@ -159,20 +137,12 @@ class BERxiT:
     @R.function
     def main(
         x: R.Tensor((L, H), "float32"),
-        Wqkv: R.Tensor((H, 3 * H), "float32"),
-        Wo: R.Tensor((H, H), "float32"),
-        W1: R.Tensor((H, 4 * H), "float32"),
-        W2: R.Tensor((4 * H, H), "float32"),
-        g1: R.Tensor((H,), "float32"),
-        b1: R.Tensor((H,), "float32"),
-        g2: R.Tensor((H,), "float32"),
-        b2: R.Tensor((H,), "float32"),
-        exit: R.Tensor((H, 1), "float32"),
+        {weights}
         Wc: R.Tensor((H, classes), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
         R.func_attr({"num_input": 1})
         most = R.const(depth, "int64")
-        y = cls.layers(x, most, Wqkv, Wo, W1, W2, g1, b1, g2, b2, exit)
+        y = cls.layers(x, most, {names})
         logits = R.mean(y, axis=0, keepdims=True) @ Wc
         return logits
 
@@ -183,10 +153,7 @@ _PARSER_STATE = """
         stack: Stack,
         length: R.Tensor((), "int64"),
         tokens: R.Tensor(("n", H), "float32"),
-        nothing: R.Tensor((1, H), "float32"),
-        Wi: R.Tensor((H, H), "float32"),
-        Wr: R.Tensor((2 * H, H), "float32"),
-        Wd: R.Tensor((2 * H, 2), "float32"),
+        {weights}
     """
 """The parameters of each function of the parser: the state, and what stays the same."""
 _STACK_RNN = """
@@ -201,19 +168,19 @@ class StackRNN:
     def step({state}) -> R.Tensor((1, H), "float32"):
         if R.less(at, length):
             if R.less(size, R.const(2, "int64")):
-                out = cls.shift(at, size, stack, length, tokens, nothing, Wi, Wr, Wd)
+                out = cls.shift(at, size, stack, length, tokens, {names})
             else:
                 front = R.reshape(R.take(tokens, at, axis=0), (1, H))
                 scores = R.concat((cls.top(stack, nothing), front), axis=1) @ Wd
                 if R.equal(R.sum(R.argmax(scores, axis=1)), R.const(0, "int64")):
-                    out = cls.shift(at, size, stack, length, tokens, nothing, Wi, Wr, Wd)
+                    out = cls.shift(at, size, stack, length, tokens, {names})
                 else:
-                    out = cls.reduce(at, size, stack, length, tokens, nothing, Wi, Wr, Wd)
+                    out = cls.reduce(at, size, stack, length, tokens, {names})
         else:
             if R.less(size, R.const(2, "int64")):
                 out = cls.top(stack, nothing)
             else:
-                out = cls.reduce(at, size, stack, length, tokens, nothing, Wi, Wr, Wd)
+                out = cls.reduce(at, size, stack, length, tokens, {names})
         return out
 
     @R.function(private=True)
@@ -240,7 +207,7 @@ class StackRNN:
         more = cls.Push(R.tanh(x @ Wi), stack)
         one = R.const(1, "int64")
         next_ = R.add(at, one)
-        out = cls.step(next_, R.add(size, one), more, length, tokens, nothing, Wi, Wr, Wd)
+        out = cls.step(next_, R.add(size, one), more, length, tokens, {names})
         return out
 
     @R.function(private=True)
@@ -250,26 +217,30 @@ class StackRNN:
         left = cls.top(under, nothing)
         fewer = cls.Push(R.tanh(R.concat((left, right), axis=1) @ Wr), cls.rest(under))
         less = R.subtract(size, R.const(1, "int64"))
-        out = cls.step(at, less, fewer, length, tokens, nothing, Wi, Wr, Wd)
+        out = cls.step(at, less, fewer, length, tokens, {names})
         return out
 
     @R.function
     def main(
         length: R.Tensor((), "int64"),
         tokens: R.Tensor(("n", H), "float32"),
-        nothing: R.Tensor((1, H), "float32"),
-        Wi: R.Tensor((H, H), "float32"),
-        Wr: R.Tensor((2 * H, H), "float32"),
-        Wd: R.Tensor((2 * H, 2), "float32"),
+        {weights}
         Wc: R.Tensor((H, classes), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
         R.func_attr({"num_input": 2})
         zero = R.const(0, "int64")
-        h = cls.step(zero, zero, cls.Empty(), length, tokens, nothing, Wi, Wr, Wd)
+        h = cls.step(zero, zero, cls.Empty(), length, tokens, {names})
         logits = h @ Wc
         return logits
 
 """
+_DRNN_WEIGHTS = {"Wa": "H, H", "Ws": "H, H", "U": "2 * H, H", "v": "H, 1"}
+_NESTED_RNN_WEIGHTS = {"W": "H, H", "b": "H,", "G": "2 * H, 2 * H", "C": "2 * H, H", "v": "H, 1"}
+_BERXIT_WEIGHTS = {
+    "Wqkv": "H, 3 * H", "Wo": "H, H", "W1": "H, 4 * H", "W2": "4 * H, H", "g1": "H,", "b1": "H,",
+    "g2": "H,", "b2": "H,", "exit": "H, 1",
+}  # fmt: skip
+_STACK_RNN_WEIGHTS = {"nothing": "1, H", "Wi": "H, H", "Wr": "2 * H, H", "Wd": "2 * H, 2"}
 
 
 def drnn(hidden: int, most: int = 6) -> Module:
@@ -280,7 +251,7 @@ def drnn(hidden: int, most: int = 6) -> Module:
     `main` takes a vector, (1, hidden), then the weights; it returns a `Tree`, whose nodes have a
     state, the first child and the next sibling.
     """
-    return parse(f"H = {hidden}\nmost = {most}\n" + _DRNN)
+    return program(_DRNN, _DRNN_WEIGHTS, H=hidden, most=most)
 
 
 def nested_rnn(hidden: int, classes: int = 5) -> Module:
@@ -290,7 +261,7 @@ def nested_rnn(hidden: int, classes: int = 5) -> Module:
     `main` takes the most items, the steps of each, int64, the draws, (items, 1), and the first
     state, (1, hidden), then the weights; it returns the logits, (1, classes).
     """
-    return parse(f"H = {hidden}\nclasses = {classes}\n" + _NESTED_RNN)
+    return program(_NESTED_RNN, _NESTED_RNN_WEIGHTS, H=hidden, classes=classes)
 
 
 def berxit(
@@ -302,9 +273,10 @@ def berxit(
     `main` takes the vectors of a sequence, (length, hidden), then the weights; it returns the
     logits, (1, classes).
     """
-    sizes = {"H": hidden, "heads": heads, "L": length, "depth": depth, "classes": classes}
-    head = "".join(f"{name} = {size}\n" for name, size in sizes.items())
-    return parse(f"{head}scale = {(hidden // heads) ** -0.5}\n" + _BERXIT)
+    return program(
+        _BERXIT, _BERXIT_WEIGHTS, H=hidden, heads=heads, L=length, depth=depth, classes=classes,
+        scale=(hidden // heads) ** -0.5,
+    )  # fmt: skip
 
 
 def stack_rnn(hidden: int, classes: int = 5) -> Module:
@@ -316,7 +288,7 @@ def stack_rnn(hidden: int, classes: int = 5) -> Module:
     returns the logits, (1, classes).
     """
     text = _STACK_RNN.replace("{state}", _PARSER_STATE)
-    return parse(f"H = {hidden}\nclasses = {classes}\n{text}")
+    return program(text, _STACK_RNN_WEIGHTS, H=hidden, classes=classes)
 
 
 def nested_items(

@@ -6,7 +6,7 @@ import numpy as np
 
 from relaxlab.ir.module import Module
 from relaxlab.models.dynamic.inputs import Array
-from relaxlab.script import parse
+from relaxlab.models.dynamic.program import program
 
 _LSTM = """
     @R.function(private=True)
@@ -57,7 +57,7 @@ class BiLSTMTagger:
         tokens: R.Tensor(("n",), "int64"),
         {weights}
     ) -> Tags:
-        R.func_attr({{"num_input": 2}})
+        R.func_attr({"num_input": 2})
         found = cls.walk(R.const(0, "int64"), length, tokens, start, start, {names})
         return found[2]
 
@@ -145,7 +145,7 @@ class LatticeLSTM:
         {weights}
         V: R.Tensor((H, classes), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
-        R.func_attr({{"num_input": 5}})
+        R.func_attr({"num_input": 5})
         none = cls.Empty()
         zero = R.const(0, "int64")
         h = cls.walk(zero, characters, first, span, word, length, none, {names})
@@ -163,19 +163,14 @@ _LATTICE_WEIGHTS = {
 }  # fmt: skip
 
 
-def _program(text: str, weights: dict[str, str], **sizes: int) -> Module:
-    declared = " ".join(f'{n}: R.Tensor(({s}), "float32"),' for n, s in weights.items())
-    head = "".join(f"{name} = {size}\n" for name, size in sizes.items())
-    return parse(head + text.format(lstm=_LSTM, weights=declared, names=", ".join(weights)))
-
-
 def bi_lstm_tagger(hidden: int, words: int = 1000, classes: int = 9) -> Module:
     """Return a tagger: an LSTM in each direction, and a classifier for every token.
 
     `main` takes the length and the words, int64, then the weights. It returns the logits of each
     token, (1, classes), as a list: a value of `Tags`.
     """
-    return _program(_TAGGER, _TAGGER_WEIGHTS, H=hidden, words=words, classes=classes)
+    text = _TAGGER.replace("{lstm}", _LSTM)
+    return program(text, _TAGGER_WEIGHTS, H=hidden, words=words, classes=classes)
 
 
 def lattice_lstm(hidden: int, words: int = 1000, classes: int = 5) -> Module:
@@ -187,7 +182,8 @@ def lattice_lstm(hidden: int, words: int = 1000, classes: int = 5) -> Module:
     first word (and behind the last one the number of words), and for each word how many characters
     it has and which it is, all int64; then the weights. It returns the logits, (1, classes).
     """
-    return _program(_LATTICE, _LATTICE_WEIGHTS, H=hidden, words=words, classes=classes)
+    text = _LATTICE.replace("{lstm}", _LSTM)
+    return program(text, _LATTICE_WEIGHTS, H=hidden, words=words, classes=classes)
 
 
 def tagger_length(rng: np.random.Generator) -> int:

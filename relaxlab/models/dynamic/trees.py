@@ -4,7 +4,7 @@ and `right[i]`, below it in the arrays; a leaf has -1 for both, and its word in 
 from __future__ import annotations
 
 from relaxlab.ir.module import Module
-from relaxlab.script import parse
+from relaxlab.models.dynamic.program import program
 
 _TREE_LSTM = """
 @I.ir_module
@@ -15,11 +15,7 @@ class TreeLSTM:
         left: R.Tensor(("n",), "int64"),
         right: R.Tensor(("n",), "int64"),
         word: R.Tensor(("n",), "int64"),
-        E: R.Tensor((words, H), "float32"),
-        Wl: R.Tensor((H, 3 * H), "float32"),
-        bl: R.Tensor((3 * H,), "float32"),
-        U: R.Tensor((2 * H, 5 * H), "float32"),
-        bu: R.Tensor((5 * H,), "float32"),
+        {weights}
     ) -> R.Tuple(R.Tensor((1, H), "float32"), R.Tensor((1, H), "float32")):
         child = R.take(left, i, axis=0)
         if R.less(child, R.const(0, "int64")):
@@ -29,8 +25,8 @@ class TreeLSTM:
             c = R.sigmoid(g[0]) * R.tanh(g[2])
             out = (R.sigmoid(g[1]) * R.tanh(c), c)
         else:
-            a = cls.cell(child, left, right, word, E, Wl, bl, U, bu)
-            b = cls.cell(R.take(right, i, axis=0), left, right, word, E, Wl, bl, U, bu)
+            a = cls.cell(child, left, right, word, {names})
+            b = cls.cell(R.take(right, i, axis=0), left, right, word, {names})
             g = R.split(R.concat((a[0], b[0]), axis=1) @ U + bu, 5, axis=1)
             kept = R.sigmoid(g[1]) * a[1] + R.sigmoid(g[2]) * b[1]
             c = R.sigmoid(g[0]) * R.tanh(g[4]) + kept
@@ -43,20 +39,19 @@ class TreeLSTM:
         left: R.Tensor(("n",), "int64"),
         right: R.Tensor(("n",), "int64"),
         word: R.Tensor(("n",), "int64"),
-        E: R.Tensor((words, H), "float32"),
-        Wl: R.Tensor((H, 3 * H), "float32"),
-        bl: R.Tensor((3 * H,), "float32"),
-        U: R.Tensor((2 * H, 5 * H), "float32"),
-        bu: R.Tensor((5 * H,), "float32"),
+        {weights}
         Wc: R.Tensor((H, classes), "float32"),
         bc: R.Tensor((classes,), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
         R.func_attr({"num_input": 4})
-        state = cls.cell(root, left, right, word, E, Wl, bl, U, bu)
+        state = cls.cell(root, left, right, word, {names})
         logits = state[0] @ Wc + bc
         return logits
 
 """
+_TREE_LSTM_WEIGHTS = {
+    "E": "words, H", "Wl": "H, 3 * H", "bl": "3 * H,", "U": "2 * H, 5 * H", "bu": "5 * H,",
+}  # fmt: skip
 
 
 def tree_lstm(hidden: int, words: int = 1000, classes: int = 5) -> Module:
@@ -65,7 +60,7 @@ def tree_lstm(hidden: int, words: int = 1000, classes: int = 5) -> Module:
     `main` takes the root's number and the arrays of a tree, int64, then the weights; it returns the
     logits, (1, classes).
     """
-    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _TREE_LSTM)
+    return program(_TREE_LSTM, _TREE_LSTM_WEIGHTS, H=hidden, words=words, classes=classes)
 
 
 _MV_RNN = """
@@ -77,11 +72,7 @@ class MVRNN:
         left: R.Tensor(("n",), "int64"),
         right: R.Tensor(("n",), "int64"),
         word: R.Tensor(("n",), "int64"),
-        vectors: R.Tensor((words, H), "float32"),
-        matrices: R.Tensor((words, H, H), "float32"),
-        V: R.Tensor((2 * H, H), "float32"),
-        bv: R.Tensor((H,), "float32"),
-        M: R.Tensor((H, 2 * H), "float32"),
+        {weights}
     ) -> R.Tuple(R.Tensor((1, H), "float32"), R.Tensor((H, H), "float32")):
         child = R.take(left, i, axis=0)
         if R.less(child, R.const(0, "int64")):
@@ -89,9 +80,9 @@ class MVRNN:
             v = R.reshape(R.take(vectors, w, axis=0), (1, H))
             out = (v, R.take(matrices, w, axis=0))
         else:
-            a = cls.cell(child, left, right, word, vectors, matrices, V, bv, M)
+            a = cls.cell(child, left, right, word, {names})
             r = R.take(right, i, axis=0)
-            b = cls.cell(r, left, right, word, vectors, matrices, V, bv, M)
+            b = cls.cell(r, left, right, word, {names})
             crossed = R.concat((a[0] @ b[1], b[0] @ a[1]), axis=1)
             out = (R.tanh(crossed @ V + bv), M @ R.concat((a[1], b[1]), axis=0))
         return out
@@ -102,20 +93,19 @@ class MVRNN:
         left: R.Tensor(("n",), "int64"),
         right: R.Tensor(("n",), "int64"),
         word: R.Tensor(("n",), "int64"),
-        vectors: R.Tensor((words, H), "float32"),
-        matrices: R.Tensor((words, H, H), "float32"),
-        V: R.Tensor((2 * H, H), "float32"),
-        bv: R.Tensor((H,), "float32"),
-        M: R.Tensor((H, 2 * H), "float32"),
+        {weights}
         Wc: R.Tensor((H, classes), "float32"),
         bc: R.Tensor((classes,), "float32"),
     ) -> R.Tensor((1, classes), "float32"):
         R.func_attr({"num_input": 4})
-        node = cls.cell(root, left, right, word, vectors, matrices, V, bv, M)
+        node = cls.cell(root, left, right, word, {names})
         logits = node[0] @ Wc + bc
         return logits
 
 """
+_MV_RNN_WEIGHTS = {
+    "vectors": "words, H", "matrices": "words, H, H", "V": "2 * H, H", "bv": "H,", "M": "H, 2 * H",
+}  # fmt: skip
 
 
 def mv_rnn(hidden: int, words: int = 100, classes: int = 5) -> Module:
@@ -125,4 +115,4 @@ def mv_rnn(hidden: int, words: int = 100, classes: int = 5) -> Module:
     `main` takes what that of `tree_lstm` takes, then the weights; it returns the logits at the
     root, (1, classes).
     """
-    return parse(f"H = {hidden}\nwords = {words}\nclasses = {classes}\n" + _MV_RNN)
+    return program(_MV_RNN, _MV_RNN_WEIGHTS, H=hidden, words=words, classes=classes)

@@ -43,28 +43,25 @@ def test_operators(tmp_path: Path) -> None:
 
 
 PRODUCTS = """
-from relaxlab.script import ir as I, relax as R
-@I.ir_module
-class M:
-    @R.function
-    def matrix(x: R.Tensor(("n", 70), "float32"), w: R.Tensor((70, 72), "float32")):
-        return R.matmul(x, w)
+@R.function
+def matrix(x: R.Tensor(("n", 70), "float32"), w: R.Tensor((70, 72), "float32")):
+    return R.matmul(x, w)
 
-    @R.function
-    def batch(x: R.Tensor((2, "n", 70), "float32"), w: R.Tensor((2, 70, 20), "float32")):
-        return R.nn.relu(R.matmul(x, w))
+@R.function
+def batch(x: R.Tensor((2, "n", 70), "float32"), w: R.Tensor((2, 70, 20), "float32")):
+    return R.nn.relu(R.matmul(x, w))
 
-    @R.function
-    def halves(x: R.Tensor((4, 70), "float16"), w: R.Tensor((70, 72), "float16")):
-        return R.matmul(x, w)
+@R.function
+def halves(x: R.Tensor((4, 70), "float16"), w: R.Tensor((70, 72), "float16")):
+    return R.matmul(x, w)
 
-    @R.function
-    def brains(x: R.Tensor((2, 3, 72), "bfloat16"), w: R.Tensor((2, 20, 72), "bfloat16")):
-        return R.nn.relu(R.matmul(x, R.permute_dims(w, [0, 2, 1])))
+@R.function
+def brains(x: R.Tensor((2, 3, 72), "bfloat16"), w: R.Tensor((2, 20, 72), "bfloat16")):
+    return R.nn.relu(R.matmul(x, R.permute_dims(w, [0, 2, 1])))
 
-    @R.function
-    def rows(x: R.Tensor(("n", 300), "float32")):
-        return R.nn.softmax(x), R.argmax(x, axis=1), R.max(x)
+@R.function
+def rows(x: R.Tensor(("n", 300), "float32")):
+    return R.nn.softmax(x), R.argmax(x, axis=1), R.max(x)
 """
 
 
@@ -87,27 +84,24 @@ def test_products_and_reductions(tmp_path: Path) -> None:
 
 
 BITS = """
-from relaxlab.script import ir as I, relax as R, tir as T
-@I.ir_module
-class M:
-    @T.prim_func
-    def bits(
-        x: T.Buffer((64,), "DTYPE"), y: T.Buffer((64,), "DTYPE"), n: T.Buffer((64,), "int64"),
-        after: T.Buffer((64,), "DTYPE"), scaled: T.Buffer((64,), "DTYPE"),
-        zeros: T.Buffer((2, 64), "int32"), fixed: T.Buffer((64,), "int32"),
-    ):
-        for i in T.thread_binding(64, thread="threadIdx.x"):
-            after[i] = T.nextafter(x[i], y[i])
-            scaled[i] = T.ldexp(x[i], n[i])
-            zeros[0, i] = T.clz(n[i])
-            zeros[1, i] = T.clz(T.Cast("int16", n[i]))
-            fixed[i] = T.q_multiply_shift(T.Cast("int32", n[i]) * 12345678, 1395864371, 31, n[i])
+@T.prim_func
+def bits(
+    x: T.Buffer((64,), "DTYPE"), y: T.Buffer((64,), "DTYPE"), n: T.Buffer((64,), "int64"),
+    after: T.Buffer((64,), "DTYPE"), scaled: T.Buffer((64,), "DTYPE"),
+    zeros: T.Buffer((2, 64), "int32"), fixed: T.Buffer((64,), "int32"),
+):
+    for i in T.thread_binding(64, thread="threadIdx.x"):
+        after[i] = T.nextafter(x[i], y[i])
+        scaled[i] = T.ldexp(x[i], n[i])
+        zeros[0, i] = T.clz(n[i])
+        zeros[1, i] = T.clz(T.Cast("int16", n[i]))
+        fixed[i] = T.q_multiply_shift(T.Cast("int32", n[i]) * 12345678, 1395864371, 31, n[i])
 
-    @R.function
-    def main(x: R.Tensor((64,), "DTYPE"), y: R.Tensor((64,), "DTYPE"), n: R.Tensor((64,), "int64")):
-        return R.call_tir(M.bits, (x, y, n), out_sinfo=[
-            R.Tensor((64,), "DTYPE"), R.Tensor((64,), "DTYPE"), R.Tensor((2, 64), "int32"),
-            R.Tensor((64,), "int32")])
+@R.function
+def main(x: R.Tensor((64,), "DTYPE"), y: R.Tensor((64,), "DTYPE"), n: R.Tensor((64,), "int64")):
+    return R.call_tir(cls.bits, (x, y, n), out_sinfo=[
+        R.Tensor((64,), "DTYPE"), R.Tensor((64,), "DTYPE"), R.Tensor((2, 64), "int32"),
+        R.Tensor((64,), "int32")])
 """
 
 

@@ -8,6 +8,7 @@ import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc, sass
 from relaxlab.codegen.cuda.listing import list_cuda
 from relaxlab.codegen.errors import CodegenError
+from tests.disassembler import needs_disassembler
 
 PROGRAM = """\
 from relaxlab.script import ir as I, relax as R
@@ -51,9 +52,7 @@ def test_ptx_lines_know_the_line_of_cuda(listing):
     assert listing.resources["softmax_kernel"].registers > 0
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+@needs_disassembler
 def test_machine_code_knows_the_line_of_cuda(listing):
     pairs = zip(listing.sass, listing.sass_lines, strict=True)
     shuffles = [number for line, number in pairs if "SHFL" in line.text]

@@ -19,10 +19,9 @@ from relaxlab.passes.pipeline import GRAPH_PASSES, cuda_pipeline
 from relaxlab.passes.schedule_kernels import schedule_kernels
 from relaxlab.testing.op_cases import FAMILIES
 from relaxlab.testing.op_check import CaseProgram
+from tests.disassembler import needs_disassembler
 
-pytestmark = pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason="needs NVRTC and nvdisasm"
-)
+pytestmark = needs_disassembler
 ARCHS = ("sm_80", "sm_100a")
 """The oldest and the newest: kernels for sm_90a are compiled where their instructions are counted,
 and a third compilation of all operators would take a minute."""

@@ -82,10 +82,7 @@ PROGRAMS = {
 def module(name: str) -> rl.Module:
     params, *lines = PROGRAMS[name]
     text = "".join(f"\n    {line}" for line in lines)
-    return rl.parse(
-        "from relaxlab.script import relax as R\n"
-        f"@R.function\ndef main({params}):{text}\n    return c\n"
-    )
+    return rl.parse(f"@R.function\ndef main({params}):{text}\n    return c\n")
 
 
 @pytest.fixture(scope="module")

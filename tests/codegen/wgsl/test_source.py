@@ -84,7 +84,6 @@ def test_names_of_two_kernels_are_apart() -> None:
 
 
 PROGRAM = rl.parse("""
-from relaxlab.script import relax as R
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 4), "float32")):
     y = R.nn.softmax(R.matmul(x, w))

@@ -11,7 +11,6 @@ from relaxlab.ir import graph
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.node import walk
-from relaxlab.passes.base import Pipeline
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import (
     is_const,
@@ -24,12 +23,7 @@ from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.graph_programs import Programs
-from relaxlab.testing.pass_check import check_pass, compare_runs
-
-
-def remarks_of(one, mod):
-    (record,) = Pipeline((one,)).run(mod).passes
-    return [(w.subject, w.reason, w.applied) for w in record.remarks]
+from relaxlab.testing.pass_check import check_pass, compare_runs, remarks_of
 
 
 def linear():
@@ -288,7 +282,6 @@ def identities(rng):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_programs_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module())
     rng = random.Random(seed)
     mod = start
@@ -311,7 +304,6 @@ def test_some_random_program_is_rewritten():
 
 @pytest.mark.parametrize("seed", range(15))
 def test_random_chains_keep_their_meaning(seed):
-    print("seed", seed)
     start = normalize(Programs(seed).module(16))
     first = wildcard().where(lambda e: isinstance(e, graph.Call), "a call").has_dtype("float32")
     second = is_op("add") | is_op("multiply") | is_op("subtract")

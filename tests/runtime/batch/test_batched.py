@@ -16,57 +16,55 @@ from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.loaded import CheckFailed
 
 PROGRAM = """
-@I.ir_module
-class Steps:
-    @T.prim_func(private=True)
-    def blend(
-        x: T.Buffer((1, 5), "float32"),
-        row: T.Buffer((5,), "float32"),
-        w: T.Buffer((5,), "float32"),
-        y: T.Buffer((1, 5), "float32"),
-    ):
-        # A kernel of one's own, with a sum in it: the rotated products of a row.
-        total = T.sblock_alloc_buffer((1,), "float32")
-        for i, k in T.grid(1, 5):
-            with T.sblock("total"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    total[vi] = T.float32(0)
-                total[vi] = total[vi] + x[vi, vk] * w[vk]
-        for i, j in T.grid(1, 5):
-            with T.sblock("blend"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                y[vi, vj] = T.float32(0.5) * x[vi, 4 - vj] + row[vj] + T.float32(0.1) * total[vi]
+@T.prim_func(private=True)
+def blend(
+    x: T.Buffer((1, 5), "float32"),
+    row: T.Buffer((5,), "float32"),
+    w: T.Buffer((5,), "float32"),
+    y: T.Buffer((1, 5), "float32"),
+):
+    # A kernel of one's own, with a sum in it: the rotated products of a row.
+    total = T.sblock_alloc_buffer((1,), "float32")
+    for i, k in T.grid(1, 5):
+        with T.sblock("total"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                total[vi] = T.float32(0)
+            total[vi] = total[vi] + x[vi, vk] * w[vk]
+    for i, j in T.grid(1, 5):
+        with T.sblock("blend"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.float32(0.5) * x[vi, 4 - vj] + row[vj] + T.float32(0.1) * total[vi]
 
-    @R.function(private=True)
-    def step(
-        i: R.Tensor((), "int64"),
-        places: R.Tensor(("n",), "int32"),
-        rows: R.Tensor(("m", 5), "float32"),
-        x: R.Tensor((1, 5), "float32"),
-        w: R.Tensor((5,), "float32"),
-    ) -> R.Tensor((1, 5), "float32"):
-        if R.less(R.const(0, "int64"), i):
-            before = R.subtract(i, R.const(1, "int64"))
-            row = R.take(rows, R.take(places, before, axis=0), axis=0)
-            y = R.call_tir(Steps.blend, (x, row, w), R.Tensor((1, 5), "float32"))
-            out = Steps.step(before, places, rows, y, w)
-        else:
-            out = x
-        return out
+@R.function(private=True)
+def step(
+    i: R.Tensor((), "int64"),
+    places: R.Tensor(("n",), "int32"),
+    rows: R.Tensor(("m", 5), "float32"),
+    x: R.Tensor((1, 5), "float32"),
+    w: R.Tensor((5,), "float32"),
+) -> R.Tensor((1, 5), "float32"):
+    if R.less(R.const(0, "int64"), i):
+        before = R.subtract(i, R.const(1, "int64"))
+        row = R.take(rows, R.take(places, before, axis=0), axis=0)
+        y = R.call_tir(cls.blend, (x, row, w), R.Tensor((1, 5), "float32"))
+        out = cls.step(before, places, rows, y, w)
+    else:
+        out = x
+    return out
 
-    @R.function
-    def main(
-        count: R.Tensor((), "int64"),
-        places: R.Tensor(("n",), "int32"),
-        rows: R.Tensor(("m", 5), "float32"),
-        start: R.Tensor((1, 5), "float32"),
-        w: R.Tensor((5,), "float32"),
-    ) -> R.Tuple(R.Tensor((1, 5), "float32"), R.Tensor((), "int64")):
-        R.func_attr({"num_input": 3})
-        last = Steps.step(count, places, rows, start, w)
-        out = (R.nn.relu(last), R.multiply(count, R.const(3, "int64")))
-        return out
+@R.function
+def main(
+    count: R.Tensor((), "int64"),
+    places: R.Tensor(("n",), "int32"),
+    rows: R.Tensor(("m", 5), "float32"),
+    start: R.Tensor((1, 5), "float32"),
+    w: R.Tensor((5,), "float32"),
+) -> R.Tuple(R.Tensor((1, 5), "float32"), R.Tensor((), "int64")):
+    R.func_attr({"num_input": 3})
+    last = cls.step(count, places, rows, start, w)
+    out = (R.nn.relu(last), R.multiply(count, R.const(3, "int64")))
+    return out
 """
 
 
@@ -232,12 +230,10 @@ def test_arguments_that_do_not_fit(steps):
 
 
 PLAIN = """
-@I.ir_module
-class Plain:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-        y = R.add(x, w)
-        return y
+@R.function
+def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+    y = R.add(x, w)
+    return y
 """
 
 
@@ -392,24 +388,22 @@ def test_a_batch_in_a_batch_is_refused(steps):
 
 
 DIVISION = """
-@I.ir_module
-class Division:
-    @T.prim_func(private=True)
-    def divide(
-        x: T.Buffer((1, 4), "int64"), y: T.Buffer((1, 4), "int64"), z: T.Buffer((1, 4), "int64")
-    ):
-        for i, j in T.grid(1, 4):
-            with T.sblock("divide"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                z[vi, vj] = x[vi, vj] // y[vi, vj]
+@T.prim_func(private=True)
+def divide(
+    x: T.Buffer((1, 4), "int64"), y: T.Buffer((1, 4), "int64"), z: T.Buffer((1, 4), "int64")
+):
+    for i, j in T.grid(1, 4):
+        with T.sblock("divide"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            z[vi, vj] = x[vi, vj] // y[vi, vj]
 
-    @R.function
-    def main(
-        x: R.Tensor((1, 4), "int64"), y: R.Tensor((1, 4), "int64"), w: R.Tensor((4,), "int64")
-    ) -> R.Tensor((1, 4), "int64"):
-        R.func_attr({"num_input": 2})
-        z = R.call_tir(cls.divide, (R.add(x, w), y), R.Tensor((1, 4), "int64"))
-        return z
+@R.function
+def main(
+    x: R.Tensor((1, 4), "int64"), y: R.Tensor((1, 4), "int64"), w: R.Tensor((4,), "int64")
+) -> R.Tensor((1, 4), "int64"):
+    R.func_attr({"num_input": 2})
+    z = R.call_tir(cls.divide, (R.add(x, w), y), R.Tensor((1, 4), "int64"))
+    return z
 """
 
 
@@ -428,36 +422,34 @@ def test_an_instance_for_which_a_kernel_fails_is_named():
 
 
 STEPS_OF_DIVISION = """
-@I.ir_module
-class Divisions:
-    @T.prim_func(private=True)
-    def divide(
-        x: T.Buffer((4,), "int64"), y: T.Buffer((4,), "int64"), z: T.Buffer((4,), "int64")
-    ):
-        for i in range(4):
-            with T.sblock("divide"):
-                vi = T.axis.spatial(4, i)
-                z[vi] = x[vi] // y[vi]
+@T.prim_func(private=True)
+def divide(
+    x: T.Buffer((4,), "int64"), y: T.Buffer((4,), "int64"), z: T.Buffer((4,), "int64")
+):
+    for i in range(4):
+        with T.sblock("divide"):
+            vi = T.axis.spatial(4, i)
+            z[vi] = x[vi] // y[vi]
 
-    @R.function(private=True)
-    def step(
-        i: R.Tensor((), "int64"), x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64"),
-        w: R.Tensor((4,), "int64"),
-    ) -> R.Tensor((4,), "int64"):
-        if {ends}:
-            out = x
-        else:
-            z = R.call_tir(cls.divide, (R.add(x, w), y), R.Tensor((4,), "int64"))
-            out = cls.step(R.subtract(i, R.const(1, "int64")), z, R.subtract(y, w), w)
-        return out
+@R.function(private=True)
+def step(
+    i: R.Tensor((), "int64"), x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64"),
+    w: R.Tensor((4,), "int64"),
+) -> R.Tensor((4,), "int64"):
+    if {ends}:
+        out = x
+    else:
+        z = R.call_tir(cls.divide, (R.add(x, w), y), R.Tensor((4,), "int64"))
+        out = cls.step(R.subtract(i, R.const(1, "int64")), z, R.subtract(y, w), w)
+    return out
 
-    @R.function
-    def main(
-        i: R.Tensor((), "int64"), x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64"),
-        w: R.Tensor((4,), "int64"),
-    ) -> R.Tensor((4,), "int64"):
-        R.func_attr({"num_input": 3})
-        return cls.step(i, x, y, w)
+@R.function
+def main(
+    i: R.Tensor((), "int64"), x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64"),
+    w: R.Tensor((4,), "int64"),
+) -> R.Tensor((4,), "int64"):
+    R.func_attr({"num_input": 3})
+    return cls.step(i, x, y, w)
 """
 
 

@@ -16,37 +16,35 @@ if not is_supported():
     pytest.skip("this interpreter is not one that machine code reads", allow_module_level=True)
 
 WALK = """
-@I.ir_module
-class Walk:
-    @T.prim_func(private=True)
-    def divide(
-        x: T.Buffer((1, 4), "int64"), y: T.Buffer((1, 4), "int64"), z: T.Buffer((1, 4), "int64")
-    ):
-        for i, j in T.grid(1, 4):
-            with T.sblock("divide"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                z[vi, vj] = x[vi, vj] // y[vi, vj]
+@T.prim_func(private=True)
+def divide(
+    x: T.Buffer((1, 4), "int64"), y: T.Buffer((1, 4), "int64"), z: T.Buffer((1, 4), "int64")
+):
+    for i, j in T.grid(1, 4):
+        with T.sblock("divide"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            z[vi, vj] = x[vi, vj] // y[vi, vj]
 
-    @R.function(private=True)
-    def step(
-        i: R.Tensor((), "int64"), x: R.Tensor((1, 4), "int64"), by: R.Tensor((1, 4), "int64")
-    ) -> R.Tensor((1, 4), "int64"):
-        if R.equal(i, R.const(0, "int64")):
-            out = x
-        else:
-            z = R.call_tir(cls.divide, (R.add(x, x), by), R.Tensor((1, 4), "int64"))
-            out = cls.step(R.subtract(i, R.const(1, "int64")), z, by)
-        return out
+@R.function(private=True)
+def step(
+    i: R.Tensor((), "int64"), x: R.Tensor((1, 4), "int64"), by: R.Tensor((1, 4), "int64")
+) -> R.Tensor((1, 4), "int64"):
+    if R.equal(i, R.const(0, "int64")):
+        out = x
+    else:
+        z = R.call_tir(cls.divide, (R.add(x, x), by), R.Tensor((1, 4), "int64"))
+        out = cls.step(R.subtract(i, R.const(1, "int64")), z, by)
+    return out
 
-    @R.function
-    def main(
-        i: R.Tensor((), "int64"), x: R.Tensor((1, 4), "int64"), by: R.Tensor((1, 4), "int64"),
-        w: R.Tensor((4,), "int64"),
-    ) -> R.Tuple(R.Tensor((1, 4), "int64"), R.Tensor((1, 4), "int64")):
-        R.func_attr({"num_input": 3})
-        y = cls.step(i, R.add(x, w), by)
-        out = (y, R.add(y, w))
-        return out
+@R.function
+def main(
+    i: R.Tensor((), "int64"), x: R.Tensor((1, 4), "int64"), by: R.Tensor((1, 4), "int64"),
+    w: R.Tensor((4,), "int64"),
+) -> R.Tuple(R.Tensor((1, 4), "int64"), R.Tensor((1, 4), "int64")):
+    R.func_attr({"num_input": 3})
+    y = cls.step(i, R.add(x, w), by)
+    out = (y, R.add(y, w))
+    return out
 """
 
 
@@ -182,13 +180,11 @@ def test_threads_take_turns(walk):
 
 def test_a_single_argument_needs_no_tuple():
     mod = rl.parse("""
-@I.ir_module
-class Single:
-    @R.function
-    def main(x: R.Tensor((1, 4), "float32"), w: R.Tensor((4,), "float32")):
-        R.func_attr({"num_input": 1})
-        y = R.add(x, w)
-        return y
+@R.function
+def main(x: R.Tensor((1, 4), "float32"), w: R.Tensor((4,), "float32")):
+    R.func_attr({"num_input": 1})
+    y = R.add(x, w)
+    return y
 """)
     main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
     main.bind(np.ones(4, np.float32))

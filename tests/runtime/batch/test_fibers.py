@@ -110,39 +110,37 @@ def test_notes_of_all_rounds_are_one_record(main):
 
 
 BRANCHES = """
-@I.ir_module
-class Branches:
-    @R.function(private=True)
-    def grow(
-        h: R.Tensor((1, 4), "float32"), depth: R.Tensor((), "int64"),
-        rows: R.Tensor(("n", 4), "float32"), A: R.Tensor((4, 4), "float32"),
-        B: R.Tensor((4, 4), "float32"),
-    ) -> R.Tensor((1, 4), "float32"):
-        new = R.tanh(h @ A + R.take(rows, depth, axis=0))
-        other = R.tanh(h @ B)
-        if R.less(depth, R.const(3, "int64")):
-            deeper = R.add(depth, R.const(1, "int64"))
-            if R.less(R.const(-0.4), R.sum(new)):
-                left = cls.grow(new, deeper, rows, A, B)
-            else:
-                left = new
-            if R.less(R.const(-0.4), R.sum(other)):
-                right = cls.grow(other, R.minimum(deeper, R.const(3, "int64")), rows, A, B)
-            else:
-                right = R.cos(R.add(other, R.take(rows, deeper, axis=0)))
-            out = R.add(left, R.sin(right))
+@R.function(private=True)
+def grow(
+    h: R.Tensor((1, 4), "float32"), depth: R.Tensor((), "int64"),
+    rows: R.Tensor(("n", 4), "float32"), A: R.Tensor((4, 4), "float32"),
+    B: R.Tensor((4, 4), "float32"),
+) -> R.Tensor((1, 4), "float32"):
+    new = R.tanh(h @ A + R.take(rows, depth, axis=0))
+    other = R.tanh(h @ B)
+    if R.less(depth, R.const(3, "int64")):
+        deeper = R.add(depth, R.const(1, "int64"))
+        if R.less(R.const(-0.4), R.sum(new)):
+            left = cls.grow(new, deeper, rows, A, B)
         else:
-            out = new
-        return out
+            left = new
+        if R.less(R.const(-0.4), R.sum(other)):
+            right = cls.grow(other, R.minimum(deeper, R.const(3, "int64")), rows, A, B)
+        else:
+            right = R.cos(R.add(other, R.take(rows, deeper, axis=0)))
+        out = R.add(left, R.sin(right))
+    else:
+        out = new
+    return out
 
-    @R.function
-    def main(
-        h: R.Tensor((1, 4), "float32"), rows: R.Tensor(("n", 4), "float32"),
-        A: R.Tensor((4, 4), "float32"), B: R.Tensor((4, 4), "float32"),
-    ) -> R.Tensor((1, 4), "float32"):
-        R.func_attr({"num_input": 2})
-        y = cls.grow(h, R.const(0, "int64"), rows, A, B)
-        return y
+@R.function
+def main(
+    h: R.Tensor((1, 4), "float32"), rows: R.Tensor(("n", 4), "float32"),
+    A: R.Tensor((4, 4), "float32"), B: R.Tensor((4, 4), "float32"),
+) -> R.Tensor((1, 4), "float32"):
+    R.func_attr({"num_input": 2})
+    y = cls.grow(h, R.const(0, "int64"), rows, A, B)
+    return y
 """
 
 
@@ -158,26 +156,24 @@ def test_conditionals_wait_side_by_side():
 
 
 ENDLESS = """
-@I.ir_module
-class Endless:
-    @R.function(private=True)
-    def step(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
-        (1, 4), "float32"
-    ):
-        new = x @ W
-        if R.less(R.sum(x), R.const(0.0)):
-            out = R.multiply(cls.step(new, W), R.const(1.0))
-        else:
-            out = new
-        return out
+@R.function(private=True)
+def step(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
+    (1, 4), "float32"
+):
+    new = x @ W
+    if R.less(R.sum(x), R.const(0.0)):
+        out = R.multiply(cls.step(new, W), R.const(1.0))
+    else:
+        out = new
+    return out
 
-    @R.function
-    def main(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
-        (1, 4), "float32"
-    ):
-        R.func_attr({"num_input": 1})
-        y = cls.step(x, W)
-        return y
+@R.function
+def main(x: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")) -> R.Tensor(
+    (1, 4), "float32"
+):
+    R.func_attr({"num_input": 1})
+    y = cls.step(x, W)
+    return y
 """
 
 

@@ -7,29 +7,27 @@ import relaxlab as rl
 from relaxlab.ir.diagnostics import DiagnosticError
 
 WALKS = """
-@I.ir_module
-class Walks:
-    @R.function(private=True)
-    def walk(
-        t: R.Tensor((), "int64"), h: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")
-    ) -> R.Tensor((1, 4), "float32"):
-        if R.less(R.const(0, "int64"), t):
-            out = cls.walk(R.subtract(t, R.const(1, "int64")), R.tanh(h @ W), W)
-        else:
-            out = h
-        return out
+@R.function(private=True)
+def walk(
+    t: R.Tensor((), "int64"), h: R.Tensor((1, 4), "float32"), W: R.Tensor((4, 4), "float32")
+) -> R.Tensor((1, 4), "float32"):
+    if R.less(R.const(0, "int64"), t):
+        out = cls.walk(R.subtract(t, R.const(1, "int64")), R.tanh(h @ W), W)
+    else:
+        out = h
+    return out
 
-    @R.function
-    def main(
-        t: R.Tensor((), "int64"), h: R.Tensor((1, 4), "float32"),
-        W: R.Tensor((4, 4), "float32"), V: R.Tensor((4, 4), "float32"),
-    ) -> R.Tensor((1, 4), "float32"):
-        R.func_attr({"num_input": 2})
-        a = cls.walk(t, h, W)
-        R.phase()
-        b = R.sin(a @ V)
-        c = cls.walk(t, b, W)
-        return c
+@R.function
+def main(
+    t: R.Tensor((), "int64"), h: R.Tensor((1, 4), "float32"),
+    W: R.Tensor((4, 4), "float32"), V: R.Tensor((4, 4), "float32"),
+) -> R.Tensor((1, 4), "float32"):
+    R.func_attr({"num_input": 2})
+    a = cls.walk(t, h, W)
+    R.phase()
+    b = R.sin(a @ V)
+    c = cls.walk(t, b, W)
+    return c
 """
 
 
@@ -41,7 +39,7 @@ def test_a_phase_waits_for_all_instances():
     ]
     mod = rl.parse(WALKS)
     counts = []
-    for text in (WALKS, WALKS.replace("        R.phase()\n", "")):
+    for text in (WALKS, WALKS.replace("    R.phase()\n", "")):
         main = rl.compile(rl.parse(text), pipeline=rl.batched_pipeline())["main"].bind(*weights)
         for given, found in zip(instances, main.batch(instances), strict=True):
             expected = rl.interpret(mod, "main", *given, *weights)
@@ -55,7 +53,7 @@ def test_a_phase_waits_for_all_instances():
 
 
 def test_phases_inside_of_recursion_are_refused():
-    text = WALKS.replace("            out = h\n", "            R.phase()\n            out = h\n")
+    text = WALKS.replace("        out = h\n", "        R.phase()\n        out = h\n")
     with pytest.raises(DiagnosticError, match=r"in `walk`: R\.phase\(\) is in a branch") as error:
         rl.compile(rl.parse(text), pipeline=rl.batched_pipeline())
     assert [d.code for d in error.value.diagnostics] == ["E0509"]

@@ -15,72 +15,55 @@ from relaxlab.runtime.packed import register_func
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.mixed_programs import mixed_program
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n"
-
-ATTENTION = (
-    HEAD
-    + """
-@I.ir_module
-class M:
-    @R.function
-    def main(
-        q: R.Tensor((1, "s", 2, 16), "float32"), k: R.Tensor((1, "t", 2, 16), "float32"),
-        v: R.Tensor((1, "t", 2, 16), "float32"), w: R.Tensor((32, 24), "float32"),
-    ):
-        s = T.int64()
-        R.func_attr({"num_input": 3})
-        with R.dataflow():
-            a = R.nn.attention(q, k, v)
-            b = R.reshape(a, (1, s, 32))
-            c = R.matmul(b, w)
-            d = R.nn.gelu(c)
-            R.output(d)
-        return d
+ATTENTION = """
+@R.function
+def main(
+    q: R.Tensor((1, "s", 2, 16), "float32"), k: R.Tensor((1, "t", 2, 16), "float32"),
+    v: R.Tensor((1, "t", 2, 16), "float32"), w: R.Tensor((32, 24), "float32"),
+):
+    R.func_attr({"num_input": 3})
+    with R.dataflow():
+        a = R.nn.attention(q, k, v)
+        b = R.reshape(a, (1, s, 32))
+        c = R.matmul(b, w)
+        d = R.nn.gelu(c)
+        R.output(d)
+    return d
 """
-)
 
-EVERYTHING = (
-    HEAD
-    + """
-@I.ir_module
-class M:
-    @R.function(private=True)
-    def half(x: R.Tensor(("p", "q"), "float32")) -> R.Tensor(("p", "q"), "float32"):
-        with R.dataflow():
-            y = R.multiply(x, R.const(0.5, "float32"))
-            R.output(y)
-        return y
+EVERYTHING = """
+@R.function(private=True)
+def half(x: R.Tensor(("p", "q"), "float32")) -> R.Tensor(("p", "q"), "float32"):
+    with R.dataflow():
+        y = R.multiply(x, R.const(0.5, "float32"))
+        R.output(y)
+    return y
 
-    @R.function
-    def main(
-        x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool"), i: R.Tensor(("k",), "int32"),
-        both: R.Tuple(R.Tensor(("n", 4), "float32"), R.Tensor(("m",), "float16")),
-        shape: R.Shape(["a", "b"]),
-    ):
-        n = T.int64()
-        m = T.int64()
-        a = T.int64()
-        b = T.int64()
-        h = both[1]
-        y = M.half(x)
-        if c:
-            z = R.add(y, both[0])
-        else:
-            z = R.subtract(y, both[0])
-        u = R.unique(i)
-        w = R.match_cast(u, R.Tensor(("j",), "int32"))
-        v = R.multiply(R.astype(w, "float32"), R.const(2.0, "float32"))
-        f = R.full(shape, R.const(1.5, "float32"))
-        return (z, v, R.exp(h), f, shape)
+@R.function
+def main(
+    x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool"), i: R.Tensor(("k",), "int32"),
+    both: R.Tuple(R.Tensor(("n", 4), "float32"), R.Tensor(("m",), "float16")),
+    shape: R.Shape(["a", "b"]),
+):
+    h = both[1]
+    y = cls.half(x)
+    if c:
+        z = R.add(y, both[0])
+    else:
+        z = R.subtract(y, both[0])
+    u = R.unique(i)
+    w = R.match_cast(u, R.Tensor(("j",), "int32"))
+    v = R.multiply(R.astype(w, "float32"), R.const(2.0, "float32"))
+    f = R.full(shape, R.const(1.5, "float32"))
+    return (z, v, R.exp(h), f, shape)
 
-    @R.function
-    def other(x: R.Tensor(("n",), "float32")):
-        with R.dataflow():
-            y = R.sum(x)
-            R.output(y)
-        return y
+@R.function
+def other(x: R.Tensor(("n",), "float32")):
+    with R.dataflow():
+        y = R.sum(x)
+        R.output(y)
+    return y
 """
-)
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
@@ -116,19 +99,14 @@ def test_both_public_functions_are_checked():
 
 
 def test_parameters_that_a_pass_binds_start_anew():
-    text = (
-        HEAD
-        + """
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
-        with R.dataflow():
-            y = R.matmul(x, w)
-            R.output(y)
-        return y
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+    with R.dataflow():
+        y = R.matmul(x, w)
+        R.output(y)
+    return y
 """
-    )
     bound = bind_params.with_options(function="main", params={"w": np.eye(4, dtype="float32")})
     report = rl.check(rl.parse(text), pipeline=cpu_pipeline().after("normalize", bound))
     assert report.ok
@@ -138,21 +116,16 @@ class M:
 
 
 def test_transformed_weights_may_look_like_the_others():
-    text = (
-        HEAD
-        + """
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
-        R.func_attr({"num_input": 1})
-        with R.dataflow():
-            v = R.negative(R.cumsum(w))
-            y = R.add(x, v)
-            R.output(y)
-        return y
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
+    R.func_attr({"num_input": 1})
+    with R.dataflow():
+        v = R.negative(R.cumsum(w))
+        y = R.add(x, v)
+        R.output(y)
+    return y
 """
-    )
     report = rl.check(rl.parse(text), runs=1)
     assert report.ok, report
 
@@ -202,7 +175,7 @@ REFUSED = [
 def test_refuses(body, message):
     calls = iter(range(10_000))
     register_func("test_check.counter", lambda x: x + np.float32(next(calls)))
-    mod = rl.parse(f"{HEAD}@I.ir_module\nclass M:\n    @R.function\n    {body}\n")
+    mod = rl.parse(f"@I.ir_module\nclass M:\n    @R.function\n    {body}\n")
     with pytest.raises(CheckError, match=message):
         rl.check(mod)
 

@@ -24,15 +24,13 @@ from relaxlab.schedule import split_fuse_reorder
 from relaxlab.schedule.known_schedules import KnownSchedules
 from relaxlab.tracing import first_rewrites, may_apply
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass M:\n"
-
 
 def parse(params: str, *lines: str, result: str) -> rl.Module:
     """A module with one function of one dataflow block."""
     outputs = ", ".join(line.partition(" =")[0] for line in lines)
-    body = "".join(f"            {line}\n" for line in (*lines, f"R.output({outputs})"))
-    text = f"    @R.function\n    def main({params}):\n        with R.dataflow():\n{body}"
-    return rl.parse(f"{HEAD}{text}        return {result}\n")
+    body = "".join(f"        {line}\n" for line in (*lines, f"R.output({outputs})"))
+    text = f"@R.function\ndef main({params}):\n    with R.dataflow():\n{body}"
+    return rl.parse(f"{text}    return {result}\n")
 
 
 X = 'x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")'
@@ -78,26 +76,23 @@ def test_wrong_fusion(monkeypatch):
 
 def test_fusion_past_an_overwrite(monkeypatch):
     monkeypatch.setattr("relaxlab.passes.fuse_ops._Block._overwritten", lambda *_: False)
-    mod = rl.parse(
-        HEAD
-        + """
-    @T.prim_func
-    def bump(A: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.block("bump"):
-                vi = T.axis.spatial(4, i)
-                A[vi] = A[vi] + T.float32(1)
+    mod = rl.parse("""
+@T.prim_func
+def bump(A: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("bump"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = A[vi] + T.float32(1)
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.sin(x)
-        b = R.exp(a)
-        c = R.call_tir_inplace(
-            M.bump, (a,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32"))
-        d = R.tanh(b)
-        return (c, d)
-"""
-    )
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    a = R.sin(x)
+    b = R.exp(a)
+    c = R.call_tir_inplace(
+        cls.bump, (a,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32"))
+    d = R.tanh(b)
+    return (c, d)
+""")
     text = found(rl.check(mod, runs=1), "fuse_ops")
     assert "main.b (exp) into main.d (tanh)" in text
 
@@ -264,21 +259,30 @@ def test_a_pass_that_does_not_ask_is_taken_apart_by_functions():
         other = replace(second, body=rewrite(second.body, visit))
         return mod.with_functions({"first": same, "second": other})
 
-    text = "".join(
-        f"    @R.function(private=True)\n"
-        f"    def {name}(x: R.Tensor((4,), 'float32'), y: R.Tensor((4,), 'float32')):\n"
-        f"        with R.dataflow():\n            z = R.{op}(x, y)\n            R.output(z)\n"
-        f"        return z\n"
-        for name, op in (("first", "add"), ("second", "maximum"))
-    )
-    text += (
-        "    @R.function\n"
-        "    def main(x: R.Tensor((4,), 'float32'), y: R.Tensor((4,), 'float32')):\n"
-        "        a = M.first(x, y)\n        b = M.second(a, y)\n        return b\n"
-    )
+    mod = rl.parse("""
+@R.function(private=True)
+def first(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    with R.dataflow():
+        z = R.add(x, y)
+        R.output(z)
+    return z
+
+@R.function(private=True)
+def second(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    with R.dataflow():
+        z = R.maximum(x, y)
+        R.output(z)
+    return z
+
+@R.function
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    a = cls.first(x, y)
+    b = cls.second(a, y)
+    return b
+""")
     silent = Pass("negate", negate, NoOptions())
     pipeline = rl.Pipeline((cpu_pipeline().passes[0], silent))
-    report = rl.check(rl.parse(HEAD + text), pipeline=pipeline)
+    report = rl.check(mod, pipeline=pipeline)
     assert "second: the function as a whole (2 of 2)" in found(report, "negate")
 
 

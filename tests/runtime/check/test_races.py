@@ -10,22 +10,20 @@ from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.check.races import find_race
 
 TEXT = """
-@I.ir_module
-class M:
-    @T.prim_func
-    def f(A: T.Buffer((8,), "int32"), X: T.Buffer((8,), "int32"), C: T.Buffer((16,), "int32")):
-        for i in T.{kind}(8):
-            with T.sblock("C"):
-                v = T.axis.spatial(8, i)
-                {body}
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), X: T.Buffer((8,), "int32"), C: T.Buffer((16,), "int32")):
+    for i in T.{kind}(8):
+        with T.sblock("C"):
+            v = T.axis.spatial(8, i)
+            {body}
 
-    @R.function
-    def main(a: R.Tensor((8,), "int32"), x: R.Tensor((8,), "int32")):
-        with R.dataflow():
-            z = R.zeros((16,), "int32")
-            y = R.call_tir_inplace(M.f, (a, x, z), 2, out_ty=R.Tensor((16,), "int32"))
-            R.output(y)
-        return y
+@R.function
+def main(a: R.Tensor((8,), "int32"), x: R.Tensor((8,), "int32")):
+    with R.dataflow():
+        z = R.zeros((16,), "int32")
+        y = R.call_tir_inplace(cls.f, (a, x, z), 2, out_ty=R.Tensor((16,), "int32"))
+        R.output(y)
+    return y
 """
 RACES = [
     ("C[v // 2] = C[v // 2] + A[v]", "iterations 0 and 1 of the loop i", "C[0]"),
@@ -54,7 +52,6 @@ def arrays() -> list[np.ndarray]:
 @pytest.mark.parametrize(("body", "who", "where"), RACES)
 def test_races_are_named(body: str, who: str, where: str) -> None:
     func = module(body)["f"]
-    assert isinstance(func, PrimFunc)
     race = find_race(func, arrays())
     assert race is not None
     assert who in str(race) and where in str(race) and "'C'" in str(race)
@@ -65,7 +62,6 @@ def test_races_are_named(body: str, who: str, where: str) -> None:
 @pytest.mark.parametrize("body", SOUND)
 def test_no_race(body: str) -> None:
     func = module(body)["f"]
-    assert isinstance(func, PrimFunc)
     assert find_race(func, arrays()) is None
 
 

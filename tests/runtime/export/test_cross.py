@@ -36,9 +36,7 @@ def elf_machine(code: bytes) -> int:
 
 
 def compiled(triple: str) -> Executable:
-    exe = rl.compile(Layer, rl.Target(triple=triple), use_cache=False)
-    assert isinstance(exe, Executable)
-    return exe
+    return rl.compile(Layer, rl.Target(triple=triple), use_cache=False)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.export.export import ExportError, find_compiler
+from relaxlab.runtime.export.export import ExportError
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.runtime.packed import register_func
@@ -30,22 +30,12 @@ from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import random_arguments
+from tests.compiler import compiler
 from tests.runtime.export.c_library import Failed, Library, array_of, leaves, tensor
 from tests.runtime.native.test_arguments import Calls
 from tests.runtime.test_executable import Checked, Memory
 
-
-def compiler() -> list[str]:
-    """The C compiler, or a skip that says that there is none."""
-    try:
-        return find_compiler()
-    except ExportError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(autouse=True)
-def needs_compiler() -> None:
-    compiler()
+pytestmark = pytest.mark.usefixtures("needs_compiler")
 
 
 def build(mod: Any) -> Executable:
@@ -60,7 +50,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["calls", "checked", "memory"])
 def both(request: pytest.FixtureRequest, folder: Path) -> tuple[Executable, Library]:
     """A module as an executable and as a library."""
-    compiler()
     exe = build({"calls": Calls, "checked": Checked, "memory": Memory}[request.param])
     exe.export(folder / f"{request.param}.so")
     return exe, Library(folder / f"{request.param}.so")
@@ -189,7 +178,6 @@ def test_all_kinds_of_values(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def calls(folder: Path) -> Library:
-    compiler()
     (folder / "wrong").mkdir()
     build(Calls).export(folder / "wrong" / "calls.so")
     return Library(folder / "wrong" / "calls.so")

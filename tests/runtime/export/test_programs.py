@@ -24,27 +24,16 @@ from relaxlab.models.loader import open_model
 from relaxlab.passes.lower_to_libraries import BLAS
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.export.export import ExportError, find_compiler
 from relaxlab.runtime.export.params_file import read_params
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
+from tests.compiler import compiler
 from tests.runtime.test_executable import Memory
+
+pytestmark = pytest.mark.usefixtures("needs_compiler")
 
 POSITIONS = 64
 """Positions in the caches of the programs in C, whole blocks of keys."""
-
-
-def compiler() -> list[str]:
-    """The C compiler, or a skip that says that there is none."""
-    try:
-        return find_compiler()
-    except ExportError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def needs_compiler() -> None:
-    compiler()
 
 
 @pytest.fixture(scope="module")

@@ -15,23 +15,21 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter.deep_calls import LEVELS_PER_THREAD, MOST_LEVELS, call_nested
 
 COUNT = rl.parse("""
-@I.ir_module
-class Count:
-    @R.function
-    def twice(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-        positive = R.greater(x, R.const(0, "int64"))
-        if positive:
-            even = R.equal(R.floor_mod(x, R.const(2, "int64")), R.const(0, "int64"))
-            less = R.subtract(x, R.const(1, "int64"))
-            if even:
-                below = Count.twice(less)
-                result = R.add(below, R.const(2, "int64"))
-            else:
-                below = Count.twice(less)
-                result = R.add(below, R.const(2, "int64"))
+@R.function
+def twice(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+    positive = R.greater(x, R.const(0, "int64"))
+    if positive:
+        even = R.equal(R.floor_mod(x, R.const(2, "int64")), R.const(0, "int64"))
+        less = R.subtract(x, R.const(1, "int64"))
+        if even:
+            below = cls.twice(less)
+            result = R.add(below, R.const(2, "int64"))
         else:
-            result = x
-        return result
+            below = cls.twice(less)
+            result = R.add(below, R.const(2, "int64"))
+    else:
+        result = x
+    return result
 """)
 
 
@@ -43,12 +41,10 @@ def test_the_interpreter_and_compiled_code_agree_at_every_depth(depth: int) -> N
 
 def test_endless_recursion_is_refused_with_each_place_once() -> None:
     mod = rl.parse("""
-@I.ir_module
-class Endless:
-    @R.function
-    def on(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-        y = Endless.on(x)
-        return y
+@R.function
+def on(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+    y = cls.on(x)
+    return y
 """)
     with pytest.raises(ExecutionError) as failure:
         rl.interpret(mod, "on", np.array(1))
@@ -76,21 +72,19 @@ import numpy as np
 import relaxlab as rl
 
 mod = rl.parse('''
-@I.ir_module
-class Tree:
-    @R.function
-    def node(k: R.Tensor((), "int64"), x: R.Tensor(("n",), "float32")) -> R.Tensor((), "float32"):
-        inner = R.greater(k, R.const(0, "int64"))
-        if inner:
-            y = R.subtract(k, R.const(1, "int64"))
-            less = R.multiply(R.cumsum(x, axis=0), R.const(1e-6, "float32"))
-            s = R.sum(less)
-            left = Tree.node(y, x)
-            right = Tree.node(y, less)
-            r = R.add(R.add(left, right), s)
-        else:
-            r = R.sum(x)
-        return r
+@R.function
+def node(k: R.Tensor((), "int64"), x: R.Tensor(("n",), "float32")) -> R.Tensor((), "float32"):
+    inner = R.greater(k, R.const(0, "int64"))
+    if inner:
+        y = R.subtract(k, R.const(1, "int64"))
+        less = R.multiply(R.cumsum(x, axis=0), R.const(1e-6, "float32"))
+        s = R.sum(less)
+        left = cls.node(y, x)
+        right = cls.node(y, less)
+        r = R.add(R.add(left, right), s)
+    else:
+        r = R.sum(x)
+    return r
 ''')
 exe = rl.compile(mod, use_cache=False)
 x = np.ones(1 << 18, "float32")  # 1 MB

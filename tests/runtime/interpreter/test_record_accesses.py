@@ -11,12 +11,9 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.runtime.interpreter.record_accesses import Recording, record_accesses, reuse_distances
 from relaxlab.script import parse
 
-HEAD = "from relaxlab.script import ir as I, relax as R, tir as T\n\n@T.prim_func\n"
-
 
 def function(text: str) -> PrimFunc:
-    (func,) = (f for _, f in parse(HEAD + text).functions)
-    assert isinstance(func, PrimFunc)
+    (func,) = (f for _, f in parse("@T.prim_func\n" + text).functions)
     return func
 
 

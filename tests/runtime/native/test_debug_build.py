@@ -23,12 +23,8 @@ from relaxlab.runtime.packed import register_func
 
 GATHER = """
 @T.prim_func
-def gather(a: T.handle, i: T.handle, o: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, 3), "float32")
+def gather(A: T.Buffer(("n", 3), "float32"), i: T.handle, O: T.Buffer(("m", 3), "float32")):
     I = T.match_buffer(i, (m,), "int64")
-    O = T.match_buffer(o, (m, 3), "float32")
     for i, j in T.grid(m, 3):
         with T.sblock("O"):
             vi, vj = T.axis.remap("SS", [i, j])
@@ -37,12 +33,8 @@ def gather(a: T.handle, i: T.handle, o: T.handle):
 SCATTER = GATHER.replace("O[vi, vj] = A[I[vi], vj]", "O[I[vi], vj] = A[0, vj]")
 HALF = """
 @T.prim_func
-def gather(a: T.handle, i: T.handle, o: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, 3), "float32")
+def gather(A: T.Buffer(("n", 3), "float32"), i: T.handle, O: T.Buffer(("m", 3), "DTYPE")):
     I = T.match_buffer(i, (m,), "int64")
-    O = T.match_buffer(o, (m, 3), "DTYPE")
     for i, j in T.grid(m, 3):
         with T.sblock("O"):
             vi, vj = T.axis.remap("SS", [i, j])
@@ -51,12 +43,8 @@ def gather(a: T.handle, i: T.handle, o: T.handle):
 """
 BESIDE = """
 @T.prim_func
-def gather(a: T.handle, i: T.handle, o: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, 3), "float32")
+def gather(A: T.Buffer(("n", 3), "float32"), i: T.handle, O: T.Buffer(("m", 3), "float32")):
     I = T.match_buffer(i, (m,), "int64")
-    O = T.match_buffer(o, (m, 3), "float32")
     B = T.alloc_buffer((4,), "float32", scope="local")
     for i, j in T.grid(m, 3):
         with T.sblock("O"):
@@ -67,8 +55,6 @@ def gather(a: T.handle, i: T.handle, o: T.handle):
 MAIN = """
 @R.function
 def main(x: R.Tensor(("n", 3), "float32"), i: R.Tensor(("m",), "int64")):
-    n = T.int64()
-    m = T.int64()
     with R.dataflow():
         z = R.add(x, x)
         y = R.call_tir(cls.gather, (z, i), out_ty=R.Tensor((m, 3), "DTYPE"))
@@ -138,7 +124,6 @@ def test_writing_beside_an_array() -> None:
     text = """
 @R.function
 def main(x: R.Tensor(("n", 3), "float32")):
-    n = T.int64()
     y = R.call_dps_packed("relaxlab.testing.beside", (x,), out_ty=R.Tensor((n, 3), "float32"))
     z = R.add(y, y)
     return z
@@ -190,7 +175,6 @@ def test_indices_that_were_joined_are_inside(rng) -> None:
     text = """
 @R.function
 def main(x: R.Tensor((1, 3, 3, 1), "float32"), y: R.Tensor((2, 2, "n"), "float32")):
-    n = T.int64()
     with R.dataflow():
         a = R.tanh(x)
         b = R.nn.log_softmax(y, axis=-1)
@@ -207,7 +191,6 @@ def main(x: R.Tensor((1, 3, 3, 1), "float32"), y: R.Tensor((2, 2, "n"), "float32
 VIEWED = """
 @R.function
 def main(x: R.Tensor(("n", 8), "float32")):
-    n = T.int64()
     with R.dataflow():
         a = R.cumsum(x, axis=1)
         v = R.reshape(a, (8, n))
@@ -241,7 +224,6 @@ def test_dead_memory_is_poison(monkeypatch) -> None:
 BRANCHES = """
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), c: R.Tensor((), "bool")):
-    n = T.int64()
     a = R.cumsum(x, axis=1)
     if c:
         s = R.cumsum(a, axis=0)
@@ -276,7 +258,6 @@ def test_lifetimes_that_end_in_branches(yes: bool, threads: int) -> None:
 OUTLIVING = """
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), c: R.Tensor((), "bool")):
-    n = T.int64()
     if c:
         s = R.cumsum(x, axis=0)
         t = R.cumsum(x, axis=1)
@@ -324,7 +305,6 @@ def test_poison_in_tensors_that_outlived_their_branch(monkeypatch, yes: bool, th
 PARAMETER_OR_OWN = """
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), c: R.Tensor((), "bool")):
-    n = T.int64()
     k = R.cumsum(x, axis=1)
     if c:
         y = (x, k)

@@ -57,9 +57,8 @@ class Program:
         return (a, b, c, d)
 
     @T.prim_func
-    def write(C: T.Buffer((8,), "float32"), v: T.handle):
+    def write(C: T.Buffer((8,), "float32"), V: T.Buffer(("n",), "float32")):
         n = T.int64()
-        V = T.match_buffer(v, (n,), "float32")
         for i in range(n):
             with T.block("w"):
                 vi = T.axis.spatial(n, i)

@@ -10,16 +10,13 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.native.function import CheckFailed
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R, tir as T
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((3,), "{dtype}"), v: R.Prim("{dtype}")):
-        a = R.full((3,), v)
-        b = R.where(R.greater(x, a), v, x)
-        c = R.one_hot(R.astype(x, "int64"), v, R.prim_value(T.{dtype}(0)), 4, -1)
-        d = R.full((2,), R.prim_value(T.{dtype}(1)))
-        return (a, b, c, d)
+@R.function
+def main(x: R.Tensor((3,), "{dtype}"), v: R.Prim("{dtype}")):
+    a = R.full((3,), v)
+    b = R.where(R.greater(x, a), v, x)
+    c = R.one_hot(R.astype(x, "int64"), v, R.prim_value(T.{dtype}(0)), 4, -1)
+    d = R.full((2,), R.prim_value(T.{dtype}(1)))
+    return (a, b, c, d)
 """
 
 
@@ -50,7 +47,6 @@ def test_scalars_of_each_kind_have_the_value_that_is_stated(value, right, wrong)
     mod = rl.parse(f"""
 @R.function
 def main(h: R.Tensor(("m",), "float32"), v: R.Prim(value="{value}")):
-    m = T.int64()
     return h
 """)
     h = np.zeros(3, "float32")

@@ -18,9 +18,8 @@ def counters(func: object, args: list[np.ndarray], block: tuple[int, int, int]) 
 
 
 @T.prim_func
-def arithmetic(a: T.handle, b: T.handle, c: T.handle, d: T.handle):
+def arithmetic(a: T.handle, b: T.handle, C: T.Buffer((256,), "int32"), d: T.handle):
     A, B, D = T.match_buffer(a, (256,)), T.match_buffer(b, (256,)), T.match_buffer(d, (256,))
-    C = T.match_buffer(c, (256,), "int32")
     for bx in T.thread_binding(2, thread="blockIdx.x"):
         for tx in T.thread_binding(128, thread="threadIdx.x"):
             for _ in range(3):

@@ -304,9 +304,7 @@ def test_the_text_of_a_report():
 
 NEGATIVE = """
 @T.prim_func(s_tir=True)
-def f(a: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
+def f(A: T.Buffer(("n", "m"), "float32")):
     B = T.sblock_alloc_buffer((n - 1, 1), "float32")
     for i in T.thread_binding(n - 1, thread="blockIdx.x"):
         for j in T.thread_binding(m - 1, thread="blockIdx.y"):

@@ -24,68 +24,64 @@ from tests.runtime.vm.cupy_stand_in import CupyStandIn, compile_as_text
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R, tir as T
-@I.ir_module
-class M:
-    @T.prim_func
-    def put(x: T.Buffer((1, 8), "float32"), rows: T.Buffer((16, 8), "float32"), at: T.int64):
-        for i in range(8):
-            with T.block("put"):
-                v = T.axis.spatial(8, i)
-                rows[at, v] = x[0, v]
+@T.prim_func
+def put(x: T.Buffer((1, 8), "float32"), rows: T.Buffer((16, 8), "float32"), at: T.int64):
+    for i in range(8):
+        with T.block("put"):
+            v = T.axis.spatial(8, i)
+            rows[at, v] = x[0, v]
 
-    @T.prim_func
-    def total(rows: T.Buffer((16, 8), "float32"), y: T.Buffer((1, 8), "float32"), count: T.int64):
-        for i in range(8):
-            with T.block("total"):
-                v = T.axis.spatial(8, i)
-                y[0, v] = T.float32(0)
-                for k in range(count):
-                    y[0, v] = y[0, v] + rows[k, v]
+@T.prim_func
+def total(rows: T.Buffer((16, 8), "float32"), y: T.Buffer((1, 8), "float32"), count: T.int64):
+    for i in range(8):
+        with T.block("total"):
+            v = T.axis.spatial(8, i)
+            y[0, v] = T.float32(0)
+            for k in range(count):
+                y[0, v] = y[0, v] + rows[k, v]
 
-    @T.prim_func
-    def positive(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "int32")):
-        for i in range(4):
-            with T.block("positive"):
-                v = T.axis.spatial(4, i)
-                assert x[v] > 0, "x is not positive"
-                y[v] = x[v]
+@T.prim_func
+def positive(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("positive"):
+            v = T.axis.spatial(4, i)
+            assert x[v] > 0, "x is not positive"
+            y[v] = x[v]
 
-    @R.function
-    def step(
-        x: R.Tensor((1, 8), "float32"), past: R.Shape(["p"]), rows: R.Tensor((16, 8), "float32"),
-        w: R.Tensor((8,), "float32"),
-    ):
-        R.func_attr({"num_input": 3})
-        p = T.int64()
-        y = R.add(x, w)
-        filled = R.call_tir_inplace(
-            M.put, (y, rows), inplace_indices=[1], out_ty=R.Tensor((16, 8), "float32"),
-            tir_vars=R.shape([p]),
-        )
-        z = R.call_tir(
-            M.total, (filled,), out_ty=R.Tensor((1, 8), "float32"), tir_vars=R.shape([p + 1])
-        )
-        return R.exp(R.multiply(z, R.const(0.125, "float32")))
+@R.function
+def step(
+    x: R.Tensor((1, 8), "float32"), past: R.Shape(["p"]), rows: R.Tensor((16, 8), "float32"),
+    w: R.Tensor((8,), "float32"),
+):
+    R.func_attr({"num_input": 3})
+    y = R.add(x, w)
+    filled = R.call_tir_inplace(
+        cls.put, (y, rows), inplace_indices=[1], out_ty=R.Tensor((16, 8), "float32"),
+        tir_vars=R.shape([p]),
+    )
+    z = R.call_tir(
+        cls.total, (filled,), out_ty=R.Tensor((1, 8), "float32"), tir_vars=R.shape([p + 1])
+    )
+    return R.exp(R.multiply(z, R.const(0.125, "float32")))
 
-    @R.function
-    def rows(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
-        with R.dataflow():
-            y = R.exp(R.add(x, w))
-            R.output(y)
-        return y
+@R.function
+def rows(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8,), "float32")):
+    with R.dataflow():
+        y = R.exp(R.add(x, w))
+        R.output(y)
+    return y
 
-    @R.function
-    def checked(x: R.Tensor((4,), "int32")):
-        return R.call_tir(M.positive, (x,), out_ty=R.Tensor((4,), "int32"))
+@R.function
+def checked(x: R.Tensor((4,), "int32")):
+    return R.call_tir(cls.positive, (x,), out_ty=R.Tensor((4,), "int32"))
 
-    @R.function
-    def chosen(x: R.Tensor((4,), "int32")):
-        if R.astype(R.max(x), "bool"):
-            y = x + x
-        else:
-            y = x * x
-        return y
+@R.function
+def chosen(x: R.Tensor((4,), "int32")):
+    if R.astype(R.max(x), "bool"):
+        y = x + x
+    else:
+        y = x * x
+    return y
 """
 
 
@@ -238,7 +234,6 @@ def test_what_cannot_be_captured_says_why() -> None:
     with pytest.raises(KeyError, match="no function named 'setp'"):
         exe.captured("setp")
     mod = parse("""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor((2, 3), "float32")):
     with R.dataflow():
@@ -281,10 +276,9 @@ def test_decoding_on_a_gpu() -> None:
 def test_arrays_of_pytorch_on_a_gpu() -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     gpu = require_cupy()
-    text = PROGRAM[PROGRAM.index("    @R.function\n    def rows") :]
-    text = text[: text.index("    @R.function\n    def checked")].replace("float32", "bfloat16")
-    head = "from relaxlab.script import ir as I, relax as R\n@I.ir_module\nclass M:\n"
-    function = rl.compile(parse(head + text), target="cuda").captured("rows")
+    text = PROGRAM[PROGRAM.index("@R.function\ndef rows") :]
+    text = text[: text.index("@R.function\ndef checked")].replace("float32", "bfloat16")
+    function = rl.compile(parse(text), target="cuda").captured("rows")
     w, stream = torch.linspace(-1, 1, 8, device="cuda").bfloat16(), torch.cuda.Stream()
     with torch.cuda.stream(stream), gpu.cuda.ExternalStream(stream.cuda_stream):
         for _ in range(4):

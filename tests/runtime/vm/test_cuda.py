@@ -27,50 +27,47 @@ from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
 
 PROGRAM = """
-from relaxlab.script import ir as I, relax as R, tir as T
-@I.ir_module
-class M:
-    @T.prim_func
-    def count(seen: T.Buffer((4,), "int32"), x: T.Buffer((4,), "int32")):
-        for i in range(4):
-            with T.block("count"):
-                v = T.axis.spatial(4, i)
-                seen[v] = seen[v] + x[v]
+@T.prim_func
+def count(seen: T.Buffer((4,), "int32"), x: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("count"):
+            v = T.axis.spatial(4, i)
+            seen[v] = seen[v] + x[v]
 
-    @T.prim_func
-    def positive(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "int32")):
-        for i in range(4):
-            with T.block("positive"):
-                v = T.axis.spatial(4, i)
-                assert x[v] > 0, "x is not positive"
-                y[v] = x[v]
+@T.prim_func
+def positive(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("positive"):
+            v = T.axis.spatial(4, i)
+            assert x[v] > 0, "x is not positive"
+            y[v] = x[v]
 
-    @R.function
-    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 48), "float32")):
-        with R.dataflow():
-            y = R.nn.softmax(R.matmul(x, w))
-            z = R.nn.gelu(y) + R.const(1.0, "float32")
-            R.output(z)
-        return z
+@R.function
+def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 48), "float32")):
+    with R.dataflow():
+        y = R.nn.softmax(R.matmul(x, w))
+        z = R.nn.gelu(y) + R.const(1.0, "float32")
+        R.output(z)
+    return z
 
-    @R.function
-    def update(seen: R.Tensor((4,), "int32"), x: R.Tensor((4,), "int32")):
-        return R.call_tir_inplace(
-            M.count, (seen, x), inplace_indices=[0], out_ty=R.Tensor((4,), "int32")
-        )
+@R.function
+def update(seen: R.Tensor((4,), "int32"), x: R.Tensor((4,), "int32")):
+    return R.call_tir_inplace(
+        cls.count, (seen, x), inplace_indices=[0], out_ty=R.Tensor((4,), "int32")
+    )
 
-    @R.function
-    def outside(x: R.Tensor((4,), "int32")):
-        y = R.call_pure_packed("tests.twice", x + x, ty_args=R.Tensor((4,), "int32"))
-        if R.astype(R.max(y), "bool"):
-            z = R.call_dps_packed("tests.into", (y,), out_ty=R.Tensor((4,), "int32"))
-        else:
-            z = y
-        return z
+@R.function
+def outside(x: R.Tensor((4,), "int32")):
+    y = R.call_pure_packed("tests.twice", x + x, ty_args=R.Tensor((4,), "int32"))
+    if R.astype(R.max(y), "bool"):
+        z = R.call_dps_packed("tests.into", (y,), out_ty=R.Tensor((4,), "int32"))
+    else:
+        z = y
+    return z
 
-    @R.function
-    def checked(x: R.Tensor((4,), "int32")):
-        return R.call_tir(M.positive, (x,), out_ty=R.Tensor((4,), "int32"))
+@R.function
+def checked(x: R.Tensor((4,), "int32")):
+    return R.call_tir(cls.positive, (x,), out_ty=R.Tensor((4,), "int32"))
 """
 register_func("tests.twice", lambda x: 2 * x, override=True)
 register_func("tests.into", lambda x, out: np.copyto(out, x + 1), override=True)
@@ -202,7 +199,6 @@ def test_arrays_of_pytorch_on_a_gpu(dtype: str) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     cupy = require_cupy()
     twice = f"""
-from relaxlab.script import ir as I, relax as R
 @R.function
 def main(x: R.Tensor(("n", 8), "{dtype}")):
     with R.dataflow():

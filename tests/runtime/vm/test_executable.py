@@ -13,19 +13,16 @@ X = np.arange(6, dtype="float32").reshape(2, 3)
 
 
 Program = rl.parse("""
-from relaxlab.script import ir as I, relax as R
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((3,), "float32")):
-        with R.dataflow():
-            z = R.subtract(x, y)
-            R.output(z)
-        return z
+@R.function
+def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((3,), "float32")):
+    with R.dataflow():
+        z = R.subtract(x, y)
+        R.output(z)
+    return z
 
-    @R.function
-    def other(x: R.Tensor(("n", 3), "float32")):
-        return x
+@R.function
+def other(x: R.Tensor(("n", 3), "float32")):
+    return x
 """)
 
 
