@@ -19,8 +19,9 @@ from relaxlab.script.writer import Writer, plain, string
 def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
     """Write `f` as a function of the script."""
     root = implied_root(f.body)
-    has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(f.body))
-    rooted = root is not None or has_own_root(f.body)
+    has_blocks = _has_blocks(f.body if root is None else root.body)
+    # Without blocks, memory is allocated by statements, and there is no root to be told of.
+    rooted = has_own_root(f.body) or (root is not None and (has_blocks or not root.alloc_buffers))
     options = ["private=True"] if f.private else []
     if w.show_meta and (rooted or has_blocks):
         options.append(f"s_tir={rooted}")
@@ -38,10 +39,31 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
                     statement(w, required, f"{path}.requires[{i}]")
                 if root is None:
                     statement(w, f.body, path + ".body")
-                else:
+                elif rooted:
                     inner = path + ".body.block"
                     _allocations(w, root, inner)
                     statement(w, root.body, inner + ".body")
+                else:
+                    _allocating(w, root, path + ".body.block")
+
+
+def _has_blocks(s: loops.Stmt) -> bool:
+    return any(isinstance(n, loops.BlockRealize) for n in walk(s))
+
+
+def _allocating(w: Writer, root: loops.Block, path: str) -> None:
+    """Write the statements of a root block, each after the allocations that it is the first to
+    need."""
+    body = root.body
+    stmts = body.stmts if isinstance(body, loops.SeqStmt) else (body,)
+    ahead = dict(enumerate(root.alloc_buffers))
+    for i, s in enumerate(stmts):
+        used = {n for n in walk(s) if isinstance(n, loops.Buffer)}
+        last = i == len(stmts) - 1
+        for k in [k for k, b in ahead.items() if last or b in used]:
+            _allocation(w, ahead.pop(k), f"{path}.alloc_buffers[{k}]", "alloc_buffer")
+        where = f"{path}.body.stmts[{i}]" if len(stmts) > 1 else f"{path}.body"
+        statement(w, s, where)
 
 
 def _param(
@@ -131,10 +153,13 @@ def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
 
 def _allocations(w: Writer, block: loops.Block, path: str) -> None:
     for i, b in enumerate(block.alloc_buffers):
-        where = f"{path}.alloc_buffers[{i}]"
-        text = _buffer(w, b, where)
-        name = w.names.declare(b, b.name)
-        w.line(w.mark(where, f"{name} = T.sblock_alloc_buffer({text})"))
+        _allocation(w, b, f"{path}.alloc_buffers[{i}]", "sblock_alloc_buffer")
+
+
+def _allocation(w: Writer, b: loops.Buffer, path: str, call: str) -> None:
+    text = _buffer(w, b, path)
+    name = w.names.declare(b, b.name)
+    w.line(w.mark(path, f"{name} = T.{call}({text})"))
 
 
 def statement(w: Writer, s: loops.Stmt, path: str) -> None:

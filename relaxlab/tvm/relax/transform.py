@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import graph
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
@@ -31,6 +32,7 @@ from relaxlab.passes.legalize_ops import LegalizeOptions
 from relaxlab.passes.lift_transform_params import LiftOptions
 from relaxlab.passes.normalize import NormalizeOptions
 from relaxlab.passes.rename_device import RenameOptions
+from relaxlab.passes.replace_kernels import ReplaceOptions
 from relaxlab.passes.retype import with_param_types
 from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.script.type_values import as_type
@@ -74,6 +76,7 @@ PASSES = {
     "LazyGetInput": "lazy_get_input",
     "LazySetOutput": "lazy_set_output",
     "ComputePrimValue": "outline_scalars",
+    "OptimizeLayoutTransform": "remove_redundant_layouts dead_code_elimination",
 }
 """Passes without arguments, and the core's passes that each stands for."""
 
@@ -378,6 +381,24 @@ def LazyTransformParams(  # noqa: N802
     extra = tuple(extra_get_item_params or ()), tuple(extra_set_item_params or ())
     options = StreamOptions(fget_item, fset_item, *extra)
     return core_pass("LazyTransformParams", "lazy_transform_params", options=options)
+
+
+def AlterOpImpl(  # noqa: N802
+    op_impl_map: Mapping[str, PrimFunc],
+    op_buffer_transforms: Mapping[str, Sequence[Any]],
+    op_buffer_axis_separators: Mapping[str, Any] | None = None,
+    op_buffer_input_axis_separators: Mapping[str, Any] | None = None,
+) -> Pass:
+    """Call other loop functions for operations, by the `operator_name` of those that the program
+    has, with operands and results in the layouts that index maps or functions give; the separators
+    of axes say nothing here."""
+
+    def layouts(name: str) -> tuple[IndexMap | None, ...]:
+        given = op_buffer_transforms.get(name) or [None] * len(op_impl_map[name].buffers)
+        return tuple(IndexMap.of(m) if callable(m) else m for m in given)
+
+    options = ReplaceOptions(op_impl_map, {name: layouts(name) for name in op_impl_map})
+    return core_pass("AlterOpImpl", "replace_kernels", options=options)
 
 
 class _Lowering(PyExprMutator):
