@@ -26,7 +26,7 @@ def remove_redundant_layouts(mod: Module, _: NoOptions) -> Module:
 
 
 def _unchanged(call: graph.Call, match: Match) -> graph.Expr | str:
-    first = match["first"]
+    first = match.definition("first")
     assert isinstance(first, graph.Call)
     shape = known_shape(leaf_type(match[X]))
     if shape is None:

@@ -9,7 +9,7 @@ from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.script.ranges import extent_between
-from relaxlab.script.writer import Writer, string
+from relaxlab.script.writer import Writer, plain, string
 
 _NOT_LEVEL = 3
 
@@ -87,7 +87,12 @@ def _binary(w: Writer, e: expr.BinaryOp, path: str) -> tuple[str, int]:
 def index_list(w: Writer, indices: tuple[PrimExpr, ...], path: str) -> str:
     """The indices of an element access."""
     texts = [scalar(w, i, f"{path}.indices[{k}]") for k, i in enumerate(indices)]
-    return ", ".join(texts) or "()"
+    return ", ".join(typed(w, t) if w.typed_shapes else t for t in texts) or "()"
+
+
+def typed(w: Writer, text: str) -> str:
+    """The text of an index, which says that it is int64 where it is a bare number."""
+    return f"T.int64({text})" if plain(text).removeprefix("-").isdecimal() else text
 
 
 def _function(w: Writer, e: PrimExpr, path: str) -> str:
