@@ -10,6 +10,7 @@ from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import NO_ATTRS, Node, walk
 from relaxlab.ir.substitute import free_symbols, symbols_in
 from relaxlab.script.index_maps import FACTS_OF_EACH
+from relaxlab.script.narrow import implied_casts
 from relaxlab.script.print_expr import bounds, index_list, region, scalar, typed
 from relaxlab.script.print_types import attribute, sequence
 from relaxlab.script.roots import TRUE, has_own_root, implied_root
@@ -27,7 +28,9 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
     if w.show_meta and (rooted or has_blocks):
         options.append(f"s_tir={rooted}")
     w.typed_shapes = w.show_meta and f.index_dtype == "int64"
-    w.typed_loops = w.typed_shapes or (w.show_meta and any(map(_mixes_integers, walk(f.body))))
+    w.implied = implied_casts(f) if w.show_meta else None
+    mixes = w.implied is None and any(map(_mixes_integers, walk(f.body)))
+    w.typed_loops = w.typed_shapes or (w.show_meta and mixes)
     w.launches = w.show_meta and not rooted and not has_blocks
     with w.node(path):
         w.line(f"@T.prim_func({', '.join(options)})" if options else "@T.prim_func")

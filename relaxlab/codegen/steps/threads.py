@@ -70,6 +70,17 @@ def threads_synchronised(func: PrimFunc) -> PrimFunc:
     return func if body is func.body else replace(func, body=body)
 
 
+def virtual_threads_in_turn(func: PrimFunc) -> PrimFunc:
+    """The function in which virtual threads, which one thread runs, are iterations of loops."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, For) and (n.thread or "").partition(".")[0] == "vthread":
+            return replace(n, kind="serial", thread=None)
+        return None
+
+    return rewrite(func, visit)
+
+
 def threads_lifted(func: PrimFunc) -> PrimFunc:
     """The function in which the thread loops of an axis that one loop has in its body, and that
     hold all of its body, are one thread loop around that body.

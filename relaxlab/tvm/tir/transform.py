@@ -66,7 +66,7 @@ def CompactBufferAllocation(is_strict: bool = True) -> Pass:  # noqa: N802
 
 
 def _simplified(func: PrimFunc) -> PrimFunc:
-    return replace(func, body=simplify_indices(func.body, symbols_in(func.params)))
+    return replace(func, body=simplify_indices(func.body, symbols_in(func.params), values=True))
 
 
 def _unchanged(func: PrimFunc) -> PrimFunc:
@@ -82,10 +82,12 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "ForceNarrowIndexToInt32": _unchanged,  # indices are int64, whatever a program says
     "FlattenBuffer": flatten_buffers,
     "HoistExpression": hoist.expressions_outside,
+    "InjectVirtualThread": threads.virtual_threads_in_turn,
     "InjectSoftwarePipeline": pipelining.loops_pipelined,
     "LiftThreadBinding": threads.threads_lifted,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
+    "LowerIntrin": _unchanged,  # machine code has all operators and intrinsics
     "LowerOpaqueBlock": blocks.without_blocks,
     "PlanAndUpdateBufferAllocationLocation": plan_allocations,
     "RemoveAssume": statements.without_assumptions,
