@@ -124,8 +124,8 @@ class _Replacement:
         if unused is None:
             return value
         axes = tuple(range(len(shape)))
-        parts = [graph.Tuple(tuple(map(graph.PrimValue, s))) for s in (axes, (0,) * len(axes), shape)]
-        return graph.Call(graph.Op("strided_slice"), (value, *parts))
+        attrs = Attrs(axes=axes, begin=(0,) * len(axes), end=shape)
+        return graph.Call(graph.Op("strided_slice"), (value,), attrs)
 
 
 def _moved(value: graph.Expr, index_map: IndexMap, pad_value: float | None) -> graph.Call:

@@ -1,5 +1,5 @@
-"""Loop functions whose integers are all int32 in TVM, which has no others where a script writes bare
-numbers; here their indices are int64, and the reader converts between both where they meet."""
+"""Loop functions whose integers are all int32 in TVM, as bare numbers are there: indices are int64
+here, and the reader converts between both where they meet."""
 
 from __future__ import annotations
 

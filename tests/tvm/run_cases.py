@@ -161,6 +161,6 @@ def plainly(value: object) -> str:
     return re.sub(r"T\.(?:int64|bool)\(([-\w]+)\)", r"\1", text)
 
 
-RUN = {"print": reprint, "equal": equal, "schedule": schedule, "transform": transform, "lower": lower,
-       "type": type_of, "tensors": tensors, "arithmetic": arithmetic}[sys.argv[2]]
+RUN = {"print": reprint, "equal": equal, "schedule": schedule, "transform": transform,
+       "lower": lower, "type": type_of, "tensors": tensors, "arithmetic": arithmetic}[sys.argv[2]]
 json.dump([RUN(*case) for case in json.load(sys.stdin)], sys.stdout)

@@ -147,8 +147,8 @@ CALLED = (
       "z": "R.Tensor((2,), 'float16')"},
      "relax.op.quantize(x, y, z, axis=0, out_dtype='float8_e4m3fn')"),
     ({"x": "R.Tensor((2, 3), 'float32')"}, "relax.op.hint_on_device(x, __import__('tvm').cuda(1))"),
-    ({"x": "R.Tensor((2, 3), 'float32')"},
-     "relax.op.call_inplace_packed('f', x, inplace_indices=0, ty_args=R.Tensor((2, 3), 'float32'))"),
+    ({"x": "R.Tensor((2,), 'float32')"},
+     "relax.op.call_inplace_packed('f', x, inplace_indices=0, ty_args=R.Tensor((2,), 'float32'))"),
 )
 
 
