@@ -55,16 +55,20 @@ class _Replacement:
         self.callees = mod.loop_functions()
         self.made: dict[str, PrimFunc] = {}
         self.names: dict[str, str] = {}
+        self.dataflow = False
 
     def block(self, caller: str, blk: graph.BindingBlock) -> graph.BindingBlock:
+        self.dataflow = isinstance(blk, graph.DataflowBlock)
         return rebuilt(blk, [new for b in blk.bindings for new in self.binding(caller, b)])
 
     def binding(self, caller: str, b: graph.Binding) -> list[graph.Binding]:
         call = tir_call(b.value)
         if call is None or call.inplace:
             return [b]
-        operation: Any = self.callees[call.callee].attrs.get(OPERATION)
-        if operation not in self.options.kernels:
+        callee = self.callees[call.callee]
+        operation: Any = callee.attrs.get(OPERATION)
+        kernel = self.options.kernels.get(operation)
+        if kernel is None or kernel.body is callee.body:  # replaced already
             return [b]
         if not may_apply(RULE, f"{caller}.{b.var.name}", f"another function for {operation}"):
             return [b]
@@ -86,18 +90,20 @@ class _Replacement:
             return [replace(b, value=new)]
         if len(outs) == 1:
             return [replace(b, value=self.moved_back(new, call.outs[0], maps[split]))]
-        kind = type(b.var)
+        kind = graph.DataflowVar if self.dataflow else graph.Var
         every = kind(f"{b.var.name}_moved", types.TupleType(outs))
         parts = (graph.TupleGetItem(every, i) for i in range(len(outs)))
         results = tuple(map(self.moved_back, parts, call.outs, maps[split:]))
-        return [graph.VarBinding(every, new), replace(b, value=graph.Tuple(results))]
+        return [graph.VarBinding(new, every), replace(b, value=graph.Tuple(results))]
 
     def name(self, operation: str) -> str:
         """The name of the loop function for an operation, which the module has from then on."""
         if operation not in self.names:
             taken = Module.of({**dict(self.mod.functions), **self.made})
             name = taken.fresh_name(f"{operation.replace('.', '_')}_replacement")
-            self.made[name] = replace(self.options.kernels[operation], private=True)
+            kernel = self.options.kernels[operation]
+            attrs = kernel.attrs.with_(**{OPERATION: operation})
+            self.made[name] = replace(kernel, private=True, attrs=attrs)
             self.names[operation] = name
         return self.names[operation]
 

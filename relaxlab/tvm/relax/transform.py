@@ -76,7 +76,7 @@ PASSES = {
     "LazyGetInput": "lazy_get_input",
     "LazySetOutput": "lazy_set_output",
     "ComputePrimValue": "outline_scalars",
-    "OptimizeLayoutTransform": "remove_redundant_layouts dead_code_elimination",
+    "OptimizeLayoutTransform": "remove_redundant_layouts canonicalize",
 }
 """Passes without arguments, and the core's passes that each stands for."""
 
@@ -398,7 +398,11 @@ def AlterOpImpl(  # noqa: N802
         return tuple(IndexMap.of(m) if callable(m) else m for m in given)
 
     options = ReplaceOptions(op_impl_map, {name: layouts(name) for name in op_impl_map})
-    return core_pass("AlterOpImpl", "replace_kernels", options=options)
+
+    def run(mod: Module, _: PassContext) -> Module:
+        return normalized(run_core(mod, "replace_kernels", options=options))
+
+    return Pass(run, PassInfo(0, "AlterOpImpl"))
 
 
 class _Lowering(PyExprMutator):
