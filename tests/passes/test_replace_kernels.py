@@ -1,4 +1,4 @@
-"""Operations are computed by other loop functions, and changes of layout that undo each other go."""
+"""Other loop functions compute operations; changes of layout that undo each other go away."""
 
 from __future__ import annotations
 

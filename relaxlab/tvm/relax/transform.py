@@ -44,6 +44,7 @@ from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
 from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext as PatternCheckContext
 from relaxlab.tvm.script.normal import normalized
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.without_meaning import missing
 
 PASSES = {
     "CanonicalizeBindings": "canonicalize",
@@ -482,7 +483,7 @@ dataflowblock_pass = decorator(_each_block, "transform_dataflowblock")
 def __getattr__(name: str) -> Any:
     if name in PASSES:
         return _without_arguments(name)
-    raise AttributeError(f"tvm.relax.transform.{name} is not among the passes that relaxlab has")
+    raise missing("tvm.relax.transform", name)
 
 
 def __dir__() -> list[str]:

@@ -29,6 +29,7 @@ from relaxlab.schedule.compact import compact_buffers
 from relaxlab.tvm.tir.dlight import gpu
 from relaxlab.tvm.tir.dlight.base import ApplyDefaultSchedule
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.without_meaning import missing
 
 
 def _each_loop_function(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
@@ -197,7 +198,7 @@ def BindTarget(target: Any) -> Pass:  # noqa: N802
 
 def __getattr__(name: str) -> Callable[[], Pass]:
     if name not in STEPS:
-        raise AttributeError(f"tvm.tir.transform.{name} is not among the passes that relaxlab has")
+        raise missing("tvm.tir.transform", name)
 
     def make() -> Pass:
         return _pass(name, STEPS[name])
