@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 _VIRTUAL_MACHINE = (
-    "they lower to the instructions of TVM's virtual machine; here `lower_shapes` computes sizes in "
-    "the host program"
+    "they lower to the instructions of TVM's virtual machine; here `lower_shapes` computes sizes "
+    "in the host program"
 )
 _COMPILERS = (
     "they call compilers that build TVM's run-time modules; [patterns](patterns.md) call libraries"
