@@ -9,7 +9,9 @@ their code. Reductions that may be over nothing are initialised apart first.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
+from itertools import accumulate
 from typing import cast
 
 from relaxlab.analysis.arith import Analyzer
@@ -182,4 +184,19 @@ def _inline_match(body: Stmt, match: loops.MatchBufferRegion) -> Stmt:
                 return None
 
     match_buffer = match.buffer
-    return rewrite(body, swap)
+    return substitute(rewrite(body, swap), _layout_of(match))
+
+
+def _layout_of(match: loops.MatchBufferRegion) -> dict[Var, PrimExpr]:
+    """The values of the symbols for a view's strides and for the place of its first element."""
+    view, source = match.buffer, match.source.buffer
+    strides = source.strides
+    if not strides:
+        steps = accumulate(reversed(source.shape), lambda a, b: binary(expr.Mul, b, a))
+        strides = (*reversed([*steps][:-1]), expr.const(1))
+    starts = [r.min for r in match.source.region]
+    values = dict(zip(view.strides, strides[source.ndim - view.ndim :], strict=False))
+    if view.elem_offset is not None:
+        first = source.elem_offset or expr.const(0)
+        values[view.elem_offset] = sum(map(operator.mul, starts, strides), first)
+    return {v: value for v, value in values.items() if isinstance(v, Var)}

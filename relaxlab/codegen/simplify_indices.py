@@ -25,24 +25,25 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, map_children, replace, walk
 
 
-def simplify_indices(stmt: Stmt, sizes: Sequence[Var]) -> Stmt:
+def simplify_indices(stmt: Stmt, sizes: Sequence[Var], *, values: bool = False) -> Stmt:
     """The statement with simplified integer expressions; `sizes` are not negative.
 
-    Conditions that always hold disappear.
+    Conditions that always hold disappear. With `values`, integers that are no indices are
+    simplified, too, where they are calculated of sizes, loops and constants alone.
     """
     an = Analyzer()
     for symbol in sizes:
         if symbol.dtype == "int64":
             an.bind_shape(symbol)
-    return _Simplifier(an).stmt(stmt)
+    return _Simplifier(an, values).stmt(stmt)
 
 
 AnyNode = TypeVar("AnyNode", bound=Node)
 
 
 class _Simplifier:
-    def __init__(self, an: Analyzer) -> None:
-        self.an = an
+    def __init__(self, an: Analyzer, values: bool) -> None:
+        self.an, self.values = an, values
 
     def stmt(self, s: Node) -> Stmt:
         match s:
@@ -108,9 +109,12 @@ class _Simplifier:
             return replace(n, indices=tuple(self.index(i) for i in n.indices))
         if isinstance(n, expr.Call) and n.op == "if_then_else":
             return self.guarded(n, *n.args)  # type: ignore[return-value]
-        if isinstance(n, PrimExpr) and _is_place(n):
+        if isinstance(n, PrimExpr) and (_is_place(n) or (self.values and _is_integer(n))):
             return self.an.simplify(n)  # type: ignore[return-value]
-        return map_children(n, self.loads)
+        n = map_children(n, self.loads)
+        if self.values and isinstance(n, expr.Cast) and isinstance(n.value, expr.IntImm):
+            return expr.const(n.value.value, n.dtype)  # type: ignore[return-value]
+        return n
 
     def guarded(self, e: expr.Call, *args: PrimExpr) -> PrimExpr:
         """A value under a guard, which holds where it is computed: what else the guard implies,
@@ -133,6 +137,13 @@ def _is_place(e: PrimExpr) -> bool:
     nodes = list(walk(e))
     divides = any(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in nodes)
     return divides and all(isinstance(n, _PLACES) for n in nodes) and not wraps(e)
+
+
+def _is_integer(e: PrimExpr) -> bool:
+    """True if a value is calculated of indices and constants, and does not wrap."""
+    nodes = list(walk(e))
+    parts = (*_PLACES, expr.Min, expr.Max)
+    return e.dtype == "int64" and all(isinstance(n, parts) for n in nodes) and not wraps(e)
 
 
 _PLACES = (Var, expr.IntImm, expr.Add, expr.Sub, expr.Mul, expr.FloorDiv, expr.FloorMod)

@@ -309,7 +309,8 @@ class PrimFunc(Node):
     symbols, which are checked before the function runs, and known to whoever analyses it.
     Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
     export), `tir_var_upper_bound` (name -> int), `tir_var_range` (name -> Range),
-    `tir.is_scheduled` (bool).
+    `tir.is_scheduled` (bool). `index_dtype` is "int64" where its script says so of
+    extents, and `root` is "stated" where it says that there is a root block.
     """
 
     params: tuple[Buffer | Var, ...] = binder()
@@ -318,6 +319,8 @@ class PrimFunc(Node):
     private: bool = False
     requires: tuple[AssertStmt, ...] = ()
     name_hint: str = hint_field(default="")
+    index_dtype: str = hint_field(default="")
+    root: str = hint_field(default="")
 
     def script(self, **options: Any) -> str:
         """The function as a runnable script; see `relaxlab.script.printer.print_module`."""

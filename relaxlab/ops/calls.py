@@ -46,7 +46,20 @@ def _inplace_packed_infer(call: graph.Call, tys: TypesOf) -> Type:
         given = tys[i + 1]
         if i >= 0 and not (isinstance(given, TensorType) and isinstance(out, TensorType)):
             raise fail(call, f"argument {i}, which is overwritten, must be a tensor, is {given}")
+        if i >= 0 and not _may_be(given, out):
+            raise fail(call, f"argument {i} is {given}, and what overwrites it is {out}")
     return result
+
+
+def _may_be(given: Type, out: Type) -> bool:
+    """True if two tensors may have one shape and one dtype."""
+    assert isinstance(given, TensorType) and isinstance(out, TensorType)
+    if None not in (given.dtype, out.dtype) and given.dtype != out.dtype:
+        return False
+    if given.shape is None or out.shape is None:
+        return -1 in (given.ndim, out.ndim) or given.ndim == out.ndim
+    pairs = zip(given.shape, out.shape, strict=False)
+    return given.ndim == out.ndim and all(prove_equal(a, b) is not False for a, b in pairs)
 
 
 def _require_allocatable(call: graph.Call) -> None:

@@ -38,17 +38,23 @@ Indices = tuple[PrimExpr, ...]
 
 
 def depth_of(call: graph.Call, indices: TensorType) -> int:
-    """Return the number of dimensions that each row of `indices` names: its last extent, which must
-    be known."""
+    """Return the number of dimensions that each row of `indices` names: its last extent, -1 where
+    that is not known."""
     require_dtype(call, indices, "integer", 1)
     if indices.ndim == 0:
         raise fail(call, "indices must have at least one dimension")
     if indices.shape is None:
         return -1
     depth = indices.shape[-1]
-    if not isinstance(depth, expr.IntImm):
-        raise fail(call, f"the last dimension of indices must be a constant, is {depth}")
-    return depth.value
+    return depth.value if isinstance(depth, expr.IntImm) else -1
+
+
+def needs_depth(call: graph.Call, tys: TypesOf) -> None:
+    """Require the number of dimensions that each row of the indices names."""
+    at = tensor_arg(call, tys, 1)
+    if at.shape and depth_of(call, at) < 0:
+        last = at.shape[-1]
+        raise fail(call, f"the last dimension of indices must be a constant, is {last}")
 
 
 def _gather_infer(call: graph.Call, tys: TypesOf) -> Type:
@@ -56,6 +62,8 @@ def _gather_infer(call: graph.Call, tys: TypesOf) -> Type:
     depth, batch = depth_of(call, at), attr(call, "batch_dims")
     if not isinstance(batch, int) or batch < 0:
         raise fail(call, f"batch_dims must be at least 0, is {batch}")
+    if at.ndim > 0 and batch > at.ndim - 1:
+        raise fail(call, f"batch_dims {batch} must be less than the dimensions of {at}")
     if depth < 0 or x.ndim < 0:
         return TensorType(None, x.dtype)
     ndim = at.ndim - 1 + x.ndim - depth - batch
@@ -101,6 +109,7 @@ define(
     "gather_nd",
     params("data indices", batch_dims=0),
     _gather_infer,
+    needs=[needs_depth],
     emit=_gather_emit,
     reference=_gather,
 )

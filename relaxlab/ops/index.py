@@ -69,9 +69,9 @@ def _take_needs(call: graph.Call, tys: TypesOf) -> None:
 
 
 def _indices_type(call: graph.Call, tys: TypesOf) -> TensorType:
-    if len(tys) > 1 and isinstance(tys[1], PrimType):
-        return TensorType((), tys[1].dtype)
-    place = tensor_arg(call, tys, 1)
+    given = tys[1] if len(tys) > 1 else None
+    is_scalar = isinstance(given, PrimType)
+    place = TensorType((), given.dtype) if is_scalar else tensor_arg(call, tys, 1)
     require_dtype(call, place, "integer", 1)
     return place
 
@@ -151,6 +151,18 @@ def _slices(call: graph.Call, shape: Shape) -> dict[int, Part]:
     return result
 
 
+def _check_sliced(call: graph.Call, ndim: int) -> None:
+    """Check what is given of the axes where their extents are not known."""
+    axes = attr(call, "axes")
+    if ndim >= 0:
+        axes = normal_axes(call, axes, ndim, "axes")
+    count = len(axes) if isinstance(axes, tuple) else 1
+    _bounds(call, "begin", count)
+    _bounds(call, "end", count)
+    for stride in _bounds(call, "strides", count):
+        _check_stride(call, stride)
+
+
 def _check_stride(call: graph.Call, stride: PrimExpr) -> None:
     if isinstance(stride, expr.IntImm) and stride.value == 0:
         raise fail(call, "strides must not be 0")
@@ -210,6 +222,7 @@ def _from_front(bound: PrimExpr, extent: PrimExpr) -> PrimExpr:
 def _strided_slice_infer(call: graph.Call, tys: TypesOf) -> Type:
     x = tensor_arg(call, tys, 0)
     if x.shape is None:
+        _check_sliced(call, x.ndim)
         return x
     slices = _slices(call, x.shape)
     dims = tuple(slices[d][2] if d in slices else e for d, e in enumerate(x.shape))

@@ -313,10 +313,10 @@ define(
 
 def _broadcast_to_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, shape = tensor_arg(call, tys, 0), shape_arg(call, tys, 1)
+    if x.ndim > shape.ndim >= 0:
+        raise fail(call, f"{x} has more dimensions than {shape}")
     if shape.values is None:
         return TensorType(None, x.dtype, shape.ndim)
-    if x.ndim > len(shape.values):
-        raise fail(call, f"{x} has more dimensions than {show(shape.values)}")
     if x.shape is not None:
         for a, b in zip(reversed(x.shape), reversed(shape.values), strict=False):
             if impossible(call, expr.Or(expr.EQ(a, b), expr.EQ(a, ONE)), f"{a} must be 1 or {b}"):
@@ -424,7 +424,7 @@ def _concat_infer(call: graph.Call, tys: TypesOf) -> Type:
     fields = tensor_tuple_arg(call, tys, 0)
     dtype, ndim = common_dtype(call, *fields), _common_ndim(call, fields)
     if ndim < 0:
-        return TensorType(None, dtype)
+        return TensorType(None, dtype, 1 if attr(call, "axis") is None else -1)
     if attr(call, "axis") is None and ndim != 1:
         raise fail(call, f"axis must be given for tensors with {ndim} dimensions")
     axis = _joined(call, ndim)

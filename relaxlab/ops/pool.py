@@ -272,6 +272,7 @@ def _adaptive_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
     if x.ndim not in (-1, data.ndim):
         raise fail(call, f"data must have {data.ndim} dimensions, is {x}")
     if x.shape is None:
+        _adaptive_sizes(call, [te.ZERO] * dims)
         return TensorType(None, x.dtype, result.ndim)
     batch, channels, *extents = data.sizes(call, x.shape)
     for e in extents:

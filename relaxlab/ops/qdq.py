@@ -51,10 +51,16 @@ def _at(t: te.Tensor, i: tuple[PrimExpr, ...], axis: int) -> PrimExpr:
 def _quantize_infer(call: graph.Call, tys: TypesOf) -> Type:
     x, out = tensor_arg(call, tys, 0), dtype_attr(call, "out_dtype")
     require_dtype(call, x, "floating point")
-    if out is None or not is_int(out):
-        raise fail(call, f"out_dtype must be an integer type, is {out}")
+    if out is None or not (is_int(out) or out.startswith("float8")):
+        raise fail(call, f"out_dtype must be an integer type or a float of 8 bits, is {out}")
     _check_parameters(call, tys, x)
     return tensor_like(x, out)
+
+
+def _quantize_needs(call: graph.Call, tys: TypesOf) -> None:
+    out = dtype_attr(call, "out_dtype")
+    if out is None or not is_int(out):
+        raise fail(call, f"computes integers, not {out}")
 
 
 def _quantize_emit(
@@ -93,6 +99,7 @@ define(
     "quantize",
     params("data scale zero_point", axis=-1, out_dtype="int8"),
     _quantize_infer,
+    needs=[_quantize_needs],
     emit=_quantize_emit,
     reference=_quantize,
 )

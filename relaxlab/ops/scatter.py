@@ -34,7 +34,7 @@ from relaxlab.ops.define import (
     tensor_arg,
     type_of_argument,
 )
-from relaxlab.ops.gather import depth_of, index_fields, named_points
+from relaxlab.ops.gather import depth_of, index_fields, named_points, needs_depth
 from relaxlab.ops.index import require_within
 from relaxlab.ops.reduce import narrow
 from relaxlab.ops.shapes import (
@@ -321,6 +321,7 @@ define(
     "scatter_nd",
     params("data indices updates", reduction="update"),
     _nd_infer,
+    needs=[needs_depth],
     emit=_nd_emit,
     reference=_nd,
 )
@@ -478,11 +479,16 @@ def _slice(call: graph.Call, extent: PrimExpr) -> tuple[PrimExpr, PrimExpr, int]
     start, end = (
         _bound(number(call, n, attr(call, n), whole=True), extent) for n in ("start", "end")
     )
+    step = _step(call)
+    count = simplify((end - start + (step - 1)) // step)
+    return start, at_least(count, te.ZERO), step
+
+
+def _step(call: graph.Call) -> int:
     step = attr(call, "step")
     if not isinstance(step, int) or step < 1:
         raise fail(call, f"step must be an int of at least 1, is {step}")
-    count = simplify((end - start + (step - 1)) // step)
-    return start, at_least(count, te.ZERO), step
+    return step
 
 
 def _bound(value: PrimExpr, extent: PrimExpr) -> PrimExpr:
@@ -496,6 +502,7 @@ def _slice_infer(call: graph.Call, tys: TypesOf) -> Type:
     if x.ndim < 0:
         return x
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
+    _step(call)
     if src.ndim not in (-1, x.ndim):
         raise fail(call, f"src must have {x.ndim} dimensions, is {src}")
     if x.shape is None or src.shape is None:

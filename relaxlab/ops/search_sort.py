@@ -185,9 +185,9 @@ def _topk_infer(call: graph.Call, tys: TypesOf) -> Type:
         values = TensorType(None, x.dtype, x.ndim)
     else:
         axis = normal_axis(call, attr(call, "axis"), x.ndim)
-        count = x.shape[axis] if k == -1 else number(call, "k", k, whole=True)
-        if isinstance(count, expr.IntImm) and count.value < 0:
-            raise fail(call, f"k must be -1 (all) or at least 0, is {k}")
+        count = number(call, "k", k, whole=True)
+        if isinstance(count, expr.IntImm) and count.value < 1:
+            count = x.shape[axis]
         if impossible(call, LE(count, x.shape[axis]), f"k ({count}) exceeds the extent"):
             count = x.shape[axis]  # all that there are
         values = TensorType((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)

@@ -59,6 +59,16 @@ def expression_in_string(cx: Context, text: str, node: ast.expr) -> Value:
     return cx.read(cx, tree)
 
 
+def without_strings(cx: Context, shape: Arg) -> Arg:
+    """A shape with the values of what strings in it say."""
+    if not is_sequence(shape.value):
+        return shape
+    dims = (
+        expression_in_string(cx, d, shape.node) if isinstance(d, str) else d for d in shape.value
+    )
+    return Arg(tuple(dims), shape.node)
+
+
 def _introduce(cx: Context, name: ast.Name) -> None:
     """A symbol in a string exists from its first mention; it hides other meanings, except the
     script's namespaces."""

@@ -23,7 +23,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
-from relaxlab.script.annotations import dimension, dimensions
+from relaxlab.script.annotations import dimension, dimensions, without_strings
 from relaxlab.script.convert import (
     attribute_value,
     cast,
@@ -380,7 +380,7 @@ def _call_pure_extern(cx: Context, c: Arguments) -> PrimExpr:
 
 def wide_dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:
     """Dimensions, among which symbols that were declared as int32 are int64."""
-    return dimensions(cx, with_wide_symbols(cx, arg))
+    return dimensions(cx, with_wide_symbols(cx, without_strings(cx, arg)))
 
 
 # --- Buffers ------------------------------------------------------------------------------------

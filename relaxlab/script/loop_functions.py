@@ -299,7 +299,8 @@ class LoopReader:
 
     def _buffer(self, target: ast.Name, decl: BufferDecl) -> loops.Buffer:
         cx = self.cx
-        buffer = loops.Buffer(target.id, **decl.fields)
+        fields: dict[str, Any] = {"span": cx.span(target), **decl.fields}
+        buffer = loops.Buffer(target.id, **fields)
         if decl.kind == "alloc":
             self.block.allocs.append(buffer)
         elif decl.kind == "match":

@@ -7,7 +7,7 @@ from typing import Any
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_dtype
-from relaxlab.ir.node import Attrs, walk
+from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.span import Span
 from relaxlab.script.convert import pointer_of
 from relaxlab.script.core import Context, Failure
@@ -34,7 +34,20 @@ def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) ->
     attrs = Attrs(reader.attrs)
     requires, body = _required(body)
     wrapped = _with_root(reader, body, s_tir, cx.span(node))
-    return loops.PrimFunc(resolved, wrapped, attrs, requires=requires, span=cx.span(node))
+    func = loops.PrimFunc(resolved, wrapped, attrs, requires=requires, span=cx.span(node))
+    dtype, root = "int64" if _states_int64(node) else "", "stated" if s_tir else ""
+    return replace(func, index_dtype=dtype, root=root)
+
+
+def _states_int64(node: ast.FunctionDef) -> bool:
+    """True if the shape of a buffer has an extent such as `T.int64(16)`."""
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    shapes = [
+        a for c in calls if ast.unparse(c.func).lower().endswith("buffer")
+        for a in c.args if isinstance(a, ast.Tuple | ast.List)
+    ]  # fmt: skip
+    extents = (e for shape in shapes for e in shape.elts if isinstance(e, ast.Call))
+    return any(ast.unparse(e.func) == "T.int64" and e.args for e in extents)
 
 
 def _required(body: loops.Stmt) -> tuple[tuple[loops.AssertStmt, ...], loops.Stmt]:

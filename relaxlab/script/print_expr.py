@@ -9,7 +9,7 @@ from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.script.ranges import extent_between
-from relaxlab.script.writer import Writer, string
+from relaxlab.script.writer import Writer, plain, string
 
 _NOT_LEVEL = 3
 
@@ -28,6 +28,8 @@ def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
         case expr.InnerLength(each):
             lengths = w.names.of(each, each.name).partition("[")[0]
             return w.mark(path, f"{lengths}[{expr.OUTER}, {expr.INNER}]")
+        case expr.Cast(_, value) if w.implied is not None and id(e) in w.implied:
+            return w.mark(path, scalar(w, value, path + ".value", level))
         case expr.BinaryOp():
             text, own = _binary(w, e, path)
         case expr.Not(a):
@@ -43,6 +45,10 @@ def scalar(w: Writer, e: PrimExpr, path: str = "", level: int = 0) -> str:
 
 def argument(w: Writer, e: PrimExpr, path: str) -> str:
     """`e` as an argument of a function, where TVM takes bare integers for int32."""
+    return scalar(w, e, path) if w.implied is not None else _typed_constant(w, e, path)
+
+
+def _typed_constant(w: Writer, e: PrimExpr, path: str) -> str:
     if isinstance(e, expr.IntImm) and e.dtype == "int64":
         return w.mark(path, f"T.int64({e.value})")
     return scalar(w, e, path)
@@ -77,7 +83,7 @@ def _binary(w: Writer, e: expr.BinaryOp, path: str) -> tuple[str, int]:
         return f"T.{e.row.function}({args})", 20
     symbol, level = e.row.infix, e.row.level
     if isinstance(a, expr.IntImm) and isinstance(b, expr.IntImm) and a.dtype == "int64":
-        left, right = argument(w, a, path + ".a"), argument(w, b, path + ".b")
+        left, right = (_typed_constant(w, s, path + p) for s, p in ((a, ".a"), (b, ".b")))
     else:  # a comparison does not chain: both its operands bind tighter
         left = scalar(w, a, path + ".a", level + isinstance(e, expr.CmpOp))
         right = scalar(w, b, path + ".b", level + 1)
@@ -87,7 +93,12 @@ def _binary(w: Writer, e: expr.BinaryOp, path: str) -> tuple[str, int]:
 def index_list(w: Writer, indices: tuple[PrimExpr, ...], path: str) -> str:
     """The indices of an element access."""
     texts = [scalar(w, i, f"{path}.indices[{k}]") for k, i in enumerate(indices)]
-    return ", ".join(texts) or "()"
+    return ", ".join(typed(w, t) if w.typed_shapes else t for t in texts) or "()"
+
+
+def typed(w: Writer, text: str) -> str:
+    """The text of an index, which says that it is int64 where it is a bare number."""
+    return f"T.int64({text})" if plain(text).removeprefix("-").isdecimal() else text
 
 
 def _function(w: Writer, e: PrimExpr, path: str) -> str:

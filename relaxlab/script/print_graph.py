@@ -7,7 +7,7 @@ from relaxlab.ir import expr, graph, types
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.node import NO_ATTRS, walk
 from relaxlab.ir.op_table import find_op
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.substitute import free_symbols
 from relaxlab.script.constants import constant_text
 from relaxlab.script.convert import is_symbolic
 from relaxlab.script.members import OUT_TYPED, PACKED
@@ -50,7 +50,7 @@ def function(w: Writer, name: str, f: graph.Function, path: str, *, local: bool 
 
 def _new_symbols(w: Writer, f: graph.Function, *, local: bool) -> list[expr.Var]:
     """The symbols to declare in `f`: those of an enclosing function are visible already."""
-    named = (s for s in symbols_in(f) if not isinstance(s, types.Length))
+    named = (s for s in free_symbols(f) if not isinstance(s, types.Length))
     return [s for s in named if not local or s not in w.names]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from relaxlab.ir import expr, loops
@@ -10,21 +10,28 @@ from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import NO_ATTRS, Node, walk
 from relaxlab.ir.substitute import free_symbols, symbols_in
 from relaxlab.script.index_maps import FACTS_OF_EACH
-from relaxlab.script.print_expr import bounds, index_list, region, scalar
+from relaxlab.script.narrow import implied_casts
+from relaxlab.script.print_expr import bounds, index_list, region, scalar, typed
 from relaxlab.script.print_types import attribute, sequence
 from relaxlab.script.roots import TRUE, has_own_root, implied_root
-from relaxlab.script.writer import Writer, plain, string
+from relaxlab.script.writer import Writer, string
 
 
 def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
     """Write `f` as a function of the script."""
     root = implied_root(f.body)
-    has_blocks = any(isinstance(n, loops.BlockRealize) for n in walk(f.body))
-    rooted = root is not None or has_own_root(f.body)
+    has_blocks = _has_blocks(f.body if root is None else root.body)
+    # Without blocks, memory is allocated by statements, and there is no root to be told of.
+    plain_allocations = root is not None and bool(root.alloc_buffers) and not has_blocks
+    rooted = has_own_root(f.body) and (not plain_allocations or f.root == "stated")
     options = ["private=True"] if f.private else []
     if w.show_meta and (rooted or has_blocks):
         options.append(f"s_tir={rooted}")
-    w.typed_loops = w.show_meta and any(map(_mixes_integers, walk(f.body)))
+    w.typed_shapes = w.show_meta and f.index_dtype == "int64"
+    w.implied = implied_casts(f) if w.show_meta else None
+    mixes = w.implied is None and any(map(_mixes_integers, walk(f.body)))
+    w.typed_loops = w.typed_shapes or (w.show_meta and mixes)
+    w.launches = w.show_meta and not rooted and not has_blocks
     with w.node(path):
         w.line(f"@T.prim_func({', '.join(options)})" if options else "@T.prim_func")
         with w.names.scope():
@@ -38,10 +45,67 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
                     statement(w, required, f"{path}.requires[{i}]")
                 if root is None:
                     statement(w, f.body, path + ".body")
-                else:
+                elif not plain_allocations:
                     inner = path + ".body.block"
                     _allocations(w, root, inner)
                     statement(w, root.body, inner + ".body")
+                else:
+                    _unblocked(w, root, path + ".body.block")
+
+
+def _has_blocks(s: loops.Stmt) -> bool:
+    return any(isinstance(n, loops.BlockRealize) for n in walk(s))
+
+
+def _unblocked(w: Writer, root: loops.Block, path: str) -> None:
+    """Write a root block whose function has no other: allocations are statements."""
+    used = {n for n in walk(root.body) if isinstance(n, loops.Buffer)}
+    for i, b in enumerate(root.alloc_buffers):
+        where = f"{path}.alloc_buffers[{i}]"
+        if b in used:
+            w.unplaced[b] = where
+        else:
+            _allocation(w, b, where, "alloc_buffer")
+    statement(w, root.body, path + ".body")
+
+
+def _place(w: Writer, stmts: Sequence[loops.Stmt], i: int) -> None:
+    """Write the allocations that belong before a statement of a sequence: where the script that
+    was read has them, and else before the first statement that needs them."""
+    s = stmts[i]
+    for b, path in list(w.unplaced.items()):
+        users = [t for t in stmts[i:] if _uses(t, b)]
+        if not users:
+            continue
+        alone = len(users) == 1 and sum(_uses(part, b) for part in _parts(s)) == 1
+        needed = users[0] is s and not (alone and _follows(b, s, w.launches))
+        if needed or (s.span is not None and _follows(s, b, False)):
+            del w.unplaced[b]
+            _allocation(w, b, path, "alloc_buffer")
+
+
+def _uses(s: loops.Stmt, b: loops.Buffer) -> bool:
+    return any(n is b for n in walk(s))
+
+
+def _parts(s: loops.Stmt) -> tuple[loops.Stmt, ...]:
+    """The bodies of a loop or a condition."""
+    match s:
+        case loops.For(body=body) | loops.While(body=body):
+            return (body,)
+        case loops.IfThenElse(_, then, other):
+            return (then,) if other is None else (then, other)
+        case _:
+            return ()
+
+
+def _follows(a: Node, b: Node, launches: bool) -> bool:
+    """True if the script that both were read from has `a` in the body of `b`, if that has one, or
+    else after it; the body of a launch is all that follows."""
+    if a.span is None or b.span is None or a.span.source is not b.span.source:
+        return False
+    ends = isinstance(b, loops.Stmt) and not (launches and isinstance(b, loops.For) and b.thread)
+    return b.span.line < a.span.line and not (ends and a.span.line > b.span.end_line)
 
 
 def _param(
@@ -67,7 +131,8 @@ def _prologue(
 ) -> None:
     attrs = w.shown(f.attrs)
     if attrs:
-        w.line(f"T.func_attr({attribute(w, attrs, path + '.attrs')})")
+        items = (f"{string(k)}: {_noted(w, k, v, path)}" for k, v in attrs.items())
+        w.line(f"T.func_attr({{{', '.join(items)}}})")
     for symbol in free_symbols(f):
         w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
     # Facts of an index function may mention other buffers, so these are declared first.
@@ -76,6 +141,12 @@ def _prologue(
         call = "T.index_function" if buffer.facts else "T.match_buffer"
         text = f"{name} = {call}({handle}, {_buffer(w, buffer, path)})"
         w.line(w.mark(path, text))
+
+
+def _noted(w: Writer, key: str, value: object, path: str) -> str:
+    """An attribute of a function, of which targets say what they are."""
+    text = attribute(w, value, f"{path}.attrs[{key!r}]")
+    return f"T.target({text})" if key == "target" and isinstance(value, str | Mapping) else text
 
 
 def _depth(b: loops.Buffer) -> int:
@@ -108,7 +179,8 @@ def _buffer(w: Writer, b: loops.Buffer, path: str) -> str:
 
 
 def _shape(w: Writer, shape: tuple[PrimExpr, ...], path: str) -> str:
-    return f"({sequence([scalar(w, s, f'{path}[{i}]') for i, s in enumerate(shape)])})"
+    texts = [scalar(w, s, f"{path}[{i}]") for i, s in enumerate(shape)]
+    return f"({sequence([typed(w, t) if w.typed_shapes else t for t in texts])})"
 
 
 def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
@@ -131,22 +203,27 @@ def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
 
 def _allocations(w: Writer, block: loops.Block, path: str) -> None:
     for i, b in enumerate(block.alloc_buffers):
-        where = f"{path}.alloc_buffers[{i}]"
-        text = _buffer(w, b, where)
-        name = w.names.declare(b, b.name)
-        w.line(w.mark(where, f"{name} = T.sblock_alloc_buffer({text})"))
+        _allocation(w, b, f"{path}.alloc_buffers[{i}]", "sblock_alloc_buffer")
+
+
+def _allocation(w: Writer, b: loops.Buffer, path: str, call: str) -> None:
+    text = _buffer(w, b, path)
+    name = w.names.declare(b, b.name)
+    w.line(w.mark(path, f"{name} = T.{call}({text})"))
 
 
 def statement(w: Writer, s: loops.Stmt, path: str) -> None:
     """Write a statement."""
     if isinstance(s, loops.SeqStmt):
         for i, item in enumerate(s.stmts):
+            _place(w, s.stmts, i)
             where = f"{path}.stmts[{i}]"
             if isinstance(item, loops.LetStmt) and i + 1 < len(s.stmts):
                 _scoped_let(w, item, where)
             else:
                 statement(w, item, where)
         return
+    _place(w, (s,), 0)
     with w.node(path):
         _WRITERS[type(s)](w, s, path)
 
@@ -221,10 +298,15 @@ def _for(w: Writer, s: loops.For, path: str) -> None:
         iterate = f"T.grid({', '.join(extents)})"
     else:
         iterate = _iterable(w, s, path)
+    launched = w.launches and s.thread and s.min == expr.const(0) and not s.annotations
     with w.names.scope():
         names = [w.names.declare(f.loop_var, f.loop_var.name) for f in nest]
         w.loops.update({f.loop_var: (f.min, f.extent) for f in nest})
-        w.line(f"for {', '.join(names)} in {iterate}:")
+        if launched:
+            extent = scalar(w, s.extent, path + ".extent")
+            w.line(f'with T.launch_thread("{s.thread}", {extent}) as {names[0]}:')
+        else:
+            w.line(f"for {', '.join(names)} in {iterate}:")
         with w.indented():
             statement(w, nest[-1].body, places[-1] + ".body")
 
@@ -232,8 +314,7 @@ def _for(w: Writer, s: loops.For, path: str) -> None:
 def _end(w: Writer, text: str) -> str:
     """Return a bound of a loop as text: a bare number, unless TVM must be told that it is not
     int32."""
-    is_number = w.typed_loops and plain(text).removeprefix("-").isdecimal()
-    return f"T.int64({text})" if is_number else text
+    return typed(w, text) if w.typed_loops else text
 
 
 def _mixes_integers(n: Node) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from relaxlab.ir.expr import OuterIndex, PrimExpr, Var
+from relaxlab.ir.loops import Buffer
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.span import Source, Span
 from relaxlab.script.names import Names
@@ -46,6 +47,10 @@ class Writer:
         self.loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}  # the ranges of enclosing loops
         self.outer: tuple[OuterIndex, str] | None = None  # of the ragged type being written
         self.typed_loops = False  # whether the ends of loops say that they are int64
+        self.typed_shapes = False  # whether extents of buffers and constant indices do
+        self.implied: frozenset[int] | None = None  # conversions that the reader makes
+        self.launches = False  # whether thread loops are written as launches
+        self.unplaced: dict[Buffer, str] = {}  # buffers whose allocations are not written yet
         self.in_module = True
         self.module_name = "Module"
         self.types = types

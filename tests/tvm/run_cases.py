@@ -72,6 +72,15 @@ def reprint(program: str, _: str) -> dict[str, str]:
         return {"error": f"{type(error).__name__}: {error}"[-600:]}
 
 
+def equal(program: str, other: str) -> dict[str, str]:
+    """Where two programs differ, "" if they do not, or the error."""
+    try:
+        tvm.ir.assert_structural_equal(from_source(program), from_source(other), True)
+    except Exception as error:
+        return {"differs": f"{type(error).__name__}: {error}"[-600:]}
+    return {"differs": ""}
+
+
 def type_of(variables: str, expression: str) -> dict[str, str]:
     """The type of a call on variables, whose types are texts by name in JSON, as dimensions, dtypes
     and devices; "refused" if there is none."""
@@ -152,6 +161,6 @@ def plainly(value: object) -> str:
     return re.sub(r"T\.(?:int64|bool)\(([-\w]+)\)", r"\1", text)
 
 
-RUN = {"print": reprint, "schedule": schedule, "transform": transform, "lower": lower,
-       "type": type_of, "tensors": tensors, "arithmetic": arithmetic}[sys.argv[2]]
+RUN = {"print": reprint, "equal": equal, "schedule": schedule, "transform": transform,
+       "lower": lower, "type": type_of, "tensors": tensors, "arithmetic": arithmetic}[sys.argv[2]]
 json.dump([RUN(*case) for case in json.load(sys.stdin)], sys.stdout)

@@ -30,6 +30,63 @@ def test_what_is_printed_is_the_same_program(name: str) -> None:
     assert structural_equal(parse(mod.script()), mod)
 
 
+ALIKE = (
+    """
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), n: T.int32):
+    C = T.alloc_buffer((16,), "float32")
+    if n > 3:
+        B = T.alloc_buffer((16,), "float32", scope="local")
+        for i in range(n):
+            B[i] = A[i] + T.Cast("float32", i)
+        for i in range(n):
+            C[i] = B[n - i - 1]
+    for i in range(16):
+        D = T.alloc_buffer((1,), "float32")
+        D[0] = C[i]
+        if i < n:
+            A[i] = D[0]
+""",
+    """
+@T.prim_func
+def main(A: T.Buffer((16,), "int32"), n: T.int32):
+    for i in range(16):
+        A[i] = i // 2 + A[(i * 4 + n) % 16] - n
+        if n > i and i > 0:
+            A[i - 1] = T.if_then_else(i > 3, 1, 0)
+""",
+    """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((T.int64(4), T.int64(8)), "float32"), B: T.Buffer((T.int64(4),), "float32")):
+    for i, k in T.grid(T.int64(4), T.int64(8)):
+        with T.sblock("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+    B[T.int64(0)] = A[T.int64(1), T.int64(2)]
+""",
+    """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32")):
+    T.func_attr({"target": T.target("llvm")})
+    with T.launch_thread("blockIdx.x", 2) as bx:
+        with T.launch_thread("threadIdx.x", 32) as tx:
+            B = T.alloc_buffer((32,), "float32", scope="shared")
+            B[tx] = A[bx * 32 + tx]
+            A[bx * 32 + tx] = B[tx]
+""",
+)
+"""Programs that are printed so that TVM reads the same ones, allocations and dtypes included."""
+
+
+@needs_wheel
+@pytest.mark.parametrize("number", range(len(ALIKE)))
+def test_tvm_reads_the_program_that_was_printed(number: int) -> None:
+    printed = tuple((text, from_source(text).script()) for text in ALIKE)
+    assert results("tvm", "equal", printed)[number] == {"differs": ""}, printed[number][1]
+
+
 @needs_wheel
 @pytest.mark.parametrize("name", UNTRUE)
 def test_claims_that_are_not_true_are_warned_of(name: str) -> None:

@@ -215,6 +215,35 @@ def main(A: T.Buffer((16,), "int32"), n: T.int32):
     for i in range(16):
         A[i] = n
 """
+VIRTUAL = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for i in range(4):
+        vx = T.launch_thread("vthread.x", 4)
+        C[i * 4 + vx] = A[vx * 4 + i]
+        C[i * 4 + vx] = C[i * 4 + vx] + T.float32(1)
+"""
+STRIDED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((64, 64), "float32"), C: T.Buffer((64, 64), "float32")):
+    for i, j in T.grid(4, 4):
+        with T.sblock("tile"):
+            T.reads(A[i * 16:i * 16 + 16, j * 16:j * 16 + 16])
+            T.writes(C[i * 16:i * 16 + 16, j * 16:j * 16 + 16])
+            s = T.int32()
+            X = T.match_buffer(
+                A[i * 16:i * 16 + 16, j * 16:j * 16 + 16], (16, 16), strides=[s, 1],
+                offset_factor=1,
+            )
+            C[i * 16, j * 16] = X[0, 1] * T.Cast("float32", s)
+"""
+COMPUTED = """
+@T.prim_func
+def main(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "float32")):
+    for i in range(16):
+        A[i] = 5 + i - i
+        C[i] = T.Cast("float32", i * 4 // 4 + T.max(i, 0))
+"""
 STEPS = (
     "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque",
     "CompactBufferAllocation", "LowerMatchBuffer", "LowerOpaqueBlock", "FlattenBuffer",
@@ -229,7 +258,8 @@ TEXTS = {
     "local": LOCAL, "shifted": SHIFTED, "conditions": CONDITIONS, "choices": CHOICES,
     "left out": LEFT_OUT, "hoisted": HOISTED, "threads": THREADS,
     "repeated": REPEATED, "tails": TAILS, "split": SPLIT, "lifted": LIFTED,
-    "stages": STAGES, "buffers": BUFFERS, "short": SHORT, **PROGRAMS,
+    "stages": STAGES, "buffers": BUFFERS, "short": SHORT, "virtual": VIRTUAL,
+    "strided": STRIDED, "computed": COMPUTED, **PROGRAMS,
 }  # fmt: skip
 CASES = (
     *((name, ", ".join(STEPS[:count])) for name in ("local", "matmul", "chain", "conv")
@@ -244,11 +274,15 @@ CASES = (
     ("shifted", "AnnotateEntryFunc"), ("shifted", "ForceNarrowIndexToInt32"),
     *(("left out", name) for name in ("SkipAssert", "RemoveAssume", "RemoveStoreUndef")),
     ("left out", "SkipAssert, RemoveAssume, RemoveStoreUndef"),
+    ("virtual", "InjectVirtualThread"), ("strided", "LowerMatchBuffer"),
+    ("computed", "StmtSimplify"),
     *(("shifted", name) for name in ("CanonicalizeLoop", "VectorizeLoop", "RemoveNoOp")),
 )  # fmt: skip
 DIFFERENT = {
     "matmul": ("StmtSimplify", "RemoveNoOp"),  # the order of the sides of a comparison
     "conv": STEPS[6:],  # the order of the terms of an index
+    "strided": ("LowerMatchBuffer",),  # a stride is converted where it was a symbol
+    "virtual": ("InjectVirtualThread",),  # the turns of a thread are loops
     "stages": ("InjectSoftwarePipeline",),  # first and last iterations without loops and blocks
 }
 """The last steps after which relaxlab differs, by program."""

@@ -8,6 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import relaxlab.tvm as tvm
+from relaxlab.tvm.without_meaning import REASONS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,3 +26,14 @@ def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "R.nn.gelu" in done.stdout and "fused_matmul_gelu" in done.stdout
+
+
+def test_the_page_has_the_passes_without_a_meaning() -> None:
+    text = (ROOT / "docs/from-tvm.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`\w+`.*) \| (.*) \|$", text, re.M)
+    found = {name.strip("`"): why for names, why in rows for name in names.split(", ")}
+    assert found == REASONS
+    with pytest.raises(AttributeError, match="MakePackedAPI has no meaning in relaxlab: they make"):
+        tvm.tir.transform.MakePackedAPI()
+    with pytest.raises(AttributeError, match="VMShapeLower has no meaning in relaxlab: they lower"):
+        tvm.relax.transform.VMShapeLower()

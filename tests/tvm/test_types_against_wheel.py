@@ -135,9 +135,38 @@ def test_types_of_drawn_calls() -> None:
     assert sum("type" in a for a in theirs) > DRAWS // 2
 
 
+CALLED = (
+    ({"x": "R.Tensor((2, 3), 'float32')"}, "R.topk(x, 0, 1)"),
+    ({"x": "R.Tensor(dtype='float32')"}, "R.concat([x, x], axis=None)"),
+    ({"x": "R.Tensor((2, 3, 4), 'float32')", "y": "R.Tensor((5, m), 'int64')"},
+     "R.gather_nd(x, y)"),
+    ({"x": "R.Tensor((4,), 'float32')", "y": "R.Tensor((2,), 'int64')",
+      "z": "R.Tensor((2,), 'float32')"}, "relax.op.index_put(x, y, z)"),
+    ({"x": "R.Tensor((2, 3), 'int64')"}, "relax.op.one_hot(x, 1.0, 0.0, 5, -1)"),
+    ({"x": "R.Tensor((2, 4), 'float32')", "y": "R.Tensor((2,), 'float32')",
+      "z": "R.Tensor((2,), 'float16')"},
+     "relax.op.quantize(x, y, z, axis=0, out_dtype='float8_e4m3fn')"),
+    ({"x": "R.Tensor((2, 3), 'float32')"}, "relax.op.hint_on_device(x, __import__('tvm').cuda(1))"),
+    ({"x": "R.Tensor((2,), 'float32')"},
+     "relax.op.call_inplace_packed('f', x, inplace_indices=0, ty_args=R.Tensor((2,), 'float32'))"),
+)
+
+
+@pytest.mark.parametrize("number", range(len(CALLED)))
+def test_types_of_calls(number: int) -> None:
+    cases = tuple((json.dumps(types), call) for types, call in CALLED)
+    theirs, ours = (results(which, "type", cases)[number] for which in ("tvm", "relaxlab"))
+    assert "type" in theirs and ours == theirs
+
+
 @pytest.mark.parametrize(
     ("types", "call"),
-    [({"x": "R.Tensor((2, 3), 'float32', relax.VDevice('llvm'))",
+    [({"x": "R.Tensor((2, 3), 'float32')"},
+      "relax.op.call_inplace_packed('f', x, inplace_indices=0, ty_args=R.Tensor((3,), 'float32'))"),
+     ({"x": "R.Tensor(dtype='float32', ndim=2)"}, "R.strided_slice(x, [0], [0, 1], [1, 2])"),
+     ({"x": "R.Tensor(dtype='float32', ndim=2)"}, "R.broadcast_to(x, R.shape([3]))"),
+     ({"x": "R.Tensor((4, 5), 'float32')", "y": "relax.PrimType('float32')"}, "R.take(x, y, 1)"),
+     ({"x": "R.Tensor((2, 3), 'float32', relax.VDevice('llvm'))",
        "y": "R.Tensor((2, 3), 'float32', relax.VDevice('cuda'))"}, "R.add(x, y)"),
      ({"x": "R.Tensor((1, 3, 9, 8), 'float32')", "y": "R.Shape((4, 6, 2))"},
       "R.image.resize2d(x, y)"),

@@ -108,10 +108,11 @@ class ShapeExpr(metaclass=Spelling, core=graph.ShapeExpr):
 
 
 class PrimValue(metaclass=Spelling, core=graph.PrimValue):
-    """A scalar."""
+    """A scalar: of a number of Python, int64, float64 or bool."""
 
     def __new__(cls, value: Any, span: Any = None) -> graph.PrimValue:
-        return graph.PrimValue(expr.as_expr(value))
+        like = "float64" if isinstance(value, float) else None
+        return graph.PrimValue(expr.as_expr(value, like))
 
 
 class If(metaclass=Spelling, core=graph.If):

@@ -15,7 +15,7 @@ from relaxlab.ops.define import builder
 from relaxlab.script.captured import name_object
 from relaxlab.script.type_values import as_type
 from relaxlab.script.values import Ref
-from relaxlab.tvm.relax.expr import get_shape_of
+from relaxlab.tvm.relax.expr import PrimValue, get_shape_of
 
 TYPES_LAST = {
     "call_tir": "out_sinfo",
@@ -44,6 +44,8 @@ def _stating_types(name: str) -> Any:
         if tys is None and older == "out_sinfo":
             # The operands, the in-place indices where there are some, then the types.
             tys = rest.pop(2 if name == "call_tir_inplace" else 1)
+        if isinstance(kwargs.get("inplace_indices"), int):
+            kwargs["inplace_indices"] = [kwargs["inplace_indices"]]
         if isinstance(func, str):
             func = graph.ExternFunc(func)
         if (
@@ -61,9 +63,7 @@ def _stating_types(name: str) -> Any:
 
 
 def _operand(value: Any) -> graph.Expr:
-    if isinstance(value, int | float | expr.PrimExpr):
-        return graph.PrimValue(expr.as_expr(value))
-    return value
+    return PrimValue(value) if isinstance(value, int | float | expr.PrimExpr) else value
 
 
 def _taking_functions(name: str) -> Any:
@@ -110,13 +110,14 @@ def _taking_views(name: str) -> Any:
     make = builder(name)
 
     def call(
-        data: graph.Expr, shape: Any = None, dtype: str | None = None,
+        data: graph.Expr, shape: Any = None, dtype: str | graph.DataTypeImm | None = None,
         relative_byte_offset: Any = None,
     ) -> graph.Call:  # fmt: skip
         given: list[Any] = [data, get_shape_of(data) if shape is None else shape]
         if dtype is not None or relative_byte_offset is not None:
             ty = data.ty if isinstance(data, graph.Var) else None
-            given.append(graph.DataTypeImm(dtype or getattr(ty, "dtype", "")))
+            known = dtype or getattr(ty, "dtype", "")
+            given.append(graph.DataTypeImm(known) if isinstance(known, str) else known)
         if relative_byte_offset is not None:
             given.append(_operand(relative_byte_offset))
         return make(*given)
@@ -125,8 +126,33 @@ def _taking_views(name: str) -> Any:
     return call
 
 
+def _taking_numbers(name: str) -> Any:
+    """The builder of a call whose second and third arguments may be numbers."""
+    make = builder(name)
+
+    def call(indices: graph.Expr, on_value: Any, off_value: Any, *args: Any, **kwargs: Any) -> Any:
+        return make(indices, _operand(on_value), _operand(off_value), *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+def _taking_indices(name: str) -> Any:
+    """The builder of a call whose indices may be one tensor, of the first dimension."""
+    make = builder(name)
+
+    def call(data: graph.Expr, indices: Any, *args: Any, **kwargs: Any) -> graph.Call:
+        several = isinstance(indices, graph.Tuple | tuple | list)
+        return make(data, indices if several else graph.Tuple((indices,)), *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
 _OTHERWISE = {
+    "index_put": _taking_indices,
     "memory.view": _taking_views,
+    "one_hot": _taking_numbers,
     "hint_on_device": _taking_devices,
     "to_vdevice": _taking_devices,
     "layout_transform": _taking_functions,

@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import graph
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module
@@ -31,6 +32,7 @@ from relaxlab.passes.legalize_ops import LegalizeOptions
 from relaxlab.passes.lift_transform_params import LiftOptions
 from relaxlab.passes.normalize import NormalizeOptions
 from relaxlab.passes.rename_device import RenameOptions
+from relaxlab.passes.replace_kernels import ReplaceOptions
 from relaxlab.passes.retype import with_param_types
 from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.script.type_values import as_type
@@ -42,6 +44,7 @@ from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
 from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext as PatternCheckContext
 from relaxlab.tvm.script.normal import normalized
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.without_meaning import missing
 
 PASSES = {
     "CanonicalizeBindings": "canonicalize",
@@ -74,6 +77,7 @@ PASSES = {
     "LazyGetInput": "lazy_get_input",
     "LazySetOutput": "lazy_set_output",
     "ComputePrimValue": "outline_scalars",
+    "OptimizeLayoutTransform": "remove_redundant_layouts canonicalize",
 }
 """Passes without arguments, and the core's passes that each stands for."""
 
@@ -380,6 +384,28 @@ def LazyTransformParams(  # noqa: N802
     return core_pass("LazyTransformParams", "lazy_transform_params", options=options)
 
 
+def AlterOpImpl(  # noqa: N802
+    op_impl_map: Mapping[str, PrimFunc],
+    op_buffer_transforms: Mapping[str, Sequence[Any]],
+    op_buffer_axis_separators: Mapping[str, Any] | None = None,
+    op_buffer_input_axis_separators: Mapping[str, Any] | None = None,
+) -> Pass:
+    """Call other loop functions for operations, by the `operator_name` of those that the program
+    has, with operands and results in the layouts that index maps or functions give; the separators
+    of axes say nothing here."""
+
+    def layouts(name: str) -> tuple[IndexMap | None, ...]:
+        given = op_buffer_transforms.get(name) or [None] * len(op_impl_map[name].buffers)
+        return tuple(IndexMap.of(m) if callable(m) else m for m in given)
+
+    options = ReplaceOptions(op_impl_map, {name: layouts(name) for name in op_impl_map})
+
+    def run(mod: Module, _: PassContext) -> Module:
+        return normalized(run_core(mod, "replace_kernels", options=options))
+
+    return Pass(run, PassInfo(0, "AlterOpImpl"))
+
+
 class _Lowering(PyExprMutator):
     """Replaces calls of operators by what functions `(builder, call) -> expression` return."""
 
@@ -457,7 +483,7 @@ dataflowblock_pass = decorator(_each_block, "transform_dataflowblock")
 def __getattr__(name: str) -> Any:
     if name in PASSES:
         return _without_arguments(name)
-    raise AttributeError(f"tvm.relax.transform.{name} is not among the passes that relaxlab has")
+    raise missing("tvm.relax.transform", name)
 
 
 def __dir__() -> list[str]:

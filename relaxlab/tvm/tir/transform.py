@@ -29,6 +29,7 @@ from relaxlab.schedule.compact import compact_buffers
 from relaxlab.tvm.tir.dlight import gpu
 from relaxlab.tvm.tir.dlight.base import ApplyDefaultSchedule
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.without_meaning import missing
 
 
 def _each_loop_function(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
@@ -66,7 +67,7 @@ def CompactBufferAllocation(is_strict: bool = True) -> Pass:  # noqa: N802
 
 
 def _simplified(func: PrimFunc) -> PrimFunc:
-    return replace(func, body=simplify_indices(func.body, symbols_in(func.params)))
+    return replace(func, body=simplify_indices(func.body, symbols_in(func.params), values=True))
 
 
 def _unchanged(func: PrimFunc) -> PrimFunc:
@@ -82,10 +83,12 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "ForceNarrowIndexToInt32": _unchanged,  # indices are int64, whatever a program says
     "FlattenBuffer": flatten_buffers,
     "HoistExpression": hoist.expressions_outside,
+    "InjectVirtualThread": threads.virtual_threads_in_turn,
     "InjectSoftwarePipeline": pipelining.loops_pipelined,
     "LiftThreadBinding": threads.threads_lifted,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
+    "LowerIntrin": _unchanged,  # machine code has all operators and intrinsics
     "LowerOpaqueBlock": blocks.without_blocks,
     "PlanAndUpdateBufferAllocationLocation": plan_allocations,
     "RemoveAssume": statements.without_assumptions,
@@ -147,6 +150,14 @@ def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
     return _pass("VectorizeLoop", loops.vectorized if enable_vectorize else loops.serialized)
 
 
+def ThreadSync(storage_scope: str) -> Pass:  # noqa: N802
+    """Put barriers between accesses of memory that the threads of a block share. Raises ValueError
+    for memory that they do not share: "shared" and "shared.dyn" are."""
+    if storage_scope not in ("shared", "shared.dyn"):
+        raise ValueError(f"ThreadSync({storage_scope!r}): 'shared' or 'shared.dyn'")
+    return _pass("ThreadSync", threads.threads_synchronised)
+
+
 def NarrowDataType(target_bits: int) -> Pass:  # noqa: N802
     """Leave indices as they are, int64, which any number of bits up to 64 may be narrowed to."""
     return _pass("NarrowDataType", _unchanged)
@@ -187,7 +198,7 @@ def BindTarget(target: Any) -> Pass:  # noqa: N802
 
 def __getattr__(name: str) -> Callable[[], Pass]:
     if name not in STEPS:
-        raise AttributeError(f"tvm.tir.transform.{name} is not among the passes that relaxlab has")
+        raise missing("tvm.tir.transform", name)
 
     def make() -> Pass:
         return _pass(name, STEPS[name])
