@@ -137,7 +137,11 @@ def is_expr(expr: graph.Expr) -> DFPattern:
 
 
 _HOMES = {
-    **{name: f"relaxlab.passes.patterns:{name}" for name in patterns.__all__ if name[0].islower()},
+    **{
+        name: f"relaxlab.passes.patterns:{name}"
+        for name, value in vars(patterns).items()
+        if name[0].islower() and callable(value)
+    },
     **{
         name: f"relaxlab.tvm.relax.pattern_context:{name}"
         for name in (
