@@ -73,15 +73,12 @@ def test_on_simulated_threads_of_a_gpu() -> None:
 
 def test_tables_are_made_by_the_program() -> None:
     """Starts of sentences, of words and of products, each from the lengths alone."""
-    mod = rl.parse(NESTED.replace("@T.prim_func", "@I.ir_module\nclass M:\n    @T.prim_func")
-                   .replace("\ndef nested", "\n    def nested").replace("\n    ", "\n        ")
-                   .replace("        @T", "    @T").replace("        def nested", "    def nested")
-                   + '''
-    @R.function
-    def main(s: R.Tensor(("b",), "int64"), t: R.Tensor(("n",), "int64"),
-             x: R.Tensor(("m", 4), "float32"), size: R.Shape(["u"])):
-        return R.call_tir(cls.nested, (s, t, x), out_ty=R.Tensor(("u",), "float32"))
-''')  # fmt: skip
+    mod = rl.parse(NESTED + '''
+@R.function
+def main(s: R.Tensor(("b",), "int64"), t: R.Tensor(("n",), "int64"),
+         x: R.Tensor(("m", 4), "float32"), size: R.Shape(["u"])):
+    return R.call_tir(cls.nested, (s, t, x), out_ty=R.Tensor(("u",), "float32"))
+''')
     exe = rl.compile(mod, use_cache=False)
     for d in DOCUMENTS[2:]:
         (s, _, t, _, _, x), want = given(d)

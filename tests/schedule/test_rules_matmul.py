@@ -279,11 +279,11 @@ def test_a_single_row_shares_the_depth(body: str, depth: int) -> None:
 
 
 SYMBOLIC = """
-    def main(x: R.Tensor((N, K), "float32"), w: R.Tensor((K, M), "float32")):
-        with R.dataflow():
-            y = R.add(R.matmul(x, w), R.const(1.0, "float32"))
-            R.output(y)
-        return y
+def main(x: R.Tensor((N, K), "float32"), w: R.Tensor((K, M), "float32")):
+    with R.dataflow():
+        y = R.add(R.matmul(x, w), R.const(1.0, "float32"))
+        R.output(y)
+    return y
 """
 SYMBOLIC_TRANSPOSED = """
 def main(x: R.Tensor((N, K), "float32"), w: R.Tensor((M, K), "float32")):
