@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer, wraps
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     BufferLoad,
@@ -112,9 +113,7 @@ class _Simplifier:
         if isinstance(n, PrimExpr) and (_is_place(n) or (self.values and _is_integer(n))):
             return self.an.simplify(n)  # type: ignore[return-value]
         n = map_children(n, self.loads)
-        if self.values and isinstance(n, expr.Cast) and isinstance(n.value, expr.IntImm):
-            return expr.const(n.value.value, n.dtype)  # type: ignore[return-value]
-        return n
+        return _folded(n) if self.values and isinstance(n, expr.Cast) else n  # type: ignore
 
     def guarded(self, e: expr.Call, *args: PrimExpr) -> PrimExpr:
         """A value under a guard, which holds where it is computed: what else the guard implies,
@@ -137,6 +136,16 @@ def _is_place(e: PrimExpr) -> bool:
     nodes = list(walk(e))
     divides = any(isinstance(n, expr.FloorDiv | expr.FloorMod) for n in nodes)
     return divides and all(isinstance(n, _PLACES) for n in nodes) and not wraps(e)
+
+
+def _folded(e: expr.Cast) -> PrimExpr:
+    """A conversion of a number to an integer that has its value, else `e`."""
+    if not isinstance(e.value, expr.IntImm) or not is_int(e.dtype):
+        return e
+    low, high = expr.lowest(e.dtype), expr.highest(e.dtype)
+    assert isinstance(low, expr.IntImm) and isinstance(high, expr.IntImm)
+    fits = low.value <= e.value.value <= high.value
+    return expr.const(e.value.value, e.dtype) if fits else e
 
 
 def _is_integer(e: PrimExpr) -> bool:

@@ -19,15 +19,16 @@ def implied_casts(f: loops.PrimFunc) -> frozenset[int] | None:
     own = {n.loop_var for n in nodes if isinstance(n, loops.For)}
     own |= {n.var for n in nodes if isinstance(n, loops.IterVar)}
     for n in nodes:
-        if isinstance(n, loops.Buffer | expr.Var) and _dtype(n) == "int64" and n not in own:
-            return None
+        match n:
+            case loops.Buffer(dtype="int64"):
+                return None
+            case expr.Var() if n.dtype == "int64" and n not in own:
+                return None
+            case _:
+                pass
     implied = Counter(id(c) for n in nodes for c in _implied(n))
     every = Counter(id(n) for n in nodes if _widens(n))
     return frozenset(implied) if every <= implied else None
-
-
-def _dtype(n: loops.Buffer | expr.Var) -> str:
-    return n.dtype
 
 
 def _widens(n: Node) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import cast
 
 from relaxlab.analysis.arith import Analyzer
-from relaxlab.codegen.gpu.synchronise import synchronise
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import BufferLoad, For, LetStmt, PrimFunc, SeqStmt, Stmt
@@ -62,12 +61,6 @@ def _require_same_extent(axis: str, a: For, b: For) -> None:
             f"the loops bound to {axis} have the extents {a.extent} and {b.extent}: "
             "those of a kernel are one loop"
         )
-
-
-def threads_synchronised(func: PrimFunc) -> PrimFunc:
-    """The function with barriers between accesses of memory that the threads of a block share."""
-    body = synchronise(func.body)
-    return func if body is func.body else replace(func, body=body)
 
 
 def virtual_threads_in_turn(func: PrimFunc) -> PrimFunc:

@@ -150,14 +150,6 @@ def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
     return _pass("VectorizeLoop", loops.vectorized if enable_vectorize else loops.serialized)
 
 
-def ThreadSync(storage_scope: str) -> Pass:  # noqa: N802
-    """Put barriers between accesses of memory that the threads of a block share. Raises ValueError
-    for memory that they do not share: "shared" and "shared.dyn" are."""
-    if storage_scope not in ("shared", "shared.dyn"):
-        raise ValueError(f"ThreadSync({storage_scope!r}): 'shared' or 'shared.dyn'")
-    return _pass("ThreadSync", threads.threads_synchronised)
-
-
 def NarrowDataType(target_bits: int) -> Pass:  # noqa: N802
     """Leave indices as they are, int64, which any number of bits up to 64 may be narrowed to."""
     return _pass("NarrowDataType", _unchanged)
