@@ -12,7 +12,7 @@ from dataclasses import fields
 from functools import cache, wraps
 from numbers import Integral, Real
 from opcode import opmap
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from relaxlab.ir.errors import BRIEF, PACKAGE, UserError, brief, kind_of, show_briefly
 from relaxlab.ir.names import among
@@ -122,8 +122,7 @@ def require_field(record: Any, name: str, value: object, title: str) -> None:
     """Raise WrongKind for a value that the annotation of a dataclass's field excludes. title: what
     the field is an option of."""
     (annotation,) = (f.type for f in fields(record) if f.name == name)
-    kind: type[Any] = type(record)
-    wanted = _annotation(kind, annotation)
+    wanted = _annotation(type(cast("object", record)), annotation)
     if wrong := wrong_kinds(value, wanted):
         raise WrongKind(_message(title, name, wanted, value, wrong[0]))
 
