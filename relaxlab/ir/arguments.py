@@ -54,7 +54,7 @@ def names_arguments(fn: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if first or any(isinstance(kwargs.get(name), str) for name in flags):
+        if first or (flags and any(isinstance(kwargs.get(name), str) for name in flags)):
             _look_at(fn, signature, args, kwargs, None)
         try:
             return fn(*args, **kwargs)
