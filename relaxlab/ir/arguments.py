@@ -122,8 +122,7 @@ def require_field(record: Any, name: str, value: object, title: str) -> None:
     """Raise WrongKind for a value that the annotation of a dataclass's field excludes. title: what
     the field is an option of."""
     (annotation,) = (f.type for f in fields(record) if f.name == name)
-    cls: Any = type(record)
-    wanted = _annotation(cls, annotation)
+    wanted = _annotation(record.__class__, annotation)
     if wrong := wrong_kinds(value, wanted):
         raise WrongKind(_message(title, name, wanted, value, wrong[0]))
 
