@@ -14,7 +14,7 @@ from relaxlab.batching.graph import Graph, depths_of
 from relaxlab.batching.native import AGENDA, RATIO, native_schedule
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, kind_of
-from relaxlab.ir.names import among
+from relaxlab.ir.names import meant
 
 
 class PolicyError(UserError):
@@ -126,8 +126,8 @@ def policy_called(name: str) -> Policy:
     """Return one of `POLICIES`. Raises PolicyError for another name."""
     if name not in POLICIES:
         raise PolicyError(
-            f"no policy is called {name!r}: there are those that `rl.learn_policy` gives, and "
-            f"{among(name, POLICIES)}"
+            f"no policy is called {name!r}: there are {_known()}, and those that "
+            f"`rl.learn_policy` gives{meant(name, list(POLICIES))}"
         )
     return POLICIES[name]
 

@@ -12,7 +12,7 @@ from dataclasses import fields
 from functools import cache, wraps
 from numbers import Integral, Real
 from opcode import opmap
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from relaxlab.ir.errors import BRIEF, PACKAGE, UserError, brief, kind_of, show_briefly
 from relaxlab.ir.names import among
@@ -54,7 +54,7 @@ def names_arguments(fn: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if first or any(isinstance(kwargs.get(name), str) for name in flags):
+        if first or (flags and any(isinstance(kwargs.get(name), str) for name in flags)):
             _look_at(fn, signature, args, kwargs, None)
         try:
             return fn(*args, **kwargs)
@@ -122,7 +122,7 @@ def require_field(record: Any, name: str, value: object, title: str) -> None:
     """Raise WrongKind for a value that the annotation of a dataclass's field excludes. title: what
     the field is an option of."""
     (annotation,) = (f.type for f in fields(record) if f.name == name)
-    wanted = _annotation(type(cast("object", record)), annotation)
+    wanted = _annotation(record.__class__, annotation)
     if wrong := wrong_kinds(value, wanted):
         raise WrongKind(_message(title, name, wanted, value, wrong[0]))
 

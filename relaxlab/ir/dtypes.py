@@ -99,9 +99,9 @@ def converted(value: Any, dtype: Any) -> Any:
     import numpy as np
 
     array = np.asarray(value)
-    if dtype.kind not in "iu" or not is_float(array.dtype.name):
-        with np.errstate(invalid="ignore", over="ignore"):
-            return array.astype(dtype)[()]
+    kind = array.dtype.kind
+    if dtype.kind not in "iu" or kind in "biu" or not is_float(array.dtype.name):
+        return array.astype(dtype)[()]
     low, high = integer_range(dtype.name)
     wide = array.astype("float64")  # which holds all of its values
     past = wide >= high + 1

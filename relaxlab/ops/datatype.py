@@ -42,7 +42,8 @@ def _astype_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
 
 
 def _astype(x: np.ndarray[Any, Any], dtype: str = "float32") -> np.ndarray[Any, Any]:
-    return np.asarray(converted(x, numpy_dtype(dtype)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(converted(x, numpy_dtype(dtype)))
 
 
 define(

@@ -81,8 +81,8 @@ def call_func(name: str, *args: Any) -> Any:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise  # from within the function
         raise ExecutionError(
-            f"the registered function {name!r} is called with {counted(len(args), 'argument')}, "
-            f"the outputs last, which it does not take: {error}"
+            f"the registered function {name!r} does not take {counted(len(args), 'argument')} "
+            f"(`call_dps_packed` gives it the outputs last): {error}"
         ) from error
 
 

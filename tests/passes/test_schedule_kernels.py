@@ -219,9 +219,9 @@ def main(x: R.Tensor(("n", 24), "float32")):
     schedule_kernels.with_options(versions=False)(moved)
     with first_steps(0):
         schedule_kernels(moved)
-    target = replace(Target.host(), kind="mine")
     for rules in (target_kind("cpu").rules, tuple):
         register_target(replace(target_kind("cpu"), name="mine", rules=rules), override=True)
+        target = replace(Target.host(), kind="mine")
         schedule_kernels.with_options(target=target)(moved)
         schedule_kernels.with_options(target=target)(moved)
     assert seen == [name] * 6
