@@ -128,8 +128,9 @@ def test_one_remark_per_kernel() -> None:
     assert decided["halve"].reason == "already scheduled by hand"
     assert not decided["halve"].applied
     by_rule = {n for n, w in decided.items() if w.reason.startswith("scheduled by the rule ")}
-    assert by_rule == set(trace.result.loop_functions()) - {"halve", "relayout"}
-    assert {w.subject for w in runs[1].remarks if w.applied} == {"relayout"}
+    packing = {"relayout", "relayout1"}  # the constant and the sum of weights are packed at load
+    assert by_rule == set(trace.result.loop_functions()) - {"halve"} - packing
+    assert {w.subject for w in runs[1].remarks if w.applied} == packing
     x, w = np.ones(3, "float32"), np.ones((40, 24), "float32")
     exe = rl.compile(Mixed)
     b, y = exe["main"](x, *exe["main_transform_params"]((w,)))

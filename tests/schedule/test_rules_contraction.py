@@ -16,7 +16,7 @@ from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.testing.replay import replay_kernels
 
 SUBSCRIPTS = [
-    ("bnhd,bmhd->bhnm", {"contraction"}),
+    ("bnhd,bmhd->bhnm", {"matmul"}),
     ("bhnm,bmhd->bnhd", {"contraction"}),
     ("bnhd,bmhd->bnmh", {"contraction"}),
     ("nhd,mhd->mn", {"contraction"}),
