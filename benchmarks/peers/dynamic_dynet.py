@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.dynamic import MODELS, Dynamic
+from benchmarks.peers.dynamic import MODELS, Dynamic, weights_of
 from benchmarks.peers.networks import NETWORKS, Framework, run_together
-from relaxlab.models.dynamic.inputs import random_weights
 
 MEGABYTES = 2048
 """Memory that DyNet takes at its start."""
@@ -31,7 +30,7 @@ class DyNetDynamic(Dynamic):
 
         self.model, self.hidden = model, hidden
         self.about = {"version": version("dyNET38")}
-        weights = random_weights(MODELS[model].make(hidden), np.random.default_rng(0))
+        weights = weights_of(MODELS[model].make(hidden), hidden)
         framework = DyNetFramework(dynet)
         networks = {**NETWORKS, "berxit": DyNetEncoder}
         network = networks[model](framework, weights)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.dynamic import MODELS, Dynamic, levels_of
-from relaxlab.models.dynamic.inputs import random_weights
+from benchmarks.peers.dynamic import MODELS, Dynamic, levels_of, weights_of
 
 _CLASSIFY = """
 @R.function
@@ -98,7 +97,7 @@ class RelaxlabLevels(Dynamic):
         import relaxlab as rl
 
         self.model, self.hidden, self._threads, self._rl = model, hidden, threads, rl
-        weights = random_weights(MODELS[model].make(hidden), np.random.default_rng(0))
+        weights = weights_of(MODELS[model].make(hidden), hidden)
         start = time.perf_counter()
         self.run = {
             "tree_lstm": self._tree_lstm, "mv_rnn": self._mv_rnn, "bi_rnn": self._bi_rnn,
