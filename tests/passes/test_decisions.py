@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from textwrap import indent
 
 import numpy as np
 import pytest
@@ -42,14 +43,17 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.passes.patterns import is_op, wildcard
 from relaxlab.passes.pipeline import cpu_pipeline, cuda_pipeline
 from relaxlab.passes.quantize_activations import quantize_activations
+from relaxlab.passes.remove_redundant_layouts import remove_redundant_layouts
 from relaxlab.passes.remove_redundant_reshape import remove_redundant_reshape
 from relaxlab.passes.remove_unused_outputs import remove_unused_outputs
 from relaxlab.passes.remove_unused_parameters import remove_unused_parameters
 from relaxlab.passes.reorder_permute_dims_after_concat import reorder_permute_dims_after_concat
 from relaxlab.passes.reorder_take_after_matmul import reorder_take_after_matmul
+from relaxlab.passes.replace_kernels import replace_kernels
 from relaxlab.passes.rewrite_dataflow_reshape import rewrite_dataflow_reshape
 from relaxlab.passes.use_inplace_calls import use_inplace_calls
 from relaxlab.testing.graph_programs import Programs
+from tests.passes.test_replace_kernels import LAYOUTS, PROGRAM, TILED
 
 HEAD = """
 from relaxlab.script import ir as I, relax as R, tir as T
@@ -226,6 +230,8 @@ def alone(*passes: object) -> Pipeline:
     return Pipeline((normalize, *passes))  # type: ignore[arg-type]
 
 
+DOUBLE = rl.parse(TILED.replace("tiled", "double")).loop_functions()
+DOUBLED = PROGRAM.split("class M:\n")[1].replace("M.double", "Module.double")
 EIGHT = np.eye(8, dtype="float32")
 TABLE: list[tuple[str, Pipeline, str, list[str]]] = [
     ("lambda_lifting", LIBRARIES, MANY, ["[+] main.scaled: is `main_scaled`, which is given `b`"]),
@@ -434,6 +440,12 @@ TABLE += [
     ("decompose_norms", alone(decompose_norms), MOVES, ["[+] main.d: matched: now "]),
     ("rewrite_dataflow_reshape", alone(rewrite_dataflow_reshape), COPY, [
         r"[+] main.y: ",
+    ]),
+    ("replace_kernels", alone(replace_kernels.with_options(kernels=DOUBLE)), DOUBLED, [
+        "[+] main.y: another function for double",
+    ]),
+    ("remove_redundant_layouts", alone(remove_redundant_layouts), indent(LAYOUTS, "    "), [
+        "[+] main.b: matched with `a`: now x", "- main.c: .*it is another layout",
     ]),
 ]  # fmt: skip
 RECURSIVE = {

@@ -37,6 +37,14 @@ def tiled(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32")):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = A[vi, vj] * T.float32(2)
 """
+LAYOUTS = """
+@R.function
+def main(x: R.Tensor((16,), "float32")):
+    a = R.layout_transform(x, index_map=T.index_map(lambda i: (i // 4, i % 4)))
+    b = R.layout_transform(a, index_map=T.index_map(lambda i, j: (i * 4 + j,)))
+    c = R.layout_transform(a, index_map=T.index_map(lambda i, j: (j * 4 + i,)))
+    return (b, c)
+"""
 LAYOUT = IndexMap.of(lambda i: (i // 4, i % 4))
 
 
@@ -66,15 +74,7 @@ def test_each_operand_and_result_has_a_layout() -> None:
 
 
 def test_only_layouts_that_undo_each_other_go_away() -> None:
-    program = """
-@R.function
-def main(x: R.Tensor((16,), "float32")):
-    a = R.layout_transform(x, index_map=T.index_map(lambda i: (i // 4, i % 4)))
-    b = R.layout_transform(a, index_map=T.index_map(lambda i, j: (i * 4 + j,)))
-    c = R.layout_transform(a, index_map=T.index_map(lambda i, j: (j * 4 + i,)))
-    return (b, c)
-"""
-    before = rl.find_pass("normalize")(rl.parse(program))
+    before = rl.find_pass("normalize")(rl.parse(LAYOUTS))
     after = rl.find_pass("remove_redundant_layouts")(before)
     assert after.script().count("R.layout_transform") == 2
     compare_runs(before, after, runs=1)

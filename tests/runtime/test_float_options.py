@@ -183,7 +183,7 @@ def test_options_of_targets() -> None:
     for wrong in ("cpu,contract", "cpu,contract=0", "cpu,fast=on", "cpu,"):
         with pytest.raises(ValueError, match="known: contract=on, contract=off, reassociate=on"):
             parse_target(wrong)
-    with pytest.raises(TypeError, match="contract of a target is True or False, not 'off'"):
+    with pytest.raises(TypeError, match="`contract` of Target is True or False, not 'off'"):
         replace(Target.host(), contract="off")  # type: ignore[arg-type]
 
 

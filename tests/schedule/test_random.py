@@ -125,7 +125,7 @@ def test_blockize_refuses_loops_inside_that_may_have_no_iteration() -> None:
 def test_random_schedules_of_the_kernels_of_a_program() -> None:
     """Each seed gives one schedule; kernels that have one keep it."""
     before = Module.of({"softmax": PROGRAMS["softmax"](), "chain": PROGRAMS["chain"]()})
-    first, other = (schedule_at_random.with_options(seed=s) for s in (1, 2))
+    first, other = (schedule_at_random.with_options(seed=s) for s in (3, 4))
     once = first(before)
     assert once.script() == first(before).script() != other(before).script()
     assert once.script().count('"tir.is_scheduled": True') == 2

@@ -373,3 +373,23 @@ def main(q: R.Tensor((1, 1, 6, 32), "float32"), k: R.Tensor((1, "t", 2, 32), "fl
                 np.testing.assert_allclose(exe["main"](q, k, v, mask), want, rtol=1e-4, atol=1e-5)
             same = exes[-1]["main"](q, k, v, mask)
             np.testing.assert_array_equal(alone["main"](q, k, v, mask), same)
+
+
+def test_queries_keys_and_values_of_one_permuted_tensor(rng: np.random.Generator) -> None:
+    """The block that packs the keys makes what is read as queries and values, too."""
+    exe = rl.compile(rl.parse("""
+@R.function
+def main(x: R.Tensor(("b", "s", 4), "float32")):
+    b, s = T.int64(), T.int64()
+    with R.dataflow():
+        q = R.permute_dims(R.reshape(x, (b, 1, s, 4)), axes=[0, 2, 1, 3])
+        z = R.nn.attention(q, q, q, causal_mask="TopLeft")
+        R.output(z)
+    return z
+"""), checks="all")["main"]  # fmt: skip
+    for b, s in ((3, 5), (1, 1), (2, 40)):
+        x = rng.standard_normal((b, s, 4), np.float32)
+        scores = np.where(np.tri(s, dtype=bool), x @ x.swapaxes(1, 2) / 2, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        expected = weights / weights.sum(-1, keepdims=True) @ x
+        np.testing.assert_allclose(exe(x)[:, :, 0], expected, 1e-4, 1e-5)

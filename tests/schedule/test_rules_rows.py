@@ -229,3 +229,16 @@ def test_functions_of_short_sums_are_vectors_of_rows(
 
 def holds_log(loop: For) -> bool:
     return any(isinstance(n, Call) and n.op == "log" for n in walk(loop.body))
+
+
+def test_functions_of_few_short_sums(rng: np.random.Generator) -> None:
+    exe = rl.compile(rl.parse("""
+@R.function
+def main(x: R.Tensor((3, 20), "float32")):
+    with R.dataflow():
+        z = R.tanh(R.sum(x, axis=1))
+        R.output(z)
+    return z
+"""))
+    x = rng.standard_normal((3, 20), np.float32)
+    np.testing.assert_allclose(exe["main"](x), np.tanh(x.sum(1)), 1e-5, 1e-5)

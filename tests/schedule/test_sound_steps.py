@@ -459,7 +459,7 @@ def main(a: T.Buffer((5, 5), "float32"), y: T.Buffer((5,), "float32")):
     )
     sch.partition(sch.get_loops(sch.get_block("y"))[1], 2)
     assert_well_formed(sch.func)
-    assert "T.axis.reduce(T.int64(4), l * 2 + k)" in sch.func.script()
+    assert "T.axis.reduce(4, l * 2 + k)" in sch.func.script()
     assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
 
 

@@ -141,6 +141,6 @@ def test_arguments_are_recorded_by_name_however_they_are_given() -> None:
 def test_a_wrong_call_is_no_step(call: Any) -> None:
     sch = Schedule(PROGRAMS["chain"]())
     i, *_ = sch.get_loops(sch.get_block("B"))
-    with pytest.raises(TypeError, match=r"bind\(\)"):
+    with pytest.raises(TypeError, match=r"bind\(\)|Schedule\.bind"):
         call(sch, i)
     assert [step.name for step in sch.trace] == ["get_block", "get_loops"]

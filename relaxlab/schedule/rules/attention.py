@@ -212,7 +212,11 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     keep = [b.name for b in found.cascade.blocks]
     # A single row reads each key once; tiles read them once per tile, which repays packing.
     packed = _pack_keys(sch, found, lanes) if COPY_OPERAND.of(sch, rows > 1) else None
+    shared: list[LoopRV] = []
     if packed is not None:
+        # Vectors first: a block in plain loops would be one of those that are fused, and queries,
+        # keys and values may be the same tensor.
+        shared = packed.in_vectors(sch, lanes)
         keep.append(found_block(sch, packed.copy).name)
     # What else is computed before, such as slices of a cache, is read where it is.
     inline_producers(sch, keep)
@@ -237,7 +241,8 @@ def _schedule(sch: Schedule, context: Context, rows: int) -> Schedule:
     around = None
     if packed is not None:
         around = _heads_apart(sch, found, packed.copy, tile)
-        packed.share_out(sch, lanes)
+        shared = shared if around is None else packed.in_vectors(sch, lanes)
+        sch.parallel(sch.fuse(*shared))
     schedule_tiles(sch, found_block(sch, tile), context, around)
     if parts > 1:
         _combine(sch, tile, lanes)
@@ -306,14 +311,14 @@ class _Packed:
     copy: BlockRV
     position: int
 
-    def share_out(self, sch: Schedule, lanes: int) -> None:
-        """Make vectors of positions, which threads share out."""
+    def in_vectors(self, sch: Schedule, lanes: int) -> list[LoopRV]:
+        """Make vectors of positions; returns the loops around one, which threads may share out."""
         nest = sch.get_loops(self.copy)[-len(found_block(sch, self.copy).iter_vars) :]
         vector, lane = sch.split(nest[self.position], factors=[None, lanes])
         outer = [x for i, x in enumerate(nest[:-1]) if i != self.position]
         sch.reorder(*outer, vector, nest[-1], lane)
         sch.vectorize(lane)
-        sch.parallel(sch.fuse(*outer, vector))
+        return [*outer, vector]
 
 
 def _pack_keys(sch: Schedule, found: Attention, lanes: int) -> _Packed | None:

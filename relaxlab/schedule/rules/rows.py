@@ -209,8 +209,9 @@ def _schedule_rows(
     tile = _rows_at_once(sch, rank, bounds, facts)
     stores = separate_stores(sch, rank, facts)
     blocks = blocks_of(sch.func)
-    ends = [] if stores or tile > 1 else _costly_ends(blocks, rank, bounds)
-    tile = context.target.lanes(output_dtype(blocks[-1])) if ends else tile
+    lanes = context.target.lanes(output_dtype(blocks[-1]))
+    ends = [] if stores or tile > 1 else _costly_ends(blocks, rank, bounds, lanes)
+    tile = lanes if ends else tile
     # The first block's loops become the kernel's: a block that moves to its store has none to give.
     if blocks[0].name in stores:  # it follows its store
         del blocks[0]
@@ -395,10 +396,16 @@ def _rows_at_once(sch: Schedule, rank: int, bounds: Mapping[Var, int], facts: Fa
     return ROWS_PER_TILE.of(sch, 1) if sums else 1
 
 
-def _costly_ends(blocks: list[Block], rank: int, bounds: Mapping[Var, int]) -> list[str]:
+def _costly_ends(
+    blocks: list[Block], rank: int, bounds: Mapping[Var, int], lanes: int
+) -> list[str]:
     """Return the blocks behind reductions of short rows that compute one number of each row, among
     them functions that take as long as some terms: with a vector of rows at once, a sigmoid of
-    55,000 means of 32 took 130 us, row by row 260. Nothing where a row of anything is stored."""
+    55,000 means of 32 took 130 us, row by row 260. Nothing where a row of anything is stored, or
+    there are fewer rows than lanes."""
+    axes = blocks[0].iter_vars[:rank]
+    if any(n is not None and n < lanes for n in (constant(it.dom.extent) for it in axes[-1:])):
+        return []
     ends = [b for b in blocks if is_spatial(b)]
     numbers = all(len(b.iter_vars) == rank for b in ends) and all(
         sum(it.kind == "spatial" for it in b.iter_vars) == rank for b in blocks
