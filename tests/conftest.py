@@ -23,7 +23,7 @@ from relaxlab.schedule import tensor_intrin
 from tests.browser import chromium, open_page  # noqa: F401  fixtures
 from tests.compiler import compiler
 
-pytest_plugins = ["tests.tiers", "tests.golden", "tests.gpu"]
+pytest_plugins = ["tests.tiers", "tests.golden", "tests.gpu", "tests.quiet"]
 
 # In the environment, so that parallel workers collect the same tests.
 BASE = os.environ.setdefault("RELAXLAB_SEED", str(random.getrandbits(64)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.quiet import Quiet
 from tests.test_repo import ROOT
 from tests.tutorials.conftest import export_site
 
@@ -16,7 +17,8 @@ NOTEBOOKS = export_site().notebooks()
 SHORT_OF_ITS_RATE = re.compile(r"✗ not yet: [0-9.]+ times as fast as .* times are asked for")
 """The verdict on a right answer that was measured too slow. Other tests run beside the notebooks:
 on two busy cores one answer was measured at 0.35 and at 1.6. A notebook with this verdict is
-executed anew, and fails where its solution does not reach its rate in `TIMES` executions."""
+executed anew with no test beside it, and fails where its solution does not reach its rate in
+`TIMES` executions."""
 TIMES = 3
 
 
@@ -54,21 +56,22 @@ def test_documents_about_the_course() -> None:
         assert f"]({after.path.name})." in texts[number - 1].splitlines()[-1]
 
 
-def in_time(content: Any, notebook: Any) -> Any:
+def in_time(content: Any, notebook: Any, quiet: Quiet) -> Any:
     """A notebook that was executed; anew while a solution of it was measured short of its rate."""
     for _ in range(1, TIMES):
         verdicts = map(texts, outputs_of(content, "solution"))
         if not any(map(SHORT_OF_ITS_RATE.search, verdicts)):
             break
-        content = export_site().execute(notebook)
+        with quiet():
+            content = export_site().execute(notebook)
     return content
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda n: n.page)
-def test_it_runs(notebook: Any, executed: Callable[[Any], Any]) -> None:
+def test_it_runs(notebook: Any, executed: Callable[[Any], Any], quiet: Quiet) -> None:
     """Without an error, with explorers that are views, with exercises that are not solved yet and
     solutions that are right."""
-    content = in_time(executed(notebook), notebook)
+    content = in_time(executed(notebook), notebook, quiet)
     explorers = outputs_of(content, "explorer")
     assert explorers
     for outputs in explorers:
