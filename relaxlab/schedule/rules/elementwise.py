@@ -9,6 +9,7 @@ from relaxlab.ir.expr import Call, FloorDiv, IntImm, PrimExpr, Var, const
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import (
     Block,
+    Buffer,
     BufferLoad,
     BufferStore,
     For,
@@ -69,11 +70,8 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if reason is not None:
         return reason
     inline_producers(sch)
-    def is_whole(block: Block) -> bool:
-        lanes = context.target.lanes(output_dtype(block))
-        return _goes_through(block) or bool(_loops_in(block)) or _keeps_state(block, lanes)
-
-    if all(map(is_whole, blocks_of(sch.func))):
+    blocks = blocks_of(sch.func)
+    if all(_goes_through(b) or _loops_in(b) or _keeps_state(b, context) for b in blocks):
         return _apply(sch, context)
     # Vectors need not end where rows of an image do that share numbers of their channel: with 56 of
     # 64 lanes in use, batch norm of images of 56 x 56 took 1.5 times as long.
@@ -85,10 +83,6 @@ def _apply(sch: Schedule, context: Context) -> Schedule:
         schedule_block(sch, block, context)
     sch.compact_buffers()
     return sch
-
-
-def _goes_across_cheaply(block: Block) -> bool:
-    return not block.alloc_buffers and _goes_across(block) and not is_costly(block)
 
 
 def _waits_for_itself(block: Block) -> bool:
@@ -112,8 +106,13 @@ def _vectors_of_state(block: Block) -> int:
     complex matrices 15, 15 and 18 (EPYC with AVX-512)."""
     inside = [n for loop in _loops_in(block) for n in walk(loop) if isinstance(n, BufferLoad)]
     loads = any(n.buffer not in block.alloc_buffers for n in inside)
-    count = sum(math.prod(constant(d) or MAX_STATE for d in b.shape) for b in block.alloc_buffers)
+    count = sum(map(_elements, block.alloc_buffers))
     return next(n for n in (2 if loads else 4, 2, 1) if n * count <= 16 or n == 1)
+
+
+def _elements(buffer: Buffer) -> int:
+    """The elements of a buffer; many where a dimension is not constant."""
+    return math.prod(constant(d) or MAX_STATE for d in buffer.shape)
 
 
 def _loops_in(block: Block) -> list[For]:
@@ -163,14 +162,16 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
     work = math.prod(SMALL if size is None else size for size in sizes + sizes_inside)
     lanes = context.target.lanes(output_dtype(block))
     outer = nest[-1]
-    keeps_state, straight = _keeps_state(block, lanes), _goes_through(block)
+    keeps_state, straight = _keeps_state(block, context), _goes_through(block)
     if keeps_state or sizes_inside:
         _keep_state_private(sch, block)
-    if not keeps_state and interleaves(block.body.stmts if isinstance(block.body, SeqStmt) else ()):
+    across = not block.alloc_buffers and _goes_across(block) and not is_costly(block)
+    stmts = block.body.stmts if isinstance(block.body, SeqStmt) else ()
+    if not keeps_state and interleaves(stmts):
         # LLVM shuffles what it stores; lanes would scatter it: 4.9 times gcc's time.
         outer, inner = sch.split(outer, factors=[None, INTERLEAVED])
         sch.annotate(inner, VECTORIZE, True)
-    elif _waits_for_itself(block) if keeps_state else _goes_across_cheaply(block):
+    elif (keeps_state and _waits_for_itself(block)) or (not keeps_state and across):
         outer, rows = sch.split(outer, factors=[None, ROWS_AT_ONCE])
         sch.unroll_and_jam(rows)
     elif not keeps_state:
@@ -314,7 +315,7 @@ def _reads_rows(
     return same and not set(axes) & set(symbols_in(apart))
 
 
-def _keeps_state(block: Block, lanes: int) -> bool:
+def _keeps_state(block: Block, context: Context) -> bool:
     """True if there is no axis to become lanes, or the last one cannot, or does not pay as lanes:
     the block has buffers of its own, loops that differ between its iterations, or loops (an update
     of rows) over elements that are not neighbours along the last axis."""
@@ -324,7 +325,10 @@ def _keeps_state(block: Block, lanes: int) -> bool:
         return True
     by_cost = block.alloc_buffers or any(isinstance(n, While) for n in nodes)
     if by_cost or any(VECTORIZE in loop.annotations for loop in inner):
-        return not gains_by_lanes(block, lanes)
+        lanes = context.target.lanes(output_dtype(block))
+        # Variables of all lanes stay in the first-level cache.
+        size = sum(bytes_of(b.dtype) * _elements(b) for b in block.alloc_buffers)
+        return size * lanes > context.target.facts.cache(1) or not gains_by_lanes(block, lanes)
     axes = {it.var for it in block.iter_vars}
     if any(axes & set(symbols_in((n.min, n.extent))) for n in inner):
         return True
