@@ -22,7 +22,7 @@ from relaxlab.ir.expr import IntImm, PrimExpr, Var, all_of, binary
 from relaxlab.ir.loops import Buffer, Stmt, seq
 from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.annotate import UNROLL_AND_JAM
+from relaxlab.schedule.annotate import is_together
 from relaxlab.schedule.regions import rewrite_accesses
 
 TRUE = IntImm(1, "bool")
@@ -40,16 +40,11 @@ def lower_blocks(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
             return _lower(n, allocated, visit)
         count = len(allocated)
         made = map_children(n, visit)
-        if isinstance(made, loops.For) and _is_together(made) and allocated[count:]:
+        if isinstance(made, loops.For) and is_together(made) and allocated[count:]:
             made, allocated[count:] = _with_lanes(made, allocated[count:])
         return made
 
     return cast("Stmt", visit(separate_inits(body))), tuple(allocated)
-
-
-def _is_together(loop: loops.For) -> bool:
-    """True if iterations of a loop are made side by side."""
-    return loop.kind == "vectorized" or UNROLL_AND_JAM in loop.annotations
 
 
 def _with_lanes(loop: loops.For, inside: list[Buffer]) -> tuple[loops.For, list[Buffer]]:

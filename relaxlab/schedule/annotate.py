@@ -7,7 +7,7 @@ from typing import Any
 
 from relaxlab.ir.errors import expect
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.loops import For, PrimFunc
 from relaxlab.ir.names import among
 from relaxlab.ir.node import replace
 from relaxlab.schedule.cache import buffer_of
@@ -34,6 +34,12 @@ counts of iterations: of how many loops, this one and those directly inside, ite
 out."""
 UNROLL_AND_JAM = "unroll_and_jam"
 """The annotation of an unrolled loop whose copies are made inside of the loops in it."""
+
+
+def is_together(loop: For) -> bool:
+    """True if the iterations of a loop are made side by side: as lanes, or jammed."""
+    return loop.kind == "vectorized" or UNROLL_AND_JAM in loop.annotations
+
 
 DOUBLE_BUFFER = "double_buffer_scope"
 """The annotation of a loop inside of such a loop, which loads values of the slices into registers

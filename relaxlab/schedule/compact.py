@@ -33,6 +33,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, replace, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.annotate import is_together
 from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.ranges import (
     ZERO,
@@ -106,7 +107,7 @@ def narrowed(func: PrimFunc, buffer: Buffer) -> PrimFunc:
     if not found or buffer in addressed_buffers(func.body):
         return func
     owner, path = _owner_depth(func, buffer), common_path(found)
-    at_once = (d for d, s in enumerate(path) if isinstance(s, For) and s.kind not in IN_TURN)
+    at_once = (d for d, s in enumerate(path) if isinstance(s, For) and not _runs_in_turn(s))
     lets: Env = {n.var: None for n in walk(func.body) if isinstance(n, (expr.Let, LetStmt))}
     end = next(at_once, len(path))
     site, spans, an = _innermost_site(func, found, owner, buffer, lets, end)
@@ -120,8 +121,9 @@ def narrowed(func: PrimFunc, buffer: Buffer) -> PrimFunc:
     return _placed(func, buffer, path[: owner + 1], total, an)
 
 
-IN_TURN = ("serial", "unrolled")
-"""The kinds of loops whose iterations run one after another."""
+def _runs_in_turn(loop: For) -> bool:
+    """True if the iterations of a loop run one after another."""
+    return loop.kind in ("serial", "unrolled") and not is_together(loop)
 
 
 def _bound_by(s: Stmt) -> list[Var]:
@@ -149,7 +151,7 @@ def _of_iteration(
     threads of a block, the innermost whose iterations can use the same memory one after another,
     and an analyzer there; None without such a loop."""
     path = common_path(found)
-    loops = [s for s in path if isinstance(s, For) and s.kind != "vectorized"]
+    loops = [s for s in path if isinstance(s, For) and not is_together(s)]
     threads = [loop for loop in loops if _at_once(loop, buffer)]
     limit = min((_accumulation_depth(a) for a in found if a.write), default=len(path))
     for site in range(min(len(path), limit) - 1, path.index(threads[0]) if threads else limit, -1):
@@ -267,7 +269,8 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
     path = common_path(found)
     common = len(path)
     limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
-    # The lanes of a vectorized loop run at once, like threads: nothing can be allocated for one of
+    # The lanes of a vectorized loop run at once, like threads, and so do the copies of one that is
+    # jammed: nothing can be allocated for one of
     # them, nor in the loops within.
     together = [d for d, s in enumerate(path) if isinstance(s, For) and _at_once(s, buffer)]
     for depth in range(min(common, limit, *together) - 1, owner, -1):
@@ -287,7 +290,7 @@ def common_path(found: list[Access]) -> tuple[Stmt, ...]:
 
 def _at_once(loop: For, buffer: Buffer) -> bool:
     """True if the iterations of a loop share a buffer that is allocated inside of it."""
-    if loop.kind == "vectorized":
+    if is_together(loop):
         return True
     return shares(loop, buffer)  # a copy for each thread would be `local`
 

@@ -39,14 +39,7 @@ def balance(func: PrimFunc, var: Var, inner: Var | None) -> PrimFunc:
 
 def vectorize(func: PrimFunc, var: Var) -> PrimFunc:
     """Run the iterations of a loop as the lanes of vectors; the extent must be a constant."""
-    place = find_loop(func, var, "vectorize")
-    if not isinstance(place.loop.extent, expr.IntImm):
-        raise ScheduleError(
-            "vectorize", describe_loop(place.loop),
-            f"the extent is a constant; it is {place.loop.extent}",
-            suggestion=f"split({var.name}, factors=[None, 16]) and vectorize the inner loop",
-            about=(var,),
-        )  # fmt: skip
+    place = _of_constant_extent(func, var, "vectorize")
     # Unlike threads, lanes share the memory of their thread.
     require_own_elements("vectorize", place, ("local",))
     return _concurrent(func, var, "vectorized", "vectorize")
@@ -65,10 +58,22 @@ def unroll(func: PrimFunc, var: Var) -> PrimFunc:
 def unroll_and_jam(func: PrimFunc, var: Var) -> PrimFunc:
     """Repeat the body of a loop whose iterations are independent inside of the loops in it: each
     step of these is made for all iterations at once."""
-    place = find_loop(func, var, "unroll_and_jam")
+    place = _of_constant_extent(func, var, "unroll_and_jam")
     require_own_elements("unroll_and_jam", place, ("local",))
     func = _concurrent(func, var, "unrolled", "unroll_and_jam")
     return annotate(func, var, UNROLL_AND_JAM, 1)
+
+
+def _of_constant_extent(func: PrimFunc, var: Var, primitive: str) -> LoopPlace:
+    place = find_loop(func, var, primitive)
+    if not isinstance(place.loop.extent, expr.IntImm):
+        raise ScheduleError(
+            primitive, describe_loop(place.loop),
+            f"the extent is a constant; it is {place.loop.extent}",
+            suggestion=f"split({var.name}, factors=[None, 16]) and {primitive} the inner loop",
+            about=(var,),
+        )  # fmt: skip
+    return place
 
 
 def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:

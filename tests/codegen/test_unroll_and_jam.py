@@ -30,6 +30,19 @@ def average(x: T.handle, y: T.handle):
                 else:
                     Y[vi, j] = X[vi, j]
 """
+STAGED = """
+@T.prim_func
+def staged(X: T.Buffer((4, 6), "float32"), Y: T.Buffer((4, 6), "float32")):
+    B = T.alloc_buffer((4, 6), "float32")
+    for i, j in T.grid(4, 6):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = X[vi, vj] * T.float32(2)
+    for i, j in T.grid(4, 6):
+        with T.sblock("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = B[vi, vj] + T.float32(1)
+"""
 STEPS = """
 @T.prim_func
 def steps(x: T.handle):
@@ -75,6 +88,27 @@ def test_any_number_of_rows(factor: int, rng: np.random.Generator) -> None:
         np.testing.assert_allclose(y, expected, 1e-6, 1e-6)
 
 
-def test_steps_are_refused() -> None:
+def test_steps_and_loops_of_any_length_are_refused() -> None:
     with pytest.raises(ScheduleError, match="unroll_and_jam"):
         jammed(STEPS, 4)
+    (func,) = rl.parse(AVERAGE).loop_functions().values()
+    sch = Schedule(func)
+    (block,) = sch.get_child_blocks(sch.get_block("root"))
+    with pytest.raises(ScheduleError, match="the extent is a constant; it is n"):
+        sch.unroll_and_jam(sch.get_loops(block)[0])
+
+
+def test_rows_side_by_side_share_no_buffer(rng: np.random.Generator) -> None:
+    """What is filled and read in one iteration is as large as all that are made together."""
+    (func,) = rl.parse(STAGED).loop_functions().values()
+    sch = Schedule(func)
+    first, second = sch.get_child_blocks(sch.get_block("root"))
+    rows = sch.get_loops(second)[0]
+    sch.compute_at(first, rows)
+    sch.set_scope(first, 0, "local")
+    sch.unroll_and_jam(rows)
+    sch.compact_buffers()
+    x = rng.standard_normal((4, 6), np.float32)
+    y = np.zeros_like(x)
+    rl.compile(sch.func, checks="all", use_cache=False)(x, y)
+    np.testing.assert_array_equal(y, 2 * x + 1)

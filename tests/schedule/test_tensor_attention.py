@@ -114,3 +114,11 @@ def test_machine_code(arch: str) -> None:
     assert counts["HMMA"] == 2 * 2 * 8 * 4
     assert counts["LDSM"] == 8 + 2 * 8 * 4
     assert counts["LDGSTS"] > 0 == counts["STS"] == counts["LDG"] == counts["LDL"]
+
+
+@pytest.mark.parametrize("queries", [9, 16, 32])
+def test_queries_of_one_warp(queries: int) -> None:
+    """A block has no warps without queries, which would keep sums that others need."""
+    case = Case("bfloat16", 64, "BottomRight", 2, 1)
+    exe = rl.compile(case.module(queries, 40), "cuda:sm_80")
+    case.check(partial(exe.simulate, "main"), queries, 40)

@@ -108,10 +108,12 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
     shared_by = WARP_QUERIES.at_most(
         sch, WARP_ROWS if registers(WARP_ROWS, 32) <= REGISTERS else SIZE
     )
+    # Queries of one warp have a block with one: in others its sums would be in registers of all.
+    queries = constant(found.extent(found.row))
+    warps = 1 if queries is not None and queries <= shared_by else facts.block_threads // facts.warp
     rows = QUERY_ROWS.where(
-        lambda n: n % shared_by == 0 and n // shared_by * facts.warp <= facts.block_threads
-        and room(n, least, 2) <= most
-    ).at_most(sch, ROWS)  # fmt: skip
+        lambda n: n % shared_by == 0 and n // shared_by <= warps and room(n, least, 2) <= most
+    ).at_most(sch, ROWS)
     fitting = POSITIONS.where(lambda n: room(rows, n, 2) <= most)
     small = (n for n in fitting.candidates if registers(shared_by, n) <= REGISTERS)
     chunk = fitting.at_most(sch, min(CHUNK, max(small, default=least)))
