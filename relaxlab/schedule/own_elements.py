@@ -1,4 +1,4 @@
-"""Whether iterations of a loop, or statements in it, share elements that one of them writes."""
+"""Elements that iterations of a loop, or statements in it, share and one of them writes."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def _changes(n: Node, var: Var, an: Analyzer) -> list[PrimExpr]:
 _STEPS: dict[type[CmpOp], tuple[int, ...]] = {
     expr.LT: (0,), expr.GE: (0,), expr.LE: (1,), expr.GT: (1,),
 }  # fmt: skip
-"""How far behind the number that a variable is compared with the result changes; for a test whether
-they are equal there, and one behind."""
+"""Distances behind the number that a variable is compared with at which the result changes; for a
+test whether they are equal 0 and 1."""
 _MIRRORED: dict[type[CmpOp], type[CmpOp]] = {
     expr.LT: expr.GT, expr.GT: expr.LT, expr.LE: expr.GE, expr.GE: expr.LE,
 }  # fmt: skip
@@ -113,8 +113,8 @@ def _tests(s: Stmt) -> Iterator[PrimExpr]:
 
 
 def _part(loop: For, start: PrimExpr, count: PrimExpr, an: Analyzer) -> Stmt:
-    """So many iterations from a first one on as a loop from zero, without the tests that are known
-    in it."""
+    """Some iterations, `count` from `start` on, as a loop from zero, without the tests that are
+    known in it."""
     with an.scope():
         var = Var(loop.loop_var.name, loop.loop_var.dtype)
         part = For(var, ZERO, count, "serial", loop.body, span=loop.span)

@@ -29,7 +29,7 @@ from relaxlab.ir.target import GENERIC, Target
 YES = "!1000000"
 """The metadata that `jit.module_text` defines for hints of stores."""
 VECTOR_LOOP, SCHEDULED_LOOP = "!1000001", "!1000002"
-"""That for loops that LLVM may make vectors of, and that for all others."""
+"""The metadata of loops that LLVM may make vectors of, and that of all others."""
 
 _LLVM_SCALARS = {
     "bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",

@@ -485,7 +485,7 @@ def _scalar_type(e: graph.Expr) -> PrimType | None:
 
 
 def _refusal(row: OpRow, e: graph.Call, args: Sequence[Any]) -> str:
-    """What the operator's rule for types says of these very shapes, which names them as NumPy does
+    """The words of the operator's rule for types on these shapes, which names them as NumPy does
     not; "" where it accepts them."""
     try:
         infer_type(row, e, tuple(map(_type_of, args)), None)

@@ -1,4 +1,4 @@
-"""Which loop of a block becomes vectors: its last axis, or those inside of it.
+"""The choice of what becomes vectors: the last axis of a block, or loops inside of it.
 
 A block that keeps variables of its own can be run for several places of its last axis at once, each
 variable a vector, conditions masks. What it reads at places that are no neighbours along that axis
@@ -145,7 +145,7 @@ def _differing(block: Block) -> set[Var | Buffer]:
 
 
 def _definitions(s: Stmt) -> Iterator[tuple[Var | Buffer, Node]]:
-    """What a statement gives values, with what decides them."""
+    """The variables and buffers that a statement gives values, with what decides these."""
     for n in walk(s):
         match n:
             case LetStmt(var, value):

@@ -284,7 +284,7 @@ def goes_along_rows(block: Block) -> bool:
 
 
 SAME, NEIGHBOURS, STRIDED, GATHERED = range(4)
-"""How a vector along an axis is loaded: one element for all lanes, neighbours in memory, elements
+"""Ways to load a vector along an axis: one element for all lanes, neighbours in memory, elements
 that shuffles of few vectors find, or one by one."""
 SHUFFLED = 4
 """Distance of elements, in either direction, up to which loads of whole vectors have them all."""
