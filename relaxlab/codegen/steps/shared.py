@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import element_of, is_int, is_uint
@@ -25,11 +25,32 @@ from relaxlab.ir.loops import (
     While,
     seq,
 )
-from relaxlab.ir.node import children, map_children, replace, walk
+from relaxlab.ir.node import Node, children, map_children, replace, walk
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.tree import all_blocks
 
 Place: TypeAlias = tuple[tuple[int, int], ...]
 """The place of a statement: the number of each sequence around it, and where in it it is."""
+
+
+def _bound_once(s: Stmt) -> Stmt:
+    """The statement with a variable of its own for each loop and each name."""
+    seen: set[Var] = set()
+
+    def visit(n: Node) -> Node:
+        if isinstance(n, For | LetStmt):
+            old = n.loop_var if isinstance(n, For) else n.var
+            if old in seen:
+                new = Var(old.name, old.dtype)
+                body = substitute(n.body, {old: new})
+                if isinstance(n, For):
+                    n = replace(n, loop_var=new, body=body)
+                else:
+                    n = replace(n, var=new, body=body)
+            seen.add(old)
+        return map_children(n, visit)
+
+    return cast("Stmt", visit(s))
 
 
 def expressions_shared(func: PrimFunc) -> PrimFunc:
@@ -46,6 +67,8 @@ def expressions_shared(func: PrimFunc) -> PrimFunc:
                 f"block {block.name!r} has an initialisation: make it a condition first, by "
                 "LowerInitBlock"
             )
+    # Versions of a function may bind the same variables, whose values are others in each.
+    func = replace(func, body=_bound_once(func.body))
     uses = _Uses()
     _Sequences(uses.note, lambda _: []).statement(func.body, ())
     names = {e: Var(f"cse_v{i + 1}", e.dtype) for i, e in enumerate(uses.repeated())}
