@@ -32,6 +32,16 @@ distributed = pytest.importorskip("distributed")
 HOST = rl.Target.host()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def environment():
+    """Dask's clusters set OMP_NUM_THREADS to 1 for good, with which later tests, such as notebooks
+    that measure, would run on one thread."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The scheduler of three machines, as it were, each with one process that also measures."""
