@@ -66,7 +66,7 @@ class Target(Brief):
             for one in given:
                 expect(one, kind, f"{name} of a target are {what}")
             object.__setattr__(self, name, (frozenset if kind is str else tuple)(given))
-        # Of the first kind there are targets before the table is filled.
+        # Targets of the first kind are made before the table is filled.
         if self.kind != FIRST_KIND and self.kind not in _KINDS:
             _require_kind(self.kind)
 

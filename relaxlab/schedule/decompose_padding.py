@@ -194,7 +194,7 @@ def _values(
             conditions.append(expr.LE(part.first, v))
         if not an.prove_equal(part.first + part.extent, iv.dom.extent):
             conditions.append(expr.LT(v, an.simplify(part.first + part.extent)))
-    # What keeps the axes inside their own ranges is kept where their loops are as long as before.
+    # Conditions on the axes' ranges stay where the loops are as long as before.
     conditions += [c for c in conjuncts(place.realize.predicate) if not fitted.prove(c)]
     nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), written)
     for s in reversed(around):

@@ -104,9 +104,10 @@ def _tests(s: Stmt) -> Iterator[PrimExpr]:
     """The conditions in a statement."""
     for n in walk(s):
         match n:
-            case IfThenElse(condition) | expr.Select(condition):
-                yield condition
-            case Call(_, "if_then_else", (condition, *_)):
+            case (
+                IfThenElse(condition) | expr.Select(condition)
+                | Call(_, "if_then_else", (condition, *_))
+            ):  # fmt: skip
                 yield condition
             case _:
                 pass
@@ -123,18 +124,16 @@ def _part(loop: For, start: PrimExpr, count: PrimExpr, an: Analyzer) -> Stmt:
 
         def visit(n: Node) -> Node | None:
             match n:
-                case IfThenElse(condition, then, other):
+                case (
+                    IfThenElse(condition, then, other)
+                    | expr.Select(condition, then, other)
+                    | Call(_, "if_then_else", (condition, then, other))
+                ):
                     known = an.prove(condition)
-                    chosen = then if known else other
-                case expr.Select(condition, then, other):
-                    known = an.prove(condition)
-                    chosen = then if known else other
-                case Call(_, "if_then_else", (condition, then, other)):
-                    known = an.prove(condition)
-                    chosen = then if known else other
+                    chosen = then if known else other or seq()
+                    return None if known is None else chosen
                 case _:
                     return None
-            return None if known is None else chosen if chosen is not None else seq()
 
         moved = substitute(loop.body, {loop.loop_var: var + start})
         return replace(part, body=rewrite(moved, visit))

@@ -13,8 +13,6 @@ from typing import cast
 from relaxlab.ir.loops import (
     BlockRealize,
     Buffer,
-    BufferLoad,
-    BufferStore,
     For,
     PrimFunc,
     SeqStmt,
@@ -23,6 +21,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.compact import loops_around_uses
+from relaxlab.schedule.own_elements import buffers_in
 
 
 def split_live_ranges(
@@ -37,7 +36,7 @@ def split_live_ranges(
         if found is None:
             continue
         parts = list(found.stmts)
-        users = [i for i, part in enumerate(parts) if _uses(part, buffer)]
+        users = [i for i, part in enumerate(parts) if buffer in buffers_in(part)]
         for number, i in enumerate(users[1:], 2):
             buffers.append(replace(buffer, name=f"{buffer.name}_{number}"))
             parts[i] = substitute(parts[i], buffers={buffer: buffers[-1]})
@@ -47,17 +46,12 @@ def split_live_ranges(
 
 def _is_filled_by_each(func: PrimFunc, sequence: SeqStmt, buffer: Buffer) -> bool:
     """True if several loops of the sequence use the buffer, and all that do fill it first."""
-    users = [part for part in sequence.stmts if _uses(part, buffer)]
+    users = [part for part in sequence.stmts if buffer in buffers_in(part)]
     return len(users) > 1 and all(
         isinstance(part, For)
         and any(loop is part for loop in loops_around_uses(_with(func, sequence, part), buffer))
         for part in users
     )
-
-
-def _uses(s: Stmt, buffer: Buffer) -> bool:
-    accesses = (n for n in walk(s) if isinstance(n, BufferLoad | BufferStore))
-    return any(n.buffer is buffer for n in accesses)
 
 
 def _with(func: PrimFunc, old: Stmt, new: Stmt) -> PrimFunc:

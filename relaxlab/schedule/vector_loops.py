@@ -25,6 +25,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, map_children, replace, walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.own_elements import written
 from relaxlab.schedule.ranges import by_data, distance
 from relaxlab.schedule.rfactor import reduction_of
 
@@ -64,7 +65,7 @@ def _fits(loop: For, own: Collection[Buffer], keeps_order: bool) -> bool:
         return False
     if any(loop.loop_var in symbols_in(n.indices) for n in accesses if n.buffer in own):
         return False
-    return all(_shares_sums_alone(loop, b, keeps_order) for b in _stored_in(loop.body))
+    return all(_shares_sums_alone(loop, b, keeps_order) for b in written([loop.body]))
 
 
 def _goes_along(n: Access, var: Var) -> bool:
@@ -106,10 +107,6 @@ def _are_neighbours(places: Sequence[tuple[PrimExpr, ...]]) -> bool:
     return len(found) == len(places) == max(found) - min(found) + 1
 
 
-def _stored_in(s: Node) -> set[Buffer]:
-    return {n.buffer for n in walk(s) if isinstance(n, BufferStore)}
-
-
 def _shares_sums_alone(loop: For, buffer: Buffer, keeps_order: bool) -> bool:
     """True if iterations share nothing of a buffer but a sum of terms that depend on no sum."""
     if _has_own_elements(loop, buffer) or _fills_first(loop.body, buffer):
@@ -121,7 +118,7 @@ def _shares_sums_alone(loop: For, buffer: Buffer, keeps_order: bool) -> bool:
         return False
     ordered = is_float(buffer.dtype) and keeps_order
     loaded = {n.buffer for n in walk(found.value) if isinstance(n, BufferLoad)}
-    made = loaded & _stored_in(loop.body)
+    made = loaded & written([loop.body])
     alone = all(_has_own_elements(loop, b) or _fills_first(loop.body, b) for b in made)
     return alone and not ordered
 

@@ -99,7 +99,7 @@ def test_steps_and_loops_of_any_length_are_refused() -> None:
 
 
 def test_rows_side_by_side_share_no_buffer(rng: np.random.Generator) -> None:
-    """What is filled and read in one iteration is as large as all that are made together."""
+    """A buffer that an iteration fills and reads has elements for all that are made together."""
     (func,) = rl.parse(STAGED).loop_functions().values()
     sch = Schedule(func)
     first, second = sch.get_child_blocks(sch.get_block("root"))

@@ -428,7 +428,7 @@ def main(a: T.Buffer((4, 8), "float32"), y: T.Buffer((4,), "float32")):
 
 
 def test_axes_are_as_long_as_whole_tiles_past_the_end() -> None:
-    """Of five times two tiles of two rows the last has none of the 18 rows."""
+    """The last of five times two tiles of two rows has none of the 18 rows."""
     sch = Schedule(PROGRAMS["stencil_even"]())
     block = sch.get_block("Q")
     copy = sch.cache_write(block, 0, "local")

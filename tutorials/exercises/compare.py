@@ -127,7 +127,7 @@ def _advice_on_init(func: PrimFunc) -> str:
 
 
 def _expected(reference: Reference, inputs: Sequence[Array]) -> Array:
-    """What the reference returns. Some compute in float64, which no exercise asks for."""
+    """The results of the reference. Some compute in float64, which no exercise asks for."""
     want = np.asarray(reference(*(x.copy() for x in inputs)))
     return want.astype("float32") if want.dtype == np.float64 else want
 

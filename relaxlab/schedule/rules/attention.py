@@ -356,8 +356,8 @@ def _heads_apart(
     cascade, made = found.cascade, found_block(sch, copy).writes[0].buffer
     read = symbols_in(next(r.region for r in found.dot.reads if r.buffer is made))
     heads = [a for a in cascade.outer if a in read and constant(found.extent(a)) != 1]
-    # Of sequences behind each other there are many rows: copies of all their keys take as much
-    # memory as an activation does.
+    # Sequences behind each other have many rows: a copy of all their keys takes as much memory as
+    # an activation does.
     ragged = any(b.facts for b in sch.func.buffers)
     if not heads or not HEADS_APART.of(sch, ragged):
         return None

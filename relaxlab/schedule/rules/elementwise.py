@@ -324,7 +324,8 @@ def _keeps_state(block: Block, context: Context) -> bool:
     if not block.iter_vars:
         return True
     by_cost = block.alloc_buffers or any(isinstance(n, While) for n in nodes)
-    if by_cost or any(VECTORIZE in loop.annotations for loop in inner):
+    innermost = [n for n in inner if not any(isinstance(x, For) for x in walk(n.body))]
+    if by_cost or (innermost and all(VECTORIZE in n.annotations for n in innermost)):
         lanes = context.target.lanes(output_dtype(block))
         # Variables of all lanes stay in the first-level cache.
         size = sum(bytes_of(b.dtype) * _elements(b) for b in block.alloc_buffers)

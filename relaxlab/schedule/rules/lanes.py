@@ -29,6 +29,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
+from relaxlab.schedule.own_elements import written
 from relaxlab.schedule.ranges import by_data, distance
 from relaxlab.schedule.vector_loops import VECTORIZE
 
@@ -153,7 +154,7 @@ def _definitions(s: Stmt) -> Iterator[tuple[Var | Buffer, Node]]:
             case BufferStore(buffer):
                 yield buffer, n
             case IfThenElse(cond) | While(cond) | For(extent=cond):
-                yield from ((buffer, cond) for buffer in _stored_in(n))
+                yield from ((buffer, cond) for buffer in written([n]))
             case _:
                 pass
 
@@ -165,10 +166,6 @@ def _mentions(n: Node, found: set[Var | Buffer]) -> bool:
         (isinstance(x, Var) and x in found) or (isinstance(x, BufferLoad) and x.buffer in found)
         for x in walk(n)
     )
-
-
-def _stored_in(s: Node) -> set[Buffer]:
-    return {n.buffer for n in walk(s) if isinstance(n, BufferStore)}
 
 
 def _trips(loops: Sequence[For | While]) -> int:
