@@ -21,9 +21,9 @@ from relaxlab.codegen.steps import (
 )
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.expr import BinaryOp, FloorDiv
-from relaxlab.ir.loops import For, LetStmt, PrimFunc
+from relaxlab.ir.loops import For, LetStmt, PrimFunc, seq
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import replace, walk
 from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import parse
 
@@ -64,6 +64,20 @@ def test_a_repeated_expression_is_computed_once_where_all_its_uses_are() -> None
     assert lets == ["x + y", "cse_v1 * 2", "i * y", "x * y"]
     assert_alike(func, made, np.arange(16), 2, 3)
     assert shared.expressions_shared(made) is made
+
+
+def test_loops_that_bind_the_same_variable_share_nothing() -> None:
+    func = function(
+        """
+def main(A: T.Buffer((16,), "int64"), x: T.int64, y: T.int64):
+    for i in range(x):
+        A[i] = i * y
+"""
+    )
+    twice = replace(func, body=seq(func.body, func.body))
+    made = shared.expressions_shared(twice)
+    assert not [n for n in walk(made.body) if isinstance(n, LetStmt)]
+    assert_alike(twice, made, np.arange(16), 2, 3)
 
 
 @pytest.mark.parametrize(

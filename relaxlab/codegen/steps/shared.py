@@ -68,9 +68,9 @@ def expressions_shared(func: PrimFunc) -> PrimFunc:
                 "LowerInitBlock"
             )
     # Versions of a function may bind the same variables, whose values are others in each.
-    func = replace(func, body=_bound_once(func.body))
+    body = _bound_once(func.body)
     uses = _Uses()
-    _Sequences(uses.note, lambda _: []).statement(func.body, ())
+    _Sequences(uses.note, lambda _: []).statement(body, ())
     names = {e: Var(f"cse_v{i + 1}", e.dtype) for i, e in enumerate(uses.repeated())}
     if not names:
         return func
@@ -85,7 +85,7 @@ def expressions_shared(func: PrimFunc) -> PrimFunc:
         own = first.get(place, ())
         return [(names[e], _map(e, lambda part, _: named(part, place))) for e in own]
 
-    return replace(func, body=_Sequences(named, definitions).statement(func.body, ()))
+    return replace(func, body=_Sequences(named, definitions).statement(body, ()))
 
 
 @dataclass
