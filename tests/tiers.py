@@ -2,8 +2,8 @@
 
 `tests/costs.json` has the seconds that each test function takes altogether, set-up and all its
 parameters included, on two cores; what takes less than a second is left out. A tier leaves out the
-functions that cost more than its limit. `pytest --record-costs` measures anew. What is beyond the
-tier `hook` can be run in shares, `--share 0/3` and so on, which together are all of it.
+functions that cost more than its limit. `pytest --record-costs` measures anew what it runs. What is
+beyond the tier `hook` can be run in shares, `--share 0/3` and so on, which together are all of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tier", choices=[*LIMITS], default="all", help="which tests to run")
     group.addoption("--share", type=_share, default=(0, 1), metavar="K/N",
                     help="of what the tier `hook` leaves out, share K of N")  # fmt: skip
-    group.addoption("--record-costs", action="store_true", help=f"write {COSTS.name}")
+    group.addoption("--record-costs", action="store_true",
+                    help=f"write the seconds of what is run into {COSTS.name}")  # fmt: skip
 
 
 def _share(text: str) -> tuple[int, int]:
@@ -78,7 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Recorder:
-    """Adds up the seconds of each test function of a run, and writes them at its end."""
+    """Adds up the seconds of each test function of a run, and writes them at its end. Functions
+    that the run leaves out keep their costs, for as long as their files have them."""
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
@@ -87,5 +89,17 @@ class Recorder:
         self.seconds[function_of(report.nodeid)] += report.duration  # type: ignore[assignment]
 
     def pytest_sessionfinish(self) -> None:
-        known: dict[str, Any] = {k: round(v, 1) for k, v in self.seconds.items() if v >= LEFT_OUT}
-        COSTS.write_text(json.dumps(dict(sorted(known.items())), indent=0) + "\n")
+        COSTS.write_text(json.dumps(self.costs(json.loads(COSTS.read_text())), indent=0) + "\n")
+
+    def costs(self, before: Mapping[str, float]) -> dict[str, float]:
+        """The seconds of each function, those of a run before this one where this one has none."""
+        kept = {k: v for k, v in before.items() if k not in self.seconds and is_there(k)}
+        now = {k: round(float(v), 1) for k, v in self.seconds.items() if v >= LEFT_OUT}
+        return dict(sorted((kept | now).items()))
+
+
+def is_there(function: str) -> bool:
+    """True if the file of this test function, "tests/ir/test_a.py::test_b", defines it."""
+    path, _, name = function.partition("::")
+    file = COSTS.parent.parent / path
+    return file.exists() and f"def {name.split('::')[-1]}(" in file.read_text()

@@ -39,7 +39,7 @@ class _Copy:
 
 def transpose_gathers(stmt: Stmt) -> Stmt:
     """Apply to every copy in a block-free statement whose vectors are a multiple of a square's
-    side. Rows left over still gather."""
+    side. Rows left over by squares of one side are in smaller ones; fewer than four still gather."""
 
     def visit(n: Node) -> Node:
         found = _copy(n)
@@ -89,16 +89,16 @@ def _last(access: BufferLoad | BufferStore) -> int | None:
     return max((d for d, size in sizes if size != const(1)), default=None)
 
 
-def _side(copy: _Copy) -> int | None:
-    """Return the side of the squares of a copy, None where none fits."""
+def _side(copy: _Copy, below: int = SIDES[0] + 1) -> int | None:
+    """Return the largest side below this of the squares of a copy, None where none fits."""
     assert isinstance(copy.lane.extent, IntImm)
     lanes, rows = copy.lane.extent.value, copy.row.extent
     most = rows.value if isinstance(rows, IntImm) else lanes
-    return next((n for n in SIDES if lanes % n == 0 and n <= most), None)
+    return next((n for n in SIDES if lanes % n == 0 and n <= most and n < below), None)
 
 
 def _in_squares(copy: _Copy, side: int) -> Iterator[Stmt]:
-    """Yield the loop over groups of `side` rows, and that over the rows left over."""
+    """Yield the loop over groups of `side` rows, and those over the rows left over."""
     rows, an = copy.row, Analyzer()
     # An end that conditions gave the loop may come before its start.
     extent = an.simplify(expr.Max(rows.extent, const(0)))
@@ -113,11 +113,22 @@ def _in_squares(copy: _Copy, side: int) -> Iterator[Stmt]:
     yield For(group, const(0), groups, "serial", seq(*squares))
     rest = an.simplify(extent - groups * side)
     if rest != const(0):
-        again = {v: Var(v.name) for v in (rows.loop_var, copy.lane.loop_var)}
-        body = substitute(copy.lane, again)
-        row = again[rows.loop_var]
-        yield replace(rows, loop_var=row, min=an.simplify(rows.min + groups * side), extent=rest,
-                      body=body)  # fmt: skip
+        left = _of_rows(copy, an.simplify(rows.min + groups * side), rest)
+        smaller = _side(left, below=side)
+        yield from (left.row,) if smaller is None else _in_squares(left, smaller)
+
+
+def _of_rows(copy: _Copy, first: PrimExpr, extent: PrimExpr) -> _Copy:
+    """The copy of some of the rows, in loops of their own."""
+    again = {v: Var(v.name) for v in (copy.row.loop_var, copy.lane.loop_var)}
+    lane = substitute(copy.lane, again)
+    lane = replace(lane, loop_var=again[copy.lane.loop_var])
+    row = replace(
+        copy.row, loop_var=again[copy.row.loop_var], min=first, extent=extent, body=lane
+    )
+    found = _copy(row)
+    assert found is not None
+    return found
 
 
 def _square(copy: _Copy, side: int, row: PrimExpr, lane: PrimExpr) -> Stmt:

@@ -9,7 +9,7 @@ one masked load, where repeating the last column would be a gather.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer, simplify
@@ -104,7 +104,7 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
         # A window past the end may hold elements that no row reads, which may be 0.
         divides = division_by_data(n.block) is not None
         free = frozenset[Var]() if divides else unrolled[n.block]
-        return replace(n, predicate=rest, block=_clamped(n.block, guarded, free, written))
+        return replace(n, predicate=rest, block=_clamped(func, n.block, guarded, free, written))
 
     return replace(func, body=rewrite(func.body, whole))
 
@@ -324,16 +324,7 @@ def _padded(func: PrimFunc, block: Block, guarded: _Guarded) -> Block:
     """Extend the block to columns past the end, for which shared memory reads as zero, unless it is
     known to have elements there, as after `pad_axis`."""
     longer = _longer(block, guarded)
-    an = shape_analyzer(func)
-    for it in longer:
-        an.bind_range(it.var, it.dom)
-
-    def has_elements(load: BufferLoad) -> bool:
-        return all(
-            an.prove(expr.LE(expr.const(0), at)) and an.prove(expr.LT(at, dim))
-            for at, dim in zip(load.indices, load.buffer.shape, strict=True)
-            if guarded.axis in symbols_in(at)
-        )
+    has_elements = _elements_known(func, longer, guarded)
 
     def pad(n: Node) -> Node | None:
         match n:
@@ -348,6 +339,25 @@ def _padded(func: PrimFunc, block: Block, guarded: _Guarded) -> Block:
                 return None
 
     return replace(rewrite(block, pad), iter_vars=longer)
+
+
+def _elements_known(
+    func: PrimFunc, axes: Sequence[IterVar], guarded: _Guarded
+) -> Callable[[BufferLoad], bool]:
+    """A test of loads: True if all values of these axes are known to be places of the buffer, in
+    the dimensions that depend on the guarded one."""
+    an = shape_analyzer(func)
+    for it in axes:
+        an.bind_range(it.var, it.dom)
+
+    def has_elements(load: BufferLoad) -> bool:
+        return all(
+            an.prove(expr.LE(expr.const(0), at)) and an.prove(expr.LT(at, dim))
+            for at, dim in zip(load.indices, load.buffer.shape, strict=True)
+            if guarded.axis in symbols_in(at)
+        )
+
+    return has_elements
 
 
 def _longer(block: Block, guarded: _Guarded) -> tuple[IterVar, ...]:
@@ -438,11 +448,13 @@ def _unrolled_axes(realize: BlockRealize, loops: Mapping[Var, For]) -> frozenset
 
 
 def _clamped(
-    block: Block, guarded: _Guarded, unrolled: frozenset[Var], written: set[Buffer]
+    func: PrimFunc, block: Block, guarded: _Guarded, unrolled: frozenset[Var], written: set[Buffer]
 ) -> Block:
     """Extend the block to rows past the end, for which inputs, which are all buffers but those
     written row by row, are read at the last row, or in unrolled windows no further than the window
-    of the last row."""
+    of the last row, unless they are known to have elements there, as after `pad_axis`."""
+    longer = _longer(block, guarded)
+    has_elements = _elements_known(func, longer, guarded)
     last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
     windows = conditional = False
 
@@ -472,8 +484,9 @@ def _clamped(
         match n:
             case BufferLoad(buffer) if buffer in written:
                 return n
-            case BufferLoad(_, indices):
-                return replace(n, indices=tuple(map(at, indices)))
+            case BufferLoad(buffer, indices):
+                known = buffer.scope != "local" and has_elements(n)
+                return n if known else replace(n, indices=tuple(map(at, indices)))
             case BufferStore(_, value):
                 return replace(n, value=clamp(value))
             # Declared regions must contain what is read, or later proofs would be about another
@@ -489,7 +502,7 @@ def _clamped(
             case _:
                 return map_children(n, clamp)
 
-    clamped = replace(map_children(block, clamp), iter_vars=_longer(block, guarded))
+    clamped = replace(map_children(block, clamp), iter_vars=longer)
     return refreshed(clamped) if windows or conditional else clamped
 
 

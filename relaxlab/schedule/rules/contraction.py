@@ -139,14 +139,34 @@ def _by_terms(sch: Schedule, parts: Parts, context: Context) -> Schedule:
     packable = _is_packable_weight(sch.func, parts.vectors, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     if isinstance(few, str) or few == parts or packable or deciding_axes(block):
-        return _by_images(sch, parts, context)
+        return _by_columns(sch, parts, context)
     terms: PrimExpr = const(1)
     for it in block.iter_vars:
         terms = terms if it.kind == "spatial" else terms * it.dom.extent
     with_versions(
         sch, context, simplify(terms), [SCATTER_TERMS - 1],
-        lambda one, most: _schedule(one, few if most else parts, context),
+        lambda one, most: _schedule(one, few, context) if most
+        else _by_columns(one, parts, context),
     )  # fmt: skip
+    return sch
+
+
+def _by_columns(sch: Schedule, parts: Parts, context: Context) -> Schedule:
+    """Return the schedule by `parts`; where the columns of a convolution are a symbol, with a
+    version for those of one vector."""
+    block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
+    columns = block.iter_vars[parts.col].dom.extent
+    few = find_parts(sch.func, context, few_columns=True)
+    if parts.is_einsum or not isinstance(columns, Var) or isinstance(few, str):
+        return _by_images(sch, parts, context)
+
+    def version(one: Schedule, most: int | None) -> Schedule:
+        if most is not None:
+            one.declare_upper_bound(columns, most)
+        return _by_images(one, few if most else parts, context)
+
+    lanes = _lanes(block, parts.col, context)
+    with_versions(sch, context, columns, [lanes], version)
     return sch
 
 
@@ -172,12 +192,12 @@ def _by_images(sch: Schedule, parts: Parts, context: Context) -> Schedule:
 
 
 def _image_sizes(func: PrimFunc, parts: Parts) -> list[Var]:
-    """Return the symbols that are extents of places of windows in an operand that is computed."""
+    """Return the symbols in extents of places of windows in an operand that is computed."""
     block = next(b for b in blocks_of(func) if b.name == parts.product)
     computed = [r.region for r in block.reads if r.buffer not in func.params]
     places = window_places(at.min for region in computed for at in region)
-    extents = [it.dom.extent for it in block.iter_vars if it.var in places]
-    return list(dict.fromkeys(e for e in extents if isinstance(e, Var)))
+    extents = tuple(it.dom.extent for it in block.iter_vars if it.var in places)
+    return list(symbols_in(extents))
 
 
 def tiles_of_product(sch: Schedule, context: Context) -> Schedule | str:
@@ -237,10 +257,12 @@ def _schedule_tiles(
     near = _computed_per_image(sch, product, parts, stored, vectors * lanes, context)
     if per_image and not near:
         return None
-    if width is None and not near:
-        _pad_columns(sch, product, parts.col, stored, vectors * lanes)
-    again = [] if near or sharing is None else _channels_of_a_tile(sch, nest[sharing], outer)
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), vectors, context)
+    if not near:
+        for axis, tile in ((parts.col, vectors * lanes), (parts.row, rows)):
+            if constant(found_block(sch, product).iter_vars[axis].dom.extent) is None:
+                _pad_operands(sch, product, axis, stored, tile)
+    again = [] if near or sharing is None else _channels_of_a_tile(sch, nest[sharing], outer)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
     # All tiles of rows by one packed panel, which stays in the second-level cache meanwhile.
@@ -301,24 +323,28 @@ def _sharing(block: Block, parts: Parts) -> int | None:
     return None
 
 
-def _pad_columns(
-    sch: Schedule, product: BlockRV, col: int, stored: list[BlockRV], columns: int
+def _pad_operands(
+    sch: Schedule, product: BlockRV, axis: int, stored: list[BlockRV], tile: int
 ) -> None:
-    """Store zeros behind the rows of operands that are computed, such as padded images, as far as
-    whole tiles of a symbolic number of columns read: masked loads take ports of the multiply-adds.
-    """
+    """Store zeros behind the ends of operands that are computed, such as padded images, as far as
+    whole tiles of a symbolic axis read: masked loads take ports of the multiply-adds, and places
+    that are not beyond the last one registers."""
     block = found_block(sch, product)
-    column = block.iter_vars[col].var
+    var = block.iter_vars[axis].var
     an = shape_analyzer(sch.func)
     for it in block.iter_vars:
         an.bind_range(it.var, it.dom)
     for rv in stored:
         made = found_block(sch, rv).writes[0].buffer
         for region in (r.region for r in block.reads if r.buffer is made):
-            dims = [d for d, r in enumerate(region) if column in symbols_in(r.min)]
-            furthest = an.upper_bound(simplify(region[-1].min - column))
-            if dims == [len(region) - 1] and furthest is not None:
-                where_allowed(partial(sch.pad_axis, rv, dims[0], columns, furthest))
+            dims = [d for d, r in enumerate(region) if var in symbols_in(r.min)]
+            linear = an.linear_in(region[dims[0]].min, (var,)) if len(dims) == 1 else None
+            stride = None if linear is None else constant(linear[0])
+            if linear is None or stride is None or stride < 1:
+                continue
+            furthest = an.upper_bound(linear[1])
+            if furthest is not None:
+                where_allowed(partial(sch.pad_axis, rv, dims[0], stride * tile, furthest))
 
 
 def _channels_of_a_tile(sch: Schedule, channels: LoopRV, outer: list[LoopRV]) -> list[LoopRV]:
@@ -494,8 +520,8 @@ def _columns_last(sch: Schedule, product: BlockRV, parts: Parts) -> None:
 
 
 def _rows_of_a_tile(sch: Schedule, extent: int | None, vectors: int, context: Context) -> int:
-    """Return the rows of a register tile: as many as registers hold, fewer if that divides the
-    extent."""
+    """Return the rows of a register tile: as many as registers hold, fewer if the last tile has
+    fewer idle ones then."""
     # Eight times two vectors of columns are 16 of the 32 accumulators, the others hold operands:
     # six times four leave room for a row of them. Eight sums at least, or they wait for each other:
     # with 16 registers 512 x 512 by 17 transposed columns took twice as long in tiles of 4 x 1.
@@ -503,9 +529,9 @@ def _rows_of_a_tile(sch: Schedule, extent: int | None, vectors: int, context: Co
     rows = registers // 4 if vectors < WIDE else 3 * registers // (4 * vectors)
     rows = max(rows, 8 // vectors)
     most = REGISTER_ROWS.of(sch, rows)
-    if extent is None:
-        return most
-    return next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))
+    if extent is None or extent <= most:
+        return extent or most
+    return min(range(most, most // 2, -1), key=lambda n: -(-extent // n) * n)
 
 
 def _stored_operands(sch: Schedule, product: str) -> list[BlockRV]:

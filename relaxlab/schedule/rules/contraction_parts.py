@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, PrimFunc
 from relaxlab.ir.substitute import symbols_in
@@ -39,6 +40,9 @@ PHASES = 4
 convolution of 3 x 3 with a stride of 2 took 0.78 times as long."""
 FEW_ROWS = 3
 """Rows that a constant axis needs to be preferred to a symbolic one."""
+IMAGE_ROWS = 4
+"""The same where the symbolic one is a side of an image: 3 x 3 of 7 x 9 with a stride of 2 has five
+places along the other side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,12 @@ class Parts:
     phases: tuple[int, ...]
 
 
-def find_parts(func: PrimFunc, context: Context, *, few_terms: bool = False) -> Parts | str:
+def find_parts(
+    func: PrimFunc, context: Context, *, few_terms: bool = False, few_columns: bool = False
+) -> Parts | str:
     """The parts of a kernel, or why it is not a contraction that the rule is for. few_terms: an
-    unknown number of terms counts as few instead of many."""
+    unknown number of terms counts as few instead of many; few_columns: so do unknown extents of
+    axes that may be columns beside windows."""
     reductions = [b for b in blocks_of(func) if not is_spatial(b)]
     if len(reductions) != 1:
         return f"it has {len(reductions)} reductions, not one"
@@ -77,7 +84,7 @@ def find_parts(func: PrimFunc, context: Context, *, few_terms: bool = False) -> 
     if len(spatial) < 2 or len(block.iter_vars) == len(axes):
         return f"{block.name} has fewer than two spatial axes, or no reduce axis"
     terms = [constant(it.dom.extent) for it in block.iter_vars if it.kind != "spatial"]
-    columns = _columns(block, spatial, loads, lanes)
+    columns = _columns(block, spatial, loads, lanes, few_columns)
     unknown = 1 if few_terms else SCATTER_TERMS
     if math.prod(unknown if n is None else n for n in terms) < SCATTER_TERMS:
         columns.insert(0, spatial[-1])
@@ -122,12 +129,13 @@ def _is_short(extent: PrimExpr) -> bool:
 
 
 def _columns(
-    block: Block, spatial: list[int], loads: tuple[BufferLoad, BufferLoad], lanes: int
+    block: Block, spatial: list[int], loads: tuple[BufferLoad, BufferLoad], lanes: int, few: bool
 ) -> list[int]:
     """Axes that may be the columns, best first: those that fill vectors and index an operand that
     can be packed in panels, or is read as vectors where it lies, the last axis of the result before
     others; then that one in any case, its vectors masked; then symbolic ones, which may be 1, as a
-    batch may."""
+    batch may. Beside windows a symbolic extent is that of channels, and fills vectors unless they
+    are `few` (NOTES, *Channels and strides of symbolic images*)."""
     plain = [load for load in loads if is_plain(load)]
     last, full, symbolic = spatial[-1], list[int](), list[int]()
     for axis in spatial:
@@ -143,7 +151,18 @@ def _columns(
     # Elsewhere than along the last axis results are scattered, 1.5 times the time (NOTES, *Results
     # between others*).
     first = [last] if last in (*full, *symbolic) else []
-    return list(dict.fromkeys((*first, *full, last, *symbolic)))
+    strided = _is_strided(loads, block.iter_vars[last].var)
+    channels = len(plain) < len(loads) and (strided or not few)
+    rest = (*symbolic, last) if channels else (last, *symbolic)
+    return list(dict.fromkeys((*first, *full, *rest)))
+
+
+def _is_strided(loads: tuple[BufferLoad, BufferLoad], axis: Var) -> bool:
+    """True if neighbours along an axis are read from places further apart, as in a convolution with
+    a stride."""
+    an = Analyzer()
+    found = [an.linear_in(load.indices[-1], (axis,)) for load in loads]
+    return any(linear is None or constant(linear[0]) not in (0, 1) for linear in found)
 
 
 def is_plain(load: BufferLoad) -> bool:
@@ -164,14 +183,14 @@ def _row_axis(block: Block, axes: list[int], left: BufferLoad, right: BufferLoad
             if block.iter_vars[a].var not in used
         }
         # A symbolic extent, such as a batch, may be 1: every row of its tile but one is idle then.
-        # Places of windows are those of an image, which has many.
+        # Places of windows are those of an image, which has many, but how many is known of others.
         sizes = {
-            a: min(n or (ROWS if block.iter_vars[a].var in places else FEW_ROWS), ROWS)
+            a: min(n or (IMAGE_ROWS if block.iter_vars[a].var in places else FEW_ROWS), ROWS)
             for a, n in extents.items()
             if n != 1
         }
         if sizes:
-            return max(sizes, key=lambda a: (sizes[a], a))
+            return max(sizes, key=lambda a: (sizes[a], extents[a] is not None, a))
     return None
 
 
