@@ -96,7 +96,10 @@ class _Simplifier:
             return self.stmt(s.then_case)
         with self.an.assuming(condition):
             then = self.stmt(s.then_case)
-        other = None if s.else_case is None else self.stmt(s.else_case)
+        other = s.else_case
+        if other is not None:
+            with self.an.assuming(expr.Not(condition)):
+                other = self.stmt(other)
         return IfThenElse(condition, then, other, span=s.span)
 
     def index(self, e: PrimExpr) -> PrimExpr:

@@ -129,8 +129,9 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
         guarded, inner = found[n.block]
         looped = any(f.kind not in AT_ONCE for f in inner.values())
         # In a loop whole vectors past the end are still left out: of a symbolic extent they may be
-        # most of it.
-        begins = expr.LT(guarded.tile, guarded.extent) if looped else expr.const(True)
+        # most of it. Rows that lanes gather from need a last one.
+        kept = looped or _gathered(n.block, guarded)
+        begins = expr.LT(guarded.tile, guarded.extent) if kept else expr.const(True)
         parts = [begins if c == guarded.guard else c for c in conjuncts(n.predicate)]
         return replace(n, predicate=all_of(parts), block=_padded(func, n.block, guarded))
 
@@ -322,12 +323,17 @@ def _private_places(block: Block, guarded: _Guarded) -> Iterator[tuple[Buffer, i
 
 def _padded(func: PrimFunc, block: Block, guarded: _Guarded) -> Block:
     """Extend the block to columns past the end, for which shared memory reads as zero, unless it is
-    known to have elements there, as after `pad_axis`."""
+    known to have elements there, as after `pad_axis`. Lanes that gather read the last column again:
+    a mask would keep squares of them from being turned in registers."""
     longer = _longer(block, guarded)
     has_elements = _elements_known(func, longer, guarded)
+    gathered = _gathered(block, guarded)
+    last = {guarded.axis: expr.Min(guarded.axis, guarded.extent - 1)}
 
     def pad(n: Node) -> Node | None:
         match n:
+            case BufferLoad() if n in gathered and not has_elements(n):
+                return substitute(n, last)
             case BufferLoad(buffer, indices) if (
                 buffer.scope != "local"
                 and guarded.axis in symbols_in(indices)
@@ -338,7 +344,20 @@ def _padded(func: PrimFunc, block: Block, guarded: _Guarded) -> Block:
             case _:
                 return None
 
-    return replace(rewrite(block, pad), iter_vars=longer)
+    made = replace(rewrite(block, pad), iter_vars=longer)
+    return refreshed(made) if gathered else made
+
+
+def _gathered(block: Block, guarded: _Guarded) -> set[BufferLoad]:
+    """The loads of a copy whose lanes along the guarded axis are apart in memory, as those of a
+    transpose are."""
+    store = block.body
+    if not isinstance(store, BufferStore) or not isinstance(store.value, BufferLoad):
+        return set()
+    load = store.value
+    across = guarded.axis in symbols_in(load.indices[:-1])
+    contiguous = guarded.axis in symbols_in(load.indices[-1])
+    return {load} if across and not contiguous and load.buffer.scope != "local" else set()
 
 
 def _elements_known(

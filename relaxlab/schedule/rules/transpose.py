@@ -30,6 +30,7 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
     output_dtype,
     vectorize_inner,
+    where_allowed,
     with_joined_axes,
     with_versions,
 )
@@ -189,6 +190,7 @@ def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule
     sch.parallel(tiles)
     stream_results(sch, tiles, context.target.facts)
     sch.compact_buffers()
+    where_allowed(sch.round_up_vectors)
     return sch
 
 
