@@ -136,14 +136,17 @@ def _divisors(r: Poly, mq: poly.Monomial, kq: int) -> list[tuple[poly.Monomial, 
 
 
 def _of_quotient(ctx: Context, r: Poly, q: Poly) -> tuple[Poly, Poly] | None:
-    """(u // b + c) // q = (u + b*c) // (b*q)"""
-    number, c = _atom_plus_const(r)
-    if number is None or ctx.atoms[number].kind != "div":
+    """(u // b + x) // q = (u + b*x) // (b*q)"""
+    quotients = [
+        m for m, k in r.items() if k == 1 and len(m) == 1 and ctx.atoms[m[0]].kind == "div"
+    ]
+    if len(quotients) != 1:
         return None
-    u, b = ctx.atoms[number].args
+    u, b = ctx.atoms[quotients[0][0]].args
     if ctx.interval_of(b)[0] < 1:
         return None
-    whole = floordiv(ctx, poly.add(u, b, c), poly.mul(b, q))
+    others = poly.add(r, {quotients[0]: 1}, -1)
+    whole = floordiv(ctx, poly.add(u, poly.mul(b, others)), poly.mul(b, q))
     return whole, _atoms(ctx, r, q)[1]
 
 
