@@ -39,7 +39,7 @@ class _Copy:
 
 def transpose_gathers(stmt: Stmt) -> Stmt:
     """Apply to every copy in a block-free statement whose vectors are a multiple of a square's
-    side. Rows left over by squares of one side are in smaller ones; fewer than four still gather."""
+    side. Rows left over are in smaller squares; fewer than four still gather."""
 
     def visit(n: Node) -> Node:
         found = _copy(n)

@@ -136,16 +136,16 @@ def _divisors(r: Poly, mq: poly.Monomial, kq: int) -> list[tuple[poly.Monomial, 
 
 
 def _of_quotient(ctx: Context, r: Poly, q: Poly) -> tuple[Poly, Poly] | None:
-    """(u // b + x) // q = (u + b*x) // (b*q)"""
-    quotients = [
-        m for m, k in r.items() if k == 1 and len(m) == 1 and ctx.atoms[m[0]].kind == "div"
-    ]
-    if len(quotients) != 1:
+    """(u // b + x) // q = (u + b*x) // (b*q), where x divides nothing: else u and x may have
+    divisors in common, by which this is taken apart again."""
+    divided = [m for m in r if any(ctx.atoms[a].kind in ("div", "mod") for a in m)]
+    if len(divided) != 1 or r[divided[0]] != 1 or len(divided[0]) != 1:
         return None
-    u, b = ctx.atoms[quotients[0][0]].args
-    if ctx.interval_of(b)[0] < 1:
+    number = divided[0][0]
+    u, b = ctx.atoms[number].args
+    if ctx.atoms[number].kind != "div" or ctx.interval_of(b)[0] < 1:
         return None
-    others = poly.add(r, {quotients[0]: 1}, -1)
+    others = poly.add(r, {divided[0]: 1}, -1)
     whole = floordiv(ctx, poly.add(u, poly.mul(b, others)), poly.mul(b, q))
     return whole, _atoms(ctx, r, q)[1]
 

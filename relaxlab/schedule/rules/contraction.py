@@ -197,7 +197,8 @@ def _image_sizes(func: PrimFunc, parts: Parts) -> list[Var]:
     computed = [r.region for r in block.reads if r.buffer not in func.params]
     places = window_places(at.min for region in computed for at in region)
     extents = tuple(it.dom.extent for it in block.iter_vars if it.var in places)
-    return list(symbols_in(extents))
+    axes = [it.var for it in block.iter_vars]  # some phases have a term more than others
+    return [v for v in symbols_in(extents) if v not in axes]
 
 
 def tiles_of_product(sch: Schedule, context: Context) -> Schedule | str:

@@ -27,6 +27,7 @@ from relaxlab.schedule.rules.base import (
     separate_store,
     sum_of_products,
     where_allowed,
+    with_joined_axes,
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.schedule import Schedule
@@ -40,6 +41,10 @@ MOST_STRIDE = 4
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one reduction over few terms, no sum of products, and what is computed of its results.
     Neighbouring results read places at a constant distance."""
+    return with_joined_axes(sch, _apply, context)
+
+
+def _apply(sch: Schedule, context: Context) -> Schedule | str:
     inline_producers(sch)
     block = _window(sch.func)
     if isinstance(block, str):
