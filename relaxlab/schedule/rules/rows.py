@@ -35,6 +35,7 @@ from relaxlab.schedule.rules.base import (
     output_dtype,
     vectorize_inner,
     where_allowed,
+    with_joined_axes,
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
@@ -73,6 +74,10 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     Where a row is stored between its uses, there is one for widths that fit a thread's stack beside
     the one that computes the row again or, if a product makes it, stores it in main memory.
     """
+    return with_joined_axes(sch, _apply, context)
+
+
+def _apply(sch: Schedule, context: Context) -> Schedule | str:
     order_axes(sch)
     func, bounds = sch.func, list[int]()
     width = _reduced_width(func)
