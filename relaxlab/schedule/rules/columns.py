@@ -70,7 +70,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     reductions = _reductions(sch.func)
     width = _symbolic_width(reductions)
     if width is None:
-        return _apply_to_any_width(sch, context)
+        return _for_any_rows(sch, context, {})
     most = min(context.target.lanes(output_dtype(b)) for b in reductions)
     # One sum waits longer for 512 bits than for 256: down 100,000 rows of three columns 79 us, as
     # half a vector 51 (Xeon). Several reductions gain less (deviations 14 %) and would take 0.3 s
@@ -80,36 +80,39 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     # The general version says whether the rule fits. Where a declared bound leaves none, it is
     # tried on a copy.
     if versions_for(sch.func, width, bounds).general is not None:
-        general = _apply_to_any_width(sch.copy(), context)
+        general = _for_any_rows(sch.copy(), context, {})
         if isinstance(general, str):
             return general
 
     def version(sch: Schedule, bound: int | None) -> Schedule:
         if bound is None:
-            return fitting(_apply_to_any_width(sch, context))
+            return fitting(_for_any_rows(sch, context, {}))
         sch.declare_upper_bound(width, bound)
-        made = _schedule(sch.copy(), context, {width: bound})
+        made = _for_any_rows(sch.copy(), context, {width: bound})
         return made if isinstance(made, Schedule) else fitting(fallback.apply(sch, context))
 
     with_versions(sch, context, width, bounds, version)
     return sch
 
 
-def _apply_to_any_width(sch: Schedule, context: Context) -> Schedule | str:
-    """Schedule for any number of columns, with a version for few rows."""
+def _for_any_rows(
+    sch: Schedule, context: Context, bounds: Mapping[Var, int]
+) -> Schedule | str:
+    """Schedule for any number of rows, with a version for few. `bounds`: how large other symbols
+    are at most."""
     rows = _symbolic_rows(sch.func)
     if rows is None or not read_more_than_once(sch.func):
-        return _schedule(sch, context, {})
+        return _schedule(sch, context, bounds)
     if not all(map(_result_shape, _reductions(sch.func))):
         return "its reductions have no columns"
     most = _most_rows(sch, context)
 
     def version(sch: Schedule, bound: int | None) -> Schedule | None:
         if bound is None:
-            return fitting(_schedule(sch, context, {}))
+            return fitting(_schedule(sch, context, bounds))
         # The declared bound lets the analyses see one block of terms where there are at most 256.
         sch.declare_upper_bound(rows, bound)
-        made = _schedule(sch, context, {rows: bound})
+        made = _schedule(sch, context, {**bounds, rows: bound})
         return made if isinstance(made, Schedule) else None
 
     with_versions(sch, context, rows, [most], version)
@@ -162,8 +165,12 @@ def _schedule(sch: Schedule, context: Context, bounds: Mapping[Var, int]) -> Sch
         spatial, reduce = block_loops(sch, rv)
         if reduce:
             reduce_down_columns(sch, rv, reduce, lanes)
-        else:  # two vectors at a time: one need not wait for the other
-            vectorize_inner(sch, spatial[-1], 2 * context.target.lanes(output_dtype(block)))
+        else:
+            vector = context.target.lanes(output_dtype(block))
+            width = upper_bound(_result_shape(block)[-1], bounds)
+            # Two vectors at a time, where there are: one need not wait for the other.
+            count = 1 if width is not None and width <= vector else 2
+            vectorize_inner(sch, spatial[-1], count * vector)
     tile = sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]
     sch.parallel(tile)
     stream_results(sch, tile, context.target.facts)
