@@ -29,7 +29,6 @@ from relaxlab.runtime.interpreter.independence import is_independent
 from relaxlab.runtime.interpreter.intrinsics import meaning_of
 from relaxlab.runtime.interpreter.threads import ALLREDUCE, BARRIER, COLLECTIVES
 
-
 _HINTS = ("prefetch", "assume", "start_profile_intrinsic", "end_profile_intrinsic")
 """Intrinsics without an effect on values; assumptions are not checked."""
 _REMARKS = ("likely", "tvm_thread_invariant", "ignore_loop_partition")
