@@ -141,7 +141,7 @@ class _Threads:
         first = _Threads(self.scope, [*self.axes], [*self.since], {*self.different})
         first.stmt(s.body)
         # An iteration meets what the one before left open, in which the variables were others.
-        changing = bound_inside(s.body) | ({s.loop_var} if isinstance(s, For) else set())
+        changing = bound_inside(s.body) | ({s.loop_var} if isinstance(s, For) else set[Var]())
         before: dict[Var, PrimExpr] = {v: Var(v.name, v.dtype) for v in changing}
         self.since += [
             replace(a, indices=tuple(substitute(i, before) for i in a.indices))
