@@ -310,7 +310,7 @@ class PrimFunc(Node):
     Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
     export), `tir_var_upper_bound` (name -> int), `tir_var_range` (name -> Range),
     `tir.is_scheduled` (bool). `index_dtype` is "int64" where its script says so of
-    extents, and `root` is "stated" where it says that there is a root block.
+    extents and "int32" where it does of all symbols, and `root` is "stated" where it says that there is a root block.
     """
 
     params: tuple[Buffer | Var, ...] = binder()

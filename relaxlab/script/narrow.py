@@ -8,25 +8,29 @@ from collections.abc import Iterator
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import Node, children, walk
+from relaxlab.ir.substitute import symbols_in
 
 
 def implied_casts(f: loops.PrimFunc) -> frozenset[int] | None:
     """The identities of the conversions that the reader makes, if the integers of a function are
-    all int32 but for its loops, axes and constants, else None."""
+    all int32 but for its loops, axes and constants, and symbols that its script declared so, else
+    None."""
     if f.index_dtype == "int64":
         return None
     nodes = list(walk(f))
     own = {n.loop_var for n in nodes if isinstance(n, loops.For)}
     own |= {n.var for n in nodes if isinstance(n, loops.IterVar)}
+    symbols = {*symbols_in(f.params)} if f.index_dtype == "int32" else set[expr.Var]()
     for n in nodes:
         match n:
             case loops.Buffer(dtype="int64"):
                 return None
-            case expr.Var() if n.dtype == "int64" and n not in own:
+            case expr.Var() if n.dtype == "int64" and n not in own | symbols:
                 return None
             case _:
                 pass
     implied = Counter(id(c) for n in nodes for c in _implied(n))
+    implied.update(id(n) for n in nodes for v in symbols if _narrows(n, v))
     every = Counter(id(n) for n in nodes if _widens(n))
     return frozenset(implied) if every <= implied else None
 

@@ -29,6 +29,7 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
         options.append(f"s_tir={rooted}")
     w.typed_shapes = w.show_meta and f.index_dtype == "int64"
     w.implied = implied_casts(f) if w.show_meta else None
+    w.narrow_symbols = w.implied is not None and f.index_dtype == "int32"
     mixes = w.implied is None and any(map(_mixes_integers, walk(f.body)))
     w.typed_loops = w.typed_shapes or (w.show_meta and mixes)
     w.launches = w.show_meta and not rooted and not has_blocks
@@ -116,7 +117,7 @@ def _param(
 ) -> str:
     if isinstance(p, expr.Var):
         # A bare handle is one that `T.match_buffer` gives a shape.
-        kind = 'handle("void")' if p.dtype == "handle" else p.dtype
+        kind = 'handle("void")' if p.dtype == "handle" else _declared(w, p)
         return w.mark(path, f"{w.names.declare(p, p.name)}: T.{kind}")
     if not any(symbols_in(p)) and not p.facts:
         name = w.names.declare(p, p.name)
@@ -124,6 +125,10 @@ def _param(
     handle = w.names.fresh(f"var_{p.name}")
     matched.append((handle, p, path))
     return f"{handle}: T.handle"
+
+
+def _declared(w: Writer, v: expr.Var) -> str:
+    return "int32" if w.narrow_symbols and v.dtype == "int64" else v.dtype
 
 
 def _prologue(
@@ -134,7 +139,7 @@ def _prologue(
         items = (f"{string(k)}: {_noted(w, k, v, path)}" for k, v in attrs.items())
         w.line(f"T.func_attr({{{', '.join(items)}}})")
     for symbol in free_symbols(f):
-        w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
+        w.line(f"{w.names.declare(symbol, symbol.name)} = T.{_declared(w, symbol)}()")
     # Facts of an index function may mention other buffers, so these are declared first.
     for handle, buffer, path in sorted(matched, key=lambda m: _depth(m[1])):
         name = w.names.declare(buffer, buffer.name)
