@@ -4,7 +4,7 @@ here, and the reader converts between both where they meet."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import Node, children, walk
@@ -30,9 +30,27 @@ def implied_casts(f: loops.PrimFunc) -> frozenset[int] | None:
             case _:
                 pass
     implied = Counter(id(c) for n in nodes for c in _implied(n))
-    implied.update(id(n) for n in nodes for v in symbols if _narrows(n, v))
+    narrow = _narrow(nodes, symbols)
+    casts = (n for n in nodes if isinstance(n, expr.Cast) and n.dtype == "int32")
+    implied.update(id(n) for n in casts if n.value in narrow)
     every = Counter(id(n) for n in nodes if _widens(n))
     return frozenset(implied) if every <= implied else None
+
+
+def _narrow(nodes: Iterable[Node], symbols: set[expr.Var]) -> set[expr.Var]:
+    """The variables whose names are values of int32: symbols, and what is as long as these say."""
+    narrow = {*symbols}
+    for n in nodes:
+        match n:
+            case loops.For(var, low, extent):
+                ends = (low, extent)
+            case loops.IterVar(var, loops.Range(low, extent)):
+                ends = (low, extent)
+            case _:
+                continue
+        if any(v in narrow for e in ends for v in walk(e) if isinstance(v, expr.Var)):
+            narrow.add(var)
+    return narrow
 
 
 def _widens(n: Node) -> bool:

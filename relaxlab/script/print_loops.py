@@ -7,7 +7,7 @@ from functools import partial
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr
-from relaxlab.ir.node import NO_ATTRS, Node, walk
+from relaxlab.ir.node import NO_ATTRS, Node, replace, walk
 from relaxlab.ir.substitute import free_symbols, symbols_in
 from relaxlab.script.index_maps import FACTS_OF_EACH
 from relaxlab.script.narrow import implied_casts
@@ -198,6 +198,8 @@ def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
         parts.append(f'scope="{b.scope}"')
     if b.align != 64:
         parts.append(f"align={b.align}")
+    if b.offset_factor and w.show_meta:
+        parts.append(f"offset_factor={b.offset_factor}")
     if b.facts:
         facts = [_fact(w, f, f"{path}.facts[{i}]") for i, f in enumerate(b.facts)]
         parts.append(f"facts=[{', '.join(facts)}]")
@@ -294,7 +296,47 @@ _LOOPS = {
 }
 
 
+NODE_ATTRIBUTES = ("reduce_scope", "double_buffer_scope", "double_buffer_write")
+"""The attributes that are about a node, which comes before their value: a reducer, or a buffer."""
+
+
+def _about_node(w: Writer, s: loops.For, key: str, path: str) -> None:
+    """Write a statement inside of an attribute about a node."""
+    node, value = s.annotations[key]
+    where = f"{path}.annotations[{key!r}]"
+    memory = _named(s, node)
+    about = attribute(w, node, where) if memory is None else f"{w.names.of(memory, node)}.data"
+    w.line(f"with T.attr({about}, {string(key)}, {attribute(w, value, where)}):")
+    rest = s.annotations.with_(**{key: None})
+    once = s.extent == expr.const(1) and s.min == expr.const(0) and s.kind == "serial"
+    used = any(n is s.loop_var for n in walk(s.body))
+    with w.indented(), w.names.scope():
+        if once and not used and not rest:
+            statement(w, s.body, path + ".body")
+        else:
+            _for(w, replace(s, annotations=rest), path)
+
+
+def _named(s: loops.For, name: object) -> loops.Buffer | None:
+    """The buffer of a name that a loop accesses."""
+    buffers = (n for n in walk(s.body) if isinstance(n, loops.Buffer))
+    return next((b for b in buffers if b.name == name), None)
+
+
+def _is_about_node(s: loops.For, key: str) -> bool:
+    match s.annotations.get(key):
+        case (loops.Reducer(), _):
+            return True
+        case (str(name), _):
+            return _named(s, name) is not None
+        case _:
+            return False
+
+
 def _for(w: Writer, s: loops.For, path: str) -> None:
+    about = next((k for k in NODE_ATTRIBUTES if _is_about_node(s, k)), None)
+    if about is not None:
+        return _about_node(w, s, about, path)
     nest = _grid(s)
     places = [path + ".body" * k for k in range(len(nest))]
     if len(nest) > 1:
