@@ -281,3 +281,7 @@ def __getattr__(name: str) -> Callable[[], Pass]:
 
     make.__name__ = name
     return make
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *STEPS} - {"__getattr__", "__dir__"})
