@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import IntFlag
 from typing import Any
 
 from relaxlab.codegen.simplify_indices import simplify_indices
@@ -95,7 +96,6 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "DecorateDeviceScope": instrument.in_device_scope,
     "ForceNarrowIndexToInt32": _unchanged,  # indices are int64, whatever a program says
     "FlattenBuffer": flatten_buffers,
-    "HoistExpression": hoist.expressions_outside,
     "InjectDoubleBuffer": double_buffer.double_buffered,
     "InstrumentBoundCheckers": instrument.accesses_checked,
     "InstrumentProfileIntrinsics": instrument.profiled,
@@ -127,6 +127,48 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
 def BF16ComputeLegalize() -> Pass:  # noqa: N802
     """Compute in float32 what is stored as bfloat16."""
     return _pass("BF16ComputeLegalize", lambda f: widen.computed_in(f, "bfloat16", "float32"))
+
+
+class HoistedConditionals(IntFlag):
+    """The conditions that `HoistExpression` evaluates outside of loops."""
+
+    IfElseStmt = 1
+    IfElseExpr = 2
+    BooleanExpression = 4
+    UsingBlockVar = 8
+    Never = 0
+    All = 15
+
+
+class HoistedLetBindings(IntFlag):
+    """The named values that `HoistExpression` evaluates outside of loops."""
+
+    RequiredByConditional = 1
+    Bind = LetStmt = 2
+    LetExpr = 4
+    Never = 0
+    All = 7
+
+
+def HoistExpression() -> Pass:  # noqa: N802
+    """Evaluate expressions outside of loops that do not change them; the configuration
+    `s_tir.HoistExpression` says which, as `hoisted_conditionals` and `hoisted_let_bindings`."""
+
+    def run(mod: Module, context: PassContext) -> Module:
+        of, name = HoistedConditionals, "HoistExpression"
+        conditions = of(_option(context, name, "hoisted_conditionals", of.All))
+        lets = HoistedLetBindings(
+            _option(context, name, "hoisted_let_bindings", HoistedLetBindings.All)
+        )
+        kinds = hoist.Hoisted(
+            bool(lets & HoistedLetBindings.Bind), bool(conditions & of.IfElseStmt),
+            bool(conditions & of.BooleanExpression), bool(conditions & of.IfElseExpr),
+        )  # fmt: skip
+        return _each_loop_function(
+            lambda f, *_: hoist.expressions_outside(f, kinds), mod, context
+        )
+
+    return Pass(run, PassInfo(0, "HoistExpression"))
 
 
 def LoopPartition() -> Pass:  # noqa: N802
