@@ -512,8 +512,11 @@ class LoopsChecker:
             self.report("E0331", f"there is no intrinsic named {e.op!r}", e)
         elif (problem := row.problem(e.args)) is not None:
             self.report("E0331", problem, e)
+        # The axes of a reduction over threads are these themselves.
+        threads = self.outer_loops if e.op == "tvm_thread_allreduce" else set[expr.Var]()
         for a in e.args:
-            self.value(a)
+            if a not in threads:
+                self.value(a)
 
     def variable(self, v: expr.Var) -> None:
         if v not in self.variables:

@@ -175,6 +175,11 @@ def _inline_match(body: Stmt, match: loops.MatchBufferRegion) -> Stmt:
                 return loops.BufferLoad(source, indices(old))
             case loops.BufferStore(buffer, value, old) if buffer is match_buffer:
                 return loops.BufferStore(source, value, indices(old))
+            case loops.BufferRegion(buffer, ranges) if buffer is match_buffer:
+                firsts = indices(tuple(r.min for r in ranges))
+                extents = (*(expr.const(1) for _ in starts[:lead]), *(r.extent for r in ranges))
+                region = tuple(map(loops.Range, firsts, extents))
+                return loops.BufferRegion(source, region)
             case _:
                 return None
 

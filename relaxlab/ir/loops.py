@@ -114,6 +114,7 @@ class Buffer(Atom):
     planned), `local` (private to one thread of execution; registers or stack), or `shared`
     (one GPU block). `elem_offset` counts elements from the data pointer. A buffer with `facts` is
     an index function. `annotations` are notes on an allocation that programs read and write.
+    `offset_factor` is what its script says an offset without a name is a multiple of.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Buffer(Atom):
     align: int = DEFAULT_ALIGN
     facts: tuple[Fact, ...] = ()
     annotations: Attrs = NO_ATTRS
+    offset_factor: str = hint_field(default="")
 
     @property
     def ndim(self) -> int:
@@ -310,7 +312,8 @@ class PrimFunc(Node):
     Recognised attrs: `tir.noalias` (bool), `op_pattern` (int), `global_symbol` (str, set only on
     export), `tir_var_upper_bound` (name -> int), `tir_var_range` (name -> Range),
     `tir.is_scheduled` (bool). `index_dtype` is "int64" where its script says so of
-    extents, and `root` is "stated" where it says that there is a root block.
+    extents and "int32" where it does of all symbols, and `root` is "stated" where it says that
+    there is a root block.
     """
 
     params: tuple[Buffer | Var, ...] = binder()

@@ -21,7 +21,7 @@ from relaxlab.ir.span import Span
 T = TypeVar("T")
 
 
-def hint_field(*, default: str, kw_only: Literal[True] = True) -> Any:
+def hint_field(*, default: str | None, kw_only: Literal[True] = True) -> Any:
     """A `name_hint` field: how a definition was called. Never part of equality; printers use it.
 
     The default is passed in sight: type checkers do not see it otherwise.

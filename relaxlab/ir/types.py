@@ -77,13 +77,16 @@ class TensorType(Type):
     the dimensions become constants.
 
     `vdevice` is the virtual device that an annotation names, such as "cuda:0:global"; it says
-    nothing about values, so that it is no part of equality.
+    nothing about values, so that it is no part of equality. `held` are the dimensions that the type
+    of a variable states whose value is the shape: as in TVM, few operators' results follow from
+    them.
     """
 
     shape: tuple[PrimExpr, ...] | None = None
     dtype: str | None = None
     ndim: int = -1
     vdevice: str = hint_field(default="")
+    held: tuple[PrimExpr, ...] | None = hint_field(default=None)
 
     def __post_init__(self) -> None:
         if self.shape is not None:

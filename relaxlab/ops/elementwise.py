@@ -32,7 +32,7 @@ from relaxlab.ops.define import (
     tensor_like,
     type_of_argument,
 )
-from relaxlab.ops.shapes import broadcast_index, broadcast_types
+from relaxlab.ops.shapes import broadcast_index, broadcast_types, stated
 
 Array: TypeAlias = np.ndarray[Any, Any]
 UnaryFn: TypeAlias = Callable[[PrimExpr], PrimExpr]
@@ -203,7 +203,7 @@ def binary(
         known = result or first_dtype(call, *typed)
         if known is not None and all(isinstance(ty, types.PrimType) for ty in tys):
             return types.PrimType(known)  # as in Relax, a scalar with a scalar is one
-        return broadcast_types(call, known, *operands)
+        return broadcast_types(call, known, *map(stated, operands))
 
     def emit(call: graph.Call, out: TensorType, x1: Arg, x2: Arg) -> te.Tensor:
         dtype = next((x.dtype for x in (x1, x2) if isinstance(x, te.Tensor)), out.dtype)

@@ -35,6 +35,7 @@ from relaxlab.ops.shapes import (
     require_elements,
     show,
     simplify,
+    stated,
 )
 
 Array = np.ndarray[Any, Any]
@@ -220,7 +221,7 @@ def _from_front(bound: PrimExpr, extent: PrimExpr) -> PrimExpr:
 
 
 def _strided_slice_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x = tensor_arg(call, tys, 0)
+    x = stated(tensor_arg(call, tys, 0))
     if x.shape is None:
         _check_sliced(call, x.ndim)
         return x

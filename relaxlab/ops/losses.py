@@ -26,7 +26,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import differ, require_elements, show
+from relaxlab.ops.shapes import differ, require_elements, show, stated
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -87,7 +87,7 @@ define(
 
 def _check_nll(call: graph.Call, tys: TypesOf, first: int) -> tuple[TensorType, TensorType]:
     """The types of predictions and targets, which are arguments `first` and `first + 1`."""
-    given = [tensor_arg(call, tys, i) for i in range(first, len(tys))]
+    given = [stated(tensor_arg(call, tys, i)) for i in range(first, len(tys))]
     predictions, targets, *weights = given
     common_dtype(call, predictions, *weights)
     require_dtype(call, targets, "integer", first + 1)

@@ -39,6 +39,7 @@ from relaxlab.ops.shapes import (
     require_count,
     show,
     simplify,
+    stated,
     with_copied_extents,
 )
 
@@ -59,7 +60,7 @@ def shape_arg(call: graph.Call, tys: TypesOf, index: int) -> ShapeType:
 
 
 def _reshape_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x, shape = tensor_arg(call, tys, 0), shape_arg(call, tys, 1)
+    x, shape = stated(tensor_arg(call, tys, 0)), shape_arg(call, tys, 1)
     if shape.values is None:
         return TensorType(None, x.dtype, shape.ndim)
     dims = shape.values if x.shape is None else with_copied_extents(x.shape, shape.values)

@@ -31,7 +31,17 @@ from relaxlab.ops.define import (
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.manipulate import reshape_compute, shape_arg
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import ONE, Shape, differ, impossible, product, prove_equal, show, simplify
+from relaxlab.ops.shapes import (
+    ONE,
+    Shape,
+    differ,
+    impossible,
+    product,
+    prove_equal,
+    show,
+    simplify,
+    stated,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -317,7 +327,7 @@ def _map(call: graph.Call) -> IndexMap:
 
 
 def _layout_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x, index_map = tensor_arg(call, tys, 0), _map(call)
+    x, index_map = stated(tensor_arg(call, tys, 0)), _map(call)
     count = len(index_map.initial_indices)
     if x.ndim not in (-1, count):
         raise fail(call, f"index_map takes {counted(count, 'index', 'indices')}, the tensor is {x}")

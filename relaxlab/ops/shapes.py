@@ -10,6 +10,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.subtype import equal_dims
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import replace
 from relaxlab.ir.op_table import require
 from relaxlab.ir.types import TensorType
 from relaxlab.ops.define import fail, op_name
@@ -184,6 +185,11 @@ def broadcast_dim(a: PrimExpr, b: PrimExpr) -> PrimExpr | bool | None:
     if equal is False and prove_equal(a, ONE) is False and prove_equal(b, ONE) is False:
         return False
     return None
+
+
+def stated(ty: TensorType) -> TensorType:
+    """The type with the dimensions that a variable holds, where it has none else."""
+    return ty if ty.shape is not None or ty.held is None else replace(ty, shape=ty.held)
 
 
 def broadcast_types(call: graph.Call, dtype: str | None, *tys: TensorType) -> TensorType:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.dtypes import is_uint
+from relaxlab.ir.dtypes import bits_of, is_int, is_uint
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, LetStmt, SeqStmt, Stmt
 from relaxlab.ir.node import walk
@@ -73,9 +73,11 @@ def combiner_of(block: Block) -> Combiner | None:
     buffers, indices = tuple(s.buffer for s in updates), updates[0].indices
     if any(s.indices != indices for s in (*updates, *starts)) or len({*buffers}) < len(buffers):
         return None
-    if len(updates) > 1 and not all(s.value in results for s in updates):
+    if len(updates) > 1 and not all(_without_cast(s.value) in results for s in updates):
         return None  # a store before would change what the value of a later one reads
-    values = tuple(substitute(s.value, dict[Var, PrimExpr](results)) for s in updates)
+    values = tuple(
+        _converted_first(substitute(s.value, dict[Var, PrimExpr](results))) for s in updates
+    )
     accumulators = tuple(BufferLoad(b, indices) for b in buffers)
     first = tuple(s.value for s in starts)
     found = _by_operators(values, accumulators, first) or _by_selection(values, accumulators, first)
@@ -84,6 +86,33 @@ def combiner_of(block: Block) -> Combiner | None:
     terms, combined, identities = found
     read = {n.buffer for e in (*terms, *indices) for n in walk(e) if isinstance(n, BufferLoad)}
     return None if read & {*buffers} else Combiner(buffers, indices, terms, combined, identities)
+
+
+def _without_cast(e: PrimExpr) -> PrimExpr:
+    return e.value if isinstance(e, expr.Cast) else e
+
+
+def _converted_first(value: PrimExpr) -> PrimExpr:
+    """A selection that is converted, as one of converted values: the place of a maximum is int64
+    where it is found, and int32 where it is kept, which it is again as it was."""
+    match value:
+        case expr.Cast(dtype, expr.Select(condition, yes, no)):
+            return expr.Select(condition, _converted(yes, dtype), _converted(no, dtype))
+        case _:
+            return value
+
+
+def _converted(e: PrimExpr, dtype: str) -> PrimExpr:
+    match e:
+        case expr.Cast(wide, narrow) if narrow.dtype == dtype and _holds(wide, dtype):
+            return narrow
+        case _:
+            return expr.Cast(dtype, e)
+
+
+def _holds(wide: str, dtype: str) -> bool:
+    """True if an integer type has all values of another."""
+    return is_int(wide) and is_int(dtype) and bits_of(wide) >= bits_of(dtype)
 
 
 def _stores_of(s: Stmt) -> list[BufferStore]:

@@ -1,5 +1,6 @@
 """Scalars that a loop function assigns again, or declares without a value (`x: T.int32 = 0`, then
-`x = x + 1`): elements of memory of their own."""
+`x = x + 1`): elements of memory of their own. The name of a buffer of one element stands for it,
+too."""
 
 from __future__ import annotations
 
@@ -10,11 +11,9 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float, is_int, lanes_of
 from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.loops import Buffer, BufferLoad
-from relaxlab.script.convert import scalar_of
+from relaxlab.script.convert import FIRST, is_single, scalar_of
 from relaxlab.script.core import Context, Unbound
 from relaxlab.script.values import Value
-
-FIRST = (IntImm(0),)
 
 
 def reassigned(body: Iterable[ast.stmt]) -> set[str]:
@@ -39,15 +38,19 @@ def cell(name: str, dtype: str) -> BufferLoad:
     return BufferLoad(Buffer(name, (IntImm(1),), dtype, scope="local"), FIRST)
 
 
-def cell_of(cx: Context, target: ast.expr, names: set[str]) -> BufferLoad | None:
-    """The element of memory that a name stands for."""
-    if not isinstance(target, ast.Name) or target.id not in names:
+def cell_of(
+    cx: Context, target: ast.expr, names: set[str], value: Value = 0
+) -> BufferLoad | None:
+    """The element of memory that a name stands for where it is given a value."""
+    if not isinstance(target, ast.Name):
         return None
     try:
         held = cx.find(target.id)
     except Unbound:
         return None  # another loop or branch declares that name
-    return held if isinstance(held, BufferLoad) else None
+    if isinstance(value, PrimExpr | int | float | Buffer) and is_single(held):
+        return BufferLoad(held, FIRST)
+    return held if isinstance(held, BufferLoad) and target.id in names else None
 
 
 def store_cell(cx: Context, held: BufferLoad, value: Value, stmt: ast.stmt) -> loops.Stmt:

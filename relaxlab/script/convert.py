@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, TypeGuard
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
@@ -99,6 +99,14 @@ def is_scalar(value: Value) -> bool:
             return False
 
 
+FIRST = (expr.IntImm(0),)
+
+
+def is_single(value: Value) -> TypeGuard[loops.Buffer]:
+    """True for a buffer of one dimension and one element, whose name stands for it."""
+    return isinstance(value, loops.Buffer) and value.shape == (expr.IntImm(1),)
+
+
 def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None) -> PrimExpr:
     """`value` as a scalar expression; bare numbers take the dtype `like`."""
     match value:
@@ -117,6 +125,8 @@ def scalar_of(cx: Context, value: Value, node: ast.AST, like: str | None = None)
             return inner
         case graph.Var(_, types.PrimType(_, known)) if known is not None:
             return known
+        case loops.Buffer() if is_single(value):
+            return loops.BufferLoad(value, FIRST, span=cx.span(node))
         case loops.Buffer():
             cx.fail(
                 node,

@@ -50,7 +50,7 @@ from relaxlab.script.values import (
     is_sequence,
     longer_sequence,
 )
-from relaxlab.script.views import call_member, member, view_access
+from relaxlab.script.views import call_member, member, seen, view_access
 
 DEEPEST = 100  # levels of nested expressions, so that Python's own limit is not met
 
@@ -167,7 +167,7 @@ def _subscript(cx: Context, node: ast.Subscript) -> Value:
     base = evaluate(cx, node.value)
     match base:
         case loops.Buffer() | View() | RaggedBuffer():
-            return access(cx, base, node)
+            return seen(base, access(cx, base, node))
         case Ref():
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             call = ast.Call(node.value, list(parts), [])
@@ -508,6 +508,8 @@ def arguments(cx: Context, node: ast.Call, name: str) -> Arguments:
             failed = True
             cx.report(failure.diagnostic)
     for keyword in node.keywords:
+        if keyword.arg == "layout" and name.startswith("T."):
+            continue  # of memory: no value depends on it
         try:
             kwargs.update(_keyword(cx, keyword))
         except Failure as failure:

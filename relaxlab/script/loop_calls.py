@@ -401,6 +401,7 @@ _FIELDS: dict[str, Callable[[Context, Arg], Any]] = {
     "elem_offset": _elem_offset,
     "scope": lambda cx, a: string_of(cx, a, "the scope"),
     "align": lambda cx, a: constant_int(cx, a, "the alignment"),
+    "offset_factor": lambda cx, a: str(constant_int(cx, a, "the factor of the offset") or ""),
 }
 
 

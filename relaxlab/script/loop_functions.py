@@ -69,6 +69,7 @@ from relaxlab.script.values import (
     is_dict,
     is_sequence,
 )
+from relaxlab.script.views import as_stored, dtype_seen
 
 
 @dataclass
@@ -161,7 +162,7 @@ class LoopReader:
         if isinstance(target, ast.Subscript):
             return self._store(target, stmt.value, stmt)
         value = evaluate(self.cx, stmt.value)
-        held = cell_of(self.cx, target, self.reassigned)
+        held = cell_of(self.cx, target, self.reassigned, value)
         if held is not None:
             return store_cell(self.cx, held, value, stmt)
         if isinstance(target, ast.Tuple | ast.List):
@@ -291,8 +292,10 @@ class LoopReader:
             vector_indices(cx, place, target) if isinstance(place, SliceAccess) else place.indices
         )
         written = place.buffer
-        dtype = loops.load_dtype(written, indices)
+        bytes_ = loops.BufferLoad(written, indices)
+        dtype = dtype_seen(buffer, bytes_)
         stored = converted(cx, scalar_of(cx, value, stmt, dtype), dtype, written, stmt)
+        stored = as_stored(buffer, stored, bytes_)
         return loops.BufferStore(written, stored, indices, span=cx.span(stmt))
 
     # --- Buffers and axes -------------------------------------------------------------------

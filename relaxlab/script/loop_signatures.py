@@ -9,6 +9,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.node import Attrs, replace, walk
 from relaxlab.ir.span import Span
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.script.convert import pointer_of
 from relaxlab.script.core import Context, Failure
 from relaxlab.script.expressions import evaluate
@@ -35,8 +36,10 @@ def read_prim_func(cx: Context, node: ast.FunctionDef, *, s_tir: bool | None) ->
     requires, body = _required(body)
     wrapped = _with_root(reader, body, s_tir, cx.span(node))
     func = loops.PrimFunc(resolved, wrapped, attrs, requires=requires, span=cx.span(node))
-    dtype, root = "int64" if _states_int64(node) else "", "stated" if s_tir else ""
-    return replace(func, index_dtype=dtype, root=root)
+    symbols = {v for v in symbols_in(resolved) if v.dtype == "int64"}
+    narrow = symbols and symbols <= {*cx.widened.values()}
+    dtype = "int64" if _states_int64(node) else "int32" if narrow else ""
+    return replace(func, index_dtype=dtype, root="stated" if s_tir else "")
 
 
 def _states_int64(node: ast.FunctionDef) -> bool:

@@ -4,31 +4,53 @@ here, and the reader converts between both where they meet."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.node import Node, children, walk
+from relaxlab.ir.substitute import symbols_in
 
 
 def implied_casts(f: loops.PrimFunc) -> frozenset[int] | None:
     """The identities of the conversions that the reader makes, if the integers of a function are
-    all int32 but for its loops, axes and constants, else None."""
+    all int32 but for its loops, axes and constants, and symbols that its script declared so, else
+    None."""
     if f.index_dtype == "int64":
         return None
     nodes = list(walk(f))
     own = {n.loop_var for n in nodes if isinstance(n, loops.For)}
     own |= {n.var for n in nodes if isinstance(n, loops.IterVar)}
+    symbols = {*symbols_in(f.params)} if f.index_dtype == "int32" else set[expr.Var]()
     for n in nodes:
         match n:
             case loops.Buffer(dtype="int64"):
                 return None
-            case expr.Var() if n.dtype == "int64" and n not in own:
+            case expr.Var() if n.dtype == "int64" and n not in own | symbols:
                 return None
             case _:
                 pass
     implied = Counter(id(c) for n in nodes for c in _implied(n))
+    narrow = _narrow(nodes, symbols)
+    casts = (n for n in nodes if isinstance(n, expr.Cast) and n.dtype == "int32")
+    implied.update(id(n) for n in casts if n.value in narrow)
     every = Counter(id(n) for n in nodes if _widens(n))
     return frozenset(implied) if every <= implied else None
+
+
+def _narrow(nodes: Iterable[Node], symbols: set[expr.Var]) -> set[expr.Var]:
+    """The variables whose names are values of int32: symbols, and what is as long as these say."""
+    narrow = {*symbols}
+    for n in nodes:
+        match n:
+            case loops.For(var, low, extent):
+                ends = (low, extent)
+            case loops.IterVar(var, loops.Range(low, extent)):
+                ends = (low, extent)
+            case _:
+                continue
+        if any(v in narrow for e in ends for v in walk(e) if isinstance(v, expr.Var)):
+            narrow.add(var)
+    return narrow
 
 
 def _widens(n: Node) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr
-from relaxlab.ir.node import NO_ATTRS, Node, walk
+from relaxlab.ir.node import NO_ATTRS, Node, replace, walk
 from relaxlab.ir.substitute import free_symbols, symbols_in
 from relaxlab.script.index_maps import FACTS_OF_EACH
 from relaxlab.script.narrow import implied_casts
@@ -29,6 +29,7 @@ def prim_func(w: Writer, name: str, f: loops.PrimFunc, path: str) -> None:
         options.append(f"s_tir={rooted}")
     w.typed_shapes = w.show_meta and f.index_dtype == "int64"
     w.implied = implied_casts(f) if w.show_meta else None
+    w.narrow_symbols = w.implied is not None and f.index_dtype == "int32"
     mixes = w.implied is None and any(map(_mixes_integers, walk(f.body)))
     w.typed_loops = w.typed_shapes or (w.show_meta and mixes)
     w.launches = w.show_meta and not rooted and not has_blocks
@@ -116,7 +117,7 @@ def _param(
 ) -> str:
     if isinstance(p, expr.Var):
         # A bare handle is one that `T.match_buffer` gives a shape.
-        kind = 'handle("void")' if p.dtype == "handle" else p.dtype
+        kind = 'handle("void")' if p.dtype == "handle" else _declared(w, p)
         return w.mark(path, f"{w.names.declare(p, p.name)}: T.{kind}")
     if not any(symbols_in(p)) and not p.facts:
         name = w.names.declare(p, p.name)
@@ -124,6 +125,10 @@ def _param(
     handle = w.names.fresh(f"var_{p.name}")
     matched.append((handle, p, path))
     return f"{handle}: T.handle"
+
+
+def _declared(w: Writer, v: expr.Var) -> str:
+    return "int32" if w.narrow_symbols and v.dtype == "int64" else v.dtype
 
 
 def _prologue(
@@ -134,7 +139,7 @@ def _prologue(
         items = (f"{string(k)}: {_noted(w, k, v, path)}" for k, v in attrs.items())
         w.line(f"T.func_attr({{{', '.join(items)}}})")
     for symbol in free_symbols(f):
-        w.line(f"{w.names.declare(symbol, symbol.name)} = T.{symbol.dtype}()")
+        w.line(f"{w.names.declare(symbol, symbol.name)} = T.{_declared(w, symbol)}()")
     # Facts of an index function may mention other buffers, so these are declared first.
     for handle, buffer, path in sorted(matched, key=lambda m: _depth(m[1])):
         name = w.names.declare(buffer, buffer.name)
@@ -193,6 +198,8 @@ def _layout(w: Writer, b: loops.Buffer, path: str) -> list[str]:
         parts.append(f'scope="{b.scope}"')
     if b.align != 64:
         parts.append(f"align={b.align}")
+    if b.offset_factor and w.show_meta:
+        parts.append(f"offset_factor={b.offset_factor}")
     if b.facts:
         facts = [_fact(w, f, f"{path}.facts[{i}]") for i, f in enumerate(b.facts)]
         parts.append(f"facts=[{', '.join(facts)}]")
@@ -289,7 +296,47 @@ _LOOPS = {
 }
 
 
+NODE_ATTRIBUTES = ("reduce_scope", "double_buffer_scope", "double_buffer_write")
+"""The attributes that are about a node, which comes before their value: a reducer, or a buffer."""
+
+
+def _about_node(w: Writer, s: loops.For, key: str, path: str) -> None:
+    """Write a statement inside of an attribute about a node."""
+    node, value = s.annotations[key]
+    where = f"{path}.annotations[{key!r}]"
+    memory = _named(s, node)
+    about = attribute(w, node, where) if memory is None else f"{w.names.of(memory, node)}.data"
+    w.line(f"with T.attr({about}, {string(key)}, {attribute(w, value, where)}):")
+    rest = s.annotations.with_(**{key: None})
+    once = s.extent == expr.const(1) and s.min == expr.const(0) and s.kind == "serial"
+    used = any(n is s.loop_var for n in walk(s.body))
+    with w.indented(), w.names.scope():
+        if once and not used and not rest:
+            statement(w, s.body, path + ".body")
+        else:
+            _for(w, replace(s, annotations=rest), path)
+
+
+def _named(s: loops.For, name: object) -> loops.Buffer | None:
+    """The buffer of a name that a loop accesses."""
+    buffers = (n for n in walk(s.body) if isinstance(n, loops.Buffer))
+    return next((b for b in buffers if b.name == name), None)
+
+
+def _is_about_node(s: loops.For, key: str) -> bool:
+    match s.annotations.get(key):
+        case (loops.Reducer(), _):
+            return True
+        case (str(name), _):
+            return _named(s, name) is not None
+        case _:
+            return False
+
+
 def _for(w: Writer, s: loops.For, path: str) -> None:
+    about = next((k for k in NODE_ATTRIBUTES if _is_about_node(s, k)), None)
+    if about is not None:
+        return _about_node(w, s, about, path)
     nest = _grid(s)
     places = [path + ".body" * k for k in range(len(nest))]
     if len(nest) > 1:

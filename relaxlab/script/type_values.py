@@ -34,12 +34,13 @@ def _tensor(
 ) -> types.Type:
     if isinstance(shape, str) and is_dtype(shape):  # R.Tensor("float32")
         shape, dtype = None, shape
+    held = None
     if isinstance(shape, graph.Var) and isinstance(shape.ty, types.ShapeType):
-        # Deduction would go on with dimensions that TVM does not see in a variable.
-        shape, ndim = None, shape.ty.ndim
+        held, shape, ndim = shape.ty.values, None, shape.ty.ndim
     if not (dtype is None or isinstance(dtype, str)) or not isinstance(vdevice, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError("the dtype and the virtual device of a tensor are strings")
-    return types.TensorType(_shape_values(shape), dtype or None, ndim, vdevice=vdevice or "")
+    dims = _shape_values(shape)
+    return types.TensorType(dims, dtype or None, ndim, vdevice=vdevice or "", held=held)
 
 
 def _shape(values: Any = None, ndim: int = -1) -> types.Type:

@@ -65,11 +65,13 @@ class Handle:
 @dataclass(frozen=True, slots=True)
 class View:
     """`T.decl_buffer(shape, dtype, data=B.data)`: elements of `buffer`, from the one with number
-    `offset` on, in row-major order, seen as an array of another shape."""
+    `offset` on, in row-major order, seen as an array of another shape. Bytes may be seen as
+    elements of a `dtype`, to which `offset` counts bytes."""
 
     shape: tuple[PrimExpr, ...]
     buffer: loops.Buffer
     offset: PrimExpr
+    dtype: str = ""
 
     @property
     def name(self) -> str:

@@ -6,11 +6,13 @@ A view is read away: its elements are written as those of the buffer behind it.
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
+from math import prod
 from typing import Any, TypeAlias
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops, row_major
-from relaxlab.ir.dtypes import lanes_of
+from relaxlab.ir.dtypes import bytes_of, is_dtype, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.annotations import dimension
 from relaxlab.script.convert import dtype_of, literal, scalar_of, vector_indices
@@ -40,7 +42,7 @@ def member(cx: Context, base: Value, name: str, node: ast.AST) -> Value:
         case "shape" | "name":
             return getattr(base, name)
         case "dtype":
-            return buffer.dtype
+            return (isinstance(base, View) and base.dtype) or buffer.dtype
         case "data":
             return _address(cx, base, node)
         case "strides":
@@ -80,10 +82,50 @@ def call_member(
             value = scalar_of(cx, a["value"].value, a["value"].node, load.dtype)
             return VectorStore(load.buffer, load.indices, value)
         case "view":
-            shape = tuple(dimension(cx, a) for a in c.no_keywords())
-            return View(shape, *_behind(base, literal(cx, 0, "int64", c.node)))
+            args = c.no_keywords()
+            start = literal(cx, 0, "int64", c.node)
+            if len(args) == 1 and isinstance(args[0].value, str) and is_dtype(args[0].value):
+                return _whole_as(cx, base, args[0].value, c.node)
+            return View(tuple(dimension(cx, a) for a in args), *_behind(base, start))
         case _:
             return _access_ptr(cx, base, c)
+
+
+def _whole_as(cx: Context, base: loops.Buffer | View, dtype: str, node: ast.AST) -> View:
+    """`A.view("float32")`: all bytes of a buffer as elements of a dtype."""
+    count = prod(base.shape, start=expr.const(1))
+    buffer, start = _behind(base, literal(cx, 0, "int64", node))
+    _require_bytes(cx, buffer, dtype, node)
+    return View((_analyzer(cx).simplify(count // bytes_of(dtype)),), buffer, start, dtype)
+
+
+def _require_bytes(cx: Context, buffer: loops.Buffer, dtype: str, node: ast.AST) -> None:
+    if buffer.dtype not in ("uint8", "int8") or len(buffer.shape) != 1:
+        cx.fail(
+            node, "E0104", f"{buffer.name} holds {buffer.dtype} and cannot be seen as {dtype}",
+            help="convert the elements: `T.reinterpret(dtype, A[i])`; bytes of one dimension can",
+        )  # fmt: skip
+
+
+def dtype_seen(base: Value, place: loops.BufferLoad) -> str:
+    """The dtype of an element, or of a vector of them."""
+    if not isinstance(base, View) or not base.dtype:
+        return place.dtype
+    return with_lanes(base.dtype, lanes_of(place.dtype) // bytes_of(base.dtype))
+
+
+def seen(base: Value, place: loops.BufferLoad | SliceAccess) -> PrimExpr | SliceAccess:
+    """The value of an access: of bytes that are seen as elements, these."""
+    if not isinstance(base, View) or not base.dtype or isinstance(place, SliceAccess):
+        return place
+    return expr.Call(dtype_seen(base, place), "reinterpret", (place,), span=place.span)
+
+
+def as_stored(base: Value, value: PrimExpr, place: loops.BufferLoad) -> PrimExpr:
+    """A value as the bytes of an element; itself where elements are stored as they are."""
+    if not isinstance(base, View) or not base.dtype:
+        return value
+    return expr.Call(place.dtype, "reinterpret", (value,), span=value.span)
 
 
 def _vload(cx: Context, buffer: loops.Buffer | View, c: Arguments) -> PrimExpr:
@@ -133,17 +175,16 @@ def decl_buffer(cx: Context, c: Arguments, fields: dict[str, Any]) -> View | Non
             )
     dtype = fields.get("dtype", "float32")
     if dtype != buffer.dtype:
-        cx.fail(
-            c.node,
-            "E0104",
-            f"{buffer.name} holds {buffer.dtype} and cannot be seen as {dtype}",
-            help="convert the elements: `T.reinterpret(dtype, A[i])`",
-        )
+        _require_bytes(cx, buffer, dtype, c.node)
     shape, strides = fields["shape"], fields.get("strides")
     if buffer.strides or (strides and strides != row_major.strides(shape)):
         cx.fail(c.node, "E0104", "a view of another shape has no strides of its own")
     offset = fields.get("elem_offset")
     first = row_major.place(indices, buffer.shape)
+    if dtype != buffer.dtype:
+        size = bytes_of(dtype)
+        start = first if not isinstance(offset, PrimExpr) else first + offset * size
+        return View(shape, buffer, start, dtype)
     start = first if not isinstance(offset, PrimExpr) else first + offset
     return View(shape, buffer, start)
 
@@ -166,11 +207,24 @@ def element(
     """The element of a buffer, or the one that a view shows at `indices`."""
     if isinstance(base, loops.Buffer):
         return loops.BufferLoad(base, indices)
+    if base.dtype:
+        return _bytes_of_element(cx, base, indices)
     shape = base.buffer.shape
     if base.offset == expr.const(0) and base.shape == shape:
         return loops.BufferLoad(base.buffer, indices)
     number = _number(cx, base, indices)
     return loops.BufferLoad(base.buffer, _places(cx, base.buffer, number))
+
+
+def _bytes_of_element(
+    cx: Context, base: View, indices: tuple[PrimExpr, ...]
+) -> loops.BufferLoad:
+    number, size = _number(cx, replace(base, offset=expr.const(0)), indices), bytes_of(base.dtype)
+    first, lanes = (number.base, number.lanes) if isinstance(number, expr.Ramp) else (number, 1)
+    start = _analyzer(cx).simplify(base.offset + first * size)
+    width = size * lanes
+    at = expr.Ramp(start, expr.const(1), width) if width > 1 else start
+    return loops.BufferLoad(base.buffer, (at,))
 
 
 def _number(cx: Context, base: View, indices: tuple[PrimExpr, ...]) -> PrimExpr:
@@ -213,6 +267,9 @@ def view_access(
     start, extent, step = last
     place = element(cx, view, (*indices, start)).indices
     inner = place[-1] + extent <= view.buffer.shape[-1]
+    if view.dtype:
+        own = SliceAccess(view.buffer, ((start, extent, step),), cx.span(node))
+        return element(cx, view, (*indices, *vector_indices(cx, own, node)))
     if len(place) == 1 or _analyzer(cx).prove(inner):
         return SliceAccess(view.buffer, (*place[:-1], (place[-1], extent, step)), cx.span(node))
     own = SliceAccess(view.buffer, ((start, extent, step),), cx.span(node))

@@ -49,6 +49,7 @@ class Writer:
         self.typed_loops = False  # whether the ends of loops say that they are int64
         self.typed_shapes = False  # whether extents of buffers and constant indices do
         self.implied: frozenset[int] | None = None  # conversions that the reader makes
+        self.narrow_symbols = False  # symbols are declared as int32, as which they were read
         self.launches = False  # whether thread loops are written as launches
         self.unplaced: dict[Buffer, str] = {}  # buffers whose allocations are not written yet
         self.in_module = True

@@ -43,6 +43,11 @@ class Target:
         """The kind, with its name."""
         return _Kind(KINDS[self.kind_name].partition(":")[0].replace("cpu", "llvm"))
 
+    def description(self) -> dict[str, Any]:
+        """The kind and the options, as scripts have them."""
+        host = {} if self.host is None else {"host": self.host.description()}
+        return {"kind": self.kind.name, **self.attrs, **host}
+
     @property
     def arch(self) -> str:
         """The architecture of a GPU."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.ir import expr
@@ -51,6 +52,26 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: object =
         first, end = (expr.as_expr(e) for e in dom)
         extent = end - first
     return IterVar(name, "int64", first, extent)
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadAxis:
+    """An axis of threads: a variable, its domain if one is given, and what it is called."""
+
+    var: expr.Var
+    dom: Any
+    thread_tag: str
+
+
+def thread_axis(
+    dom: Any = None, tag: str = "", name: str = "", span: object = None
+) -> ThreadAxis:
+    """The axis of threads `tag`, such as "threadIdx.x", which may be the only argument."""
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    if not tag:
+        raise ValueError("an axis of threads has a tag such as 'threadIdx.x'")
+    return ThreadAxis(var(name or tag), dom, tag)
 
 
 def compute(

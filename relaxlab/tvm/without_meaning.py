@@ -26,10 +26,6 @@ _TILES = (
     "they lower instructions for tiles of matrices; `tensorize` calls those that relaxlab has, and "
     "its code generators place their memory"
 )
-_BARRIERS = (
-    "it puts barriers into a loop over threads; here the iterations of such a loop are "
-    "independent, and barriers come between loops, when code is made"
-)
 REASONS = {
     **dict.fromkeys(("VMShapeLower", "LowerRuntimeBuiltin", "VMBuiltinLower"), _VIRTUAL_MACHINE),
     **dict.fromkeys(("RunCodegen", "AttachExternModules", "SplitCallTIRByPattern"), _COMPILERS),
@@ -38,7 +34,6 @@ REASONS = {
         ("MetaScheduleTuneTIR", "MetaScheduleTuneIRMod", "MetaScheduleApplyDatabase"), _TUNING
     ),
     **dict.fromkeys(("MakePackedAPI", "SplitHostDevice", "LowerTVMBuiltin"), _HOST),
-    "ThreadSync": _BARRIERS,
     **dict.fromkeys(
         ("TransformMmaBufferLayout", "InferFragment", "InjectPermutedLayout", "InjectPTXLDG32"),
         _TILES,

@@ -50,6 +50,10 @@ def best(order: str, first: str) -> PrimFunc:
 CASES = {
     "argmax": best(">=", LEAST),
     "argmax over a threshold": best(">", "T.int32(40)"),
+    "the place of a maximum as int32": pair(
+        "T.Cast('int32', T.Select(V[vi] >= A[vi, vk], T.Cast('int64', P[vi]), vk))",
+        "T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])",
+    ),
     "argmin": best("<=", "T.max_value('int32')"),
     "sum and product": pair("P[vi] + N[vi, vk]", "(A[vi, vk] % 3 + 1) * V[vi]", "0", "1"),
     "sum and maximum": pair("N[vi, vk] + P[vi]", "T.max(V[vi], A[vi, vk])", "0", "7"),

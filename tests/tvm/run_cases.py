@@ -64,6 +64,30 @@ def lower(program: str, passes: str) -> dict[str, str]:
         return {"error": f"{type(error).__name__}: {error}"[:600]}
 
 
+class _Passes(dict[str, object]):
+    """The passes over loop functions, by their names."""
+
+    def __missing__(self, name: str) -> object:
+        found = getattr(s_tir.transform, name, None) or getattr(tirx.transform, name, None)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+
+def loop_pass(program: str, expression: str) -> dict[str, str]:
+    """The module after the pass of an expression, behind which a configuration may be:
+    "UnrollLoop() | {'tirx.UnrollLoop': {'auto_max_step': 16}}"."""
+    text, _, config = expression.partition(" | ")
+    mod = from_source(program)
+    mod = mod if isinstance(mod, tvm.IRModule) else tvm.IRModule({"main": mod})
+    try:
+        with tvm.transform.PassContext(config=eval(config or "{}")):
+            made = eval(text, _Passes(tvm=tvm))(mod)
+        return {"script": made.script(show_meta=False)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:600]}
+
+
 def reprint(program: str, _: str) -> dict[str, str]:
     """The script of a program, or the error."""
     try:
@@ -162,5 +186,6 @@ def plainly(value: object) -> str:
 
 
 RUN = {"print": reprint, "equal": equal, "schedule": schedule, "transform": transform,
-       "lower": lower, "type": type_of, "tensors": tensors, "arithmetic": arithmetic}[sys.argv[2]]
+       "lower": lower, "loop_pass": loop_pass, "type": type_of, "tensors": tensors,
+       "arithmetic": arithmetic}[sys.argv[2]]  # fmt: skip
 json.dump([RUN(*case) for case in json.load(sys.stdin)], sys.stdout)

@@ -8,6 +8,8 @@ import pytest
 
 import relaxlab.tvm as tvm
 from relaxlab.tvm import relax
+from relaxlab.tvm.relax.backend.pattern_registry import register_patterns
+from relaxlab.tvm.relax.backend.patterns import make_matmul_pattern
 from relaxlab.tvm.relax.dpl import (
     PatternContext,
     PatternMatchingRewriter,
@@ -18,6 +20,7 @@ from relaxlab.tvm.relax.dpl import (
     rewrite_call,
     wildcard,
 )
+from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext
 from relaxlab.tvm.script import ir as I
 from relaxlab.tvm.script import relax as R
 
@@ -250,3 +253,36 @@ def test_rewriters_of_modules() -> None:
                 return a
 
         PatternMatchingRewriter.from_module(Wrong)
+
+
+@pytest.mark.parametrize("activation", [None, "relax.nn.relu"])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_registered_patterns_are_found_by_name(
+    activation: str | None, with_bias: bool, transposed: bool
+) -> None:
+    pattern, parts = make_matmul_pattern(with_bias, activation, transposed)
+    assert parts.keys() == {"lhs", "rhs", "root"} | ({"bias"} if with_bias else set())
+    name = f"test.matmul_{activation}_{with_bias}_{transposed}"
+    seen: list[str] = []
+
+    def check(context: PatternCheckContext) -> bool:
+        seen.extend(context.annotated_expr)
+        return True
+
+    register_patterns([(name, pattern, parts, check)])
+    found = relax.backend.get_pattern(name)
+    assert found is not None and found in relax.backend.get_patterns_with_prefix("test.matmul_")
+    assert relax.backend.get_pattern(f"{name}?") is None
+
+    bb = relax.BlockBuilder()
+    x, w = (relax.Var(n, R.Tensor((4, 4), "float32")) for n in "xw")
+    b = relax.Var("b", R.Tensor((4,), "float32"))
+    with bb.function("main", [x, w, b]), bb.dataflow():
+        y = bb.emit(relax.op.matmul(x, bb.emit(relax.op.permute_dims(w)) if transposed else w))
+        y = bb.emit(relax.op.add(y, b)) if with_bias else y
+        y = bb.emit(relax.op.nn.relu(y)) if activation else y
+        bb.emit_func_output(bb.emit_output(y))
+    fused = relax.transform.FuseOpsByPattern([found])(bb.get())
+    assert {*seen} == {*parts}
+    assert any(f.attrs.get("Composite") == name for f in fused.graph_functions().values())

@@ -76,6 +76,37 @@ def main(A: T.Buffer((64,), "float32")):
             B[tx] = A[bx * 32 + tx]
             A[bx * 32 + tx] = B[tx]
 """,
+    """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, b: T.handle, m: T.int32):
+    n = T.int32()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32", offset_factor=1)
+    for i in range(n):
+        for k in range(m):
+            with T.sblock("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk] * T.Cast("float32", vk + n)
+""",
+    """
+@T.prim_func
+def main(A: T.Buffer((16, 64), "float32"), B: T.Buffer((16,), "float32")):
+    bx = T.launch_thread("blockIdx.x", 16)
+    tx = T.launch_thread("threadIdx.x", 64)
+    S = T.alloc_buffer((1,), "float32", scope="local")
+    D = T.alloc_buffer((4,), "float32", scope="local")
+    with T.attr(T.comm_reducer(lambda a, b: a + b, [T.float32(0)]), "reduce_scope", 0):
+        T.tvm_thread_allreduce(T.uint32(1), A[bx, tx], T.bool(True), S[0], tx)
+    for i in range(8):
+        with T.attr(D.data, "double_buffer_scope", 1):
+            for j in range(4):
+                D[j] = A[bx, i * 4 + j]
+        for j in range(4):
+            B[bx] = B[bx] + D[j]
+    B[bx] = B[bx] + S[0]
+""",
 )
 """Programs that are printed so that TVM reads the same ones, allocations and dtypes included."""
 

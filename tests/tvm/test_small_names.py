@@ -49,6 +49,14 @@ def test_operations_of_tensors() -> None:
     assert (len(b.op.axis), len(b.op.reduce_axis), len(c.op.reduce_axis)) == (1, 1, 0)
 
 
+def test_axes_of_threads() -> None:
+    plain, long = te.thread_axis("threadIdx.x"), te.thread_axis((0, 32), "threadIdx.y", "ty")
+    assert (plain.thread_tag, plain.dom, plain.var.name) == ("threadIdx.x", None, "threadIdx.x")
+    assert (long.thread_tag, long.dom, long.var.name) == ("threadIdx.y", (0, 32), "ty")
+    with pytest.raises(ValueError, match="has a tag"):
+        te.thread_axis((0, 4))
+
+
 def test_index_maps_of_numbers() -> None:
     index_map = tir.IndexMap.from_func(lambda i, j: (i // 4, j, i % 4))
     numbers = [tir.const(5, "int32"), 3]

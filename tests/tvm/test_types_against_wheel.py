@@ -135,7 +135,14 @@ def test_types_of_drawn_calls() -> None:
     assert sum("type" in a for a in theirs) > DRAWS // 2
 
 
+HELD = "R.Tensor(relax.Var('s', R.Shape((2, 3))), 'float32')"
+"""The type of a tensor whose shape is a variable, of which the dimensions are known."""
 CALLED = (
+    *(({"x": HELD, "y": "R.Tensor((3,), 'float32')"}, call) for call in (
+        "R.add(x, y)", "R.less(y, x)", "R.power(x, x)", "R.reshape(x, (3, -1))",
+        "R.strided_slice(x, [1], [1], [3])", "R.where(R.const(True), x, y)", "R.matmul(x, y)",
+        "R.sum(x, axis=1)", "R.permute_dims(x)", "R.concat([x, x])",
+        "R.layout_transform(x, index_map=lambda i, j: (j, i))")),
     ({"x": "R.Tensor((2, 3), 'float32')"}, "R.topk(x, 0, 1)"),
     ({"x": "R.Tensor(dtype='float32')"}, "R.concat([x, x], axis=None)"),
     ({"x": "R.Tensor((2, 3, 4), 'float32')", "y": "R.Tensor((5, m), 'int64')"},
@@ -170,7 +177,8 @@ def test_types_of_calls(number: int) -> None:
        "y": "R.Tensor((2, 3), 'float32', relax.VDevice('cuda'))"}, "R.add(x, y)"),
      ({"x": "R.Tensor((1, 3, 9, 8), 'float32')", "y": "R.Shape((4, 6, 2))"},
       "R.image.resize2d(x, y)"),
-     ({"x": "R.Tensor((2, 3), 'float32')"}, "R.ccl.scatter_from_worker0(x, 2, 1)")],
+     ({"x": "R.Tensor((2, 3), 'float32')"}, "R.ccl.scatter_from_worker0(x, 2, 1)"),
+     ({"x": HELD, "y": "R.Tensor((2,), 'float32')"}, "R.add(x, y)")],
 )  # fmt: skip
 def test_calls_that_both_refuse(types: dict[str, str], call: str) -> None:
     case = ((json.dumps(types), call),)

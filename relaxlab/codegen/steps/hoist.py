@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from relaxlab.codegen.steps.loops import is_constant_in_loops, without_no_ops
@@ -13,47 +14,60 @@ from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.schedule.tree import conjuncts, with_fresh_binders
 
 
-def expressions_outside(func: PrimFunc) -> PrimFunc:
+@dataclass(frozen=True, slots=True)
+class Hoisted:
+    """The expressions that are evaluated outside: named values, conditions of statements, terms of
+    conditions, and conditions of choices between values."""
+
+    names: bool = True
+    conditions: bool = True
+    terms: bool = True
+    choices: bool = True
+
+
+def expressions_outside(func: PrimFunc, hoisted: Hoisted | None = None) -> PrimFunc:
     """The function whose loops are inside of values that are named in them, of conditions, also of
     some terms of a conjunction, and of the choices between values that are the same in each of
     their iterations: such a loop is there once for each side of the choice.
 
     What reads memory or divides by anything but a constant stays. Loops of threads stay outside.
     """
+    kinds = hoisted or Hoisted()
 
     def visit(n: Node) -> Node | None:
-        return _outside(n) if isinstance(n, For) and n.kind != "thread_binding" else None
+        return _outside(n, kinds) if isinstance(n, For) and n.kind != "thread_binding" else None
 
     new = rewrite(func, visit)
     return func if new is func else without_no_ops(new)
 
 
-def _outside(loop: For) -> Stmt | None:
+def _outside(loop: For, kinds: Hoisted) -> Stmt | None:
     """A loop inside of what is the same in its iterations, or None if nothing is."""
     match loop.body:
-        case LetStmt(var, value, body) if _is_same(value, loop):
-            return LetStmt(var, value, _moved(replace(loop, body=body)))
-        case IfThenElse(condition, yes, None):
+        case LetStmt(var, value, body) if kinds.names and _is_same(value, loop):
+            return LetStmt(var, value, _moved(replace(loop, body=body), kinds))
+        case IfThenElse(condition, yes, None) if kinds.conditions:
             same = [c for c in conjuncts(condition) if _is_same(c, loop)]
             rest = [c for c in conjuncts(condition) if not _is_same(c, loop)]
-            if same:
+            if same and (kinds.terms or not rest):
                 inner = IfThenElse(all_of(rest), yes) if rest else yes
-                return IfThenElse(all_of(same), _moved(replace(loop, body=inner)))
-        case IfThenElse(condition, yes, no) if _is_same(condition, loop):
-            other = None if no is None else with_fresh_binders(_moved(replace(loop, body=no)))
-            return IfThenElse(condition, _moved(replace(loop, body=yes)), other)
+                return IfThenElse(all_of(same), _moved(replace(loop, body=inner), kinds))
+        case IfThenElse(condition, yes, no) if kinds.conditions and _is_same(condition, loop):
+            no = None if no is None else _moved(replace(loop, body=no), kinds)
+            other = None if no is None else with_fresh_binders(no)
+            return IfThenElse(condition, _moved(replace(loop, body=yes), kinds), other)
         case _:
             pass
     chosen = (n.args[0] for n in walk(loop.body) if _is_choice(n))
-    found = next((c for c in chosen if _is_same(c, loop)), None)
+    found = next((c for c in chosen if kinds.choices and _is_same(c, loop)), None)
     if found is None:
         return None
-    yes, no = (_moved(_with_choice(loop, found, side)) for side in (1, 2))
+    yes, no = (_moved(_with_choice(loop, found, side), kinds) for side in (1, 2))
     return IfThenElse(found, yes, with_fresh_binders(no))
 
 
-def _moved(loop: For) -> Stmt:
-    return _outside(loop) or loop
+def _moved(loop: For, kinds: Hoisted) -> Stmt:
+    return _outside(loop, kinds) or loop
 
 
 def _is_choice(n: Node) -> TypeGuard[expr.Call]:

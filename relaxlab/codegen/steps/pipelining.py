@@ -71,6 +71,8 @@ class _Pipeline:
         self.loop, self.an = loop, an
         allocated, body = _opened(loop)
         parts = body.stmts if isinstance(body, SeqStmt) else (body,)
+        if len(parts) < len(loop.annotations[STAGE]):  # an inner loop is several statements now
+            allocated, parts = _spread(allocated, parts)
         stages, order = _numbers(loop, STAGE, len(parts)), _numbers(loop, ORDER, len(parts))
         self.parts = list(map(_part, parts, stages, order))
         self.last = max(stages)
@@ -171,6 +173,21 @@ def _opened(loop: For) -> tuple[Sequence[Buffer], Stmt]:
             "ConvertBlocksToOpaque and LowerMatchBuffer"
         )
     return block.alloc_buffers, block.body
+
+
+def _spread(
+    allocated: Sequence[Buffer], parts: Sequence[Stmt]
+) -> tuple[Sequence[Buffer], tuple[Stmt, ...]]:
+    """The buffers and statements of a loop, and those of the blocks that inner loops became."""
+    found = [*allocated]
+    stmts: list[Stmt] = []
+    for part in parts:
+        block = part.block if isinstance(part, BlockRealize) and part.predicate == TRUE else None
+        if block is not None and not block.name and not (block.iter_vars or block.match_buffers):
+            found += block.alloc_buffers
+            part = block.body
+        stmts += part.stmts if isinstance(part, SeqStmt) else (part,)
+    return found, tuple(stmts)
 
 
 def _numbers(loop: For, key: str, count: int) -> tuple[int, ...]:

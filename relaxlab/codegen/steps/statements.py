@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from relaxlab.codegen.steps.loops import NOTHING, without_no_ops
 from relaxlab.ir import expr
-from relaxlab.ir.loops import AssertStmt, BufferStore, Evaluate, PrimFunc, Stmt
+from relaxlab.ir.loops import AssertStmt, BufferStore, Evaluate, LetStmt, PrimFunc, Stmt
 from relaxlab.ir.node import Node, replace, rewrite, walk
+from relaxlab.ir.substitute import substitute
 
 
 def without_assertions(func: PrimFunc) -> PrimFunc:
@@ -24,6 +25,12 @@ def without_assumptions(func: PrimFunc) -> PrimFunc:
 def without_undefined_stores(func: PrimFunc) -> PrimFunc:
     """The function without stores of `T.undef()`. Raises ValueError where such a value is part of
     another."""
+    undefined = {n.var: n.value for n in walk(func.body)
+                 if isinstance(n, LetStmt) and _calls(n.value, "undef")}  # fmt: skip
+    if undefined:
+        bare = rewrite(func.body, lambda n: n.body if isinstance(n, LetStmt) and n.var in undefined
+                       else None)  # fmt: skip
+        func = replace(func, body=substitute(bare, undefined))
     new = _without(func, lambda s: isinstance(s, BufferStore) and _calls(s.value, "undef"))
     if any(_calls(n, "undef") for n in walk(new)):
         raise ValueError("T.undef() is the whole value of a store, or no part of a program")

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import element_of, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.intrinsics import INTRINSICS
-from relaxlab.ir.loops import BufferLoad, LetStmt, PrimFunc
+from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc
 from relaxlab.ir.node import Node, map_children, replace
+from relaxlab.schedule.regions import opaque_buffers
+from relaxlab.schedule.tree import alloc_sites
 
 
 def computed_in(func: PrimFunc, narrow: str, wide: str) -> PrimFunc:
     """The function that computes in `wide` what it did in `narrow`, the dtype of what it stores and
-    reads; results are rounded where they are stored, not between operations."""
-    body = _Widening(narrow, wide).visit(func.body)
+    reads; results are rounded where they are stored in arguments, not between operations and not
+    in buffers that it allocates."""
+    own = [b for b in alloc_sites(func) if element_of(b.dtype) == narrow]
+    fixed = opaque_buffers(func.body)
+    body = _Widening(narrow, wide, [b for b in own if b not in fixed]).visit(func.body)
     return func if body is func.body else replace(func, body=body)
 
 
 class _Widening:
-    def __init__(self, narrow: str, wide: str) -> None:
+    def __init__(self, narrow: str, wide: str, own: Sequence[Buffer]) -> None:
         self.narrow, self.to = narrow, wide
+        self.buffers = {b: replace(b, dtype=with_lanes(wide, lanes_of(b.dtype))) for b in own}
         self.variables: dict[Var, Var] = {}
 
     def is_narrow(self, e: PrimExpr) -> bool:
@@ -31,8 +39,15 @@ class _Widening:
                 new = self.variables[var] = Var(var.name, with_lanes(self.to, lanes_of(var.dtype)))
                 wider = self.wide(value)
                 return replace(n, var=new, value=wider, body=self.visit(n.body))
-            case BufferLoad() | expr.FloatImm():
+            case Buffer():
+                return self.buffers.get(n, n)
+            case BufferStore(buffer, value) if buffer in self.buffers:
+                at = tuple(map(self.whole, n.indices))
+                return replace(n, buffer=self.buffers[buffer], value=self.wide(value), indices=at)
+            case BufferLoad(buffer) if buffer not in self.buffers:
                 return map_children(n, self.visit)
+            case expr.FloatImm():
+                return n
             case PrimExpr() if self.is_narrow(n):
                 wider = self.wide(n)
                 return expr.Cast(n.dtype, wider)
@@ -50,6 +65,9 @@ class _Widening:
         match e:
             case Var() if e in self.variables:
                 return self.variables[e]
+            case BufferLoad(buffer) if buffer in self.buffers:
+                at = tuple(map(self.whole, e.indices))
+                return replace(e, buffer=self.buffers[buffer], indices=at)
             case expr.FloatImm(value):
                 return expr.FloatImm(value, wide)
             case expr.BinaryOp(a, b):

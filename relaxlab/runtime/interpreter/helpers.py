@@ -13,6 +13,7 @@ from relaxlab.ir.expr import BinaryOp
 from relaxlab.ir.loops import Buffer
 from relaxlab.runtime.arrays import Array, ExecutionError, uninitialised
 from relaxlab.runtime.interpreter.intrinsics import Pointer
+from relaxlab.runtime.interpreter.threads import Fork, Meeting, own_memory, side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,8 @@ NAMES: dict[str, Any] = {
     "float_floordiv": np.floor_divide, "float_floormod": np.mod,
     "minimum": np.minimum, "maximum": np.maximum, "logical_not": np.logical_not,
     "logical_and": np.logical_and, "logical_or": np.logical_or,
-    "__builtins__": {},
+    "fork": Fork, "meeting": Meeting, "side_by_side": side_by_side, "own": own_memory,
+    "table": dict, "__builtins__": {},
 }  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import lanes_of
 from relaxlab.ir.node import walk
+from relaxlab.runtime.interpreter.threads import COLLECTIVES
 
-_OPAQUE_CALLS = frozenset({"call_extern", "llvm_intrin", "address_of", "tvm_storage_sync"})
+_OPAQUE_CALLS = COLLECTIVES | {"call_extern", "llvm_intrin", "address_of"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ A loop function is translated once to the text of a Python function and compiled
 NumPy scalar of its exact dtype, so integers wrap and floats round as declared. A loop whose
 iterations are independent is run for all of them at once: its variable becomes an array along an
 axis of its own and broadcasting does the rest; a condition on such a variable keeps the points
-where it holds. Constants enter through a table, names are numbered: the text holds nothing but what
-this file writes.
+where it holds. Threads of a block that need each other become generators, which run side by side
+(`relaxlab.runtime.interpreter.threads`). Constants enter through a table, names are numbered: the
+text holds nothing but what this file writes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.interpreter import helpers
 from relaxlab.runtime.interpreter.independence import is_independent
 from relaxlab.runtime.interpreter.intrinsics import meaning_of
+from relaxlab.runtime.interpreter.threads import ALLREDUCE, BARRIER, COLLECTIVES
+
+_HINTS = ("prefetch", "assume", "start_profile_intrinsic", "end_profile_intrinsic")
+"""Intrinsics without an effect on values; assumptions are not checked."""
+_REMARKS = ("likely", "tvm_thread_invariant", "ignore_loop_partition")
+"""Intrinsics that say something about the value that they return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,10 @@ class _Scope:
 
     `counters` are, for the loops that run all at once, the name of the iteration's number and that
     of the extent. A buffer in `private` was allocated inside the first so many of them: it has one
-    leading dimension for each.
+    leading dimension for each. In threads that run side by side, `team` is the name of what tells a
+    thread from the others; `axis_of` has the thread axes of variables, `own` the names of tables of
+    the memory that each thread has and of the arrays allocated around the threads. `reducer` is
+    what an attribute around says of a reduction over threads.
     """
 
     names: Mapping[Atom, str]
@@ -45,6 +55,12 @@ class _Scope:
     depth: int = 0
     block: str = ""
     threads: bool = False
+    team: str = ""
+    axis_of: Mapping[expr.Var, str] = field(default_factory=dict[expr.Var, str])
+    own: Mapping[loops.Buffer, tuple[str, str]] = field(
+        default_factory=dict[loops.Buffer, tuple[str, str]]
+    )
+    reducer: loops.Reducer | None = None
     loops: tuple[expr.Var, ...] = ()
 
     def bind(self, atom: Atom, name: str, *, array: bool = False) -> _Scope:
@@ -113,6 +129,8 @@ class _Writer:
                 test = self.expr(condition, scope)
                 shown = "".join(f", {self.expr(v, scope)}" for v in values)
                 self.put(at, f"claim({test}, {self.constant(message)}{shown})")
+            case loops.Evaluate(expr.Call(op=op, args=args)) if op == ALLREDUCE and scope.team:
+                self._allreduce(args, scope, at)
             case loops.Evaluate(value):
                 result = loops.returned_value(s)
                 self.put(at, self.expr(value, scope) if result is None
@@ -124,8 +142,12 @@ class _Writer:
         name = self.name("v")
         lo, extent = self.expr(s.min, scope), self.expr(s.extent, scope)
         threads = scope.threads or (s.thread or "").startswith("threadIdx")
-        inner = replace(scope, threads=threads)
-        if self.vectorise and is_independent(s, self.aliases):
+        inner = replace(scope, threads=threads, reducer=_reducer(s) or scope.reducer)
+        if s.thread is not None:
+            inner = replace(inner, axis_of={**scope.axis_of, s.loop_var: s.thread})
+        if s.thread is not None and self.meets(s):
+            self._threads(s, lo, extent, inner, at)
+        elif self.vectorise and is_independent(s, self.aliases):
             size, number = self.name("n"), self.name("v")
             self.put(at, f"{size} = {extent}")
             self.put(at, f"{number} = axis({size}, {scope.depth})")
@@ -141,6 +163,57 @@ class _Writer:
             self.put(at, f"for {name} in counting({lo}, {extent}):")
             inner = replace(inner, loops=(*inner.loops, s.loop_var))
             self.stmt(s.body, inner.bind(s.loop_var, name), at + 1)
+
+    def meets(self, s: loops.For) -> bool:
+        """True for a loop over threads of a block that need each other."""
+        return not self.watched and (s.thread or "").startswith("threadIdx") and any(
+            isinstance(n, expr.Call) and n.op in COLLECTIVES for n in walk(s.body)
+        )  # fmt: skip
+
+    def _threads(self, s: loops.For, lo: str, extent: str, scope: _Scope, at: int) -> None:
+        body, number, team = self.name("t"), self.name("v"), self.name("w")
+        self.put(at, f"def {body}({number}, {team}):")
+        inner = replace(scope.bind(s.loop_var, number), team=team, depth=0)
+        used = {n.buffer for n in walk(s) if isinstance(n, loops.BufferLoad | loops.BufferStore)}
+        for buffer, (table, around) in scope.own.items():
+            if buffer in used:
+                name = self.name("b")
+                self.put(at + 1, f"{name} = own({table}, {around}, {team})")
+                inner = inner.bind(buffer, name)
+        self.stmt(s.body, inner, at + 1)
+        self.put(at + 1, "if False: yield")  # a generator, in any case
+        fork = f"fork({self.constant(s.thread)}, {lo}, {extent}, {body})"
+        self.put(at, f"yield {fork}" if scope.team else f"side_by_side({fork})")
+
+    def _allreduce(self, args: tuple[expr.PrimExpr, ...], scope: _Scope, at: int) -> None:
+        """A reduction over threads: the number of values, these, a condition, the elements that
+        their results go to, and the variables of the axes."""
+        if scope.reducer is None or not isinstance(args[0], expr.IntImm):
+            raise ExecutionError(f"{ALLREDUCE} outside of an attribute 'reduce_scope'")
+        count, reducer = args[0].value, scope.reducer
+        values, condition = args[1 : 1 + count], args[1 + count]
+        results, axes = args[2 + count : 2 + 2 * count], args[2 + 2 * count :]
+        names = [self.name("v") for _ in (*reducer.lhs, *reducer.rhs)]
+        inner = scope
+        for var, name in zip((*reducer.lhs, *reducer.rhs), names, strict=True):
+            inner = inner.bind(var, name)
+        combined = "".join(f"{self.expr(r, inner)}, " for r in reducer.results)
+        identities = "".join(f"{self.expr(r, scope)}, " for r in reducer.identities)
+        given = "".join(f"{self.expr(v, scope)}, " for v in values)
+        along = tuple(scope.axis_of[a] for a in axes if isinstance(a, expr.Var))
+        found = self.name("v")
+        self.count += 1
+        self.put(
+            at,
+            f"{found} = yield meeting({self.count}, {self.constant(ALLREDUCE)}, "
+            f"({given}({identities}), {self.expr(condition, scope)}), {self.constant(along)}, "
+            f"lambda {', '.join(names)}: ({combined}))",
+        )
+        for n, result in enumerate(results):
+            if not isinstance(result, loops.BufferLoad):
+                raise ExecutionError(f"{ALLREDUCE} stores into an element of a buffer: {result}")
+            place = self._place(result.buffer, result.indices, scope)
+            self.put(at, f"write({found}[{n}], {place})")
 
     def _if(
         self,
@@ -225,7 +298,12 @@ class _Writer:
         if self.watched:
             self.put(at, f"made({name}, {self.constant(buffer)})")
         private = {**scope.private, buffer: len(sizes)} if sizes else scope.private
-        return replace(scope.bind(buffer, name), private=private)
+        own = scope.own
+        if buffer.scope.partition(".")[0] == "local" and not scope.team:
+            table = self.name("o")
+            self.put(at, f"{table} = table()")
+            own = {**own, buffer: (table, name)}
+        return replace(scope.bind(buffer, name), private=private, own=own)
 
     def _view(self, m: loops.MatchBufferRegion, scope: _Scope, at: int) -> _Scope:
         """Emit a NumPy view of the region; symbols of its declaration that are still free are bound
@@ -301,7 +379,8 @@ class _Writer:
             case expr.Let():
                 name = self.name("v")
                 array = self.is_array(e.value, scope)
-                body = self.expr(e.body, scope.bind(e.var, name, array=array))
+                inner = replace(scope.bind(e.var, name, array=array), team="")  # a function
+                body = self.expr(e.body, inner)
                 return f"(lambda {name}: {body})({self.expr(e.value, scope)})"
             case expr.Ramp(base, stride, lanes):
                 return f"ramp({self.expr(base, scope)}, {self.expr(stride, scope)}, {lanes})"
@@ -327,16 +406,22 @@ class _Writer:
     def _call(self, e: expr.Call, scope: _Scope) -> str:
         if e.op == "if_then_else":
             return self._choose(e, scope)
-        if e.op == "prefetch":
-            return "None"  # a hint, which may point beyond the buffer
-        if e.op == "likely":
+        if e.op in _HINTS:
+            return "None"  # a prefetch may point beyond the buffer
+        if e.op in _REMARKS:
             return self.expr(e.args[0], scope)
+        if e.op == "undef":
+            return f"allocate((), {self.constant(e.dtype)})[()]"
         if e.op == "address_of":
             load = e.args[0]
             if not isinstance(load, loops.BufferLoad):
                 raise ExecutionError(f"address_of needs an element of a buffer, not {load}")
             return f"address({self._place(load.buffer, load.indices, scope)})"
-        if e.op == "tvm_storage_sync":
+        if e.op in COLLECTIVES and scope.team:
+            values = "".join(f"{self.expr(a, scope)}, " for a in e.args)
+            self.count += 1
+            return f"(yield meeting({self.count}, {self.constant(e.op)}, ({values})))"
+        if e.op == BARRIER:
             if scope.threads:
                 raise ExecutionError(
                     "tvm_storage_sync inside a threadIdx loop: the interpreter runs the threads "
@@ -367,6 +452,15 @@ class _Writer:
             f"lazily({self.dtype(e.dtype)}, {condition}, "
             f"lambda {names}: {yes}, lambda {names}: {no}, {names})"
         )
+
+
+def _reducer(s: loops.For) -> loops.Reducer | None:
+    """What the attribute of a loop says of a reduction over threads inside."""
+    match s.annotations.get("reduce_scope"):
+        case (loops.Reducer() as reducer, _) | (loops.Reducer() as reducer):
+            return reducer
+        case _:
+            return None
 
 
 def _scalar_dtype(dtype: str) -> np.dtype[Any]:

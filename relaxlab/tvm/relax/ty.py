@@ -35,13 +35,14 @@ class TensorType(metaclass=Spelling, core=types.TensorType):
         ndim: int = -1,
         span: Any = None,
     ) -> types.TensorType:
+        held = None
         if isinstance(shape, graph.Var) and isinstance(shape.ty, types.ShapeType):
-            # TVM deduces nothing from the dimensions that the variable's type states.
-            ndim, shape = shape.ty.ndim, None
+            held, ndim, shape = shape.ty.values, shape.ty.ndim, None
         # An empty string is an unknown dtype.
         return types.TensorType(
-            dimensions(shape), str(dtype) if dtype else None, ndim, vdevice=str(vdevice or "")
-        )
+            dimensions(shape), str(dtype) if dtype else None, ndim, vdevice=str(vdevice or ""),
+            held=held,
+        )  # fmt: skip
 
 
 class ShapeType(metaclass=Spelling, core=types.ShapeType):

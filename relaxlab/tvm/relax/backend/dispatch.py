@@ -1,4 +1,4 @@
-"""`tvm.relax.backend`: passes that lower the operators of one family to loop functions."""
+"""Passes that lower the operators of one family to loop functions."""
 
 from __future__ import annotations
 
