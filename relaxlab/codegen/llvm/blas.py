@@ -26,7 +26,7 @@ from relaxlab.codegen.llvm.lowlevel import (
     low_level,
 )
 from relaxlab.codegen.llvm.lowlevel_text import NUMBERS, low_level_text
-from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import bytes_of
 

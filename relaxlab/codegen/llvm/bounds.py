@@ -10,7 +10,8 @@ from relaxlab.codegen.llvm.access import Memory
 from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.expressions import Scope, any_lane, emit_expr
-from relaxlab.codegen.llvm.statements import Team, barrier, local_strides
+from relaxlab.codegen.llvm.statements import local_strides
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.codegen.llvm.zones import ZONE, fill, mark_zones, zone_damaged
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of

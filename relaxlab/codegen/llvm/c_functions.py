@@ -8,7 +8,7 @@ from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.llvm.arithmetic import cast
 from relaxlab.codegen.llvm.builder import Value
 from relaxlab.codegen.llvm.host_frame import HostFrame
-from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.c_functions import CFunction
 

@@ -18,7 +18,7 @@ from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.host_frame import HostFrame, coarse, words_of
 from relaxlab.codegen.llvm.lowlevel import Address, Array, Flag, Record, Word, low_level
 from relaxlab.codegen.llvm.lowlevel_text import low_level_text
-from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.ir import host, types
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 
 from relaxlab.codegen.llvm.host_frame import HostFrame, Reg
-from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.ir import host, types
 from relaxlab.ir.recording import VALUE_FIELDS, VALUE_TAG
 

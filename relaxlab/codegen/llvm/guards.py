@@ -10,7 +10,7 @@ from relaxlab.codegen.check_messages import literal
 from relaxlab.codegen.llvm.builder import Value, int_value
 from relaxlab.codegen.llvm.context import BLOCK_HEADER
 from relaxlab.codegen.llvm.host_frame import HostFrame
-from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.codegen.llvm.zones import ZONE, fill, mark_zones, zone_damaged
 from relaxlab.ir import host, types
 from relaxlab.ir.dtypes import bytes_of

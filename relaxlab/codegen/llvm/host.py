@@ -28,7 +28,7 @@ from relaxlab.codegen.llvm.data_values import emit_on_data, is_on_data
 from relaxlab.codegen.llvm.guards import Guards
 from relaxlab.codegen.llvm.host_frame import TEAM_ARGS, HostFrame, Reg, UnsupportedHost, words_of
 from relaxlab.codegen.llvm.marks import Marks
-from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.c_functions import c_function
 from relaxlab.ir.dtypes import is_float, is_int

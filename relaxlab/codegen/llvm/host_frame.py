@@ -12,7 +12,7 @@ from relaxlab.codegen.llvm.arithmetic import binary, cast
 from relaxlab.codegen.llvm.builder import Builder, Value, float_value, int_value, llvm_type
 from relaxlab.codegen.llvm.context import CONTEXT, TOO_MUCH
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
-from relaxlab.codegen.llvm.statements import Team, barrier
+from relaxlab.codegen.llvm.team import Team, barrier
 from relaxlab.ir import expr, host, types
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.errors import UserError

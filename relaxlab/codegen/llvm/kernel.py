@@ -15,14 +15,8 @@ from relaxlab.codegen.llvm.bounds import Stack, check_bounds
 from relaxlab.codegen.llvm.builder import Builder, Value, llvm_type
 from relaxlab.codegen.llvm.context import CONTEXT, symbol_of
 from relaxlab.codegen.llvm.expressions import FailWhen, Scope
-from relaxlab.codegen.llvm.statements import (
-    Team,
-    declare_local,
-    dense_strides,
-    emit_stmt,
-    emit_team,
-    failure,
-)
+from relaxlab.codegen.llvm.statements import declare_local, emit_stmt
+from relaxlab.codegen.llvm.team import Team, dense_strides, emit_team, failure
 from relaxlab.codegen.lower_blocks import lower_blocks
 from relaxlab.codegen.narrow_tiles import narrow_tiles
 from relaxlab.codegen.partition_vectors import partition_vectors

@@ -260,9 +260,7 @@ def _schedule_tiles(
         return None
     rows = _rows_of_a_tile(sch, constant(extent_of(sch, row)), vectors, context)
     if not near:
-        for axis, tile in ((parts.col, vectors * lanes), (parts.row, rows)):
-            if constant(found_block(sch, product).iter_vars[axis].dom.extent) is None:
-                _pad_operands(sch, product, axis, stored, tile)
+        _pad_operands(sch, product, stored, {parts.col: vectors * lanes, parts.row: rows})
     again = [] if near or sharing is None else _channels_of_a_tile(sch, nest[sharing], outer)
     tile, row = sch.split(row, factors=[None, rows])
     panel, col = sch.split(col, factors=[None, vectors * lanes])
@@ -325,11 +323,19 @@ def _sharing(block: Block, parts: Parts) -> int | None:
 
 
 def _pad_operands(
-    sch: Schedule, product: BlockRV, axis: int, stored: list[BlockRV], tile: int
+    sch: Schedule, product: BlockRV, stored: list[BlockRV], tiles: dict[int, int]
 ) -> None:
     """Store zeros behind the ends of operands that are computed, such as padded images, as far as
-    whole tiles of a symbolic axis read: masked loads take ports of the multiply-adds, and places
-    that are not beyond the last one registers."""
+    whole tiles of symbolic axes read: masked loads take ports of the multiply-adds, and places that
+    are not beyond the last one registers. `tiles`: the elements of a tile along each axis."""
+    for axis, tile in tiles.items():
+        if constant(found_block(sch, product).iter_vars[axis].dom.extent) is None:
+            _pad_along(sch, product, axis, stored, tile)
+
+
+def _pad_along(
+    sch: Schedule, product: BlockRV, axis: int, stored: list[BlockRV], tile: int
+) -> None:
     block = found_block(sch, product)
     var = block.iter_vars[axis].var
     an = shape_analyzer(sch.func)
