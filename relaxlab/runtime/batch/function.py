@@ -25,6 +25,8 @@ from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.data_values import ValueMaker
 from relaxlab.runtime.native.loaded import CheckFailed
+from relaxlab.runtime.native.value_maker import NativeMaker
+from relaxlab.runtime.native.value_tables import ValueTables, values_are_known
 from relaxlab.runtime.rows import row_bytes
 
 FAILURES = (CheckFailed, ExecutionError, MemoryError)
@@ -123,6 +125,11 @@ class BatchFunction:
         self._alone = alone
         self._names = tuple(b.name for b in self.program.blocks)
         self._reader, self._values = InstanceReader(self.program), ValueMaker(self.program.data)
+        self._maker: NativeMaker | None = None
+        """Makes the values of data types in results, where their arrays are in this machine's
+        memory."""
+        if isinstance(flusher, NativeFlusher) and values_are_known():
+            self._maker = NativeMaker(ValueTables(self.program.data))
         self._places = Places()
         self._shared_end = self._shared_places()
         self._has_shared = False
@@ -131,10 +138,10 @@ class BatchFunction:
         self._shared: list[np.ndarray[Any, Any]] = []
         self._again: DirectBatch | None = None
         """Runs batches like the one before."""
-        if isinstance(flusher, NativeFlusher) and self._reader.plan_address:
+        if isinstance(flusher, NativeFlusher) and self._maker and self._reader.plan_address:
             self._again = DirectBatch(
-                self.program, flusher, self._reader, alone.lock, alone.busy, self.batch,
-                self._finish,
+                self.program, flusher, self._reader, self._maker, alone.lock, alone.busy,
+                self.batch, self._finish,
             )  # fmt: skip
             self.batch = self._again.call
         if not any(s.parameter >= 0 for s in self.program.shared):
@@ -357,7 +364,8 @@ class BatchFunction:
             self._places, self._flusher, self._arena, self._recorder
         )  # fmt: skip
         report = BatchReport(len(inputs.words), self._names)
-        recorder.prepare(inputs, self._place_fields(inputs))
+        self._place_shared()
+        recorder.prepare(inputs, self._shared_end)
         whole = choose is None and rounds is None
         if whole:
             report.add(flusher.run_batch(places, arena))
@@ -381,24 +389,6 @@ class BatchFunction:
         self._report = report
 
     # --- The arena --------------------------------------------------------------------------------
-
-    def _place_fields(self, inputs: Inputs) -> int:
-        """Give shared values that are read by their slots, and the arrays in values of data types,
-        places in the arena, and copy them there. Returns where they end."""
-        places, arena = self._places, self._arena
-        self._place_shared()
-        places.grow(inputs.slots)
-        used = self._shared_end
-        if not inputs.fields:
-            return used
-        arena.reserve(used + sum(f.nbytes + ALIGN for _, f, _ in inputs.fields), used)
-        for first, flat, lengths in inputs.fields:
-            ends = used + np.cumsum(lengths) * flat.itemsize
-            places.offsets[first : first + len(lengths)] = ends - lengths * flat.itemsize
-            arena.copy(flat, used)
-            used += -(-flat.nbytes // ALIGN) * ALIGN
-        arena.publish(self._shared_end, used)
-        return used
 
     def _shared_places(self) -> int:
         """Write down where the shared values that are read by their slots lie, at the beginning of
@@ -445,8 +435,9 @@ class BatchFunction:
     def _column(self, words: Words, result: rec.EntryResult) -> list[Any]:
         """One leaf of the results of instances."""
         if isinstance(result.ty, DataType):
-            heap = self._recorder.heap
-            return self._values.made(words.tolist(), result.ty, self._tensors, heap)
+            if self._maker is None:
+                return self._values.made(words.tolist(), result.ty, self._tensors)
+            return self._maker.made(words, result.ty, self._arena.address, self._places.offsets)
         assert isinstance(result.ty, TensorType)
         if result.kind == "scalar":
             return list(words.astype(numpy_dtype(str(result.ty.dtype))))

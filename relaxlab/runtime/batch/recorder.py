@@ -21,7 +21,6 @@ from relaxlab.runtime.batch.fibers import Fibers
 from relaxlab.runtime.batch.instances import Inputs
 from relaxlab.runtime.batch.start import Start
 from relaxlab.runtime.batch.words import Words
-from relaxlab.runtime.native.data_values import ValueWords
 
 FIRST_ROOM = 256
 """Notes for which a log has room at first, and words for values of data types."""
@@ -107,12 +106,6 @@ class Recorder:
         return 0 if self._fibers is None else self._fibers.resume_address
 
     @property
-    def heap(self) -> ValueWords:
-        """The values of data types that were made while recording."""
-        used = self.words.item(native.HEAP_NEXT) - self._heap_begin
-        return self._heap_begin, self._heap[: used // 8].tolist()
-
-    @property
     def fiber_words(self) -> Words:
         """The words of all fibers, a row each; none where instances wait for nothing."""
         return NO_FIBERS if self._fibers is None else self._fibers.words
@@ -181,7 +174,6 @@ class Recorder:
     def _hold_empty(self) -> None:
         """Let batches begin with the words of a recorder that has noted nothing."""
         made, heap = np.zeros_like(self.words), self._heap.ctypes.data
-        self._heap_begin = heap
         made[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
         made[native.LOGS :] = [w for log in self._logs for w in (log.ctypes.data, 0, len(log))]
         self.start.fields.hold(empty=made)

@@ -41,8 +41,13 @@ class Start:
             self.fields.set(count=count)
             self.fields.hold(results=self.results)
         self.inputs = inputs.words
-        self.fields.hold(inputs=inputs.words, plans=inputs.plans, refused=inputs.failures)
-        self.fields.set(first_slot=inputs.slots, inputs_begin=begin)
+        self.fields.hold(
+            inputs=inputs.words, plans=inputs.plans, refused=inputs.failures, values=inputs.values,
+            groups=inputs.groups,
+        )  # fmt: skip
+        self.fields.set(
+            array_slots=inputs.slots, inputs_begin=begin, group_count=len(inputs.groups)
+        )
         if fibers is not None and renewed:
             self.fields.hold(fibers=fibers.words, ready=fibers.ready, args=fibers.args)
             self.fields.set(free_fiber=fibers.first_free)
