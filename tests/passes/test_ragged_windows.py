@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir import loops
+from relaxlab.ir.node import walk
+from relaxlab.passes.pipeline import default_pipeline
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.standard_normal((3, 4, 3)).astype(np.float32)
+PROGRAM = """
+@R.function
+def main(s: R.Lengths("b", "n"), x: R.Ragged({"i": "b", "j": "s[i]", "d": 4}, "float32"),
+         w: R.Tensor((3, 4, 3), "float32")):
+    t = R.permute_dims(x, axes=[0, 2, 1])
+    y = %s
+    return y
+"""
 LENGTHS = ((3, 0, 1, 40, 2), (0, 0), ())
 
 
@@ -21,9 +32,10 @@ def convolved(x, stride, padding):
     return np.einsum("nsd,ods->on", windows(x, 3, stride, padding), WEIGHT)
 
 
+STRIDED = "R.nn.conv1d(t, w, strides=2, padding=1)"
 CASES = {
     "R.nn.conv1d(t, w, padding=1)": lambda x: convolved(x, 1, 1),
-    "R.nn.conv1d(t, w, strides=2, padding=1)": lambda x: convolved(x, 2, 1),
+    STRIDED: lambda x: convolved(x, 2, 1),
     "R.nn.conv1d(t, w, strides=3)": lambda x: convolved(x, 3, 0),
     "R.nn.max_pool1d(t, pool_size=3, padding=1)":
         lambda x: windows(x, 3, 1, 1, -np.inf).max(1).T,
@@ -32,14 +44,7 @@ CASES = {
 
 
 def compiled(call):
-    return rl.compile(rl.parse(f"""
-@R.function
-def main(s: R.Lengths("b", "n"), x: R.Ragged({{"i": "b", "j": "s[i]", "d": 4}}, "float32"),
-         w: R.Tensor((3, 4, 3), "float32")):
-    t = R.permute_dims(x, axes=[0, 2, 1])
-    y = {call}
-    return y
-"""), checks="all")
+    return rl.compile(rl.parse(PROGRAM % call), checks="all")
 
 
 @pytest.mark.parametrize("call", CASES)
@@ -51,6 +56,14 @@ def test_sequences_that_are_shorter_than_a_window(call):
         found = main(np.array(lengths, np.int32), rows, WEIGHT)
         expected = np.concatenate([np.empty(0), *(CASES[call](x).reshape(-1) for x in parts)])
         np.testing.assert_allclose(np.asarray(found).reshape(-1), expected, 1e-4, 1e-5)
+
+
+def test_convolutions_with_strides_are_vectors():
+    mod = default_pipeline(rl.Target.host()).run(rl.parse(PROGRAM % STRIDED)).result
+    kernel = dict(mod.functions)["ragged_conv1d"]
+    vectors = [n for n in walk(kernel) if isinstance(n, loops.For) and n.kind == "vectorized"]
+    read = [n for v in vectors for n in walk(v) if isinstance(n, loops.BufferLoad)]
+    assert any([d.value for d in n.buffer.shape if hasattr(d, "value")] == [3, 4, 3] for n in read)
 
 
 def test_windows_that_lack_more_than_a_stride_are_refused():
