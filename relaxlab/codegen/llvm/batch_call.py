@@ -203,12 +203,15 @@ def call_batch(self: Object, args: Array[Object], count: Word, names: Object) ->
     plan.busy[0] = 1
     start.flush.threads = plan.state.threads
     plan.ran = 1
+    plan.known = 0  # until it has ended as it should
     thread = give_up_lock()
     plan.code = invoke(plan.run, start)
     take_lock(thread)
     value = Object(NULL)
-    if plan.code == 0 and plan.leaves >= 0 and none_failed(start):
-        value = all_results(plan)
+    if plan.code == 0 and none_failed(start):
+        plan.known = 1
+        if plan.leaves >= 0:
+            value = all_results(plan)
     if value == NULL and pending_error() == NULL:
         value = call_object(plan.finish, args, count, NULL)
     drop(given)

@@ -68,6 +68,11 @@ class DirectBatch:
         """Say that the next batch may be like the one before, or that Python has to run it."""
         self.fields.set(known=int(known))
 
+    @property
+    def has_failed(self) -> bool:
+        """True if a batch ran since the last call of `taken`, and did not end as it should."""
+        return self.fields["ran"] != 0 and self.fields["known"] == 0
+
     def taken(self) -> bool:
         """True if a batch ran since the last call."""
         ran = self.fields["ran"] != 0

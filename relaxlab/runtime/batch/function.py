@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from relaxlab.runtime.native.value_maker import NativeMaker
 from relaxlab.runtime.native.value_tables import ValueTables, values_are_known
 from relaxlab.runtime.rows import row_bytes
 
+T = TypeVar("T")
 FAILURES = (CheckFailed, ExecutionError, MemoryError)
 """The errors of kernels, and of memory that a batch lacks."""
 
@@ -86,26 +87,28 @@ class BatchReport:
 
 class Alone:
     """Keeps other threads out while a batch of a program runs, whose recorder, words and arenas all
-    batches share. Raises RuntimeError where what runs calls the same function."""
+    batches share."""
 
     def __init__(self, entry: str, lock: AbstractContextManager[Any]) -> None:
         self.lock, self._entry = lock, entry
         self.busy = np.zeros(1, np.int64)
         """1 while a batch runs."""
 
-    def __enter__(self) -> None:
-        self.lock.__enter__()
-        if self.busy[0]:
-            self.lock.__exit__(None, None, None)
-            raise RuntimeError(
-                f"`{self._entry}` was called by a function that its own batch called; compile the "
-                "inner program separately"
-            )
-        self.busy[0] = 1
-
-    def __exit__(self, *error: Any) -> None:
-        self.busy[0] = 0
-        self.lock.__exit__(*error)
+    def run(self, body: Callable[[], T]) -> T:
+        """Return what `body` does, which runs alone. Raises RuntimeError where what runs calls the
+        same function."""
+        # No context manager in Python: Ctrl-C at the beginning of its exit would leave the lock.
+        with self.lock:
+            if self.busy[0]:
+                raise RuntimeError(
+                    f"`{self._entry}` was called by a function that its own batch called; compile "
+                    "the inner program separately"
+                )
+            self.busy[0] = 1
+            try:
+                return body()
+            finally:
+                self.busy[0] = 0
 
 
 class BatchFunction:
@@ -174,10 +177,13 @@ class BatchFunction:
                     "after the first are weights"
                 )
             raise ArgumentError(f"`{self.program.entry}` {takes}, got {len(weights)}")
-        with self._alone:
+
+        def take() -> BatchFunction:
             self._go_slowly()
             self._bind(weights)
-        return self
+            return self
+
+        return self._alone.run(take)
 
     def _bind(self, weights: tuple[Any, ...]) -> None:
         shared = [self._shared_value(s, weights) for s in self.program.shared]
@@ -230,9 +236,12 @@ class BatchFunction:
                 f"`choose` is {choose!r}, expected a function from notes to batches, such as "
                 "`rl.batches_by(policy)` makes"
             )
-        with self._alone:
+
+        def run() -> list[Any]:
             self._go_slowly()
             return self._run(given, choose) if given else self._nothing()
+
+        return self._alone.run(run)
 
     @brief
     def record(self, instances: Iterable[Any]) -> Records:
@@ -244,7 +253,8 @@ class BatchFunction:
         if self.program.waits:
             self._require_weights()
         given = self._given(instances)
-        with self._alone:
+
+        def record() -> Records:
             self._go_slowly()
             inputs = self._reader.read(given)
             rounds: list[Recorded] = []
@@ -252,6 +262,8 @@ class BatchFunction:
             if failed:
                 raise self._error(inputs, failed, ())
             return records_of(self.program, joined(rounds))
+
+        return self._alone.run(record)
 
     def _note_again(self) -> None:
         """Note the last batch, if it ran in machine code alone."""
@@ -263,6 +275,8 @@ class BatchFunction:
     def _go_slowly(self) -> None:
         """Let Python run the next batch, which may be another than the one before."""
         if self._again is not None:
+            if self._again.has_failed:
+                self._recorder.finished = False
             self._note_again()
             self._again.set_known(False)
 
@@ -274,10 +288,8 @@ class BatchFunction:
         if self._again.fields["code"] == 0 and not np.count_nonzero(of.failures):
             return self._made(of.results)
         # It lacked room, or fails: once more, to say which instance does, and why.
-        self._again.taken()
-        self._again.set_known(False)
+        self._go_slowly()
         self._flusher.forget_failures()
-        self._recorder.forget()
         return self._run(self._given(instances), None)
 
     def _require_weights(self) -> None:
@@ -340,21 +352,18 @@ class BatchFunction:
         """Record and compute all instances. `rounds` collects what was recorded; then nothing is
         computed unless instances wait. Returns the words of their results, and the failures of
         those that failed, by their numbers."""
-        of, whole, failed = self._recorder.start, False, dict[int, int]()
+        of, failed = self._recorder.start, dict[int, int]()
         while True:
             try:
                 self._attempt(inputs, choose, rounds)
                 if np.count_nonzero(of.failures):  # a quarter of the time of `any`
                     numbers = np.flatnonzero(of.failures)
                     failed = dict(zip(numbers.tolist(), of.failures[numbers].tolist(), strict=True))
-                whole = not failed
             except MoreRoom:
                 if rounds is not None:
                     rounds.clear()
                 continue
-            finally:
-                if not whole:
-                    self._recorder.forget()
+            self._recorder.finished = not failed
             return of.results, failed
 
     def _attempt(

@@ -114,12 +114,14 @@ class InstanceReader:
         """Read instances in machine code. False where something is not as it expects."""
         code = by.read(instances)
         while code == NO_ROOM and by.values is not None:
+            self._count = -1  # until new memory is known everywhere, should Ctrl-C come in between
             by.values.grow()
             self._prepare(len(instances))
             code = by.read(instances)
         return code == DONE
 
     def _prepare(self, count: int) -> None:
+        self._count = -1
         words = np.empty((count, len(self.program.params)), np.int64)
         slots = self._plans.prepare(count, len(self.program.shared))
         self._expected = Inputs(words, self._plans.rows, slots, np.zeros(count, np.int64))
@@ -128,6 +130,7 @@ class InstanceReader:
             self._native.write_to(words)
             of_values = self._native.values
             if of_values is not None:
+                of_values.renew()
                 self._expected.values, self._expected.groups = of_values.words, of_values.groups
         self._count = count
 

@@ -28,11 +28,12 @@ class NativeMaker:
     def _make_room(self, room: int) -> None:
         """Make room for so many values."""
         entries = 4 * room  # a power of two
-        self._making.set(room=room, mask=entries - 1)
         self._making.hold(
             table=np.zeros(entries * native.ENTRY_WORDS, np.int64),
             holes=np.empty((1 + room * self._tables.most_fields) * native.HOLE_WORDS, np.int64),
         )
+        # Last, as Ctrl-C may come in between.
+        self._making.set(room=room, mask=entries - 1)
 
     def made(
         self, roots: Words, ty: DataType, arena: int = 0, offsets: Words | None = None

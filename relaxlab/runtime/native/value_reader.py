@@ -52,42 +52,47 @@ class ValueReader:
         self.address = self._reading.address
         self.room = FIRST_ROOM
         self._read = value_function(native.READ_VALUE)
+        self._kept = list[Given]()
+        """The memory for what is read next, and what it replaced."""
         self._make_table()
 
     def grow(self) -> None:
-        """Make room for twice as many values."""
+        """Make room for twice as many values, in new memory."""
         self.room *= 2
         self._make_table()
 
     def _make_table(self) -> None:
         entries = 4 * self.room  # a power of two
         pending = 1 + self.room * (1 + self._tables.most_fields)
-        self._reading.set(room=self.room, mask=entries - 1)
         self._reading.hold(
             table=np.zeros(entries * native.ENTRY_WORDS, np.int64),
             pending=np.empty(pending * native.PENDING_WORDS, np.int64),
         )  # fmt: skip
-        self._make_memory()
+        self.renew()
+        # Last, as Ctrl-C may come in between.
+        self._reading.set(room=self.room, mask=entries - 1)
 
-    def _make_memory(self) -> None:
-        """Make memory for what is read next, which stays as it is."""
-        self._groups = [
-            (np.empty(self.room * of.most, np.int64), np.empty(self.room * of.most_bytes, np.uint8),
-             np.empty(self.room * of.most, np.int64))
+    def renew(self) -> None:
+        """Make memory for what is read next: what was read before stays as it is."""
+        room = self.room
+        groups = [
+            (np.empty(room * of.most, np.int64), np.empty(room * of.most_bytes, np.uint8),
+             np.empty(room * of.most, np.int64))
             for of in self._tables.groups.values()
         ]  # fmt: skip
-        words = np.empty(self.room * (1 + self._tables.most_fields), np.int64)
-        memory = Given(words, tuple(self._groups))
-        self.words, self.groups = words, memory.table()
-        self._reading.hold(words=self.words, groups=self.groups)
-        self._reading.set(group_count=len(self.groups))
+        words = np.empty(room * (1 + self._tables.most_fields), np.int64)
+        # Kept beside what was there before until all addresses are written.
+        self._kept = [*self._kept[-1:], Given(words, tuple(groups))]
+        self.words, self.groups = words, self._kept[-1].table()
+        self._reading.hold(words=words, groups=self.groups)
+        self._reading.set(group_count=len(groups))
 
     def read(self, value: Any, ty: DataType) -> tuple[int, Given] | None:
         """Read a value. Returns its address, and memory that the next call leaves alone; None where
         it is not as the program's data types have it, which `DataWriter` says."""
         place = np.empty(1, np.int64)
         while True:
-            self._make_memory()
+            self.renew()
             number = self._tables.types[ty.name]
             code = self._read(self.address, value, number, place.ctypes.data)
             if code == native.DONE:
@@ -101,5 +106,5 @@ class ValueReader:
         counts = self.groups[:, list(native.Group.__annotations__).index("count")].tolist()
         return [
             (at[:n], flat, sizes[:n])
-            for (at, flat, sizes), n in zip(self._groups, counts, strict=True)
+            for (at, flat, sizes), n in zip(self._kept[-1].groups, counts, strict=True)
         ]
