@@ -132,7 +132,7 @@ class _Checker:
             self.report(
                 "E0308", f"{what} do not determine {', '.join(f'`{s}`' for s in missing)}", at,
                 notes=("a symbol is determined where it stands alone or linearly: n, 2 * n",),
-                fix=f"add a parameter that supplies it: s: R.Shape([{names}])",
+                fix=f"add a parameter that supplies it: size: R.Shape([{names}])",
             )  # fmt: skip
         self.symbols.update(mentioned)
 

@@ -40,7 +40,7 @@ from relaxlab.ops.layouts import (
     tuple_of,
 )
 from relaxlab.ops.reduce import narrow
-from relaxlab.ops.shapes import Shape, differ, impossible, prove, simplify
+from relaxlab.ops.shapes import Shape, differ, impossible, prove, require_window, simplify
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -143,9 +143,7 @@ def _conv_infer(call: graph.Call, tys: TypesOf, dims: int) -> Type:
 
 def _conv_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
     rest = simplify(extent + (w.before + w.after) - w.span)
-    claim = f"the padded extent of {extent} is smaller than the kernel's {w.span}"
-    if impossible(call, expr.GE(rest, te.ZERO), claim):
-        raise fail(call, claim)
+    require_window(call, extent, rest, w.stride, f"kernel's {w.span}")
     return simplify(rest // w.stride + 1)
 
 

@@ -49,6 +49,7 @@ from relaxlab.ops.shapes import (
     impossible,
     prove,
     prove_equal,
+    require_window,
     simplify,
 )
 
@@ -75,9 +76,7 @@ def _windows(call: graph.Call, dims: int) -> tuple[Window, ...]:
 def _pooled_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
     """With `ceil_mode` the last window may reach past the padding, but must start before it."""
     rest = simplify(extent + (w.before + w.after) - w.span)
-    claim = f"the padded extent of {extent} is smaller than the window's {w.span}"
-    if impossible(call, expr.GE(rest, te.ZERO), claim):
-        raise fail(call, claim)
+    require_window(call, extent, rest, w.stride, f"window's {w.span}")
     if not attr(call, "ceil_mode"):
         return simplify(rest // w.stride + 1)
     reaching = simplify((rest + (w.stride - 1)) // w.stride + 1)

@@ -12,7 +12,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import replace
 from relaxlab.ir.op_table import require
-from relaxlab.ir.types import TensorType
+from relaxlab.ir.types import TensorType, lengths_in
 from relaxlab.ops.define import fail, op_name
 from relaxlab.tracing.deduction import Asked, emit, is_recording
 
@@ -48,6 +48,17 @@ def impossible(call: graph.Call, condition: PrimExpr, claim: str) -> bool:
     if truth is None:
         require(condition, f"{op_name(call)}: {claim}")
     return truth is False
+
+
+def require_window(
+    call: graph.Call, extent: PrimExpr, rest: PrimExpr, stride: int, window: str
+) -> None:
+    """Require a padded extent to be no smaller than a window; `rest` is what it has besides. That
+    of a sequence may be, by a stride at most: its result has no elements then. See `impossible`."""
+    least = expr.const(-stride if lengths_in(extent) else 0)
+    claim = f"the padded extent of {extent} is smaller than the {window}"
+    if impossible(call, expr.GE(rest, least), claim):
+        raise fail(call, claim)
 
 
 def differ(call: graph.Call, a: PrimExpr, b: PrimExpr, what: str) -> bool:
@@ -217,12 +228,15 @@ def broadcast_types(call: graph.Call, dtype: str | None, *tys: TensorType) -> Te
 
 def _mismatch(call: graph.Call, shapes: list[Shape], a: PrimExpr, b: PrimExpr) -> Exception:
     texts = " and ".join(show(s) for s in shapes)
-    return fail(
-        call,
-        f"shapes {texts} do not broadcast: {a} against {b}",
+    fix = (
         "dimensions, matched from the last one back, must be equal or 1; "
-        "use R.reshape or R.expand_dims",
+        "use R.reshape or R.expand_dims"
     )
+    for part, whole in ((a, b), (b, a)):
+        if isinstance(part, expr.Min) and lengths_in(whole) and whole in (part.a, part.b):
+            most = part.b if whole == part.a else part.a  # a table of positions, say
+            fix = f"state that no sequence is longer: R.Lengths(…, at_most={most})"
+    return fail(call, f"shapes {texts} do not broadcast: {a} against {b}", fix)
 
 
 def broadcast_index(indices: Sequence[PrimExpr], shape: Shape, out: Shape) -> Shape:

@@ -12,6 +12,7 @@ from relaxlab.codegen.llvm.lowlevel import (
     Address,
     Array,
     Flag,
+    Int,
     Record,
     Table,
     Word,
@@ -22,7 +23,7 @@ from relaxlab.codegen.llvm.lowlevel import (
     stack,
 )
 from relaxlab.codegen.llvm.lowlevel_text import low_level_text
-from relaxlab.codegen.llvm.plan import ArrayObject, Object, State
+from relaxlab.codegen.llvm.plan import NEW_SCALAR, ArrayObject, Object, State
 from relaxlab.codegen.llvm.python_call import (
     array_of_descr,
     as_address,
@@ -34,12 +35,13 @@ from relaxlab.codegen.llvm.python_call import (
     keep,
     list_size,
     new_tuple,
+    pending_error,
     restore_error,
     set_tuple_item,
     take_lock,
     tuple_item,
 )
-from relaxlab.codegen.llvm.reading_plan import DONE, Instances
+from relaxlab.codegen.llvm.reading_plan import DATA, DONE, SCALAR, Instances, Making
 from relaxlab.codegen.llvm.starting import Start
 
 CALL_BATCH = "relaxlab_call_batch"
@@ -47,9 +49,12 @@ CALL_BATCH = "relaxlab_call_batch"
 
 
 class BatchResult(Record):
-    """A leaf of the results: the bytes and the form of an array. Its slot is the word of an
-    instance's results with the same number."""
+    """A leaf of the results, whose word among those of an instance has the same number. kind: as of
+    fields. data: the number of a data type; else the bytes and the form of an array or an integer.
+    """
 
+    kind: Word
+    data: Word
     size: Word
     ndim: Word
     dims: Array[Word]
@@ -59,8 +64,9 @@ class BatchResult(Record):
 class BatchPlan(Record):
     """A batch like the one before. known: 1 where there is one; ran: 1 where it has run since
     Python looked; code: what `run` returned. busy: 1 while a batch runs. read, run: the functions
-    `READ_INSTANCES` and `run_batch`. slow, finish, acquire, release: Python objects. leaves: arrays
-    of a result, -1 where Python makes it; if it is not `single`, they are a tuple."""
+    `READ_INSTANCES` and `run_batch`. slow, finish, acquire, release: Python objects. leaves: of a
+    result, -1 where Python makes it; if it is not `single`, they are a tuple. making: of values of
+    data types, by the functions `BEGIN_MAKING` and `MAKE_VALUE`."""
 
     known: Word
     ran: Word
@@ -80,6 +86,9 @@ class BatchPlan(Record):
     single: Word
     list_type: Address
     array_type: Address
+    making: Making
+    begin_making: Address
+    make_value: Address
 
 
 @external("PyList_GetSlice")
@@ -87,7 +96,9 @@ def part_of_list(items: Object, start: Word, end: Word) -> Object: ...
 @external("PyList_New")
 def new_list(size: Word) -> Object: ...
 @external("PyList_SetItem")
-def set_list_item(items: Object, index: Word, item: Object) -> Word: ...
+def set_list_item(items: Object, index: Word, item: Object) -> Int: ...
+@external(NEW_SCALAR)
+def new_scalar(data: Address, descr: Address, of: Object) -> Object: ...
 
 
 @low_level
@@ -104,14 +115,25 @@ def copied_row(plan: BatchPlan, leaf: Word, slot: Word) -> Object:
 
 
 @low_level
-def result_of(plan: BatchPlan, slots: Array[Word]) -> Object:
-    """The result of an instance; null where there is no memory for it."""
+def made_leaf(plan: BatchPlan, leaf: Word, words: Array[Word]) -> Object:
+    """A leaf of an instance's results; null where there is no memory for it, or no room."""
+    result = plan.results[leaf]
+    if result.kind == DATA:
+        return Object(invoke(plan.make_value, plan.making, words[leaf], result.data))
+    if result.kind == SCALAR:
+        return new_scalar(address_of(words[leaf]), result.descr, NULL)
+    return copied_row(plan, leaf, words[leaf])
+
+
+@low_level
+def result_of(plan: BatchPlan, words: Array[Word]) -> Object:
+    """The result of an instance; null where there is no memory for it, or no room."""
     if plan.single:
-        return copied_row(plan, 0, slots[0])
+        return made_leaf(plan, 0, words)
     whole = new_tuple(plan.leaves)
     for leaf in range(plan.leaves):
         if whole != NULL:
-            made = copied_row(plan, leaf, slots[leaf])
+            made = made_leaf(plan, leaf, words)
             if made == NULL:
                 drop(whole)
                 whole = NULL
@@ -122,8 +144,11 @@ def result_of(plan: BatchPlan, slots: Array[Word]) -> Object:
 
 @low_level
 def all_results(plan: BatchPlan) -> Object:
-    """The results of all instances; null where there is no memory for them."""
+    """The results of all instances; null where there is no memory for them, or no room."""
     start = plan.start
+    plan.making.arena = start.flush.arena
+    plan.making.offsets = start.flush.offsets
+    invoke(plan.begin_making, plan.making)
     made = new_list(start.count)
     for i in range(start.count):
         if made != NULL:
@@ -178,12 +203,16 @@ def call_batch(self: Object, args: Array[Object], count: Word, names: Object) ->
     plan.busy[0] = 1
     start.flush.threads = plan.state.threads
     plan.ran = 1
+    plan.known = 0  # until it has ended as it should
     thread = give_up_lock()
     plan.code = invoke(plan.run, start)
     take_lock(thread)
-    if plan.code == 0 and plan.leaves >= 0 and none_failed(start):
-        value = all_results(plan)
-    else:
+    value = Object(NULL)
+    if plan.code == 0 and none_failed(start):
+        plan.known = 1
+        if plan.leaves >= 0:
+            value = all_results(plan)
+    if value == NULL and pending_error() == NULL:
         value = call_object(plan.finish, args, count, NULL)
     drop(given)
     let_in(plan)
@@ -192,5 +221,7 @@ def call_batch(self: Object, args: Array[Object], count: Word, names: Object) ->
 
 def batch_call_texts(declarations: dict[str, str]) -> list[str]:
     """The LLVM texts of `CALL_BATCH` and of what it calls."""
-    functions = (copied_row, result_of, all_results, none_failed, let_in, call_batch)
+    functions = (
+        copied_row, made_leaf, result_of, all_results, none_failed, let_in, call_batch,
+    )  # fmt: skip
     return [low_level_text(f, declarations) for f in functions]

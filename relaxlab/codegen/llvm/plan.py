@@ -101,8 +101,11 @@ PLAN, STATE, PARAM, RESULT = (tuple(r.__annotations__) for r in (Plan, State, Pa
 """Names of their words."""
 TENSOR, SHAPE, INTEGER, REAL = range(4)
 KINDS = {"tensor": TENSOR, "shape": SHAPE, "integer": INTEGER, "real": REAL}
-CALL, NEW_ARRAY, SET_BASE = "relaxlab_call", "PyArray_NewFromDescr", "PyArray_SetBaseObject"
-"""The function, and those of NumPy, which has them in a table instead of offering symbols."""
+CALL = "relaxlab_call"
+"""The function."""
+NEW_ARRAY, NEW_SCALAR = "PyArray_NewFromDescr", "PyArray_Scalar"
+SET_BASE = "PyArray_SetBaseObject"
+"""Functions of NumPy, which has them in a table instead of offering symbols."""
 OFFSETS = {field: at for field, (at, _) in layout_of(ArrayObject).items()}
 """The bytes of an array object at which its fields start."""
 CONTIGUOUS, WRITEABLE, DENSE = 0x1, 0x400, 0x501

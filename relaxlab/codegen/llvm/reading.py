@@ -51,6 +51,7 @@ from relaxlab.codegen.llvm.reading_plan import (
     InputPlan,
     Instances,
     Reading,
+    ScalarObject,
     ValueObject,
 )
 from relaxlab.ir.recording import RECORD_DATA, RECORD_DIMS, RECORD_SLOT
@@ -70,15 +71,28 @@ def same_text(a: Object, b: Object) -> Flag:
 
 
 @low_level
-def entry_of(reading: Reading, value: Address) -> Array[Word]:
-    """The entry of an object in the table, or the one that is free for it."""
-    at = Word(value) // 16 * HASH // 1048576 & reading.mask
+def entry_of(table: Array[Word], mask: Word, stamp: Word, value: Word) -> Array[Word]:
+    """The entry of an address in a table, or the one that is free for it."""
+    at = value // 8 * HASH // 1048576 & mask
     while True:
-        entry = Array[Word](address_of(reading.table[at * ENTRY_WORDS]))
-        fresh = entry[ENTRY_STAMP] // 2 != reading.stamp // 2
-        if fresh or entry[ENTRY_OBJECT] == Word(value):
+        entry = Array[Word](address_of(table[at * ENTRY_WORDS]))
+        if entry[ENTRY_STAMP] // 2 != stamp // 2 or entry[ENTRY_OBJECT] == value:
             return entry
-        at = (at + 1) & reading.mask
+        at = (at + 1) & mask
+
+
+@low_level
+def integer_at(place: Address, size: Word, signed: Word) -> Word:
+    """An integer of so many bytes in memory."""
+    if size == 8:
+        return Array[Word](place)[0]
+    narrow = Array[Byte](place)
+    value = 0
+    for byte in range(size):
+        value += narrow[byte] * (1 << (8 * byte))
+    if signed != 0 and narrow[size - 1] >= 128:
+        value = value - (1 << (8 * size))
+    return value
 
 
 @low_level
@@ -95,12 +109,7 @@ def read_array(reading: Reading, item: Object, field: FieldPlan, at: Word) -> Wo
         if array.dims[axis] != field.dims[axis]:
             return UNEXPECTED
     if field.kind == SCALAR:
-        if field.size == 8:
-            reading.words[at] = Array[Word](array.data)[0]
-        elif field.size == 4:
-            reading.words[at] = Array[Int](array.data)[0]
-        else:
-            reading.words[at] = Array[Byte](array.data)[0]
+        reading.words[at] = integer_at(array.data, field.size, field.signed)
         return DONE
     group = reading.groups[field.group]
     copy_memory(group.data + group.used, array.data, field.size)
@@ -170,7 +179,7 @@ def read_value(reading: Reading, value: Address, of: Word, to: Address) -> Word:
             continue
         if item.type != reading.value_type:
             return UNEXPECTED
-        entry = entry_of(reading, item)
+        entry = entry_of(reading.table, reading.mask, reading.stamp, Word(item))
         if entry[ENTRY_STAMP] // 2 == reading.stamp // 2:
             if entry[ENTRY_STAMP] != reading.stamp:
                 return UNEXPECTED  # it contains itself
@@ -191,15 +200,25 @@ def read_value(reading: Reading, value: Address, of: Word, to: Address) -> Word:
 
 
 @low_level
-def read_values(reading: Reading, values: Object, of: Word, to: Array[Word], step: Word) -> Word:
-    """Read a list of values of the data type with a number; their addresses go to every `step`-th
-    word from `to` on."""
-    for i in range(list_size(values)):
-        code = read_value(reading, list_item(values, i), of, address_of(to[i * step]))
-        if code != DONE:
-            clear_error()  # of a field that is no text, number or tuple: Python says what it is
-            return code
-    return DONE
+def begin_reading(reading: Reading) -> None:
+    """Forget what was read before."""
+    reading.stamp = reading.stamp + 2
+    reading.used = 0
+    reading.nodes = 0
+    for i in range(reading.group_count):
+        group = reading.groups[i]
+        group.used = 0
+        group.count = 0
+
+
+@low_level
+def read_one_value(reading: Reading, value: Object, of: Word, to: Address) -> Word:
+    """Read a value of the data type with a number; its address goes to `to`."""
+    begin_reading(reading)
+    code = read_value(reading, value, of, to)
+    if code != DONE:
+        clear_error()  # of a field that is no text, number or tuple: Python says what it is
+    return code
 
 
 # -- inputs ----------------------------------------------------------------------------------------
@@ -207,14 +226,17 @@ def read_values(reading: Reading, values: Object, of: Word, to: Array[Word], ste
 
 @low_level
 def read_integer(instances: Instances, item: Object, plan: InputPlan, to: Array[Word]) -> Word:
-    """Read an integer: Python's own, NumPy's of 64 bits, or an array of one."""
+    """Read an integer: Python's own, NumPy's, or an array of one."""
     if item.type == instances.array_type:
         array = ArrayObject(item)
-        if array.descr != plan.descr or array.ndim != 0 or plan.size != 8:
+        if array.descr != plan.descr or array.ndim != 0:
             return UNEXPECTED
-        to[0] = Array[Word](array.data)[0]
+        to[0] = integer_at(array.data, plan.size, plan.signed)
         return DONE
-    if item.type != instances.int_type and item.type != instances.word_type:
+    if item.type == plan.scalar_type:
+        to[0] = integer_at(address_of(ScalarObject(item).value), plan.size, plan.signed)
+        return DONE
+    if item.type != plan.python_type and item.type != plan.word_type:
         return UNEXPECTED
     number = as_integer(item)
     if pending_error() != NULL:
@@ -283,6 +305,8 @@ def read_instance(instances: Instances, given: Object, i: Word) -> Word:
         elif plan.kind == TENSOR:
             code = read_input(instances, item, plan, i)
             word[0] = Word(address_of(plan.records[i * (RECORD_DIMS + plan.ndim)]))
+        else:
+            code = read_value(instances.reading, item, plan.data, word)
         if code != DONE:
             return code
     return DONE
@@ -294,17 +318,20 @@ def read_instances(instances: Instances, given: Object) -> Word:
     for column in range(instances.count):
         plan = instances.plans[column]
         plan.bytes = 0
+    if instances.reading != NULL:
+        begin_reading(instances.reading)
     for i in range(list_size(given)):
         code = read_instance(instances, list_item(given, i), i)
         if code != DONE:
+            clear_error()  # of a field that is no text, number or tuple: Python says what it is
             return code
     return DONE
 
 
 def reading_texts(declarations: dict[str, str]) -> list[str]:
-    """The LLVM texts of `READ_VALUES` and `READ_INSTANCES`, and of what they call."""
+    """The LLVM texts of `READ_VALUE` and `READ_INSTANCES`, and of what they call."""
     functions = (
-        same_text, entry_of, read_array, read_fields, read_value, read_values, read_integer,
-        read_input, read_instance, read_instances,
+        same_text, entry_of, integer_at, read_array, read_fields, read_value, begin_reading,
+        read_one_value, read_integer, read_input, read_instance, read_instances,
     )  # fmt: skip
     return [low_level_text(f, declarations) for f in functions]

@@ -13,6 +13,7 @@ from relaxlab.codegen.llvm.lowlevel import (
     NULL,
     Address,
     Array,
+    Flag,
     Record,
     Table,
     Word,
@@ -21,23 +22,26 @@ from relaxlab.codegen.llvm.lowlevel import (
     low_level,
 )
 from relaxlab.codegen.llvm.lowlevel_text import low_level_text
-from relaxlab.codegen.llvm.reading_plan import InputPlan
+from relaxlab.codegen.llvm.reading_plan import Group, InputPlan
 from relaxlab.codegen.llvm.recorder_words import FAILURES, FIBERS_END, FREE_FIBER, NEXT_SLOT
 from relaxlab.ir.recording import RECORD_DATA, RECORD_DIMS, RECORD_SLOT
 
 NO_PLACE = -(1 << 62)
-"""The result of `run_batch` where the arena is too small for the inputs: `inputs_end` is its size
-then, and nothing has begun."""
+"""The result of `run_batch` where there is too little room for the inputs: up to `inputs_end` in
+the arena, and for slots up to `first_slot`. Nothing has begun then."""
 
 
 class Start(Record):
     """A batch of `count` instances. Of the program: the words of a recorder that has noted nothing,
     and how many words an instance and its results have. Of the batch: these words, `refused` with a
-    failure for each instance that is not to be recorded, the first slot for notes, the plans of all
-    inputs, and the byte of the arena from which on arrays are copied. Where instances wait: the
-    words of fibers, and how they are at the beginning (`ready`); two words for each instance, from
-    which its fiber reads where its own words are (`args`); and the first free fiber.
-    inputs_end: the end of the arrays in the arena, which is written down."""
+    failure for each instance that is not to be recorded, the first slot behind those of input
+    arrays (`array_slots`), the plans of all inputs, the words of values of data types (`values`)
+    with the arrays in them, and the byte of the arena from which on arrays are copied. Where
+    instances wait: the words of fibers, and how they are at the beginning (`ready`); two words for
+    each instance, from which its fiber reads where its own words are (`args`); and the first free
+    fiber.
+    inputs_end, first_slot: the end of the arrays in the arena, and the first slot for notes, which
+    are written down."""
 
     flush: Flush
     empty: Array[Word]
@@ -48,15 +52,19 @@ class Start(Record):
     inputs: Array[Word]
     results: Array[Word]
     refused: Array[Word]
-    first_slot: Word
+    array_slots: Word
     plans: Table[InputPlan]
     plan_count: Word
+    values: Array[Word]
+    groups: Table[Group]
+    group_count: Word
     inputs_begin: Word
     fibers: Array[Word]
     ready: Array[Word]
     args: Array[Word]
     free_fiber: Word
     inputs_end: Word
+    first_slot: Word
 
 
 @low_level
@@ -79,21 +87,54 @@ def place_arrays(flush: Flush, plan: InputPlan, count: Word, at: Word) -> None:
 
 
 @low_level
-def place_inputs(start: Start) -> None:
-    """Write down where arrays end in the arena, and copy them there if they fit."""
+def place_group(start: Start, group: Group, slot: Word, at: Word) -> None:
+    """Copy the arrays of a group into the arena, from byte `at` on, and let slots from `slot` on
+    stand for them."""
+    flush = start.flush
+    copy_memory(Address(flush.arena + at), group.data, group.used)
+    for i in range(group.count):
+        start.values[group.at[i]] = slot + i
+        flush.offsets[slot + i] = at
+        at += group.sizes[i]
+
+
+@low_level
+def aligned(size: Word) -> Word:
+    """The bytes that arrays of so many bytes take."""
+    return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+@low_level
+def fits(start: Start) -> Flag:
+    """Write down where arrays end in the arena, and their slots. True if there is room for all."""
     end = start.inputs_begin
+    slot = start.array_slots
     for i in range(start.plan_count):
         if start.plans[i].placed != 0:
-            end += (start.plans[i].bytes + ALIGN - 1) // ALIGN * ALIGN
+            end += aligned(start.plans[i].bytes)
+    for i in range(start.group_count):
+        end += aligned(start.groups[i].used)
+        slot += start.groups[i].count
     start.inputs_end = end
-    if end > start.flush.arena_size:
-        return
+    start.first_slot = slot
+    return end <= start.flush.arena_size and slot <= start.flush.slot_room
+
+
+@low_level
+def place_inputs(start: Start) -> None:
+    """Copy all arrays into the arena."""
     at = start.inputs_begin
+    slot = start.array_slots
     for i in range(start.plan_count):
         plan = start.plans[i]
         if plan.placed != 0:
             place_arrays(start.flush, plan, start.count, at)
-            at += (plan.bytes + ALIGN - 1) // ALIGN * ALIGN
+            at += aligned(plan.bytes)
+    for i in range(start.group_count):
+        group = start.groups[i]
+        place_group(start, group, slot, at)
+        slot += group.count
+        at += aligned(group.used)
 
 
 @low_level
@@ -109,13 +150,12 @@ def start_fibers(start: Start, recorder: Array[Word], used: Word) -> None:
 
 
 @low_level
-def start_batch(start: Start) -> None:
-    """Place the inputs and empty the recorder. Nothing is done where the arena is smaller than
-    `inputs_end`, which is written down."""
+def start_batch(start: Start) -> Word:
+    """Place the inputs and empty the recorder. Return 0; or `NO_PLACE`, when nothing is done."""
+    if not fits(start):
+        return NO_PLACE
     place_inputs(start)
     flush = start.flush
-    if start.inputs_end > flush.arena_size:
-        return
     recorder = flush.recorder
     used_fibers = recorder[FIBERS_END]
     copy_memory(recorder, start.empty, 8 * start.recorder_words)
@@ -127,16 +167,16 @@ def start_batch(start: Start) -> None:
     flush.used = start.inputs_end
     if start.fibers != NULL:
         start_fibers(start, recorder, used_fibers)
+    return 0
 
 
 @low_level
 def run_batch(start: Start) -> Word:
     """Record instances and run what they note, flush after flush. Return `NO_PLACE`, or what
     `flush_noted` does: where that lacks room, the caller has to run the flush."""
-    start_batch(start)
-    flush = start.flush
-    if start.inputs_end > flush.arena_size:
+    if start_batch(start) != 0:
         return NO_PLACE
+    flush = start.flush
     if start.fibers != NULL:
         return resume_batch(start)
     begin_counting(flush)
@@ -161,7 +201,8 @@ def begin_counting(flush: Flush) -> None:
 
 
 FUNCTIONS = (
-    place_arrays, place_inputs, start_fibers, start_batch, begin_counting, run_batch, resume_batch,
+    place_arrays, place_group, aligned, fits, place_inputs, start_fibers, start_batch,
+    begin_counting, run_batch, resume_batch,
 )  # fmt: skip
 
 

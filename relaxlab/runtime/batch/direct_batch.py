@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -10,18 +9,31 @@ import numpy as np
 
 from relaxlab.codegen.artifact import Artifact
 from relaxlab.codegen.llvm import jit
-from relaxlab.codegen.llvm.batch_call import CALL_BATCH, BatchPlan, batch_call_texts
-from relaxlab.codegen.llvm.reading_plan import READ_INSTANCES
+from relaxlab.codegen.llvm.batch_call import (
+    CALL_BATCH,
+    BatchPlan,
+    BatchResult,
+    batch_call_texts,
+)
+from relaxlab.codegen.llvm.reading_plan import (
+    BEGIN_MAKING,
+    DATA,
+    MAKE_VALUE,
+    READ_INSTANCES,
+    SCALAR,
+    TENSOR,
+)
 from relaxlab.ir import recording as rec
 from relaxlab.ir.target import Target
-from relaxlab.ir.types import TensorType
+from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.batch.arena import RowForm
 from relaxlab.runtime.batch.flush import NativeFlusher
 from relaxlab.runtime.batch.instances import InstanceReader
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.direct_call import builtin
 from relaxlab.runtime.native.fields import Fields
-from relaxlab.runtime.native.value_reader import reading_function
+from relaxlab.runtime.native.value_maker import NativeMaker
+from relaxlab.runtime.native.value_tables import value_address
 
 
 class DirectBatch:
@@ -30,29 +42,36 @@ class DirectBatch:
 
     def __init__(
         self, program: rec.RecordingProgram, flusher: NativeFlusher, reader: InstanceReader,
-        lock: Any, busy: Words, slow: Callable[..., Any], finish: Callable[..., Any],
+        maker: NativeMaker, lock: Any, busy: Words, slow: Callable[..., Any],
+        finish: Callable[..., Any],
     ) -> None:  # fmt: skip
         """lock, busy: the program's, and the word that is 1 while a batch has it."""
         self.fields = Fields(BatchPlan)
         acquire, release = lock.acquire, lock.release
         leaves = _leaves(program)
-        words, alive = _result_words(leaves or ())
-        read = ctypes.cast(reading_function(READ_INSTANCES), ctypes.c_void_p).value or 0
+        words, alive = _result_words(leaves or [], list(program.data))
         self.fields.hold(busy=busy, results=words)
         self.fields.set(
             instances=reader.plan_address, start=flusher.start_address, state=flusher.state,
-            read=read, run=flusher.run_address, slow=id(slow), finish=id(finish),
-            acquire=id(acquire), release=id(release), leaves=-1 if leaves is None else len(leaves),
+            read=value_address(READ_INSTANCES), run=flusher.run_address, slow=id(slow),
+            finish=id(finish), acquire=id(acquire), release=id(release),
+            leaves=-1 if leaves is None else len(leaves),
             single=int(not isinstance(program.result, tuple)), list_type=id(list),
-            array_type=id(np.ndarray),
+            array_type=id(np.ndarray), making=maker.address,
+            begin_making=value_address(BEGIN_MAKING), make_value=value_address(MAKE_VALUE),
         )  # fmt: skip
         # The plan has addresses only: without these references what they point to would be freed.
-        held = (self, flusher, reader, acquire, release, slow, finish, alive)
+        held = (self, flusher, reader, maker, acquire, release, slow, finish, alive)
         self.call = builtin(CALL_BATCH, _compiled, (self.fields.address, *held))
 
     def set_known(self, known: bool) -> None:
         """Say that the next batch may be like the one before, or that Python has to run it."""
         self.fields.set(known=int(known))
+
+    @property
+    def has_failed(self) -> bool:
+        """True if a batch ran since the last call of `taken`, and did not end as it should."""
+        return self.fields["ran"] != 0 and self.fields["known"] == 0
 
     def taken(self) -> bool:
         """True if a batch ran since the last call."""
@@ -61,24 +80,31 @@ class DirectBatch:
         return ran
 
 
-def _leaves(program: rec.RecordingProgram) -> list[TensorType] | None:
-    """The types of the results; None where not all are tensors, or where tuples have tuples."""
+def _leaves(program: rec.RecordingProgram) -> list[rec.EntryResult] | None:
+    """The results of a program; None where tuples have tuples."""
     result = program.result
     fields = result if isinstance(result, tuple) else (result,)
-    types = [r.ty for r in program.results if r.kind != "scalar" and isinstance(r.ty, TensorType)]
-    is_plain = [*fields] == [*range(len(program.results))]
-    return types if is_plain and len(types) == len(program.results) else None
+    return list(program.results) if [*fields] == [*range(len(program.results))] else None
 
 
-def _result_words(leaves: list[TensorType] | tuple[()]) -> tuple[Words, list[Any]]:
-    """The records of results, and what they point to."""
-    words, alive = list[int](), list[Any]()
-    for form in map(RowForm.of, leaves):
-        dims = np.array([*form.dims, 0], np.int64)  # at least one: its address is taken
-        alive += [dims, form.dtype]
-        size = form.elements * form.dtype.itemsize
-        words += (size, len(form.dims), dims.ctypes.data, id(form.dtype))
-    return np.array(words, np.int64), alive
+def _result_words(leaves: list[rec.EntryResult], data: list[str]) -> tuple[Words, list[Any]]:
+    """The records of results, and what they point to. data: the names of data types."""
+    words, alive = [np.empty(0, np.int64)], list[Any]()
+    for leaf in leaves:
+        made = Fields(BatchResult)
+        if isinstance(leaf.ty, DataType):
+            made.set(kind=DATA, data=data.index(leaf.ty.name))
+        else:
+            assert isinstance(leaf.ty, TensorType)
+            form = RowForm.of(leaf.ty)
+            made.hold(dims=np.array([*form.dims, 0], np.int64))  # at least one: it has an address
+            made.set(
+                kind=SCALAR if leaf.kind == "scalar" else TENSOR, ndim=len(form.dims),
+                size=form.elements * form.dtype.itemsize, descr=id(form.dtype),
+            )  # fmt: skip
+            alive += [form, made]
+        words.append(made.words)
+    return np.concatenate(words), alive
 
 
 def _compiled(target: Target) -> Artifact:

@@ -71,8 +71,9 @@ class Fibers:
         words[count:-1, native.NEXT_FREE] = free[1:]
         self.first_free = int(free[0]) if len(free) else 0
         # No batch before has used any of these.
-        self.words[:], self._count = words, count
+        self.words[:] = words
         self._recorder[FIBERS_END] = self.words.ctypes.data
+        self._count = count
         return True
 
     def resume(self) -> None:

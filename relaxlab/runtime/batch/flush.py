@@ -152,20 +152,22 @@ class Flusher:
         """Begin the batch that was prepared: copy the arrays of instances into the arena, write
         down their places, and empty the recorder."""
         self._hold(places, arena)
-        self._start_batch(self._start.address)
-        if self._start["inputs_end"] > len(arena.memory):
-            self._make_place(arena)
+        if self._start_batch(self._start.address) == starting.NO_PLACE:
+            self._make_place(places, arena)
             self._start_batch(self._start.address)
         self._recorder.begun, places.used = True, self._start["inputs_end"]
         arena.publish(self._start["inputs_begin"], places.used)
 
-    def _make_place(self, arena: Arena) -> None:
-        """Let the arena grow for the arrays of instances."""
+    def _make_place(self, places: Places, arena: Arena) -> None:
+        """Make room for the arrays of instances, and for their slots."""
         arena.reserve(self._start["inputs_end"], self._start["inputs_begin"])
-        self._fields.set(arena=arena.address, arena_size=len(arena.memory))
+        places.grow(self._start["first_slot"])
+        self._hold(places, arena)
 
     def _hold(self, places: Places, arena: Arena) -> None:
-        self._fields.set(arena=arena.address, arena_size=len(arena.memory))
+        self._fields.set(
+            arena=arena.address, arena_size=len(arena.memory), slot_room=len(places.offsets)
+        )
         self._fields.hold(
             done=self._recorder.done, failures=self._recorder.start.failures,
             offsets=places.offsets, row_bytes=places.row_bytes,
@@ -273,7 +275,7 @@ class NativeFlusher(Flusher):
         self._hold(places, arena)
         code = self._run_batch(self._start.address)
         if code == starting.NO_PLACE:
-            self._make_place(arena)
+            self._make_place(places, arena)
             code = self._run_batch(self._start.address)
         self._recorder.begun = True
         return self._ran(code, places)
@@ -286,7 +288,7 @@ class NativeFlusher(Flusher):
 
     def _hold(self, places: Places, arena: Arena) -> None:
         if self._has_grown:
-            self._measure_room(places)
+            self._measure_room()
         # The words keep the two arrays whose identity counts.
         arrays = id(places.offsets), id(self._recorder.start.failures)
         held = (arena.address, len(arena.memory), *arrays, self._exe.threads)
@@ -318,14 +320,14 @@ class NativeFlusher(Flusher):
         for block in self._native:
             block.forget_failure()
 
-    def _measure_room(self, places: Places) -> None:
+    def _measure_room(self) -> None:
         """Write down for how much there is room. What grows does so where there was too little, in
         `begin` and behind it."""
         fields = self._fields
         self._make_room(FIRST_BATCHES, "ran_kind", "ran_end")
         room = len(fields.array("places")) // max(1, self._most_operands)
         fields.set(
-            slot_room=len(places.offsets), depth_room=len(fields.array("depths")),
+            depth_room=len(fields.array("depths")),
             note_room=min(room, len(fields.array("order")), len(fields.array("batch_end"))),
             ran_room=len(fields.array("ran_end")),
         )  # fmt: skip

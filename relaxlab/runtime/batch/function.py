@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,8 +25,11 @@ from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.data_values import ValueMaker
 from relaxlab.runtime.native.loaded import CheckFailed
+from relaxlab.runtime.native.value_maker import NativeMaker
+from relaxlab.runtime.native.value_tables import ValueTables, values_are_known
 from relaxlab.runtime.rows import row_bytes
 
+T = TypeVar("T")
 FAILURES = (CheckFailed, ExecutionError, MemoryError)
 """The errors of kernels, and of memory that a batch lacks."""
 
@@ -84,26 +87,28 @@ class BatchReport:
 
 class Alone:
     """Keeps other threads out while a batch of a program runs, whose recorder, words and arenas all
-    batches share. Raises RuntimeError where what runs calls the same function."""
+    batches share."""
 
     def __init__(self, entry: str, lock: AbstractContextManager[Any]) -> None:
         self.lock, self._entry = lock, entry
         self.busy = np.zeros(1, np.int64)
         """1 while a batch runs."""
 
-    def __enter__(self) -> None:
-        self.lock.__enter__()
-        if self.busy[0]:
-            self.lock.__exit__(None, None, None)
-            raise RuntimeError(
-                f"`{self._entry}` was called by a function that its own batch called; compile the "
-                "inner program separately"
-            )
-        self.busy[0] = 1
-
-    def __exit__(self, *error: Any) -> None:
-        self.busy[0] = 0
-        self.lock.__exit__(*error)
+    def run(self, body: Callable[[], T]) -> T:
+        """Return what `body` does, which runs alone. Raises RuntimeError where what runs calls the
+        same function."""
+        # No context manager in Python: Ctrl-C at the beginning of its exit would leave the lock.
+        with self.lock:
+            if self.busy[0]:
+                raise RuntimeError(
+                    f"`{self._entry}` was called by a function that its own batch called; compile "
+                    "the inner program separately"
+                )
+            self.busy[0] = 1
+            try:
+                return body()
+            finally:
+                self.busy[0] = 0
 
 
 class BatchFunction:
@@ -123,6 +128,11 @@ class BatchFunction:
         self._alone = alone
         self._names = tuple(b.name for b in self.program.blocks)
         self._reader, self._values = InstanceReader(self.program), ValueMaker(self.program.data)
+        self._maker: NativeMaker | None = None
+        """Makes the values of data types in results, where their arrays are in this machine's
+        memory."""
+        if isinstance(flusher, NativeFlusher) and values_are_known():
+            self._maker = NativeMaker(ValueTables(self.program.data))
         self._places = Places()
         self._shared_end = self._shared_places()
         self._has_shared = False
@@ -131,10 +141,10 @@ class BatchFunction:
         self._shared: list[np.ndarray[Any, Any]] = []
         self._again: DirectBatch | None = None
         """Runs batches like the one before."""
-        if isinstance(flusher, NativeFlusher) and self._reader.plan_address:
+        if isinstance(flusher, NativeFlusher) and self._maker and self._reader.plan_address:
             self._again = DirectBatch(
-                self.program, flusher, self._reader, alone.lock, alone.busy, self.batch,
-                self._finish,
+                self.program, flusher, self._reader, self._maker, alone.lock, alone.busy,
+                self.batch, self._finish,
             )  # fmt: skip
             self.batch = self._again.call
         if not any(s.parameter >= 0 for s in self.program.shared):
@@ -167,10 +177,13 @@ class BatchFunction:
                     "after the first are weights"
                 )
             raise ArgumentError(f"`{self.program.entry}` {takes}, got {len(weights)}")
-        with self._alone:
+
+        def take() -> BatchFunction:
             self._go_slowly()
             self._bind(weights)
-        return self
+            return self
+
+        return self._alone.run(take)
 
     def _bind(self, weights: tuple[Any, ...]) -> None:
         shared = [self._shared_value(s, weights) for s in self.program.shared]
@@ -223,9 +236,12 @@ class BatchFunction:
                 f"`choose` is {choose!r}, expected a function from notes to batches, such as "
                 "`rl.batches_by(policy)` makes"
             )
-        with self._alone:
+
+        def run() -> list[Any]:
             self._go_slowly()
             return self._run(given, choose) if given else self._nothing()
+
+        return self._alone.run(run)
 
     @brief
     def record(self, instances: Iterable[Any]) -> Records:
@@ -237,7 +253,8 @@ class BatchFunction:
         if self.program.waits:
             self._require_weights()
         given = self._given(instances)
-        with self._alone:
+
+        def record() -> Records:
             self._go_slowly()
             inputs = self._reader.read(given)
             rounds: list[Recorded] = []
@@ -245,6 +262,8 @@ class BatchFunction:
             if failed:
                 raise self._error(inputs, failed, ())
             return records_of(self.program, joined(rounds))
+
+        return self._alone.run(record)
 
     def _note_again(self) -> None:
         """Note the last batch, if it ran in machine code alone."""
@@ -256,6 +275,8 @@ class BatchFunction:
     def _go_slowly(self) -> None:
         """Let Python run the next batch, which may be another than the one before."""
         if self._again is not None:
+            if self._again.has_failed:
+                self._recorder.finished = False
             self._note_again()
             self._again.set_known(False)
 
@@ -267,10 +288,8 @@ class BatchFunction:
         if self._again.fields["code"] == 0 and not np.count_nonzero(of.failures):
             return self._made(of.results)
         # It lacked room, or fails: once more, to say which instance does, and why.
-        self._again.taken()
-        self._again.set_known(False)
+        self._go_slowly()
         self._flusher.forget_failures()
-        self._recorder.forget()
         return self._run(self._given(instances), None)
 
     def _require_weights(self) -> None:
@@ -333,21 +352,18 @@ class BatchFunction:
         """Record and compute all instances. `rounds` collects what was recorded; then nothing is
         computed unless instances wait. Returns the words of their results, and the failures of
         those that failed, by their numbers."""
-        of, whole, failed = self._recorder.start, False, dict[int, int]()
+        of, failed = self._recorder.start, dict[int, int]()
         while True:
             try:
                 self._attempt(inputs, choose, rounds)
                 if np.count_nonzero(of.failures):  # a quarter of the time of `any`
                     numbers = np.flatnonzero(of.failures)
                     failed = dict(zip(numbers.tolist(), of.failures[numbers].tolist(), strict=True))
-                whole = not failed
             except MoreRoom:
                 if rounds is not None:
                     rounds.clear()
                 continue
-            finally:
-                if not whole:
-                    self._recorder.forget()
+            self._recorder.finished = not failed
             return of.results, failed
 
     def _attempt(
@@ -357,7 +373,8 @@ class BatchFunction:
             self._places, self._flusher, self._arena, self._recorder
         )  # fmt: skip
         report = BatchReport(len(inputs.words), self._names)
-        recorder.prepare(inputs, self._place_fields(inputs))
+        self._place_shared()
+        recorder.prepare(inputs, self._shared_end)
         whole = choose is None and rounds is None
         if whole:
             report.add(flusher.run_batch(places, arena))
@@ -381,24 +398,6 @@ class BatchFunction:
         self._report = report
 
     # --- The arena --------------------------------------------------------------------------------
-
-    def _place_fields(self, inputs: Inputs) -> int:
-        """Give shared values that are read by their slots, and the arrays in values of data types,
-        places in the arena, and copy them there. Returns where they end."""
-        places, arena = self._places, self._arena
-        self._place_shared()
-        places.grow(inputs.slots)
-        used = self._shared_end
-        if not inputs.fields:
-            return used
-        arena.reserve(used + sum(f.nbytes + ALIGN for _, f, _ in inputs.fields), used)
-        for first, flat, lengths in inputs.fields:
-            ends = used + np.cumsum(lengths) * flat.itemsize
-            places.offsets[first : first + len(lengths)] = ends - lengths * flat.itemsize
-            arena.copy(flat, used)
-            used += -(-flat.nbytes // ALIGN) * ALIGN
-        arena.publish(self._shared_end, used)
-        return used
 
     def _shared_places(self) -> int:
         """Write down where the shared values that are read by their slots lie, at the beginning of
@@ -445,8 +444,9 @@ class BatchFunction:
     def _column(self, words: Words, result: rec.EntryResult) -> list[Any]:
         """One leaf of the results of instances."""
         if isinstance(result.ty, DataType):
-            heap = self._recorder.heap
-            return self._values.made(words.tolist(), result.ty, self._tensors, heap)
+            if self._maker is None:
+                return self._values.made(words.tolist(), result.ty, self._tensors)
+            return self._maker.made(words, result.ty, self._arena.address, self._places.offsets)
         assert isinstance(result.ty, TensorType)
         if result.kind == "scalar":
             return list(words.astype(numpy_dtype(str(result.ty.dtype))))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.codegen.llvm.reading_plan import DONE, GROUP_WORDS, NO_ROOM
 from relaxlab.codegen.llvm.recorder_words import REFUSED
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
@@ -23,25 +24,30 @@ from relaxlab.runtime.batch.native_instances import (
 )
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
-from relaxlab.runtime.native.data_values import ValuesAsWords
+from relaxlab.runtime.native.data_values import DataWriter
 
 Array = np.ndarray[Any, Any]
+
+
+NOTHING = np.empty(0, np.int64)
+NO_GROUPS = np.empty((0, GROUP_WORDS), np.int64)
 
 
 @dataclass(slots=True)
 class Inputs:
     """The inputs of a batch. `words` has a row per instance: its scalars, and the addresses of its
-    input records. `plans` has a row of words for each parameter, where these records are. `fields`
-    are the arrays in values of data types: of each dtype one after the other, with the slot of the
-    first and the lengths. `slots` is the first slot behind those of inputs. `keep` holds the memory
-    that words point to. `refused` has the reasons of the instances whose arrays do not fit,
-    `failures` a failure for these, 0 for the others."""
+    input records. `plans` has a row of words for each parameter, where these records are. `slots`
+    is the first slot behind those of input arrays. `values` are the words of values of data types,
+    `groups` a row of words for the arrays in them of each dtype. `keep` holds the memory that words
+    point to. `refused` has the reasons of the instances whose arrays do not fit, `failures` a
+    failure for these, 0 for the others."""
 
     words: Words
     plans: Words
     slots: int
     failures: Words
-    fields: list[tuple[int, Array, Words]] = field(default_factory=lambda: [])
+    values: Words = field(default_factory=lambda: NOTHING)
+    groups: Words = field(default_factory=lambda: NO_GROUPS)
     keep: list[Any] = field(default_factory=lambda: [])
     refused: dict[int, str] = field(default_factory=lambda: {})
 
@@ -69,7 +75,6 @@ class InstanceReader:
 
     def __init__(self, program: rec.RecordingProgram) -> None:
         self.program = program
-        self._values = ValuesAsWords(program.data)
         self._data = [(c, p) for c, p in enumerate(program.params) if p.kind == "data"]
         self._plans = InputPlans(program, readable_kinds(program))
         known = inputs_are_known(program)
@@ -81,7 +86,7 @@ class InstanceReader:
     @property
     def plan_address(self) -> int:
         """The address of the plan by which machine code reads instances; 0 where Python does."""
-        return 0 if self._native is None or self._data else self._native.address
+        return 0 if self._native is None else self._native.address
 
     def is_expected(self, inputs: Inputs) -> bool:
         """True for inputs in which nothing is unusual, which machine code read alone."""
@@ -95,25 +100,38 @@ class InstanceReader:
         """
         if len(instances) != self._count:
             self._prepare(len(instances))
-        is_read = self._native is not None and self._native.read(instances)
-        if is_read and not self._data:
+        if self._native is not None and self._read_natively(self._native, instances):
             return self._expected
         of = self._expected
         made = Inputs(of.words, of.plans, of.slots, of.failures)
-        if not is_read:
-            self._require_arguments(instances)
-            self._slowly(instances, made)
+        self._require_arguments(instances)
+        self._slowly(instances, made)
         if self._data:
             self._read_data(instances, made)
         return made
 
+    def _read_natively(self, by: NativeInstances, instances: list[Sequence[Any]]) -> bool:
+        """Read instances in machine code. False where something is not as it expects."""
+        code = by.read(instances)
+        while code == NO_ROOM and by.values is not None:
+            self._count = -1  # until new memory is known everywhere, should Ctrl-C come in between
+            by.values.grow()
+            self._prepare(len(instances))
+            code = by.read(instances)
+        return code == DONE
+
     def _prepare(self, count: int) -> None:
+        self._count = -1
         words = np.empty((count, len(self.program.params)), np.int64)
         slots = self._plans.prepare(count, len(self.program.shared))
         self._expected = Inputs(words, self._plans.rows, slots, np.zeros(count, np.int64))
         """The inputs of a batch of so many instances in which nothing is unusual."""
         if self._native is not None:
             self._native.write_to(words)
+            of_values = self._native.values
+            if of_values is not None:
+                of_values.renew()
+                self._expected.values, self._expected.groups = of_values.words, of_values.groups
         self._count = count
 
     def _require_arguments(self, instances: Sequence[Sequence[Any]]) -> None:
@@ -156,15 +174,16 @@ class InstanceReader:
 
     def _read_data(self, instances: Sequence[Sequence[Any]], made: Inputs) -> None:
         """Write the values of data types that instances give."""
-        columns: list[tuple[list[Any], DataType]] = []
+        writer, firsts = DataWriter(self.program.data), list[int]()
         for _, p in self._data:
             assert isinstance(p.ty, DataType)
-            columns.append(([_leaf(i[p.parameter], p.path) for i in instances], p.ty))
-        names = [p.name for _, p in self._data]
-        given = self._values.read(columns, lambda c, i: f"`{names[c]}` of instance {i}")
-        for (column, _), places in zip(self._data, given.places, strict=True):
-            made.words[:, column] = places
-        made.fields, made.slots = given.numbered(made.slots)
+            for i, instance in enumerate(instances):
+                value = _leaf(instance[p.parameter], p.path)
+                firsts.append(writer.write(value, p.ty, f"`{p.name}` of instance {i}"))
+        addresses, given = writer.given(firsts)
+        columns = [column for column, _ in self._data]
+        made.words[:, columns] = np.array(addresses).reshape(len(columns), len(instances)).T
+        made.values, made.groups = given.words, given.table()
         made.keep.append(given)
 
 
@@ -175,15 +194,16 @@ def _leaf(value: Any, path: tuple[int, ...]) -> Any:
 
 
 def _scalars(param: rec.EntryParam, values: list[Any]) -> Array:
-    made = np.asarray(values)
+    # Each by itself: in one array, int64 and uint64 become float64.
+    made = [np.asarray(v) for v in values]
     wanted = numpy_dtype(str(param.tensor.dtype))
     kinds = "b" if wanted.kind == "b" else "iu"
-    if made.shape != (len(values),) or made.dtype.kind not in kinds:
+    if any(m.ndim != 0 or m.dtype.kind not in kinds for m in made):
         _refuse(param, values, lambda v: np.ndim(v) == 0 and np.asarray(v).dtype.kind in kinds)
-    cast = made.astype(wanted)
-    if not np.array_equal(cast, made):
+    cast = [m.astype(wanted) for m in made]
+    if cast != made:
         _refuse(param, values, lambda v: np.asarray(v).astype(wanted) == v)
-    return cast
+    return np.array(cast, wanted)
 
 
 def _arrays(param: rec.EntryParam, values: list[Any]) -> list[Array]:

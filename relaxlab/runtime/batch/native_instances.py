@@ -11,13 +11,12 @@ from relaxlab.codegen.llvm import reading_plan as native
 from relaxlab.ir import expr
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.types import DataType
 from relaxlab.runtime.batch.words import Words
-from relaxlab.runtime.native.direct_call import is_supported
 from relaxlab.runtime.native.fields import Fields
-from relaxlab.runtime.native.value_reader import reading_function
+from relaxlab.runtime.native.value_reader import ValueReader
+from relaxlab.runtime.native.value_tables import ValueTables, value_function, values_are_known
 
-INTEGERS = ("int64", "int32")
-"""Dtypes of integers that machine code reads."""
 KINDS = {"data": native.DATA, "scalar": native.SCALAR, "array": native.TENSOR}
 FIELDS = list(native.InputPlan.__annotations__)
 RECORDS, FIRST_SLOT, BYTES = map(FIELDS.index, ("records", "first_slot", "bytes"))
@@ -27,13 +26,9 @@ RECORDS, FIRST_SLOT, BYTES = map(FIELDS.index, ("records", "first_slot", "bytes"
 
 def inputs_are_known(program: rec.RecordingProgram) -> bool:
     """True if machine code reads inputs such as the program's."""
-    return is_supported() and all(
-        p.kind == "data"
-        or (p.kind == "scalar" and p.tensor.dtype in INTEGERS)
-        or (
-            p.kind == "array"
-            and all(isinstance(d, expr.Var | expr.IntImm) for d in p.tensor.shape or ())
-        )
+    return values_are_known() and all(
+        p.kind != "array"
+        or all(isinstance(d, expr.Var | expr.IntImm) for d in p.tensor.shape or ())
         for p in program.params
     )
 
@@ -80,10 +75,14 @@ class InputPlans:
 
 
 class NativeInstances:
-    """Reads instances by plans, of which it writes the rest: dimensions and ranges."""
+    """Reads instances by plans, of which it writes the rest: dimensions, ranges and data types.
+    `values` has the memory of values of data types, where the program takes some."""
 
     def __init__(self, program: rec.RecordingProgram, plans: InputPlans) -> None:
         self._plans = plans
+        takes_values = any(p.kind == "data" for p in program.params)
+        self._tables = ValueTables(program.data)
+        self.values = ValueReader(self._tables) if takes_values else None
         self._symbols: dict[expr.Var, int] = {}
         self._alive: list[Any] = []
         for row, param in zip(plans.rows, program.params, strict=True):
@@ -91,22 +90,32 @@ class NativeInstances:
         self._instances = Fields(native.Instances)
         self._instances.set(
             count=len(plans.rows), arguments=program.num_input, symbol_count=len(self._symbols),
-            array_type=id(np.ndarray), tuple_type=id(tuple), int_type=id(int),
-            word_type=id(np.int64),
+            array_type=id(np.ndarray), tuple_type=id(tuple),
         )  # fmt: skip
         self._instances.hold(plans=plans.rows, symbols=np.empty(len(self._symbols), np.int64))
+        if self.values is not None:
+            self._instances.set(reading=self.values.address)
         self.address = self._instances.address
-        self._read = reading_function(native.READ_INSTANCES)
+        self._read = value_function(native.READ_INSTANCES)
 
     def _complete(self, row: Words, p: rec.EntryParam) -> None:
-        if p.kind == "data":
+        if isinstance(p.ty, DataType):
+            row[FIELDS.index("data")] = self._tables.types[p.ty.name]
             return
         dims = np.array([self._dim(d) for d in p.tensor.shape or ()], np.int64)
         self._alive.append(dims)
         row[FIELDS.index("dims")] = dims.ctypes.data
         if p.kind == "scalar":
-            limits = np.iinfo(numpy_dtype(str(p.tensor.dtype)))
-            row[FIELDS.index("least")], row[FIELDS.index("most")] = limits.min, limits.max
+            dtype = numpy_dtype(str(p.tensor.dtype))
+            limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+            described = {
+                "least": limits[0], "most": min(limits[1], np.iinfo(np.int64).max),
+                "signed": int(dtype.kind == "i"), "scalar_type": id(dtype.type),
+                "python_type": id(bool if dtype.kind == "b" else int),
+                "word_type": 0 if dtype.kind == "b" else id(np.int64),
+            }  # fmt: skip
+            for name, value in described.items():
+                row[FIELDS.index(name)] = value
 
     def _dim(self, d: expr.PrimExpr) -> int:
         if isinstance(d, expr.IntImm):
@@ -118,7 +127,8 @@ class NativeInstances:
         """Let the words of instances be written to an array with a row for each."""
         self._instances.hold(words=words)
 
-    def read(self, instances: list[Sequence[Any]]) -> bool:
-        """Write the words of all instances, and their records. False where something is not as
-        foreseen."""
-        return self._read(self._instances.address, instances) == native.DONE
+    def read(self, instances: list[Sequence[Any]]) -> int:
+        """Write the words of all instances, their records, and values. Returns `DONE`; `NO_ROOM`
+        where there was too little for values; or `UNEXPECTED` where something is not as foreseen.
+        """
+        return self._read(self._instances.address, instances)

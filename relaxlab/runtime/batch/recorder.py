@@ -21,7 +21,6 @@ from relaxlab.runtime.batch.fibers import Fibers
 from relaxlab.runtime.batch.instances import Inputs
 from relaxlab.runtime.batch.start import Start
 from relaxlab.runtime.batch.words import Words
-from relaxlab.runtime.native.data_values import ValueWords
 
 FIRST_ROOM = 256
 """Notes for which a log has room at first, and words for values of data types."""
@@ -89,7 +88,7 @@ class Recorder:
         self.words = np.zeros(native.LOGS + native.LOG_WORDS * len(self.widths), np.int64)
         self._heads = self.words[native.LOGS :].reshape(-1, native.LOG_WORDS)
         self.start = Start(program, self.words)
-        self._hold_empty()
+        self._hold_empty(self._logs, self._heap)
         self._fibers = None
         if program.waits:
             self._fibers = Fibers(self.code, target, self.words, forks(program))
@@ -97,6 +96,8 @@ class Recorder:
         """Per log, the notes that ran before, where instances wait."""
         self.begun = self.resumed = False
         """True if the batch has begun; and if fibers went on since the flush before."""
+        self.finished = True
+        """True if the batch before ended as it should: no fiber is in the middle of an instance."""
         self.left = 0
         """The number of fibers that wait after the last flush. Of a program whose instances wait
         for nothing: 1 until they are recorded, then 0."""
@@ -107,12 +108,6 @@ class Recorder:
         return 0 if self._fibers is None else self._fibers.resume_address
 
     @property
-    def heap(self) -> ValueWords:
-        """The values of data types that were made while recording."""
-        used = self.words.item(native.HEAP_NEXT) - self._heap_begin
-        return self._heap_begin, self._heap[: used // 8].tolist()
-
-    @property
     def fiber_words(self) -> Words:
         """The words of all fibers, a row each; none where instances wait for nothing."""
         return NO_FIBERS if self._fibers is None else self._fibers.words
@@ -120,7 +115,11 @@ class Recorder:
     def prepare(self, inputs: Inputs, at: int) -> None:
         """Write down the next batch, whose arrays are copied into the arena from byte `at` on.
         Instances with a failure will be left out; those that fail will be given one."""
+        if not self.finished:
+            self.forget()
+        self.finished = False
         self.left, self.begun, self.resumed = 1, False, False
+        self.start.fields.hold(empty=self._empty)
         self.start.prepare(inputs, at, self._fibers)
 
     def rounds(
@@ -178,29 +177,29 @@ class Recorder:
         if self._fibers is not None:
             self._fibers.forget()
 
-    def _hold_empty(self) -> None:
-        """Let batches begin with the words of a recorder that has noted nothing."""
-        made, heap = np.zeros_like(self.words), self._heap.ctypes.data
-        self._heap_begin = heap
-        made[native.HEAP_NEXT : native.HEAP_END + 1] = heap, heap + self._heap.nbytes
-        made[native.LOGS :] = [w for log in self._logs for w in (log.ctypes.data, 0, len(log))]
+    def _hold_empty(self, logs: tuple[Words, ...], heap: Words) -> None:
+        """Let batches begin with the words of a recorder that has noted nothing, in this memory."""
+        made, address = np.zeros_like(self.words), heap.ctypes.data
+        made[native.HEAP_NEXT : native.HEAP_END + 1] = address, address + heap.nbytes
+        made[native.LOGS :] = [w for log in logs for w in (log.ctypes.data, 0, len(log))]
+        # No call is between these, at which Ctrl-C could leave memory that nobody keeps.
+        self._logs, self._heap, self._empty = logs, heap, made
         self.start.fields.hold(empty=made)
 
     def _grow_heap(self) -> None:
         """Make room for more values of data types."""
-        self._heap = np.empty(2 * len(self._heap), np.int64)
-        self._hold_empty()
+        self._hold_empty(self._logs, np.empty(2 * len(self._heap), np.int64))
 
     def _grow(self, counts: Words) -> bool:
         """Make room for the notes in logs that were full. True if there were such logs."""
         full = counts > self._heads[:, native.LOG_ROOM]
         if not full.any():
             return False
-        self._logs = tuple(
+        logs = tuple(
             np.empty((2 * n, log.shape[1]), np.int64) if is_full else log
             for n, log, is_full in zip(counts.tolist(), self._logs, full, strict=True)
         )
-        self._hold_empty()
+        self._hold_empty(logs, self._heap)
         return True
 
     def reason(self, failure: int) -> str:

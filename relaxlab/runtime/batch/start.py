@@ -34,15 +34,20 @@ class Start:
         renewed = fibers is not None and fibers.prepare(count)
         if of is not None and of[0] is inputs and of[1] == begin and not renewed:
             return  # as the batch before, word for word
-        self._of = inputs, begin
+        self._of = None  # until all is written, should Ctrl-C come in between
         if count != len(self.failures):
-            self.results = np.empty((count, self._result_words), np.int64)
-            self.failures = np.empty(count, np.int64)
-            self.fields.set(count=count)
-            self.fields.hold(results=self.results)
+            made = np.empty((count, self._result_words), np.int64), np.empty(count, np.int64)
+            self.results, self.failures = made
         self.inputs = inputs.words
-        self.fields.hold(inputs=inputs.words, plans=inputs.plans, refused=inputs.failures)
-        self.fields.set(first_slot=inputs.slots, inputs_begin=begin)
-        if fibers is not None and renewed:
+        self.fields.set(count=count)
+        self.fields.hold(
+            results=self.results, inputs=inputs.words, plans=inputs.plans,
+            refused=inputs.failures, values=inputs.values, groups=inputs.groups,
+        )  # fmt: skip
+        self.fields.set(
+            array_slots=inputs.slots, inputs_begin=begin, group_count=len(inputs.groups)
+        )
+        if fibers is not None:
             self.fields.hold(fibers=fibers.words, ready=fibers.ready, args=fibers.args)
             self.fields.set(free_fiber=fibers.first_free)
+        self._of = inputs, begin

@@ -17,7 +17,9 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.types import DataType, TensorType
 from relaxlab.runtime.native.arguments import ArgumentConverter, ArgumentError, view_memory
-from relaxlab.runtime.native.value_reader import Given, Layouts, Words, value_reader
+from relaxlab.runtime.native.value_maker import NativeMaker
+from relaxlab.runtime.native.value_reader import Given, ValueReader, Words
+from relaxlab.runtime.native.value_tables import Layouts, ValueTables, values_are_known
 from relaxlab.runtime.rows import row_dims
 
 Array = np.ndarray[Any, Any]
@@ -106,7 +108,7 @@ class DataWriter:
         array, wanted = np.asarray(value), numpy_dtype(str(of.ty.dtype))
         if array.shape != () or array.dtype.kind not in "biu" or array.astype(wanted) != array:
             raise ArgumentError(f"{what} is {value!r}, expected {of.ty}")
-        return int(array)
+        return int(array.astype(wanted).astype(np.int64))  # as a word has it
 
     def _array(self, value: Any, of: rec.Field, what: str) -> Array:
         """A tensor of a value. Raises ArgumentError for one of another dtype or shape, such as the
@@ -118,46 +120,20 @@ class DataWriter:
             raise ArgumentError(f"{what} is {got}, expected {of.ty}")
         return array
 
-    def given(self, places: Sequence[Words]) -> Given:
-        """All that was written; `places` are first words."""
+    def given(self, firsts: Sequence[int]) -> tuple[list[int], Given]:
+        """The addresses of values by their first words, and all that was written."""
         words = np.array(self.words, np.int64)
         words[self.addresses] += words.ctypes.data
-        arrays: list[tuple[Words, Array, Words]] = []
+        groups: list[tuple[Words, Array, Words]] = []
         for members in self.tensors.values():
             at = np.array([at for at, _ in members], np.int64)
             flat = np.concatenate([a.reshape(-1) for _, a in members])
-            arrays.append((at, flat, np.array([a.size for _, a in members], np.int64)))
-        return Given(words, tuple(8 * p + words.ctypes.data for p in places), tuple(arrays))
-
-
-class ValuesAsWords:
-    """Turns values of the data types of a program into words: in machine code where it can."""
-
-    def __init__(self, layouts: Layouts) -> None:
-        self._layouts, self._reader = layouts, value_reader(layouts)
-
-    def read(
-        self, columns: Sequence[tuple[list[Any], DataType]], name: Callable[[int, int], str]
-    ) -> Given:
-        """Read lists of values; `name` says which one is in a column and a row.
-
-        Raises ArgumentError naming one that is no value of its type, or contains itself.
-        """
-        given = None if self._reader is None else self._reader.read(columns)
-        if given is not None:
-            return given
-        writer = DataWriter(self._layouts)
-        places = [
-            np.array([writer.write(v, ty, name(c, i)) for i, v in enumerate(values)], np.int64)
-            for c, (values, ty) in enumerate(columns)
-        ]
-        return writer.given(places)
+            groups.append((at, flat, np.array([a.nbytes for _, a in members], np.int64)))
+        return [8 * f + words.ctypes.data for f in firsts], Given(words, tuple(groups))
 
 
 Tensors: TypeAlias = "Callable[[list[int], TensorType], Sequence[Array]]"
 """Gives the arrays of one type in some slots."""
-ValueWords: TypeAlias = "tuple[int, list[int]]"
-"""Memory with values as words: its address, and the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +169,8 @@ Visited: TypeAlias = "tuple[int, _Fields, list[Any]]"
 
 
 class ValueMaker:
-    """Makes values of data types of the words that native code has left."""
+    """Makes values of data types of the words that native code has left. This is what machine code
+    does, for arrays that are not in the memory of this machine."""
 
     def __init__(self, layouts: Layouts) -> None:
         self._fields = {
@@ -201,13 +178,11 @@ class ValueMaker:
             for name, of in layouts.items()
         }
 
-    def made(
-        self, roots: list[int], ty: DataType, tensors: Tensors, memory: ValueWords = (0, [])
-    ) -> list[DataValue]:
+    def made(self, roots: list[int], ty: DataType, tensors: Tensors) -> list[DataValue]:
         """The values at some addresses. What several share is one object; `tensors` is asked once
-        for each field that holds tensors. memory: where most of the words are."""
+        for each field that holds tensors."""
         known: dict[int, DataValue] = {}
-        visited = self._in_post_order(roots, ty.name, memory, known)
+        visited = self._in_post_order(roots, ty.name, known)
         alike: dict[int, list[Visited]] = {}
         for value in visited:
             alike.setdefault(id(value[1]), []).append(value)
@@ -220,19 +195,17 @@ class ValueMaker:
             for i, _ in of.values:
                 fields[i] = known[fields[i]]
             for i, dtype in of.scalars:
-                fields[i] = np.asarray(fields[i], dtype)
+                fields[i] = np.asarray(fields[i], np.int64).astype(dtype)
             known[address] = DataValue(of.data, of.constructor, of.tag, tuple(fields))
         return [known[r] for r in roots]
 
     def _in_post_order(
-        self, roots: list[int], data: str, memory: ValueWords, known: dict[int, DataValue]
+        self, roots: list[int], data: str, known: dict[int, DataValue]
     ) -> list[Visited]:
         """All values that some addresses lead to, each behind those that it holds. Those without
         fields are `known` instead."""
         found: list[Visited] = []
         seen: set[int] = set()
-        begin, words = memory
-        end = begin + 8 * len(words)
         pending: list[tuple[int, str] | Visited] = [(r, data) for r in reversed(roots)]
         while pending:
             entry = pending.pop()
@@ -243,13 +216,8 @@ class ValueMaker:
             if address in seen:
                 continue
             seen.add(address)
-            if begin <= address < end:
-                at = (address - begin) // 8
-                of = self._fields[name][words[at]]
-                fields = words[at + 1 : at + 1 + of.count]
-            else:
-                of = self._fields[name][ctypes.c_int64.from_address(address).value]
-                fields = (ctypes.c_int64 * of.count).from_address(address + 8)[:]
+            of = self._fields[name][ctypes.c_int64.from_address(address).value]
+            fields = (ctypes.c_int64 * of.count).from_address(address + 8)[:]
             if of.only is not None:
                 known[address] = of.only
             elif of.values:
@@ -272,7 +240,10 @@ class DataTypes:
             )
             for name, constructors in data.items()
         }
-        self._values, self._maker = ValuesAsWords(self._layouts), ValueMaker(self._layouts)
+        tables = ValueTables(self._layouts) if values_are_known() else None
+        self._reader = None if tables is None else ValueReader(tables)
+        self._native = None if tables is None else NativeMaker(tables)
+        self._maker = ValueMaker(self._layouts)
 
     def argument(self, tree: TypeTree, where: str, at: int) -> ArgumentConverter:
         """The converter of an argument. It keeps the memory of the last two values: one may be
@@ -280,16 +251,31 @@ class DataTypes:
         kept: list[Any] = []
 
         def convert(value: Any, words: Any, _: list[Any]) -> None:
-            given = self._values.read([([value], DataType(tree.text))], lambda *_: where)
-            kept.append((given, given.addressed()))
+            words[at], given = self._read(value, DataType(tree.text), where)
+            given.address_arrays()
+            kept.append(given)
             del kept[:-2]
-            words[at] = int(given.places[0][0])
 
         return convert
 
+    def _read(self, value: Any, ty: DataType, where: str) -> tuple[int, Given]:
+        """The address of a value, and the memory that holds it.
+
+        Raises ArgumentError naming `where` for what is no value of the type, or contains itself.
+        """
+        found = None if self._reader is None else self._reader.read(value, ty)
+        if found is not None:
+            return found
+        writer = DataWriter(self._layouts)
+        (address,), given = writer.given([writer.write(value, ty, where)])
+        return address, given
+
     def result(self, tree: TypeTree, address: int) -> DataValue:
         """The value at an address; its arrays are copies."""
-        return self._maker.made([address], DataType(tree.text), _copied)[0]
+        ty = DataType(tree.text)
+        if self._native is not None:
+            return self._native.made(np.array([address]), ty)[0]
+        return self._maker.made([address], ty, _copied)[0]
 
 
 def _field_of(tree: TypeTree) -> rec.Field:

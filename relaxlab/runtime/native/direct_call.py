@@ -18,6 +18,7 @@ from relaxlab.codegen.llvm.plan import (
     CONTIGUOUS,
     KINDS,
     NEW_ARRAY,
+    NEW_SCALAR,
     OFFSETS,
     PARAM,
     PLAN,
@@ -192,8 +193,7 @@ def _definition(
     symbol: str, compiled: Callable[[Target], Artifact]
 ) -> tuple[_MethodDef, jit.LoadedObject]:
     """Return CPython's definition of a function, and its machine code."""
-    for name, address in _numpy_functions().items():
-        jit.add_symbol(name, address)
+    add_numpy_functions()
     target = Target.host()
     artifact, _ = cached(artifact_key(symbol, target, ()), lambda: compiled(target))
     loaded = jit.LoadedObject(artifact.code, target, artifact.externs)
@@ -230,9 +230,12 @@ def _numpy_table() -> Any:
     return (ctypes.c_void_p * 283).from_address(address)
 
 
-def _numpy_functions() -> dict[str, int]:
+@cache
+def add_numpy_functions() -> None:
+    """Let machine code call NumPy, which has its functions in a table instead of as symbols."""
     table = _numpy_table()
-    return {NEW_ARRAY: table[94], SET_BASE: table[282]}
+    for name, number in ((NEW_ARRAY, 94), (SET_BASE, 282), (NEW_SCALAR, 60)):
+        jit.add_symbol(name, table[number])
 
 
 @cache

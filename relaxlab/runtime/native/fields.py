@@ -45,5 +45,8 @@ class Fields:
         for name, array in arrays.items():
             if self._arrays.get(name) is array:
                 continue
+            at, address = self._at[name], array.ctypes.data
+            # No call is between these: Ctrl-C comes at calls and jumps, and would leave the address
+            # of an array that nobody keeps.
             self._arrays[name] = array
-            self.words[self._at[name]] = array.ctypes.data
+            self._cells[at] = address
