@@ -168,8 +168,12 @@ class Emitter:
             raise Refused(f"its row computes {ty}, and {self.source} states {stated}")
         if same:
             return value
-        self._checked.update(symbols_in(stated))
-        return self.builder.match_cast(value, stated)
+        return self.claim(value, stated)
+
+    def claim(self, value: graph.Expr, ty: types.Type) -> graph.Var:
+        """A value of a type that calls check, which gives symbols of the type their values."""
+        self._checked.update(symbols_in(ty))
+        return self.builder.match_cast(value, ty)
 
     # --- Values -----------------------------------------------------------------------------------
 
