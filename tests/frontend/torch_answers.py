@@ -174,6 +174,14 @@ def backend() -> dict[str, Any]:
         layers[0].weight.mul_(2.0)
         errors.append(float((compiled(x)[0] - fn(x)[0]).abs().max()))
 
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    at_once = torch.compile(encoder, backend=rl.torch_backend, dynamic=True)
+    with torch.no_grad():  # where PyTorch calls one operator for a layer
+        hidden = torch.tensor([[False, True, False], [False, False, True]])
+        pair = [f(torch.ones(2, 3, 8), src_key_padding_mask=hidden) for f in (at_once, encoder)]
+        errors.append(float((pair[0] - pair[1]).abs().max()))
+
     def scaled(x: Any) -> Any:
         return torch.softmax(x @ x.T / math.sqrt(x.shape[0]), -1) * (x.shape[0] / 3)
 
@@ -290,6 +298,7 @@ def conditions_on_sizes() -> dict[str, Any]:
         "claimed": (lambda x: (torch._check(x.shape[0] % 3 != 2), x.sum())[1],
                     two[:1], ({0: auto},), 6, 5),
         "derived": (lambda x: x.reshape(-1, 6), two[:1], ({0: 2 * rows},), 6, 5),
+        "alone": (lambda x: x[1:] + x[:-1], two[:1], ({0: auto},), 2, 1),
         "of data": (lambda x, n: x.narrow(0, 0, n[0].item()),
                     (two[0], torch.tensor([2])), ({0: auto}, None), 5, 2),
     }  # fmt: skip
@@ -333,7 +342,9 @@ def samples() -> dict[str, str]:
     from relaxlab.testing.torch_samples import run
 
     wanted = (
-        "abs add addmm amax arange argsort baddbmm bitwise_and cat clamp cumsum diagonal expand eq "
+        "abs add addmm amax arange argsort baddbmm bitwise_and cat clamp cummax cummin cumsum "
+        "diagonal expand eq index_reduce.mean masked_scatter nn.functional.adaptive_max_pool2d "
+        "nn.functional.bilinear nn.functional.embedding_bag scatter_reduce.mean searchsorted "
         "div.trunc_rounding exp expm1 flip gather index_add index_put index_select logsumexp "
         "masked_fill max.reduction_with_dim mean nn.functional.avg_pool2d nn.functional.conv2d "
         "nn.functional.embedding nn.functional.gelu nn.functional.group_norm "

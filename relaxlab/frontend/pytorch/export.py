@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from traceback import FrameSummary
 from typing import Any
 
 import torch
@@ -21,11 +23,10 @@ from torch.export.graph_signature import (
     SymIntArgument,
 )
 from torch.utils import _pytree as pytree
-from torch.utils._sympy.functions import IsNonOverlappingAndDenseIndicator
 
 from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.pytorch.decompose import decomposed
-from relaxlab.frontend.pytorch.importer import GraphImport, without_row
+from relaxlab.frontend.pytorch.importer import LIBRARY, GraphImport, without_row
 from relaxlab.frontend.pytorch.rows import TABLE
 from relaxlab.frontend.pytorch.values import as_array, condition_of
 from relaxlab.frontend.table import Problem, UnsupportedOperators
@@ -200,15 +201,23 @@ class _ProgramImport(GraphImport):
 
 
 def _guards(program: Any) -> Iterator[Any]:
-    """Conditions of SymPy under which an exported program is the one that was traced. Those on
-    strides alone are left out: inputs are dense."""
+    """Conditions of SymPy under which an exported program is the one that was traced. Those under
+    which PyTorch lays out memory as it did are left out."""
     sizes = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
     modes = [v.fake_mode for v in sizes if isinstance(v, FakeTensor)]
     env = modes[0].shape_env if modes else None
-    for guard in env.guards if env is not None else ():
-        condition = guard.expr.xreplace(env.replacements)
-        if not condition.has(IsNonOverlappingAndDenseIndicator):
-            yield condition
+    if env is None:
+        return
+    for guard in env.guards:
+        place = guard.sloc.framework_loc
+        of_layout = isinstance(place, FrameSummary) and _ON_LAYOUT.search(place.name)
+        if not (of_layout and place.filename.startswith(LIBRARY)):
+            yield guard.expr.xreplace(env.replacements)
+
+
+_ON_LAYOUT = re.compile("stride|contiguous|channels_last|dense|_reshape_view_helper_core_alg")
+"""Functions of PyTorch that ask whether a size is 1, so that it needs no stride, or how to reshape
+without a copy."""
 
 
 def _mutations(signature: Any) -> Iterator[Problem]:

@@ -221,13 +221,13 @@ def without_row(graph_module: Any) -> Iterator[Problem]:
 
 
 _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
-_LIBRARY = str(Path(str(torch.__file__)).parent)
+LIBRARY = str(Path(str(torch.__file__)).parent)
 
 
 def _span(node: Any) -> Span | None:
     """The innermost line outside of PyTorch that a call comes from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if not f[0].startswith((_LIBRARY, "<", "torch/"))]
+    own = [f for f in frames if not f[0].startswith((LIBRARY, "<", "torch/"))]
     if not own:
         return None
     file, line = own[-1]
