@@ -110,7 +110,7 @@ def test_sizes_for_which_another_program_would_be_traced_are_refused(
     }  # fmt: skip
     for name, text in answers["conditions_on_sizes"].items():
         assert re.search(f"^CheckFailed: .*{needed[name]}", text), (name, text)
-    assert answers["control_flow"]
+    assert answers["control_flow"] and answers["slices_by_data"]
 
 
 def test_sizes_and_arrays(answers: dict[str, Any]) -> None:

@@ -321,6 +321,23 @@ def conditions_on_sizes() -> dict[str, Any]:
     return found
 
 
+def slices_by_data() -> bool:
+    """True if slices whose ends are read of tensors are what PyTorch makes them."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, n: Any) -> Any:
+            a, b = n.tolist()
+            return x[:a], x[a:].sum(0), x[:b] * 2, x[-1:], x[a::2].sum(0)
+
+    x, shapes = torch.randn(4, 3), ({0: torch.export.Dim.AUTO}, None)
+    program = rl.from_torch(Model(), x, torch.tensor([1, 3]), dynamic_shapes=shapes).compile()
+    for size, ends in ((4, [1, 3]), (7, [0, 9]), (2, [5, 1]), (9, [4, 0])):
+        given = torch.randn(size, 3), torch.tensor(ends)
+        for got, want in zip(program(*given), Model()(*given), strict=True):
+            torch.testing.assert_close(got, want)
+    return True
+
+
 def control_flow() -> bool:
     """True if `torch.while_loop` gives what PyTorch does, with a condition that is one value."""
 
@@ -372,5 +389,6 @@ if __name__ == "__main__":
     torch.set_num_threads(2)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page,
-                 conditions_on_sizes, control_flow)
+                 conditions_on_sizes, control_flow,
+                 slices_by_data)
         json.dump({case.__name__: case() for case in cases}, file)
