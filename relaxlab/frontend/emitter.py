@@ -137,13 +137,18 @@ class Emitter:
     def _require_facts(self) -> None:
         """Check the facts about symbols that have values by now, those of parameters and of checked
         results."""
-        known = {*symbols_in(self.builder.params), *self._checked}
         facts, self.symbols.facts = self.symbols.facts, []
         for fact in facts:
-            if known.issuperset(symbols_in(fact)):
+            if self.has_value(fact):
                 self.builder.require(fact)
             else:
                 self.symbols.facts.append(fact)
+
+    def has_value(self, value: PrimExpr) -> bool:
+        """True if all symbols of an expression have values by now: they are of parameters, or of
+        results that were checked."""
+        known = {*symbols_in(self.builder.params), *self._checked}
+        return known.issuperset(symbols_in(value))
 
     def _fitted(self, result: Any) -> Any:
         """Results whose types are what the source states."""
@@ -168,8 +173,12 @@ class Emitter:
             raise Refused(f"its row computes {ty}, and {self.source} states {stated}")
         if same:
             return value
-        self._checked.update(symbols_in(stated))
-        return self.builder.match_cast(value, stated)
+        return self.claim(value, stated)
+
+    def claim(self, value: graph.Expr, ty: types.Type) -> graph.Var:
+        """A value of a type that calls check, which gives symbols of the type their values."""
+        self._checked.update(symbols_in(ty))
+        return self.builder.match_cast(value, ty)
 
     # --- Values -----------------------------------------------------------------------------------
 

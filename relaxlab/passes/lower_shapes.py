@@ -264,7 +264,10 @@ class _Lowerer:
                 self.require(b.var.name, condition)
                 self.values[b.var] = self.value(b.value)
                 return
-            what = f"`{b.var.name}` (match_cast in `{self.name}`)"
+            of = ""
+            if isinstance(b.value, graph.ShapeExpr):  # whose numbers have no other name
+                of = f"of ({', '.join(map(str, b.value.values))}) "
+            what = f"`{b.var.name}` (match_cast {of}in `{self.name}`)"
             self.values[b.var] = self.claimed(self.value(b.value), b.ty, what)
             return
         assert isinstance(b, graph.VarBinding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from relaxlab.ir.names import among
 from relaxlab.ir.node import replace
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.ranges import ONE
 from relaxlab.schedule.scope import is_output
 from relaxlab.schedule.tree import describe_block, describe_loop, find_block, find_loop
 
@@ -39,6 +41,19 @@ UNROLL_AND_JAM = "unroll_and_jam"
 def is_together(loop: For) -> bool:
     """True if the iterations of a loop are made side by side: as lanes, or jammed."""
     return loop.kind == "vectorized" or UNROLL_AND_JAM in loop.annotations
+
+
+def require_in_turn(primitive: str, loops: Iterable[For], buffer: str) -> None:
+    """Raise ScheduleError if iterations of one of the loops are made side by side, of which each
+    would fill the one buffer of that name."""
+    for loop in loops:
+        if is_together(loop) and loop.extent != ONE:
+            raise ScheduleError(
+                primitive, describe_loop(loop),
+                f"its iterations run one after another, since each fills {buffer} anew",
+                suggestion=f"{primitive} before the loop is vectorized or jammed",
+                about=(loop.loop_var,),
+            )  # fmt: skip
 
 
 DOUBLE_BUFFER = "double_buffer_scope"

@@ -24,6 +24,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.annotate import require_in_turn
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ONE, ZERO, analyzer_in, binding_of, values_taken
@@ -70,6 +71,7 @@ def pack(func: PrimFunc, name: str, index: int, var: Var) -> tuple[PrimFunc, str
         fresh_buffer_name(func, f"{buffer.name}_panel"),
         tuple(loop.extent for loop in choosing) or (ONE,), buffer.dtype, scope="local",
     )  # fmt: skip
+    require_in_turn("pack", (*target.loops, target.loop), panel.name)
     an = analyzer_in(target)
     conditions = _conditions(place, inner, choosing, load, an)
     copy_name = fresh_block_name(func, panel.name)

@@ -26,6 +26,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.annotate import require_in_turn
 from relaxlab.schedule.dependence import require_own_elements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import beyond_domain
@@ -67,6 +68,8 @@ def privatize(
         fresh_buffer_name(func, f"{buffer.name}_private"),
         tuple(loop.extent for loop in tile.kept) or (ONE,), buffer.dtype, scope="local",
     )  # fmt: skip
+    around = place.loops[: place.loops.index(tile.around) + 1]
+    require_in_turn("privatize", around, private.name)
     init, load, update, store = (
         fresh_block_name(func, f"{name}_{what}") for what in ("init", "load", "update", "store")
     )

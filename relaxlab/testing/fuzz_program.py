@@ -195,7 +195,7 @@ _FAILED_CLAIMS = (
     r"expected (.* = )?(?P<expected>-?\d+)",
     r"match_cast `(?P<var>\w+)`: `\w+` is (?P<expected>-?\d+) in .* and (?P<got>\d+) in "
     r"dimension (?P<axis>\d+) of",
-    r"dimension (?P<axis>\d+) of `(?P<var>\w+)` \(match_cast in `\w+`\) is (?P<got>\d+), "
+    r"dimension (?P<axis>\d+) of `(?P<var>\w+)` \(match_cast (of .* )?in `\w+`\) is (?P<got>\d+), "
     r"expected (.*? = )?(?P<expected>-?\d+)( \(|$)",
 )
 """The interpreter's messages for an extent and for a symbol that has two values, and that of

@@ -100,6 +100,19 @@ def test_floats_of_sizes(answers: dict[str, Any]) -> None:
     assert len(answers["floats_of_sizes"]) == 13 and all(answers["floats_of_sizes"].values())
 
 
+def test_sizes_for_which_another_program_would_be_traced_are_refused(
+    answers: dict[str, Any],
+) -> None:
+    needed = {
+        "even": r"\(s\d+ % 2\) .* is 1, expected 0", "other": r"s\d+ != 6", "both": "at most 9",
+        "longer": r"s\d+ < s\d+", "claimed": r"s\d+ % 3 != 2", "derived": r"2 \* half",
+        "alone": r"s\d+ >= 2", "of data": r"u0 <= s\d+",
+    }  # fmt: skip
+    for name, text in answers["conditions_on_sizes"].items():
+        assert re.search(f"^CheckFailed: .*{needed[name]}", text), (name, text)
+    assert answers["control_flow"] and answers["slices_by_data"]
+
+
 def test_sizes_and_arrays(answers: dict[str, Any]) -> None:
     found = answers["sizes"]
     assert found["texts"] == ["m * m + 2 * n", "n // 3", "n % 4", "max(m, n)", "n // 2"]
@@ -110,7 +123,7 @@ def test_sizes_and_arrays(answers: dict[str, Any]) -> None:
 
 def test_samples_of_operators(answers: dict[str, Any]) -> None:
     found = answers["samples"]
-    assert len(found) == 50
+    assert len(found) == 59
     assert {op: r for op, r in found.items() if r != "equal"} == {}
 
 

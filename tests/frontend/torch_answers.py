@@ -174,6 +174,14 @@ def backend() -> dict[str, Any]:
         layers[0].weight.mul_(2.0)
         errors.append(float((compiled(x)[0] - fn(x)[0]).abs().max()))
 
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    at_once = torch.compile(encoder, backend=rl.torch_backend, dynamic=True)
+    with torch.no_grad():  # where PyTorch calls one operator for a layer
+        hidden = torch.tensor([[False, True, False], [False, False, True]])
+        pair = [f(torch.ones(2, 3, 8), src_key_padding_mask=hidden) for f in (at_once, encoder)]
+        errors.append(float((pair[0] - pair[1]).abs().max()))
+
     def scaled(x: Any) -> Any:
         return torch.softmax(x @ x.T / math.sqrt(x.shape[0]), -1) * (x.shape[0] / 3)
 
@@ -276,12 +284,84 @@ def floats_of_sizes() -> dict[str, bool]:
         return {name: same(Model(f)) for name, f in cases.items()}
 
 
+def conditions_on_sizes() -> dict[str, Any]:
+    """Programs that are right for some sizes alone: each is called with sizes of both kinds."""
+    auto, rows = torch.export.Dim.AUTO, torch.export.Dim("half", min=2, max=8)
+    two = torch.randn(4, 3), torch.randn(3, 3)
+    cases: dict[str, Any] = {
+        "even": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x, two[:1], ({0: auto},), 6, 5),
+        "other": (lambda x: x * 2 if x.shape[0] != 6 else x, two[:1], ({0: auto},), 5, 6),
+        "both": (lambda x: x + 1 if x.shape[0] > 2 and x.shape[0] * 3 < 30 else x,
+                 two[:1], ({0: auto},), 9, 10),
+        "longer": (lambda x, y: x.sum() if x.shape[0] > y.shape[0] else y.sum(),
+                   two, ({0: auto}, {0: auto}), 4, 3),
+        "claimed": (lambda x: (torch._check(x.shape[0] % 3 != 2), x.sum())[1],
+                    two[:1], ({0: auto},), 6, 5),
+        "derived": (lambda x: x.reshape(-1, 6), two[:1], ({0: 2 * rows},), 6, 5),
+        "alone": (lambda x: x[1:] + x[:-1], two[:1], ({0: auto},), 2, 1),
+        "of data": (lambda x, n: x.narrow(0, 0, n[0].item()),
+                    (two[0], torch.tensor([2])), ({0: auto}, None), 5, 2),
+    }  # fmt: skip
+
+    class Model(torch.nn.Module):
+        def __init__(self, f: Any) -> None:
+            super().__init__()
+            self.f = f
+
+        def forward(self, *args: Any) -> Any:
+            return self.f(*args)
+
+    found: dict[str, Any] = {}
+    for name, (f, args, shapes, good, bad) in cases.items():
+        rest = (torch.tensor([3]),) if name == "of data" else two[1:] if len(args) > 1 else ()
+        program = rl.from_torch(Model(f), *args, dynamic_shapes=(shapes,)).compile()
+        x = torch.randn(good, 3)
+        torch.testing.assert_close(program(x, *rest), f(x, *rest))
+        found[name] = message(program, torch.randn(bad, 3), *rest)
+    return found
+
+
+def slices_by_data() -> bool:
+    """True if slices whose ends are read of tensors are what PyTorch makes them."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, n: Any) -> Any:
+            a, b = n.tolist()
+            return x[:a], x[a:].sum(0), x[:b] * 2, x[-1:], x[a::2].sum(0)
+
+    x, shapes = torch.randn(4, 3), ({0: torch.export.Dim.AUTO}, None)
+    program = rl.from_torch(Model(), x, torch.tensor([1, 3]), dynamic_shapes=shapes).compile()
+    for size, ends in ((4, [1, 3]), (7, [0, 9]), (2, [5, 1]), (9, [4, 0])):
+        given = torch.randn(size, 3), torch.tensor(ends)
+        for got, want in zip(program(*given), Model()(*given), strict=True):
+            torch.testing.assert_close(got, want)
+    return True
+
+
+def control_flow() -> bool:
+    """True if `torch.while_loop` gives what PyTorch does, with a condition that is one value."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, n: Any) -> Any:
+            zero = torch.zeros((), dtype=torch.long)
+            step = (lambda i, y: i < n), (lambda i, y: (i + 1, y * 1.5 + 1))
+            return torch.while_loop(*step, (zero, x))[1]
+
+    x, shapes = torch.randn(3, 2), ({0: torch.export.Dim.AUTO}, None)
+    program = rl.from_torch(Model(), x, torch.tensor(3), dynamic_shapes=shapes).compile()
+    for n in (0, 4):
+        torch.testing.assert_close(program(x, torch.tensor(n)), Model()(x, torch.tensor(n)))
+    return True
+
+
 def samples() -> dict[str, str]:
     """A slice of PyTorch's own samples: the operators of networks, and some of each family."""
     from relaxlab.testing.torch_samples import run
 
     wanted = (
-        "abs add addmm amax arange argsort baddbmm bitwise_and cat clamp cumsum diagonal expand eq "
+        "abs add addmm amax arange argsort baddbmm bitwise_and cat clamp cummax cummin cumsum "
+        "diagonal expand eq index_reduce.mean masked_scatter nn.functional.adaptive_max_pool2d "
+        "nn.functional.bilinear nn.functional.embedding_bag scatter_reduce.mean searchsorted "
         "div.trunc_rounding exp expm1 flip gather index_add index_put index_select logsumexp "
         "masked_fill max.reduction_with_dim mean nn.functional.avg_pool2d nn.functional.conv2d "
         "nn.functional.embedding nn.functional.gelu nn.functional.group_norm "
@@ -308,5 +388,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(2)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page)
+        cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page,
+                 conditions_on_sizes, control_flow,
+                 slices_by_data)
         json.dump({case.__name__: case() for case in cases}, file)

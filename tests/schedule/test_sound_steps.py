@@ -474,3 +474,21 @@ def test_extents_are_read_where_they_are(primitive: str) -> None:
             sch.cache_read(block, at, "local")
         else:
             sch.read_at(sch.get_loops(block)[0], block, at, "local")
+
+
+@pytest.mark.parametrize("together", ["vectorize", "unroll_and_jam"])
+@pytest.mark.parametrize("primitive", ["pack", "privatize"])
+def test_one_buffer_is_not_filled_by_iterations_made_side_by_side(
+    primitive: str, together: str
+) -> None:
+    """Loops between would run for all iterations before what was filled is read."""
+    sch = Schedule(PROGRAMS["matmul"]())
+    block = sch.get_block("C")
+    outer, inner = sch.split(sch.get_loops(block)[1], [None, 4])
+    at = sch.get_loops(block)[-1] if primitive == "pack" else inner
+    getattr(sch, together)(inner)
+    with pytest.raises(ScheduleError, match="since each fills .* anew"):
+        sch.pack(block, 1, at) if primitive == "pack" else sch.privatize(block, at)
+    if primitive == "privatize":
+        sch.privatize(block, outer)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [3, 5])

@@ -26,6 +26,7 @@ def expanded(model: Any) -> Any:
         # The bodies of some functions depend on types.
         model = onnx.shape_inference.infer_shapes(_copied(onnx, model))
         for graph in (model.graph, *(g for n in every_node(model.graph) for g in graphs_of(n))):
+            _with_types_of_weights(onnx, graph)
             for node in graph.node:
                 if (node.domain, node.op_type) in found:
                     _with_defaults(onnx, node, _version(model, node))
@@ -66,6 +67,15 @@ def _copied(onnx: Any, model: Any) -> Any:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return copy
+
+
+def _with_types_of_weights(onnx: Any, graph: Any) -> None:
+    """State the types of initialisers, which the inliner of onnx asks for."""
+    stated = {v.name for v in (*graph.input, *graph.value_info, *graph.output)}
+    for i in graph.initializer:
+        if i.name not in stated:
+            info = onnx.helper.make_tensor_value_info(i.name, i.data_type, i.dims)
+            graph.value_info.append(info)
 
 
 def _with_defaults(onnx: Any, node: Any, version: int) -> None:

@@ -11,7 +11,16 @@ import numpy as np
 
 from relaxlab.frontend.emitter import Emitter
 from relaxlab.frontend.known import Array, tensor
-from relaxlab.frontend.onnx import control, folds, math, networks, quantised, sampling, shapes
+from relaxlab.frontend.onnx import (
+    control,
+    folds,
+    math,
+    networks,
+    quantised,
+    recurrent,
+    sampling,
+    shapes,
+)
 from relaxlab.frontend.onnx.expand import expanded
 from relaxlab.frontend.onnx.rows import TABLE
 from relaxlab.frontend.onnx.shapes import known
@@ -21,7 +30,7 @@ from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.table import Refused, UnsupportedOperators
 from relaxlab.ir.arguments import names_arguments
 
-ROWS = (control, folds, math, networks, quantised, sampling, shapes)
+ROWS = (control, folds, math, networks, quantised, recurrent, sampling, shapes)
 """The modules that fill the table."""
 
 

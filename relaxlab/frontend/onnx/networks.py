@@ -1,4 +1,4 @@
-"""Rows of convolutions, pooling, norms, recurrent networks and resizing."""
+"""Rows of convolutions, pooling, norms and resizing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.known import Known
 from relaxlab.frontend.onnx.resize import weights_of
 from relaxlab.frontend.onnx.rows import (
     array,
@@ -294,116 +295,6 @@ def local_response_norm(
     return b.divide(x, b.power(scale, number(b, beta, x)))
 
 
-# --- Recurrent networks -----------------------------------------------------------------------
-
-ACTIVATIONS = {"Tanh": "tanh", "Sigmoid": "sigmoid", "Relu": "relu"}
-
-
-def _gates(b: Emitter, x: Any, w: Any, bias: Any) -> Any:
-    """`x @ w.T + bias`."""
-    return b.linear(x, w) if bias is None else b.linear(x, w, bias)
-
-
-def _columns(b: Emitter, x: Any, count: int) -> tuple[Any, ...]:
-    return b.fields(b.split(x, count, axis=-1)) if count > 1 else (x,)
-
-
-def _rnn_step(b: Emitter, f: Any, x: Any, h: Any, c: Any, r: Any, rb: Any, **_: Any) -> Any:
-    return f[0](b.add(x, _gates(b, h, r, rb))), c
-
-
-def _gru_step(
-    b: Emitter, f: Any, x: Any, h: Any, c: Any, r: Any, rb: Any, linear_before_reset: int = 0,
-    **_: Any,
-) -> Any:  # fmt: skip
-    xz, xr, xh = _columns(b, x, 3)
-    rz, rr, rh = b.fields(b.split(r, 3, axis=0))
-    bz, br, bh = b.fields(b.split(rb, 3, axis=0)) if rb is not None else (None,) * 3
-    z = f[0](b.add(xz, _gates(b, h, rz, bz)))
-    reset = f[0](b.add(xr, _gates(b, h, rr, br)))
-    if linear_before_reset:
-        inner = b.multiply(reset, _gates(b, h, rh, bh))
-    else:
-        inner = _gates(b, b.multiply(reset, h), rh, bh)
-    new = f[1](b.add(xh, inner))
-    return b.add(b.multiply(b.subtract(number(b, 1, z), z), new), b.multiply(z, h)), c
-
-
-def _lstm_step(
-    b: Emitter, f: Any, x: Any, h: Any, c: Any, r: Any, rb: Any, peepholes: Any = None, **_: Any
-) -> Any:
-    i, o, forget, new = _columns(b, b.add(x, _gates(b, h, r, rb)), 4)
-    pi, po, pf = b.fields(b.split(peepholes, 3, axis=0)) if peepholes is not None else (None,) * 3
-
-    def peeking(gate: Any, weight: Any, state: Any) -> Any:
-        return gate if weight is None else b.add(gate, b.multiply(weight, state))
-
-    i, forget = f[0](peeking(i, pi, c)), f[0](peeking(forget, pf, c))
-    c = b.add(b.multiply(forget, c), b.multiply(i, f[1](new)))
-    return b.multiply(f[0](peeking(o, po, c)), f[2](c)), c
-
-
-RECURRENT = {
-    "RNN": (_rnn_step, 1, ("Tanh",)), "GRU": (_gru_step, 3, ("Sigmoid", "Tanh")),
-    "LSTM": (_lstm_step, 4, ("Sigmoid", "Tanh", "Tanh")),
-}  # fmt: skip
-"""The step, the number of gates, the functions of each."""
-
-
-def _recurrent(kind: str) -> Any:
-    step, gates, usual = RECURRENT[kind]
-
-    @static(4)
-    def network(
-        b: Emitter, x: Any, w: Any, r: Any, bias: Any = None, lengths: Any = None, h0: Any = None,
-        c0: Any = None, peepholes: Any = None, *, direction: str = "forward", hidden_size: int,
-        activations: Any = None, layout: int = 0, clip: Any = None, **options: Any,
-    ) -> Any:  # fmt: skip
-        x = b.permute_dims(x, axes=(1, 0, 2)) if layout else x
-        (length,) = numbers([shape_of(x)[0]], "the length of the sequence")
-        whole = lengths is None or set(numbers(lengths, "the lengths of sequences")) <= {length}
-        if not whole or clip is not None:
-            raise Refused("sequences of different lengths, or a clip")
-        functions = [getattr(b, ACTIVATIONS[a]) for a in activations or ()] or None
-        batch, runs = shape_of(x)[1], 2 if direction == "bidirectional" else 1
-        ys: list[list[Any]] = []
-        last: list[tuple[Any, Any]] = []
-        for d in range(runs):
-            given = (w, r, bias, peepholes)
-            wd, rd, bd, pd = (None if v is None else _row_of(b, v, d) for v in given)
-            f = functions[d * len(usual) :] if functions else [getattr(b, a.lower()) for a in usual]
-            zeros = b.zeros((batch, hidden_size), dtype=dtype_of(x))
-            h, c = (zeros if v is None else _state(b, v, d, layout) for v in (h0, c0))
-            wb, rb = b.fields(b.split(bd, 2, axis=0)) if bd is not None else (None, None)
-            gated = _gates(b, x, wd, wb)
-            outputs: list[Any] = []
-            backward = direction == "reverse" or d == 1
-            for t in reversed(range(length)) if backward else range(length):
-                h, c = step(b, f, _row_of(b, gated, t), h, c, rd, rb, peepholes=pd, **options)
-                outputs.append(h)
-            ys.append(outputs[::-1] if backward else outputs)
-            last.append((h, c))
-        steps = [b.stack([y[t] for y in ys], axis=1 if layout else 0) for t in range(length)]
-        finals = [b.stack([s[k] for s in last], axis=1 if layout else 0) for k in (0, 1)]
-        whole = b.stack(steps, axis=1 if layout else 0)
-        return (whole, *finals) if kind == "LSTM" else (whole, finals[0])
-
-    return network
-
-
-def _row_of(b: Emitter, x: Any, i: int) -> Any:
-    one = b.strided_slice(x, [0], [expr.const(i)], [expr.const(i + 1)])
-    return b.reshape(one, shape_of(x)[1:])
-
-
-def _state(b: Emitter, x: Any, i: int, layout: int) -> Any:
-    return _row_of(b, b.permute_dims(x, axes=(1, 0, 2)) if layout else x, i)
-
-
-for _kind in RECURRENT:
-    row(_kind, _recurrent(_kind))
-
-
 # --- Resizing ---------------------------------------------------------------------------------
 
 
@@ -416,6 +307,13 @@ def resize(
     """Along one axis after the other, by a matrix whose rows are the weights of a new element."""
     extents = shape_of(x)
     chosen = axes_of(axes, rank(x)) or tuple(range(rank(x)))
+    kept = _kept(extents, chosen, scales, sizes)
+    if kept and roi is None and keep_aspect_ratio_policy == "stretch":
+        rest = [i for i, axis in enumerate(chosen) if axis not in kept]
+        chosen = tuple(chosen[i] for i in rest)
+        scales, sizes = (
+            v if v is None else Known(v.values[rest], v.dtype) for v in (scales, sizes)
+        )
     before = numbers([extents[a] for a in chosen], "the extents of what is resized")
     if sizes is not None:
         after = numbers(sizes, "the sizes")
@@ -442,6 +340,18 @@ def resize(
             mask = per_channel(b, b.const(outside), rank(x), axis)
             result = b.where(mask, number(b, value, result), result)
     return b.cast(result if is_float(dtype) else b.round(result), dtype)
+
+
+def _kept(
+    extents: Sequence[PrimExpr], chosen: Sequence[int], scales: Any, sizes: Any
+) -> set[int]:
+    """The axes of symbolic extents that stay as long as they are, such as that of a batch."""
+    known = scales if sizes is None else sizes
+    if not isinstance(known, Known):
+        return set()
+    pairs = zip(chosen, known.flat(), strict=True)
+    same = {a for a, v in pairs if (v == 1 if sizes is None else expr.as_expr(v) == extents[a])}
+    return {a for a in same if not isinstance(extents[a], expr.IntImm)}
 
 
 def _count(roi: Any) -> int:

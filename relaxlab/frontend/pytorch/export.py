@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from traceback import FrameSummary
 from typing import Any
 
 import torch
 from torch._dynamo.exc import UserError
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -21,9 +26,9 @@ from torch.utils import _pytree as pytree
 
 from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.pytorch.decompose import decomposed
-from relaxlab.frontend.pytorch.importer import GraphImport, without_row
+from relaxlab.frontend.pytorch.importer import LIBRARY, GraphImport, without_row
 from relaxlab.frontend.pytorch.rows import TABLE
-from relaxlab.frontend.pytorch.values import as_array
+from relaxlab.frontend.pytorch.values import as_array, condition_of
 from relaxlab.frontend.table import Problem, UnsupportedOperators
 
 
@@ -51,11 +56,23 @@ def _export(program: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Any:
             return export(strict=False)
         except UserError as error:
             try:
-                return export(strict=True)
+                with _quiet():
+                    return export(strict=True)
             except Exception:
                 # Whatever kind it is of: that a size is a constant is what the user can mend, and
                 # how the second attempt ended says less about it.
                 raise error from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PyTorch from logging an error that is raised as well, with all of its frames."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _dims(value: Any, shapes: Any) -> Iterator[Mapping[int, Any]]:
@@ -81,8 +98,9 @@ def _names(program: Any, dims: Sequence[Mapping[int, Any]]) -> dict[str, str]:
     for name, by_axis in zip(inputs, dims, strict=False):
         for axis, dim in by_axis.items():
             size: Any = nodes[name].meta["val"].shape[axis] if isinstance(dim, Dim) else 0
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                names[size.node.expr.name] = dim.__name__
+            if isinstance(size, torch.SymInt) and len(size.node.expr.free_symbols) == 1:
+                (symbol,) = size.node.expr.free_symbols
+                names[symbol.name] = getattr(dim, "root", dim).__name__  # of 2*Dim("half"), "half"
     return names
 
 
@@ -119,10 +137,15 @@ class _ProgramImport(GraphImport):
         return ImportedProgram(module, self.emitter.params, self.flattening(), unflatten)
 
     def constrain(self) -> None:
-        """Copy the bounds that PyTorch has for the symbols."""
-        for symbol, range_ in self.program.range_constraints.items():
+        """Copy what PyTorch takes for granted of the symbols: their bounds, and the sides that
+        conditions such as `x.shape[0] % 2 == 0` took while it traced."""
+        for size, range_ in self.program.range_constraints.items():
             lower, upper = (int(v) if v.is_Integer else None for v in (range_.lower, range_.upper))
-            self.symbols.constrain(symbol.name, lower, upper)
+            if size.is_Symbol:
+                self.symbols.constrain(size.name, lower, upper)
+            # Others are made of the dimensions of such, as 2*Dim("half"), whose bounds follow.
+        for condition in _guards(self.program):
+            self.symbols.require(condition_of(condition, self.symbols))
 
     def parameters(self, fx_graph: Any) -> dict[Any, Any]:
         """Values of the placeholders: the inputs first, then weights, under their names."""
@@ -175,6 +198,26 @@ class _ProgramImport(GraphImport):
             return given
 
         return flatten
+
+
+def _guards(program: Any) -> Iterator[Any]:
+    """Conditions of SymPy under which an exported program is the one that was traced. Those under
+    which PyTorch lays out memory as it did are left out."""
+    sizes = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
+    modes = [v.fake_mode for v in sizes if isinstance(v, FakeTensor)]
+    env = modes[0].shape_env if modes else None
+    if env is None:
+        return
+    for guard in env.guards:
+        place = guard.sloc.framework_loc
+        of_layout = isinstance(place, FrameSummary) and _ON_LAYOUT.search(place.name)
+        if not (of_layout and place.filename.startswith(LIBRARY)):
+            yield guard.expr.xreplace(env.replacements)
+
+
+_ON_LAYOUT = re.compile("stride|contiguous|channels_last|dense|_reshape_view_helper_core_alg")
+"""Functions of PyTorch that ask whether a size is 1, so that it needs no stride, or how to reshape
+without a copy."""
 
 
 def _mutations(signature: Any) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from relaxlab.frontend.places import span_at
 from relaxlab.frontend.pytorch.rows import TABLE
 from relaxlab.frontend.pytorch.values import (
     as_array,
+    condition_of,
     dim_of,
     dtype_name,
     scalar_of,
@@ -32,11 +33,14 @@ Unpack: TypeAlias = Callable[[Sequence[Any]], list[Any]]
 """Makes the values that a graph returns from the results of its module."""
 
 IGNORED = frozenset({
-    "aten._assert_tensor_metadata.default", "aten._assert_scalar.default",
+    "aten._assert_tensor_metadata.default",
     "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
     "aten._assert_async.msg",
 })  # fmt: skip
 """Calls for their effect on PyTorch's tracing."""
+
+ASSERTION = "aten._assert_scalar.default"
+ITEM = frozenset({"aten.item.default", "aten._local_scalar_dense.default"})
 
 WITHOUT_MEANING = frozenset(
     {"device", "layout", "pin_memory", "memory_format", "non_blocking", "requires_grad"}
@@ -71,7 +75,9 @@ class GraphImport:
             elif node.op == "call_function":
                 values[node] = self.call(node, values)
             elif node.op == "output":
-                return [self.argument(a, values) for a in node.args[0]]
+                found = node.args[0]  # one value alone in graphs of control flow
+                several = found if isinstance(found, list | tuple) else (found,)
+                return [self.argument(a, values) for a in several]
         raise AssertionError("a graph without an output")
 
     def attribute(self, graph_module: Any, node: Any) -> Any:
@@ -83,6 +89,10 @@ class GraphImport:
         name, stated = str(node.target), node.meta.get("val")
         if isinstance(stated, torch.SymBool):
             return None  # read by assertions, and by control flow, which refuses it
+        if name == ASSERTION:
+            return self.assertion(node)
+        if name in ITEM and isinstance(stated, torch.SymInt):
+            return self.item(values[node.args[0]], stated)
         if _is_symbolic(stated):
             if node.users and all(_is_symbolic(u.meta.get("val")) for u in node.users):
                 return None  # what a size is made of: the expression of the size itself says it all
@@ -104,6 +114,23 @@ class GraphImport:
         out = [self.stated(t) for t in (stated if several else [stated])]
         result = self.emitter.apply(name, row, args, attrs, out=out, span=_span(node))
         return (result,) if several and not isinstance(result, tuple) else result
+
+    def assertion(self, node: Any) -> None:
+        """Have calls check an assertion about sizes. Those about floats of data are left out."""
+        condition = node.args[0]
+        value = condition.meta["val"] if isinstance(condition, torch.fx.Node) else condition
+        if isinstance(value, torch.SymBool):
+            try:
+                self.symbols.require(condition_of(value.node.expr, self.symbols))
+            except Refused as error:
+                self.emitter.refuse(str(node.target), error, (), _span(node))
+
+    def item(self, x: graph.Expr, stated: Any) -> expr.PrimExpr:
+        """The symbol of an integer that is read of a tensor."""
+        size, b = dim_of(stated, self.symbols), self.emitter
+        shape = b.tensor_to_shape(b.reshape(b.cast(x, "int64"), (1,)))
+        b.claim(shape, types.ShapeType((size,)))
+        return size
 
     def stated(self, value: Any) -> types.TensorType | None:
         return type_of(value, self.symbols) if hasattr(value, "dtype") else None
@@ -189,18 +216,18 @@ def without_row(graph_module: Any) -> Iterator[Problem]:
             symbolic = _is_symbolic(node.meta.get("val"))
             if node.op != "call_function" or symbolic or node.target is operator.getitem:
                 continue
-            if name not in TABLE and name not in IGNORED:
+            if name not in TABLE and name not in IGNORED and name != ASSERTION:
                 yield Problem(name, "it has no row in the table of PyTorch", _span(node))
 
 
 _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
-_LIBRARY = str(Path(str(torch.__file__)).parent)
+LIBRARY = str(Path(str(torch.__file__)).parent)
 
 
 def _span(node: Any) -> Span | None:
     """The innermost line outside of PyTorch that a call comes from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if not f[0].startswith((_LIBRARY, "<", "torch/"))]
+    own = [f for f in frames if not f[0].startswith((LIBRARY, "<", "torch/"))]
     if not own:
         return None
     file, line = own[-1]

@@ -104,6 +104,23 @@ def from_sympy(e: Any, symbols: Symbols) -> PrimExpr:
     return reduce(fold, (from_sympy(a, symbols) for a in e.args))
 
 
+def condition_of(e: Any, symbols: Symbols) -> PrimExpr:
+    """A condition of SymPy on sizes as one on symbols. Raises Refused for functions that are not
+    known."""
+    name = type(e).__name__
+    if e.is_Boolean and name.startswith("Boolean"):
+        return expr.const(bool(e), "bool")
+    if name == "Not":
+        return expr.Not(condition_of(e.args[0], symbols))
+    if name in ("And", "Or"):
+        fold = expr.And if name == "And" else expr.Or
+        return reduce(fold, (condition_of(a, symbols) for a in e.args))
+    if name not in _COMPARISONS:
+        raise Refused(f"the condition {e} is not known here ({name})")
+    convert = from_sympy if all(a.is_integer for a in e.args) else float_from_sympy
+    return _COMPARISONS[name](*(convert(a, symbols) for a in e.args))
+
+
 def _rounded(how: str, e: Any, symbols: Symbols) -> PrimExpr:
     """A float expression as an integer. Quotients of integers stay exact."""
     if type(e).__name__ == "IntTrueDiv" and how in ("ceil", "floor"):
@@ -147,6 +164,15 @@ _FUNCTIONS: dict[str, Any] = {
     "PythonMod": lambda a, b: a % b,
     "Max": lambda a, b: expr.Max(a, b),
     "Min": lambda a, b: expr.Min(a, b),
+}
+
+_COMPARISONS: dict[str, Any] = {
+    "Equality": expr.EQ,
+    "Unequality": expr.NE,
+    "StrictLessThan": expr.LT,
+    "LessThan": expr.LE,
+    "StrictGreaterThan": expr.GT,
+    "GreaterThan": expr.GE,
 }
 
 _OF_FLOATS: dict[str, Any] = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 from onnx import TensorProto, helper, numpy_helper
 
 import relaxlab as rl
@@ -153,11 +154,76 @@ def loops_of_a_symbolic_length() -> None:
         np.testing.assert_allclose(end, x.sum(0), rtol=1e-5)
 
 
+def recurrent(kind: str, gates: int, direction: str, layout: int, length: int | str) -> Any:
+    """A recurrent network over sequences of a length, with all of its results."""
+    runs, rng = 2 if direction == "bidirectional" else 1, np.random.default_rng(1)
+    weights = {
+        "w": rng.standard_normal((runs, gates * 4, 3)).astype("float32"),
+        "r": rng.standard_normal((runs, gates * 4, 4)).astype("float32"),
+        "b": rng.standard_normal((runs, gates * 8)).astype("float32"),
+    }
+    outputs = ["y", "last", "cell"] if kind == "LSTM" else ["y", "last"]
+    node = helper.make_node(
+        kind, ["x", "w", "r", "b"], outputs, hidden_size=4, direction=direction, layout=layout
+    )
+    dims = ["batch", length, 3] if layout else [length, "batch", 3]
+    ends: dict[str, Any] = dict.fromkeys(outputs, (FLOAT, None))
+    return model([node], {"x": (FLOAT, dims)}, ends, **weights)
+
+
+def sequences_of_a_symbolic_length() -> None:
+    """The loop over a symbolic length gives what the steps that are written out give."""
+    kinds = {"LSTM": 4, "GRU": 3, "RNN": 1}
+    for kind, gates in kinds.items():
+        for direction, layout in (("forward", 0), ("reverse", 1), ("bidirectional", 1)):
+            exe = rl.from_onnx(recurrent(kind, gates, direction, layout, "length")).compile()
+            for length, batch in ((1, 3), (6, 1)):
+                shape = (batch, length, 3) if layout else (length, batch, 3)
+                x = np.random.default_rng(length).standard_normal(shape).astype("float32")
+                fixed = rl.from_onnx(recurrent(kind, gates, direction, layout, length))
+                assert "loop" not in fixed.script() and "length" not in fixed.script()
+                wanted = fixed.compile()(x)
+                for got, want in zip(exe(x), wanted, strict=True):
+                    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def images_in_batches_of_any_size_are_resized() -> None:
+    """Axes that stay as long as they are need no known extent."""
+    x = np.random.default_rng(0).random((3, 2, 4, 5), dtype="float32")
+    for name, value in (("scales", [1, 1, 2, 2]), ("sizes", [0, 0, 8, 10])):
+        nodes = [helper.make_node("Resize", ["x", "", name], ["y"], mode="linear")]
+        given: dict[str, Any] = {name: np.array(value, "float32")}
+        if name == "sizes":
+            nodes = [
+                helper.make_node("Shape", ["x"], ["s"], end=2),
+                helper.make_node("Concat", ["s", "space"], ["sizes"], axis=0),
+                helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear"),
+            ]
+            given = {"space": np.array([8, 10])}
+        ends = {"x": (FLOAT, ["batch", 2, 4, 5])}, {"y": (FLOAT, None)}
+        resizing = model(nodes, *ends, **given)
+        reference = onnx.reference.ReferenceEvaluator(resizing)
+        got = rl.from_onnx(resizing).compile()(x)
+        np.testing.assert_allclose(got, reference.run(None, {"x": x})[0], rtol=1e-5)
+
+
+def weights_need_no_stated_types() -> None:
+    """Weights whose types only they have, beside an operator that is taken apart."""
+    nodes = [helper.make_node("Mul", ["x", "w"], ["h"]), helper.make_node("Gelu", ["h"], ["y"])]
+    ends = {"x": (FLOAT, ["n", 64])}, {"y": (FLOAT, ["n", 64])}
+    taken_apart = model(nodes, *ends, w=W[0])
+    x = np.linspace(-2, 2, 128, dtype="float32").reshape(2, 64)
+    reference = onnx.reference.ReferenceEvaluator(taken_apart)
+    got = rl.from_onnx(taken_apart).compile()(x)
+    np.testing.assert_allclose(got, reference.run(None, {"x": x})[0], atol=1e-5)
+
+
 CHECKS = (
     one_compilation_serves_all_sizes, data_in_other_files_are_mapped,
     what_is_no_model_is_refused, missing_operators_are_reported_together,
     inputs_that_decide_shapes_are_constants,
-    loops_of_a_symbolic_length,
+    loops_of_a_symbolic_length, sequences_of_a_symbolic_length,
+    images_in_batches_of_any_size_are_resized, weights_need_no_stated_types,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from relaxlab.frontend.pytorch.rows import (  # noqa: F401
     reductions,
     shapes,
     special,
+    transformer,
 )
 from relaxlab.frontend.pytorch.rows.table import TABLE
 

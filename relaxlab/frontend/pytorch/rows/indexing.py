@@ -10,6 +10,7 @@ from relaxlab.frontend.pytorch.rows.shapes import out_shape, permuted
 from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType
 from relaxlab.ops import te
@@ -187,12 +188,48 @@ def scatter_reduce_two(
     b: Emitter, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
     include_self: bool = True,
 ) -> Tensor:  # fmt: skip
-    if reduce not in REDUCTIONS:
-        raise Refused(f"its reduction is {reduce!r}")
+    if reduce == "mean":
+        total = scatter_reduce_two(b, x, dim, index, source, "sum", include_self)
+        one = b.const(1, dtype_of(x))
+        count = scattered(b, b.full(shape_of(x), one), dim, index, b.full(shape_of(source), one),
+                          "add")  # fmt: skip
+        if not include_self:
+            count = b.maximum(b.subtract(count, one), one)
+        return b.divide(total, count) if is_float(dtype_of(x)) else b.floor_divide(total, count)
     if not include_self:
         neutral = {"sum": 0.0, "prod": 1.0, "amax": float("-inf"), "amin": float("inf")}[reduce]
         x = scattered(b, x, dim, index, neutral, "update")
     return scattered(b, x, dim, index, source, REDUCTIONS[reduce])
+
+
+@row("aten.masked_scatter.default")
+def masked_scatter(b: Emitter, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements of `source`, one after the other, where the mask holds."""
+    shape = out_shape(b)
+    x, mask = (b.broadcast_to(t, shape) for t in (x, mask))
+    if not shape:
+        x, mask = (b.reshape(t, (1,)) for t in (x, mask))
+    number = b.cumsum(b.cast(b.reshape(mask, (-1,)), "int64"), axis=0)
+    # One more element, which none reads: places where nothing was true yet need one.
+    source = b.concat((b.zeros((1,), dtype=dtype_of(source)), b.reshape(source, (-1,))), axis=0)
+    taken = b.reshape(b.take(source, number, axis=0), shape_of(x))
+    return b.reshape(b.where(mask, taken, x), shape)
+
+
+@row("aten.index_reduce.default")
+def index_reduce(
+    b: Emitter, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
+    include_self: bool = True,
+) -> Tensor:  # fmt: skip
+    """Slices of `source` onto those that the indices name."""
+    if not shape_of(x):
+        x, index, source = (b.reshape(t, (-1,)) for t in (x, index, source))
+        return b.reshape(index_reduce(b, x, 0, index, source, reduce, include_self), ())
+    shape, ones = shape_of(source), [expr.const(1)] * len(shape_of(source))
+    dim %= len(shape)
+    ones[dim] = shape[dim]
+    at = b.broadcast_to(b.reshape(b.cast(index, "int64"), tuple(ones)), shape)
+    return scatter_reduce_two(b, x, dim, at, source, reduce, include_self)
 
 
 @row("aten.nonzero.default")
@@ -219,3 +256,53 @@ def bucketize(
 ) -> Tensor:
     found = b.bucketize(x, boundaries, out_int32=out_int32, right=right)
     return b.cast(found, out_dtype(b))
+
+
+@row("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def searchsorted(
+    b: Emitter, boundaries: Tensor, x: Any, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The number of boundaries of a row that are less than an element, or at most as large."""
+    if sorter is not None:
+        boundaries = b.gather_elements(boundaries, sorter, axis=-1)
+    right = right or side == "right"
+    x = as_tensor(b, x, dtype_of(boundaries))
+    if len(shape_of(boundaries)) == 1:
+        return bucketize(b, x, boundaries, out_int32, right)
+    rows, values = b.expand_dims(boundaries, axis=-2), b.expand_dims(x, axis=-1)
+    below = (b.less_equal if right else b.less)(rows, values)
+    return b.sum(b.cast(below, out_dtype(b)), axis=-1)
+
+
+@row("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag(
+    b: Emitter, weight: Tensor, indices: Tensor, offsets: Tensor, _: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int = -1,
+) -> Any:  # fmt: skip
+    """Sums, means or maxima of rows of a matrix, bag by bag. What else PyTorch's call returns is
+    for gradients, which are not taken."""
+    (bags, width), dtype = out_shape(b), dtype_of(weight)
+    if include_last_offset:
+        offsets = b.strided_slice(offsets, [0], [0], [bags])
+    numbers = b.arange(0, shape_of(indices)[0], 1, dtype=dtype_of(offsets))
+    bag = b.subtract(b.cast(b.bucketize(numbers, offsets, right=True), "int64"), 1)
+    rows = b.take(weight, indices, axis=0)
+    if per_sample_weights is not None:
+        rows = b.multiply(rows, b.expand_dims(per_sample_weights, axis=-1))
+    counted = b.expand_dims(b.ones(shape_of(indices), dtype=dtype), axis=-1)
+    neutral = float("-inf") if mode == 2 else 0.0
+    if padding_idx >= 0:
+        kept = b.expand_dims(b.not_equal(indices, padding_idx), axis=-1)
+        rows = b.where(kept, rows, b.const(neutral, dtype))
+        counted = b.where(kept, counted, b.const(0, dtype))
+    bag, start = b.expand_dims(bag, axis=-1), b.full((bags, width), b.const(neutral, dtype))
+    count = scattered(b, b.zeros((bags, 1), dtype=dtype), 0, bag, counted, "add")
+    at = b.broadcast_to(bag, shape_of(rows))
+    result = scattered(b, start, 0, at, rows, "max" if mode == 2 else "add")
+    if mode == 1:
+        result = b.divide(result, b.maximum(count, b.const(1, dtype)))
+    if mode == 2:
+        result = b.where(b.greater(count, b.const(0, dtype)), result, b.const(0, dtype))
+    return result, *(b.zeros(t.shape, dtype=t.dtype) for t in b.out[1:] if t is not None)

@@ -82,6 +82,19 @@ def cdist(b: Emitter, x: Tensor, y: Tensor, p: float, _: Any = None) -> Tensor:
     return b.power(b.sum(b.power(gaps, float(p)), axis=-1), 1.0 / p)
 
 
+@row("aten._trilinear.default")
+def trilinear(
+    b: Emitter, x: Tensor, y: Tensor, z: Tensor, expand_x: list[int], expand_y: list[int],
+    expand_z: list[int], sum_dim: list[int], *_: Any,
+) -> Tensor:  # fmt: skip
+    """The product of three tensors, in which each lacks some dimensions, summed over some."""
+    lacking = expand_x, expand_y, expand_z
+    names = "abcdefghijklmnopqrstuvwxyz"[: len(shape_of(x)) + len(expand_x)]
+    terms = ("".join(n for d, n in enumerate(names) if d not in dims) for dims in lacking)
+    kept = "".join(n for d, n in enumerate(names) if d not in sum_dim)
+    return b.einsum((x, y, z), subscripts=f"{','.join(terms)}->{kept}")
+
+
 row("aten.outer.default", "aten.ger.default", lambda b, x, y: b.outer(x, y))
 
 

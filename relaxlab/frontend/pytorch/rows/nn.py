@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.expr import PrimExpr
+from relaxlab.ops import te
 
 Sizes = Any
 """A list of ints, one for each dimension of space or one for all."""
@@ -280,7 +283,56 @@ def adaptive_pool(rank: int) -> None:
     )
 
 
+def adaptive_max_pool(rank: int) -> None:
+    def windows(b: Emitter, x: Tensor, starts: list[Starts], reach: list[PrimExpr]) -> Tensor:
+        """The elements of each window, behind all others, beyond its end the least number."""
+        shape, sizes = shape_of(x), out_shape(b)[-rank:]
+        least = expr.lowest(dtype_of(x))
+
+        def element(x: te.Tensor, i: tuple[PrimExpr, ...]) -> PrimExpr:
+            at, inside = list[PrimExpr](), expr.const(True, "bool")
+            for d, (start, end) in enumerate(starts):
+                place = start(i[-2 * rank + d]) + i[-rank + d]
+                inside = expr.And(inside, expr.LT(place, end(i[-2 * rank + d])))
+                at.append(expr.Min(place, shape[d - rank] - 1))
+            return expr.Select(inside, x[(*i[: -2 * rank], *at)], least)
+
+        whole = (*shape[:-rank], *sizes, *reach)
+        return b.te(lambda x: te.compute(whole, lambda *i: element(x, i), "windows"), x)
+
+    def maximum(b: Emitter, x: Tensor, size: Sizes) -> Any:
+        """The largest elements, and their places in the image, row by row."""
+        shape, sizes = shape_of(x), out_shape(b)[-rank:]
+        starts = [ends(d, n) for d, n in zip(shape[-rank:], sizes, strict=True)]
+        reach = [(d + n - 1) // n + 1 for d, n in zip(shape[-rank:], sizes, strict=True)]
+        flat = b.reshape(windows(b, x, starts, reach), (*out_shape(b), math.prod(reach)))
+        number = b.argmax(flat, axis=-1)
+
+        def place(number: te.Tensor) -> te.Tensor:
+            def element(*i: PrimExpr) -> PrimExpr:
+                left, stride, at = number[i], expr.const(1), expr.const(0)
+                for d in reversed(range(rank)):
+                    at = at + (starts[d][0](i[d - rank]) + left % reach[d]) * stride
+                    left, stride = left // reach[d], stride * shape[d - rank]
+                return at
+
+            return te.compute(number.shape, element, "place")
+
+        return b.max(flat, axis=-1), b.te(place, number)
+
+    row(f"aten.adaptive_max_pool{rank}d.default", maximum)
+
+
+Starts: TypeAlias = tuple[Callable[[PrimExpr], PrimExpr], Callable[[PrimExpr], PrimExpr]]
+"""The beginning and the end of a window, by its number."""
+
+
+def ends(extent: PrimExpr, count: PrimExpr) -> Starts:
+    return lambda i: i * extent // count, lambda i: ((i + 1) * extent + count - 1) // count
+
+
 for _rank in (1, 2, 3):
     max_pool(_rank)
     avg_pool(_rank)
     adaptive_pool(_rank)
+    adaptive_max_pool(_rank)

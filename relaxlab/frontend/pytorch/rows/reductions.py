@@ -10,6 +10,7 @@ from relaxlab.frontend.pytorch.rows.shapes import out_shape
 from relaxlab.frontend.pytorch.rows.table import row
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr
+from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 
 Axes = Any
@@ -152,6 +153,35 @@ def scan(name: str) -> None:
 
 scan("cumsum")
 scan("cumprod")
+
+
+def running(name: str, reaches: str) -> None:
+    """The largest or least elements so far, and where the last of them is."""
+
+    def emit(b: Emitter, x: Tensor, dim: int) -> Any:
+        if not shape_of(x):
+            return x, b.scalar(0, "int64")
+        values = getattr(b, name)(x, axis=dim)
+        places = place_along(b, x, dim)
+        found = getattr(b, reaches)(x, values)
+        if is_float(dtype_of(x)):
+            found = b.logical_or(found, b.isnan(x))
+        return values, b.cummax(b.where(found, places, b.const(0, "int64")), axis=dim)
+
+    row(f"aten.{name}.default", emit)
+
+
+def place_along(b: Emitter, x: Tensor, dim: int) -> Tensor:
+    """The index of each element in a dimension."""
+    shape = shape_of(x)
+    dim %= len(shape)
+    places = b.arange(0, shape[dim], 1, dtype="int64")
+    ones = (1,) * len(shape)
+    return b.reshape(places, (*ones[:dim], shape[dim], *ones[dim + 1 :]))
+
+
+running("cummax", "greater_equal")
+running("cummin", "less_equal")
 
 
 @row("aten.sort.default", "aten.sort.stable")

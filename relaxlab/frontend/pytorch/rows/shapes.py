@@ -114,9 +114,23 @@ def bounds(extent: PrimExpr, count: PrimExpr, start: Size, step: int) -> tuple[S
     return first, first + (count if step == 1 else (count - 1) * step + 1)
 
 
-def sliced(b: Emitter, x: Tensor, dim: int, start: Size, _: Size = None, step: int = 1) -> Tensor:
-    """Elements from `start` on along a dimension; PyTorch states how many these are."""
+def inside(extent: PrimExpr, at: Size) -> PrimExpr:
+    """An end of a slice counted from the front, and not outside of the dimension."""
+    at = expr.as_expr(at)
+    at = expr.Select(expr.LT(at, expr.const(0)), at + extent, at)
+    return expr.Max(expr.const(0), expr.Min(at, extent))
+
+
+def sliced(b: Emitter, x: Tensor, dim: int, start: Size, end: Size = None, step: int = 1) -> Tensor:
+    """Elements from `start` on along a dimension; PyTorch states how many these are, by a symbol
+    that the result defines where the ends depend on data."""
     extent, count = shape_of(x)[dim], out_shape(b)[dim]
+    if not b.has_value(count):
+        first, last = (inside(extent, at) for at in (start or 0, extent if end is None else end))
+        return b.strided_slice(
+            x, axes=[dim], begin=[first], end=[expr.Max(first, last)], strides=[step],
+            assume_inbound=True,
+        )  # fmt: skip
     if count == extent and step == 1:
         return x
     begin, end = bounds(extent, count, start, step)
