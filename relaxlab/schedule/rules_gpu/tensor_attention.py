@@ -12,6 +12,7 @@ features, or lie feature by feature, as in a KV cache.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
@@ -26,6 +27,7 @@ from relaxlab.schedule.intrinsics.mma import DTYPES, SIZE, columns_fragment, row
 from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
     block_loops,
+    blocks_behind,
     blocks_of,
     constant,
     found_block,
@@ -33,13 +35,14 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
 )
 from relaxlab.schedule.rules.decisions import (
+    POSITION_PARTS,
     POSITIONS,
     QUERY_ROWS,
     QUERY_STAGES,
     WARP_QUERIES,
 )
-from relaxlab.schedule.rules.nested import outer_block
 from relaxlab.schedule.rules_gpu.base import fused, swizzle_rows, unroll_all
+from relaxlab.schedule.rules_gpu.decode_attention import combine_parts
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 ROWS, WARP_ROWS, CHUNK, STAGES = 128, 32, 64, 2
@@ -85,8 +88,10 @@ def operands_of(found: Attention, facts: Facts) -> Operands | str:
     return Operands(query, key, value, dtype, depth, features)
 
 
-def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
-    """Schedule attention by tensor cores. Raises ScheduleError where it does not fit."""
+def schedule_tensor_tiles(sch: Schedule, facts: Facts, tiles: int = 1) -> None:
+    """Schedule attention by tensor cores. Where positions are many, blocks of threads share those
+    of a tile, so that there are `tiles` blocks, by default. Raises ScheduleError where it does not
+    fit."""
     found = find_attention(sch.func)
     assert found is not None
     operands = operands_of(found, facts)
@@ -118,9 +123,22 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
     small = (n for n in fitting.candidates if registers(shared_by, n) <= REGISTERS)
     chunk = fitting.at_most(sch, min(CHUNK, max(small, default=least)))
     stages = QUERY_STAGES.where(lambda n: room(rows, chunk, n) <= most).at_most(sch, STAGES)
-    found.fused(sch, rows, chunk, chunk, 1, whole=True)
-    Tile(sch, found, operands, facts, rows // shared_by, shared_by // SIZE, stages).schedule()
+    parts = POSITION_PARTS.at_most(sch, _parts(found, chunk, tiles))
+    block = found.fused(sch, rows, chunk, chunk, 1, parts, whole=True)
+    tile = Tile(sch, found, operands, facts, rows // shared_by, shared_by // SIZE, stages)
+    tile.schedule(block)
+    if parts > 1:
+        combine_parts(sch, block, facts.warp)
     sch.compact_buffers()
+
+
+def _parts(found: Attention, chunk: int, tiles: int) -> int:
+    """The parts of the positions that make so many tiles where rows are one tile, each of two
+    chunks at least."""
+    others = [constant(found.extent(a)) or 1 for a in found.cascade.outer if a is not found.row]
+    positions = constant(found.extent(found.cascade.axis))
+    most = tiles if positions is None else positions // (2 * chunk)
+    return min(most, -(-tiles // prod(others)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +154,14 @@ class Tile:
     turns: int
     stages: int
 
-    def schedule(self) -> None:
+    def schedule(self, tile: BlockRV) -> None:
+        """Spread the tiles over blocks of threads, and what is inside over threads."""
         sch, found = self.sch, self.found
-        outer = outer_block(sch.func)
         (mix,) = (b for b in found.cascade.reductions if found.feature in axes_of(b))
-        if outer is None:
-            raise ScheduleError("schedule", "attention", "tiles are all there is")
-        tile = sch.get_block(outer.name)
         chunk = next(b for b in sch.get_child_blocks(tile) if sch.get_child_blocks(b))
         dot, mixed = sch.get_block(found.dot.name), sch.get_block(f"new_{written(mix).name}")
-        names = [b.name for b in blocks_of(sch.func)]
+        behind = {found_block(sch, b).name for b in blocks_behind(sch, tile)}
+        names = [b.name for b in blocks_of(sch.func) if b.name not in behind]
         grown = sch.get_block(mix.name)
         products = {found_block(sch, b).name for b in (dot, mixed, grown)}
         self.scores(dot)
