@@ -73,7 +73,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     if sch.func.attrs.get(KEEP_ORDER) or (fits and not ONLINE_SOFTMAX.of(sch, False)):
         return _by_rows(sch, context, outer)
 
-    def version(one: Schedule, most: int | None) -> Schedule:
+    def version(one: Schedule, most: int | None) -> Schedule | None:
         if most == 1:
             return _query(one, context, outer)
         return _by_tiles(one, context) if most is None else _few_queries(one, context)
