@@ -205,6 +205,8 @@ def test_few_queries(case: Case, rng) -> None:
     (kernel,) = exe.gpu.kernels.values()
     for past, length in ((0, 2), (40, 16), (400, 9)):
         case.check(exe, past, rng, case.length if isinstance(case.length, int) else length)
+    tiles = kernel.launches[-3 if case.length == "s" else 0]
+    assert [str(e) for e in tiles.extents("threadIdx")] == ["4", "8", "1"]
     (mixes,) = (b for b in kernel.buffers if b.name == "mix_split" and b.shape[2] != ONE)
     # Calls of other lengths allocate no more than this version needs.
     rows = 16 if case.length == "s" else 11

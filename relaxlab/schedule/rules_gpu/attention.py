@@ -35,10 +35,6 @@ from relaxlab.schedule.rules_gpu.tensor_attention import operands_of, schedule_t
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.tracing import remark
 
-FEW_TILES = 512
-"""Blocks of threads that few queries of all heads have at least. 8 queries of 32 heads over 16384
-positions of 8 heads of keys are predicted to take 41 us in 256 blocks on an H100, 44 in 512, 43 in
-1024 and 137 in 32. Not measured."""
 FEW_ROWS = 8
 """Queries up to which most of a tile of tensor cores would be empty."""
 ROWS = 8
@@ -76,7 +72,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     def version(one: Schedule, most: int | None) -> Schedule | None:
         if most == 1:
             return _query(one, context, outer)
-        return _by_tiles(one, context) if most is None else _few_queries(one, context)
+        return _by_tiles(one, context) if most is None else _few_queries(one, context, most)
 
     with_versions(
         sch, context, found.extent(found.row), [1, SIZE] if multiplied else [1], version
@@ -94,11 +90,11 @@ def _query(sch: Schedule, context: Context, outer: int) -> Schedule:
         return _by_rows(sch, context, outer)
 
 
-def _few_queries(sch: Schedule, context: Context) -> Schedule | None:
+def _few_queries(sch: Schedule, context: Context, most: int) -> Schedule | None:
     """A version for the queries of one warp of tensor cores, over positions in parts."""
     tiles = sch.copy()
     try:
-        schedule_tensor_tiles(tiles, context.target.facts, FEW_TILES)
+        schedule_tensor_tiles(tiles, context.target.facts, most)
     except ScheduleError as error:
         remark("schedule_kernels", sch.name, f"few queries have no parts: {error}", applied=False)
         return None

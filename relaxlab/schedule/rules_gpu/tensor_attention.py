@@ -48,6 +48,10 @@ from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 ROWS, WARP_ROWS, CHUNK, STAGES = 128, 32, 64, 2
 """Queries of a tile and of a warp; positions of a chunk; chunks in shared memory, one of which is
 under way. Not measured."""
+FEW_TILES = 512
+"""Blocks of threads that few queries of all heads have at least. 8 queries of 32 heads over 16384
+positions of 8 heads of keys are predicted to take 41 us in 256 blocks on an H100, 44 in 512, 43 in
+1024 and 137 in 32. Not measured."""
 REGISTERS = 200
 """Registers of a thread that a warp's sums, scores and weights take by default, of 255. With 208,
 for 32 queries and 32 positions of 128 features, NVIDIA's compiler put some of a thread in local
@@ -88,10 +92,9 @@ def operands_of(found: Attention, facts: Facts) -> Operands | str:
     return Operands(query, key, value, dtype, depth, features)
 
 
-def schedule_tensor_tiles(sch: Schedule, facts: Facts, tiles: int = 1) -> None:
-    """Schedule attention by tensor cores. Where positions are many, blocks of threads share those
-    of a tile, so that there are `tiles` blocks, by default. Raises ScheduleError where it does not
-    fit."""
+def schedule_tensor_tiles(sch: Schedule, facts: Facts, few: int | None = None) -> None:
+    """Schedule attention by tensor cores. Of at most `few` queries, where that is given, blocks of
+    threads share the positions. Raises ScheduleError where it does not fit."""
     found = find_attention(sch.func)
     assert found is not None
     operands = operands_of(found, facts)
@@ -114,7 +117,7 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts, tiles: int = 1) -> None:
         sch, WARP_ROWS if registers(WARP_ROWS, 32) <= REGISTERS else SIZE
     )
     # Queries of one warp have a block with one: in others its sums would be in registers of all.
-    queries = constant(found.extent(found.row))
+    queries = constant(found.extent(found.row)) or few
     warps = 1 if queries is not None and queries <= shared_by else facts.block_threads // facts.warp
     rows = QUERY_ROWS.where(
         lambda n: n % shared_by == 0 and n // shared_by <= warps and room(n, least, 2) <= most
@@ -123,7 +126,7 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts, tiles: int = 1) -> None:
     small = (n for n in fitting.candidates if registers(shared_by, n) <= REGISTERS)
     chunk = fitting.at_most(sch, min(CHUNK, max(small, default=least)))
     stages = QUERY_STAGES.where(lambda n: room(rows, chunk, n) <= most).at_most(sch, STAGES)
-    parts = POSITION_PARTS.at_most(sch, _parts(found, chunk, tiles))
+    parts = POSITION_PARTS.at_most(sch, 1 if few is None else _parts(found, chunk))
     block = found.fused(sch, rows, chunk, chunk, 1, parts, whole=True)
     tile = Tile(sch, found, operands, facts, rows // shared_by, shared_by // SIZE, stages)
     tile.schedule(block)
@@ -132,13 +135,13 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts, tiles: int = 1) -> None:
     sch.compact_buffers()
 
 
-def _parts(found: Attention, chunk: int, tiles: int) -> int:
-    """The parts of the positions that make so many tiles where rows are one tile, each of two
-    chunks at least."""
+def _parts(found: Attention, chunk: int) -> int:
+    """The parts of the positions, of two chunks at least, that make enough blocks of threads where
+    rows are one tile."""
     others = [constant(found.extent(a)) or 1 for a in found.cascade.outer if a is not found.row]
     positions = constant(found.extent(found.cascade.axis))
-    most = tiles if positions is None else positions // (2 * chunk)
-    return min(most, -(-tiles // prod(others)))
+    most = FEW_TILES if positions is None else positions // (2 * chunk)
+    return min(most, -(-FEW_TILES // prod(others)))
 
 
 @dataclass(frozen=True, slots=True)
