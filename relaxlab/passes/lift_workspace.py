@@ -138,7 +138,8 @@ def _shared(func: loops.PrimFunc, signed: set[expr.Var]) -> dict[loops.Buffer, l
 
 def _bounded(b: loops.Buffer, versions: Sequence[_Version], an: Analyzer) -> loops.Buffer:
     """The buffer with constant dimensions where all versions that have it are for sizes that bound
-    them."""
+    them. Beside a dimension without a bound it stays: a call of few rows by many columns would
+    allocate the most rows for all columns."""
 
     def most(dim: expr.PrimExpr) -> expr.PrimExpr:
         bounds = [_bound_of(v, dim, an) for v in versions]
@@ -146,7 +147,8 @@ def _bounded(b: loops.Buffer, versions: Sequence[_Version], an: Analyzer) -> loo
         return expr.const(max(found), dim.dtype) if len(found) == len(bounds) else dim
 
     shape = tuple(map(most, b.shape))
-    return b if shape == b.shape else replace(b, shape=shape)
+    bounded = shape != b.shape and all(isinstance(d, expr.IntImm) for d in shape)
+    return replace(b, shape=shape) if bounded else b
 
 
 def _bound_of(version: _Version, dim: expr.PrimExpr, an: Analyzer) -> int | None:

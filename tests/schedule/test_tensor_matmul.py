@@ -87,7 +87,7 @@ def test_a_symbolic_number_of_rows(rows: int) -> None:
         {"block_rows": 32, "block_cols": 32, "block_terms": 16, "warp_rows": 1, "warp_cols": 1},
         {"block_rows": 64, "block_cols": 128, "block_terms": 32, "warp_rows": 2, "warp_cols": 4},
         {"raster_columns": 1},
-        {"block_rows": 16, "block_cols": 32, "split_terms": 3},
+        {"block_rows": 16, "block_cols": 32, "block_terms": 32, "split_terms": 3},
         {"split_terms": 2, "pipeline_stages": 1, "block_cols": 32},
     ],
 )

@@ -137,11 +137,12 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts, few: int | None = None) -
 
 def _parts(found: Attention, chunk: int) -> int:
     """The parts of the positions, of two chunks at least, that make enough blocks of threads where
-    rows are one tile."""
-    others = [constant(found.extent(a)) or 1 for a in found.cascade.outer if a is not found.row]
+    rows are one tile: one where other axes have unknown extents, by which the memory for the
+    results of parts would grow in calls of any number of rows."""
+    others = [constant(found.extent(a)) or 0 for a in found.cascade.outer if a is not found.row]
     positions = constant(found.extent(found.cascade.axis))
     most = FEW_TILES if positions is None else positions // (2 * chunk)
-    return min(most, -(-FEW_TILES // prod(others)))
+    return min(most, -(-FEW_TILES // (prod(others) or FEW_TILES)))
 
 
 @dataclass(frozen=True, slots=True)

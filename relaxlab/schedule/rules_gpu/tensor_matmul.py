@@ -274,7 +274,10 @@ def _tile(sch: Schedule, found: HalfProduct, known: list[int | None], facts: Fac
         return (high + wide) * terms * size
 
     room = facts.most_shared // STAGES
-    high, wide, parts = _best_sides(rows, cols, known[found.reduce], facts.multiprocessors)
+    batch = [n for i, n in enumerate(known) if i not in (found.row, found.col, found.reduce)]
+    # The tiles of a batch are many, mostly.
+    shared = None if any(n != 1 for n in batch) else known[found.reduce]
+    high, wide, parts = _best_sides(rows, cols, shared, facts.multiprocessors)
     while slice_bytes(high, wide, SIZE) > room:
         high, wide = high // 2, wide // 2
     high = BLOCK_ROWS.where(lambda n: rows is None or n < 2 * max(rows, SIZE)).at_most(sch, high)
@@ -309,11 +312,11 @@ def _tile(sch: Schedule, found: HalfProduct, known: list[int | None], facts: Fac
 def _best_sides(
     rows: int | None, cols: int | None, terms: int | None, multiprocessors: int
 ) -> tuple[int, int, int]:
-    """The default rows and columns of a block's tile and the parts of its terms: those of the least
-    estimated time."""
+    """The default rows and columns of a block's tile and the parts of its terms, one where these
+    are None: those of the least estimated time."""
     if rows is None or cols is None:  # perhaps not many
         return COLS, COLS, 1
-    slices = -(-(terms or 1) // TERMS)
+    slices = -(-(terms or TERMS) // TERMS)
     sizes = [(h, w) for h in SIDES for w in SIDES if w <= COLS and h < 2 * rows and w < 2 * cols]
     parts = [n for n in SPLIT_TERMS.candidates if n == 1 or slices >= n * LEAST_SLICES]
     every = [(h, w, n) for n in parts for h, w in sizes or [(SIZE, SIZE)]]
