@@ -107,13 +107,13 @@ def _measured(
             given = ids if name in OURS else ids.long()
             prompt, steps = given[:, :PROMPT].contiguous(), given[:, PROMPT:].contiguous()
             parts = [steps[:, i : i + 1].contiguous() for i in range(STEPS)]
-            prefill[name].append(_seconds(lambda c=call, p=prompt: c(p, 0)))
+            prefill[name].append(seconds_of(lambda c=call, p=prompt: c(p, 0)))
 
             def run(c: Callable[..., Any] = call, parts: Sequence[Any] = parts) -> None:
                 for i, part in enumerate(parts):
                     c(part, PROMPT + i)
 
-            decode[name].append(_seconds(run) / STEPS)
+            decode[name].append(seconds_of(run) / STEPS)
     row: dict[str, Any] = {
         "case": case,
         "prefill": {n: statistics.median(t) for n, t in prefill.items()},
@@ -128,7 +128,8 @@ def _measured(
     return row
 
 
-def _seconds(call: Callable[[], Any]) -> float:
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Seconds of a call, until the GPU has done what it asks for."""
     import torch
 
     torch.cuda.synchronize()

@@ -32,9 +32,10 @@ class Stage:
 
 STAGES = {
     "doctor": Stage(("-m", "relaxlab", "doctor"), 0.05),
-    "tests": Stage(("-m", "tools.gpu", "--tests"), 0.35),
-    "kernels": Stage(("-m", "benchmarks.bench_gpu"), 0.3),
-    "models": Stage(("-m", "benchmarks.bench_gpu_models"), 0.3),
+    "tests": Stage(("-m", "tools.gpu", "--tests"), 0.3),
+    "kernels": Stage(("-m", "benchmarks.bench_gpu"), 0.25),
+    "models": Stage(("-m", "benchmarks.bench_gpu_models"), 0.25),
+    "ablation": Stage(("-m", "benchmarks.bench_gpu_ablation"), 0.15),
 }
 
 
@@ -72,7 +73,7 @@ def _run(name: str, out: Path, seconds: float) -> str:
     command = [sys.executable, *STAGES[name].command]
     if name != "doctor":
         command += ["--out", str(out)]
-    if name in ("kernels", "models"):  # they end by themselves, with what they have
+    if name in ("kernels", "models", "ablation"):  # they end by themselves, with what they have
         command += ["--seconds", f"{0.85 * seconds:.0f}"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
     log, begin = out / f"{name}.log", time.monotonic()

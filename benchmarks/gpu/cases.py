@@ -244,6 +244,7 @@ def _products() -> Iterator[Case]:
         ("8192", 8192, 8192, 8192, HALF),
         ("8191x8193x8190", 8191, 8193, 8190, BRAIN),
         ("16x4096x14336", 16, 4096, 14336, BRAIN),
+        ("64x4096x14336", 64, 4096, 14336, BRAIN),
         ("128x14336x4096", 128, 14336, 4096, BRAIN),
         ("4096", 4096, 4096, 4096, FLOAT),
     ):
@@ -295,9 +296,10 @@ def _attention() -> Iterator[Case]:
 
 
 def _cached_attention() -> Iterator[Case]:
-    """The last 1024 positions are new, as of a prompt and of the last part of a longer one."""
-    heads, kv_heads, size, new = 32, 8, 128, 1024
-    for length in (1024, 4096):
+    """The last 1024 positions are new, as of a prompt and of the last part of a longer one; or 8,
+    as of words that are guessed and then checked together."""
+    heads, kv_heads, size = 32, 8, 128
+    for new, length in ((1024, 1024), (1024, 4096), (8, 4096), (8, 16384)):
         queries, keys, values = (
             (1, new, heads, size),
             (1, kv_heads, length // 16, size, 16),

@@ -1,4 +1,4 @@
-"""The decoder that is measured on GPUs: Llama-3-8B's sizes, as a module of relaxlab."""
+"""The decoders that are measured on GPUs, by their sizes, as modules of relaxlab."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def configuration(layers: int) -> DecoderConfig:
         hidden_size=4096, num_layers=layers, num_heads=32, num_kv_heads=8, head_dim=128,
         ffn_size=14336, vocab_size=128256, context_length=8192, norm_eps=1e-5,
         rope=Rope(500000.0, 128),
+    )  # fmt: skip
+
+
+def smollm2() -> DecoderConfig:
+    """SmolLM2-135M."""
+    return DecoderConfig(
+        hidden_size=576, num_layers=30, num_heads=9, num_kv_heads=3, head_dim=64, ffn_size=1536,
+        vocab_size=49152, context_length=8192, norm_eps=1e-5, rope=Rope(100000.0, 64),
+        tied_embeddings=True,
     )  # fmt: skip
 
 

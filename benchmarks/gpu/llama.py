@@ -14,8 +14,12 @@ import relaxlab as rl
 from benchmarks.gpu.decoder import POSITIONS, program
 from relaxlab import nn
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.target import Target
 from relaxlab.models.config import DecoderConfig
 from relaxlab.models.decoder import Decoder
+from relaxlab.passes.base import Pipeline
+from relaxlab.passes.pipeline import cuda_pipeline
+from relaxlab.runtime.vm.cuda import gpu_architecture
 
 
 class Peer:
@@ -92,7 +96,8 @@ def weights(model: Any, decoder: Decoder) -> Iterator[torch.Tensor]:
 
 
 class Ours:
-    """relaxlab's decoder, with the weights of `model` or, without one, random ones in `format`."""
+    """relaxlab's decoder, with the weights of `model` or, without one, random ones in `format`;
+    with the pipeline that `variant` makes of the default one."""
 
     def __init__(
         self,
@@ -100,10 +105,13 @@ class Ours:
         batch: int,
         model: Any = None,
         format: str = "BF16",
+        variant: Callable[[Pipeline], Pipeline] | None = None,
     ) -> None:
         decoder, module = program(config, batch, format)
         begin = time.monotonic()
-        self.executable = rl.compile(module, target="cuda")
+        target = Target.cuda(gpu_architecture())
+        pipeline = cuda_pipeline(target) if variant is None else variant(cuda_pipeline(target))
+        self.executable = rl.compile(module, target=target, pipeline=pipeline)
         self.seconds_to_compile = time.monotonic() - begin
         given = list(weights(model, decoder)) if model is not None else list(_random(decoder))
         self.bytes = sum(w.nbytes for w in given)

@@ -15,15 +15,16 @@ import math
 import statistics
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import relaxlab as rl
 from benchmarks.gpu.cases import BRAIN, Case, cases
-from benchmarks.gpu.decoder import configuration, program
+from benchmarks.gpu.decoder import configuration, program, smollm2
 from benchmarks.gpu.measured import DECODER_LAYERS, MEASURED, STATIC, Measured
 from relaxlab.ir.gpus import GPUS
+from relaxlab.models.config import DecoderConfig
 from relaxlab.runtime.predict.predict import Prediction
 
 RESULT = Path(__file__).parents[1] / "results" / "gpu-predicted.json"
@@ -31,8 +32,13 @@ CHART = RESULT.with_suffix(".svg")
 RUN = ("h100", "h200")
 """The GPUs that times were measured on. Both are of one architecture."""
 PROMPT = 1024
-BATCHES = ((1, "BF16"), (4, "BF16"), (16, "BF16"), (1, "Q4_0"))
-"""Sequences of a decoder at a time, and the format of its weights."""
+DECODERS: Sequence[tuple[str, Callable[[], DecoderConfig], int, str]] = (
+    *((f"decoder, {DECODER_LAYERS} layers", lambda: configuration(DECODER_LAYERS), batch, format)
+      for batch, format in ((1, "BF16"), (4, "BF16"), (16, "BF16"), (1, "Q4_0"))),
+    *(("decoder, 32 layers", lambda: configuration(32), batch, "BF16") for batch in (1, 4, 16)),
+    ("SmolLM2-135M", smollm2, 1, "BF16"),
+)  # fmt: skip
+"""Labels, sizes, sequences at a time, and the format of the weights."""
 
 
 def recorded(case: str, gpu: str) -> float | None:
@@ -53,10 +59,10 @@ def predicted(only: Sequence[str], gpus: Sequence[str]) -> Iterator[dict[str, An
     for one in MEASURED:
         if one.case == STATIC and one.gpu in gpus and _wanted(one.label, only):
             yield _row(one.label, one.gpu, _product(one), 2 * 8192**3)
-    for batch, format in BATCHES:
-        name = f"decoder, {DECODER_LAYERS} layers, batch {batch}, {format}"
+    for label, config, batch, format in DECODERS:
+        name = f"{label}, batch {batch}, {format}"
         if _wanted(name, only):
-            _, module = program(configuration(DECODER_LAYERS), batch, format)
+            _, module = program(config(), batch, format)
             # Both are of one architecture.
             exe = rl.compile(module, target=GPUS[gpus[0]].target)
             for gpu in gpus:

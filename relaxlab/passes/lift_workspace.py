@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from relaxlab.analysis.arith import Analyzer
@@ -27,7 +28,9 @@ def lift_workspace(mod: Module, _: NoOptions) -> Module:
     Calls that are expanded already get the memory as further arguments, allocated before them.
     A buffer that loops around all of its uses fill anew in each iteration becomes as large as one
     iteration needs (`narrowed`).
-    Versions of a kernel (branches at its top) share workspaces of equal shape and dtype.
+    Versions of a kernel (branches at its top) share workspaces of equal shape and dtype. One that
+    only versions for sizes up to a bound have is as large as those need: a call of any other size
+    allocates it, too.
     """
     lifted: dict[str, tuple[loops.PrimFunc, tuple[loops.Buffer, ...]]] = {}
     signed = _signed_scalars(mod)
@@ -55,9 +58,17 @@ def _with_narrow_workspaces(func: loops.PrimFunc) -> loops.PrimFunc:
     return reduce(narrowed, (b for b in buffers if b.scope == "global"), func)
 
 
-def _outer_blocks(s: loops.Stmt) -> Iterator[tuple[int, loops.Block]]:
-    """The blocks around all loops, with the number of the version they belong to."""
-    pending: list[tuple[int, loops.Stmt]] = [(0, s)]
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A branch at the top of a kernel, by number (0: outside of them), and what holds in it."""
+
+    number: int = 0
+    facts: tuple[expr.PrimExpr, ...] = ()
+
+
+def _outer_blocks(s: loops.Stmt) -> Iterator[tuple[_Version, loops.Block]]:
+    """The blocks around all loops, with the version that they belong to."""
+    pending: list[tuple[_Version, loops.Stmt]] = [(_Version(), s)]
     versions = 0
     while pending:
         version, top = pending.pop(0)
@@ -65,12 +76,12 @@ def _outer_blocks(s: loops.Stmt) -> Iterator[tuple[int, loops.Block]]:
             case loops.BlockRealize(_, _, block) if not block.iter_vars:
                 yield version, block
                 pending.append((version, block.body))
-            case loops.IfThenElse(_, yes, no):
+            case loops.IfThenElse(condition, yes, no):
                 versions += 1
-                pending.append((versions, yes))
+                pending.append((_Version(versions, (*version.facts, condition)), yes))
                 if no is not None:
                     versions += 1
-                    pending.append((versions, no))
+                    pending.append((_Version(versions, version.facts), no))
             case loops.SeqStmt(stmts):
                 pending += [(version, x) for x in stmts]
             case _:
@@ -100,27 +111,53 @@ def _shared(func: loops.PrimFunc, signed: set[expr.Var]) -> dict[loops.Buffer, l
     shape and dtype. `signed`: the scalar parameters that may be negative; others are sizes."""
     found: dict[loops.Buffer, loops.Buffer] = {}
     taken: dict[int, set[loops.Buffer]] = {}
+    users: dict[loops.Buffer, list[_Version]] = {}
     for version, block in _outer_blocks(func.body):
         for b in block.alloc_buffers:
             if b.scope != "global":
                 continue
-            mine = taken.setdefault(version, set())
+            mine = taken.setdefault(version.number, set())
             same = [
                 x
                 for x in dict.fromkeys(found.values())
                 # Only one version of a kernel runs, so versions share; within one version two
                 # buffers live together.
-                if version and x not in mine and (x.shape, x.dtype) == (b.shape, b.dtype)
+                if version.number and x not in mine and (x.shape, x.dtype) == (b.shape, b.dtype)
                 and x not in taken.get(0, ())
             ]  # fmt: skip
             found[b] = same[0] if same else b
             mine.add(found[b])
+            users.setdefault(found[b], []).append(version)
     an = shape_analyzer(func)
     for p in func.params:
         if isinstance(p, expr.Var) and p not in signed:
             an.bind_shape(p)
-    made = {b: _without_negative_dims(b, an) for b in dict.fromkeys(found.values())}
+    made = {b: _without_negative_dims(_bounded(b, v, an), an) for b, v in users.items()}
     return {b: made[new] for b, new in found.items()}
+
+
+def _bounded(b: loops.Buffer, versions: Sequence[_Version], an: Analyzer) -> loops.Buffer:
+    """The buffer with constant dimensions where all versions that have it are for sizes that bound
+    them. Beside a dimension without a bound it stays: a call of few rows by many columns would
+    allocate the most rows for all columns."""
+
+    def most(dim: expr.PrimExpr) -> expr.PrimExpr:
+        bounds = [_bound_of(v, dim, an) for v in versions]
+        found = [n for n in bounds if n is not None]
+        return expr.const(max(found), dim.dtype) if len(found) == len(bounds) else dim
+
+    shape = tuple(map(most, b.shape))
+    bounded = shape != b.shape and all(isinstance(d, expr.IntImm) for d in shape)
+    return replace(b, shape=shape) if bounded else b
+
+
+def _bound_of(version: _Version, dim: expr.PrimExpr, an: Analyzer) -> int | None:
+    """The upper bound that a dimension has by what holds in a version, and not without it."""
+    with an.scope():
+        for fact in version.facts:
+            an.assume(fact)
+        most = an.upper_bound(dim)
+    return None if most == an.upper_bound(dim) else most
 
 
 def _without_negative_dims(b: loops.Buffer, an: Analyzer) -> loops.Buffer:

@@ -11,7 +11,7 @@ import relaxlab as rl
 from benchmarks.gpu import predictions
 from benchmarks.gpu.cases import cases
 from benchmarks.gpu.measured import MEASURED
-from benchmarks.gpu.predictions import CHART, RESULT, errors, recorded
+from benchmarks.gpu.predictions import CHART, DECODERS, RESULT, errors, recorded
 
 ROWS = json.loads(RESULT.read_text())["rows"]
 
@@ -20,6 +20,8 @@ def test_every_case_is_recorded() -> None:
     known = {(r["case"], r["gpu"]) for r in ROWS}
     assert {(c.name, gpu) for c in cases() for gpu in ("h100", "h200")} <= known
     assert {(m.label, m.gpu) for m in MEASURED} <= known
+    decoders = [f"{label}, batch {n}, {format}: a step" for label, _, n, format in DECODERS]
+    assert {(name, gpu) for name in decoders for gpu in ("h100", "h200")} <= known
     assert recorded("add f32", "NVIDIA H100 80GB HBM3") == recorded("add f32", "h100")
     assert recorded("add f32", "NVIDIA A10") is None
 

@@ -86,6 +86,57 @@ def test_scratch_memory_becomes_an_output():
     assert [v.name for v, _ in plan.unplanned] == ["y_with_workspace_0"]
 
 
+def test_memory_of_a_version_is_as_large_as_it_needs():
+    """Of the versions for up to 4 and up to 8 rows, which share theirs, and of the general one.
+    Rows of a symbolic length are as many as a call has."""
+
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def twice(A: T.Buffer(("n", 3), "float32"), B: T.Buffer(("n", 3), "float32")):
+            n = T.int64()
+            if n <= 4:
+                with T.block("few"):
+                    few = T.alloc_buffer((2, n), "float32")
+                    for i in range(n):
+                        few[1, i] = A[i, 0]
+                    for i, j in T.grid(n, 3):
+                        B[i, j] = few[1, i] + A[i, j]
+            else:
+                if n <= 8:
+                    with T.block("more"):
+                        more = T.alloc_buffer((2, n), "float32")
+                        for i in range(n):
+                            more[0, i] = A[i, 0]
+                        for i, j in T.grid(n, 3):
+                            B[i, j] = more[0, i] + A[i, j]
+                else:
+                    with T.block("many"):
+                        many = T.alloc_buffer((n, 1), "float32")
+                        for i in range(n):
+                            many[i, 0] = A[i, 0]
+                        for i, j in T.grid(n, 3):
+                            B[i, j] = many[i, 0] + A[i, j]
+
+        @R.function
+        def main(x: R.Tensor(("m", 3), "float32")) -> R.Tensor(("m", 3), "float32"):
+            m = T.int64()
+            cls = Before
+            with R.dataflow():
+                y = R.call_tir(cls.twice, (x,), out_sinfo=R.Tensor((m, 3), "float32"))
+                R.output(y)
+            return y
+
+    mod = normalize(Before)
+    after = lift_workspace(mod)
+    assert lift_workspace(after) is after
+    shapes = [tuple(map(str, b.shape)) for b in after["twice"].buffers[2:]]
+    assert shapes == [("2", "8"), ("n", "1")]
+    for n in (0, 3, 7, 11):
+        x = np.arange(n * 3, dtype="float32").reshape(n, 3)
+        np.testing.assert_array_equal(rl.interpret(after, "main", x), x + x[:, :1])
+
+
 def test_private_memory_and_memory_inside_loops_stay():
     @I.ir_module
     class Before:

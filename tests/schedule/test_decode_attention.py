@@ -16,12 +16,14 @@ import relaxlab as rl
 from relaxlab import nn
 from relaxlab.codegen.cuda import nvrtc, sass
 from relaxlab.ir.dtypes import numpy_dtype
+from relaxlab.ir.expr import const
 from relaxlab.ir.module import Module
 from relaxlab.nn import loop_functions
 from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
 from tests.disassembler import needs_disassembler
 
 SCALE = nn.Scores(0.3)
+ONE = const(1)
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
 
 
@@ -185,6 +187,45 @@ def test_prompts_by_tensor_cores(case: Case, rng) -> None:
         case.check(exe, past, rng, length)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(2, 1, 64, "float16", query_dtype="float16", length="s"),
+        Case(
+            2, 2, 32, "bfloat16", nn.Scores(0.3, softcap=5.0, window=33), batch=2, length=11,
+            query_dtype="bfloat16",
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_few_queries(case: Case, rng) -> None:
+    """Parts of the positions by blocks of one warp each, some of which have none, and a kernel that
+    combines them; a version of its own where the number of queries is a symbol."""
+    exe = case.compiled()
+    (kernel,) = exe.gpu.kernels.values()
+    for past, length in ((0, 2), (40, 16), (400, 9)):
+        case.check(exe, past, rng, case.length if isinstance(case.length, int) else length)
+    tiles = kernel.launches[-3 if case.length == "s" else 0]
+    assert [str(e) for e in tiles.extents("threadIdx")] == ["4", "8", "1"]
+    (mixes,) = (b for b in kernel.buffers if b.name == "mix_split" and b.shape[2] != ONE)
+    # Calls of other lengths allocate no more than this version needs.
+    rows = 16 if case.length == "s" else 11
+    assert list(mixes.shape[-3:]) == [const(n) for n in (rows, 64, case.width)]
+
+
+@needs_disassembler
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
+def test_machine_code_of_few_queries(arch: str) -> None:
+    """Tensor instructions for chunks of 64 positions, copied past registers; nothing is spilled."""
+    case = Case(32, 8, 128, "bfloat16", length=8, query_dtype="bfloat16", positions=16384)
+    compiled = case.compiled(f"cuda:{arch}").compiled()
+    assert all(r.spill_stores == r.spill_loads == 0 for r in compiled.resources.values())
+    codes = [sass.opcodes(code) for code in sass.disassemble(compiled.cubin).values()]
+    (counts,) = (c for c in codes if c["HMMA"])
+    assert counts["HMMA"] == 2 * 2 * 8 * 4
+    assert counts["LDGSTS"] > 0 == counts["STS"] == counts["LDG"] == counts["LDL"]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_prompts_on_a_gpu(dtype: str, rng) -> None:
@@ -229,7 +270,7 @@ def test_nothing_is_spilled(arch: str) -> None:
 @needs_disassembler
 def test_machine_code_of_prompts() -> None:
     """Keys lie by features, and are transposed as they are loaded, as values are."""
-    case = Case(32, 8, 128, "float16", length="s", query_dtype="float16")
+    case = Case(32, 8, 128, "float16", length=512, query_dtype="float16")
     compiled = case.compiled("cuda:sm_90a").compiled()
     assert all(r.spill_stores == r.spill_loads == 0 for r in compiled.resources.values())
     codes = [sass.opcodes(code) for code in sass.disassemble(compiled.cubin).values()]

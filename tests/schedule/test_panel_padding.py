@@ -48,8 +48,12 @@ def test_lanes_without_a_column_are_zero(
             array[...] = np.nan
         run(*arrays)
         for number, array in enumerate(written):
-            # A workspace of other versions is as it was; no other array has a NaN.
-            if number == 0 or not np.isnan(array).all():
-                assert np.isfinite(array).all()
+            # A workspace of other versions is as it was, and so are panels behind the last column,
+            # for which a version has room; no other panel has a NaN, nor has the result.
+            if number > 0:
+                panels = array.reshape(-1, array.shape[-2] * array.shape[-1])
+                array = panels[~np.isnan(panels).all(axis=1)]  # noqa: PLW2901
+            assert np.isfinite(array).all()
+            if array.size:
                 used.add(number)
     assert len(used) == len(written), "some workspace is never used"

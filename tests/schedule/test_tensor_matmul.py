@@ -14,13 +14,16 @@ import relaxlab as rl
 from relaxlab.codegen.cuda import sass
 from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.gpu.lower import lower_launches
-from relaxlab.ir.loops import Evaluate, For, PrimFunc, SeqStmt
+from relaxlab.ir import expr
+from relaxlab.ir.loops import Block, Evaluate, For, PrimFunc, SeqStmt
 from relaxlab.ir.node import replace, walk
+from relaxlab.passes.pipeline import cuda_pipeline
 from relaxlab.runtime.simt.report import SimtError
-from relaxlab.runtime.simt.simt import simt_device_kernel
+from relaxlab.runtime.simt.simt import simt, simt_device_kernel
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.script import parse
 from relaxlab.script import tir as T
+from relaxlab.testing.replay import replay_kernels
 from tests.disassembler import needs_disassembler
 
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -84,6 +87,8 @@ def test_a_symbolic_number_of_rows(rows: int) -> None:
         {"block_rows": 32, "block_cols": 32, "block_terms": 16, "warp_rows": 1, "warp_cols": 1},
         {"block_rows": 64, "block_cols": 128, "block_terms": 32, "warp_rows": 2, "warp_cols": 4},
         {"raster_columns": 1},
+        {"block_rows": 16, "block_cols": 32, "block_terms": 32, "split_terms": 3},
+        {"split_terms": 2, "pipeline_stages": 1, "block_cols": 32},
     ],
 )
 def test_other_decisions(decisions: dict[str, int]) -> None:
@@ -91,6 +96,36 @@ def test_other_decisions(decisions: dict[str, int]) -> None:
     exe = rl.compile(mod, target="cuda", decisions={"matmul": decisions})
     args = arguments(130, 256, 80, "bfloat16", "kj")
     got, want = exe.simulate("main", *args).astype(np.float64), expected(*args, "kj")
+    assert np.abs(got - want).max() <= 1e-2 * np.abs(want).max()
+
+
+def test_drawn_decisions(rng: np.random.Generator) -> None:
+    seed = int(rng.integers(1 << 31))
+    rows, cols, terms = (int(n) for n in rng.integers(5, 200, 3))
+    form = ["kj", "jk", "epilogue"][seed % 3]
+    print(f"{form} of {rows} x {cols} x {terms}, decisions of seed {seed}")
+    pipeline = cuda_pipeline().with_options("schedule_kernels", seed=seed)
+    trace = pipeline.run(program(rows, cols, terms, form=form))
+    replay_kernels(trace)
+    (applied,) = trace.result.loop_functions().values()
+    assert any(isinstance(n, Block) and n.annotations.get("tensor_intrin") for n in walk(applied))
+    args = arguments(rows, cols, terms, "bfloat16", form)
+    got = simt(trace.result, "main", *args).check().result.astype(np.float64)
+    want = expected(*args, form)
+    assert np.abs(got - want).max() <= 1e-2 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("form", ["kj", "jk", "epilogue"])
+def test_blocks_share_the_terms_of_few_tiles(form: str) -> None:
+    """Parts of 17 slices; the last one has zeros behind its terms."""
+    rows, cols, terms = 33, 50, 8000
+    exe = rl.compile(program(rows, cols, terms, form=form), target="cuda:sm_80")
+    (kernel,) = exe.gpu.kernels.values()
+    sums, added = kernel.launches
+    (parts,) = (b.shape[0] for b in sums.buffers if b.name.endswith("_rf"))
+    assert parts == expr.const(8) and "T_matmul_pad_rf" in {b.name for b in added.buffers}
+    args = arguments(rows, cols, terms, "bfloat16", form)
+    got, want = exe.simulate("main", *args).astype(np.float64), expected(*args, form)
     assert np.abs(got - want).max() <= 1e-2 * np.abs(want).max()
 
 
@@ -138,7 +173,8 @@ def test_tiles_are_for_the_multiprocessors_that_there_are() -> None:
 
 
 def test_a_missing_wait_is_found() -> None:
-    exe = rl.compile(program(64, 64, 128), target="cuda")
+    tile = {"block_rows": 64, "block_cols": 16, "warp_rows": 4}
+    exe = rl.compile(program(64, 64, 128), target="cuda", decisions={"matmul": tile})
     func, kernel = kernel_of(exe)
     (launch,) = kernel.launches
     args = arguments(64, 64, 128, "bfloat16", "kj")

@@ -89,6 +89,14 @@ class TensorMap:
     box: tuple[int, ...]
 
 
+MAP_BYTES = 128
+"""The size of a tensor map."""
+MAP_DTYPES = {"float16": 6, "bfloat16": 9}
+"""The driver's numbers of dtypes in tensor maps, by ours."""
+SWIZZLE_128B, PROMOTE_256B = 3, 3
+"""16-byte parts of rows of 128 bytes are swizzled; the second-level cache loads 256 bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A language of kernels. Texts have their parts in braces.

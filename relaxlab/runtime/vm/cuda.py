@@ -35,7 +35,7 @@ from relaxlab.runtime.request import Request
 from relaxlab.runtime.vm.capture import CapturedFunction, CapturePlan, plan_capture
 from relaxlab.runtime.vm.gpu import GpuExecutable, NoGpu, sizes_of
 from relaxlab.runtime.vm.memory import DeviceMemory
-from relaxlab.runtime.vm.straight_line import StraightLine, straight_line
+from relaxlab.runtime.vm.straight_line import Step, StraightLine, straight_line
 from relaxlab.runtime.vm.tensor_map import tensor_map
 from relaxlab.runtime.vm.vm import Kernel, VirtualMachine
 
@@ -53,6 +53,7 @@ class CudaExecutable(Displayed, GpuExecutable):
 
     _compiled: dict[str, nvrtc.Compiled] = field(default_factory=dict[str, nvrtc.Compiled])
     _machine: VirtualMachine | None = None
+    _module: Any = None
     _failures: Failures | None = None
     _prepared: dict[str, StraightLine | None] = field(
         default_factory=lambda: dict[str, "StraightLine | None"]()
@@ -99,7 +100,7 @@ class CudaExecutable(Displayed, GpuExecutable):
         """The machine that runs calls, on the GPU. Raises NoGpu where there is none."""
         if self._machine is None:
             cupy = require_cupy()
-            module = self._load(cupy, self.cubin, "program")
+            module = self._module = self._load(cupy, self.cubin, "program")
             self._failures = Failures(cupy)
             kernels = {
                 name: _on_gpu(module, kernel, self.gpu.functions[name], self._failures)
@@ -165,10 +166,32 @@ class CudaExecutable(Displayed, GpuExecutable):
         return require_cupy().zeros(shape, numpy_dtype(dtype))
 
     def _line(self, name: str) -> StraightLine | None:
-        """The function as a list of closures; None for one with branches or calls."""
+        """The function as a list of closures, the last of which launches its kernels; None for one
+        with branches or calls."""
         if name not in self._prepared:
-            self._prepared[name] = straight_line(self.machine(), self.program.functions[name])
+            fn, machine = self.program.functions[name], self.machine()
+            calls = [i.function for i in fn.instrs if isinstance(i, host.CallKernel)]
+            waits = any(_only_checks(self.gpu.kernels[f]) for f in calls)
+            launcher = None if waits else self._launcher
+            self._prepared[name] = straight_line(machine, fn, launcher)
         return self._prepared[name]
+
+    def _launcher(self, instrs: Sequence[host.Instr]) -> Step:
+        """The launches of instructions by native code."""
+        # It needs LLVM, which programs that are only looked at do without.
+        from relaxlab.runtime.vm.native_launches import native_launches
+
+        gpu, memory, failures = self.gpu, self.machine().memory, self._failures
+        assert isinstance(memory, DeviceMemory) and failures is not None
+        kernels = {n: (kernel, gpu.functions[n]) for n, kernel in gpu.kernels.items()}
+
+        def entry(kernel: DeviceKernel, source: KernelSource) -> tuple[int, int]:
+            handle = self._module.get_function(source.name).kernel.ptr
+            if not source.failures:
+                return handle, 0
+            return handle, memory.address(failures.word(failures.add(kernel.name, source)))
+
+        return native_launches(instrs, kernels, entry, memory)
 
     def _finish(self, name: str) -> None:
         """Raises ExecutionError where a kernel of the call has failed."""
@@ -281,7 +304,7 @@ def _on_gpu(
         _launch(module.get_function(source.name), kernel, launch, source, failures, in_memory)
         for launch, source in zip(kernel.launches, sources, strict=True)
     ]
-    only_checks = not any(isinstance(n, BufferStore) for k in kernel.launches for n in walk(k.body))
+    only_checks = _only_checks(kernel)
     if len(launches) == 1 and not only_checks:
         return launches[0]
 
@@ -292,6 +315,11 @@ def _on_gpu(
             failures.check()
 
     return run
+
+
+def _only_checks(kernel: DeviceKernel) -> bool:
+    """True for a loop function that stores nothing: it checks what those behind it go by."""
+    return not any(isinstance(n, BufferStore) for k in kernel.launches for n in walk(k.body))
 
 
 def _launch(

@@ -3,7 +3,8 @@
 The virtual machine looks every instruction up again at every call, which takes longer than a GPU
 takes for a small kernel. Here everything that is the same at every call is prepared: sizes are
 numbers or closures over the symbols, and tensors in planned memory of constant size are views that
-stay. An array that is the argument of the call before is not checked again.
+stay. Where native code can make the launches (`native_launches`), it makes all of them. An array
+that is the argument of the call before is not checked again.
 """
 
 from __future__ import annotations
@@ -40,13 +41,47 @@ PLAIN = (
 """The instructions that are followed by the next one."""
 
 
-def straight_line(machine: VirtualMachine, fn: host.HostFunction) -> StraightLine | None:
-    """Prepare a function of the machine's program; None for one with branches or calls."""
+Launcher: TypeAlias = Callable[[Sequence[host.Instr]], Step]
+"""Makes the launches of instructions one step."""
+
+
+def straight_line(
+    machine: VirtualMachine, fn: host.HostFunction, launcher: Launcher | None = None
+) -> StraightLine | None:
+    """Prepare a function of the machine's program; None for one with branches or calls. With a
+    `launcher`, its kernels are launched behind all else."""
     if not all(isinstance(i, PLAIN) for i in fn.instrs):
         return None
     line = StraightLine(machine, fn, [None] * len(fn.registers), [None] * len(fn.params))
-    line.steps += line.prepare(fn.instrs)
+    if launcher is None:
+        line.steps += line.prepare(fn.instrs)
+        return line
+    before, launched = _parts(fn)
+    line.steps += line.prepare(before)
+    if any(isinstance(i, host.CallKernel) for i in launched):
+        line.steps.append(launcher(launched))
     return line
+
+
+def _parts(fn: host.HostFunction) -> tuple[list[host.Instr], list[host.Instr]]:
+    """The instructions, and apart from the others the calls of kernels, with what gives tensors
+    their places for these alone. Nothing else reads what kernels compute."""
+    needed = set(host.leaves(fn.result))
+    others: list[host.Instr] = []
+    launched: list[host.Instr] = []
+    for i in reversed(fn.instrs):
+        apart = isinstance(i, host.CallKernel) or (
+            isinstance(i, host.View) and i.dst not in needed
+        )
+        (launched if apart else others).append(i)
+        match i:
+            case host.View(base=read) | host.MatchShape(value=read) | host.Unpack(value=read):
+                needed.update(() if apart else (read,))
+            case host.Pack(value=values):
+                needed.update(host.leaves(values))
+            case _:
+                pass
+    return others[::-1], launched[::-1]
 
 
 @dataclass(slots=True)

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.codegen.gpu.dialect import TensorMap
+from relaxlab.codegen.gpu.dialect import (
+    MAP_BYTES,
+    MAP_DTYPES,
+    PROMOTE_256B,
+    SWIZZLE_128B,
+    TensorMap,
+)
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.runtime.arrays import ExecutionError
 
-BYTES, ALIGN = 128, 64
-"""The size of a descriptor, and the alignment that the driver requires."""
-DTYPES = {"float16": 6, "bfloat16": 9}
-"""The driver's numbers of dtypes, by ours."""
-SWIZZLE_128B, PROMOTE_256B = 3, 3
-"""16-byte parts of rows of 128 bytes are swizzled; the second-level cache loads 256 bytes."""
+ALIGN = 64
+"""The alignment of a descriptor that the driver requires."""
 
 
 def tensor_map(wanted: TensorMap, array: Any) -> np.ndarray[Any, Any]:
@@ -33,16 +35,16 @@ def _encoded(wanted: TensorMap, shape: tuple[int, ...], address: int) -> np.ndar
     """The descriptor of an array of a shape at an address."""
     rank, size = len(wanted.box), bytes_of(wanted.buffer.dtype)
     pitches = [prod(shape[n:]) * size for n in range(1, rank)]
-    raw = np.zeros(BYTES + ALIGN, np.uint8)
+    raw = np.zeros(MAP_BYTES + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
-    place = raw[start : start + BYTES]
+    place = raw[start : start + MAP_BYTES]
     if 0 in shape:  # the driver describes no such array, and nobody asks for a part of it
-        return place.view(f"V{BYTES}")
+        return place.view(f"V{MAP_BYTES}")
     # The driver counts dimensions from the last one.
     sizes, pitch = (ctypes.c_uint64 * rank)(*shape[::-1]), (ctypes.c_uint64 * rank)(*pitches[::-1])
     box, steps = (ctypes.c_uint32 * rank)(*wanted.box[::-1]), (ctypes.c_uint32 * rank)(*[1] * rank)
     code = _driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(place.ctypes.data), ctypes.c_int(DTYPES[wanted.buffer.dtype]),
+        ctypes.c_void_p(place.ctypes.data), ctypes.c_int(MAP_DTYPES[wanted.buffer.dtype]),
         ctypes.c_uint32(rank), ctypes.c_void_p(address), sizes, pitch, box, steps,
         ctypes.c_int(0), ctypes.c_int(SWIZZLE_128B), ctypes.c_int(PROMOTE_256B),
         ctypes.c_int(0),
@@ -54,7 +56,7 @@ def _encoded(wanted: TensorMap, shape: tuple[int, ...], address: int) -> np.ndar
             f"{code}): its address and the bytes of its rows have to be multiples of 16; pass a "
             "copy of it"
         )
-    return place.view(f"V{BYTES}")
+    return place.view(f"V{MAP_BYTES}")
 
 
 @cache

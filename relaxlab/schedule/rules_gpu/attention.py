@@ -13,6 +13,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.facts import Facts
 from relaxlab.schedule.cascade import axes_of, written
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.intrinsics.mma import SIZE
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
@@ -27,7 +28,8 @@ from relaxlab.schedule.rules.decisions import ONLINE_SOFTMAX, POSITIONS, QUERY_R
 from relaxlab.schedule.rules_gpu import nested
 from relaxlab.schedule.rules_gpu.decode_attention import schedule_query
 from relaxlab.schedule.rules_gpu.hopper_attention import schedule_warpgroup_tiles
-from relaxlab.schedule.rules_gpu.prompt_attention import SIDE, schedule_tiles
+from relaxlab.schedule.rules_gpu.prompt_attention import SIDE as SQUARE_SIDE
+from relaxlab.schedule.rules_gpu.prompt_attention import schedule_tiles
 from relaxlab.schedule.rules_gpu.rows import schedule_rows
 from relaxlab.schedule.rules_gpu.tensor_attention import operands_of, schedule_tensor_tiles
 from relaxlab.schedule.schedule import Schedule
@@ -61,24 +63,21 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     # Products, scores and weights of a row, in float32.
     room = context.target.facts.shared
     fits = (constant(found.extent(cascade.axis)) or room) * 3 * 4 <= room
-    fits = fits and not _by_tensor_cores(found, context)
+    rows = constant(found.extent(found.row))
+    multiplied = not isinstance(operands_of(found, context.target.facts), str)
+    fits = fits and not (multiplied and (rows is None or rows > FEW_ROWS))
     if sch.func.attrs.get(KEEP_ORDER) or (fits and not ONLINE_SOFTMAX.of(sch, False)):
         return _by_rows(sch, context, outer)
+
+    def version(one: Schedule, most: int | None) -> Schedule | None:
+        if most == 1:
+            return _query(one, context, outer)
+        return _by_tiles(one, context) if most is None else _few_queries(one, context, most)
+
     with_versions(
-        sch,
-        context,
-        found.extent(found.row),
-        [1],
-        lambda one, most: _query(one, context, outer) if most else _by_tiles(one, context),
+        sch, context, found.extent(found.row), [1, SIZE] if multiplied else [1], version
     )
     return sch
-
-
-def _by_tensor_cores(found: Attention, context: Context) -> bool:
-    """True if tensor cores multiply many queries."""
-    rows = constant(found.extent(found.row))
-    many = rows is None or rows > FEW_ROWS
-    return many and not isinstance(operands_of(found, context.target.facts), str)
 
 
 def _query(sch: Schedule, context: Context, outer: int) -> Schedule:
@@ -89,6 +88,17 @@ def _query(sch: Schedule, context: Context, outer: int) -> Schedule:
         text = f"one query has a block of threads per head: {error}"
         remark("schedule_kernels", sch.name, text, applied=False)
         return _by_rows(sch, context, outer)
+
+
+def _few_queries(sch: Schedule, context: Context, most: int) -> Schedule | None:
+    """A version for the queries of one warp of tensor cores, over positions in parts."""
+    tiles = sch.copy()
+    try:
+        schedule_tensor_tiles(tiles, context.target.facts, most)
+    except ScheduleError as error:
+        remark("schedule_kernels", sch.name, f"few queries have no parts: {error}", applied=False)
+        return None
+    return tiles
 
 
 def _by_rows(sch: Schedule, context: Context, outer: int) -> Schedule:
@@ -133,10 +143,10 @@ def _schedule_squares(sch: Schedule, facts: Facts) -> None:
     # Weights of the values pass between threads.
     most = facts.shared // bytes_of("float32")
     fitting_rows = QUERY_ROWS.where(
-        lambda n: n % SIDE == 0 and n * min(POSITIONS.candidates) <= most
+        lambda n: n % SQUARE_SIDE == 0 and n * min(POSITIONS.candidates) <= most
     )
     rows = fitting_rows.at_most(sch, SQUARE_ROWS)
-    chunk = POSITIONS.where(lambda n: n % SIDE == 0 and n * rows <= most).at_most(sch, CHUNK)
+    chunk = POSITIONS.where(lambda n: n % SQUARE_SIDE == 0 and n * rows <= most).at_most(sch, CHUNK)
     found.fused(sch, rows, chunk, chunk, 1)
     schedule_tiles(sch, found, facts)
 

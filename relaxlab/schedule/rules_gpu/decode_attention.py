@@ -75,7 +75,7 @@ def schedule_query(sch: Schedule, context: Context) -> Schedule:
     tile = found.fused(sch, rows, vector, _block_of_keys(found, key), 1, parts, workers)
     _Query(sch, found, (threads // facts.warp, facts.warp // lanes, lanes), wide).bind(tile)
     if parts > 1:
-        _combine(sch, tile, facts.warp)
+        combine_parts(sch, tile, facts.warp)
     sch.compact_buffers()
     return sch
 
@@ -256,7 +256,7 @@ class _Query:
         sch.unroll(turn)
 
 
-def _combine(sch: Schedule, tile: BlockRV, warp: int) -> None:
+def combine_parts(sch: Schedule, tile: BlockRV, warp: int) -> None:
     """The kernel behind the tiles: a block of threads for each row, a thread for each feature."""
     *makers, last = blocks_behind(sch, tile)
     *rows, feature = sch.get_loops(last)

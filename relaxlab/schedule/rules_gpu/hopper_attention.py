@@ -50,8 +50,8 @@ def schedule_warpgroup_tiles(sch: Schedule, facts: Facts) -> None:
         lambda n: n in COLUMNS and 2 * n * both <= room and _registers(operands, n) <= REGISTERS
     ).at_most(sch, CHUNK)
     stages = QUERY_STAGES.where(lambda n: n * chunk * both <= room).at_most(sch, STAGES)
-    found.fused(sch, groups * ROWS, chunk, chunk, 1, whole=True)
-    _Tile(sch, found, operands, facts, groups * ROWS // SIZE, 1, stages, chunk).schedule()
+    tile = found.fused(sch, groups * ROWS, chunk, chunk, 1, whole=True)
+    _Tile(sch, found, operands, facts, groups * ROWS // SIZE, 1, stages, chunk).schedule(tile)
     sch.compact_buffers()
 
 

@@ -22,8 +22,6 @@ from relaxlab.schedule.annotate import PIPELINE, WARP_SPECIALIZE
 from relaxlab.schedule.intrinsics.wgmma import LINE, ROWS, TERMS, accumulator
 from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
-    axis_loops,
-    block_loops,
     blocks_of,
     constant,
     extent_of,
@@ -43,6 +41,7 @@ from relaxlab.schedule.rules.decisions import (
 )
 from relaxlab.schedule.rules_gpu import tensor_matmul
 from relaxlab.schedule.rules_gpu.base import bind_flat, fused, unroll_all
+from relaxlab.schedule.rules_gpu.split_terms import add_parts, fitting_parts, part_sums
 from relaxlab.schedule.rules_gpu.tensor_matmul import (
     RASTER,
     HalfProduct,
@@ -182,13 +181,7 @@ def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts)
         sch, tile.cols
     )
 
-    def has_terms_for(parts: int) -> bool:
-        """False where a part would be of padding alone, which no box of memory can be copied to."""
-        slices = parts if terms is None else max(1, -(-terms // LINE))
-        return (parts - 1) * -(-slices // parts) < slices
-
-    parts = SPLIT_TERMS.where(has_terms_for)
-    tile = _Tile(groups, wide, parts.at_most(sch, tile.parts))
+    tile = _Tile(groups, wide, fitting_parts(terms, LINE).at_most(sch, tile.parts))
     product = sch.get_block(found.name)
     batch = [1] * found.row
     padding = [*batch, tile.rows, tile.cols, LINE * tile.parts]
@@ -199,10 +192,7 @@ def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts)
     copies = [b.name for b in blocks_of(sch.func) if b.writes[0].buffer in read]
     sums = None
     if tile.parts > 1:
-        nest = axis_loops(sch, product)
-        part, _ = sch.split(nest[-1], factors=[tile.parts, None])
-        sch.reorder(part, *nest[:-1])
-        sums, product = product, sch.rfactor(part, 0)
+        sums, product = product, part_sums(sch, product, found.reduce, tile.parts)
     slices = [sch.cache_read(product, n, "shared") for n in numbers]
     inline_producers(sch, keep=[*copies, *(found_block(sch, b).name for b in slices)])
     for name in copies:
@@ -211,21 +201,10 @@ def _by_warpgroups(sch: Schedule, found: HalfProduct, tile: _Tile, facts: Facts)
         store = separate_store(sch, found.name)
     else:
         store = sch.cache_write(product, 0, "local")
-        _add_parts(sch, sums, facts)
+        add_parts(sch, sums, facts)
     _multiply(sch, found, tile, facts, product, slices, store)
     sch.compact_buffers()
     return sch
-
-
-def _add_parts(sch: Schedule, sums: BlockRV, facts: Facts) -> None:
-    """Add the sums of all parts, and compute what is behind the product."""
-    store = separate_store(sch, found_block(sch, sums).name)
-    spatial, parts = block_loops(sch, sums)
-    sch.reorder(*spatial, *parts)
-    sch.reverse_compute_at(store, spatial[-1])
-    sch.decompose_reduction(sums, parts[0])
-    unroll_all(sch, *parts)
-    bind_flat(sch, spatial, facts)
 
 
 def _multiply(

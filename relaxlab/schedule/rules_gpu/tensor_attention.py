@@ -12,6 +12,7 @@ features, or lie feature by feature, as in a KV cache.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
@@ -26,6 +27,7 @@ from relaxlab.schedule.intrinsics.mma import DTYPES, SIZE, columns_fragment, row
 from relaxlab.schedule.rules.attention import Attention, find_attention
 from relaxlab.schedule.rules.base import (
     block_loops,
+    blocks_behind,
     blocks_of,
     constant,
     found_block,
@@ -33,18 +35,23 @@ from relaxlab.schedule.rules.base import (
     sum_of_products,
 )
 from relaxlab.schedule.rules.decisions import (
+    POSITION_PARTS,
     POSITIONS,
     QUERY_ROWS,
     QUERY_STAGES,
     WARP_QUERIES,
 )
-from relaxlab.schedule.rules.nested import outer_block
 from relaxlab.schedule.rules_gpu.base import fused, swizzle_rows, unroll_all
+from relaxlab.schedule.rules_gpu.decode_attention import combine_parts
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 ROWS, WARP_ROWS, CHUNK, STAGES = 128, 32, 64, 2
 """Queries of a tile and of a warp; positions of a chunk; chunks in shared memory, one of which is
 under way. Not measured."""
+FEW_TILES = 512
+"""Blocks of threads that few queries of all heads have at least. 8 queries of 32 heads over 16384
+positions of 8 heads of keys are predicted to take 41 us in 256 blocks on an H100, 44 in 512, 43 in
+1024 and 137 in 32. Not measured."""
 REGISTERS = 200
 """Registers of a thread that a warp's sums, scores and weights take by default, of 255. With 208,
 for 32 queries and 32 positions of 128 features, NVIDIA's compiler put some of a thread in local
@@ -85,8 +92,9 @@ def operands_of(found: Attention, facts: Facts) -> Operands | str:
     return Operands(query, key, value, dtype, depth, features)
 
 
-def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
-    """Schedule attention by tensor cores. Raises ScheduleError where it does not fit."""
+def schedule_tensor_tiles(sch: Schedule, facts: Facts, few: int | None = None) -> None:
+    """Schedule attention by tensor cores. Of at most `few` queries, where that is given, blocks of
+    threads share the positions. Raises ScheduleError where it does not fit."""
     found = find_attention(sch.func)
     assert found is not None
     operands = operands_of(found, facts)
@@ -109,7 +117,7 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
         sch, WARP_ROWS if registers(WARP_ROWS, 32) <= REGISTERS else SIZE
     )
     # Queries of one warp have a block with one: in others its sums would be in registers of all.
-    queries = constant(found.extent(found.row))
+    queries = constant(found.extent(found.row)) or few
     warps = 1 if queries is not None and queries <= shared_by else facts.block_threads // facts.warp
     rows = QUERY_ROWS.where(
         lambda n: n % shared_by == 0 and n // shared_by <= warps and room(n, least, 2) <= most
@@ -118,9 +126,23 @@ def schedule_tensor_tiles(sch: Schedule, facts: Facts) -> None:
     small = (n for n in fitting.candidates if registers(shared_by, n) <= REGISTERS)
     chunk = fitting.at_most(sch, min(CHUNK, max(small, default=least)))
     stages = QUERY_STAGES.where(lambda n: room(rows, chunk, n) <= most).at_most(sch, STAGES)
-    found.fused(sch, rows, chunk, chunk, 1, whole=True)
-    Tile(sch, found, operands, facts, rows // shared_by, shared_by // SIZE, stages).schedule()
+    parts = POSITION_PARTS.at_most(sch, 1 if few is None else _parts(found, chunk))
+    block = found.fused(sch, rows, chunk, chunk, 1, parts, whole=True)
+    tile = Tile(sch, found, operands, facts, rows // shared_by, shared_by // SIZE, stages)
+    tile.schedule(block)
+    if parts > 1:
+        combine_parts(sch, block, facts.warp)
     sch.compact_buffers()
+
+
+def _parts(found: Attention, chunk: int) -> int:
+    """The parts of the positions, of two chunks at least, that make enough blocks of threads where
+    rows are one tile: one where other axes have unknown extents, by which the memory for the
+    results of parts would grow in calls of any number of rows."""
+    others = [constant(found.extent(a)) or 0 for a in found.cascade.outer if a is not found.row]
+    positions = constant(found.extent(found.cascade.axis))
+    most = FEW_TILES if positions is None else positions // (2 * chunk)
+    return min(most, -(-FEW_TILES // (prod(others) or FEW_TILES)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +158,14 @@ class Tile:
     turns: int
     stages: int
 
-    def schedule(self) -> None:
+    def schedule(self, tile: BlockRV) -> None:
+        """Spread the tiles over blocks of threads, and what is inside over threads."""
         sch, found = self.sch, self.found
-        outer = outer_block(sch.func)
         (mix,) = (b for b in found.cascade.reductions if found.feature in axes_of(b))
-        if outer is None:
-            raise ScheduleError("schedule", "attention", "tiles are all there is")
-        tile = sch.get_block(outer.name)
         chunk = next(b for b in sch.get_child_blocks(tile) if sch.get_child_blocks(b))
         dot, mixed = sch.get_block(found.dot.name), sch.get_block(f"new_{written(mix).name}")
-        names = [b.name for b in blocks_of(sch.func)]
+        behind = {found_block(sch, b).name for b in blocks_behind(sch, tile)}
+        names = [b.name for b in blocks_of(sch.func) if b.name not in behind]
         grown = sch.get_block(mix.name)
         products = {found_block(sch, b).name for b in (dot, mixed, grown)}
         self.scores(dot)

@@ -10,7 +10,7 @@ zeros around the operands, so any of them may be a symbol.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr
@@ -42,21 +42,32 @@ from relaxlab.schedule.rules.decisions import (
     FRAGMENTS_AHEAD,
     PIPELINE_STAGES,
     RASTER_COLUMNS,
+    SPLIT_TERMS,
     WARP_COLS,
     WARP_ROWS,
 )
 from relaxlab.schedule.rules_gpu import matmul
 from relaxlab.schedule.rules_gpu.base import find_product, fused, swizzle_rows, unroll_all
+from relaxlab.schedule.rules_gpu.split_terms import add_parts, fitting_parts, part_sums
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
-ROWS, COLS, WARP_SIDE = 256, 128, 64
-"""The tile of a block, and the side of that of one of its warps. On an H200, 8192^3 ran at 401
-TFLOP/s with them and 64 terms (cuBLAS: 741), at 369 with 128 rows, at 319 with 128 rows and 32
-terms. Without loading fragments ahead, 128 rows and 32 terms ran at 335."""
+ROWS, COLS = 256, 128
+"""The largest tile of a block. On an H200, 8192^3 ran at 401 TFLOP/s with it, 64 terms and 64 x 64
+results per warp (cuBLAS: 741), at 369 with 128 rows, at 319 with 128 rows and 32 terms. Without
+loading fragments ahead, 128 rows and 32 terms ran at 335."""
+SIDES = (ROWS, 128, 64, 32, 16)
+"""Its sides, the largest first, which wins where several are estimated alike."""
 TERMS = 64
 """Terms that are copied at once: rows of 128 bytes, a line of the second-level cache."""
 STAGES = 3
 """Slices in shared memory that a tile has room for: two are under way."""
+TENSOR_RATE, SHARED_RATE, CACHE_RATE, MEMORY_RATE = 1024, 128, 5000, 1300
+"""Products that a multiprocessor of an A100 adds in a cycle, the bytes that its shared memory moves
+in one, and those that the second-level cache and main memory give all of them."""
+LAUNCH = 3000
+"""Cycles that one more launch costs in a CUDA graph: about 2 us, not measured."""
+LEAST_SLICES = 8
+"""Slices that a part of the terms has at least: fewer do not hide the latency of their first."""
 RASTER = 8
 """Columns of tiles that blocks go down together: 132 blocks of an H100 then read 8 slices of one
 operand and 17 of the other. Not measured."""
@@ -76,11 +87,16 @@ class HalfProduct:
     left: tuple[int, str]
     right: tuple[int, str]
 
+    def of_part(self, name: str, axes: int) -> HalfProduct:
+        """The block of so many axes that sums a part of the terms (`part_sums`)."""
+        row, col = (n + (n < self.reduce) for n in (self.row, self.col))
+        return replace(self, name=name, row=row, col=col, reduce=axes - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Rows, columns and terms of the tile of a block, its warps along rows and columns, and the
-    slices of its operands that are in shared memory."""
+    """Rows, columns and terms of the tile of a block, its warps along rows and columns, the slices
+    of its operands that are in shared memory, and the blocks that share its terms."""
 
     rows: int
     cols: int
@@ -88,6 +104,7 @@ class _Tile:
     warp_rows: int
     warp_cols: int
     stages: int
+    parts: int
 
     @property
     def fragments(self) -> tuple[int, int]:
@@ -172,12 +189,22 @@ def _by_tiles(sch: Schedule, found: HalfProduct, facts: Facts, most: int | None)
     known[found.row] = known[found.row] or most
     tile = _tile(sch, found, known, facts)
     padding = [1] * len(block.iter_vars)
-    padding[found.row], padding[found.col], padding[found.reduce] = tile.rows, tile.cols, tile.terms
+    padding[found.row], padding[found.col] = tile.rows, tile.cols
+    padding[found.reduce] = tile.terms * tile.parts
     sch.pad_einsum(product, padding)
+    sums = None
+    if tile.parts > 1:
+        sums, product = product, part_sums(sch, product, found.reduce, tile.parts)
+        part = found_block(sch, product)
+        found = found.of_part(part.name, len(part.iter_vars))
     slices = [sch.cache_read(product, n, "shared") for n, _ in (found.left, found.right)]
     fragments = [sch.cache_read(product, n, "local") for n, _ in (found.left, found.right)]
     inline_producers(sch, keep=[found_block(sch, b).name for b in (*slices, *fragments)])
-    store = separate_store(sch, found.name)
+    if sums is None:
+        store = separate_store(sch, found.name)
+    else:
+        store = sch.cache_write(product, 0, "local")
+        add_parts(sch, sums, facts)
     _lay_out(sch, product, fragments, found)
     nest = axis_loops(sch, product)
     row, col, depth = nest[found.row], nest[found.col], nest[found.reduce]
@@ -247,41 +274,87 @@ def _tile(sch: Schedule, found: HalfProduct, known: list[int | None], facts: Fac
         return (high + wide) * terms * size
 
     room = facts.most_shared // STAGES
-    high, wide, warp = _sides(rows, cols, facts.multiprocessors)
+    batch = [n for i, n in enumerate(known) if i not in (found.row, found.col, found.reduce)]
+    # The tiles of a batch are many, mostly.
+    shared = None if any(n != 1 for n in batch) else known[found.reduce]
+    high, wide, parts = _best_sides(rows, cols, shared, facts.multiprocessors)
     while slice_bytes(high, wide, SIZE) > room:
         high, wide = high // 2, wide // 2
     high = BLOCK_ROWS.where(lambda n: rows is None or n < 2 * max(rows, SIZE)).at_most(sch, high)
     wide = BLOCK_COLS.where(lambda n: cols is None or n < 2 * max(cols, SIZE)).at_most(sch, wide)
-    warp_rows = WARP_ROWS.where(lambda n: high % (n * SIZE) == 0).at_most(sch, high // warp)
-    warp_cols = WARP_COLS.where(lambda n: wide % (n * SIZE) == 0).at_most(sch, wide // warp)
-    # The elements that all threads copy in one iteration of the copy loop: a slice is a multiple.
-    turn = warp_rows * warp_cols * facts.warp * access // size
 
-    def fits(terms: int) -> bool:
+    def fits(terms: int, warps: int) -> bool:
+        """True for slices that are whole turns of all threads, without guards."""
+        turn = warps * facts.warp * access // size
         whole = high * terms % turn == 0 and wide * terms % turn == 0
-        return terms == SIZE or (whole and slice_bytes(high, wide, terms) <= room)
+        return whole and slice_bytes(high, wide, terms) <= room
 
-    terms = BLOCK_TERMS.where(fits).at_most(sch, TERMS)
+    def some_fit(warps: int) -> bool:
+        return any(fits(terms, warps) for terms in BLOCK_TERMS.candidates)
+
+    warp = _warp_side(high, wide)
+    warp_rows = WARP_ROWS.where(lambda n: high % (n * SIZE) == 0 and some_fit(n)).at_most(
+        sch, high // warp
+    )
+    warp_cols = WARP_COLS.where(
+        lambda n: wide % (n * SIZE) == 0 and some_fit(warp_rows * n)
+    ).at_most(sch, wide // warp)
+    terms = BLOCK_TERMS.where(lambda n: fits(n, warp_rows * warp_cols)).at_most(sch, TERMS)
     most = facts.most_shared // slice_bytes(high, wide, terms)
     # Small slices leave room for more of them, which hide more of the latency.
     stages = PIPELINE_STAGES.where(lambda n: n <= most).at_most(
         sch, STAGES if high * wide >= ROWS * COLS // 2 else 2 * STAGES
     )
-    return _Tile(high, wide, terms, warp_rows, warp_cols, stages)
+    split = fitting_parts(known[found.reduce], terms).at_most(sch, parts)
+    return _Tile(high, wide, terms, warp_rows, warp_cols, stages, split)
 
 
-def _sides(rows: int | None, cols: int | None, least: int) -> tuple[int, int, int]:
-    """The default sides of a block's tile and of a warp's: smaller ones where there would be fewer
-    tiles than `least`."""
+def _best_sides(
+    rows: int | None, cols: int | None, terms: int | None, multiprocessors: int
+) -> tuple[int, int, int]:
+    """The default rows and columns of a block's tile and the parts of its terms, one where these
+    are None: those of the least estimated time."""
     if rows is None or cols is None:  # perhaps not many
-        return COLS, COLS, WARP_SIDE
-    if rows <= COLS // 2:  # what counts is that all read the other operand
-        wide = next((n for n in (128, 64, 32) if cols >= n * least), SIZE)
-        return rows, wide, SIZE
-    for high, wide, warp in ((ROWS, COLS, WARP_SIDE), (128, 128, WARP_SIDE), (128, 64, 32)):
-        if -(-rows // high) * -(-cols // wide) >= least:
-            return high, wide, warp
-    return 64, 64, 32
+        return COLS, COLS, 1
+    slices = -(-(terms or TERMS) // TERMS)
+    sizes = [(h, w) for h in SIDES for w in SIDES if w <= COLS and h < 2 * rows and w < 2 * cols]
+    parts = [n for n in SPLIT_TERMS.candidates if n == 1 or slices >= n * LEAST_SLICES]
+    every = [(h, w, n) for n in parts for h, w in sizes or [(SIZE, SIZE)]]
+    return min(every, key=lambda tile: _estimate(*tile, (rows, cols, slices), multiprocessors))
+
+
+def _estimate(
+    high: int, wide: int, parts: int, extents: tuple[int, int, int], multiprocessors: int
+) -> float:
+    """Cycles of a product of rows, columns and slices: of the multiprocessor with the most tiles,
+    which multiplies and loads from shared memory, and of main memory and the second-level cache;
+    and of the sums of parts, which go there and back."""
+    rows, cols, slices = extents
+    tiles = -(-rows // high) * -(-cols // wide) * parts
+    depth = -(-slices // parts)
+    warp = _warp_side(high, wide)
+    down, across = max(1, high // warp), max(1, wide // warp)
+    # Each warp loads its rows and columns, and all together store the slices.
+    shared = (high * across + wide * down + high + wide) * TERMS * 2 / SHARED_RATE
+    products = high * wide * TERMS / TENSOR_RATE
+    # The more warps there are to choose from, at most those of two tiles, the better both overlap.
+    turns = -(-tiles // multiprocessors)
+    near = turns * depth * _norm((shared, products), 1 + min(turns, 2) * down * across / 8)
+    loaded = tiles * depth * (min(rows, high) + min(cols, wide)) * TERMS * 2 / CACHE_RATE
+    memory = (rows + cols) * slices * TERMS * 2 / MEMORY_RATE
+    sums = 2 * 4 * rows * cols * parts / CACHE_RATE + LAUNCH
+    return _norm((near, loaded, memory), 4) + (sums if parts > 1 else 0)
+
+
+def _norm(cycles: Sequence[float], exponent: float) -> float:
+    """Cycles of what overlaps: the larger the exponent, the better."""
+    most = max(cycles)
+    return most * sum((c / most) ** exponent for c in cycles) ** (1 / exponent)
+
+
+def _warp_side(high: int, wide: int) -> int:
+    """The default side of the tile of a warp: four warps or more have a block's."""
+    return next((n for n, least in ((64, 128 * 128), (32, 64 * 64)) if high * wide >= least), SIZE)
 
 
 def _lay_out(sch: Schedule, product: BlockRV, fragments: list[BlockRV], found: HalfProduct) -> None:

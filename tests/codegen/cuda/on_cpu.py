@@ -153,6 +153,15 @@ class CpuCuda:
                     f'extern "C" void launch_{name}(const unsigned* dims, {params})'
                     f"{{ launch(dims, [=] {{ {name}({names}); }}); }}\n"
                 )
+                kinds = [p.rpartition(" ")[0] for p in params.split(",") if p.strip()]
+                given = ", ".join(
+                    f"*(std::remove_cv_t<{k.replace('__restrict__', '')}>*)given[{n}]"
+                    for n, k in enumerate(kinds)
+                )
+                text += (
+                    f'extern "C" void driven_{name}(const unsigned* dims, void** given)'
+                    f"{{ launch(dims, [=] {{ {name}({given}); }}); }}\n"
+                )
         path = folder / "kernels.cpp"
         path.write_text(text)
         library = path.with_suffix(".so")

@@ -16,7 +16,7 @@ from relaxlab.codegen.cuda import nvrtc
 from relaxlab.ir.module import Module
 from relaxlab.runtime.batch import cuda as batch_cuda
 from relaxlab.runtime.batch.cuda import BatchedCudaExecutable
-from relaxlab.runtime.vm import cuda
+from relaxlab.runtime.vm import cuda, native_launches
 from relaxlab.runtime.vm.capture import NotCapturable
 from relaxlab.runtime.vm.gpu import NoGpu
 from tests.codegen.cuda.on_cpu import COMPILER, CpuCuda
@@ -90,6 +90,7 @@ def test_the_host_side_with_a_stand_in_for_cupy(
     for module in (cuda, batch_cuda):
         monkeypatch.setattr(module, "require_cupy", lambda: stand_in)
     monkeypatch.setattr(nvrtc, "compile_cuda", compile_as_text)
+    monkeypatch.setattr(native_launches, "driver_functions", stand_in.driver_functions)
     mod, exe = compiled("drnn", "cuda:sm_80")
     run("drnn", mod, exe["main"], 2, 2)
     assert exe["main"].last_batch.flushes > 1

@@ -35,6 +35,8 @@ class DeviceArray(np.ndarray):
 class Stream:
     """A stream, which records instead of running while it is captured."""
 
+    ptr = 0
+
     def __init__(self, cupy: CupyStandIn, non_blocking: bool = False) -> None:
         self.cupy, self.recorded = cupy, None
 
@@ -70,6 +72,10 @@ class CupyStandIn:
     def __init__(self, compiled: Callable[[str], CpuCuda]) -> None:
         self.compiled, self.launches, self.graph_launches = compiled, 0, 0
         self.streams = [Stream(self)]
+        self.driven: dict[int, Callable[..., None]] = {}
+        c_uint, c_void_p = ctypes.c_uint, ctypes.c_void_p
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p)
+        self._driver = kind(self._launched)
         self.cuda = SimpleNamespace(
             get_current_stream=lambda: self.streams[-1],
             Stream=lambda non_blocking: Stream(self, non_blocking),
@@ -107,6 +113,18 @@ class CupyStandIn:
         code = self.compiled(Path(path).read_text())
         return SimpleNamespace(get_function=lambda name: self._entry(code, name))
 
+    def driver_functions(self) -> tuple[int, int]:
+        """Functions in the place of the driver's."""
+        return ctypes.cast(self._driver, ctypes.c_void_p).value or 0, 0
+
+    def _launched(self, handle: int, *given: Any) -> int:
+        """`cuLaunchKernel`."""
+        *sizes, _, stream, arguments, _ = given
+        assert self.streams[-1].ptr == (stream or 0) and self.streams[-1].recorded is None
+        self.launches += 1
+        self.driven[handle]((ctypes.c_uint * 6)(*sizes), ctypes.c_void_p(arguments))
+        return 0
+
     def _entry(self, code: CpuCuda, name: str) -> Callable[..., None]:
         function = getattr(code.library, f"launch_{name}")
 
@@ -125,6 +143,9 @@ class CupyStandIn:
             self.launches += 1
             function(dims, *passed)
 
+        number = len(self.driven) + 1
+        self.driven[number] = getattr(code.library, f"driven_{name}")
+        launch.kernel = SimpleNamespace(ptr=number)  # type: ignore[attr-defined]
         return launch
 
 

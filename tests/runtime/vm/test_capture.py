@@ -14,7 +14,7 @@ import relaxlab as rl
 from relaxlab.codegen.cuda import nvrtc
 from relaxlab.models.loader import open_model
 from relaxlab.runtime.arrays import ExecutionError
-from relaxlab.runtime.vm import capture, cuda
+from relaxlab.runtime.vm import capture, cuda, native_launches
 from relaxlab.runtime.vm.capture import NotCapturable
 from relaxlab.runtime.vm.cuda import CudaExecutable, require_cupy
 from relaxlab.script.parser import parse
@@ -93,6 +93,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CpuCud
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, compiled: Callable[[str], CpuCuda]) -> CupyStandIn:
     stand_in = CupyStandIn(compiled)
+    monkeypatch.setattr(native_launches, "driver_functions", stand_in.driver_functions)
     monkeypatch.setattr(cuda, "require_cupy", lambda: stand_in)
     monkeypatch.setattr(nvrtc, "compile_cuda", compile_as_text)
     return stand_in
