@@ -98,7 +98,7 @@ class _Threads:
                 return self.before(s, self.accesses([s]))
 
     def accesses(self, parts: Iterable[Node]) -> list[_Access]:
-        """What parts of a program touch in the scope."""
+        """The accesses of parts of a program to memory of the scope."""
         return [
             _Access(n.buffer, n.indices, isinstance(n, BufferStore))
             for part in parts

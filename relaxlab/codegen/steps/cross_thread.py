@@ -135,7 +135,7 @@ def _opaque(name: str, body: Stmt) -> BlockRealize:
 def _in_thread(
     place: BlockPlace, combiner: Combiner, own: _Own, serial: Sequence[For]
 ) -> list[Stmt]:
-    """What each thread does for itself: it starts its elements, and adds its terms to them."""
+    """The statements of each thread by itself: it starts its elements, and adds its terms."""
     block = place.block
     start = stores(own.buffers, combiner.identities, (ZERO,))
     new = dict(zip(combiner.buffers, own.buffers, strict=True))

@@ -455,7 +455,7 @@ class _Writer:
 
 
 def _reducer(s: loops.For) -> loops.Reducer | None:
-    """What the attribute of a loop says of a reduction over threads inside."""
+    """The reduction over threads inside that the attribute of a loop describes."""
     match s.annotations.get("reduce_scope"):
         case (loops.Reducer() as reducer, _) | (loops.Reducer() as reducer):
             return reducer

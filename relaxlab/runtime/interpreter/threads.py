@@ -24,7 +24,7 @@ ALLREDUCE = "tvm_thread_allreduce"
 Where: TypeAlias = "Mapping[str, tuple[int, int]]"
 """A thread by the axes of its block: its number on each, and the extent."""
 Body: TypeAlias = "Callable[[Any, Where], Generator[Any, Any, None]]"
-"""What a thread runs, given its number on an axis and all its numbers."""
+"""The program of a thread, given its number on an axis and all its numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def make_matmul_pattern(
 def make_residual_block_pattern(
     node_output: DFPattern | Named, binary_op: str = "relax.add", activation: str | None = None
 ) -> Named:
-    """What a pattern matches, together with another input on either side of an operator."""
+    """A pattern of what another one matches and a further input, on either side of an operator."""
     out, given = node_output if isinstance(node_output, tuple) else (node_output, {})
     parts = {**given, "residual": wildcard()}
     both = is_op(binary_op)
