@@ -222,21 +222,12 @@ def _by_tiles(sch: Schedule, found: HalfProduct, facts: Facts, most: int | None)
     for part in slices:
         sch.compute_at(part, k0, preserve_unit_loops=True)
     sch.reverse_compute_at(store, j0, preserve_unit_loops=True)
-    init = sch.decompose_reduction(product, k0)
-    *nest, first, _ = sch.get_loops(init)
-    sch.tensorize(first, "mma_fill")
-    # It has no loops of one iteration.
-    counts = [n for n in (tile.warp_rows, tile.warp_cols, height, width) if n > 1]
-    zeros = nest[len(nest) - len(counts) :]
-    high, wide = (tile.warp_rows > 1), (tile.warp_cols > 1)
-    warps, tiles = zeros[: high + wide], zeros[high + wide :]
-    unroll_all(sch, i1, j1, k1, *tiles)
+    _fill(sch, sch.decompose_reduction(product, k0), tile)
+    unroll_all(sch, i1, j1, k1)
     sch.tensorize(i2, f"mma_{found.dtype}")
     _load_fragments(sch, fragments, found)
-    axes = ["threadIdx.z"] * high + ["threadIdx.y"] * wide
-    pairs = [(y, "threadIdx.z"), (x, "threadIdx.y"), *zip(warps, axes, strict=True)]
-    for loop, axis in pairs:
-        sch.bind(loop, axis)
+    sch.bind(y, "threadIdx.z")
+    sch.bind(x, "threadIdx.y")
     operands = ((tile.rows, found.left), (tile.cols, found.right))
     for part, (side, (_, axes)) in zip(slices, operands, strict=True):
         _copy_together(sch, part, k0, tile, facts)
@@ -249,6 +240,19 @@ def _by_tiles(sch: Schedule, found: HalfProduct, facts: Facts, most: int | None)
     sch.bind(fused(sch, [*outer, g, i0, j0]), "blockIdx.x")
     sch.compact_buffers()
     return sch
+
+
+def _fill(sch: Schedule, init: BlockRV, tile: _Tile) -> None:
+    """Let each warp fill its accumulators with zeros."""
+    *nest, first, _ = sch.get_loops(init)
+    sch.tensorize(first, "mma_fill")
+    # It has no loops of one iteration.
+    counts = [n for n in (tile.warp_rows, tile.warp_cols, *tile.fragments) if n > 1]
+    zeros = nest[len(nest) - len(counts) :]
+    axes = ["threadIdx.z"] * (tile.warp_rows > 1) + ["threadIdx.y"] * (tile.warp_cols > 1)
+    unroll_all(sch, *zeros[len(axes) :])
+    for loop, axis in zip(zeros, axes, strict=False):
+        sch.bind(loop, axis)
 
 
 def _load_fragments(sch: Schedule, fragments: list[BlockRV], found: HalfProduct) -> None:
