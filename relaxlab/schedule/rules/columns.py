@@ -19,6 +19,7 @@ from relaxlab.schedule.cascade import loads_in
 from relaxlab.schedule.nested import versions_for
 from relaxlab.schedule.rules import fallback
 from relaxlab.schedule.rules.base import (
+    attempted,
     block_loops,
     blocks_of,
     bound_private_buffers,
@@ -88,8 +89,8 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
         if bound is None:
             return fitting(_for_any_rows(sch, context, {}))
         sch.declare_upper_bound(width, bound)
-        made = _for_any_rows(sch.copy(), context, {width: bound})
-        return made if isinstance(made, Schedule) else fitting(fallback.apply(sch, context))
+        made = attempted(lambda s, c: _for_any_rows(s, c, {width: bound}), sch, context)
+        return made or fitting(fallback.apply(sch, context))
 
     with_versions(sch, context, width, bounds, version)
     return sch

@@ -12,6 +12,7 @@ as padded data, are stored first.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.expr import FloorDiv, IntImm, Max, PrimExpr, Var, const
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferRegion, PrimFunc, Range
 from relaxlab.ir.node import Node, rewrite, walk
-from relaxlab.ir.substitute import symbols_in
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.annotate import PREFETCH_BESIDE
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules.base import (
@@ -145,29 +146,41 @@ def _by_terms(sch: Schedule, parts: Parts, context: Context) -> Schedule:
         terms = terms if it.kind == "spatial" else terms * it.dom.extent
     with_versions(
         sch, context, simplify(terms), [SCATTER_TERMS - 1],
-        lambda one, most: _schedule(one, few, context) if most
-        else _by_columns(one, parts, context),
+        lambda one, most: _by_columns(one, few if most else parts, context, bool(most)),
     )  # fmt: skip
     return sch
 
 
-def _by_columns(sch: Schedule, parts: Parts, context: Context) -> Schedule:
-    """Return the schedule by `parts`; where the columns of a convolution are a symbol, with a
+def _by_columns(
+    sch: Schedule, parts: Parts, context: Context, few_terms: bool = False
+) -> Schedule:
+    """Return the schedule by `parts`; where a symbol decides the columns of a convolution, with a
     version for those of one vector."""
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     columns = block.iter_vars[parts.col].dom.extent
-    few = find_parts(sch.func, context, few_columns=True)
-    if parts.is_einsum or not isinstance(columns, Var) or isinstance(few, str):
+    symbols = symbols_in(columns)
+    few = find_parts(sch.func, context, few_terms=few_terms, few_columns=True)
+    if parts.is_einsum or len(symbols) != 1 or isinstance(few, str):
         return _by_images(sch, parts, context)
 
     def version(one: Schedule, most: int | None) -> Schedule:
         if most is not None:
-            one.declare_upper_bound(columns, most)
+            one.declare_upper_bound(symbols[0], most)
         return _by_images(one, few if most else parts, context)
 
-    lanes = _lanes(block, parts.col, context)
-    with_versions(sch, context, columns, [lanes], version)
+    most = _most_for(columns, symbols[0], _lanes(block, parts.col, context))
+    with_versions(sch, context, symbols[0], [most], version)
     return sch
+
+
+def _most_for(extent: PrimExpr, symbol: Var, most: int) -> int:
+    """Return the largest value of a symbol for which an extent that grows with it, as the width of
+    a result does with that of an image, is at most `most`."""
+
+    def fits(n: int) -> bool:
+        return (constant(simplify(substitute(extent, {symbol: const(n)}))) or 0) <= most
+
+    return bisect.bisect_left(range(1 << 16), True, key=lambda n: not fits(n)) - 1
 
 
 def _by_images(sch: Schedule, parts: Parts, context: Context) -> Schedule:
