@@ -167,7 +167,8 @@ def _init_nest(
     """Return the initialisation over all loops of `inner` that do not carry the reduction; None if
     these are not the elements to initialise."""
     bindings = _bindings(inner)
-    conditions = _spatial_conditions([*inner, realize], bindings, carried)
+    ends = _ends_of_terms(realize, _bindings((*inner, realize)))
+    conditions = _spatial_conditions([*inner, realize], bindings, carried, ends)
     block = realize.block
     if conditions is None or block.init is None:
         return None
@@ -230,12 +231,24 @@ def _loads(e: PrimExpr) -> bool:
     return any(isinstance(n, loops.BufferLoad) for n in walk(e))
 
 
+def _ends_of_terms(realize: BlockRealize, bindings: dict[Var, PrimExpr]) -> list[PrimExpr]:
+    """The distances of the terms from the ends of their axes: guards that ask for more than none
+    leave out no element, whatever they depend on."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return [
+        substitute(it.dom.min + it.dom.extent - value, bindings)
+        for it, value in pairs if it.kind == "reduce"
+    ]  # fmt: skip
+
+
 def _spatial_conditions(
-    path: Sequence[Stmt], bindings: dict[Var, PrimExpr], carried: set[Var]
-) -> list[PrimExpr] | None:
+    path: Sequence[Stmt], bindings: dict[Var, PrimExpr], carried: set[Var],
+    ends: Sequence[PrimExpr],
+) -> list[PrimExpr] | None:  # fmt: skip
     """Return the conditions along the path that do not depend on the loops of the reduction; None
-    if one depends on both kinds of loops, or on memory."""
+    if one depends on both kinds of loops, or on memory, and is no end of the terms."""
     found: list[PrimExpr] = []
+    an = Analyzer()
     own = {s.loop_var for s in path if isinstance(s, For)} - carried
     for s in path:
         whole = s.predicate if isinstance(s, BlockRealize) else None
@@ -243,6 +256,11 @@ def _spatial_conditions(
         for part in conjuncts(whole) if whole is not None else ():
             condition = substitute(part, bindings)
             mentioned = set(symbols_in(condition))
+            match condition:
+                case expr.LT(a, b) if any(an.prove_equal(b - a, end) for end in ends):
+                    continue
+                case _:
+                    pass
             if _reads_memory(condition) or (mentioned & carried and mentioned & own):
                 return None
             if not mentioned & carried:

@@ -16,6 +16,8 @@ from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.schedule import Schedule
 from tests.codegen.kernels import Kernels, parse_kernels
+from tests.schedule.programs import random_inputs, run
+from tests.schedule.ragged_cases import RAGGED_CASES
 
 SUM = """
 def rows(A: T.Buffer(("n", "k"), "float32"), C: T.Buffer(("n",), "float32")):
@@ -259,3 +261,17 @@ def test_loops_that_mix_axes_refuse_empty_reductions() -> None:
     assert "the reduction in block 'C' is over nothing" in kernels.kernels["matmul"].failures[0]
     with pytest.raises(ExecutionError, match="the reduction in block 'C' is over nothing"):
         interpret_prim_func(func, [a, b, c])
+
+
+def test_a_guard_on_terms_leaves_out_no_element(rng: np.random.Generator) -> None:
+    """Where a loop inside decides how many terms there are, the guard of their last tile depends on
+    both; products of matrices without common rows are 0 all the same."""
+    func = RAGGED_CASES["vgemm"]()
+    sch = Schedule(func)
+    i, r, c, k = sch.get_loops(sch.get_block("C"))
+    far, near, one = sch.split(k, factors=[None, 2, 8])
+    sch.reorder(near, i, c, far, r, one)
+    for size in (1, 2, 5) * 8:  # a fifth of the lengths are 0
+        inputs, shape = random_inputs(func, rng, size)
+        expected = run(func, inputs, shape)
+        np.testing.assert_allclose(run(sch.func, inputs, shape), expected, 1e-4, 1e-5)
