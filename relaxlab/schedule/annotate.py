@@ -58,7 +58,8 @@ def require_in_turn(primitive: str, loops: Iterable[For], buffer: str) -> None:
 
 DOUBLE_BUFFER = "double_buffer_scope"
 """The annotation of a loop inside of such a loop, which loads values of the slices into registers
-and computes with them: those of the next iteration are loaded while one is computed."""
+and computes with them: those of the next iteration are loaded while one is computed. With the name
+of a buffer, that of a statement which fills it for an iteration."""
 
 SWIZZLE = "buffer_swizzle"
 """The annotation of a block with the swizzles of buffers that it writes: tuples (buffer, bits,

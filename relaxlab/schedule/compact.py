@@ -270,8 +270,7 @@ def _sites(found: list[Access], owner: int, buffer: Buffer) -> Iterator[int]:
     common = len(path)
     limit = min((_accumulation_depth(a) for a in found if a.write), default=common)
     # The lanes of a vectorized loop run at once, like threads, and so do the copies of one that is
-    # jammed: nothing can be allocated for one of
-    # them, nor in the loops within.
+    # jammed: nothing can be allocated for one of them, nor in the loops within.
     together = [d for d, s in enumerate(path) if isinstance(s, For) and _at_once(s, buffer)]
     for depth in range(min(common, limit, *together) - 1, owner, -1):
         if isinstance(path[depth], For):

@@ -348,8 +348,9 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
 
     @step()
     def round_up_vectors(self) -> None:
-        """Compute the last vectors of an axis whole, from zeros where it has ended, in blocks that
-        write only `local` buffers: loads are masked, arithmetic is not."""
+        """Compute the last vectors of an axis whole in blocks that write only `local` buffers: from
+        zeros where the axis has ended, by masked loads; copies whose lanes gather read its last
+        element again."""
         self.func = _round_up.round_up_vectors(self.func)
 
     @primitive()

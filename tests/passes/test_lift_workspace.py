@@ -87,7 +87,7 @@ def test_scratch_memory_becomes_an_output():
 
 
 def test_memory_of_a_version_is_as_large_as_it_needs():
-    """Of the versions for up to 4 and up to 8 rows, which share theirs, and of the general one.
+    """The versions for up to 4 and up to 8 rows share constant memory, the general one has its own.
     Rows of a symbolic length are as many as a call has."""
 
     @I.ir_module

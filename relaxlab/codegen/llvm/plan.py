@@ -102,7 +102,7 @@ PLAN, STATE, PARAM, RESULT = (tuple(r.__annotations__) for r in (Plan, State, Pa
 TENSOR, SHAPE, INTEGER, REAL = range(4)
 KINDS = {"tensor": TENSOR, "shape": SHAPE, "integer": INTEGER, "real": REAL}
 CALL = "relaxlab_call"
-"""The function."""
+"""The function by which Python calls a program."""
 NEW_ARRAY, NEW_SCALAR = "PyArray_NewFromDescr", "PyArray_Scalar"
 SET_BASE = "PyArray_SetBaseObject"
 """Functions of NumPy, which has them in a table instead of offering symbols."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import cast
 
+from relaxlab.codegen.steps.barriers import barrier_of
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.loops import (
@@ -29,7 +30,7 @@ from relaxlab.schedule.tree import TRUE, fresh_buffer_name, normalized
 
 AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 """The axes of the threads of a block; neighbours along the first are in one warp."""
-_SYNC = Evaluate(expr.Call("int32", "tvm_storage_sync", (expr.StringImm("shared"),)))
+_SYNC = barrier_of("shared")
 
 
 def allreduces_lowered(func: PrimFunc, warp: int) -> PrimFunc:

@@ -114,10 +114,7 @@ class _Threads:
         if new is not None and new is not body:
             assert isinstance(s, LetStmt)
             s = replace_node(s, body=new)
-        return loops.seq(self.sync(), s) if barrier else s
-
-    def sync(self) -> Stmt:
-        return Evaluate(expr.Call("int32", "tvm_storage_sync", (expr.StringImm(self.scope),)))
+        return loops.seq(barrier_of(self.scope), s) if barrier else s
 
     def conflict(self, touched: list[_Access]) -> bool:
         """True if threads may meet in an element that they touched and that they touch now."""
@@ -149,21 +146,18 @@ class _Threads:
         ]
         body = self.stmt(s.body)
         new = s if body is s.body else replace_node(s, body=body)
-        return loops.seq(self.sync(), new) if barrier else new
+        return loops.seq(barrier_of(self.scope), new) if barrier else new
 
     def branch(self, s: IfThenElse) -> Stmt:
         condition = s.condition
         if vars_in(condition) & self.different or _reads(condition):
             return self.atomic(s)
-        barrier = self.conflict(self.accesses([condition]))
-        self.since = [] if barrier else self.since
         start = self.since
         then = self.stmt(s.then_case)
         after, self.since = self.since, start
         other = None if s.else_case is None else self.stmt(s.else_case)
         self.since = after + self.since
-        new = replace_node(s, then_case=then, else_case=other)
-        return loops.seq(self.sync(), new) if barrier else new
+        return replace_node(s, then_case=then, else_case=other)
 
     def atomic(self, s: Stmt) -> Stmt:
         """A statement that not all threads run alike, so that no barrier can be in it."""
@@ -175,6 +169,11 @@ class _Threads:
                 inner = f"inside of {kind_of(s)} that not all run alike"
                 raise ValueError(f"threads need a barrier of {self.scope!r} {inner}")
         return self.before(s, self.accesses([s]))
+
+
+def barrier_of(scope: str) -> Stmt:
+    """The statement at which threads wait for what all have done to memory of a scope."""
+    return Evaluate(expr.Call("int32", "tvm_storage_sync", (expr.StringImm(scope),)))
 
 
 def _sides(s: Stmt) -> list[Stmt]:

@@ -16,12 +16,10 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
+from relaxlab.schedule.annotate import DOUBLE_BUFFER
 from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.regions import with_alloc_as
 from relaxlab.schedule.tree import alloc_sites, describe_loop, with_fresh_binders
-
-MARK = "double_buffer_scope"
-"""The attribute of the statement that fills a buffer, which has the buffer's name."""
 
 
 def double_buffered(func: PrimFunc) -> PrimFunc:
@@ -61,7 +59,8 @@ def _doubled(func: PrimFunc, buffer: Buffer) -> PrimFunc:
 
 
 def _is_marked(loop: For, buffer: Buffer) -> bool:
-    match loop.annotations.get(MARK):
+    """True if an attribute says that a statement fills the buffer, by its name."""
+    match loop.annotations.get(DOUBLE_BUFFER):
         case (str(name), _):
             return name == buffer.name
         case _:
@@ -79,7 +78,7 @@ def _pipelined(loop: For, old: Buffer, new: Buffer) -> Stmt:
     first, *rest = loop.body.stmts
     assert isinstance(first, For)
     _check(loop, first, rest)
-    fill = replace(first, annotations=first.annotations.with_(**{MARK: None}))
+    fill = replace(first, annotations=first.annotations.with_(**{DOUBLE_BUFFER: None}))
 
     def at(s: Stmt, iteration: PrimExpr) -> Stmt:
         half = (iteration - loop.min) % 2 * old.shape[0]

@@ -20,7 +20,7 @@ from relaxlab.ir.loops import (
     Stmt,
     seq,
 )
-from relaxlab.ir.node import Attrs, Node, map_children, replace, rewrite, walk
+from relaxlab.ir.node import Attrs, Node, children, map_children, replace, rewrite, walk
 from relaxlab.schedule.ranges import ONE, ZERO
 
 
@@ -45,15 +45,9 @@ def _loads(n: Node) -> list[BufferLoad | BufferStore]:
     """The elements that are read whenever a part is evaluated."""
     if isinstance(n, expr.Call) and n.op in ("if_then_else", "address_of", "prefetch"):
         return _loads(n.args[0]) if n.op == "if_then_else" else []
-    inside = [n.value, *n.indices] if isinstance(n, BufferStore) else _children(n)
+    inside = [n.value, *n.indices] if isinstance(n, BufferStore) else children(n)
     own = [n] if isinstance(n, BufferLoad) else []
     return [*own, *(found for c in inside for found in _loads(c))]
-
-
-def _children(n: Node) -> list[PrimExpr]:
-    found: list[PrimExpr] = []
-    map_children(n, lambda c: found.append(c) or c if isinstance(c, PrimExpr) else c)
-    return found
 
 
 def _checked(s: Stmt, accesses: list[BufferLoad | BufferStore]) -> Stmt | None:

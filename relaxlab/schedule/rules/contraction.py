@@ -158,7 +158,7 @@ def _by_columns(
     version for those of one vector."""
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
     columns = block.iter_vars[parts.col].dom.extent
-    symbols = symbols_in(columns)
+    symbols = _sizes_in((columns,), block)
     few = find_parts(sch.func, context, few_terms=few_terms, few_columns=True)
     if parts.is_einsum or len(symbols) != 1 or isinstance(few, str):
         return _by_images(sch, parts, context)
@@ -169,18 +169,27 @@ def _by_columns(
         return _by_images(one, few if most else parts, context)
 
     most = _most_for(columns, symbols[0], _lanes(block, parts.col, context))
-    with_versions(sch, context, symbols[0], [most], version)
+    with_versions(sch, context, symbols[0], [most] if most > 0 else [], version)
     return sch
 
 
 def _most_for(extent: PrimExpr, symbol: Var, most: int) -> int:
     """Return the largest value of a symbol for which an extent that grows with it, as the width of
-    a result does with that of an image, is at most `most`."""
+    a result does with that of an image, is at most `most`; -1 where the symbol alone does not
+    decide, as on the lengths of sequences."""
 
     def fits(n: int) -> bool:
-        return (constant(simplify(substitute(extent, {symbol: const(n)}))) or 0) <= most
+        value = constant(simplify(substitute(extent, {symbol: const(n)})))
+        return value is not None and value <= most
 
     return bisect.bisect_left(range(1 << 16), True, key=lambda n: not fits(n)) - 1
+
+
+def _sizes_in(extents: tuple[PrimExpr, ...], block: Block) -> list[Var]:
+    """Return the symbols in extents of a block's axes; others of its axes, on which extents of
+    phases of a transposed convolution depend, are none."""
+    axes = [it.var for it in block.iter_vars]
+    return [v for v in symbols_in(extents) if v not in axes]
 
 
 def _by_images(sch: Schedule, parts: Parts, context: Context) -> Schedule:
@@ -210,8 +219,7 @@ def _image_sizes(func: PrimFunc, parts: Parts) -> list[Var]:
     computed = [r.region for r in block.reads if r.buffer not in func.params]
     places = window_places(at.min for region in computed for at in region)
     extents = tuple(it.dom.extent for it in block.iter_vars if it.var in places)
-    axes = [it.var for it in block.iter_vars]  # some phases have a term more than others
-    return [v for v in symbols_in(extents) if v not in axes]
+    return _sizes_in(extents, block)
 
 
 def tiles_of_product(sch: Schedule, context: Context) -> Schedule | str:

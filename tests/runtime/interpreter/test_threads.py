@@ -13,7 +13,7 @@ from relaxlab.runtime.arrays import Array, ExecutionError
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 
 THREADS = 48
-"""Of a block: a warp and a half."""
+"""The threads of a block: a warp and a half."""
 
 
 def run(body: str, *arrays: Array) -> None:

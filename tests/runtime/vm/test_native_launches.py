@@ -135,7 +135,7 @@ class Recorder(CupyStandIn):
         return int.from_bytes(value.tobytes(), "little")
 
     def recorded(self) -> list[tuple[Any, ...]]:
-        """What the driver was asked to launch."""
+        """The launches that reached the driver: names, sizes and arguments."""
         records = self.driver.recorded
         records.restype = ctypes.POINTER(Record)
         count = ctypes.c_int.in_dll(self.driver, "launches").value
@@ -193,7 +193,7 @@ def compare(recorder: Recorder, exe: CudaExecutable, calls: Sequence[Sequence[An
         assert not none and not called and len(wanted) == len(got)
         for (name, sizes, arguments), made in zip(wanted, got, strict=True):
             assert made[:2] == (name, sizes)
-            # Of a tensor without elements NumPy forgets the place.
+            # NumPy gives a tensor without elements no place of its own.
             assert not args[0].size or made[2][: len(arguments)] == arguments, name
         total += len(got)
     return total
