@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING or find_spec("torch"):
     import torch.nn.functional as F
     from torch.nn.attention.bias import causal_lower_right
 
-FLOAT, BRAIN, HALF = "float32", "bfloat16", "float16"
-SIZE = {FLOAT: 4, BRAIN: 2, HALF: 2}
+FLOAT, BRAIN, HALF, BYTE = "float32", "bfloat16", "float16", "uint8"
+SIZE = {FLOAT: 4, BRAIN: 2, HALF: 2, BYTE: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,16 @@ class Case:
         }
 
     def tensors(self, seed: int) -> list[torch.Tensor]:
-        """Random arguments on the GPU."""
+        """Random arguments on the GPU: normal floats, bytes of any value."""
         generator = torch.Generator("cuda").manual_seed(seed)
-        return [
-            torch.randn(shape, generator=generator, device="cuda").to(getattr(torch, dtype))
-            for _, shape, dtype in self.arguments
-        ]
+
+        def drawn(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+            kind = getattr(torch, dtype)
+            if dtype == BYTE:
+                return torch.randint(256, shape, generator=generator, device="cuda", dtype=kind)
+            return torch.randn(shape, generator=generator, device="cuda").to(kind)
+
+        return [drawn(shape, dtype) for _, shape, dtype in self.arguments]
 
 
 def cases() -> Iterator[Case]:
@@ -76,6 +81,7 @@ def cases() -> Iterator[Case]:
     yield from _rows()
     yield from _reductions()
     yield from _vectors()
+    yield from _four_bits()
     yield from _products()
     yield from _attention()
 
@@ -234,6 +240,56 @@ def _vectors() -> Iterator[Case]:
                 _bytes(((n, k), dtype)),
                 tolerance=1e-4 if dtype == FLOAT else 1e-2,
             )
+
+
+def _four_bits() -> Iterator[Case]:
+    """Rows by matrices of four bits, with a scale for each 32 weights (Q4_0)."""
+    for rows, n, k in ((1, 14336, 4096), (1, 4096, 14336), (4, 14336, 4096), (16, 14336, 4096)):
+        scales, bytes_ = (n, k // 32), (n, k // 32, 16)
+        for activations in ("float32", "q8", "q16") if rows == 1 else ("q8", "q16", "bfloat16"):
+            yield Case(
+                f"decode q4 {activations} {rows}x{k} by {k}x{n}",
+                "decode",
+                (
+                    (f"({rows}, {k})", (rows, k), FLOAT),
+                    (str(scales), scales, HALF),
+                    (str(bytes_), bytes_, BYTE),
+                ),
+                partial(_quantised_linear, rows, n, k, activations),
+                _multiply_packed,
+                _bytes((scales, HALF), (bytes_, BYTE), ((rows, n + k), FLOAT)),
+                tolerance={"float32": 1e-5, "q16": 1e-4}.get(activations, 2e-2),
+                for_peer=_packed,
+            )
+
+
+def _quantised_linear(rows: int, n: int, k: int, activations: nn.Activations) -> Module:
+    class Decode(nn.Module):
+        def __init__(self) -> None:
+            precision = nn.Precision(one=activations, several=activations)
+            self.linear = nn.Linear(k, n, format="Q4_0", precision=precision)
+
+        def main(self, x: nn.Tensor) -> nn.Tensor:
+            return self.linear(x)
+
+    return Decode().export({"main": {"x": nn.spec.Tensor((rows, k), FLOAT)}})[0]
+
+
+def _packed(x: torch.Tensor, scales: torch.Tensor, codes: torch.Tensor) -> Sequence[Any]:
+    """The arguments of PyTorch's product by weights of four bits, in bfloat16; of doubles the row,
+    and the matrix decoded."""
+    codes = codes.to(torch.uint8)
+    integers = torch.cat([codes & 15, codes >> 4], -1)
+    if x.dtype == torch.double:
+        return x, ((integers.double() - 8) * scales[..., None]).flatten(1)
+    pairs = integers.flatten(1).reshape(scales.shape[0], -1, 2)
+    packed = torch._convert_weight_to_int4pack((pairs[..., 0] << 4) | pairs[..., 1], 8)
+    both = torch.stack([scales, torch.zeros_like(scales)], -1).transpose(0, 1).bfloat16()
+    return x.bfloat16(), packed, both.contiguous()
+
+
+def _multiply_packed(x: torch.Tensor, w: torch.Tensor, scales: Any = None) -> torch.Tensor:
+    return x @ w.T if scales is None else torch._weight_int4pack_mm(x, w, 32, scales)
 
 
 def _products() -> Iterator[Case]:

@@ -31,9 +31,10 @@ def smollm2() -> DecoderConfig:
 
 def program(config: DecoderConfig, batch: int, format: str) -> tuple[Decoder, Module]:
     """The decoder with matrices in `format` (BF16, Q4_0), and its functions for so many sequences
-    at a time."""
+    at a time. Few rows of activations are quantised for weights of four bits, as llama.cpp does."""
     formats = {n: format if len(s) > 1 else "F32" for n, s in config.tensor_shapes().items()}
-    precision = nn.Precision(several="bfloat16", plain="bfloat16", queries="cache")
+    few: nn.Activations = "float32" if format == "BF16" else "q8"
+    precision = nn.Precision(few, "bfloat16", few, plain="bfloat16", queries="cache")
     decoder = Decoder(
         config, formats, max_context=POSITIONS, precision=precision, kv_dtype="float16"
     )

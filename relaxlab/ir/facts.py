@@ -53,7 +53,7 @@ class Facts:
     can be asked for. banks, bank_bytes: shared memory answers one request of so many bytes per bank
     at once. sector: the unit that main memory moves. tensor_cores: warps multiply tiles of matrices
     of 16-bit floats. warpgroups: four warps do so together, from shared memory that a copy engine
-    fills.
+    fills. byte_dots: a thread adds the products of four pairs of bytes by one instruction.
     """
 
     vector_bits: int = 128
@@ -81,6 +81,7 @@ class Facts:
     sector: int = 0
     tensor_cores: bool = False
     warpgroups: bool = False
+    byte_dots: bool = False
 
     @property
     def most_shared(self) -> int:
@@ -105,7 +106,7 @@ class Facts:
 CUDA = Facts(
     warp=32, shuffles=True, block_threads=1024, grid=(2**31 - 1, 65535, 65535),
     multiprocessors=128, registers=64 * KB, shared=48 * KB, shared_at_launch=99 * KB, banks=32,
-    bank_bytes=4, sector=32, tensor_cores=True,
+    bank_bytes=4, sector=32, tensor_cores=True, byte_dots=True,
 )  # fmt: skip
 """Every GPU of CUDA from sm_80 on; an H100 has 132 multiprocessors."""
 WEBGPU = Facts(

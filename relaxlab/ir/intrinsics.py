@@ -515,6 +515,9 @@ INTRINSICS: dict[str, Intrinsic] = {
                   flops=0, pure=False, absent=_NO_BLOCKS),
         Intrinsic("warp_shuffle_xor", "The value in the lane of the warp whose number is one's own "
                   "xor the mask.", 2, "first", flops=0, pure=False, absent=_SIDE_BY_SIDE),
+        Intrinsic("dp4a", "Adds the products of four unsigned bytes at `y` and four signed ones at "
+                  "`z` to the int32 at `x`; sums wrap around.", 3, "void", flops=0, pure=False,
+                  absent=_WARPS),
         # From `ldmatrix` on, of the lanes of a warp together.
         Intrinsic("cp_async", "A copy of `z` bytes, 4, 8 or 16, from main memory at `y` to shared "
                   "memory at `x`, which the thread does not wait for.", 3, "void", flops=0,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from relaxlab import nn
 from relaxlab.ir.arguments import methods_name_arguments
@@ -193,15 +194,18 @@ class Decoder(nn.Module):
             [Block(parts, i, self._rotary_of(i)) for i in range(config.num_layers)]
         )
         self.norm = parts.norm("output_norm")
-        # The logits themselves deserve 15 bits, where decoding waits for memory anyway.
-        fine: nn.Activations = "q16" if precision.one == "q8" else precision.one
+        # The logits themselves deserve 15 bits, where decoding waits for memory anyway; and not
+        # fewer of the activations by plain weights.
+        coarse = precision.one == "q8"
+        fine: nn.Activations = "q16" if coarse else precision.one
+        plain: Literal["float32", "bfloat16"] = "float32" if coarse else precision.plain
         # Whole blocks are looked up in the file, so the product's copy is the only one in memory.
         shared = self.embedding.weight if isinstance(self.embedding, nn.Embedding) else None
         self.head = parts.linear(
             "output",
             (config.vocab_size, config.hidden_size),
             config.head_bias,
-            precision=nn.Precision(fine, fine, precision.few),
+            precision=nn.Precision(fine, fine, precision.few, plain=plain),
             weight=shared if config.tied_embeddings else None,
             stored="token_embd" if config.tied_embeddings else None,
         )

@@ -649,6 +649,12 @@ def decl_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides
         C = T.decl_buffer((32,), "float32", data=B.data)
     """
 
+def dp4a(x: _Any, y: _Any, z: _Any) -> _Value:
+    """Adds the products of four unsigned bytes at `y` and four signed ones at `z` to the int32 at `x`; sums wrap around.
+
+        T.dp4a(x, y, z)
+    """
+
 def end_profile_intrinsic(*args: _Any) -> _Value:
     """Read from programs of TVM: ends a measurement."""
 

@@ -55,6 +55,7 @@ STATEMENTS = {
     "cp_async": f"T.evaluate(T.cp_async({SHARED}, T.address_of(A[i]), 4))",
     "cp_async_commit": "T.evaluate(T.cp_async_commit())",
     "cp_async_wait": "T.evaluate(T.cp_async_wait(0))",
+    "dp4a": "T.evaluate(T.dp4a(T.address_of(D[0]), T.address_of(U[0]), T.address_of(B[0])))",
     "ldmatrix": f"T.evaluate(T.ldmatrix({LOCAL}, {SHARED}))",
     "ldmatrix_trans": f"T.evaluate(T.ldmatrix_trans({LOCAL}, {SHARED}))",
     "mbarrier_init": f"T.evaluate(T.mbarrier_init({BARRIER}, 1))",
@@ -81,7 +82,8 @@ def function(row: Intrinsic, loop: str):
     value = value.format(name=row.name, arguments=arguments)
     before = STATEMENTS.get(row.name, "")
     buffers = {"S": ("float16", "shared"), "L": ("float16", "local"), "F": ("float32", "local"),
-               "W": ("uint64", "shared")}  # fmt: skip
+               "W": ("uint64", "shared"), "D": ("int32", "local"), "U": ("uint8", "local"),
+               "B": ("int8", "local")}  # fmt: skip
     made = "".join(
         f'    {name} = T.alloc_buffer((64,), "{dtype}", scope="{scope}")\n'
         for name, (dtype, scope) in buffers.items()

@@ -29,7 +29,7 @@ from relaxlab.codegen.gpu.expressions import (
 )
 from relaxlab.codegen.gpu.launch import Launch
 from relaxlab.ir import expr
-from relaxlab.ir.dtypes import bits_of, is_int, is_uint
+from relaxlab.ir.dtypes import bits_of, bytes_of, is_int, is_uint
 from relaxlab.ir.expr import IntImm, PrimExpr, Var
 from relaxlab.ir.facts import BOX_DIMENSIONS, Facts
 from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
@@ -77,8 +77,10 @@ def _array(
         at = f"reinterpret_cast<{kind} (*){dims}>(shared_memory + {offset})"
         return f"{kind} (&{name}){dims} = *{at};"
     align = alignment_of(buffer, facts)
-    shared = f"__shared__ __align__({align}) " if buffer.scope == "shared" else ""
-    return f"{shared}{kind} {name}{dims};"
+    if buffer.scope == "shared":
+        return f"__shared__ __align__({align}) {kind} {name}{dims};"
+    # Bytes are moved by words where there are four.
+    return f"{'__align__(4) ' if bytes_of(buffer.dtype) == 1 else ''}{kind} {name}{dims};"
 
 
 def _integer(value: int, dtype: str) -> Text:
@@ -274,6 +276,7 @@ CUDA_C = Dialect(
         "cp_async": _asynchronous,
         "cp_async_commit": _asynchronous,
         "cp_async_wait": _asynchronous,
+        "dp4a": _plain,
         "ldmatrix": _collective,
         "ldmatrix_trans": _collective,
         "mma_m16n8k16": _collective,
@@ -310,9 +313,12 @@ CUDA_C = Dialect(
         type="Vec<{type}, {count}>",
         variable="{vec} {name};",
         load="const {vec} {name} = *reinterpret_cast<const {vec}*>({at});",
-        bits="const auto {bits} = shifted_bits<{count}>({at}, {amount}, {mask});",
-        byte="uint8_t({bits}.lane[{lane} / 4] >> {lane} % 4 * 8)",
-        float="float_of_byte({bits}, {lane})",
+        words="Vec<uint32_t, {count}> {name};",
+        loaded_words="const auto {name} = *reinterpret_cast<const Vec<uint32_t, {count}>*>({at});",
+        word="{name}.lane[{word}]",
+        word_at="reinterpret_cast<uint32_t*>(&{first})[{word}]",
+        byte="uint8_t({name}.lane[{lane} / 4] >> {lane} % 4 * 8)",
+        float="float_of_byte({name}, {lane})",
         lane="{name}.lane[{lane}]",
         store="*reinterpret_cast<{vec}*>({at}) = {name};",
         loop="for (int {lane} = 0; {lane} < {count}; ++{lane})",

@@ -220,17 +220,6 @@ __device__ __forceinline__ T shift_right(T a, T n) {
   return n < 0 || n >= T(sizeof(T) * 8) ? T(a < 0 ? -1 : 0) : T(a >> n);
 }
 """,
-    "shifted_bits": """\
-// (byte >> n) & mask of N bytes in memory, four in a word: the mask leaves no bit of a neighbour.
-template <int N>
-__device__ __forceinline__ Vec<uint32_t, N / 4> shifted_bits(const uint8_t* at, int n, int mask) {
-  auto words = *reinterpret_cast<const Vec<uint32_t, N / 4>*>(at);
-  #pragma unroll
-  for (int i = 0; i < N / 4; ++i)
-    words.lane[i] = words.lane[i] >> n & uint32_t(mask) * 0x01010101u;
-  return words;
-}
-""",
     "float_of_byte": """\
 // A byte as a float. 2^23 plus it has it as its last bits, which takes one instruction and one
 // subtraction, where to extract and convert it takes three.
@@ -276,6 +265,14 @@ __device__ __forceinline__ void cp_async_commit() {
 template <int N>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+}
+""",
+    "dp4a": """\
+// Adds the products of four unsigned and four signed bytes, see PTX's dp4a.
+__device__ __forceinline__ void dp4a(int32_t* c, const uint8_t* a, const int8_t* b) {
+  const uint32_t x = *reinterpret_cast<const uint32_t*>(a);
+  const uint32_t y = *reinterpret_cast<const uint32_t*>(b);
+  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(*c) : "r"(x), "r"(y));
 }
 """,
     "ldmatrix": _ldmatrix("ldmatrix", "m8n8.x4"),

@@ -41,8 +41,9 @@ class Conversion:
 class Wide:
     """Accesses of several neighbours in main memory at once, as texts: the type of `{count}` values
     of `{type}`, a variable of it, one with the neighbours from `{at}`, a lane of one, the store of
-    one, and the loop over its lanes; a variable with the bits that `{mask}` leaves of `{count}`
-    bytes shifted right by `{amount}`, a byte of one, and that as a float32."""
+    one, and the loop over its lanes. Of bytes: a variable of `{count}` words, one with those from
+    `{at}`, a word of one, and a word in registers from the element `{first}` on; the byte of a lane
+    of words, and that as a float32."""
 
     type: str
     variable: str
@@ -50,7 +51,10 @@ class Wide:
     lane: str
     store: str
     loop: str
-    bits: str
+    words: str
+    loaded_words: str
+    word: str
+    word_at: str
     byte: str
     float: str
 

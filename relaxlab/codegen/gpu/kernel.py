@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.codegen.gpu.bytes_in_words import LANES, Bytes
 from relaxlab.codegen.gpu.dialect import Dialect, Frame, Scope, TensorMap, Wide, alignment_of
 from relaxlab.codegen.gpu.expressions import element, is_nonneg, text_of
 from relaxlab.codegen.gpu.launch import Launch
@@ -17,10 +18,11 @@ from relaxlab.codegen.gpu.vectors import VectorLoop, vector_loop
 from relaxlab.ir import expr, loops
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.dtypes import bytes_of
-from relaxlab.ir.expr import IntImm, Var, const
+from relaxlab.ir.expr import IntImm, PrimExpr, Var, const
 from relaxlab.ir.loops import Buffer, BufferLoad, BufferStore, For, Range, Stmt
 from relaxlab.ir.node import walk
 from relaxlab.ir.span import Span
+from relaxlab.ir.substitute import substitute
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -313,19 +315,29 @@ class _Writer:
                 array = f"&{array}{'[0]' * access.buffer.ndim}"
             return {"vec": kind, "name": self.s.fresh(f"{name}_vec"), "at": f"{array} + {start}"}
 
+        by_words = {load for part in (*v.parts, v.whole) if part for _, load in part.loads}
+        words: dict[PrimExpr, str] = {}
         for load in v.loads:
             parts = neighbours(load)
             self.put(wide.load.format(**parts))
             self.s.vectors[load] = wide.lane.format(lane=lane, **parts)
-            for bits in (b for b in v.bits if b.load == load):
-                parts |= {
-                    "bits": self.s.fresh(f"{parts['name']}_bits"), "count": str(count),
-                    "amount": self.text(bits.amount), "mask": self.text(bits.mask),
-                }  # fmt: skip
-                self.put(wide.bits.format(**parts))
-                self.s.vectors[bits.value] = wide.byte.format(lane=lane, **parts)
-                as_float = expr.Cast("float32", bits.value)
-                self.s.vectors[as_float] = wide.float.format(lane=lane, **parts)
+            if load in by_words:
+                words[load] = self.s.fresh(f"{parts['name']}_words")
+                whole = {"name": words[load], "count": str(count // LANES), "at": parts["at"]}
+                self.put(wide.loaded_words.format(**whole))
+        if v.whole is not None:
+            start = tuple(substitute(i, {s.loop_var: s.min}) for i in v.store.indices)
+            first = element(self.s, v.store.buffer, start)
+            self.words(v.whole, words, count, wide, wide.word_at.replace("{first}", first))
+            self.s.vectors.clear()
+            return
+        for part in v.parts:
+            bits = self.s.fresh("bytes")
+            self.put(wide.words.format(name=bits, count=count // LANES))
+            self.words(part, words, count, wide, wide.word.replace("{name}", bits))
+            self.s.vectors[part.value] = wide.byte.format(name=bits, lane=lane)
+            as_float = expr.Cast("float32", part.value)
+            self.s.vectors[as_float] = wide.float.format(name=bits, lane=lane)
         stored = neighbours(v.store) if v.wide_store else {}
         if stored:
             self.put(wide.variable.format(**stored))
@@ -344,6 +356,18 @@ class _Writer:
         self.s.vectors.clear()
         if stored:
             self.put(wide.store.format(**stored))
+
+    def words(
+        self, part: Bytes, loaded: Mapping[PrimExpr, str], count: int, wide: Wide, target: str
+    ) -> None:
+        """Assign the words of a part of the lanes' values: `target` with `{word}`, the number of
+        one. `loaded` names what was loaded."""
+        word = self.s.fresh("word")
+        for var, load in part.loads:
+            self.s.names[var] = wide.word.format(name=loaded[load], word=word)
+        self.put(self.dialect.unroll)
+        with self.braces(wide.loop.format(lane=word, count=count // LANES)):
+            self.put(f"{target.replace('{word}', word)} = {self.text(part.word)};")
 
 
 def _unrolled(loop: For) -> For:

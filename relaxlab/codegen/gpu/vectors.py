@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relaxlab.analysis.arith import Analyzer, wraps
+from relaxlab.codegen.gpu.bytes_in_words import LANES, Bytes, bytes_in_words, whole_in_words
 from relaxlab.codegen.gpu.expressions import flat_index
 from relaxlab.codegen.positive import is_nondecreasing
 from relaxlab.ir import expr
@@ -37,28 +38,19 @@ TRUE = IntImm(1, "bool")
 
 
 @dataclass(frozen=True, slots=True)
-class ShiftedBits:
-    """`(load >> amount) & mask` of bytes, which `value` is, for all lanes alike. The mask leaves no
-    bit of the next byte, so that words of four bytes can be shifted."""
-
-    value: expr.BitAnd
-    load: BufferLoad
-    amount: PrimExpr
-    mask: PrimExpr
-
-
-@dataclass(frozen=True, slots=True)
 class VectorLoop:
     """A vectorized loop taken apart: where `full` holds, all lanes do `store`, and `loads` and
     perhaps the store itself (`wide_store`) are of neighbours; `start` is each access's first
-    element. `agree`: where it does not hold, no lane does anything."""
+    element. `agree`: where it does not hold, no lane does anything. `parts` of the value, or the
+    `whole` of it where it goes to registers, are bytes of four lanes in a word."""
 
     full: PrimExpr
     agree: bool
     store: BufferStore
     loads: tuple[BufferLoad, ...]
     wide_store: bool
-    bits: tuple[ShiftedBits, ...]
+    parts: tuple[Bytes, ...]
+    whole: Bytes | None
 
     def start(self, access: BufferLoad | BufferStore, loop: For) -> PrimExpr:
         """The number of the element that lane 0 accesses."""
@@ -83,32 +75,10 @@ def vector_loop(loop: For, an: Analyzer, facts: Facts) -> VectorLoop | None:
     wide_store = _together(body, loop.loop_var, lanes, an, facts)
     if not loads and not wide_store:
         return None
-    bits = tuple(_shifted_bits(body.value, loads, loop, an))
-    return VectorLoop(full, agree, body, tuple(loads), wide_store, bits)
-
-
-def _shifted_bits(
-    value: PrimExpr, loads: list[BufferLoad], loop: For, an: Analyzer
-) -> Iterator[ShiftedBits]:
-    assert isinstance(loop.extent, IntImm)
-    inside = {n.var for n in walk(value) if isinstance(n, expr.Let)}
-    for part in dict.fromkeys(n for n in walk(value) if isinstance(n, expr.BitAnd)):
-        match part:
-            case expr.BitAnd(expr.ShiftRight(BufferLoad() as load, amount), IntImm(mask)) if (
-                load in loads and load.dtype == "uint8" and loop.extent.value % 4 == 0
-            ):
-                least, most = an.bounds_of(amount)
-                if least is None or most is None:
-                    continue
-                # It is computed ahead of the lanes, and ahead of what guards its loads.
-                if {loop.loop_var, *inside} & set(symbols_in(amount)) or any(
-                    isinstance(n, BufferLoad) for n in walk(amount)
-                ):
-                    continue
-                if least >= 0 and most < 8 and 0 <= mask < 1 << 8 - most:
-                    yield ShiftedBits(part, load, amount, part.b)
-            case _:
-                pass
+    parts = bytes_in_words(body.value, loads, loop, an)
+    to_registers = body.buffer.scope == "local" and _whole_words(body, loop.loop_var, an)
+    whole = whole_in_words(body.value, loads, loop, an) if to_registers else None
+    return VectorLoop(full, agree, body, tuple(loads), wide_store, parts, whole)
 
 
 def _full(loop: For) -> tuple[PrimExpr, Stmt, bool]:
@@ -184,15 +154,25 @@ def _together(
     """True if the lanes access neighbours, the first at a multiple of the access's size."""
     buffer: Buffer = access.buffer
     # Where a thread's own are lies with the compiler.
-    if buffer.scope == "local" or any(
-        isinstance(n, BufferLoad) for i in access.indices for n in walk(i)
-    ):
+    if buffer.scope == "local":
         return False
     size = bytes_of(buffer.dtype)
     unit = min(lanes, facts.vector_bits // 8 // size)
     if unit < 2 or lanes % unit or unit & (unit - 1):
         return False
-    index = flat_index(buffer, access.indices)
+    return _neighbours(access, lane, unit, an)
+
+
+def _whole_words(store: BufferStore, lane: Var, an: Analyzer) -> bool:
+    """True if the lanes' bytes are neighbours in a buffer, and its words."""
+    return bytes_of(store.buffer.dtype) == 1 and _neighbours(store, lane, LANES, an)
+
+
+def _neighbours(access: BufferLoad | BufferStore, lane: Var, unit: int, an: Analyzer) -> bool:
+    """True if the lanes access neighbours, the first at a multiple of `unit` elements."""
+    if any(isinstance(n, BufferLoad) for i in access.indices for n in walk(i)):
+        return False
+    index = flat_index(access.buffer, access.indices)
     if lane not in symbols_in(index):
         return False
     index = an.simplify(index)  # in terms that hold for all lanes, not for one more

@@ -257,6 +257,8 @@ class Team:
             return self._shuffle(e, p)
         if e.op.startswith("cp_async"):
             return self._asynchronous(e, p)
+        if e.op == "dp4a":
+            return self._dp4a(e, p)
         if e.op in ("ldmatrix", "ldmatrix_trans"):
             return self._ldmatrix(e, p)
         if e.op == "mma_m16n8k16":
@@ -479,6 +481,15 @@ class Team:
                 self.stmt, self.kernel.block = now
 
             self.copies[-1].append(copy)
+
+    def _dp4a(self, e: expr.Call, p: Points) -> None:
+        """Four products of an unsigned and a signed byte, added to an int32, by each thread."""
+        places = [element_at(x) for x in e.args]
+        sums, left, right = (
+            self._read_row(load, count, p).astype(np.int32)
+            for load, count in zip(places, (1, 4, 4), strict=True)
+        )
+        self._write_at(places[0], sums + (left * right).sum(-1, dtype=np.int32, keepdims=True), p)
 
     def _ldmatrix(self, e: expr.Call, p: Points) -> None:
         """Four 8 x 8 matrices, a row of which each lane reads."""

@@ -2,7 +2,7 @@
 
 `dot4_u8s8_L` has L lanes n: x86's vpdpbusd (AVX-512 VNNI, AVX-VNNI), Arm's usdot (I8MM).
 `dot4_u8s8_L_FEATURE` computes the same where x86 has no such instruction, by vpmaddubsw and
-vpmaddwd. Sums are exact up to wrapping around in int32.
+vpmaddwd. Sums are exact up to wrapping around in int32. `dp4a` is one lane's, for GPUs' threads.
 """
 
 # Functions here are programs of the script language, whose annotations are buffers.
@@ -120,6 +120,21 @@ def _by_pairs(lanes: int, multiply_bytes: str, add_pairs: str) -> Functions:
     return _desc(lanes), impl
 
 
+def _of_a_thread() -> Functions:
+    """A GPU's instruction, for one sum."""
+
+    @T.prim_func
+    def desc(A: T.Buffer((4,), "uint8"), B: T.Buffer((4,), "int8"), C: T.Buffer((1,), "int32")):
+        for k in range(4):
+            C[0] += T.Cast("int32", A[k]) * T.Cast("int32", B[k])
+
+    @T.prim_func
+    def impl(A: T.Buffer((4,), "uint8"), B: T.Buffer((4,), "int8"), C: T.Buffer((1,), "int32")):
+        T.dp4a(T.address_of(C[0]), T.address_of(A[0]), T.address_of(B[0]))
+
+    return desc, impl
+
+
 _ROWS: tuple[tuple[str, set[str], Callable[[], Functions]], ...] = (
     (f"{FAMILY}_16", {"avx512vnni"}, partial(_of_words, 16, "llvm.x86.avx512.vpdpbusd.512")),
     (f"{FAMILY}_8", {"avxvnni"}, partial(_of_words, 8, "llvm.x86.avx512.vpdpbusd.256")),
@@ -140,3 +155,4 @@ _ROWS: tuple[tuple[str, set[str], Callable[[], Functions]], ...] = (
 
 for _name, _features, _define in _ROWS:
     declare(_name, _define, _features, FAMILY)
+declare("dp4a", _of_a_thread)

@@ -31,7 +31,7 @@ from relaxlab.schedule.tensor_intrin import TensorIntrin
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class QuantisedProduct:
     """The producer of the integers, the products (one per part of the activations), their sum."""
 
     decode: str | None
@@ -44,9 +44,12 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     intrinsic = TensorIntrin.best(dot4.FAMILY, context.target)
     if intrinsic is None:
         return "the processor has no instruction for dot products of bytes"
-    parts = _find(sch.func)
+    parts = find_quantised_product(sch.func)
     if isinstance(parts, str):
         return parts
+    width = constant(blocks_named(sch.func, parts.total).iter_vars[1].dom.extent)
+    if width is None or width % 16:
+        return f"{parts.total} has not whole vectors of 16 columns"
     # A tile's rows have an integer and a float vector of sums each: half of the registers, so that
     # the others have room for decoded weights.
     tile = context.target.facts.vector_registers // 4
@@ -65,7 +68,7 @@ def blocks_named(func: PrimFunc, name: str) -> Block:
     return next(b for b in blocks_of(func) if b.name == name)
 
 
-def _find(func: PrimFunc) -> _Parts | str:
+def find_quantised_product(func: PrimFunc) -> QuantisedProduct | str:
     """The parts of a kernel, or why it is not a product that the rule is for."""
     blocks = blocks_of(func)
     dots = [b for b in blocks if _is_dot(b)]
@@ -75,15 +78,14 @@ def _find(func: PrimFunc) -> _Parts | str:
     total = after[0] if after else None
     if total is None or is_spatial(total) or len(total.iter_vars) != 3:
         return f"no sum of groups over three axes follows {dots[-1].name}"
-    width = constant(total.iter_vars[1].dom.extent)
     read = {r.buffer for r in total.reads}
-    if width is None or width % 16 or not all(b.writes[0].buffer in read for b in dots):
-        return f"{total.name} has not whole vectors of 16 columns, or reads not all products"
+    if not all(b.writes[0].buffer in read for b in dots):
+        return f"{total.name} reads not all products"
     sources = {r.buffer for b in dots for r in b.reads if r.buffer.dtype == "uint8"}
     made = [b for b in blocks if b.writes[0].buffer in sources]
     if len(sources) != 1 or not all(is_spatial(b) for b in made):
         return f"{total.name}: the unsigned bytes come from several buffers, or from a reduction"
-    return _Parts(made[0].name if made else None, tuple(b.name for b in dots), total.name)
+    return QuantisedProduct(made[0].name if made else None, tuple(b.name for b in dots), total.name)
 
 
 def _is_dot(block: Block) -> bool:
@@ -95,7 +97,9 @@ def _is_dot(block: Block) -> bool:
     return dtypes == {"uint8", "int8"} and group is not None and group % 4 == 0
 
 
-def _schedule(sch: Schedule, parts: _Parts, intrinsic: TensorIntrin, rows: int) -> Schedule:
+def _schedule(
+    sch: Schedule, parts: QuantisedProduct, intrinsic: TensorIntrin, rows: int
+) -> Schedule:
     lanes = constant(intrinsic.desc.buffers[0].shape[0])
     assert lanes is not None
     total = sch.get_block(parts.total)

@@ -43,6 +43,8 @@ PARTS = 32
 """Blocks of threads per head of keys: with 8 of these heads two for each SM of an H100. With 8
 threads per key and 4 heads per tile, 16 were faster up to 1024 positions, 8 % slower at 4095, 27 %
 slower at 16383."""
+BLOCKS = 1024
+"""Blocks of threads from which on heads of keys have fewer parts: eight for each SM."""
 LANES, HEADS = 16, 2
 """Threads per key, and most heads per tile. On an H100, 32 heads over 8 of bfloat16 keys took 8.3,
 10.2, 14.4 and 36.4 microseconds at 128, 1024, 4096 and 16384 positions; with 8 threads and 4 heads,
@@ -70,7 +72,8 @@ def schedule_query(sch: Schedule, context: Context) -> Schedule:
     threads = THREADS_PER_BLOCK.where(
         lambda n: fits_a_block(n, facts) and (n // lanes + 1) * size <= facts.shared
     ).at_most(sch, THREADS)
-    parts = POSITION_PARTS.of(sch, PARTS)
+    tiles = prod(constant(found.extent(a)) or 1 for a in found.cascade.outer) // rows
+    parts = POSITION_PARTS.at_most(sch, min(PARTS, max(1, BLOCKS // tiles)))
     workers = threads // lanes
     tile = found.fused(sch, rows, vector, _block_of_keys(found, key), 1, parts, workers)
     _Query(sch, found, (threads // facts.warp, facts.warp // lanes, lanes), wide).bind(tile)

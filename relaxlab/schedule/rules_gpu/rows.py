@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.facts import Facts
 from relaxlab.ir.loops import Block, Buffer, PrimFunc
@@ -52,6 +53,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row."""
     facts = context.target.facts
     inline_producers(sch, keep=_stored(sch.func, facts))
+    _join_rows(sch)
     blocks = blocks_of(sch.func)
     rank = row_rank(blocks)
     if rank is None or (rank == 0 and not _sums_everything(blocks)):
@@ -70,6 +72,27 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
         _in_registers(sch, name, store)
     sch.compact_buffers()
     return sch
+
+
+def _join_rows(sch: Schedule) -> None:
+    """Give an elementwise block with several rows in each row of the reductions, as the parts of
+    integers that stand for a group of numbers, the reductions' rows as axes."""
+    reductions = [b for b in blocks_of(sch.func) if not is_spatial(b)]
+    if not reductions:
+        return
+    of_rows = [constant(it.dom.extent) for it in reductions[0].iter_vars if it.kind == "spatial"]
+    for block in blocks_of(sch.func):
+        extents = [constant(it.dom.extent) for it in block.iter_vars]
+        at = next((n for n, (a, b) in enumerate(zip(of_rows, extents, strict=False)) if a != b), 0)
+        whole, row = extents[at : at + 1], of_rows[at : at + 1]
+        if not is_spatial(block) or not (whole and row and whole[0] and row[0]):
+            continue
+        count = whole[0] // row[0]
+        if count > 1 and whole[0] == row[0] * count:
+            axes = [it.var for it in block.iter_vars]
+            parts = (axes[at] // count, axes[at] % count)
+            apart = IndexMap(tuple(axes), (*axes[:at], *parts, *axes[at + 1 :]))
+            sch.transform_block_layout(sch.get_block(block.name), apart)
 
 
 def _stored(func: PrimFunc, facts: Facts) -> list[str]:

@@ -9,6 +9,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
     """(name, rule), in the order in which they are tried."""
     from relaxlab.schedule.rules_gpu import (
         attention,
+        dot_product,
         elementwise,
         fallback,
         hopper_matmul,
@@ -27,6 +28,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         ("elementwise", elementwise.apply),
         ("attention", attention.apply),
         ("nested", nested.apply),
+        ("dot_product", dot_product.apply),
         ("hopper_matmul", hopper_matmul.apply),
         ("tensor_matmul", tensor_matmul.apply),
         ("register_tiles", register_tiles.apply),
