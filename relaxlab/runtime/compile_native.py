@@ -21,8 +21,8 @@ from relaxlab.passes.pipeline import marking_dead_memory
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.collection import collection_paused
 from relaxlab.runtime.executable import Executable
-from relaxlab.runtime.native.weights import transform_of
 from relaxlab.runtime.request import Request
+from relaxlab.runtime.weights import transforms_of
 from relaxlab.schedule.tensor_intrin import registered_digests
 
 
@@ -48,7 +48,7 @@ def compile_native(request: Request) -> Executable:
 def native_artifact(mod: Module, result: Module, target: Target, *, checks: bool) -> Artifact:
     """The machine code of a module that went through the passes; `mod` is as it was before them."""
     artifact = compile_program(lower_shapes(result), target, _bounds(mod), checks=checks)
-    return replace(artifact, parts=_parts(result), transforms=_transforms(result))
+    return replace(artifact, parts=_parts(result), transforms=transforms_of(result))
 
 
 def _key(request: Request) -> str | None:
@@ -90,12 +90,6 @@ def _parts(mod: Module) -> dict[str, tuple[Part, ...]]:
     """The parts of the functions that transform weights (see `split_transform_params`)."""
     found = {name: f.attrs.get("parts") for name, f in mod.graph_functions().items()}
     return {name: parts for name, parts in found.items() if parts is not None}
-
-
-def _transforms(mod: Module) -> dict[str, str]:
-    """The functions that transform weights, by the functions that take these."""
-    found = ((name, transform_of(mod, name)) for name in mod.graph_functions())
-    return {name: by for name, by in found if by is not None}
 
 
 def _bounds(mod: Module) -> dict[str, dict[str, int]]:

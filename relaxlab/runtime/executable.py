@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaxlab.ir.loops import PrimFunc
     from relaxlab.ir.module import Module
     from relaxlab.passes.base import Pipeline
-    from relaxlab.runtime.native.weights import Weights
+    from relaxlab.runtime.weights import Weights
 
 
 @methods_name_arguments
@@ -152,9 +152,11 @@ class Executable(LoadedProgram, Displayed, Brief):
 
         Raises ArgumentError for weights that are missing, unknown, or do not fit.
         """
-        from relaxlab.runtime.native.weights import bind_weights
+        from relaxlab.runtime.native.weights import bind_together
+        from relaxlab.runtime.weights import packed_by_function
 
-        bind_weights(self._functions, self._weights, params)
+        bound = packed_by_function(self._weights, params)
+        bind_together([(self._functions[name], values) for name, values in bound.items()])
         return self
 
     def bind_packed(self, weights: Sequence[Any]) -> None:

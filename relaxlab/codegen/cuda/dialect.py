@@ -303,6 +303,9 @@ CUDA_C = Dialect(
     constant="const {type} {name} = {value};",
     array=_array,
     axis="{name}",
+    # From the bounds of a launch NVRTC does not conclude that guards hold: without this, softmax of
+    # rows of 4095 had 776 instructions and 64 registers, with it 408 and 32.
+    bound="__builtin_assume({name} < {extent});",
     loop="for ({type} {name} = {low}; {name} < {high}; ++{name})",
     unroll="#pragma unroll",
     barrier="__syncthreads();",

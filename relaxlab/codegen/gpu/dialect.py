@@ -126,6 +126,7 @@ class Dialect:
     array:      (buffer, name, sizes, facts, offset) -> a shared or private buffer; with an offset,
                 in bytes of the memory that is asked for at the launch.
     axis:       the number of a block or thread along `{name}`, as the frame has it.
+    bound:      tells the compiler that `{name}` is less than `{extent}`; empty where it knows.
     loop:       `{type}`, `{name}`, from `{low}` to below `{high}`. unroll: a line before it.
     barrier:    of a block's threads; main_barrier: before it where they exchange values in main
                 memory.
@@ -158,6 +159,7 @@ class Dialect:
     constant: str
     array: Callable[[Buffer, str, Sequence[int], Facts, int | None], str]
     axis: str
+    bound: str
     loop: str
     unroll: str
     barrier: str

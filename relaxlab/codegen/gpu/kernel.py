@@ -119,6 +119,9 @@ class _Writer:
             s.nonneg.add(axis.var)
             self.an.bind_range(axis.var, Range(const(0), axis.extent))
             self.define(axis.var, self.dialect.axis.format(name=axis.name))
+            if isinstance(axis.extent, IntImm) and self.dialect.bound:
+                bound = {"name": self.s.name(axis.var), "extent": axis.extent.value}
+                self.put(self.dialect.bound.format(**bound))
         shared = self.arrays()
         if self.dialect.outside:
             s.failed = s.fresh(s.failed)

@@ -255,6 +255,7 @@ WGSL = Dialect(
     constant="let {name}: {type} = {value};",
     array=_array,
     axis="i32({name})",
+    bound="",
     loop="for (var {name}: {type} = {low}; {name} < {high}; {name}++)",
     unroll="",
     barrier="workgroupBarrier();",

@@ -32,7 +32,7 @@ class BatchedCudaExecutable(CudaExecutable):
     def __init__(
         self, gpu: GpuProgram, target: Target, recorder: Recorder, transforms: dict[str, str]
     ) -> None:
-        self._recorder, self._transforms = recorder, transforms  # first: it is one of the names
+        self._recorder, self._packing = recorder, transforms  # first: it is one of the names
         super().__init__(gpu, target)
         self._entry: BatchFunction | None = None
         self._alone = Alone(recorder.program.entry, self._lock)
@@ -88,5 +88,5 @@ class BatchedCudaExecutable(CudaExecutable):
         return self._batches(call, arena)
 
     def _batches(self, call: Calls, arena: DeviceArena) -> BatchFunction:
-        flusher = DeviceFlusher(self._recorder, call, self._transforms, arena.on)
+        flusher = DeviceFlusher(self._recorder, call, self._packing, arena.on)
         return BatchFunction(self._recorder, flusher, arena, self._alone)

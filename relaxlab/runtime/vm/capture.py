@@ -10,7 +10,7 @@ the addresses of the other arguments, and the other symbols' values.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -285,14 +285,15 @@ class CapturedFunction(Brief):
     and later ones launch the graph. Results are arrays of their own, as without graphs. On a stream
     that is being captured by somebody else, calls run as usual.
 
-    `line` and `kernels` run it, kernels reading the `words`; `finish` ends each call, during which
-    `lock` is held.
+    `line` and `kernels` run it, kernels reading the `words`; `adapt` gives the arguments with the
+    weights as it takes them; `finish` ends each call, during which `lock` is held.
     """
 
     plan: CapturePlan
     devices: Mapping[str, DeviceKernel]
     line: StraightLine
     kernels: Mapping[str, Kernel]
+    adapt: Callable[[Sequence[Any]], Sequence[Any]]
     finish: Callable[[], None]
     lock: AbstractContextManager[Any]
     graphs: OrderedDict[Key, Graph | None] = field(
@@ -323,7 +324,7 @@ class CapturedFunction(Brief):
     def __call__(self, *args: Any) -> Any:
         """Run it. Raises ExecutionError for arguments that do not fit and checks that fail."""
         with self.lock:
-            frame = self.line.frame(args)
+            frame = self.line.frame(self.adapt(args))
             for step in self._checks:
                 step(frame)
             result = self._run(frame)

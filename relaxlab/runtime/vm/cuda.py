@@ -132,9 +132,9 @@ class CudaExecutable(Displayed, GpuExecutable):
             machine, line = self.machine(), self._line(name)
             assert line is not None  # a plan has no more kinds of instructions
             kernels = {**machine.kernels, **self._reading(plan)}
-            finish = partial(self._finish, name)
+            adapt, finish = partial(self.with_weights, name), partial(self._finish, name)
             self._captured[name] = CapturedFunction(
-                plan, self.gpu.kernels, line, kernels, finish, self._lock
+                plan, self.gpu.kernels, line, kernels, adapt, finish, self._lock
             )
         return self._captured[name]
 
@@ -152,13 +152,13 @@ class CudaExecutable(Displayed, GpuExecutable):
             for name, kernel in kernels.items()
         }
 
-    def call(self, name: str, args: Sequence[Any]) -> Any:
-        """Run a function on the GPU, on CuPy's current stream. It is waited for only if one of its
-        kernels can fail."""
+    def run(self, name: str, *args: Any) -> Any:
+        """Run a function, with weights as it takes them, on CuPy's current stream. It is waited for
+        only if one of its kernels can fail."""
         with self._lock:
-            args = self.completed(name, args, self._zeros)
+            given = self.completed(name, args, self._zeros)
             line = self._line(name)
-            result = self.machine().run(name, *args) if line is None else line(args)
+            result = self.machine().run(name, *given) if line is None else line(given)
             self._finish(name)
         return result
 
@@ -216,9 +216,11 @@ class CudaExecutable(Displayed, GpuExecutable):
 def compile_cuda(request: Request) -> CudaExecutable:
     """Compile for a GPU. Raises ValueError for options of CPUs."""
     request.refuse_options_of_cpus()
-    lowered = lower_shapes(request.result())
-    cuda = generate(lowered, CUDA_C, request.target.facts)
-    return CudaExecutable(cuda, request.target, request.entries)
+    result = request.result()
+    cuda = generate(lower_shapes(result), CUDA_C, request.target.facts)
+    exe = CudaExecutable(cuda, request.target, request.entries)
+    exe.belongs_to(request.mod, result)
+    return exe
 
 
 def require_cupy() -> Any:

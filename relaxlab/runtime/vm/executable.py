@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Self
 
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
@@ -25,14 +25,27 @@ from relaxlab.runtime.programs import Complete, Make, allocator
 from relaxlab.runtime.request import Request
 from relaxlab.runtime.unbatched import Unbatched
 from relaxlab.runtime.vm.vm import VirtualMachine
+from relaxlab.runtime.weights import (
+    Run,
+    Transform,
+    Weights,
+    find_weights,
+    packed_by_function,
+    transforms_of,
+    weights_of,
+)
 
 
 class MachineExecutable(Brief):
     """A compiled program: `exe["main"](x)` and `exe.main(x)` run a function of it on `machine()`,
     `exe(x)` runs `main` or the only one. Calls of loop functions that were compiled by themselves,
-    `entries`, may leave out the outputs."""
+    `entries`, may leave out the outputs. Weights are those of the program as it was written:
+    `load` packs and binds them once, calls that are given them pack them."""
 
     entries: Mapping[str, PrimFunc]
+    _weights: Mapping[str, Weights] = {}
+    _transforms: Mapping[str, Transform] = {}
+    _bound: Mapping[str, tuple[Any, ...]] = {}
 
     @property
     @abstractmethod
@@ -43,9 +56,50 @@ class MachineExecutable(Brief):
     def machine(self) -> VirtualMachine:
         """The machine that runs calls."""
 
+    def run(self, name: str, *args: Any) -> Any:
+        """Run a function of the program, with weights as it takes them."""
+        return self.machine().run(name, *self.completed(name, args, uninitialised))
+
     def call(self, name: str, args: Sequence[Any]) -> Any:
-        """Run a function of the program."""
-        return self.machine().run(name, *args)
+        """Run a function of the program. Raises ArgumentError where it is given no weights."""
+        if name in self._transforms:
+            return self._transforms[name](*args)
+        return self.run(name, *self.with_weights(name, args))
+
+    def belongs_to(self, mod: Module, compiled: Module) -> None:
+        """Set the program that was compiled, and what the passes made of it."""
+        by = transforms_of(compiled)
+        counts = {name: len(fn.params) for name, fn in self.program.functions.items()}
+        self._transforms = {
+            packing: Transform(
+                packing, len(weights_of(compiled, name)), partial(self.run, packing)
+            )
+            for name, packing in by.items()
+        }
+        self._weights = find_weights(mod, self._transforms, by, counts)
+
+    def load(self, params: Mapping[str, Any] | Sequence[Any]) -> Self:
+        """Pack the weights of the program once and bind them: later calls take the inputs alone.
+
+        params: arrays by name (`nn.Module.state_dict()`, names with dots or as the parameters
+        have them), or in the order of the parameters. Returns the executable.
+
+        Raises ArgumentError for weights that are missing, unknown, or do not fit.
+        """
+        self._bound = packed_by_function(self._weights, params)
+        return self
+
+    def with_weights(
+        self, name: str, args: Sequence[Any], run: Run | None = None
+    ) -> Sequence[Any]:
+        """The arguments of a call with weights as the function takes them; `run` runs what packs
+        them in another way than calls do."""
+        weights = self._weights.get(name)
+        if weights is None:
+            return args
+        if name in self._bound and len(args) == weights.inputs:
+            return (*args, *self._bound[name])
+        return weights.adapt(tuple(args), run)
 
     def completed(self, name: str, args: Sequence[Any], make: Make) -> Sequence[Any]:
         """The arguments of a call, with the outputs that it leaves out."""
@@ -82,9 +136,9 @@ class MachineExecutable(Brief):
 
     @brief
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Call `main`, or the only function. Raises TypeError naming the functions where there are
-        several."""
-        names = tuple(self)
+        """Call `main`, or the only function that does not pack weights. Raises TypeError naming the
+        functions where there are several."""
+        names = [name for name in self if name not in self._transforms]
         if "main" not in names and len(names) != 1:
             raise TypeError(
                 f"the executable has several functions; call one of {', '.join(names)}: "
@@ -137,10 +191,6 @@ class InterpretedExecutable(Displayed, MachineExecutable):
         """A new machine, to run calls or to look at them step by step."""
         return VirtualMachine(self._program)
 
-    def call(self, name: str, args: Sequence[Any]) -> Any:
-        """Run a function of the program."""
-        return super().call(name, self.completed(name, args, uninitialised))
-
     def source(self, name: str | None = None) -> str:
         """The module after all passes as a script, or one function of it. Raises KeyError for an
         unknown name."""
@@ -152,4 +202,7 @@ def compile_for_interpreter(request: Request) -> InterpretedExecutable:
     for options of CPUs."""
     request.refuse_batches()
     request.refuse_options_of_cpus()
-    return InterpretedExecutable(request.result(), request.target, request.entries)
+    result = request.result()
+    exe = InterpretedExecutable(result, request.target, request.entries)
+    exe.belongs_to(request.mod, result)
+    return exe

@@ -54,8 +54,14 @@ class GpuExecutable(MachineExecutable):
         """Call a function with its kernels on the SIMT interpreter: slow, on NumPy arrays, without
         a GPU. Raises SimtError for races, diverging barriers and stray accesses."""
         kernels = simulated(self.program, self.gpu.kernels)
-        given = self.completed(name, args, uninitialised)
-        return VirtualMachine(self.program, kernels).run(name, *given)
+
+        def run(name: str, *args: Any) -> Any:
+            given = self.completed(name, args, uninitialised)
+            return VirtualMachine(self.program, kernels).run(name, *given)
+
+        if name in self._transforms:
+            return self._transforms[name].noted(run(name, *args))
+        return run(name, *self.with_weights(name, args, run))
 
 
 def simulated(program: HostProgram, kernels: Mapping[str, DeviceKernel]) -> dict[str, Kernel]:

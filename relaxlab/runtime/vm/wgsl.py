@@ -35,6 +35,8 @@ def compile_wgsl(request: Request) -> WgslExecutable:
     ValueError for batches and for options of CPUs."""
     request.refuse_batches()
     request.refuse_options_of_cpus()
-    lowered = lower_shapes(request.result())
-    program = generate(lowered, WGSL, request.target.facts)
-    return WgslExecutable(program, request.target, request.entries)
+    result = request.result()
+    program = generate(lower_shapes(result), WGSL, request.target.facts)
+    exe = WgslExecutable(program, request.target, request.entries)
+    exe.belongs_to(request.mod, result)
+    return exe

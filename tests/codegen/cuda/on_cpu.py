@@ -25,6 +25,7 @@ COMPILER = shutil.which("g++")
 
 HEADER = """\
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <immintrin.h>
@@ -40,6 +41,8 @@ using std::exp;
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 #define __restrict__ __restrict
+// What NVRTC is told holds.
+#define __builtin_assume(x) ((x) ? void() : std::abort())
 struct Index { unsigned x, y, z; };
 static thread_local Index threadIdx, blockIdx;
 static thread_local unsigned number;
