@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.codegen.gpu.bytes_in_words import BITWISE, LANES
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import PrimExpr
@@ -26,6 +27,8 @@ from relaxlab.runtime.simt.points import Points
 from relaxlab.runtime.simt.team import Team
 
 _COUNTED = (expr.Cast, expr.Select, expr.Not, expr.Call)
+ON_WORDS = (*BITWISE, expr.ShiftLeft, expr.ShiftRight)
+"""Operations on bytes that the lanes of a vectorized loop do on words of four."""
 
 
 class CountingTeam(Team):
@@ -72,8 +75,9 @@ class CountingTeam(Team):
         work = self._work.get(id(e))
         if work is None:
             work = self._work[id(e)] = work_of(e, id(e) in self._fused)
+        together = LANES if p.spread and isinstance(e, ON_WORDS) and e.dtype == "uint8" else 1
         for pipe, times in work.items():
-            self._add(pipe, times * self._instructions(p))
+            self._add(pipe, times * self._instructions(p) / together)
 
     def _flat(self, buffer: Buffer, indices: tuple[PrimExpr, ...], p: Points) -> Any:
         outside, self._addressing = self._addressing, True
