@@ -31,7 +31,7 @@ const X86 = [
 
 const PTX = [
   [/^fma\./, () => "fused multiply and add"], [/^ld\.(\w+)/, (m) => `load from ${m[1]} memory`], [/^st\.(\w+)/, (m) => `store to ${m[1]} memory`],
-  [/^mad\./, () => "multiply and add whole numbers"], [/^setp\./, () => "compare into a predicate"], [/^bra/, () => "jump"],
+  [/^dp4a\./, () => "add products of four bytes"], [/^mad\./, () => "multiply and add whole numbers"], [/^setp\./, () => "compare into a predicate"], [/^bra/, () => "jump"],
   [/^bar\.|^barrier/, () => "wait for the other threads of the block"], [/^cvta?\./, () => "convert"], [/^mov\./, () => "move"],
   [/^shfl\./, () => "exchange between the threads of a warp"], [/^[wm]mma\./, () => "multiply matrices by a warp (tensor cores)"],
   [/^(add|sub|mul|div|max|min|and|or|xor|shl|shr|selp|ret)\b/, (m) => m[1]],
@@ -48,7 +48,7 @@ const SASS = [
   [/^[HFD](ADD|MUL|MNMX)2?/, (m) => ({ ADD: "add", MUL: "multiply", MNMX: "smaller or larger of two" })[m[1]]],
   [/^[UFHDI]*SETP/, () => "compare into a predicate"], [/^[FI]?SEL|^FSEL/, () => "one of two by a predicate"], [/^MUFU/, () => "approximate a function: reciprocal, root, exponential, logarithm"],
   [/^U?LOP3|^PLOP3/, () => "any bitwise operation of three operands"], [/^U?(SHF|SHL|SHR|LEA)/, () => "shift, or shift and add"], [/^PRMT/, () => "pick bytes of two registers"],
-  [/^[FI]2[FIB]|^F2FP/, () => "convert between number types"], [/^S2U?R|^CS2R/, () => "read a special register: number of the thread or block, clock"], [/^U?MOV|^R2U/, () => "move"],
+  [/^IDP/, () => "add products of bytes or half words (dp4a, dp2a)"], [/^[FI]2[FIB]|^F2FP/, () => "convert between number types"], [/^S2U?R|^CS2R/, () => "read a special register: number of the thread or block, clock"], [/^U?MOV|^R2U/, () => "move"],
   [/^SHFL/, () => "exchange between the threads of a warp"], [/^BAR|^WARPSYNC/, () => "wait for other threads"], [/^(BRA|EXIT|BSSY|BSYNC|CALL|RET|NOP|NANOSLEEP)/, (m) => ({ BRA: "jump", EXIT: "end of the thread", BSSY: "note where threads that part meet again", BSYNC: "meet again", CALL: "call a function", RET: "return", NOP: "nothing", NANOSLEEP: "wait" })[m[1]]],
 ];
 

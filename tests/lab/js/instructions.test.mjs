@@ -11,6 +11,8 @@ test("instructions are explained by the parts of their names", () => {
   assert.equal(said("jge .LBB6_13"), "jge: jump if a condition holds");
   assert.equal(said("imulq %rcx, %rax"), "imulq: mul of whole numbers");
   assert.equal(said("fma.rn.f32 %f1, %f2, %f3, %f4;"), "fma.rn.f32: fused multiply and add");
+  assert.equal(said("dp4a.u32.s32 %r1, %r2, %r3, %r1;"), "dp4a.u32.s32: add products of four bytes");
+  assert.equal(said("IDP.4A.U8.S8 R4, R20, R8, RZ"), "IDP.4A.U8.S8: add products of bytes or half words (dp4a, dp2a)");
   assert.equal(said("@%p1 bra $L1;"), "bra: jump");
 });
 
