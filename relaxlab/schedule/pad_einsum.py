@@ -200,13 +200,13 @@ def _copy(func: PrimFunc, src: Buffer, dst: Buffer, name: str, *, pad: bool) -> 
 
 def _around(place: BlockPlace, block: Block) -> Stmt:
     """The block with larger axes in the loops that are around it, or in new ones where these are
-    not one for each axis."""
+    not one for each axis. The loops run over the axes and nothing else, which no guard is about."""
     axes = dict(zip(place.realize.iter_values, block.iter_vars, strict=True))
     if axes.keys() != {s.loop_var for s in place.loops} or len(axes) < len(block.iter_vars):
         return _loops(block)
-    nest: Stmt = replace(place.realize, block=block)
+    nest: Stmt = replace(place.realize, predicate=TRUE, block=block)
     for s in reversed(place.loops):
-        nest = replace(s, extent=axes[s.loop_var].dom.extent, body=nest)
+        nest = replace(s, min=ZERO, extent=axes[s.loop_var].dom.extent, body=nest)
     return nest
 
 
