@@ -16,7 +16,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, IfThenElse, LetStmt, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.schedule.ranges import bind_stmt
+from relaxlab.schedule.ranges import bind_stmt, by_data
 from relaxlab.schedule.tree import conjuncts
 
 OVER_NOTHING = "is over nothing"
@@ -270,11 +270,7 @@ def _unproved_ranges(
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     ranges = [(it.dom, v) for it, v in pairs if it.kind != "reduce"]
     ends = [substitute(expr.LT(v, dom.min + dom.extent), bindings) for dom, v in ranges]
-    return [end for end in ends if not _loads(end) and an.prove(end) is not True]
-
-
-def _loads(e: PrimExpr) -> bool:
-    return any(isinstance(n, loops.BufferLoad) for n in walk(e))
+    return [end for end in ends if not by_data(end) and an.prove(end) is not True]
 
 
 def _ends_of_terms(realize: BlockRealize, bindings: dict[Var, PrimExpr]) -> list[PrimExpr]:

@@ -8,14 +8,13 @@ from relaxlab.analysis.regions import point_region
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
-    BlockRealize,
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Stmt,
+    nest_over_axes,
 )
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
@@ -26,7 +25,6 @@ from relaxlab.schedule.instances import evaluated_always, require_inside, requir
 from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.tree import (
-    TRUE,
     BlockPlace,
     Place,
     bound_inside,
@@ -146,8 +144,4 @@ def _nest(name: str, bound: Buffer, value: PrimExpr, used: tuple[IterVar, ...]) 
         (point_region(bound, index),),
         BufferStore(bound, value, index),
     )
-    loop_vars = tuple(Var(f"ax{d}", iv.var.dtype) for d, iv in enumerate(used))
-    nest: Stmt = BlockRealize(loop_vars, TRUE, block)
-    for v, iv in reversed(list(zip(loop_vars, used, strict=True))):
-        nest = For(v, ZERO, iv.dom.extent, "serial", nest)
-    return nest
+    return nest_over_axes(block)

@@ -25,6 +25,7 @@ from relaxlab.ir.loops import (
     Range,
     SeqStmt,
     Stmt,
+    nest_over,
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
@@ -394,10 +395,8 @@ class _Window:
             (point_region(dst, at[dst]),),
             BufferStore(dst, BufferLoad(src, at[src]), at[dst]),
         )
-        nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), block)
-        for v, extent in reversed(list(zip(loop_vars, extents, strict=True))):
-            nest = For(v, ZERO, extent, "serial", nest)
-        return nest
+        realize = BlockRealize(tuple(values), expr.all_of(conditions), block)
+        return nest_over(loop_vars, extents, realize)
 
     def redirected(self, s: Stmt, names: Set[str]) -> Stmt:
         """`s` with what the blocks of these names access in the copy."""

@@ -13,17 +13,16 @@ from relaxlab.ir.loops import (
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Stmt,
+    nest_over,
     seq,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cache import insert, statements
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
@@ -149,7 +148,5 @@ def _filling(table: _Table, name: str) -> Stmt:
     )  # fmt: skip
     loop_vars = tuple(Var(f"ax{d}") for d in range(len(iter_vars)))
     values = tuple(iv.dom.min + v for iv, v in zip(table.axes, loop_vars, strict=True))
-    nest: Stmt = BlockRealize(values, TRUE, block)
-    for v, iv in reversed(list(zip(loop_vars, table.axes, strict=True))):
-        nest = For(v, ZERO, iv.dom.extent, "serial", nest)
-    return nest
+    extents = [iv.dom.extent for iv in table.axes]
+    return nest_over(loop_vars, extents, BlockRealize(values, TRUE, block))

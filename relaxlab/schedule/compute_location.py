@@ -24,6 +24,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    nested,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
@@ -458,10 +459,7 @@ def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loo
             conditions.append(expr.LT(value, an.simplify(whole.hi + 1)))
             nearest[iv.var] = expr.Min(nearest[iv.var], whole.hi)
     at, predicate = tuple(values.values()), expr.all_of(conditions)
-    nest: Stmt = replace(realize, iter_values=at, predicate=predicate)
-    for loop in reversed(around):
-        nest = replace(loop, body=nest)
-    return nest
+    return nested(around, replace(realize, iter_values=at, predicate=predicate))
 
 
 def _axis_range(

@@ -23,6 +23,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Range,
     Stmt,
+    nested,
 )
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute
@@ -106,9 +107,7 @@ class _Tile:
 
     def nest(self, loops_: tuple[For, ...], body: Stmt) -> Stmt:
         """The body in copies of some of the loops."""
-        for loop in reversed(loops_):
-            body = replace(loop, body=body)
-        return with_fresh_binders(body)
+        return with_fresh_binders(nested(loops_, body))
 
     def with_axes(self, pairs: list[Bound]) -> tuple[list[Bound], tuple[PrimExpr, ...]]:
         """Axes and their values, with one that is bound to each of the kept loops; and the element
@@ -289,10 +288,8 @@ def _accumulated(tile: _Tile, private: Buffer, name: str) -> Stmt:
     body = substitute(rewrite(block.body, visit), table)
     axes = tuple(iv for iv, _ in pairs)
     update = refreshed(replace(block, name=name, iter_vars=axes, init=None, body=body))
-    nest: Stmt = replace(realize, iter_values=tuple(v for _, v in pairs), block=update)
-    for loop in reversed(tile.inner):
-        nest = replace(loop, body=nest)
-    return nest
+    values = tuple(v for _, v in pairs)
+    return nested(tile.inner, replace(realize, iter_values=values, block=update))
 
 
 def _without_lane(pairs: list[Bound], tile: _Tile) -> tuple[list[Bound], dict[Var, PrimExpr]]:

@@ -11,14 +11,13 @@ from relaxlab.analysis.regions import point_region
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
-    BlockRealize,
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Stmt,
+    nest_over_axes,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
@@ -34,7 +33,6 @@ from relaxlab.schedule.ranges import ZERO, analyzer_at
 from relaxlab.schedule.regions import mentions, refreshed, with_alloc
 from relaxlab.schedule.scope import is_sole_writer, require_injective
 from relaxlab.schedule.tree import (
-    TRUE,
     BlockPlace,
     Place,
     bound_inside,
@@ -241,11 +239,7 @@ def _copy_nest(
         name, iter_vars, (point_region(*source),), (point_region(*target),),
         BufferStore(target[0], BufferLoad(*source), target[1]),
     )  # fmt: skip
-    loop_vars = tuple(Var(f"ax{d}") for d in range(len(used)))
-    nest: Stmt = BlockRealize(loop_vars, TRUE, block)
-    for v, iv in reversed(list(zip(loop_vars, used, strict=True))):
-        nest = For(v, ZERO, iv.dom.extent, "serial", nest)
-    return nest, name
+    return nest_over_axes(block), name
 
 
 def _require_unread_inside(place: BlockPlace, top: Stmt, buffer: Buffer, primitive: str) -> None:
