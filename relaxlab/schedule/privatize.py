@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -32,7 +32,7 @@ from relaxlab.schedule.dependence import require_own_elements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import beyond_domain
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, require_constant_extents
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.rfactor import Reduction, reduction_of
 from relaxlab.schedule.scope import axis_kinds, is_reduction
@@ -197,13 +197,7 @@ def _require_tile(
 ) -> None:
     """Raise ScheduleError unless the private buffer has a constant size, each iteration over
     results a result of its own, and each result a value that no condition on terms decides."""
-    for loop in kept:
-        if loop.min != ZERO or not isinstance(loop.extent, IntImm):
-            raise ScheduleError(
-                "privatize", describe_loop(loop), "the loop starts at 0 and has a constant extent",
-                suggestion=f"split({loop.loop_var.name}, factors=[None, 8]) and reorder",
-                about=(loop.loop_var,),
-            )  # fmt: skip
+    require_constant_extents("privatize", kept)
     for loop in results:
         require_own_elements("privatize", find_loop(place.func, loop.loop_var))
     terms = {s.loop_var for s in place.loops if "reduce" in axis_kinds(place.realize, s.loop_var)}
