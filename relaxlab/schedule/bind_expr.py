@@ -18,7 +18,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.cache import after_writers, insert, statements
+from relaxlab.schedule.cache import after_writers, insert, position_of
 from relaxlab.schedule.cache_index import DIVISIONS
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import evaluated_always, require_inside, require_unrestricted
@@ -26,7 +26,6 @@ from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.tree import (
     BlockPlace,
-    Place,
     bound_inside,
     describe_block,
     find_block,
@@ -65,12 +64,9 @@ def bind_expr(
     made = fresh_block_name(func, bound.name)
     func = place.replaced(replace(place.realize, block=refreshed(replace(block, body=body))))
     place = find_block(func, name, PRIMITIVE)
-    path = place.path[place.scope_depth + 1 :]
-    stmts = statements(place.scope.body)
-    position = next(i for i, s in enumerate(stmts) if any(s is p for p in path))
     nest = _nest(made, bound, value, used)
-    scope_block = replace(place.scope, body=insert(place.scope.body, position, nest))
-    func = Place(func, place.path[: place.scope_depth + 1]).replaced(scope_block)
+    scope_block = replace(place.scope, body=insert(place.scope.body, position_of(place), nest))
+    func = place.replaced(scope_block, place.scope_depth)
     return with_alloc(func, scope_block.name, bound), made
 
 

@@ -21,12 +21,11 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.cache import insert, statements
+from relaxlab.schedule.cache import insert, position_of
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
-    Place,
     describe_block,
     find_block,
     fresh_block_name,
@@ -80,11 +79,10 @@ def cache_index(
     nests = seq(*(_filling(t, n) for t, n in zip(tables, names, strict=True)))
     func = place.replaced(replace(place.realize, block=block))
     place = find_block(func, name, PRIMITIVE)
-    body, path = place.scope.body, place.path[place.scope_depth + 1 :]
-    position = next(i for i, s in enumerate(statements(body)) if any(s is p for p in path))
     buffers = (*place.scope.alloc_buffers, *(t.buffer for t in tables))
-    scope_block = replace(place.scope, body=insert(body, position, nests), alloc_buffers=buffers)
-    return Place(func, place.path[: place.scope_depth + 1]).replaced(scope_block), names
+    body = insert(place.scope.body, position_of(place), nests)
+    scope_block = replace(place.scope, body=body, alloc_buffers=buffers)
+    return place.replaced(scope_block, place.scope_depth), names
 
 
 def _repeated(block: Block, threshold: int) -> list[PrimExpr]:

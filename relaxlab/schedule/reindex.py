@@ -21,7 +21,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.cache import after_writers, buffer_of, insert, statements
+from relaxlab.schedule.cache import after_writers, buffer_of, insert, position_of, statements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import (
     require_all_written,
@@ -34,7 +34,6 @@ from relaxlab.schedule.regions import mentions, refreshed, with_alloc
 from relaxlab.schedule.scope import is_sole_writer, require_injective
 from relaxlab.schedule.tree import (
     BlockPlace,
-    Place,
     bound_inside,
     describe_block,
     find_block,
@@ -103,13 +102,12 @@ def _copied(
     body = place.scope.body
     if kind == "read":
         after_writers(body, buffer, place, {name}, primitive)
-    path = place.path[place.scope_depth + 1 :]
-    position = next(i for i, s in enumerate(statements(body)) if any(s is p for p in path))
+    position = position_of(place)
     if kind == "write":
         _require_unread_inside(place, statements(body)[position], buffer, primitive)
         position += 1
     scope_block = replace(place.scope, body=insert(body, position, nest))
-    func = Place(func, place.path[: place.scope_depth + 1]).replaced(scope_block)
+    func = place.replaced(scope_block, place.scope_depth)
     return with_alloc(func, scope_block.name, copy), copying
 
 
