@@ -360,12 +360,11 @@ class LoopsChecker:
         first, last = iv.dom.min, self.an.simplify(iv.dom.min + iv.dom.extent - 1)
         if span is None:
             return False
-        prove = self.an.prove
-        if prove(expr.LT(span[1], last)) or prove(expr.GT(span[0], first)):
+        if self.less(span[1], last) or self.less(first, span[0]):
             self.uncovered(s, iv, value, span)
             return True
         exact = s.predicate == TRUE and not self.guards and self.is_attained(value)
-        if exact and (prove(expr.GT(span[1], last)) or prove(expr.LT(span[0], first))):
+        if exact and (self.less(last, span[1]) or self.less(span[0], first)):
             self.report(
                 "E0322",
                 f"axis {iv.var.name} has {iv.dom.extent} values from {iv.dom.min}, but its "
@@ -426,7 +425,7 @@ class LoopsChecker:
                 runs = runs * r.extent if v in used else runs
             for iv in s.block.iter_vars:
                 points = points * iv.dom.extent
-            if self.an.prove(expr.LT(runs, points)):
+            if self.less(runs, points):
                 self.report(
                     "E0324",
                     f"the loops run {runs} times, the axes have {self.an.simplify(points)} points",
@@ -436,7 +435,7 @@ class LoopsChecker:
                 )
             return
         for iv, value, extent in zip(s.block.iter_vars, s.iter_values, found.extents, strict=True):
-            if self.an.prove(expr.LT(extent, iv.dom.extent)):
+            if self.less(extent, iv.dom.extent):
                 span = (iv.dom.min, self.an.simplify(iv.dom.min + extent - 1))
                 self.uncovered(s, iv, value, span)
 
@@ -575,12 +574,11 @@ class LoopsChecker:
         """Report an index that provably leaves the buffer, in all or (unguarded) some iteration."""
         if index.dtype != extent.dtype:
             index = expr.Cast(extent.dtype, index)
-        prove = self.an.prove
         low, high = index, index
         if not self.guards and self.is_attained(self.an.simplify(index)):
             low, high = relax_index(index, self.ranges, self.an) or (index, index)
-        below = prove(expr.binary(expr.LT, low, 0))
-        if below or prove(expr.GE(high, extent)):
+        below = self.less(low, _zero(low))
+        if below or self.less(extent - 1, high):
             reaches = self.an.simplify(low if below else high)
             fix = "guard the access with T.if_then_else, or change the sizes of buffer or loop"
             if isinstance(index, expr.IntImm) and index.value < 0:
@@ -593,6 +591,11 @@ class LoopsChecker:
                 at,
                 fix=fix,
             )
+
+    def less(self, a: expr.PrimExpr, b: expr.PrimExpr) -> bool:
+        """True if `a < b` is proved, and `a >= b` is not: bounds that contradict each other prove
+        both, of what never runs."""
+        return self.an.prove(expr.LT(a, b)) is True and self.an.prove(expr.GE(a, b)) is not True
 
     def is_attained(self, e: expr.PrimExpr) -> bool:
         """True if some iteration gives `e` the bounds that interval arithmetic finds: each variable

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxlab.analysis.arith import Analyzer
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, BlockRealize, Buffer, For, IfThenElse, LetStmt, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.schedule.ranges import bind_stmt
+from relaxlab.schedule.ranges import bind_stmt, by_data
 from relaxlab.schedule.tree import conjuncts
 
 OVER_NOTHING = "is over nothing"
@@ -84,20 +85,61 @@ def _separate(realize: BlockRealize, path: Path, before: dict[For, list[Stmt]]) 
     if nest is not None:
         before.setdefault(loops_[0], []).append(nest)
         return replace(realize, block=replace(block, init=None))
-    claim = substitute(expr.all_of(unsure), bindings)
     around = [s for s in path if not (isinstance(s, For) and s.loop_var in carried)]
     analyzer = Analyzer.for_shapes(realize)
     for s in around:
         bind_stmt(analyzer, s)
-    if analyzer.prove(claim):  # whatever there is to initialise has terms
-        return realize
-    if not _defined(inner) & set(symbols_in(claim)):
-        message = (
-            f"the reduction in block {block.name!r} {OVER_NOTHING}, and its elements cannot be "
-            "initialised apart because a loop or a condition mixes spatial and reduce axes"
-        )
-        before.setdefault(loops_[0], []).append(loops.AssertStmt(claim, message))
+    if analyzer.prove(substitute(expr.all_of(unsure), bindings)):
+        return realize  # whatever there is to initialise has terms
+    table, elements = _elements(realize, bindings, _defined(inner))
+    claim = substitute(substitute(expr.all_of(unsure), table), bindings)
+    refusal = _refusal(block.name, claim, elements)
+    _require_outside(block.name, refusal, inner)
+    before.setdefault(loops_[0], []).append(refusal)
     return realize
+
+
+def _elements(
+    realize: BlockRealize, bindings: dict[Var, PrimExpr], inside: set[Var]
+) -> tuple[dict[Var, PrimExpr], list[For]]:
+    """The axes of a block at the first terms of its elements, and the loops over those axes whose
+    values depend on variables that are defined `inside`: over their domains, as the loops of the
+    program may have no iteration for an element without terms."""
+    table: dict[Var, PrimExpr] = {}
+    found: list[For] = []
+    for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        first, extent = (substitute(substitute(e, table), bindings)
+                         for e in (it.dom.min, it.dom.extent))  # fmt: skip
+        at = first if it.kind == "reduce" else substitute(value, bindings)
+        if inside & set(symbols_in(at)):
+            at = Var(it.var.name)
+            found.append(For(at, first, extent, "serial", loops.seq()))
+        table[it.var] = at
+    return table, found
+
+
+def _refusal(name: str, claim: PrimExpr, elements: Sequence[For]) -> Stmt:
+    """The assertion that elements have terms, for all of them that it is about."""
+    message = (
+        f"the reduction in block {name!r} {OVER_NOTHING}, and its elements cannot be "
+        "initialised apart because a loop or a condition mixes spatial and reduce axes"
+    )
+    made: Stmt = loops.AssertStmt(claim, message)
+    for loop in reversed(elements):
+        if loop.loop_var in symbols_in(made):
+            made = replace(loop, body=made)
+    return made
+
+
+def _require_outside(name: str, made: Stmt, inner: Path) -> None:
+    """Raise CodegenError for statements about what is defined or stored in the loops that they are
+    to run before."""
+    inside = _allocated(inner) | _stored(inner[0])
+    if _defined(inner) & set(symbols_in(made)) or inside & _buffers(made):
+        raise CodegenError(
+            f"the reduction in block {name!r} may be over nothing for some of its elements, which "
+            "cannot be told apart: how many terms there are follows from values inside of its loops"
+        )
 
 
 def _fixed_by_elements(realize: BlockRealize, bindings: dict[Var, PrimExpr]) -> set[Var]:
@@ -193,11 +235,15 @@ def _init_nest(
         fresh[loop.loop_var] = Var(loop.loop_var.name)
     nest = substitute(nest, fresh)
     gone = {it.var for it in block.iter_vars} | _defined(inner)
-    inside = {b for s in inner if isinstance(s, Block) for b in s.alloc_buffers}
-    inside |= {m.buffer for s in inner if isinstance(s, Block) for m in s.match_buffers}
-    inside |= _stored(inner[0]) - _stored(block.init)
+    inside = _allocated(inner) | _stored(inner[0]) - _stored(block.init)
     outside = not gone & set(symbols_in(nest)) and not inside & _buffers(nest)
     return nest if outside else None
+
+
+def _allocated(path: Sequence[Stmt]) -> set[loops.Buffer]:
+    """The buffers that exist inside of blocks alone, views among them."""
+    found = {b for s in path if isinstance(s, Block) for b in s.alloc_buffers}
+    return found | {m.buffer for s in path if isinstance(s, Block) for m in s.match_buffers}
 
 
 def _stored(s: Stmt) -> set[loops.Buffer]:
@@ -224,11 +270,7 @@ def _unproved_ranges(
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     ranges = [(it.dom, v) for it, v in pairs if it.kind != "reduce"]
     ends = [substitute(expr.LT(v, dom.min + dom.extent), bindings) for dom, v in ranges]
-    return [end for end in ends if not _loads(end) and an.prove(end) is not True]
-
-
-def _loads(e: PrimExpr) -> bool:
-    return any(isinstance(n, loops.BufferLoad) for n in walk(e))
+    return [end for end in ends if not by_data(end) and an.prove(end) is not True]
 
 
 def _ends_of_terms(realize: BlockRealize, bindings: dict[Var, PrimExpr]) -> list[PrimExpr]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.display import script_of
 from relaxlab.ir.dtypes import lanes_of, with_lanes
-from relaxlab.ir.expr import Call, PrimExpr, Var
+from relaxlab.ir.expr import Call, PrimExpr, Var, const
 from relaxlab.ir.node import (
     NO_ATTRS,
     Atom,
@@ -21,6 +21,7 @@ from relaxlab.ir.node import (
     binder,
     hint_field,
     node,
+    replace,
     rewrite,
     walk,
 )
@@ -371,3 +372,24 @@ def seq(*stmts: Stmt) -> Stmt:
     for s in stmts:
         flat.extend(s.stmts if isinstance(s, SeqStmt) else (s,))
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def nested(loops: Sequence[For], body: Stmt) -> Stmt:
+    """`body` in loops like these, the outermost first."""
+    for loop in reversed(loops):
+        body = replace(loop, body=body)
+    return body
+
+
+def nest_over(variables: Sequence[Var], extents: Sequence[PrimExpr], body: Stmt) -> Stmt:
+    """`body` in serial loops from 0, the outermost first."""
+    for var, extent in zip(reversed(variables), reversed(extents), strict=True):
+        body = For(var, const(0), extent, "serial", body)
+    return body
+
+
+def nest_over_axes(block: Block, name: str = "ax") -> Stmt:
+    """A block in a serial loop over each of its axes, which start at 0."""
+    variables = tuple(Var(f"{name}{n}", iv.var.dtype) for n, iv in enumerate(block.iter_vars))
+    extents = [iv.dom.extent for iv in block.iter_vars]
+    return nest_over(variables, extents, BlockRealize(variables, const(True), block))

@@ -113,11 +113,7 @@ def _nest(
     )
     writes = (_point(store.buffer, store.indices),)
     block = loops.Block(name, iters, reads, writes, store)
-    variables = tuple(expr.Var(f"i{n}") for n in range(len(axes)))
-    body: loops.Stmt = loops.BlockRealize(variables, expr.const(True, "bool"), block)
-    for v, e in reversed(list(zip(variables, extents, strict=True))):
-        body = loops.For(v, ZERO, e, "serial", body)
-    return loops.PrimFunc(params, body, private=True)
+    return loops.PrimFunc(params, loops.nest_over_axes(block, "i"), private=True)
 
 
 def _point(buffer: loops.Buffer, at: tuple[expr.PrimExpr, ...]) -> loops.BufferRegion:

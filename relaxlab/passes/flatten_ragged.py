@@ -11,7 +11,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import known_shape, leaf_type, map_blocks, with_bindings
-from relaxlab.passes.flatten_sequences import first_rows, flatten_sequences
+from relaxlab.passes.flatten_sequences import first_rows, flatten_sequences, reshaped
 from relaxlab.tracing import may_apply
 
 VAR_LEN, RAGGED = "nn.attention_var_len", "nn.ragged_attention"
@@ -79,7 +79,7 @@ class _Flattener:
             return None
         one = expr.const(1)
         batched = tuple(
-            self.bind(_reshaped(x, (one, *shape)), "rows")
+            self.bind(reshaped(x, (one, *shape)), "rows")
             for x, shape in zip(rows, shapes, strict=True) if shape is not None
         )  # fmt: skip
         starts = first_rows(lengths, self.bind)
@@ -88,7 +88,7 @@ class _Flattener:
         result = self.bind(value, "batched")
         shape = known_shape(result.ty)
         assert shape is not None
-        return _reshaped(result, shape[1:])
+        return reshaped(result, shape[1:])
 
     def within(
         self, call: graph.Call, operands: tuple[graph.Expr, ...], starts: tuple[graph.Expr, ...],
@@ -107,7 +107,3 @@ class _Flattener:
                         for i, n in enumerate(("before", "last")))  # fmt: skip
         scale = Attrs({k: call.attrs[k] for k in ("scale",) if k in call.attrs})
         return graph.Call(graph.Op("nn.attention_within"), (*operands, before, last), scale)
-
-
-def _reshaped(x: graph.Expr, shape: tuple[expr.PrimExpr, ...]) -> graph.Call:
-    return graph.Call(graph.Op("reshape"), (x, graph.ShapeExpr(shape)))

@@ -376,7 +376,7 @@ class _Flattener:
         if levels(leaf_type(call.args[0])) != levels(var.ty):
             return None
         kept = known_shape(stored(var.ty, self.totals)) if var.ty and is_ragged(var.ty) else None
-        return None if kept is None else _reshaped(self.moved(call.args[0]), kept)
+        return None if kept is None else reshaped(self.moved(call.args[0]), kept)
 
     def require_parameters(self, call: graph.Call, var: graph.Var) -> None:
         """Raise DiagnosticError unless the lengths of a call's tensors are parameters."""
@@ -494,7 +494,7 @@ class _Flattener:
                 wanted = self.batch_type(ty)
                 if wanted is None or wanted.shape is None:
                     return None
-                self.batch[arg] = made = self.bind(_reshaped(self.moved(arg), wanted.shape),
+                self.batch[arg] = made = self.bind(reshaped(self.moved(arg), wanted.shape),
                                                    f"{arg.name}_rows")  # fmt: skip
                 return made
             case _:
@@ -520,7 +520,7 @@ class _Flattener:
         assert ty is not None
         kept = stored(ty, self.totals)
         assert isinstance(kept, TensorType) and kept.shape is not None
-        return _reshaped(rows, kept.shape)
+        return reshaped(rows, kept.shape)
 
     def loops_result(
         self, func: loops.PrimFunc, row: OpRow, call: graph.Call, ragged: RaggedLoops,
@@ -572,7 +572,7 @@ class _Flattener:
         value = graph.Call(graph.Op("nn.attention_var_len"), args, call.attrs, span=call.span)  # type: ignore[arg-type]
         made = self.bind(value, "attended")
         assert isinstance(made.ty, TensorType) and made.ty.shape is not None
-        return _reshaped(made, made.ty.shape[1:])
+        return reshaped(made, made.ty.shape[1:])
 
 
 def _tensors(arg: graph.Expr) -> Iterable[graph.Expr]:
@@ -583,5 +583,6 @@ def _tensors(arg: graph.Expr) -> Iterable[graph.Expr]:
     return [arg] if isinstance(ty, TensorType) else []
 
 
-def _reshaped(x: graph.Expr, shape: tuple[expr.PrimExpr, ...]) -> graph.Call:
+def reshaped(x: graph.Expr, shape: tuple[expr.PrimExpr, ...]) -> graph.Call:
+    """The tensor in another shape."""
     return graph.Call(graph.Op("reshape"), (x, graph.ShapeExpr(shape)))

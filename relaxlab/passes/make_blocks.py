@@ -14,7 +14,6 @@ from relaxlab.ir.op_table import find_op, has_trait
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
-    all_bindings,
     known_shape,
     leaf_paths,
     leaf_type,
@@ -25,6 +24,7 @@ from relaxlab.passes.host_values import HostValues, Kind, host_values, is_on_dat
 from relaxlab.passes.outline import outline_bindings
 from relaxlab.passes.shared_values import SharedValues, shared_values
 from relaxlab.passes.static_depth import DYNAMIC, StaticDepths, static_depths
+from relaxlab.passes.to_non_dataflow import plain_variables
 from relaxlab.tracing import may_apply, remark
 
 RECORDED = "recorded"
@@ -137,11 +137,7 @@ class _Cutter:
         self.name = name
         self.fixed = {p for p in fn.params if self.is_shared(p)}
         self.weights = {p for p in self.fixed if isinstance(p.ty, types.TensorType)}
-        flows: dict[graph.Var, graph.Expr] = {
-            b.var: graph.Var(b.var.name, b.var.ty, span=b.var.span)
-            for b in all_bindings(fn)
-            if isinstance(b.var, graph.DataflowVar)
-        }
+        flows = plain_variables(fn)
         new = replace_body(fn, self.sequence(fn.body))
         # The bindings of a dataflow block are no longer in it.
         return replace_body(new, substitute(new.body, values=flows)) if flows else new

@@ -100,10 +100,7 @@ class _Counted:
             block = replace(self._at(block, axis), iter_vars=axes)
             made = replace(inner, iter_values=(number, *inner.iter_values), block=block)
             around = [loops.For(number, expr.const(0), self.count, "serial", made), *around]
-        whole: loops.Stmt = made
-        for loop in reversed(around):
-            whole = replace(loop, body=whole)
-        return whole
+        return loops.nested(around, made)
 
     def _at(self, block: loops.Block, at: PrimExpr) -> loops.Block:
         """The block with its elements of the counted buffers those of the sequence `at`."""

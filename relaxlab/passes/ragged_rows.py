@@ -95,12 +95,11 @@ class _Joined:
             self._block(block, pair, axis),
             iter_vars=(iter_var, *(block.iter_vars[n] for n in kept)),
         )
-        made: loops.Stmt = replace(inner, iter_values=values, block=moved)
+        row = replace(inner, iter_values=values, block=moved)
         left = [f for f in around if f.loop_var not in each]
         at = next(n for n, f in enumerate(around) if f.loop_var in each)
-        left.insert(at, loops.For(number, expr.const(0), self.total, "serial", made))
-        for f in reversed(left):
-            made = replace(f, body=made)
+        left.insert(at, loops.For(number, expr.const(0), self.total, "serial", row))
+        made = loops.nested(left, row)
         if {*pair, *each} & set(walk(made)):
             raise NotPerSequence(f"block {block.name} computes with the number of a row")
         return made

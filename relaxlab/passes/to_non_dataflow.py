@@ -16,16 +16,19 @@ def to_non_dataflow(mod: Module, _: NoOptions) -> Module:
     return mod.with_functions({k: _plain(f) for k, f in mod.graph_functions().items()})
 
 
-def _plain(fn: graph.Function) -> graph.Function:
-    local: dict[graph.Var, graph.Expr] = {
+def plain_variables(fn: graph.Function) -> dict[graph.Var, graph.Expr]:
+    """A variable for each one that only a dataflow block has."""
+    return {
         b.var: graph.Var(b.var.name, b.var.ty, span=b.var.span)
         for b in all_bindings(fn)
         if isinstance(b.var, graph.DataflowVar)
     }
 
+
+def _plain(fn: graph.Function) -> graph.Function:
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
         if not isinstance(blk, graph.DataflowBlock):
             return blk
         return graph.BindingBlock(blk.bindings, span=blk.span)
 
-    return replace_body(fn, substitute(map_blocks(fn, block).body, values=local))
+    return replace_body(fn, substitute(map_blocks(fn, block).body, values=plain_variables(fn)))

@@ -11,10 +11,9 @@ from relaxlab.ir.expr import Var
 from relaxlab.ir.loops import For, PrimFunc
 from relaxlab.ir.names import among
 from relaxlab.ir.node import replace
-from relaxlab.schedule.cache import buffer_of
+from relaxlab.schedule.cache import written_intermediate
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.ranges import ONE
-from relaxlab.schedule.scope import is_output
 from relaxlab.schedule.tree import describe_block, describe_loop, find_block, find_loop
 
 PREFETCH_BESIDE = "prefetch_beside"
@@ -123,12 +122,7 @@ def storage_align(
     """
     place = find_block(func, name, "storage_align")
     block = place.block
-    buffer = buffer_of(block, "write", write_index, "storage_align")
-    if is_output(buffer, func):
-        raise ScheduleError(
-            "storage_align", describe_block(block),
-            f"{buffer.name} is an intermediate buffer; it is a parameter", about=(buffer,),
-        )  # fmt: skip
+    buffer = written_intermediate(place, write_index, "storage_align")
     if axis not in range(-buffer.ndim, buffer.ndim) or factor <= 0:
         raise ScheduleError(
             "storage_align", describe_block(block),
@@ -144,12 +138,7 @@ def swizzle(func: PrimFunc, name: str, write_index: int, layout: Swizzle) -> Pri
     """Store an intermediate buffer that the block writes by a swizzle."""
     place = find_block(func, name, "swizzle")
     block = place.block
-    buffer = buffer_of(block, "write", write_index, "swizzle")
-    if is_output(buffer, func):
-        raise ScheduleError(
-            "swizzle", describe_block(block),
-            f"{buffer.name} is an intermediate buffer; it is a parameter", about=(buffer,),
-        )  # fmt: skip
+    buffer = written_intermediate(place, write_index, "swizzle")
     if not layout.is_bijective:
         raise ScheduleError(
             "swizzle", describe_block(block),

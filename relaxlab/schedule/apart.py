@@ -18,14 +18,13 @@ from relaxlab.ir.loops import (
     Block,
     BlockRealize,
     Buffer,
-    BufferLoad,
-    BufferStore,
     For,
     IterVar,
     PrimFunc,
     Range,
     SeqStmt,
     Stmt,
+    nested,
     seq,
 )
 from relaxlab.ir.names import fresh_name
@@ -33,6 +32,7 @@ from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
 from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
 from relaxlab.schedule.bounds import RANGES
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.own_elements import buffers_in
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.tree import TRUE, map_realizes, realizes_under, with_other_names
 
@@ -113,9 +113,7 @@ def apart(
         taken = {n.name for n in walk(seq(*others[0], *others[1])) if isinstance(n, Block)}
         body = substitute(with_other_names(part.body, taken), outer)
         stmts = bound_to_axes(body, nests.loops)
-        whole = seq(*others[0], stmts, *others[1])
-        for loop in reversed(nests.loops):
-            whole = replace(loop, body=whole)
+        whole = nested(nests.loops, seq(*others[0], stmts, *others[1]))
         assert isinstance(func.body, BlockRealize)
         block = func.body.block
         allocated = tuple(b for b in block.alloc_buffers if b not in owned)
@@ -151,10 +149,6 @@ def _holds(stmt: Stmt, blocks: Collection[str]) -> bool:
     return any(r.block.name in blocks for r in realizes_under(stmt))
 
 
-def _buffers_in(root: Node) -> set[Buffer]:
-    return {n.buffer for n in walk(root) if isinstance(n, BufferLoad | BufferStore)}
-
-
 def _allocated(
     func: PrimFunc, nests: Nests, chosen: slice
 ) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
@@ -162,7 +156,7 @@ def _allocated(
     others use as well. Inside loops an iteration may find what another one left."""
     assert isinstance(func.body, BlockRealize)
     inside, others = (
-        {b for s in stmts for b in _buffers_in(s)}
+        {b for s in stmts for b in buffers_in(s)}
         for stmts in (
             nests.stmts[chosen],
             (*nests.stmts[: chosen.start], *nests.stmts[chosen.stop :]),
@@ -187,7 +181,7 @@ def _parameters(func: PrimFunc, nests: Nests) -> dict[Var, Var]:
 def _buffers(func: PrimFunc, shared: Sequence[Buffer], stmt: Stmt) -> list[Buffer]:
     """The parameters and shared buffers that the nests use, and others in whose shapes alone are
     symbols that ranges and extents may mention."""
-    used = _buffers_in(stmt)
+    used = buffers_in(stmt)
     known = set(symbols_in(tuple(b.shape for b in (*func.buffers, *shared) if b in used)))
     kept: list[Buffer] = []
     for b in (*func.buffers, *shared):

@@ -22,6 +22,7 @@ from relaxlab.ir.loops import (
     IterVar,
     PrimFunc,
     Stmt,
+    nested,
 )
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
@@ -152,19 +153,13 @@ def _is_zero_where(place: BlockPlace, factor: PrimExpr, mask: PrimExpr) -> bool:
             return False
 
 
-def _around(nest: tuple[For, ...], body: Stmt) -> Stmt:
-    for loop in reversed(nest):
-        body = replace(loop, body=body)
-    return body
-
-
 def _plain(s: _MaskedSum) -> Stmt:
     """The sum of all terms."""
     block, reduction = s.place.block, s.reduction
     total = BufferLoad(reduction.buffer, reduction.indices)
     store = BufferStore(reduction.buffer, reduction.combined(total, s.product), reduction.indices)
     block = refreshed(replace(block, body=store))
-    return _around(s.place.loops, replace(s.place.realize, block=block))
+    return nested(s.place.loops, replace(s.place.realize, block=block))
 
 
 def _asked(s: _MaskedSum, zero: Buffer, name: str) -> Stmt:
@@ -176,7 +171,7 @@ def _asked(s: _MaskedSum, zero: Buffer, name: str) -> Stmt:
     init = BufferStore(zero, none, (ZERO,))
     block = refreshed(Block(name, tuple(iv for iv, _ in pairs), (), (), store, init))
     realize = BlockRealize(tuple(v for _, v in pairs), TRUE, block)
-    return with_fresh_binders(_around(s.results, realize))
+    return with_fresh_binders(nested(s.results, realize))
 
 
 def _initialised(s: _MaskedSum, name: str) -> Stmt:
@@ -184,7 +179,7 @@ def _initialised(s: _MaskedSum, name: str) -> Stmt:
     assert init is not None
     block = refreshed(Block(name, tuple(iv for iv, _ in s.axes), (), (), init))
     realize = BlockRealize(tuple(v for _, v in s.axes), TRUE, block)
-    return with_fresh_binders(_around(s.results, realize))
+    return with_fresh_binders(nested(s.results, realize))
 
 
 def _accumulated(s: _MaskedSum, name: str) -> Stmt:
@@ -199,4 +194,4 @@ def _accumulated(s: _MaskedSum, name: str) -> Stmt:
     store = BufferStore(reduction.buffer, value, reduction.indices)
     block = refreshed(replace(s.place.block, name=name, init=None, body=store))
     realize = replace(s.place.realize, block=block)
-    return with_fresh_binders(_around((*s.terms, *s.results), realize))
+    return with_fresh_binders(nested((*s.terms, *s.results), realize))

@@ -8,27 +8,24 @@ from relaxlab.analysis.regions import point_region
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
-    BlockRealize,
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Stmt,
+    nest_over_axes,
 )
 from relaxlab.ir.node import Node, children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.cache import after_writers, insert, statements
+from relaxlab.schedule.cache import after_writers, insert, position_of
 from relaxlab.schedule.cache_index import DIVISIONS
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import evaluated_always, require_inside, require_unrestricted
 from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.tree import (
-    TRUE,
     BlockPlace,
-    Place,
     bound_inside,
     describe_block,
     find_block,
@@ -67,12 +64,9 @@ def bind_expr(
     made = fresh_block_name(func, bound.name)
     func = place.replaced(replace(place.realize, block=refreshed(replace(block, body=body))))
     place = find_block(func, name, PRIMITIVE)
-    path = place.path[place.scope_depth + 1 :]
-    stmts = statements(place.scope.body)
-    position = next(i for i, s in enumerate(stmts) if any(s is p for p in path))
     nest = _nest(made, bound, value, used)
-    scope_block = replace(place.scope, body=insert(place.scope.body, position, nest))
-    func = Place(func, place.path[: place.scope_depth + 1]).replaced(scope_block)
+    scope_block = replace(place.scope, body=insert(place.scope.body, position_of(place), nest))
+    func = place.replaced(scope_block, place.scope_depth)
     return with_alloc(func, scope_block.name, bound), made
 
 
@@ -146,8 +140,4 @@ def _nest(name: str, bound: Buffer, value: PrimExpr, used: tuple[IterVar, ...]) 
         (point_region(bound, index),),
         BufferStore(bound, value, index),
     )
-    loop_vars = tuple(Var(f"ax{d}", iv.var.dtype) for d, iv in enumerate(used))
-    nest: Stmt = BlockRealize(loop_vars, TRUE, block)
-    for v, iv in reversed(list(zip(loop_vars, used, strict=True))):
-        nest = For(v, ZERO, iv.dom.extent, "serial", nest)
-    return nest
+    return nest_over_axes(block)

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from relaxlab.analysis.index_map import IndexMap, NotInvertible
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import BlockRealize, For, IterKind, IterVar, PrimFunc, Range, Stmt
+from relaxlab.ir.loops import (
+    IterKind,
+    IterVar,
+    PrimFunc,
+    Range,
+    Stmt,
+    nest_over_axes,
+)
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.error import ScheduleError
@@ -16,7 +23,6 @@ from relaxlab.schedule.ranges import ZERO, analyzer_at
 from relaxlab.schedule.regions import refreshed, simplified
 from relaxlab.schedule.scope import require_computed_alone
 from relaxlab.schedule.tree import (
-    TRUE,
     BlockPlace,
     describe_block,
     find_block,
@@ -91,11 +97,8 @@ def transform_block_layout(func: PrimFunc, name: str, index_map: IndexMap) -> Pr
     new = replace(substitute(replace(block, iter_vars=()), old), iter_vars=iter_vars)
     for iv in iter_vars:
         an.bind_range(iv.var, iv.dom)
-    loop_vars = tuple(Var(f"ax{d}") for d in range(len(shape)))
-    body: Stmt = BlockRealize(loop_vars, TRUE, refreshed(simplified(new, an)))
-    for v, extent in reversed(list(zip(loop_vars, shape, strict=True))):
-        body = For(v, ZERO, extent, "serial", body)
-    return place.replaced(body, place.path.index(nest))
+    made = nest_over_axes(refreshed(simplified(new, an)))
+    return place.replaced(made, place.path.index(nest))
 
 
 def nest_of(place: BlockPlace, primitive: str) -> Stmt:

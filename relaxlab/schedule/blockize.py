@@ -18,6 +18,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Range,
     Stmt,
+    nested,
 )
 from relaxlab.ir.node import map_children, replace
 from relaxlab.ir.substitute import substitute
@@ -256,9 +257,7 @@ def _outer_block(
         inside = replace(inside, init=None, reads=(*inside.writes, *inside.reads))
     inside = _simplified(inside, axes)
     values = tuple(a.inner_value for a in axes if a.inner is not None)
-    body: Stmt = BlockRealize(values, predicate, inside)
-    for loop in reversed(inner):
-        body = replace(loop, body=body)
+    body = nested(inner, BlockRealize(values, predicate, inside))
     outer_axes = tuple(a.outer for a in axes if a.outer is not None)
     outer = Block(name, outer_axes, (), (), body, init, span=block.span)
     reads, writes = access_regions(outer)

@@ -25,6 +25,7 @@ from relaxlab.ir.loops import (
     Range,
     SeqStmt,
     Stmt,
+    nest_over,
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.substitute import substitute
@@ -41,11 +42,11 @@ from relaxlab.schedule.ranges import (
     Span,
     analyzer_around,
     analyzer_at,
-    axis_env,
     bind_stmt,
     binding_of,
     by_data,
     covers,
+    instance_env,
     loop_env,
     relaxed_region,
     union,
@@ -77,6 +78,19 @@ def buffer_of(block: Block, kind: str, index: int, primitive: str) -> Buffer:
             f"the block has {kind} region number {index!r}; it has {names or 'none'}",
         )  # fmt: skip
     return regions[index].buffer
+
+
+def written_intermediate(place: BlockPlace, index: int, primitive: str) -> Buffer:
+    """The buffer of the block's write region number `index`. Raises ScheduleError for a
+    parameter."""
+    buffer = buffer_of(place.block, "write", index, primitive)
+    if is_output(buffer, place.func):
+        raise ScheduleError(
+            primitive, describe_block(place.block),
+            f"{buffer.name} is an intermediate buffer; it is a parameter",
+            suggestion="cache_write makes an intermediate buffer", about=(buffer,),
+        )  # fmt: skip
+    return buffer
 
 
 def require_extents_kept(
@@ -127,13 +141,10 @@ def cache_read(
     copy = window.copy_nest(func, buffer, window.cache)
     names = {r.block.name for r in readers}
     _require_one_value(place, buffer, names)
-    scope_block = place.scope
-    body = window.redirected(scope_block.body, names)
+    body = window.redirected(place.scope.body, names)
     body = insert(body, after_writers(body, buffer, place, names), copy)
-    func = Place(func, place.path[: place.scope_depth + 1]).replaced(
-        replace(scope_block, body=body)
-    )
-    return with_alloc(func, scope_block.name, window.cache), copy_name(copy)
+    func = place.replaced(replace(place.scope, body=body), place.scope_depth)
+    return with_alloc(func, place.scope.name, window.cache), copy_name(copy)
 
 
 def _require_one_value(place: BlockPlace, buffer: Buffer, readers: set[str]) -> None:
@@ -182,9 +193,7 @@ def cache_write(
     window = _window(func, buffer, scope, spans, analyzer_around(place))
     copy = window.copy_nest(func, window.cache, buffer)
     names = {name, *consumers}
-    at = place.path[place.scope_depth + 1 :]
-    stmts = statements(scope_block.body)
-    writer = next(i for i, s in enumerate(stmts) if any(s is p for p in at))
+    stmts, writer = statements(scope_block.body), position_of(place)
     reading = (
         i for i, s in enumerate(stmts) if i > writer
         for r in realizes_under(s) if r.block.name in consumers
@@ -206,22 +215,14 @@ def cache_write(
                 about=(r.block.name,),
             )  # fmt: skip
     body = insert(window.redirected(scope_block.body, names), index, copy)
-    func = Place(func, place.path[: place.scope_depth + 1]).replaced(
-        replace(scope_block, body=body)
-    )
+    func = place.replaced(replace(scope_block, body=body), place.scope_depth)
     return with_alloc(func, scope_block.name, window.cache), copy_name(copy)
 
 
 def set_scope(func: PrimFunc, name: str, write_index: int, scope: str) -> PrimFunc:
     """Change where an intermediate buffer that the block writes lives."""
     place = find_block(func, name, "set_scope")
-    buffer = buffer_of(place.block, "write", write_index, "set_scope")
-    if is_output(buffer, func):
-        raise ScheduleError(
-            "set_scope", describe_block(place.block),
-            f"{buffer.name} is an intermediate buffer; it is a parameter",
-            suggestion="cache_write makes an intermediate buffer", about=(buffer,),
-        )  # fmt: skip
+    buffer = written_intermediate(place, write_index, "set_scope")
     return substitute(func, buffers={buffer: replace(buffer, scope=scope)})
 
 
@@ -249,7 +250,7 @@ def _touched_region(
             continue
         path = path_to(place.scope.body, partial(operator.is_, realize)) or ()
         env = loop_env((s for s in path if isinstance(s, For)), an)
-        whole = relaxed_region(region, {}, axis_env(realize.block), an)
+        whole = relaxed_region(region, {}, instance_env(realize.block, an), an)
         run = relaxed_region(region, binding_of(realize), env, an)
         # In a block inside of another, the axes have fewer values than their ranges say.
         spans = tuple(r if covers(w, r, an) else w for w, r in zip(whole, run, strict=True))
@@ -394,10 +395,8 @@ class _Window:
             (point_region(dst, at[dst]),),
             BufferStore(dst, BufferLoad(src, at[src]), at[dst]),
         )
-        nest: Stmt = BlockRealize(tuple(values), expr.all_of(conditions), block)
-        for v, extent in reversed(list(zip(loop_vars, extents, strict=True))):
-            nest = For(v, ZERO, extent, "serial", nest)
-        return nest
+        realize = BlockRealize(tuple(values), expr.all_of(conditions), block)
+        return nest_over(loop_vars, extents, realize)
 
     def redirected(self, s: Stmt, names: Set[str]) -> Stmt:
         """`s` with what the blocks of these names access in the copy."""
@@ -436,6 +435,12 @@ def _window(
 def statements(body: Stmt) -> list[Stmt]:
     """The statements of a body, in order."""
     return list(body.stmts) if isinstance(body, SeqStmt) else [body]
+
+
+def position_of(place: Place) -> int:
+    """The number of the statement in its scope's body that a place is in."""
+    stmts = statements(place.scope.body)
+    return next(i for i, s in enumerate(stmts) if any(s is p for p in place.path))
 
 
 def insert(body: Stmt, index: int, new: Stmt) -> Stmt:

@@ -13,21 +13,19 @@ from relaxlab.ir.loops import (
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Stmt,
+    nest_over,
     seq,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.cache import insert, statements
+from relaxlab.schedule.cache import insert, position_of
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.tree import (
     TRUE,
     BlockPlace,
-    Place,
     describe_block,
     find_block,
     fresh_block_name,
@@ -81,11 +79,10 @@ def cache_index(
     nests = seq(*(_filling(t, n) for t, n in zip(tables, names, strict=True)))
     func = place.replaced(replace(place.realize, block=block))
     place = find_block(func, name, PRIMITIVE)
-    body, path = place.scope.body, place.path[place.scope_depth + 1 :]
-    position = next(i for i, s in enumerate(statements(body)) if any(s is p for p in path))
     buffers = (*place.scope.alloc_buffers, *(t.buffer for t in tables))
-    scope_block = replace(place.scope, body=insert(body, position, nests), alloc_buffers=buffers)
-    return Place(func, place.path[: place.scope_depth + 1]).replaced(scope_block), names
+    body = insert(place.scope.body, position_of(place), nests)
+    scope_block = replace(place.scope, body=body, alloc_buffers=buffers)
+    return place.replaced(scope_block, place.scope_depth), names
 
 
 def _repeated(block: Block, threshold: int) -> list[PrimExpr]:
@@ -149,7 +146,5 @@ def _filling(table: _Table, name: str) -> Stmt:
     )  # fmt: skip
     loop_vars = tuple(Var(f"ax{d}") for d in range(len(iter_vars)))
     values = tuple(iv.dom.min + v for iv, v in zip(table.axes, loop_vars, strict=True))
-    nest: Stmt = BlockRealize(values, TRUE, block)
-    for v, iv in reversed(list(zip(loop_vars, table.axes, strict=True))):
-        nest = For(v, ZERO, iv.dom.extent, "serial", nest)
-    return nest
+    extents = [iv.dom.extent for iv in table.axes]
+    return nest_over(loop_vars, extents, BlockRealize(values, TRUE, block))

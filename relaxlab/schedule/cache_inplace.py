@@ -12,11 +12,11 @@ from relaxlab.ir.loops import (
     BufferLoad,
     BufferRegion,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Range,
     Stmt,
+    nest_over,
     seq,
 )
 from relaxlab.ir.names import fresh_name
@@ -134,7 +134,5 @@ def _copy(
         (point_region(dest, axes),),
         BufferStore(dest, BufferLoad(source, axes), axes),
     )
-    nest: Stmt = BlockRealize(values, expr.all_of(conditions), block)
-    for v, s in reversed(list(zip(loop_vars, spans, strict=True))):
-        nest = For(v, ZERO, s.extent(an), "serial", nest)
-    return nest
+    extents = [s.extent(an) for s in spans]
+    return nest_over(loop_vars, extents, BlockRealize(values, expr.all_of(conditions), block))

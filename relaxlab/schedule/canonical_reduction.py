@@ -20,6 +20,7 @@ from relaxlab.schedule.combiners import IDENTITY
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_inside
 from relaxlab.schedule.order import keeps_order, require_reassociable
+from relaxlab.schedule.ranges import by_data
 from relaxlab.schedule.regions import refreshed
 from relaxlab.schedule.tree import BlockPlace, describe_block, find_block
 
@@ -151,7 +152,7 @@ def _without_branches(value: PrimExpr, place: BlockPlace) -> PrimExpr:
 
     def visit(n: Node) -> Node | None:
         match n:
-            case expr.Call(_, "if_then_else", (condition, yes, no)) if _reads(condition):
+            case expr.Call(_, "if_then_else", (condition, yes, no)) if by_data(condition):
                 parts = [*walk(yes), *walk(no)]
                 divides = any(isinstance(m, DIVISIONS) and not is_float(m.dtype) for m in parts)
                 loads = [m for m in parts if isinstance(m, BufferLoad)]
@@ -171,10 +172,6 @@ def _are_inside(loads: Sequence[BufferLoad], place: BlockPlace) -> bool:
     except ScheduleError:
         return False
     return True
-
-
-def _reads(e: PrimExpr) -> bool:
-    return any(isinstance(n, BufferLoad) for n in walk(e))
 
 
 def _terms_first(store: BufferStore) -> BufferStore:

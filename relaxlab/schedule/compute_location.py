@@ -24,6 +24,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    nested,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
@@ -160,6 +161,7 @@ def reverse_compute_at(
         _restrict(domain, allowed, block, target, an)
     kept = _instances_kept("reverse_compute_at", place, target, an)
     _restrict(domain, kept, block, target, an)
+    _restrict(domain, _iterations_kept(place, target, an), block, target, an)
     for iv in block.iter_vars:
         if iv.kind == "reduce" and iv.var in domain:
             raise ScheduleError(
@@ -217,6 +219,34 @@ def _instances_kept(
                     f"places says which is the last; several differ in {v.name}", about=(v,),
                 )  # fmt: skip
             found[v] = Span(bound[v], bound[v])
+    return found
+
+
+def _iterations_kept(place: BlockPlace, target: LoopPlace, an: Analyzer) -> Domain:
+    """The values of the axes in the iteration of the loops around both places, where these say what
+    an element that the block reads holds, such as one of a panel that is filled anew."""
+    block, bound = place.block, binding_of(place.realize)
+    inside = [s for s in place.loops if not any(s is x for x in target.loops)]
+    common = {s.loop_var for s in place.loops if s not in inside}
+    anew: frozenset[Var] = frozenset()
+    for p in producers_of(block, place.scope):
+        values = binding_of(p)
+        spatial = {iv.var for iv in p.block.iter_vars if iv.kind == "spatial"}
+        for w in p.block.writes if not is_independent(p.block) else ():
+            if any(r.buffer is w.buffer for r in block.reads):
+                axes = spatial.intersection(undetermined_axes(p.block, w, an))
+                anew = anew.union(*(vars_in(values[v]) & common for v in axes))
+    env, found = loop_env(inside, an), Domain()
+    for v, value in bound.items():
+        span = span_of(value, env, an) if vars_in(value) & anew else None
+        if span is not None:
+            found[v] = span
+        elif vars_in(value) & anew:
+            raise ScheduleError(
+                "reverse_compute_at", describe_block(block),
+                f"the block reads elements that each iteration fills anew; its values of {v.name} "
+                "in one iteration are not known", about=(v,),
+            )  # fmt: skip
     return found
 
 
@@ -458,10 +488,7 @@ def _nest(realize: BlockRealize, domain: Domain, an: Analyzer, preserve_unit_loo
             conditions.append(expr.LT(value, an.simplify(whole.hi + 1)))
             nearest[iv.var] = expr.Min(nearest[iv.var], whole.hi)
     at, predicate = tuple(values.values()), expr.all_of(conditions)
-    nest: Stmt = replace(realize, iter_values=at, predicate=predicate)
-    for loop in reversed(around):
-        nest = replace(loop, body=nest)
-    return nest
+    return nested(around, replace(realize, iter_values=at, predicate=predicate))
 
 
 def _axis_range(

@@ -50,6 +50,7 @@ from relaxlab.ir.loops import (
     SeqStmt,
     Stmt,
     While,
+    nested,
     seq,
 )
 from relaxlab.ir.names import UniqueNames
@@ -398,7 +399,7 @@ def _with_fill(before: _Part, nest: _Part) -> Nest | None:
     a = substitute(before.store, {x.loop_var: y.loop_var for x, y in pairs})
     same = is_whole and all(x.extent == y.extent for x, y in pairs)
     same = same and a.indices == nest.store.indices and nest.init is None and before.init is None
-    loads = any(isinstance(n, BufferLoad) for n in walk(a.value))
+    loads = by_data(a.value)
     fits = same and not loads and reduction_of(plain_block(nest)) is not None
     return dataclasses.replace(nest, init=a) if fits else None
 
@@ -488,8 +489,7 @@ def _in_one_block(
     repeats = any(isinstance(n, For | While) for n in walk(body))
     if len(outside) == len(nest) > 1 and not repeats and not any(map(by_data, tests)):
         outside.pop()
-    for loop in reversed(nest[len(outside) :]):
-        body = replace(loop, body=body)
+    body = nested(nest[len(outside) :], body)
     local: list[Buffer] = []
     made: list[Buffer] = []
     for buffer, loops in private.items():
@@ -556,9 +556,7 @@ def _blocked(nest: _Part, names: dict[str, int]) -> Stmt:
     block = replace(block, reads=reads, writes=writes)
     values = tuple(loop.loop_var for loop in (*spatial, *reduce))
     where = nest.where if isinstance(nest, Nest) else TRUE
-    body: Stmt = BlockRealize(values, where, block, span=inside.span)
-    for loop in reversed((*spatial, *reduce)):
-        body = replace(loop, body=body)
+    body = nested((*spatial, *reduce), BlockRealize(values, where, block, span=inside.span))
     # Distributed loops come from one, and a variable is bound once.
     return substitute(body, {v: Var(v.name, v.dtype) for v in values})
 

@@ -23,6 +23,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Range,
     Stmt,
+    nest_over_axes,
 )
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute, symbols_in
@@ -38,7 +39,6 @@ from relaxlab.schedule.regions import (
 )
 from relaxlab.schedule.scope import is_complete, is_output
 from relaxlab.schedule.tree import (
-    TRUE,
     BlockPlace,
     describe_block,
     find_block,
@@ -211,7 +211,6 @@ def _padded_writer(
     store = place.block.body
     assert isinstance(store, BufferStore)
     new_axes = tuple(Var(f"v{d}") for d in range(len(shape)))
-    loop_vars = [Var(f"ax{d}") for d in range(len(shape))]
     at = dict(zip(inverse.initial_indices, new_axes, strict=True))
     old_axes: dict[Var, PrimExpr] = {}
     for d, e in zip(store.indices, inverse.final_indices, strict=True):
@@ -225,14 +224,11 @@ def _padded_writer(
         IterVar(v, Range(ZERO, e), "spatial") for v, e in zip(new_axes, shape, strict=True)
     )
     block = refreshed(replace(place.block, iter_vars=iter_vars, body=body))
-    nest: Stmt = BlockRealize(tuple(loop_vars), TRUE, block)
-    for v, e in reversed(list(zip(loop_vars, shape, strict=True))):
-        nest = For(v, ZERO, e, "serial", nest)
     top = place.path[place.scope_depth + 1 :]
     depth = place.scope_depth + 1
     if not isinstance(top[0], For | BlockRealize):
         depth += 1
-    return place.replaced(nest, depth)
+    return place.replaced(nest_over_axes(block), depth)
 
 
 def _single_writer(func: PrimFunc, buffer: Buffer) -> BlockPlace:

@@ -18,14 +18,15 @@ from relaxlab.ir.loops import (
     PrefixSums,
     Stmt,
 )
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import Node, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data, distance
 from relaxlab.schedule.store_nests import variable_of
 
 
-def buffers_in(s: Stmt) -> set[Buffer]:
-    return {n.buffer for n in walk(s) if isinstance(n, BufferLoad | BufferStore)}
+def buffers_in(root: Node) -> set[Buffer]:
+    """The buffers that are loaded or stored into."""
+    return {n.buffer for n in walk(root) if isinstance(n, BufferLoad | BufferStore)}
 
 
 def are_apart(stmts: Sequence[Stmt], loops: Sequence[For]) -> bool:

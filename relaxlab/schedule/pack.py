@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
-from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -27,7 +27,14 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.annotate import require_in_turn
 from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_in, binding_of, values_taken
+from relaxlab.schedule.ranges import (
+    ONE,
+    ZERO,
+    analyzer_in,
+    binding_of,
+    require_constant_extents,
+    values_taken,
+)
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.scope import written
 from relaxlab.schedule.tree import (
@@ -60,13 +67,7 @@ def pack(func: PrimFunc, name: str, index: int, var: Var) -> tuple[PrimFunc, str
     bound = binding_of(place.realize)
     chosen = {v for i in load.indices for v in vars_in(substitute(i, bound))}
     choosing = tuple(s for s in inner if s.loop_var in chosen)
-    for loop in choosing:
-        if loop.min != ZERO or not isinstance(loop.extent, IntImm):
-            raise ScheduleError(
-                "pack", describe_loop(loop), "the loop starts at 0 and has a constant extent",
-                suggestion=f"split({loop.loop_var.name}, factors=[None, 8]) and reorder",
-                about=(loop.loop_var,),
-            )  # fmt: skip
+    require_constant_extents("pack", choosing)
     panel = Buffer(
         fresh_buffer_name(func, f"{buffer.name}_panel"),
         tuple(loop.extent for loop in choosing) or (ONE,), buffer.dtype, scope="local",

@@ -45,9 +45,10 @@ def pad_axis(func: PrimFunc, name: str, axis: int, multiple: int, beside: int) -
     axes = list(block.iter_vars)
     axes[axis] = replace(it, dom=Range(ZERO, padded))
     longer = replace(block, iter_vars=tuple(axes), body=replace(store, value=value))
-    # Whoever reads the block's buffer finds it where it was; only its rows are further apart.
-    below: Stmt = replace(place.realize, block=refreshed(longer))
     loop = next(s for s in place.loops if s.loop_var == place.realize.iter_values[axis])
+    predicate = expr.all_of(_guards_of_others(place, loop))
+    # Whoever reads the block's buffer finds it where it was; only its rows are further apart.
+    below: Stmt = replace(place.realize, predicate=predicate, block=refreshed(longer))
     for s in reversed(place.path[place.path.index(loop) : -1]):
         assert isinstance(s, For)
         below = replace(s, extent=padded if s is loop else s.extent, body=below)
@@ -89,6 +90,19 @@ def _filled(place: BlockPlace, it: IterVar) -> tuple[BufferStore, int]:
     if not alone or any(loop.loop_var in vars_in(v) for v in elsewhere):
         raise _refused(block, f"the loop over {it.var} is around that block alone, for that axis")
     return store, dims[0]
+
+
+def _guards_of_others(place: BlockPlace, loop: For) -> list[PrimExpr]:
+    """The guards that are not about the loop. One that is says no more than that its axis ends,
+    where zeros begin now. Raises ScheduleError for guards about it and others at once."""
+    others = {s.loop_var for s in place.loops} - {loop.loop_var}
+    found: list[PrimExpr] = []
+    for c in conjuncts(place.realize.predicate):
+        if loop.loop_var not in vars_in(c):
+            found.append(c)
+        elif vars_in(c) & others:
+            raise _refused(place.block, f"{c} is about {loop.loop_var} or other loops, not both")
+    return found
 
 
 def _is_zero_beyond(value: PrimExpr, it: IterVar, an: Analyzer) -> bool:

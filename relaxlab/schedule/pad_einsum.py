@@ -11,7 +11,6 @@ from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
-    BlockRealize,
     Buffer,
     BufferLoad,
     BufferStore,
@@ -20,6 +19,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Range,
     Stmt,
+    nest_over_axes,
 )
 from relaxlab.ir.node import replace, walk
 from relaxlab.schedule.error import ScheduleError
@@ -195,25 +195,16 @@ def _copy(func: PrimFunc, src: Buffer, dst: Buffer, name: str, *, pad: bool) -> 
         IterVar(v, Range(ZERO, d), "spatial") for v, d in zip(axes, dst.shape, strict=True)
     )
     block = Block(fresh_block_name(func, name), iter_vars, (), (), BufferStore(dst, value, axes))
-    return _loops(refreshed(block))
+    return nest_over_axes(refreshed(block), "i")
 
 
 def _around(place: BlockPlace, block: Block) -> Stmt:
     """The block with larger axes in the loops that are around it, or in new ones where these are
-    not one for each axis."""
+    not one for each axis. The loops run over the axes and nothing else, which no guard is about."""
     axes = dict(zip(place.realize.iter_values, block.iter_vars, strict=True))
     if axes.keys() != {s.loop_var for s in place.loops} or len(axes) < len(block.iter_vars):
-        return _loops(block)
-    nest: Stmt = replace(place.realize, block=block)
+        return nest_over_axes(block, "i")
+    nest: Stmt = replace(place.realize, predicate=TRUE, block=block)
     for s in reversed(place.loops):
-        nest = replace(s, extent=axes[s.loop_var].dom.extent, body=nest)
-    return nest
-
-
-def _loops(block: Block) -> Stmt:
-    """The block in one loop per axis."""
-    loop_vars = [Var(f"i{d}") for d in range(len(block.iter_vars))]
-    nest: Stmt = BlockRealize(tuple(loop_vars), TRUE, block)
-    for v, iv in reversed(list(zip(loop_vars, block.iter_vars, strict=True))):
-        nest = For(v, ZERO, iv.dom.extent, "serial", nest)
+        nest = replace(s, min=ZERO, extent=axes[s.loop_var].dom.extent, body=nest)
     return nest

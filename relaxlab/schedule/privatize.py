@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.expr import IntImm, PrimExpr, Var
+from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -23,6 +23,7 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Range,
     Stmt,
+    nested,
 )
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute
@@ -31,7 +32,7 @@ from relaxlab.schedule.dependence import require_own_elements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import beyond_domain
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, require_constant_extents
 from relaxlab.schedule.regions import refreshed, with_alloc
 from relaxlab.schedule.rfactor import Reduction, reduction_of
 from relaxlab.schedule.scope import axis_kinds, is_reduction
@@ -106,9 +107,7 @@ class _Tile:
 
     def nest(self, loops_: tuple[For, ...], body: Stmt) -> Stmt:
         """The body in copies of some of the loops."""
-        for loop in reversed(loops_):
-            body = replace(loop, body=body)
-        return with_fresh_binders(body)
+        return with_fresh_binders(nested(loops_, body))
 
     def with_axes(self, pairs: list[Bound]) -> tuple[list[Bound], tuple[PrimExpr, ...]]:
         """Axes and their values, with one that is bound to each of the kept loops; and the element
@@ -198,13 +197,7 @@ def _require_tile(
 ) -> None:
     """Raise ScheduleError unless the private buffer has a constant size, each iteration over
     results a result of its own, and each result a value that no condition on terms decides."""
-    for loop in kept:
-        if loop.min != ZERO or not isinstance(loop.extent, IntImm):
-            raise ScheduleError(
-                "privatize", describe_loop(loop), "the loop starts at 0 and has a constant extent",
-                suggestion=f"split({loop.loop_var.name}, factors=[None, 8]) and reorder",
-                about=(loop.loop_var,),
-            )  # fmt: skip
+    require_constant_extents("privatize", kept)
     for loop in results:
         require_own_elements("privatize", find_loop(place.func, loop.loop_var))
     terms = {s.loop_var for s in place.loops if "reduce" in axis_kinds(place.realize, s.loop_var)}
@@ -289,10 +282,8 @@ def _accumulated(tile: _Tile, private: Buffer, name: str) -> Stmt:
     body = substitute(rewrite(block.body, visit), table)
     axes = tuple(iv for iv, _ in pairs)
     update = refreshed(replace(block, name=name, iter_vars=axes, init=None, body=body))
-    nest: Stmt = replace(realize, iter_values=tuple(v for _, v in pairs), block=update)
-    for loop in reversed(tile.inner):
-        nest = replace(loop, body=nest)
-    return nest
+    values = tuple(v for _, v in pairs)
+    return nested(tile.inner, replace(realize, iter_values=values, block=update))
 
 
 def _without_lane(pairs: list[Bound], tile: _Tile) -> tuple[list[Bound], dict[Var, PrimExpr]]:

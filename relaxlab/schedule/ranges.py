@@ -27,7 +27,8 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.bounds import RANGES, UPPER_BOUNDS
-from relaxlab.schedule.tree import LoopPlace, Place, path_to, vars_in
+from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.tree import LoopPlace, Place, describe_loop, path_to, vars_in
 
 ZERO = expr.const(0)
 ONE = expr.const(1)
@@ -146,6 +147,17 @@ def assume_iterations(an: Analyzer, place: Place) -> None:
             an.assume(has_iterations(extent))
 
 
+def require_constant_extents(primitive: str, loops: Iterable[For]) -> None:
+    """Raise ScheduleError unless the loops start at 0 and have constant extents."""
+    for loop in loops:
+        if loop.min != ZERO or not isinstance(loop.extent, expr.IntImm):
+            raise ScheduleError(
+                primitive, describe_loop(loop), "the loop starts at 0 and has a constant extent",
+                suggestion=f"split({loop.loop_var.name}, factors=[None, 8]) and reorder",
+                about=(loop.loop_var,),
+            )  # fmt: skip
+
+
 def has_iterations(extent: PrimExpr) -> PrimExpr:
     """True for the extent of a loop that is not empty."""
     match extent:
@@ -180,12 +192,23 @@ def loop_env(loops: Iterable[For], an: Analyzer, outer: Env = NOTHING) -> dict[V
 
     None where the bounds of a loop cannot be relaxed.
     """
+    return _relaxed(((s.loop_var, Range(s.min, s.extent)) for s in loops), an, outer)
+
+
+def instance_env(block: Block, an: Analyzer) -> dict[Var, Span | None]:
+    """The spans of a block's axes over all instances, whatever other axes a domain depends on."""
+    return _relaxed(((iv.var, iv.dom) for iv in block.iter_vars), an, NOTHING)
+
+
+def _relaxed(
+    ranges: Iterable[tuple[Var, Range]], an: Analyzer, outer: Env
+) -> dict[Var, Span | None]:
     env: dict[Var, Span | None] = dict(outer)
-    for loop in loops:
-        lo = span_of(loop.min, env, an)
-        hi = span_of(loop.min + loop.extent - 1, env, an)
+    for var, r in ranges:
+        lo = span_of(r.min, env, an)
+        hi = span_of(r.min + r.extent - 1, env, an)
         known = lo is not None and hi is not None
-        env[loop.loop_var] = Span(lo.lo, hi.hi) if known else None  # type: ignore[union-attr]
+        env[var] = Span(lo.lo, hi.hi) if known else None  # type: ignore[union-attr]
     return env
 
 

@@ -11,18 +11,17 @@ from relaxlab.analysis.regions import point_region
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     Block,
-    BlockRealize,
     Buffer,
     BufferLoad,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Stmt,
+    nest_over_axes,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.cache import after_writers, buffer_of, insert, statements
+from relaxlab.schedule.cache import after_writers, buffer_of, insert, position_of, statements
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import (
     require_all_written,
@@ -34,9 +33,7 @@ from relaxlab.schedule.ranges import ZERO, analyzer_at
 from relaxlab.schedule.regions import mentions, refreshed, with_alloc
 from relaxlab.schedule.scope import is_sole_writer, require_injective
 from relaxlab.schedule.tree import (
-    TRUE,
     BlockPlace,
-    Place,
     bound_inside,
     describe_block,
     find_block,
@@ -105,13 +102,12 @@ def _copied(
     body = place.scope.body
     if kind == "read":
         after_writers(body, buffer, place, {name}, primitive)
-    path = place.path[place.scope_depth + 1 :]
-    position = next(i for i, s in enumerate(statements(body)) if any(s is p for p in path))
+    position = position_of(place)
     if kind == "write":
         _require_unread_inside(place, statements(body)[position], buffer, primitive)
         position += 1
     scope_block = replace(place.scope, body=insert(body, position, nest))
-    func = Place(func, place.path[: place.scope_depth + 1]).replaced(scope_block)
+    func = place.replaced(scope_block, place.scope_depth)
     return with_alloc(func, scope_block.name, copy), copying
 
 
@@ -241,11 +237,7 @@ def _copy_nest(
         name, iter_vars, (point_region(*source),), (point_region(*target),),
         BufferStore(target[0], BufferLoad(*source), target[1]),
     )  # fmt: skip
-    loop_vars = tuple(Var(f"ax{d}") for d in range(len(used)))
-    nest: Stmt = BlockRealize(loop_vars, TRUE, block)
-    for v, iv in reversed(list(zip(loop_vars, used, strict=True))):
-        nest = For(v, ZERO, iv.dom.extent, "serial", nest)
-    return nest, name
+    return nest_over_axes(block), name
 
 
 def _require_unread_inside(place: BlockPlace, top: Stmt, buffer: Buffer, primitive: str) -> None:

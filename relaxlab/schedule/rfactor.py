@@ -18,14 +18,15 @@ from relaxlab.ir.loops import (
     PrimFunc,
     Range,
     Stmt,
+    nested,
 )
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.combiners import IDENTITY, Combiner, combiner_of, stores
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.instances import require_all_written
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
+from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data, shape_analyzer
 from relaxlab.schedule.regions import refreshed, simplified, with_alloc, without_stated
 from relaxlab.schedule.scope import is_reduction
 from relaxlab.schedule.tree import (
@@ -89,10 +90,8 @@ def rfactor(func: PrimFunc, var: Var, factor_axis: int) -> tuple[PrimFunc, str]:
         for b in combiner.buffers
     )
     rf = _partial_block(place, loop, combiner, partial, axis)
-    nest: Stmt = rf
     around = place.loops[place.loops.index(top) :]
-    for around_loop in reversed(around):
-        nest = replace(around_loop, body=nest)
+    nest = nested(around, rf)
     final = _final_nest(place, loop, around, combiner, partial, axis)
     depth = place.path.index(top)
     func = place.replaced(loops.seq(nest, final), depth)
@@ -137,7 +136,7 @@ def _only_block(func: PrimFunc, var: Var) -> BlockPlace:
             suggestion="rfactor before fusing a loop of the results with one of the terms",
             about=(both.loop_var,),
         )  # fmt: skip
-    reads = any(isinstance(n, BufferLoad) for n in walk(loop.extent))
+    reads = by_data(loop.extent)
     if loop.min != ZERO or reads or vars_in(loop.extent) & {s.loop_var for s in place.loops}:
         raise ScheduleError(
             "rfactor", describe_loop(loop),

@@ -68,8 +68,10 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
     found: dict[Block, _Guarded] = {}
     blocks: list[Block] = []
     unrolled: dict[Block, frozenset[Var]] = {}
+    around: dict[Block, Mapping[Var, For]] = {}
     for realize, loops in _leaves(func.body, {}):
         blocks.append(realize.block)
+        around[realize.block] = loops
         unrolled[realize.block] = _unrolled_axes(realize, loops)
         guarded = _guarded(realize, loops)
         if guarded is not None:
@@ -100,7 +102,8 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
             return None
         guarded = found[n.block]
         # Other conditions stay: they may be about other axes.
-        rest = all_of([c for c in conjuncts(n.predicate) if c != guarded.guard])
+        begins = _begins(guarded, around[n.block], known=guarded.reach is not None)
+        rest = all_of([begins if c == guarded.guard else c for c in conjuncts(n.predicate)])
         # A window past the end may hold elements that no row reads, which may be 0.
         divides = division_by_data(n.block) is not None
         free = frozenset[Var]() if divides else unrolled[n.block]
@@ -115,7 +118,7 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
     sums stays in registers. Raises ScheduleError where there is no such guard."""
     func = _with_room_for_vectors(func)
     found = {
-        realize.block: guarded
+        realize.block: (*guarded, loops)
         for realize, loops in _leaves(func.body, {})
         if all(w.buffer.scope == "local" for w in realize.block.writes)
         and (guarded := _guarded_vectors(realize, loops)) is not None
@@ -126,12 +129,12 @@ def round_up_vectors(func: PrimFunc) -> PrimFunc:
     def whole(n: Node) -> Node | None:
         if not isinstance(n, BlockRealize) or n.block not in found:
             return None
-        guarded, inner = found[n.block]
+        guarded, inner, loops = found[n.block]
         looped = any(f.kind not in AT_ONCE for f in inner.values())
         # In a loop whole vectors past the end are still left out: of a symbolic extent they may be
         # most of it. Rows that lanes gather from need a last one.
         kept = looped or _gathered(n.block, guarded)
-        begins = expr.LT(guarded.tile, guarded.extent) if kept else expr.const(True)
+        begins = expr.LT(guarded.tile, guarded.extent) if kept else _begins(guarded, loops)
         parts = [begins if c == guarded.guard else c for c in conjuncts(n.predicate)]
         return replace(n, predicate=all_of(parts), block=_padded(func, n.block, guarded))
 
@@ -230,12 +233,10 @@ def _keeps_rows_alone(
         return False
     if _decides_inside(realize.block.body, guarded.axis):
         return False
-    an = Analyzer.for_shapes(*(f.extent for f in loops.values()), guarded.extent)
-    for loop in loops.values():
-        bind_stmt(an, loop)
     # Where the first row of a tile is inside, so is all that the loops outside of it decide.
-    if begins or an.prove(expr.LT(_any_remainders(guarded.tile, an), guarded.extent)) is True:
+    if begins or _begins(guarded, loops) == expr.const(True):
         moved = inner
+    an = _analyzer_of(guarded, loops)
     for value, it in zip(realize.iter_values, realize.block.iter_vars, strict=True):
         if it.var == guarded.axis:
             continue
@@ -245,6 +246,27 @@ def _keeps_rows_alone(
         if not moved.isdisjoint(symbols_in(value)) and not all(map(an.prove, inside)):
             return False
     return True
+
+
+def _analyzer_of(guarded: _Guarded, loops: Mapping[Var, For]) -> Analyzer:
+    """An analyzer with the ranges of the loops around a guarded block."""
+    an = Analyzer.for_shapes(*(f.extent for f in loops.values()), guarded.extent)
+    for loop in loops.values():
+        bind_stmt(an, loop)
+    return an
+
+
+def _begins(
+    guarded: _Guarded, loops: Mapping[Var, For], *, known: bool = False
+) -> PrimExpr:
+    """The guard that remains of a tile that is computed whole: its first row is inside. None is
+    needed if that is so of every tile, or if the number of the rows in the loops is `known` and
+    there is a last row: a split may leave one tile of an axis without rows."""
+    an = _analyzer_of(guarded, loops)
+    inside = expr.LT(_any_remainders(guarded.tile, an), guarded.extent)
+    if an.prove(inside) or (known and an.prove(expr.LT(expr.const(0), guarded.extent))):
+        return expr.const(True)
+    return expr.LT(guarded.tile, guarded.extent)
 
 
 def _decides_inside(body: Stmt, axis: Var) -> bool:

@@ -22,6 +22,7 @@ from relaxlab.ir.loops import (
     SeqStmt,
     Stmt,
     While,
+    nest_over,
     seq,
 )
 from relaxlab.ir.node import walk
@@ -110,6 +111,4 @@ def _copy(access: Access, free: Sequence[int], own: Buffer, back: bool) -> Stmt:
     moved: Stmt = BufferStore(own, BufferLoad(buffer, tuple(indices)), place)
     if back:
         moved = BufferStore(buffer, BufferLoad(own, place), tuple(indices))
-    for d, var in reversed(list(zip(free, axes, strict=True))):
-        moved = For(var, ZERO, buffer.shape[d], "serial", moved)
-    return moved
+    return nest_over(axes, [buffer.shape[d] for d in free], moved)

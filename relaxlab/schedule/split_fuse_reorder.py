@@ -10,7 +10,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.arith.conditions import FALSE
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
-from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Stmt
+from relaxlab.ir.loops import BlockRealize, For, PrimFunc, Stmt, nest_over, nested
 from relaxlab.ir.node import map_children, replace, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import require_order_free
@@ -83,8 +83,7 @@ def split(
     body = _simplified(body, an, preserve_unit_iters)
     if guarded and preserve_unit_iters:
         body = guard(body, expr.LT(written, loop.extent))
-    for v, extent in reversed(list(zip(new_vars, extents, strict=True))):
-        body = For(v, ZERO, extent, "serial", body)
+    body = nest_over(new_vars, extents, body)
     return place.replaced(replace(body, span=loop.span)), new_vars
 
 
@@ -341,10 +340,7 @@ def reorder(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
                 about=tuple(needed),
             )  # fmt: skip
     _require_same_order(func, chain, order)
-    body = chain[-1].body
-    for loop in reversed(order):
-        body = replace(loop, body=body)
-    return top.replaced(body)
+    return top.replaced(nested(order, chain[-1].body))
 
 
 def _require_same_order(func: PrimFunc, before: list[For], after: list[For]) -> None:

@@ -16,11 +16,11 @@ from relaxlab.ir.loops import (
     BufferLoad,
     BufferRegion,
     BufferStore,
-    For,
     IterVar,
     PrimFunc,
     Range,
     Stmt,
+    nest_over,
     seq,
 )
 from relaxlab.ir.node import Attrs, replace
@@ -186,8 +186,7 @@ def _copy(
         ranges.append(Range(an.simplify(axes[-1].var * extent), extent))
     index = tuple(r.min + v for r, v in zip(ranges, loop_vars, strict=True))
     body: Stmt = BufferStore(dest, BufferLoad(source, index), index)
-    for v, r in reversed(list(zip(loop_vars, ranges, strict=True))):
-        body = For(v, ZERO, r.extent, "serial", body)
+    body = nest_over(loop_vars, [r.extent for r in ranges], body)
     into = dest.name.startswith(source.name)
     name = f"{source.name}_{dest.scope}" if into else f"{dest.name}_{source.scope}"
     block = Block(

@@ -271,8 +271,17 @@ class ScheduleState(Brief):
 
     def _require_own_axes(self, primitive: str, block: BlockRV) -> None:
         """Raise ScheduleError if a block mentions loops around it, as after `compact_buffers`: the
-        region that it touches is then not one of its axes."""
+        region that it touches is then not one of its axes; or if some blocks are in one that states
+        no region, whose accesses others do not see."""
         place = self._place(block)
+        _, *blocks = tree.all_blocks(self.func)
+        silent = [b for b in blocks if not (b.iter_vars or b.reads or b.writes)]
+        if silent:
+            raise ScheduleError(
+                primitive, tree.describe_block(place.block),
+                f"every block states what it touches; block {silent[0].name!r} does not",
+                suggestion=f"{primitive} before compact_buffers", about=(silent[0].name,),
+            )  # fmt: skip
         around = {s.loop_var for s in place.path if isinstance(s, For)}
         inside = around & tree.vars_in(place.block)
         if inside:

@@ -38,7 +38,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.blockize import blockize
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import require_reassociable
-from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, binding_of
+from relaxlab.schedule.ranges import ONE, ZERO, analyzer_at, binding_of, by_data
 from relaxlab.schedule.tensor_intrin import TENSOR_INTRIN, TensorIntrin
 from relaxlab.schedule.tree import (
     TRUE,
@@ -246,7 +246,7 @@ class _Match:
             return
         # Indices are compared by value: schedules write `i*16 + j` in as many ways as there are
         # primitives. Values of data are compared by form, as a sum has one order.
-        if is_int(d.dtype) and d.dtype == a.dtype and not _has_load(d) and not _has_load(a):
+        if is_int(d.dtype) and d.dtype == a.dtype and not by_data(d) and not by_data(a):
             if self.an.prove_equal(substitute(d, self.vars), a):
                 return
             raise _Mismatch(f"{a} is not {d}")
@@ -309,5 +309,3 @@ class _Match:
             raise _Mismatch(f"{d.name} is at two places of {actual.name} or {a.name}", known)
 
 
-def _has_load(e: PrimExpr) -> bool:
-    return any(isinstance(n, BufferLoad) for n in walk(e))

@@ -462,8 +462,9 @@ RULES: dict[str, tuple[int, Rule]] = {
 """Per primitive: how often it is drawn, and a rule that tries it."""
 
 LAST = (
-    "annotate", "parallel", "round_up_tails", "round_up_vectors", "unannotate", "unroll",
-    "vectorize",
+    "annotate", "cache_read", "cache_write", "compute_at", "fuse", "pack", "parallel", "reindex",
+    "reorder", "reverse_compute_at", "round_up_tails", "round_up_vectors", "split", "unannotate",
+    "unroll", "vectorize",
 )  # fmt: skip
 """Primitives that may follow `compact_buffers`, which lets blocks mention the loops around them."""
 

@@ -243,6 +243,24 @@ def test_nothing_is_out_of_bounds_where_nothing_runs():
     assert not check_loops("f", loops.PrimFunc((a,), loops.seq(empty, twice.body)))
 
 
+def test_bounds_that_contradict_each_other_show_nothing() -> None:
+    """Of the six places that three elements, or two, are rounded up to, the last is no element."""
+    name, func = prim_func("""
+@T.prim_func
+def rest(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32")):
+    if n <= 2:
+        C = T.alloc_buffer((2,), "float32")
+        for i in range(n):
+            C[i] = A[i]
+        for i in range((n + 2) // 3 * 3 % 2):
+            with T.sblock("last"):
+                v = T.axis.spatial(((n + 2) // 3 * 3 // 2 * 2, (n + 2) // 3 * 3 % 2),
+                                   (n + 2) // 3 * 3 // 2 * 2 + i)
+                B[v] = T.if_then_else(v < n, C[v], T.float32(0))
+""")
+    assert "E0334" not in [d.code for d in check_loops(name, func)]
+
+
 def test_a_loop_variable_is_reported_where_the_block_uses_it() -> None:
     with pytest.raises(DiagnosticError) as caught:
         parse(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.codegen.errors import CodegenError
 from relaxlab.codegen.separate_inits import separate_inits
 from relaxlab.ir import loops
 from relaxlab.ir.loops import PrimFunc
@@ -261,6 +262,54 @@ def test_loops_that_mix_axes_refuse_empty_reductions() -> None:
     assert "the reduction in block 'C' is over nothing" in kernels.kernels["matmul"].failures[0]
     with pytest.raises(ExecutionError, match="the reduction in block 'C' is over nothing"):
         interpret_prim_func(func, [a, b, c])
+
+
+TRIANGLE = """
+def triangle(x: T.Buffer(("n",), "int32"), y: T.Buffer(("n",), "int32")):
+    for k in range(n):
+        for i in range(FIRST, n):
+            with T.block("y"):
+                v = T.axis.spatial((FIRST, n - FIRST), i)
+                vk = T.axis.reduce(v, k)
+                T.where(k < i and GUARD)
+                with T.init():
+                    y[v] = 0
+                y[v] = y[v] + x[vk]
+"""
+
+
+@pytest.mark.parametrize("guard", ["k + i < n + n", "x[i] >= 0"])
+def test_elements_without_terms_are_refused_where_they_are_not_told_apart(guard: str) -> None:
+    """How many terms there are depends on loops inside of the one over terms: row 0 has none."""
+    text = TRIANGLE.replace("GUARD", guard)
+    kernels = Kernels(parse_kernels(text.replace("FIRST", "0")))
+    x = np.arange(5, dtype="int32")
+    assert kernels("triangle", [x, x.copy()], n=5) == 1
+    assert "the reduction in block 'y' is over nothing" in kernels.kernels["triangle"].failures[0]
+    with pytest.raises(ExecutionError, match="the reduction in block 'y' is over nothing"):
+        interpret_prim_func(parse_kernels(text.replace("FIRST", "0"))["triangle"], [x, x.copy()])
+    kernels = Kernels(parse_kernels(text.replace("FIRST", "1")))
+    _, y = kernels.agree("triangle", [x, np.full(5, 7, "int32")], n=5)
+    np.testing.assert_array_equal(y, [7, 0, 1, 3, 6])
+
+
+def test_numbers_of_terms_that_loops_inside_read_are_refused() -> None:
+    text = """
+    def rows(x: T.Buffer(("m",), "int32"), count: T.Buffer(("n",), "int64"),
+             y: T.Buffer(("n",), "int32")):
+        for k, i in T.grid(m, n):
+            with T.LetStmt(count[i]) as most:
+                with T.block("y"):
+                    v = T.axis.spatial(n, i)
+                    vk = T.axis.reduce(most, k)
+                    T.where(k < most and k + i < n + m)
+                    with T.init():
+                        y[v] = 0
+                    y[v] = y[v] + x[vk]
+    """
+    func = parse_kernels(text)["rows"]
+    with pytest.raises(CodegenError, match="'y' may be over nothing for some of its elements"):
+        rl.compile(func)
 
 
 def test_a_guard_on_terms_leaves_out_no_element(rng: np.random.Generator) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import numpy as np
 import pytest
 
 from relaxlab.codegen.errors import CodegenError
+from relaxlab.ir import expr
 from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.loops import BlockRealize, PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.substitute import substitute
 from relaxlab.runtime.arrays import ExecutionError
 from relaxlab.runtime.build import compile as build
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
@@ -69,8 +73,8 @@ def _same_when_done(before: PrimFunc, sch: Schedule, data: np.random.Generator) 
     sch.show()
     assert_well_formed(sch.func, except_for=PARTS)
     assert_same(before, sch.func, data, SIZES)
-    assert_structural_equal(apply_trace(before, sch.trace).func, sch.func)
-    assert_structural_equal(apply_trace(before, sch.trace_json()).func, sch.func)
+    assert_structural_equal(apply_trace(sch.original, sch.trace).func, sch.func)
+    assert_structural_equal(apply_trace(sch.original, sch.trace_json()).func, sch.func)
     assert_same(before, compact_buffers(sch.func), data, SIZES[-1:])
 
 
@@ -112,6 +116,41 @@ def test_random_schedules_as_debug_builds(case: int, rng) -> None:
         got = unwritten(before, shape)
         exe(*with_result(before, inputs, got))
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def _guarded(before: PrimFunc, draw: random.Random) -> PrimFunc:
+    """The function with guards that say no more than the domains of axes: beyond these some loops
+    go now, others have always ended there."""
+    sch = Schedule(before)
+    for name in [b.name for b in all_blocks(before) if b.name != "root"]:
+        for loop in sch.get_loops(sch.get_block(name)):
+            if draw.random() < 0.3:
+                with contextlib.suppress(ScheduleError):
+                    sch.pad_loop(loop, draw.choice([2, 3, 4]))
+
+    def guard(n: Node) -> Node | None:
+        if not isinstance(n, BlockRealize) or draw.random() < 0.4:
+            return None
+        pairs = zip(n.block.iter_vars, n.iter_values, strict=True)
+        axes = {it.var: value for it, value in pairs}
+        ends = [expr.LT(v, substitute(it.dom.min + it.dom.extent, axes))
+                for it, v in zip(n.block.iter_vars, n.iter_values, strict=True)]  # fmt: skip
+        return replace(n, predicate=expr.all_of([n.predicate, *ends]))
+
+    return replace(sch.func, body=rewrite(sch.func.body, guard))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_guards_that_say_where_axes_end_may_be_there_or_not(name: str, rng) -> None:
+    draw = random.Random(int(rng.integers(1 << 60)))
+    for program in draw.sample([*PROGRAMS], 2):
+        before = PROGRAMS[program]()
+        for _ in range(2):
+            sch = Schedule(_guarded(before, draw))
+            with contextlib.suppress(ScheduleError):
+                random_step(sch, draw, name)
+            if sch.trace:
+                _same_when_done(before, sch, rng)
 
 
 def test_blockize_refuses_loops_inside_that_may_have_no_iteration() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.analysis.loops_check import check_loops
 from relaxlab.ir import expr, loops
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.node import walk
@@ -175,6 +179,32 @@ def test_conditions_are_of_the_row_that_is_read() -> None:
     _run_as(TILE.replace("VALUE", value).replace("KIND", "serial"), "round_up_tails")
 
 
+STEPS = [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
+
+
+@pytest.mark.parametrize(("kind", "step"), STEPS)
+@pytest.mark.parametrize(
+    ("tiles", "extent"),
+    [*itertools.product(["(n + 3) // 4", "n", "3"], ["n", "0", "3", "7", "9"]), ("1", "0")],
+)
+def test_tiles_past_the_end_read_nothing(kind: str, step: str, tiles: str, extent: str) -> None:
+    """There may be more tiles than rows reach, and some where there is no row at all."""
+    text = TILE.replace("VALUE", "x[v] * T.float32(2)").replace("KIND", kind)
+    text = text.replace("(n + 3) // 4", tiles.replace("n", extent))
+    text = text.replace('"n"', extent if extent != "n" else '"n"').replace("n,", f"{extent},")
+    func = rl.parse(text.replace("< n", f"< {extent}"))["main"]
+    sch = Schedule(func)
+    getattr(sch, step)()
+    assert not [d for d in check_loops("main", sch.func) if d.code != "E0324"]
+    exe = rl.compile(sch.func, use_cache=False, checks="all")
+    for n in range(10) if extent == "n" else [int(extent)]:
+        x = np.arange(n, dtype="float32")
+        for run in (partial(interpret_prim_func, sch.func), lambda args: exe(*args)):
+            y = np.full(n, 7, "float32")
+            run([x, y])
+            np.testing.assert_array_equal(y, 2 * x)
+
+
 TRIANGLE = """
 @T.prim_func
 def main(x: T.Buffer(("n",), "float32"), y: T.Buffer(("n",), "float32")):
@@ -198,9 +228,7 @@ def main(x: T.Buffer(("n",), "float32"), y: T.Buffer(("n",), "float32")):
 """
 
 
-@pytest.mark.parametrize(
-    ("kind", "step"), [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
-)
+@pytest.mark.parametrize(("kind", "step"), STEPS)
 def test_rows_with_terms_of_their_own_keep_their_guards(kind: str, step: str) -> None:
     """A row behind the end has terms that no row has."""
     func = rl.parse(TRIANGLE.replace("KIND", kind))["main"]
@@ -208,9 +236,7 @@ def test_rows_with_terms_of_their_own_keep_their_guards(kind: str, step: str) ->
         getattr(Schedule(func), step)()
 
 
-@pytest.mark.parametrize(
-    ("kind", "step"), [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
-)
+@pytest.mark.parametrize(("kind", "step"), STEPS)
 def test_other_guards_that_read_rows_need_the_guard(kind: str, step: str) -> None:
     text = TILE.replace("VALUE", "x[v]").replace("KIND", kind)
     text = text.replace("T.where(t * 4 + r < n)",
@@ -226,9 +252,7 @@ def test_other_guards_that_read_rows_need_the_guard(kind: str, step: str) -> Non
         "j: T.let = v + 1 - 1\n                    own[v - t * 4] = x[j]",
     ],
 )
-@pytest.mark.parametrize(
-    ("kind", "step"), [("serial", "round_up_tails"), ("vectorized", "round_up_vectors")]
-)
+@pytest.mark.parametrize(("kind", "step"), STEPS)
 def test_loops_and_variables_of_a_row_need_its_guard(kind: str, step: str, body: str) -> None:
     text = TILE.replace("own[v - t * 4] = VALUE", body).replace("KIND", kind)
     with pytest.raises(ScheduleError, match=f"{step} refused"):

@@ -12,7 +12,7 @@ from relaxlab.schedule import Schedule, ScheduleError
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.schedule.tree import all_blocks
 from relaxlab.script import parse
-from tests.schedule.programs import PROGRAMS, assert_same, assert_well_formed
+from tests.schedule.programs import PROGRAMS, assert_same, assert_well_formed, loop_of
 from tests.schedule.ragged_cases import RAGGED_CASES
 
 
@@ -492,3 +492,46 @@ def test_one_buffer_is_not_filled_by_iterations_made_side_by_side(
     if primitive == "privatize":
         sch.privatize(block, outer)
     assert_same(sch.original, sch.func, np.random.default_rng(1), [3, 5])
+
+
+@pytest.mark.parametrize("inner", ["for u in range(1)", "for u in range(2)"])
+def test_readers_of_panels_stay_in_the_iterations_that_fill_them(inner: str) -> None:
+    """One element tells nothing of the iteration whose value it holds."""
+    sch = Schedule(
+        function(f"""
+def main(a: T.Buffer((6,), "float32"), y: T.Buffer((6,), "float32")):
+    panel = T.sblock_alloc_buffer((1,), "float32", scope="local")
+    for i in range(6):
+        {inner}:
+            with T.sblock("panel"):
+                v = T.axis.spatial(6, i)
+                panel[0] = a[v]
+        with T.sblock("y"):
+            v = T.axis.spatial(6, i)
+            y[v] = panel[0] * panel[0]
+""")
+    )
+    sch.reverse_compute_at(sch.get_block("y"), loop_of(sch, "panel", 1))
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+    assert "for ax0 in range(6)" not in sch.func.script()
+
+
+@pytest.mark.parametrize("name", ["cache_read", "cache_write"])
+def test_copies_are_made_before_blocks_without_regions(name: str) -> None:
+    """What blocks in the loops of compact buffers touch is stated by none around them: the copy of
+    S would be made before S is."""
+    sch = Schedule(PROGRAMS["softmax"]())
+    sch.pack(sch.get_block("S"), 0, sch.get_loops(sch.get_block("S"))[-1])
+    sch.compact_buffers()
+    with pytest.raises(ScheduleError, match=r"block 'l_body' does not\n.*compact_buffers"):
+        getattr(sch, name)(sch.get_block("Y"), 0, "local")
+
+
+def test_copies_of_triangles_in_parts_hold_all_rows() -> None:
+    """How far an axis goes depends on another one, and no more once a copy is made of all."""
+    sch = Schedule(RAGGED_CASES["triangular_add"]())
+    _, j = sch.get_loops(sch.get_block("C"))
+    sch.partition(j, 2)
+    sch.cache_read(sch.get_block("C"), 0, "global")
+    assert_well_formed(sch.func, except_for=("E0324",))
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1, 5])

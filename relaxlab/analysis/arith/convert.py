@@ -281,7 +281,11 @@ def _opaque(ctx: Context, e: expr.PrimExpr) -> Poly:
     e = simplify_operands(ctx, e)
     if isinstance(e, expr.IntImm):
         return poly.const(e.value)
-    limits = _limits(ctx, e)
+    return _within(ctx, e, _limits(ctx, e))
+
+
+def _within(ctx: Context, e: expr.PrimExpr, limits: Interval) -> Poly:
+    """An expression of which no more is known than its limits."""
     number = ctx.intern(e, lambda: Atom("opaque", e))
     if limits != FULL:
         ctx.scope.bounds[number] = interval.intersect(ctx.scope.bounds.get(number, FULL), limits)
@@ -305,12 +309,7 @@ def _inner_length(ctx: Context, e: expr.PrimExpr) -> Poly:
     each = poly_of(ctx, e.each)
     if poly.const_of(each) is not None:
         return each
-    limits = ctx.interval_of(each)
-    number = ctx.intern(e, lambda: Atom("opaque", e))
-    if limits != FULL:
-        ctx.scope.bounds[number] = interval.intersect(ctx.scope.bounds.get(number, FULL), limits)
-        ctx.scope.intervals.pop(number, None)
-    return ctx.poly_of_atom(number)
+    return _within(ctx, e, ctx.interval_of(each))
 
 
 def _load(ctx: Context, e: expr.PrimExpr) -> Poly:

@@ -113,9 +113,7 @@ def _lowered(place: BlockPlace) -> PrimFunc:
     values = combiner.values if alone else own.loads()
     parts.append(_cross_thread(place, combiner, values, crossed, threads, alone))
     parts.append(_write_back(place, combiner, crossed, threads))
-    nest = loops.seq(*parts)
-    for loop in reversed(threads):
-        nest = replace(loop, body=nest)
+    nest = loops.nested(threads, loops.seq(*parts))
     func = place.replaced(nest, top)
     for buffer in (*crossed.buffers, *(() if alone else own.buffers)):
         func = with_alloc(func, place.scope.name, buffer)
@@ -148,9 +146,7 @@ def _in_thread(
     update = replace(
         block, name=f"{block.name}_in_thread", init=None, body=rewrite(block.body, visit)
     )
-    nest: Stmt = replace(place.realize, block=refreshed(update))
-    for loop in reversed(serial):
-        nest = replace(loop, body=nest)
+    nest = loops.nested(serial, replace(place.realize, block=refreshed(update)))
     return [_opaque(f"{block.name}_in_thread_init", start), nest]
 
 

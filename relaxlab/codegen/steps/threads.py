@@ -7,7 +7,7 @@ from typing import cast
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import Var
-from relaxlab.ir.loops import BufferLoad, For, LetStmt, PrimFunc, SeqStmt, Stmt
+from relaxlab.ir.loops import BufferLoad, For, LetStmt, PrimFunc, SeqStmt, Stmt, nested
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.ranges import ZERO
@@ -50,8 +50,7 @@ def _unified(n: Node, kernel: dict[str, For] | None, inside: frozenset[Var]) -> 
         once = Var("once", n.loop_var.var_dtype)
         body = For(once, ZERO, expr.const(1), "serial", body, annotations=n.annotations)
     if kernel is None:
-        for loop in reversed(loops.values()):
-            body = replace(loop, body=body)
+        body = nested([*loops.values()], body)
     return body
 
 
