@@ -152,7 +152,7 @@ def find_slots(flush: Flush, levels: Levels) -> Word:
         edges += count * flush.blocks[kind].inputs
     levels.room = room
     levels.slots = flush.recorder[NEXT_SLOT] - levels.first_slot
-    words = 3 * levels.slots + 4 * (room + 1) * (levels.lanes + 1) + 20 * (room + levels.kinds + 2)
+    words = 3 * levels.slots + 2 * (room + 1) * levels.lanes + 20 * (room + levels.kinds + 2)
     depths = levels.end - levels.begin + 1
     return words + 2 * edges + depths * levels.kinds + 2 * flush.kinds + RUN_WORDS
 
