@@ -119,6 +119,8 @@ class Flusher:
 
     def __init__(self, recorder: Recorder, blocks: Sequence[BlockWords]) -> None:
         program = recorder.program
+        # The slot of its first output is what a note is known by.
+        assert all(b.outputs for b in program.blocks), "a block computes something"
         self.blocks, self._recorder = blocks, recorder
         phases = 1 + sum(
             isinstance(s, rec.Phase) for s in rec.walk_steps(program.functions[program.entry].steps)
