@@ -66,8 +66,8 @@ VARIANTS: dict[str, dict[str, str]] = {
     "with batch_twins": {"add": "batch_twins"},
     **{f"by {name}": {"policy": name} for name in (*POLICIES, LEARNED)},
 }
-"""By name, an ablation as options of the worker: a pass left out or added, or batches by a policy
-instead of the counted depths."""
+"""By name, an ablation as options of the worker: a pass left out or added, or batches that a
+policy chooses, by way of Python."""
 TOLERANCE = 1e-3
 
 

@@ -145,7 +145,7 @@ class RelaxlabDynamic(Dynamic):
     """relaxlab: in batches, or the same program compiled for one instance at a time.
 
     leave_out: the pass and the option that is to be off, where one is. add: a pass of `ADDED`.
-    policy: the one that chooses batches; else these are by counted depths.
+    policy: the one that chooses batches; else machine code does.
     """
 
     def __init__(

@@ -21,16 +21,9 @@ from relaxlab.batching.execution import (
     Schedule,
 )
 from relaxlab.batching.graph import Graph
-from relaxlab.batching.native import (
-    AUTOMATON,
-    BY_COUNT,
-    BY_NUMBER,
-    MOST_FIRST,
-    Table,
-    native_schedule,
-    table_of,
-)
+from relaxlab.batching.native import Table, native_schedule, table_of
 from relaxlab.batching.policies import PolicyError
+from relaxlab.codegen.llvm.batch_policies import AUTOMATON, BY_COUNT, BY_NUMBER, MOST_FIRST
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.errors import path_of

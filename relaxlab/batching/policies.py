@@ -11,7 +11,8 @@ import numpy as np
 from relaxlab.batching.bound import batch_bound
 from relaxlab.batching.execution import Schedule, schedule_of
 from relaxlab.batching.graph import Graph, depths_of
-from relaxlab.batching.native import AGENDA, RATIO, native_schedule
+from relaxlab.batching.native import native_schedule
+from relaxlab.codegen.llvm.batch_policies import AGENDA, RATIO
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.errors import UserError, kind_of
 from relaxlab.ir.names import meant

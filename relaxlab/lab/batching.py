@@ -41,12 +41,10 @@ def batching(exe: Executable, name: str, instances: Sequence[Any]) -> View:
 def _state(program: rec.RecordingProgram, records: Records, instances: int) -> dict[str, Any]:
     count = len(records.type_of)
     reads = [records.handles[a:b] for a, b in zip(records.starts, records.starts[1:], strict=False)]
-    keys = np.stack([records.depth, records.type_of], axis=1)
-    batches, batch_of = np.unique(keys, axis=0, return_inverse=True)
-    batch_of = batch_of.reshape(-1)
-    members: list[list[int]] = [[] for _ in range(len(batches))]
-    for node, batch in enumerate(batch_of.tolist()):
-        members[batch].append(node)
+    members = [notes.tolist() for _, notes in records.batches]
+    batch_of = np.empty(count, np.int64)
+    for number, notes in enumerate(members):
+        batch_of[notes] = number
     places = _places(records, members), np.arange(len(records.producer))
     shown = count <= MOST_NODES
     return {
@@ -59,8 +57,8 @@ def _state(program: rec.RecordingProgram, records: Records, instances: int) -> d
             for v in range(count)
         ] if shown else [],
         "batches": [
-            _batch(program, int(depth), int(block), [reads[v] for v in members[number]], places)
-            for number, (depth, block) in enumerate(batches.tolist())
+            _batch(program, records.depth[notes], block, [reads[v] for v in notes], places)
+            for block, notes in records.batches
         ],
         "notes": [] if shown else [f"There are {count} nodes; up to {MOST_NODES} are drawn."],
     }  # fmt: skip
@@ -84,23 +82,34 @@ def _places(records: Records, members: Sequence[Sequence[int]]) -> np.ndarray[An
 
 def _batch(
     program: rec.RecordingProgram,
-    depth: int,
+    depths: np.ndarray[Any, Any],
     block: int,
     reads: Sequence[np.ndarray[Any, Any]],
     places: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
 ) -> dict[str, Any]:
-    """A batch, and per operand the bytes that are read and whether they are gathered: as results
-    lie, and as they would lie in the order in which they were noted."""
+    """A batch, the least and the largest of its notes' phases and depths, and per operand the bytes
+    that are read and whether they are gathered: as results lie, and as they would lie in the order
+    in which they were noted."""
     operands: list[list[Any]] = []
     for k, ty in enumerate(program.blocks[block].inputs):
         handles = np.array([r[k] for r in reads])
         apart = [bool(np.any(np.diff(p[handles]) != 1)) for p in places]
         operands.append([str(ty), row_bytes(ty) * len(reads), *apart])
-    phases = depth >> PHASE_BITS & (1 << ROUND_BITS - PHASE_BITS) - 1
+    phases = depths >> PHASE_BITS & (1 << ROUND_BITS - PHASE_BITS) - 1
+    of_phase = depths & (1 << PHASE_BITS) - 1
     return {
-        "type": block, "size": len(reads), "round": depth >> ROUND_BITS, "phase": phases,
-        "depth": depth & (1 << PHASE_BITS) - 1, "operands": operands,
+        "type": block, "size": len(reads), "round": int(depths[0]) >> ROUND_BITS,
+        "phase": _span(phases), "depth": _span(of_phase), "operands": operands,
     }  # fmt: skip
+
+
+def _span(numbers: np.ndarray[Any, Any]) -> list[int]:
+    return [int(numbers.min()), int(numbers.max())]
+
+
+def _named(name: str, span: Sequence[int], first: int = 0) -> str:
+    low, high = (number + first for number in span)
+    return f"{name} {low}" if low == high else f"{name}s {low} to {high}"
 
 
 def _gathered(state: Mapping[str, Any], column: int) -> int:
@@ -119,6 +128,6 @@ def _text(state: Mapping[str, Any]) -> str:
     for number, b in enumerate(batches):
         lines.append(
             f"  {number + 1}: {state['types'][b['type']]} × {b['size']}, flush {b['round'] + 1}, "
-            f"phase {b['phase'] + 1}, depth {b['depth']}"
+            f"{_named('phase', b['phase'], 1)}, {_named('depth', b['depth'])}"
         )
     return "\n".join(lines)

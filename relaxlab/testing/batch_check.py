@@ -76,7 +76,7 @@ def pipeline_of_seed(seed: int) -> Pipeline:
 
 def run_batched_program(seed: int, *, shrink: bool = True) -> BatchFailure | None:
     """Make the program of a seed, and compare calls of it, and its batches: of 1 instance, of
-    several and of 64, by counted depths and by each policy, a learned one too."""
+    several and of 64, as few as are found and by each policy, a learned one too."""
     text = random_data_program(np.random.default_rng(seed))
     problem = batch_problem(text, seed)
     if problem is None:
@@ -112,7 +112,10 @@ def batch_problem(text: str, seed: int) -> str | None:
             place = differs(found, wanted, "the result of one by itself")
             if place is not None:
                 return f"differs: {place}"
-        return _difference(exe["main"].bind(*weights), instances, expected, rng)
+        main = exe["main"].bind(*weights)
+        return _difference(main, instances, expected, rng) or (
+            None if "R.phase()" in text else _excess(main, instances, rng)
+        )
     except (UserError, AssertionError, ValueError, LookupError, TypeError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -125,7 +128,7 @@ def _difference(
     main: Any, instances: Sequence[Any], expected: Sequence[Any], rng: np.random.Generator
 ) -> str | None:
     sizes = (1, INSTANCES, int(rng.integers(2, 64)), 64)
-    runs: list[tuple[int, str, Policy | str | None]] = [(size, "depths", None) for size in sizes]
+    runs: list[tuple[int, str, Policy | str | None]] = [(size, "default", None) for size in sizes]
     runs += [(INSTANCES, policy, policy) for policy in POLICIES]
     graphs = [recorded_graph(main.record([i])) for i in instances]
     if all(map(len, graphs)):
@@ -139,6 +142,20 @@ def _difference(
             place = differs(found, expected[i], "the result")
             if place is not None:
                 return f"differs: batch of {size} by {name}, instance {at}: {place}"
+    return None
+
+
+def _excess(main: Any, instances: Sequence[Any], rng: np.random.Generator) -> str | None:
+    """More batches than by the policy `agenda`, in words; None where there are not more. A program
+    that asks for phases may have more."""
+    for size in (1, INSTANCES, 33):
+        given = [instances[i] for i in rng.integers(0, INSTANCES, size).tolist()]
+        counts: list[int] = []
+        for choose in (None, batches_by("agenda")):
+            main.batch(given, choose=choose)
+            counts.append(main.last_batch.batches)
+        if counts[0] > counts[1]:
+            return f"batches: {counts[0]} for {size} instances, {counts[1]} by agenda"
     return None
 
 

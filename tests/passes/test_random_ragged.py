@@ -26,6 +26,17 @@ def test_random_programs(number: int) -> None:
     check_drawn(RaggedProgram, given, number)
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_random_programs_on_simulated_threads(number: int) -> None:
+    print(f"RELAXLAB_SEED={SEED}: program {number}")
+    rng = np.random.default_rng([SEED, number, 1])
+    made = RaggedProgram.drawn(rng, int(rng.integers(1, 5)))
+    exe = rl.compile(made.module(), "cuda:sm_90a", use_cache=False)
+    for _ in range(2):
+        args = given(made, rng)
+        compare(exe.simulate("main", *args), made.expected(args), args)
+
+
 @pytest.mark.parametrize("step", STEPS, ids=[s.text for s in STEPS])
 def test_each_step_over_a_band(step: Any) -> None:
     """A band's extent is a difference, whose terms fall: no sum of these is a place."""

@@ -64,9 +64,10 @@ class BatchResult(Record):
 class BatchPlan(Record):
     """A batch like the one before. known: 1 where there is one; ran: 1 where it has run since
     Python looked; code: what `run` returned. busy: 1 while a batch runs. read, run: the functions
-    `READ_INSTANCES` and `run_batch`. slow, finish, acquire, release: Python objects. leaves: of a
-    result, -1 where Python makes it; if it is not `single`, they are a tuple. making: of values of
-    data types, by the functions `BEGIN_MAKING` and `MAKE_VALUE`."""
+    `READ_INSTANCES` and `run_batch`. slow, finish, acquire, release: Python objects. form: of the
+    result of an instance, from its outermost tuple inwards: the number of fields of a tuple, after
+    which these follow, or the number of a leaf as -1, -2 and so on; form_at: the word that is read
+    next. making: of values of data types, by the functions `BEGIN_MAKING` and `MAKE_VALUE`."""
 
     known: Word
     ran: Word
@@ -82,8 +83,8 @@ class BatchPlan(Record):
     acquire: Object
     release: Object
     results: Table[BatchResult]
-    leaves: Word
-    single: Word
+    form: Array[Word]
+    form_at: Word
     list_type: Address
     array_type: Address
     making: Making
@@ -127,18 +128,21 @@ def made_leaf(plan: BatchPlan, leaf: Word, words: Array[Word]) -> Object:
 
 @low_level
 def result_of(plan: BatchPlan, words: Array[Word]) -> Object:
-    """The result of an instance; null where there is no memory for it, or no room."""
-    if plan.single:
-        return made_leaf(plan, 0, words)
-    whole = new_tuple(plan.leaves)
-    for leaf in range(plan.leaves):
+    """A field of the result of an instance, or all of it; null where there is no memory for it, or
+    no room."""
+    count = plan.form[plan.form_at]
+    plan.form_at = plan.form_at + 1
+    if count < 0:
+        return made_leaf(plan, 0 - 1 - count, words)
+    whole = new_tuple(count)
+    for field in range(count):
         if whole != NULL:
-            made = made_leaf(plan, leaf, words)
+            made = result_of(plan, words)
             if made == NULL:
                 drop(whole)
                 whole = NULL
             else:
-                set_tuple_item(whole, leaf, made)
+                set_tuple_item(whole, field, made)
     return whole
 
 
@@ -152,6 +156,7 @@ def all_results(plan: BatchPlan) -> Object:
     made = new_list(start.count)
     for i in range(start.count):
         if made != NULL:
+            plan.form_at = 0
             item = result_of(plan, address_of(start.results[i * start.result_words]))
             if item == NULL:
                 drop(made)
@@ -210,8 +215,7 @@ def call_batch(self: Object, args: Array[Object], count: Word, names: Object) ->
     value = Object(NULL)
     if plan.code == 0 and none_failed(start):
         plan.known = 1
-        if plan.leaves >= 0:
-            value = all_results(plan)
+        value = all_results(plan)
     if value == NULL and pending_error() == NULL:
         value = call_object(plan.finish, args, count, NULL)
     drop(given)

@@ -6,6 +6,9 @@ are compiled with those that record; `relaxlab/runtime/batch/flush.py` owns thei
 
 from __future__ import annotations
 
+from relaxlab.codegen.llvm.batch_policies import FUNCTIONS as POLICIES
+from relaxlab.codegen.llvm.fewest_batches import FUNCTIONS as CHOOSING
+from relaxlab.codegen.llvm.fewest_batches import flush_batches
 from relaxlab.codegen.llvm.fibers import (
     AT_PHASE,
     DONE,
@@ -17,13 +20,12 @@ from relaxlab.codegen.llvm.fibers import (
     VALUE,
     WAITING,
 )
+from relaxlab.codegen.llvm.flush_memory import Flush
 from relaxlab.codegen.llvm.lowlevel import (
     Address,
     Array,
     Byte,
     Flag,
-    Record,
-    Table,
     Word,
     address_of,
     external,
@@ -40,11 +42,8 @@ from relaxlab.codegen.llvm.recorder_words import (
     LOG_WORDS,
     LOGS,
     NEXT_SLOT,
-    NOTE_DEPTH,
-    NOTE_INSTANCE,
     NOTE_OPERANDS,
     NOTE_SLOT,
-    PHASE_BITS,
     ROW_INDEX,
     ROW_OF,
     ROW_SLOT,
@@ -53,157 +52,12 @@ from relaxlab.codegen.llvm.recorder_words import (
 
 ALIGN = 64
 """Alignment of the first row of each batch of results, in bytes."""
-PHASE = 1 << PHASE_BITS
 CALL_BITS = 32
 """Bits of a failure's number; those above it are the number of the batch."""
 
 
 @external("memcpy")
 def copy_memory(to: Address, given: Address, size: Word) -> Address: ...
-
-
-class BlockCode(Record):
-    """The function that runs batches of a block (its entry, its context, the words from which it
-    reads its arguments, and the most rows for each thread that it is given at once), the words of a
-    note, and the operands of the block. Arrays have an element per operand: the bytes of an element
-    (of arenas, inputs and scalars), the elements of an input, the bytes of an output; output_dims
-    has for each output the number of dimensions behind that of the rows, then these."""
-
-    entry: Word
-    context: Word
-    target: Array[Word]
-    most_rows: Word
-    note_words: Word
-    arenas: Word
-    inputs: Word
-    scalars: Word
-    outputs: Word
-    arena_bytes: Array[Word]
-    input_bytes: Array[Word]
-    input_elements: Array[Word]
-    scalar_bytes: Array[Word]
-    output_bytes: Array[Word]
-    output_dims: Array[Word]
-
-
-class Flush(Record):
-    """The memory of a flush. done: per log, the notes that ran before. failures: by
-    instance, 0 for those that go on. order: the addresses of the notes that run, batch after batch;
-    order_kind: their blocks. A batch ends at batch_end. offsets: the places of slots in the arena;
-    row_bytes: of a row of the array in a slot. places: room for the operands of one batch. Then the
-    room that there is for slots, notes and depths; the functions `RESUME` and `ENTRY`; and the
-    batches of several `flushes`: `ran` of them, with `ran_notes`; there is room for `ran_room`.
-    results: for devices, the places of the results of all batches, most_outputs of each."""
-
-    kinds: Word
-    phases: Word
-    batches: Word
-    used: Word
-    arena: Word
-    arena_size: Word
-    threads: Word
-    gathered: Word
-    blocks: Table[BlockCode]
-    recorder: Array[Word]
-    done: Array[Word]
-    failures: Array[Word]
-    phase_ends: Array[Word]
-    depths: Array[Word]
-    order: Array[Word]
-    order_kind: Array[Word]
-    batch_kind: Array[Word]
-    batch_end: Array[Word]
-    offsets: Array[Word]
-    row_bytes: Array[Word]
-    places: Array[Word]
-    slot_room: Word
-    note_room: Word
-    depth_room: Word
-    resume: Address
-    record: Address
-    ran_kind: Array[Word]
-    ran_end: Array[Word]
-    ran: Word
-    ran_notes: Word
-    ran_room: Word
-    flushes: Word
-    results: Array[Word]
-    most_outputs: Word
-
-
-@low_level
-def flush_extent(flush: Flush) -> Word:
-    """Number the depths of all phases one after the other. Return how many there are."""
-    for phase in range(flush.phases):
-        flush.phase_ends[phase] = 0
-    for kind in range(flush.kinds):
-        width = flush.blocks[kind].note_words
-        head = LOGS + kind * LOG_WORDS
-        notes = Array[Word](flush.recorder[head + LOG_ADDRESS])
-        at = flush.done[kind]
-        while at < flush.recorder[head + LOG_COUNT]:
-            depth = notes[at * width + NOTE_DEPTH]
-            phase = depth // PHASE
-            if depth % PHASE >= flush.phase_ends[phase]:
-                flush.phase_ends[phase] = depth % PHASE + 1
-            at += 1
-    total = 0
-    for phase in range(flush.phases):
-        count = flush.phase_ends[phase]
-        flush.phase_ends[phase] = total
-        total += count
-    return total
-
-
-@low_level
-def flush_order(flush: Flush, depths: Word) -> None:
-    """Make batches of the notes on a block at one depth, in the order of depths and then of blocks:
-    the depths that were counted while recording are the schedule."""
-    for level in range(depths):
-        flush.depths[level] = 0
-    for kind in range(flush.kinds):
-        width = flush.blocks[kind].note_words
-        head = LOGS + kind * LOG_WORDS
-        notes = Array[Word](flush.recorder[head + LOG_ADDRESS])
-        at = flush.done[kind]
-        while at < flush.recorder[head + LOG_COUNT]:
-            if flush.failures[notes[at * width + NOTE_INSTANCE]] == 0:
-                depth = notes[at * width + NOTE_DEPTH]
-                level = flush.phase_ends[depth // PHASE] + depth % PHASE
-                flush.depths[level] = flush.depths[level] + 1
-            at += 1
-    total = 0
-    for level in range(depths):
-        count = flush.depths[level]
-        flush.depths[level] = total
-        total += count
-    for kind in range(flush.kinds):
-        width = flush.blocks[kind].note_words
-        head = LOGS + kind * LOG_WORDS
-        notes = Array[Word](flush.recorder[head + LOG_ADDRESS])
-        at = flush.done[kind]
-        while at < flush.recorder[head + LOG_COUNT]:
-            if flush.failures[notes[at * width + NOTE_INSTANCE]] == 0:
-                depth = notes[at * width + NOTE_DEPTH]
-                level = flush.phase_ends[depth // PHASE] + depth % PHASE
-                place = flush.depths[level]
-                flush.order[place] = Word(notes) + 8 * at * width
-                flush.order_kind[place] = kind
-                flush.depths[level] = place + 1
-            at += 1
-    # Each depth now ends where its entry says.
-    start = 0
-    batches = 0
-    for level in range(depths):
-        at = start
-        while at < flush.depths[level]:
-            if at == start or flush.order_kind[at] != flush.order_kind[at - 1]:
-                flush.batch_kind[batches] = flush.order_kind[at]
-                batches += 1
-            flush.batch_end[batches - 1] = at + 1
-            at += 1
-        start = flush.depths[level]
-    flush.batches = batches
 
 
 @low_level
@@ -414,10 +268,8 @@ def flush_noted(flush: Flush) -> Word:
     -1 where there is no room for it."""
     if not flush_has_room(flush):
         return -1
-    depths = flush_extent(flush)
-    if depths > flush.depth_room:
+    if flush_batches(flush) != 0:
         return -1
-    flush_order(flush, depths)
     if flush.ran + flush.batches > flush.ran_room:
         return -1
     end = flush_place(flush)
@@ -445,7 +297,7 @@ def flush_all(flush: Flush, fibers: Array[Word]) -> Word:
 
 
 FUNCTIONS = (
-    flush_extent, flush_order, flush_place, flush_places, flush_scalars,
+    flush_place, flush_places, flush_scalars,
     flush_outputs, flush_rows, flush_run, flush_operands, flush_wake, flush_has_room, flush_ran,
     flush_noted, flush_all,
 )  # fmt: skip
@@ -453,4 +305,5 @@ FUNCTIONS = (
 
 def flushing_texts(declarations: dict[str, str]) -> list[str]:
     """The LLVM texts of all functions."""
-    return [low_level_text(function, declarations) for function in FUNCTIONS]
+    functions = (*FUNCTIONS, *CHOOSING, *POLICIES)
+    return [low_level_text(function, declarations) for function in functions]

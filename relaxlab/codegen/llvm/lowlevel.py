@@ -109,6 +109,16 @@ def low_level(function: F) -> F:
     return function
 
 
+INLINED: set[Callable[..., Any]] = set()
+"""Low-level functions whose calls are replaced by their statements."""
+
+
+def inlined(function: F) -> F:
+    """Declare a low-level function that is a part of its callers: a few instructions in a loop."""
+    INLINED.add(function)
+    return low_level(function)
+
+
 def external(symbol: str) -> Callable[[F], F]:
     """Declare the C function `symbol` by its signature."""
 

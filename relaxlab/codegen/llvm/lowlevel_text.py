@@ -154,7 +154,8 @@ class _Translation:
         self.b.raw("ret void" if self.result.llvm == "void" else "unreachable")
         head = ", ".join(f"{kind.llvm} %{name}" for name, kind in self.params)
         body = "\n".join(["entry:", *self.b.allocas, *self.b.lines])
-        return f"define {self.result.llvm} @{symbol}({head}) #0 {{\n{body}\n}}\n"
+        how = "alwaysinline" if self.function in lowlevel.INLINED else "#0"
+        return f"define {self.result.llvm} @{symbol}({head}) {how} {{\n{body}\n}}\n"
 
     def refuse(self, node: ast.stmt | ast.expr, reason: str) -> CodegenError:
         return CodegenError(f"in `{self.node.name}`, line {node.lineno}: {reason}")

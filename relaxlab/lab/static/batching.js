@@ -10,6 +10,7 @@ const CSS = `
 `;
 
 const color = (t) => `fill:var(--group-${t % 10})`;
+const span = (name, [low, high], first = 0) => (low === high ? `${name} ${low + first}` : `${name}s ${low + first} to ${high + first}`);
 const chip = (t) => h("span", { class: "swatch", style: `background:var(--group-${t % 10})` }, letterOf(t));
 
 /** All nodes that a node reads, directly or through others. */
@@ -31,10 +32,9 @@ export function whyApart(state, a, b) {
   if (ancestors(nodes, last).has(first)) return `Node ${last} reads what ${name(first)} makes, itself or through others.`;
   const [early, late] = [batches[nodes[first][2]], batches[nodes[last][2]]];
   if (early.round !== late.round) return `Between them is a flush: the instance of ${name(last)} waited for a tensor first.`;
-  if (early.phase !== late.phase) return `They are in different phases: ${name(last)} waits for the recursion of all instances.`;
   const waits = nodes[last][3].filter((p) => nodes[p][2] >= nodes[first][2]);
   if (waits.length) return `Node ${last} waits for ${name(waits[0])}, which runs in batch ${nodes[waits[0]][2] + 1}; ${name(first)} runs in batch ${nodes[first][2] + 1}.`;
-  return `Their counted depths differ: ${early.depth} and ${late.depth}. Another policy may put them together: rl.explore.policy shows them.`;
+  return "Together they would take more batches in all, or another policy puts them together: rl.explore.policy shows them.";
 }
 
 /** The rows of nodes in the columns of their batches: a place for each, and the height of each row. */
@@ -82,7 +82,7 @@ function batchFacts(state, number) {
   const lies = (apart) => (apart ? "gathered row by row" : "in order, read where it lies");
   const rows = b.operands.map(([ty, bytes, now, before], k) => [`operand ${k}`, ty, formatCount(bytes), lies(now), lies(before)]);
   return h("div", { class: "stack" },
-    h("p", {}, "Batch ", String(number + 1), ": ", chip(b.type), ` ${state.types[b.type]} × ${b.size}; flush ${b.round + 1}, phase ${b.phase + 1}, depth ${b.depth}.`),
+    h("p", {}, "Batch ", String(number + 1), ": ", chip(b.type), ` ${state.types[b.type]} × ${b.size}; flush ${b.round + 1}, ${span("phase", b.phase, 1)}, ${span("depth", b.depth)}.`),
     rows.length ? scroller("operands of the batch", table(["", "each row", "bytes", "as results lie, batch after batch", "as they would lie in the program's order"], rows)) : h("p", { class: "muted" }, "It reads no tensors but weights."));
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,16 +48,14 @@ class DirectBatch:
         """lock, busy: the program's, and the word that is 1 while a batch has it."""
         self.fields = Fields(BatchPlan)
         acquire, release = lock.acquire, lock.release
-        leaves = _leaves(program)
-        words, alive = _result_words(leaves or [], list(program.data))
-        self.fields.hold(busy=busy, results=words)
+        words, alive = _result_words(program.results, list(program.data))
+        form = np.array([*_form(program.result)], np.int64)
+        self.fields.hold(busy=busy, results=words, form=form)
         self.fields.set(
             instances=reader.plan_address, start=flusher.start_address, state=flusher.state,
             read=value_address(READ_INSTANCES), run=flusher.run_address, slow=id(slow),
             finish=id(finish), acquire=id(acquire), release=id(release),
-            leaves=-1 if leaves is None else len(leaves),
-            single=int(not isinstance(program.result, tuple)), list_type=id(list),
-            array_type=id(np.ndarray), making=maker.address,
+            list_type=id(list), array_type=id(np.ndarray), making=maker.address,
             begin_making=value_address(BEGIN_MAKING), make_value=value_address(MAKE_VALUE),
         )  # fmt: skip
         # The plan has addresses only: without these references what they point to would be freed.
@@ -80,14 +78,18 @@ class DirectBatch:
         return ran
 
 
-def _leaves(program: rec.RecordingProgram) -> list[rec.EntryResult] | None:
-    """The results of a program; None where tuples have tuples."""
-    result = program.result
-    fields = result if isinstance(result, tuple) else (result,)
-    return list(program.results) if [*fields] == [*range(len(program.results))] else None
+def _form(result: object) -> Iterator[int]:
+    """The words of a result's form, from its outermost tuple inwards."""
+    if isinstance(result, tuple):
+        yield len(result)
+        for field in result:
+            yield from _form(field)
+    else:
+        assert isinstance(result, int)
+        yield -1 - result
 
 
-def _result_words(leaves: list[rec.EntryResult], data: list[str]) -> tuple[Words, list[Any]]:
+def _result_words(leaves: Sequence[rec.EntryResult], data: list[str]) -> tuple[Words, list[Any]]:
     """The records of results, and what they point to. data: the names of data types."""
     words, alive = [np.empty(0, np.int64)], list[Any]()
     for leaf in leaves:

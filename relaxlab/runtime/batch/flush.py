@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relaxlab.codegen.llvm import fewest_batches as choosing
+from relaxlab.codegen.llvm import flush_memory, starting
 from relaxlab.codegen.llvm import flushing as native
-from relaxlab.codegen.llvm import starting
 from relaxlab.codegen.llvm.context import CONTEXT
+from relaxlab.codegen.llvm.lowlevel import layout_of
 from relaxlab.ir import recording as rec
 from relaxlab.ir.dtypes import bytes_of
 from relaxlab.runtime.batch.arena import Arena, Array
@@ -67,7 +69,7 @@ class BlockWords:
     def __init__(self, of: rec.BatchBlock, note_words: int) -> None:
         self.of = of
         dims = [[d for d in row_dims(t) if d != 1] for t in of.outputs]
-        self.fields = Fields(native.BlockCode)
+        self.fields = Fields(flush_memory.BlockCode)
         self.fields.set(
             most_rows=of.most_rows, note_words=note_words, arenas=len(of.arenas),
             inputs=len(of.inputs), scalars=len(of.scalars), outputs=len(of.outputs),
@@ -117,26 +119,28 @@ class Flusher:
 
     def __init__(self, recorder: Recorder, blocks: Sequence[BlockWords]) -> None:
         program = recorder.program
+        # The slot of its first output is what a note is known by.
+        assert all(b.outputs for b in program.blocks), "a block computes something"
         self.blocks, self._recorder = blocks, recorder
         phases = 1 + sum(
             isinstance(s, rec.Phase) for s in rec.walk_steps(program.functions[program.entry].steps)
         )
         operands = (len(b.inputs) + len(b.scalars) for b in program.blocks)
         self._most_operands = max(operands, default=0)
-        self._fields = Fields(native.Flush)
+        self._fields = Fields(flush_memory.Flush)
         self._fields.set(kinds=len(blocks), phases=phases, threads=1)
         self._fields.hold(
             blocks=np.concatenate([_words(()), *(b.fields.words for b in blocks)]),
-            recorder=recorder.words, phase_ends=np.zeros(phases, np.int64),
+            recorder=recorder.words,
+            levels=np.zeros(len(layout_of(choosing.Levels)), np.int64),
+            first_depth=np.zeros(len(blocks), np.int64), last_depth=np.zeros(len(blocks), np.int64),
         )  # fmt: skip
-        word, memory = ctypes.c_int64, ctypes.c_void_p
         self._start = recorder.start.fields
         self._start.set(flush=self._fields.address)
         self._start_batch = self._function(starting.start_batch)
-        self._extent = self._function(native.flush_extent)
         self._place = self._function(native.flush_place)
-        self._order = self._function(native.flush_order, word)
-        self._wake = self._function(native.flush_wake, memory)
+        self._batches = self._function(choosing.flush_batches)
+        self._wake = self._function(native.flush_wake, ctypes.c_void_p)
 
     def _function(self, of: Callable[..., Any], *more: Any) -> Callable[..., int]:
         """A function that takes the address of a record first."""
@@ -185,10 +189,7 @@ class Flusher:
         )  # fmt: skip
         self._make_room(notes * self._most_operands, "places")
         if chosen is None:
-            self._make_room(notes, "order", "order_kind", "batch_kind", "batch_end")
-            depths = self._extent(self._fields.address)
-            self._make_room(depths, "depths")
-            self._order(self._fields.address, depths)
+            self._choose(notes)
         else:
             fields.set(batches=len(chosen.batch_end))
             fields.hold(
@@ -196,6 +197,25 @@ class Flusher:
                 batch_end=chosen.batch_end,
             )  # fmt: skip
         return self._place(self._fields.address)
+
+    def _choose(self, notes: int) -> None:
+        """Put so many notes into batches."""
+        fields = self._fields
+        self._make_room(notes, "order", "order_kind", "batch_kind", "batch_end")
+        while words := self._batches(fields.address):
+            self._make_room(words, "work")
+            fields.set(work_room=len(fields.array("work")))
+
+    def order_of(self, recorded: Recorded) -> ChosenOrder:
+        """The batches of what was recorded, when none are given."""
+        fields = self._fields
+        fields.hold(done=recorded.done, failures=recorded.failures)
+        self._choose(recorded.count)
+        batches = fields["batches"]
+        kinds, ends = (fields.array(n)[:batches].copy() for n in ("batch_kind", "batch_end"))
+        count = int(ends[-1]) if len(ends) else 0
+        order, order_kind = (fields.array(n)[:count].copy() for n in ("order", "order_kind"))
+        return ChosenOrder(order, order_kind, kinds, ends)
 
     def _make_room(self, words: int, *names: str) -> None:
         """Make arrays so long at least; they are kept between flushes."""
@@ -327,7 +347,6 @@ class NativeFlusher(Flusher):
         self._make_room(FIRST_BATCHES, "ran_kind", "ran_end")
         room = len(fields.array("places")) // max(1, self._most_operands)
         fields.set(
-            depth_room=len(fields.array("depths")),
             note_room=min(room, len(fields.array("order")), len(fields.array("batch_end"))),
             ran_room=len(fields.array("ran_end")),
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from relaxlab.runtime.batch.direct_batch import DirectBatch
 from relaxlab.runtime.batch.flush import Flusher, NativeFlusher, Places, Ran
 from relaxlab.runtime.batch.instances import Inputs, InstanceReader
 from relaxlab.runtime.batch.recorder import BatchError, MoreRoom, Recorded, Recorder
-from relaxlab.runtime.batch.records import Choice, Records, chosen_order, joined, records_of
+from relaxlab.runtime.batch.records import Choice, ChosenOrder, Records, chosen_order, records_of
 from relaxlab.runtime.batch.words import Words
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.data_values import ValueMaker
@@ -30,6 +30,8 @@ from relaxlab.runtime.native.value_tables import ValueTables, values_are_known
 from relaxlab.runtime.rows import row_bytes
 
 T = TypeVar("T")
+Rounds: TypeAlias = "list[tuple[Recorded, ChosenOrder]]"
+"""The notes between flushes, and their batches."""
 FAILURES = (CheckFailed, ExecutionError, MemoryError)
 """The errors of kernels, and of memory that a batch lacks."""
 
@@ -222,8 +224,8 @@ class BatchFunction:
         """Run the instances and return their results, in order. An instance is a tuple of the
         arguments besides the weights, or the argument where there is one.
 
-        choose: puts what was recorded into batches (`rl.batches_by`); None: by the depths that were
-        counted while recording.
+        choose: puts what was recorded into batches (`rl.batches_by`); None: into as few as machine
+        code finds, see `relaxlab.codegen.llvm.fewest_batches`.
 
         Raises ArgumentError for an argument that does not fit, BatchError for an instance that
         cannot be recorded or computed, when all others are; both name the instance. Raises
@@ -257,11 +259,11 @@ class BatchFunction:
         def record() -> Records:
             self._go_slowly()
             inputs = self._reader.read(given)
-            rounds: list[Recorded] = []
+            rounds: Rounds = []
             _, failed = self._computed(inputs, None, rounds)
             if failed:
                 raise self._error(inputs, failed, ())
-            return records_of(self.program, joined(rounds))
+            return records_of(self.program, *zip(*rounds, strict=True))
 
         return self._alone.run(record)
 
@@ -347,7 +349,7 @@ class BatchFunction:
         return BatchError(reason, at, results, len(failed))
 
     def _computed(
-        self, inputs: Inputs, choose: Choice | None, rounds: list[Recorded] | None = None
+        self, inputs: Inputs, choose: Choice | None, rounds: Rounds | None = None
     ) -> tuple[Words, dict[int, int]]:
         """Record and compute all instances. `rounds` collects what was recorded; then nothing is
         computed unless instances wait. Returns the words of their results, and the failures of
@@ -367,7 +369,7 @@ class BatchFunction:
             return of.results, failed
 
     def _attempt(
-        self, inputs: Inputs, choose: Choice | None, rounds: list[Recorded] | None
+        self, inputs: Inputs, choose: Choice | None, rounds: Rounds | None
     ) -> None:
         places, flusher, arena, recorder = (
             self._places, self._flusher, self._arena, self._recorder
@@ -386,7 +388,7 @@ class BatchFunction:
                 (lambda: report.add(flusher.go_on(places, arena))) if whole else None,
             ):
                 if rounds is not None:
-                    rounds.append(recorded)
+                    rounds.append((recorded, flusher.order_of(recorded)))
                     if not self.program.waits:
                         return
                 chosen = None if choose is None else chosen_order(self.program, recorded, choose)

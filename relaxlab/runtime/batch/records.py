@@ -22,8 +22,9 @@ class Records:
 
     types: names of the blocks. type_of: (notes,), numbers of blocks. Note v reads the values
     handles[starts[v]:starts[v + 1]]; producer[h] is the note that makes value h, -1 for inputs.
-    instance[v] is the number of the instance that took the note, depth[v] orders the batches that
-    the counted depths make: notes on one block with equal ones run together.
+    instance[v] is the number of the instance that took the note, depth[v] the depth at which it was
+    noted. batches: the block and the notes of each batch, in the order in which they run unless
+    others are chosen.
     """
 
     types: tuple[str, ...]
@@ -33,6 +34,7 @@ class Records:
     producer: Words
     instance: Words
     depth: Words
+    batches: tuple[tuple[int, Words], ...] = ()
 
 
 Choice: TypeAlias = "Callable[[Records], Iterable[tuple[int, Any]]]"
@@ -64,9 +66,18 @@ def joined(rounds: Sequence[Recorded]) -> Recorded:
     return replace(rounds[-1], done=rounds[0].done)
 
 
-def records_of(program: rec.RecordingProgram, recorded: Recorded) -> Records:
-    """The notes of a batch as a graph. What failed is left out."""
-    return _numbered(program, recorded)[0]
+def records_of(
+    program: rec.RecordingProgram, rounds: Sequence[Recorded], orders: Sequence[ChosenOrder]
+) -> Records:
+    """The notes of a batch as a graph, and the batches of its rounds. What failed is left out."""
+    records, addresses = _numbered(program, joined(rounds))
+    by_address = np.argsort(addresses)
+    batches: list[tuple[int, Words]] = []
+    for of in orders:
+        notes = by_address[np.searchsorted(addresses, of.order, sorter=by_address)]
+        parts = np.split(notes, of.batch_end[:-1])
+        batches += zip(of.batch_kind.tolist(), parts, strict=False)
+    return replace(records, batches=tuple(batches))
 
 
 def _numbered(program: rec.RecordingProgram, recorded: Recorded) -> tuple[Records, Words]:

@@ -3,6 +3,7 @@ compute what the interpreter does."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,14 @@ from relaxlab.runtime.batch.cuda import BatchedCudaExecutable
 from relaxlab.runtime.vm import cuda, native_launches
 from relaxlab.runtime.vm.capture import NotCapturable
 from relaxlab.runtime.vm.gpu import NoGpu
+from relaxlab.testing.batch_check import differs
+from relaxlab.testing.data_programs import random_data_program, random_instance
 from tests.codegen.cuda.on_cpu import COMPILER, CpuCuda
 from tests.models.dynamic.networks import NETWORKS, arguments, assert_results_agree
 from tests.runtime.vm.cupy_stand_in import CupyStandIn, compile_as_text
 from tests.runtime.vm.test_cuda import has_gpu
+
+SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 
 
 @cache
@@ -51,6 +56,22 @@ def test_simulated_threads_compute_batches(name: str) -> None:
     run(name, mod, main, 3, 2)
     assert main.last_batch is not None
     assert max(rows for _, rows in main.last_batch.launches) > 1
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_random_programs_on_simulated_threads(number: int) -> None:
+    print(f"RELAXLAB_SEED={SEED}: program {number}")
+    rng = np.random.default_rng([SEED, number])
+    mod = rl.parse(random_data_program(rng))
+    weights = dynamic.random_weights(mod, rng, 0.5)
+    instances = [random_instance(mod, rng) for _ in range(3)]
+    pipeline = rl.batched_pipeline("cuda:sm_90a")
+    if rng.integers(2):
+        pipeline = pipeline.with_options("make_blocks", coarse=False)
+    main = rl.compile(mod, "cuda:sm_90a", pipeline=pipeline).simulated_batches().bind(*weights)
+    for instance, found in zip(instances, main.batch(instances), strict=True):
+        expected = rl.interpret(mod, "main", *instance, *weights)
+        assert differs(found, expected, "the result") is None
 
 
 def test_the_function_that_runs_batches_is_among_the_others(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.ir.data import DataValue
 from relaxlab.runtime.batch.recorder import BatchError
 from relaxlab.runtime.native.arguments import ArgumentError
 from relaxlab.runtime.native.direct_call import is_supported
@@ -98,6 +99,52 @@ def test_a_batch_like_the_one_before_calls_nothing_of_python(walk):
     assert walk.last_batch is report
     assert functions_called(lambda: walk.batch(other[:1]))  # another number of instances
     assert not functions_called(lambda: walk.batch(other[1:]))
+
+
+RESULTS = {
+    "y": lambda i, y, z: y,
+    "(y,)": lambda i, y, z: (y,),
+    "((y, (z, i)), (y,))": lambda i, y, z: ((y, (z, i)), (y,)),
+    "(((i,),), z, (y, y))": lambda i, y, z: (((i,),), z, (y, y)),
+    "(cls.Pair(y, i), (z, cls.One(z)))": lambda i, y, z: (("Pair", y, i), (z, ("One", z))),
+}
+NESTED = """
+@I.ir_module
+class Nested:
+    @R.data
+    class Value:
+        One: (R.Tensor((1, 4), "float32"),)
+        Pair: (R.Tensor((1, 4), "float32"), R.Tensor((), "int64"))
+
+    @R.function
+    def main(i: R.Tensor((), "int64"), x: R.Tensor((1, 4), "float32")):
+        R.func_attr({"num_input": 2})
+        y = R.add(x, x)
+        z = R.multiply(y, x)
+        out = RESULT
+        return out
+"""
+
+
+def plain(value):
+    """A result with lists for arrays, and tuples for values of data types."""
+    if isinstance(value, DataValue):
+        return (value.constructor, *map(plain, value.fields))
+    return tuple(map(plain, value)) if isinstance(value, tuple) else np.asarray(value).tolist()
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_results_of_any_form_are_made_without_python(result):
+    mod = rl.parse(NESTED.replace("RESULT", result))
+    main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
+    given = [(np.int64(i), np.full((1, 4), i, np.float32)) for i in range(5)]
+    for _ in range(2):
+        main.batch(given)
+    found = []
+    assert not functions_called(lambda: found.extend(main.batch(given)))
+    for (i, x), value in zip(given, found, strict=True):
+        wanted = RESULTS[result](int(i), (x + x).tolist(), ((x + x) * x).tolist())
+        assert plain(value) == wanted
 
 
 def test_results_are_copies(walk):

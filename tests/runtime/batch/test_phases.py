@@ -38,14 +38,20 @@ def test_a_phase_waits_for_all_instances():
         (np.int64(n), rng.standard_normal((1, 4)).astype(np.float32)) for n in (1, 4, 2, 6)
     ]
     mod = rl.parse(WALKS)
-    counts = []
+    launches, depths = [], []
     for text in (WALKS, WALKS.replace("    R.phase()\n", "")):
         main = rl.compile(rl.parse(text), pipeline=rl.batched_pipeline())["main"].bind(*weights)
         for given, found in zip(instances, main.batch(instances), strict=True):
             expected = rl.interpret(mod, "main", *given, *weights)
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-        counts.append(sum(name == "main_block" for name, _ in main.last_batch.launches))
-    assert counts == [1, 4]
+        launches.append([name for name, _ in main.last_batch.launches])
+        records = main.record(instances)
+        of_main = records.type_of == records.types.index("main_block")
+        depths.append(len(set(records.depth[of_main].tolist())))
+    first, (walk, *others) = 6, dict.fromkeys(launches[0])
+    assert others == ["main_block"]
+    assert launches[0] == [*[walk] * first, "main_block", *[walk] * first]
+    assert depths == [1, 4]
     # One by one there is nothing to wait for.
     found = rl.compile(mod)["main"](*instances[1], *weights)
     expected = rl.interpret(mod, "main", *instances[1], *weights)
