@@ -185,6 +185,22 @@ def test_deviations_over_several_symbolic_axes(rng):
         np.testing.assert_allclose(main(x), x.std(axis=(1, 2, 3)), 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize("width", range(1, 5))
+@pytest.mark.parametrize("operator", ["nn.softmax(x)", "std(x, axis=1)", "argmax(x, axis=1)"])
+def test_rows_of_few_elements(operator, width, rng):
+    """Reductions of two elements and more have these as lanes, none more than there are."""
+    mod = rl.parse(
+        f'@R.function\ndef main(x: R.Tensor(("n", {width}), "float32")):\n    return R.{operator}'
+    )
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    vectors = [n for n in walk(kernel) if isinstance(n, For) and n.kind == "vectorized"]
+    assert (width == 1) or any(str(n.extent) == {2: "2", 3: "4", 4: "4"}[width] for n in vectors)
+    main = rl.compile(mod, threads=1, checks="all")["main"]
+    for n in (0, 1, 33):
+        x = rng.standard_normal((n, width), np.float32)
+        np.testing.assert_allclose(main(x), rl.interpret(mod, "main", x), 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("operator", ["nn.softmax(x)", "sum(x, axis=1)", "argmax(x, axis=1)"])
 def test_rows_shorter_than_a_vector(operator, rng):
     """They are whole vectors of the target, of float32 and of the indices of an argmax."""
