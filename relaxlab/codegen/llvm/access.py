@@ -83,14 +83,31 @@ def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
         return b.widen(scalar, lanes)
     if shape == list(range(lanes)):
         return _from_memory(b, memory, _load_vector(b, memory, start, lanes, mask), lanes)
-    # Up to four vectors and a shuffle are faster than a gather, which loads lane by lane. With a
-    # mask the elements between the lanes might not exist.
+    # Up to four vectors and a shuffle are faster than a gather, which loads lane by lane.
     if mask is None and span <= 4 * lanes:
         whole, first, count = _load_block(b, memory, index, start, span)
         picks = [o - first for o in index.offsets]
         text = b.select_lanes(whole, memory.element, count, picks)
         return _from_memory(b, memory, text, lanes)
+    # With a mask the elements between the lanes might not exist.
+    if mask is not None and span <= 4 * lanes and len({*shape}) == lanes:
+        count = 1 << (span - 1).bit_length()
+        whole = _load_vector(b, memory, start, count, _mask_of_elements(b, mask, shape, count))
+        text = b.select_lanes(whole, memory.element, count, shape)
+        return _from_memory(b, memory, text, lanes)
     return _from_memory(b, memory, _gather(b, memory, index, mask), lanes)
+
+
+def _mask_of_elements(b: Builder, mask: Value, shape: list[int], count: int) -> Value:
+    """Return the mask of `count` neighbours that has the elements of lanes that are on; `shape` is
+    where each lane's element is among them."""
+    lanes = len(shape)
+    at = {place: lane for lane, place in enumerate(shape)}
+    picks = vector_literal("i32", [str(at.get(place, lanes)) for place in range(count)])
+    text, off = b.materialise(mask), f"{mask.ty} zeroinitializer"
+    places = f"<{count} x i32> {picks}"
+    made = b.emit(f"shufflevector {mask.ty} {text}, {off}, {places}")
+    return Value(with_lanes("bool", count), made)
 
 
 def _load_block(
