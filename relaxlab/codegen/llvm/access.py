@@ -147,12 +147,12 @@ def store(b: Builder, memory: Memory, index: Value, value: Value, mask: Value | 
         low = min(index.offsets)
         shape = [o - low for o in index.offsets]
         start = binary(b, expr.Add, index.base, int_value(low))
-        permutation = sorted(shape) == list(range(lanes))
-        # Shuffling the values is cheaper than a scatter, which stores lane by lane; a mask would
-        # have to be shuffled, too.
-        if permutation and (mask is None or shape == list(range(lanes))):
+        # Shuffling the values and the mask is cheaper than a scatter, which stores lane by lane.
+        if sorted(shape) == list(range(lanes)):
             picks = [shape.index(i) for i in range(lanes)]
             text = b.select_lanes(text, memory.element, lanes, picks)
+            if mask is not None and shape != list(range(lanes)):
+                mask = _mask_of_elements(b, mask, shape, lanes)
             _store_vector(b, memory, start, text, lanes, mask)
             return
     _scatter(b, memory, index, text, mask)
