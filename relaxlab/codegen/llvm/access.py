@@ -26,7 +26,8 @@ class Memory:
     `align` is the pointer's known alignment in bytes; 1 when only the element's is (a caller's
     array may start anywhere, and unaligned vector loads cost nothing extra when it does not).
     `size` counts the elements of private memory, 0 otherwise: accesses inside it need no masked
-    instructions, which would keep it from becoming registers. `streamed`: whole vectors are stored
+    instructions, which would keep it from becoming registers. The first `used` of them are the
+    buffer's, the others fill its last vector. `streamed`: whole vectors are stored
     non-temporally.
     """
 
@@ -35,6 +36,7 @@ class Memory:
     strides: tuple[Value, ...]
     align: int
     size: int = 0
+    used: int = 0
     streamed: bool = False
 
     def holds(self, start: Value, lanes: int) -> bool:
@@ -219,6 +221,10 @@ def _store_vector(
         # Private memory: the load of lanes that are off is allowed, and no other thread stores
         # between.
         kept = b.emit(f"load {vec}, ptr {pointer}, align {align}")
+        assert isinstance(start.const, int)
+        if (used := memory.used - start.const) < lanes:  # of what is behind nothing is kept
+            picks = ", ".join(f"i32 {i if i < used else 'poison'}" for i in range(lanes))
+            kept = b.emit(f"shufflevector {vec} {kept}, {vec} poison, <{lanes} x i32> <{picks}>")
         text = b.emit(f"select {mask.ty} {b.materialise(mask)}, {vec} {text}, {vec} {kept}")
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
         return
