@@ -9,9 +9,10 @@ Global buffers stay where they are: they are planned with the rest of main memor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import product, takewhile
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
@@ -65,6 +66,10 @@ from relaxlab.schedule.tree import (
     realizes_under,
     vars_in,
 )
+
+FEW = 64
+"""Elements of which each may be written by a statement of its own: a variable of a hand-written
+loop that stays in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,23 +342,43 @@ def _filled_first(
     shape: tuple[PrimExpr, ...],
     an: Analyzer,
 ) -> bool:
-    """True if each read loads a value that an earlier write of the same iteration stored."""
+    """True if each read loads values that earlier writes of the same iteration stored."""
     writers = [(a, exact_region(a.bounds, a.path[site + 1 :], an)) for a in found if a.write]
-    return all(
-        any(
-            made is not None
-            # A value of an earlier iteration would be lost if each iteration had a buffer of its
-            # own.
-            and w.order < a.order
-            and _runs_before(w, a, an)
-            and all(
-                covers_inside(x, y, dim, an) for x, y, dim in zip(made, needed, shape, strict=True)
-            )
+    for a, needed in zip(found, spans, strict=True):
+        if a.write:
+            continue
+        # A value of an earlier iteration would be lost if each iteration had a buffer of its own.
+        before = [
+            made
             for w, made in writers
-        )
-        for a, needed in zip(found, spans, strict=True)
-        if not a.write
-    )
+            if made is not None and w.order < a.order and _runs_before(w, a, an)
+        ]
+        if not any(
+            all(covers_inside(x, y, dim, an) for x, y, dim in zip(made, needed, shape, strict=True))
+            for made in before
+        ) and not _cover_together(before, needed):
+            return False
+    return True
+
+
+def _cover_together(regions: Sequence[tuple[Span, ...]], needed: tuple[Span, ...]) -> bool:
+    """True if several regions have all of a needed one: few elements, as of a vector that is
+    written component by component."""
+    elements = _elements(needed)
+    made = (found for region in regions if (found := _elements(region)) is not None)
+    return elements is not None and elements <= {at for found in made for at in found}
+
+
+def _elements(region: tuple[Span, ...]) -> set[tuple[int, ...]] | None:
+    """The indices of a region of at most `FEW` elements; None where it is larger or unknown."""
+    sides: list[range] = []
+    for span in region:
+        match span:
+            case Span(expr.IntImm(first), expr.IntImm(last)):
+                sides.append(range(first, last + 1))
+            case _:
+                return None
+    return {*product(*sides)} if math.prod(map(len, sides)) <= FEW else None
 
 
 def _runs_before(writer: Access, reader: Access, an: Analyzer) -> bool:

@@ -64,6 +64,7 @@ from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import KEEP_ORDER
 from relaxlab.schedule.own_elements import are_apart, buffers_in, has_own_elements, written
 from relaxlab.schedule.ranges import ZERO, bind_stmt, by_data, shape_analyzer
+from relaxlab.schedule.recurrences import with_recurrences_last
 from relaxlab.schedule.regions import rewrite_accesses
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.scalar_replacement import with_private_elements
@@ -120,8 +121,8 @@ Formed = tuple[list[_Part], list[Buffer]]
 
 def form_blocks(func: PrimFunc) -> PrimFunc:
     """Return the function with its statements in blocks, each store in loops of its own where that
-    is allowed. Raises ScheduleError where it has blocks already, or no two iterations of its loops
-    are independent."""
+    is allowed; with its sums in another order alone, where no two iterations of its loops are
+    independent. Raises ScheduleError where it has blocks already, or neither changes anything."""
     root = func.body if isinstance(func.body, BlockRealize) else None
     body = func.body if root is None else root.block.body
     other = Block | BlockRealize | Evaluate | AssertStmt
@@ -134,6 +135,9 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
             "form_blocks", "the function", "it consists of plain serial loops and stores"
         )
     owned = () if root is None else root.block.alloc_buffers
+    given = func.body
+    if not func.attrs.get(KEEP_ORDER):
+        func = replace(func, body=with_recurrences_last(given))
     plain, owned = split_live_ranges(replace(func, body=_from_zero(func.body)), owned)
     uses = {b: loops_around_uses(plain, b) for b in owned}
     ranges = split_index_sets(plain.body, plain, lambda x: not _is_independent(x, x, uses))
@@ -145,6 +149,8 @@ def form_blocks(func: PrimFunc) -> PrimFunc:
     names: dict[str, int] = {}
     formed = seq(*(_blocked(part, names) for part in parts))
     if not any(isinstance(n, Block) and n.iter_vars for n in walk(formed)):
+        if func.body is not given:
+            return func
         raise ScheduleError("form_blocks", "the function", "iterations of a loop are independent")
     # Annotations mention buffers by name, and two sums onto parts of one buffer each make one.
     free = UniqueNames(b.name for b in {*func.buffers, *buffers_in(formed)} - {*made})

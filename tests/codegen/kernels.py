@@ -86,8 +86,11 @@ class Kernels:
 
 
 @contextmanager
-def at_the_end_of_memory(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """A copy whose last byte is the last of a page, with no readable page after it."""
+def at_the_end_of_memory(
+    array: np.ndarray[Any, Any], *, beginning: bool = False
+) -> Iterator[np.ndarray[Any, Any]]:
+    """A copy whose last byte is the last of a page, with no readable page after it; with
+    `beginning` one whose first byte is the first of a page, with none before it."""
     page = 4096
     size = -(-array.nbytes // page) * page or page
     libc = ctypes.CDLL(None)
@@ -95,17 +98,19 @@ def at_the_end_of_memory(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
     libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    start = libc.mmap(None, size + page, 3, 0x22, -1, 0)
+    start = libc.mmap(None, size + 2 * page, 3, 0x22, -1, 0)
     assert start not in (None, 2**64 - 1)
-    assert libc.mprotect(start + size, page, 0) == 0
-    raw = (ctypes.c_uint8 * size).from_address(start)
-    view = np.frombuffer(raw, np.uint8)[size - array.nbytes :].view(array.dtype)
+    for edge in (start, start + page + size):
+        assert libc.mprotect(edge, page, 0) == 0
+    raw = (ctypes.c_uint8 * size).from_address(start + page)
+    first = 0 if beginning else size - array.nbytes
+    view = np.frombuffer(raw, np.uint8)[first : first + array.nbytes].view(array.dtype)
     view = view.reshape(array.shape)
     view[...] = array
     try:
         yield view
     finally:
-        libc.munmap(start, size + page)
+        libc.munmap(start, size + 2 * page)
 
 
 def nearest_integer(x: float, dtype: str) -> int:

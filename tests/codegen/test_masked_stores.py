@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from tests.codegen.kernels import Kernels, parse_kernels
 
 PRODUCT = """
 @R.function
@@ -30,3 +31,26 @@ def test_products_of_halves_with_a_column_beyond_the_last_vector(columns, checks
         x = rng.uniform(-2, 2, (2, n, 3)).astype(ml_dtypes.bfloat16)
         want = x.astype("float32") @ w.astype("float32")
         np.testing.assert_allclose(exe["main"](x, w).astype("float32"), want, 2**-8, 2**-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32"])
+def test_reversed_stores(dtype: str, rng: np.random.Generator) -> None:
+    """Lanes that are off leave what is before the array."""
+    kernels = Kernels(parse_kernels(f"""
+def kernel(A: T.Buffer((16,), "{dtype}"), c: T.handle):
+    n = T.int64()
+    C = T.match_buffer(c, (n,), "{dtype}")
+    for v in T.vectorized(16):
+        if v < n:
+            C[n - 1 - v] = A[v]
+"""))
+    assert "scatter" not in kernels.text
+    x = rng.integers(-9, 9, 16).astype(dtype)
+    for n in (0, 1, 5, 15, 16, 40):
+        memory = np.full(48, 7, dtype)
+        out = memory[8 : 8 + n]
+        assert kernels("kernel", [x, out], n=n) == 0
+        want = np.full(48, 7, dtype)
+        count = min(n, 16)
+        want[8 + n - count : 8 + n] = x[:count][::-1]
+        np.testing.assert_array_equal(memory, want)

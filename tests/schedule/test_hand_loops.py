@@ -49,6 +49,27 @@ def escape(z: T.handle, o: T.handle):
                 r[0] = r[0] * r[0] + T.float32(0.3)
                 O[i, j] = O[i, j] + 1
 """
+STEPS = """
+@T.prim_func
+def steps(c: T.handle, o: T.handle):
+    n = T.int64()
+    C = T.match_buffer(c, (n, 2), "float32")
+    O = T.match_buffer(o, (n,), "int32")
+    z = T.alloc_buffer((2,), "float32")
+    w = T.alloc_buffer((2,), "float32")
+    k = T.alloc_buffer((1,), "int32")
+    for i in range(n):
+        z[0] = T.float32(0)
+        z[1] = T.float32(0)
+        k[0] = 0
+        while k[0] < 9 and z[0] * z[0] + z[1] * z[1] < T.float32(4):
+            w[0] = z[0] * z[0] - z[1] * z[1] + C[i, 0]
+            w[1] = T.float32(2) * z[0] * z[1] + C[i, 1]
+            for e in range(2):
+                z[e] = w[e]
+            k[0] = k[0] + 1
+        O[i] = k[0]
+"""
 MEDIAN = """
 @T.prim_func
 def median(a: T.handle, b: T.handle):
@@ -204,6 +225,7 @@ SIZES = (0, 1, 2, 3, 5, 16, 37, 70)
 CASES = {
     "nearest": (NEAREST, lambda n: [normal(n, 4), normal(3, 4), zeros("int32", n)]),
     "escape": (ESCAPE, lambda n: [normal(3, n), zeros("int32", 3, n)]),
+    "steps": (STEPS, lambda n: [normal(n, 2), zeros("int32", n)]),
     "median": (MEDIAN, lambda n: [normal(n + 2, 7), zeros("float32", n, 7)]),
     "pull": (PULL, lambda n: [normal(n, 2), zeros("float32", n, 2)]),
     "untouched": (UNTOUCHED, lambda n: [normal(n), normal(n)]),
@@ -255,7 +277,7 @@ def scheduled(text: str) -> PrimFunc:
     return func
 
 
-@pytest.mark.parametrize("name", ["nearest", "escape", "median", "pull", "untouched"])
+@pytest.mark.parametrize("name", ["nearest", "escape", "steps", "median", "pull", "untouched"])
 def test_variables_are_lanes(name: str) -> None:
     loops = [n for n in walk(scheduled(CASES[name][0])) if isinstance(n, For)]
     assert any(loop.kind == "vectorized" for loop in loops)

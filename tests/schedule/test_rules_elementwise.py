@@ -230,3 +230,28 @@ def main(w: R.Tensor((8, 8), "float32"), p: R.Tensor((5, 4), "int32"),
     w = rng.random((8, 8), "float32")
     p, q = rng.integers(0, 8, (5, 4), "int32"), rng.integers(0, 8, (5, 4), "int64")
     np.testing.assert_array_equal(rl.compile(mod, use_cache=False)(w, p, q), w[p, q[::-1]])
+
+
+@pytest.mark.parametrize("width", ['"d"', "24", "40", "5"])
+@pytest.mark.parametrize("times", [(2, 3), (1, 4), (3, 1)])
+def test_tiled_rows_are_loops_of_their_own(
+    width: str, times: tuple[int, int], rng: np.random.Generator
+) -> None:
+    """Of a vector and more, whose neighbours are those of memory: no lane divides."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", {width}), "float32")):
+    with R.dataflow():
+        y = R.tile(x, {times})
+        R.output(y)
+    return y
+""")
+    (made,) = (r for r in rl.trace(mod).find("schedule_kernels").remarks if r.applied)
+    size, lanes = width.strip('"'), rl.Target.host().lanes("float32")
+    apart = f"factors=[{times[1]}, {size}]" in str(dict(made.about)["steps"])
+    assert apart == (times[1] > 1 and (size == "d" or int(size) >= lanes))
+    exe = rl.compile(mod, threads=2, checks="all")
+    for n in (0, 1, 7):
+        for d in (1, 16, 33) if width == '"d"' else (int(width),):
+            x = rng.standard_normal((n, d), np.float32)
+            np.testing.assert_array_equal(exe["main"](x), np.tile(x, times))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import Call
 from relaxlab.ir.loops import Block, For
@@ -185,6 +188,22 @@ def test_deviations_over_several_symbolic_axes(rng):
         np.testing.assert_allclose(main(x), x.std(axis=(1, 2, 3)), 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize("width", range(1, 5))
+@pytest.mark.parametrize("operator", ["nn.softmax(x)", "std(x, axis=1)", "argmax(x, axis=1)"])
+def test_rows_of_few_elements(operator, width, rng):
+    """Reductions of two elements and more have these as lanes, none more than there are."""
+    mod = rl.parse(
+        f'@R.function\ndef main(x: R.Tensor(("n", {width}), "float32")):\n    return R.{operator}'
+    )
+    (kernel,) = rl.trace(mod).result.loop_functions().values()
+    vectors = [n for n in walk(kernel) if isinstance(n, For) and n.kind == "vectorized"]
+    assert (width == 1) or any(str(n.extent) == {2: "2", 3: "4", 4: "4"}[width] for n in vectors)
+    main = rl.compile(mod, threads=1, checks="all")["main"]
+    for n in (0, 1, 33):
+        x = rng.standard_normal((n, width), np.float32)
+        np.testing.assert_allclose(main(x), rl.interpret(mod, "main", x), 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("operator", ["nn.softmax(x)", "sum(x, axis=1)", "argmax(x, axis=1)"])
 def test_rows_shorter_than_a_vector(operator, rng):
     """They are whole vectors of the target, of float32 and of the indices of an argmax."""
@@ -242,3 +261,23 @@ def main(x: R.Tensor((3, 20), "float32")):
 """))
     x = rng.standard_normal((3, 20), np.float32)
     np.testing.assert_allclose(exe["main"](x), np.tanh(x.sum(1)), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("operator", ["nn.softmax(x)", "variance(x, axis=1)"])
+@pytest.mark.parametrize("width", [20, 27, 37])
+def test_last_vectors_of_stored_rows_are_registers(operator, width, rng):
+    """A row on the stack has room for whole vectors, which no masked instruction accesses."""
+    mod = rl.parse(
+        f'@R.function\ndef main(x: R.Tensor(("n", {width}), "float32")):\n    return R.{operator}'
+    )
+    (kernel,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    text = emit_kernel(kernel, "kernel", {}, Target.host()).text
+    private = [line for line in text.split("\n") if "alloca" in line]
+    lanes = Target.host().lanes("float32")
+    sizes = [int(re.search(r"\[(\d+) x", line)[1]) for line in private]
+    assert all(size <= lanes or size % lanes == 0 for size in sizes)
+    for checks in ("default", "all"):
+        main = rl.compile(mod, threads=1, checks=checks)["main"]
+        for n in (1, 2, 9):
+            x = rng.standard_normal((n, width), np.float32)
+            np.testing.assert_allclose(main(x), rl.interpret(mod, "main", x), 1e-5, 1e-6)

@@ -99,6 +99,35 @@ def test_short_rows(
         np.testing.assert_array_equal(exe["main"](x), x.transpose(axes))
 
 
+@pytest.mark.parametrize(
+    ("extents", "axes", "copies"),
+    [
+        ("m 4096", (1, 0), 1),
+        ("4096 m", (1, 0), 1),
+        ("m n", (1, 0), 2),
+        ("32 m n", (0, 2, 1), 2),
+        ("m m", (1, 0), 1),
+        ("m 16 n 24", (3, 2, 1, 0), 0),
+    ],
+)
+def test_one_row_is_copied(
+    extents: str, axes: tuple[int, ...], copies: int, rng: np.random.Generator
+) -> None:
+    """A transpose that a symbol of one makes a copy has a version for it."""
+    dims = extents.split()
+    shape = ", ".join(d if d.isdigit() else f'"{d}"' for d in dims)
+    mod = program(f"R.permute_dims(x, {list(axes)})", f"({shape})")
+    assert rule_of(mod) == "transpose"
+    (kernel,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    versions = [n for n in walk(kernel.body) if isinstance(n, loops.IfThenElse)]
+    assert sum(str(n.condition).endswith(" == 1") for n in versions) == copies
+    exe = rl.compile(mod, threads=2)
+    for m, n in ((1, 1), (1, 70), (70, 1), (2, 65)):
+        sizes = [int(d) if d.isdigit() else {"m": m, "n": n}[d] for d in dims]
+        x = rng.standard_normal(sizes, np.float32)
+        np.testing.assert_array_equal(exe["main"](x), x.transpose(axes))
+
+
 @pytest.mark.parametrize("name", NOT_TILED)
 def test_small_transposes_go_to_other_rules(name: str) -> None:
     assert rule_of(program(*NOT_TILED[name])) != "transpose"

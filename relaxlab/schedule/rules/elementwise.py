@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from relaxlab.ir.dtypes import bytes_of, is_float
-from relaxlab.ir.expr import Call, FloorDiv, IntImm, PrimExpr, Var, const
+from relaxlab.ir.expr import Call, FloorDiv, FloorMod, IntImm, PrimExpr, Var, const
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.loops import (
     Block,
@@ -21,8 +21,9 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.node import Node, children, walk
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.compact import loops_around_uses
-from relaxlab.schedule.ranges import by_data, distance
+from relaxlab.schedule.ranges import by_data, distance, shape_analyzer
 from relaxlab.schedule.rules.base import (
+    axis_loops,
     blocks_of,
     constant,
     extent_of,
@@ -31,6 +32,7 @@ from relaxlab.schedule.rules.base import (
     loops_of_axes,
     output_dtype,
     vectorize_inner,
+    where_allowed,
     with_joined_axes,
 )
 from relaxlab.schedule.rules.context import Context
@@ -157,10 +159,13 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
     nest = loops_of_axes(sch, sch.get_block(block.name))
     if not nest:
         return
+    lanes = context.target.lanes(output_dtype(block))
+    if block.iter_vars and not _loops_in(block) and not block.alloc_buffers:
+        where_allowed(lambda: _split_turns(sch, block, lanes))
+        nest = loops_of_axes(sch, sch.get_block(block.name))
     sizes = [constant(extent_of(sch, loop)) for loop in nest]
     sizes_inside = [constant(n.extent) for n in _loops_in(block)]
     work = math.prod(SMALL if size is None else size for size in sizes + sizes_inside)
-    lanes = context.target.lanes(output_dtype(block))
     outer = nest[-1]
     keeps_state, straight = _keeps_state(block, context), _goes_through(block)
     if keeps_state or sizes_inside:
@@ -207,6 +212,26 @@ def schedule_block(sch: Schedule, block: Block, context: Context) -> None:
         # 1.2 ms, 64 and 256 0.8 (NOTES, *Non-temporal stores*).
         ahead = PREFETCH_DISTANCE.of(sch, 32) if streams else 0
         stream_results(sch, fused, context.target.facts, ahead)
+
+
+def _split_turns(sch: Schedule, block: Block, lanes: int) -> None:
+    """Make two loops of the last one where loads divide it by a size, as those of rows that are
+    tiled: one over the turns, and one through a turn, whose elements are neighbours. Constant sizes
+    that fill no vector are left to vectors of several turns. Raises ScheduleError where the size
+    does not divide the loop, or loops are no axes."""
+    axis = block.iter_vars[-1]
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    sizes = {
+        n.b
+        for load in loads
+        for index in load.indices
+        for n in walk(index)
+        if isinstance(n, FloorDiv | FloorMod) and n.a == axis.var
+    }
+    if len(sizes) == 1 and (constant(*sizes) or lanes) >= lanes:
+        (size,) = sizes
+        turns = shape_analyzer(sch.func).simplify(axis.dom.extent // size)
+        sch.split(axis_loops(sch, sch.get_block(block.name))[-1], factors=[turns, size])
 
 
 def _shares_values(sch: Schedule, block: Block, nest: list[LoopRV], vectors: LoopRV) -> bool:

@@ -80,6 +80,7 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         parts,
         ragged,
         rows,
+        small_matrices,
         tiles,
         transpose,
         windows,
@@ -99,6 +100,8 @@ def rules() -> tuple[tuple[str, Rule], ...]:
         # Before `rows`, which would keep all scores of a row.
         ("attention", attention.apply),
         ("nested", nested.apply),
+        # Before `matmul`, whose columns are those of one row.
+        ("small_matrices", small_matrices.apply),
         ("matmul", matmul.apply),
         ("contraction", contraction.apply),
         # Before `rows`, for which a window is a row of its own.
