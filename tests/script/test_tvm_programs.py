@@ -9,13 +9,14 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.annotate import annotate
-from relaxlab.ir import graph, loops, types
+from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal, structural_equal
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
+from relaxlab.ir.tvm_intrinsics import tvm_rows
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
-from relaxlab.script import parse
+from relaxlab.script import parse, print_module
 from relaxlab.script import tir as T
 
 HEADER = """\
@@ -162,6 +163,28 @@ SAME = {
             B[i * 4:i * 4 + 4] = A[i * 4:i * 4 + 4]
         """,
     ),
+    "memory of a scalar": (
+        """
+        x = T.local_scalar("int32")
+        x = 3
+        B[x] = A[x]
+        """,
+        """
+        x = T.alloc_buffer((1,), "int32", scope="local")
+        x[0] = 3
+        B[x[0]] = A[x[0]]
+        """,
+    ),
+    "the dtype of a call by its name": (
+        """
+        B[0] = T.reinterpret(T.int32(3), dtype="float32")
+        B[1] = T.call_extern("f", B[0], dtype="float32")
+        """,
+        """
+        B[0] = T.reinterpret("float32", T.int32(3))
+        B[1] = T.call_extern("float32", "f", B[0])
+        """,
+    ),
     "memory of its own": (
         """
         C = T.decl_buffer((16,), "float32")
@@ -254,6 +277,19 @@ SAME = {
         """,
     ),
 }
+
+
+@pytest.mark.parametrize("name, dtype", [(n, d) for n, _, d in tvm_rows()])
+def test_functions_of_libraries_are_printed_and_read(name: str, dtype: str) -> None:
+    named = {"given": "float32x2", "first": "float32", "second": "float32"}.get(dtype, dtype)
+    args = (expr.StringImm("float32"),) if name == "type_annotation" else (X, X)
+    call = expr.Call(named, name, args)
+    func = loops.PrimFunc((X,), loops.Evaluate(call))
+    again = parse(print_module(func))
+    assert_structural_equal(list(again.loop_functions().values())[0], func)
+
+
+X = expr.Var("x", "float32")
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -390,7 +426,7 @@ def main({PARAMS}):
 @pytest.mark.parametrize(
     "body, message",
     [
-        ("C = T.decl_buffer((8,), 'int32', data=A.data)\nB[0] = A[0]", "cannot be seen as int32"),
+        ("C = T.decl_buffer((8,), 'int16', data=A.data)\nB[0] = A[0]", "cannot be seen as int16"),
         ("C = T.decl_buffer((4, 4), 'float32', data=A)\nB[0] = A[0]", "such as `A.data`"),
         ("x = T.launch_thread(3, 4)\nB[0] = A[0]", "a thread axis such as 'threadIdx.x'"),
         ("T.attr(T.grid, 'k', 1)\nB[0] = A[0]", "cannot be an attribute"),
