@@ -9,14 +9,13 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.annotate import annotate
-from relaxlab.ir import expr, graph, loops, types
+from relaxlab.ir import graph, loops, types
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.equal import assert_structural_equal, structural_equal
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.module import Module
-from relaxlab.ir.tvm_intrinsics import tvm_rows
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
-from relaxlab.script import parse, print_module
+from relaxlab.script import parse
 from relaxlab.script import tir as T
 
 HEADER = """\
@@ -277,19 +276,6 @@ SAME = {
         """,
     ),
 }
-
-
-@pytest.mark.parametrize("name, dtype", [(n, d) for n, _, d in tvm_rows()])
-def test_functions_of_libraries_are_printed_and_read(name: str, dtype: str) -> None:
-    named = {"given": "float32x2", "first": "float32", "second": "float32"}.get(dtype, dtype)
-    args = (expr.StringImm("float32"),) if name == "type_annotation" else (X, X)
-    call = expr.Call(named, name, args)
-    func = loops.PrimFunc((X,), loops.Evaluate(call))
-    again = parse(print_module(func))
-    assert_structural_equal(list(again.loop_functions().values())[0], func)
-
-
-X = expr.Var("x", "float32")
 
 
 @pytest.mark.parametrize("name", SAME)
