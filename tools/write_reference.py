@@ -183,8 +183,11 @@ def _entry(name: str, indent: str) -> str:
 def _group(namespace: str, path: str) -> str:
     inner = [n for n in all_names(namespace) if n.rpartition(".")[0] == path]
     entries = [_entry(f"{namespace}.{n}", "    ") for n in inner]
-    head = f'class _{path}:\n    """The names {namespace}.{path}.*"""\n'
-    return "\n".join([head, *entries, f"{path}: _{path}\n"])
+    cls = f"_{path.replace('.', '_')}"
+    head = f'class {cls}:\n    """The names {namespace}.{path}.*"""\n'
+    parts = [p for p in sorted(groups(namespace)) if p.rpartition(".")[0] == path]
+    entries += [f"    {p.rpartition('.')[2]}: _{p.replace('.', '_')}\n" for p in parts]
+    return "\n".join([head, *entries, *([f"{path}: {cls}\n"] if "." not in path else [])])
 
 
 def stub(namespace: str) -> str:

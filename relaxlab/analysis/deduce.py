@@ -249,7 +249,8 @@ def _operator(
         )  # fmt: skip
     try:
         inferred = infer_type(row, call, arg_types, mod, computable=computable)
-        result = on_common_device(name, arg_types, inferred)
+        stated = bool(call.ty_args)  # the type of the result, with its device
+        result = inferred if stated else on_common_device(name, arg_types, inferred)
         if mentions_ragged(*arg_types, result):
             check_ragged_result(call, arg_types, result)
     except TypeDeductionError as error:

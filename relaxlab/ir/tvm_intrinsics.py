@@ -57,6 +57,51 @@ _ROWS: dict[str, tuple[str, str]] = {
     "undef": ("int32", "is a value that nothing depends on"),
     "assume": ("bool", "says that a condition holds"),
     "vscale": ("int32", "is the factor by which vectors are longer than the shortest"),
+    "vectorlow": ("given", "is the first half of a vector"),
+    "vectorhigh": ("given", "is the second half of a vector"),
+    "vectorcombine": ("given", "is the lanes of two vectors"),
+    "get_active_lane_mask": ("given", "is the mask of the lanes below a limit"),
+    "masked_load": ("given", "loads the lanes that a mask has"),
+    "masked_store": ("void", "stores the lanes that a mask has"),
+    "dp4a": ("int32", "is the sum of four products of bytes"),
+    "handle_add_byte_offset": ("handle", "is an address some bytes behind another one"),
+    "thread_return": ("void", "ends a thread"),
+    "tvm_global_barrier_kinit": ("void", "prepares a barrier of all blocks of a GPU"),
+    "tvm_kernel_replace_point": ("void", "marks where a kernel is taken apart"),
+}
+_LIBRARIES: dict[str, dict[str, str]] = {
+    # name of a namespace: per dtype of the result, the names in it
+    "cuda": {
+        "void": "cluster_sync cta_sync float22half2 float8tohalf8 grid_sync half8tofloat8 "
+        "iket.mark iket.range_end iket.range_pop iket.range_push mbarrier_wait "
+        "mbarrier_wait_acquire_cluster nano_sleep printf runtime_instr_desc thread_fence "
+        "timer_end timer_finalize timer_init timer_start trap_when_assert_failed wait_until "
+        "warp_sync warpgroup_sync tcgen05.encode_matrix_descriptor wgmma.encode_matrix_descriptor "
+        "wgmma.noop_barrier",
+        "first": "warp_max warp_min warp_reduce warp_sum cta_max cta_min cta_reduce cta_sum",
+        "second": "atomic_add atomic_cas",
+        "int32": "any_sync ffs_u32 syncthreads_and syncthreads_or thread_rank",
+        "uint32": "ballot_sync cvta_generic_to_shared elect_sync float22bfloat162_rn "
+        "float22bfloat162_rn_from_float2 float_as_uint fp8x4_e4m3_from_float4 get_tmem_addr hmax2 "
+        "hmin2 iket.official_event iket.range_start iket.sentinel_token reduce_add_sync_u32 "
+        "reduce_min_sync_u32 sm100_2sm_leader_smem_addr smem_addr_from_uint64",
+        "uint64": "bfloat1622float2 clock64 fadd2_rn fmul2_rn make_float2",
+        "float32": "bfloat162float fdividef float2_x float2_y half2float uint_as_float",
+        "given": "mma_fill mma_fill_legacy mma_store mma_store_legacy",
+    },
+    "metal": {
+        "void": "make_filled_simdgroup_matrix simdgroup_load simdgroup_multiply_accumulate "
+        "simdgroup_store",
+        "first": "simd_shuffle simd_shuffle_down simd_shuffle_up",
+    },
+    "nvshmem": {
+        "void": "barrier_all fence quiet signal_op wait_until getmem_nbi.block getmem_nbi.warp "
+        "putmem_nbi.block putmem_nbi.warp putmem_signal_nbi.block putmem_signal_nbi.warp",
+        "int32": "my_pe n_pes",
+    },
+    "ptx_legacy": {"void": "ldmatrix mma"},
+    "s_tir": {"first": "ldg32"},
+    "webgpu": {"first": "subgroup_shuffle subgroup_shuffle_down subgroup_shuffle_up"},
 }
 
 
@@ -64,3 +109,12 @@ def tvm_rows() -> Iterator[tuple[str, str, str]]:
     """Name, documentation and result dtype of each."""
     for name, (dtype, what) in _ROWS.items():
         yield name, f"Read from programs of TVM: {what}.", dtype
+    for space, kinds in _LIBRARIES.items():
+        for dtype, names in kinds.items():
+            for name in names.split():
+                yield f"{space}.{name}", f"Read from programs of TVM: a function of {space}.", dtype
+
+
+DTYPE_LAST = frozenset({"tvm_struct_get"})
+"""Intrinsics that scripts write with the dtype of the result behind the arguments; with others
+whose dtype is given, it comes first."""

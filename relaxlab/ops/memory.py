@@ -115,14 +115,17 @@ define("vm.call_tir_dyn", params("func args"), lambda c, t: TupleType(()), pure=
 
 
 def _view_infer(call: graph.Call, tys: TypesOf) -> Type:
-    x, shape = tensor_arg(call, tys, 0), shape_arg(call, tys, 1)
+    x = tensor_arg(call, tys, 0)
+    shape = shape_arg(call, tys, 1) if len(tys) > 1 else types.ShapeType(x.shape, x.ndim)
     dtype = x.dtype
     if len(call.args) > 2:
-        if not isinstance(call.args[2], graph.DataTypeImm | graph.StringImm):
+        named = call.args[2]
+        if isinstance(named, graph.DataTypeImm | graph.StringImm):
+            dtype = named.value
+        elif len(tys) < 3 or not isinstance(tys[2], ObjectType | TupleType):  # null_value() or ()
             raise fail(call, "dtype must be a data type", 'write R.dtype("int32")')
-        dtype = call.args[2].value
     offset: PrimExpr | None = expr.const(0)
-    if len(tys) > 3:
+    if len(tys) > 3 and not isinstance(tys[3], TupleType):
         if not isinstance(tys[3], PrimType) or tys[3].dtype != "int64":
             raise fail(call, f"relative_byte_offset must be an int64 scalar, is {tys[3]}")
         offset = tys[3].value
@@ -137,22 +140,24 @@ def _view_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 
 def _view(
-    data: Array, shape: tuple[int, ...], dtype: str | None = None, relative_byte_offset: int = 0
+    data: Array, shape: tuple[int, ...] | None = None, dtype: Any = None, first_byte: Any = 0
 ) -> Array:
+    """Arguments of an operator that are left out are empty tuples."""
+    sizes: tuple[int, ...] = data.shape if shape is None else shape
     kind = numpy_dtype(dtype) if dtype else data.dtype
-    start = int(relative_byte_offset)
-    end = start + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    start = int(first_byte or 0)
+    end = start + int(np.prod(sizes, dtype=np.int64)) * kind.itemsize
     raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     if not 0 <= start <= end <= raw.size:
         raise ValueError(f"bytes {start} to {end} do not lie in a tensor of {raw.size} bytes")
-    return raw[start:end].copy().view(kind).reshape(shape)
+    return raw[start:end].copy().view(kind).reshape(sizes)
 
 
 # The bytes of a tensor under another shape and dtype, from an offset on. Values never change, so
 # that a copy is as good as the memory itself.
 define(
     "memory.view",
-    params("data shape dtype? relative_byte_offset?"),
+    params("data shape? dtype? relative_byte_offset?"),
     _view_infer,
     reference=_view,
 )

@@ -110,8 +110,8 @@ def transform_layout(
     """Store the buffer of the block's read or write region number `index` by the index map.
 
     Elements of the new buffer that no old index maps to get `pad_value` (None: they stay
-    undefined, and nothing reads them). With a pad value, the buffer is an intermediate one
-    written by one block, whose loops then run over the new indices.
+    undefined, and nothing reads them). With a pad value, one block writes the buffer, and its loops
+    then run over the new indices.
     """
     place = find_block(func, name, "transform_layout")
     buffer = buffer_of(place.block, kind, index, "transform_layout")
@@ -137,10 +137,10 @@ def transform_layout(
     new = replace(buffer, shape=shape, strides=())
     parameter = is_output(buffer, func)
     if pad_value is not None and padding is not None:
-        if parameter:
+        if not _writers(func, buffer):
             raise ScheduleError(
                 "transform_layout", describe_block(place.block),
-                f"the padded buffer is an intermediate one; {buffer.name} is a parameter",
+                f"the function writes the padded buffer; {buffer.name} is an input",
                 suggestion="cache_read first, or leave pad_value out: callers pad with 0",
             )  # fmt: skip
         func = _padded_writer(func, buffer, index_map, inverse, shape, padding, pad_value)
@@ -231,11 +231,15 @@ def _padded_writer(
     return place.replaced(nest_over_axes(block), depth)
 
 
-def _single_writer(func: PrimFunc, buffer: Buffer) -> BlockPlace:
-    writers = [
+def _writers(func: PrimFunc, buffer: Buffer) -> list[Block]:
+    return [
         b for b in (s for s in walk_stmts(func.body) if isinstance(s, Block))
         if any(w.buffer is buffer for w in b.writes)
     ]  # fmt: skip
+
+
+def _single_writer(func: PrimFunc, buffer: Buffer) -> BlockPlace:
+    writers = _writers(func, buffer)
     place = find_block(func, writers[0].name, "transform_layout")
     store = place.block.body
     simple = (

@@ -13,6 +13,7 @@ from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.node import walk
 from relaxlab.script.convert import constant_int, dtype_of, elements, scalar_of, string_of
 from relaxlab.script.core import Arguments, Context, Unbound
 from relaxlab.script.index_types import index_of
@@ -34,6 +35,8 @@ def dimension(cx: Context, arg: Arg) -> PrimExpr:
         cx.fail(arg.node, "E0106", f"a dimension must be an integer, not {dim.dtype}")
     if isinstance(dim, expr.IntImm):
         return expr.const(dim.value)
+    if not any(isinstance(n, expr.Var) for n in walk(dim)):
+        return expr.Cast("int64", dim, span=dim.span) if dim.dtype != "int64" else dim
     if dim.dtype != "int64":
         help = "declare symbols of shapes as `n = T.int64()`"
         cx.fail(arg.node, "E0106", f"a dimension must be int64, {dim} is {dim.dtype}", help=help)

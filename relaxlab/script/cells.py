@@ -33,9 +33,9 @@ def reassigned(body: Iterable[ast.stmt]) -> set[str]:
     return declared & assigned
 
 
-def cell(name: str, dtype: str) -> BufferLoad:
+def cell(name: str, dtype: str, scope: str = "local") -> BufferLoad:
     """The element of new memory of one scalar."""
-    return BufferLoad(Buffer(name, (IntImm(1),), dtype, scope="local"), FIRST)
+    return BufferLoad(Buffer(name, (IntImm(1),), dtype, scope=scope), FIRST)
 
 
 def cell_of(

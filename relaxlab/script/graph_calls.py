@@ -103,7 +103,8 @@ def _operator(cx: Context, row: OpRow, c: Arguments) -> graph.Call:
                 empty = graph.ShapeExpr((), span=cx.span(given.node))
                 named = p.name == "dtype" and isinstance(given.value, str)
                 of = graph.DataTypeImm(dtype_of(cx, given)) if named else None
-                values.append(of or (empty if shape else value_of(cx, given, dtype)))
+                read = of or (empty if shape else value_of(cx, given, dtype))
+                values.append(_present(row, read, values))
         else:
             item = p.default if given is None else _attr(cx, given)
             if item is not None or p.default is not None:
@@ -126,9 +127,22 @@ def _taken_by_star(row: OpRow, c: Arguments) -> list[Arg]:
 def _no_gap(p: Param, row: OpRow, values: list[graph.Expr], c: Arguments) -> None:
     """Arguments are stored by position: an optional one may not be left out before another."""
     position = [q.name for q in row.params if q.kind == "value"].index(p.name)
+    while row.name == _VIEW and len(values) < position:
+        values.append(_present(row, graph.Tuple(()), values))
     if position != len(values):
         missing = [q.name for q in row.params if q.kind == "value"][len(values)]
         c.wrong(f"needs {missing!r} when {p.name!r} is given", c.node)
+
+
+_VIEW = "memory.view"
+"""The operator of which each argument may be left out; an empty tuple stands for it."""
+
+
+def _present(row: OpRow, value: graph.Expr, before: list[graph.Expr]) -> graph.Expr:
+    """An argument, or where it is the absent shape of a view that of the tensor."""
+    empty = isinstance(value, graph.Tuple) and not value.fields
+    absent = row.name == _VIEW and len(before) == 1 and empty
+    return graph.Call(graph.Op("shape_of"), (before[0],)) if absent else value
 
 
 def _attr(cx: Context, arg: Arg) -> Any:

@@ -18,7 +18,6 @@ from relaxlab.ir.dtypes import (
     lanes_of,
     numpy_dtype,
 )
-from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.node import Attrs
@@ -28,7 +27,6 @@ from relaxlab.script.convert import (
     attribute_value,
     cast,
     constant_int,
-    default_dtype,
     dtype_of,
     elements,
     is_number,
@@ -39,6 +37,14 @@ from relaxlab.script.convert import (
 )
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.index_types import variable_of, with_wide_symbols
+from relaxlab.script.intrinsic_calls import (
+    call_by_name,
+    call_intrin,
+    call_pure_extern,
+    intrinsic,
+    reinterpret,
+    type_annotation,
+)
 from relaxlab.script.launch import attribute, env_thread, iter_var, launch_thread
 from relaxlab.script.loop_specs import grid, loop_of, range_between
 from relaxlab.script.members import ALIASES, MEMBERS, members_of
@@ -102,7 +108,7 @@ def _called(cx: Context, path: str, c: Arguments, stated: str | None) -> Value:
         assert a["a"] is not None and a["b"] is not None
         left, right = promote(cx, a["a"].value, a["b"].value, c.node, c.name)
         return BINARY[op](left, right, span=cx.span(c.node))
-    return _intrinsic(cx, op, c, stated) if op in INTRINSICS else _dtype_call(cx, path, c)
+    return intrinsic(cx, op, c, stated) if op in INTRINSICS else _dtype_call(cx, path, c)
 
 
 def known_names() -> set[str]:
@@ -274,110 +280,6 @@ def _handle(cx: Context, c: Arguments) -> Handle:
     return Handle("", cx.span(c.node), dtype_of(cx, dtype))
 
 
-# --- Intrinsics ---------------------------------------------------------------------------------
-
-
-def _scalar_args(cx: Context, args: list[Arg]) -> tuple[PrimExpr, ...]:
-    return tuple(
-        expr.StringImm(a.value, span=cx.span(a.node))
-        if isinstance(a.value, str)
-        else scalar_of(cx, a.value, a.node)
-        for a in args
-    )
-
-
-def _ends_with_dtype(args: list[Arg]) -> bool:
-    """True where TVM's spelling of an intrinsic has the dtype of its result behind the others."""
-    return len(args) > 1 and isinstance(args[-1].value, str) and is_dtype(args[-1].value)
-
-
-_MEANT = {"tvm_storage_sync": 1}
-"""The number of arguments of an intrinsic that have a meaning here; TVM's lowering adds others."""
-
-
-def _intrinsic(cx: Context, op: str, c: Arguments, stated: str | None) -> PrimExpr:
-    """A call of an intrinsic. Where it decides nothing itself, its dtype is the one `stated`."""
-    row = INTRINSICS[op]
-    args = c.no_keywords()[: _MEANT.get(op)]
-    if stated is None and row.result == "given" and row.meaning is None and _ends_with_dtype(args):
-        stated = dtype_of(cx, args.pop())
-    if row.arity not in (-1, len(args)):
-        c.wrong(f"takes {counted(row.arity, 'argument')}, got {len(args)}", c.node)
-    numbers = [default_dtype(a.value) if is_number(a.value) else None for a in args]
-    values = _scalar_args(cx, args)
-    if row.arity in (2, 3) and row.result == "same":  # arithmetic on several operands of one dtype
-        typed = [v.dtype for v, n in zip(values, numbers, strict=True) if n is None]
-        alone = "float32" if row.floats else values[0].dtype
-        like = typed[0] if typed else alone
-        values = tuple(
-            v if n is None else scalar_of(cx, a.value, a.node, like)
-            for v, n, a in zip(values, numbers, args, strict=True)
-        )
-        mixed = {v.dtype for v in values}
-        if len(mixed) > 1:
-            cx.fail(c.node, "E0110", f"{c.name} of {' and '.join(sorted(mixed))}")
-    elif numbers[:1] == ["int64"] and row.floats:
-        values = (scalar_of(cx, float(args[0].value), args[0].node), *values[1:])
-    dtype = (stated if row.meaning is None else None) or row.dtype(values)
-    if dtype is None:
-        c.wrong("needs its result dtype", c.node, f"write `T.call_intrin(dtype, {op!r}, ...)`")
-    return expr.Call(dtype, op, values, span=cx.span(c.node))
-
-
-def _call_by_name(op: str) -> Callable[[Context, Arguments], PrimExpr]:
-    def handler(cx: Context, c: Arguments) -> PrimExpr:
-        args = c.no_keywords()
-        if len(args) < 2:
-            c.wrong("needs a dtype and what to call", c.node)
-        name = expr.StringImm(string_of(cx, args[1], "the name of what is called"))
-        values = (name, *_scalar_args(cx, args[2:]))
-        return expr.Call(dtype_of(cx, args[0]), op, values, span=cx.span(c.node))
-
-    return handler
-
-
-def _reinterpret(cx: Context, c: Arguments) -> PrimExpr:
-    args = c.no_keywords()
-    if len(args) != 2:
-        c.wrong("needs a dtype and a value", c.node)
-    dtype, (value,) = dtype_of(cx, args[0]), _scalar_args(cx, args[1:])
-    if value.dtype != "handle" and _all_bits(dtype) != _all_bits(value.dtype):
-        numbers = f"{value.dtype} and {dtype} have different numbers"
-        c.wrong(f"keeps the bits, of which {numbers}", c.node)
-    return expr.Call(dtype, "reinterpret", (value,), span=cx.span(c.node))
-
-
-def _all_bits(dtype: str) -> int:
-    return bits_of(dtype) * lanes_of(dtype)
-
-
-def _call_intrin(cx: Context, c: Arguments) -> PrimExpr:
-    args = c.no_keywords()
-    if len(args) < 2:
-        c.wrong("needs a dtype and the name of an intrinsic", c.node)
-    name = string_of(cx, args[1], "the intrinsic").rpartition(".")[2]
-    if name not in INTRINSICS:
-        cx.fail(
-            args[1].node,
-            "E0103",
-            f"unknown intrinsic {name!r}",
-            help=cx.suggest(name, INTRINSICS),
-        )
-    row = INTRINSICS[name]
-    if row.arity not in (-1, len(args) - 2):
-        c.wrong(f"({name}) takes {counted(row.arity, 'argument')}, got {len(args) - 2}", c.node)
-    values = _scalar_args(cx, args[2:])
-    return expr.Call(dtype_of(cx, args[0]), name, values, span=cx.span(c.node))
-
-
-def _call_pure_extern(cx: Context, c: Arguments) -> PrimExpr:
-    """An intrinsic by its name, or else a C function."""
-    args = c.no_keywords()
-    if len(args) > 1 and args[1].value in INTRINSICS:
-        return _call_intrin(cx, c)
-    return _call_by_name("call_extern")(cx, c)
-
-
 def wide_dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:
     """Dimensions, among which symbols that were declared as int32 are int64."""
     return dimensions(cx, with_wide_symbols(cx, without_strings(cx, arg)))
@@ -434,6 +336,18 @@ def _alloc(scope: str | None) -> Callable[[Context, Arguments], BufferDecl]:
             fields["scope"] = scope
         fields |= _allocation_notes(cx, args["annotations"])
         return BufferDecl("alloc", fields)
+
+    return handler
+
+
+def _scalar(scope: str) -> Callable[[Context, Arguments], BufferDecl]:
+    def handler(cx: Context, c: Arguments) -> BufferDecl:
+        a = c.bind()
+        dtype, given = a["dtype"], a.get("scope")
+        fields = {"dtype": "float32" if dtype is None else dtype_of(cx, dtype), "scope": scope}
+        if given is not None:
+            fields["scope"] = string_of(cx, given, "the scope")
+        return BufferDecl("scalar", fields)
 
     return handler
 
@@ -610,12 +524,13 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "Broadcast": broadcast,
     "broadcast": broadcast,
     "Not": _not,
-    "call_intrin": _call_intrin,
-    "call_extern": _call_by_name("call_extern"),
-    "call_pure_extern": _call_pure_extern,
-    "call_llvm_intrin": _call_by_name("llvm_intrin"),
-    "call_llvm_pure_intrin": _call_by_name("llvm_intrin"),
-    "reinterpret": _reinterpret,
+    "call_intrin": call_intrin,
+    "call_extern": call_by_name("call_extern"),
+    "call_pure_extern": call_pure_extern,
+    "call_llvm_intrin": call_by_name("llvm_intrin"),
+    "call_llvm_pure_intrin": call_by_name("llvm_intrin"),
+    "reinterpret": reinterpret,
+    "type_annotation": type_annotation,
     "Buffer": _buffer,
     "match_buffer": _match_buffer,
     "index_function": _index_function,
@@ -625,6 +540,9 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "alloc_buffer": _alloc(None),
     "sblock_alloc_buffer": _alloc(None),
     "alloc_local": _alloc("local"),
+    "alloc_scalar": _scalar("global"),
+    "local_scalar": _scalar("local"),
+    "shared_scalar": _scalar("shared"),
     "alloc_shared": _alloc("shared"),
     "decl_buffer": _decl_buffer,
     "handle": _handle,

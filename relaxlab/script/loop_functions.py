@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from relaxlab.analysis.regions import access_regions
 from relaxlab.ir import expr, loops
@@ -16,6 +15,7 @@ from relaxlab.ir.expr import IntImm, PrimExpr
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.advice import unsupported
 from relaxlab.script.assertions import message_of
+from relaxlab.script.block_state import BlockState, Pending
 from relaxlab.script.cells import (
     cell,
     cell_of,
@@ -70,30 +70,6 @@ from relaxlab.script.values import (
     is_sequence,
 )
 from relaxlab.script.views import as_stored, dtype_seen
-
-
-@dataclass
-class BlockState:
-    """The declarations that the statements of a block (or of the function, outside blocks) make."""
-
-    name: str
-    is_root: bool = False
-    iter_vars: list[loops.IterVar] = field(default_factory=list[loops.IterVar])
-    iter_values: list[PrimExpr] = field(default_factory=list[PrimExpr])
-    reads: list[loops.BufferRegion] | None = None
-    writes: list[loops.BufferRegion] | None = None
-    predicate: PrimExpr = TRUE
-    init: loops.Stmt | None = None
-    allocs: list[loops.Buffer] = field(default_factory=list[loops.Buffer])
-    views: list[loops.MatchBufferRegion] = field(default_factory=list[loops.MatchBufferRegion])
-    annotations: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-@dataclass
-class Pending:
-    """A statement whose body is the rest of the statement list: a let, the loop of a thread."""
-
-    around: Callable[[loops.Stmt], loops.Stmt]
 
 
 class LoopReader:
@@ -162,6 +138,9 @@ class LoopReader:
         if isinstance(target, ast.Subscript):
             return self._store(target, stmt.value, stmt)
         value = evaluate(self.cx, stmt.value)
+        if isinstance(target, ast.Name) and _is_scalar(value):
+            self._scalar(target, **value.fields)
+            return None
         held = cell_of(self.cx, target, self.reassigned, value)
         if held is not None:
             return store_cell(self.cx, held, value, stmt)
@@ -228,7 +207,10 @@ class LoopReader:
                 'scope="local")`, then assign `' + target.id + "[0]`",
             )
 
-    def _let(self, target: ast.Name, value: PrimExpr, dtype: str | None) -> Pending:
+    def _let(self, target: ast.Name, value: PrimExpr, dtype: str | None) -> Pending | None:
+        if isinstance(value, expr.Call) and value.op == "address_of":
+            self.cx.define(target.id, value)  # a name of the memory that it is the address of
+            return None
         var = expr.Var(target.id, dtype or value.dtype, span=self.cx.span(target))
         self.cx.define(target.id, var)
         self.lets[-1].add(target.id)
@@ -243,9 +225,7 @@ class LoopReader:
         if kind != Ref("T", "let") and dtype is None:
             cx.fail(stmt.annotation, "E0109", f"{describe(kind)} is not the type of a scalar")
         if dtype is not None and target.id in self.reassigned:
-            held = cell(target.id, dtype)
-            self.block.allocs.append(held.buffer)
-            cx.define(target.id, held)
+            held = self._scalar(target, dtype)
             given = None if stmt.value is None else evaluate(cx, stmt.value)
             return None if stmt.value is None else store_cell(cx, held, given, stmt)
         if stmt.value is None:
@@ -297,6 +277,14 @@ class LoopReader:
         stored = converted(cx, scalar_of(cx, value, stmt, dtype), dtype, written, stmt)
         stored = as_stored(buffer, stored, bytes_)
         return loops.BufferStore(written, stored, indices, span=cx.span(stmt))
+
+    def _scalar(self, target: ast.Name, dtype: str, scope: str = "local") -> loops.BufferLoad:
+        """Declare a scalar that is assigned, as memory of one element."""
+        held = cell(target.id, dtype, scope)
+        self.block.allocs.append(held.buffer)
+        self.reassigned.add(target.id)
+        self.cx.define(target.id, held)
+        return held
 
     # --- Buffers and axes -------------------------------------------------------------------
 
@@ -605,6 +593,11 @@ class LoopReader:
 
     def returned(self, stmt: ast.Return) -> loops.Stmt | None:
         return returned(self.cx, stmt, self.ret_dtype)
+
+
+def _is_scalar(value: Value) -> TypeGuard[BufferDecl]:
+    """True for what `T.local_scalar` and the like give."""
+    return isinstance(value, BufferDecl) and value.kind == "scalar"
 
 
 def _join(stmts: list[loops.Stmt]) -> loops.Stmt:

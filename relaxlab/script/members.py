@@ -207,6 +207,10 @@ _BUFFERS = (
           ("sblock_alloc_buffer", "Memory that belongs to the block or function around it."),
           ("alloc_local", "Memory of one thread: registers or stack."),
           ("alloc_shared", "Memory that the threads of a GPU block share."))),
+    *(Member(f"T.{name}", f"dtype='float32'{more}", "buffer",
+             "Memory of one element, whose name stands for the element.", f'x = T.{name}("int32")')
+      for name, more in (
+          ("local_scalar", ""), ("shared_scalar", ""), ("alloc_scalar", ", scope=None"))),
 )  # fmt: skip
 
 _LOOPS = (
@@ -361,6 +365,8 @@ _CALLS = (
     Member("T.call_llvm_pure_intrin", "dtype, name, *args", "scalar",
            "A call of an LLVM intrinsic without effects.",
            'T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", x)'),
+    Member("T.type_annotation", "dtype", "scalar", "A dtype among the arguments of a call.",
+           'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 16, 1)'),
     Member("T.reinterpret", "dtype, value", "scalar", "The bits of a value as another dtype.",
            'T.reinterpret("int32", x)'),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.tvm_intrinsics import DTYPE_LAST, tvm_rows
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.writer import Writer, plain, string
 
@@ -57,8 +58,8 @@ def _typed_constant(w: Writer, e: PrimExpr, path: str) -> str:
 def immediate(e: PrimExpr) -> str:
     """A constant: bare for int64, otherwise with its dtype."""
     match e:
-        case expr.IntImm(value, "int64"):
-            return str(value)
+        case expr.IntImm(value, "int64"):  # TVM takes a bare number for int32
+            return str(value) if -(1 << 31) <= value < 1 << 31 else f"T.int64({value})"
         case expr.IntImm(value, "bool"):
             return f"T.bool({bool(value)})"
         case expr.IntImm(value, dtype):
@@ -128,16 +129,24 @@ def _function(w: Writer, e: PrimExpr, path: str) -> str:
             raise TypeError(f"the script has no spelling for the scalar {type(e).__name__}")
 
 
-# How an intrinsic whose result dtype is given at the call is written: with the dtype as its first
-# argument, or (address_of, tvm_storage_sync) without it when it has the usual one.
 _DTYPE_FIRST = {
+    **{name: name for name, _, dtype in tvm_rows() if dtype == "given"},
     "call_extern": "call_extern",
     "llvm_intrin": "call_llvm_pure_intrin",
     "reinterpret": "reinterpret",
 }
+"""The functions that write intrinsics whose result dtype is given at the call, before the other
+arguments."""
 
 
 def _call(w: Writer, e: expr.Call, path: str) -> str:
+    match e:
+        case expr.Call("handle", "address_of", (loops.BufferLoad(buffer, indices),)) if all(
+            i == expr.const(0, i.dtype) for i in indices
+        ):
+            return f"{w.names.of(buffer, buffer.name)}.data"
+        case _:
+            pass
     args = [argument(w, a, f"{path}.args[{i}]") for i, a in enumerate(e.args)]
     if e.op == "call_function" and isinstance(e.args[0], expr.StringImm):
         name = e.args[0].value
@@ -147,6 +156,8 @@ def _call(w: Writer, e: expr.Call, path: str) -> str:
         of = 1 + e.args[0].value
         picks = [str(a.value) for a in e.args[of:] if isinstance(a, expr.IntImm)]
         return f"T.Shuffle([{', '.join(args[1:of])}], [{', '.join(picks)}])"
+    if e.op in DTYPE_LAST:
+        return f"T.{e.op}({', '.join([*args, string(e.dtype)])})"
     if e.op in _DTYPE_FIRST:
         return f"T.{_DTYPE_FIRST[e.op]}({', '.join([string(e.dtype), *args])})"
     if e.op in INTRINSICS and e.dtype == INTRINSICS[e.op].dtype(e.args):

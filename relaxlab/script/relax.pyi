@@ -344,7 +344,7 @@ class _memory:
         """The end of the life of a tensor."""
 
     @staticmethod
-    def view(data: _Argument, shape: _Argument, dtype: _Any = None, relative_byte_offset: _Any = None) -> _Value:
+    def view(data: _Argument, shape: _Any = None, dtype: _Any = None, relative_byte_offset: _Any = None) -> _Value:
         """A copy of a tensor's bytes from an offset as a tensor of another shape or dtype.
 
             R.memory.view(x, R.shape([3, 2]))  # (2, 3) -> (3, 2)

@@ -80,6 +80,466 @@ class _axis:
 
 axis: _axis
 
+class _cuda:
+    """The names T.cuda.*"""
+
+    @staticmethod
+    def any_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def atomic_add(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def atomic_cas(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def ballot_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def bfloat1622float2(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def bfloat162float(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def clock64(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def cluster_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def cta_max(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def cta_min(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def cta_reduce(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def cta_sum(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def cta_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def cvta_generic_to_shared(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def elect_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def fadd2_rn(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def fdividef(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def ffs_u32(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def float22bfloat162_rn(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def float22bfloat162_rn_from_float2(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def float22half2(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def float2_x(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def float2_y(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def float8tohalf8(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def float_as_uint(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def fmul2_rn(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def fp8x4_e4m3_from_float4(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def get_tmem_addr(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def grid_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def half2float(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def half8tofloat8(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def hmax2(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def hmin2(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def make_float2(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def mbarrier_wait(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def mbarrier_wait_acquire_cluster(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def mma_fill(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def mma_fill_legacy(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def mma_store(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def mma_store_legacy(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def nano_sleep(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def printf(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def reduce_add_sync_u32(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def reduce_min_sync_u32(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def runtime_instr_desc(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def sm100_2sm_leader_smem_addr(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def smem_addr_from_uint64(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def syncthreads_and(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def syncthreads_or(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def thread_fence(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def thread_rank(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def timer_end(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def timer_finalize(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def timer_init(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def timer_start(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def trap_when_assert_failed(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def uint_as_float(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def wait_until(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def warp_max(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def warp_min(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def warp_reduce(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def warp_sum(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def warp_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def warpgroup_sync(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    iket: _cuda_iket
+
+    tcgen05: _cuda_tcgen05
+
+    wgmma: _cuda_wgmma
+
+cuda: _cuda
+
+class _cuda_iket:
+    """The names T.cuda.iket.*"""
+
+    @staticmethod
+    def mark(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def official_event(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def range_end(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def range_pop(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def range_push(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def range_start(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def sentinel_token(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+class _cuda_tcgen05:
+    """The names T.cuda.tcgen05.*"""
+
+    @staticmethod
+    def encode_matrix_descriptor(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+class _cuda_wgmma:
+    """The names T.cuda.wgmma.*"""
+
+    @staticmethod
+    def encode_matrix_descriptor(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+    @staticmethod
+    def noop_barrier(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of cuda."""
+
+class _metal:
+    """The names T.metal.*"""
+
+    @staticmethod
+    def make_filled_simdgroup_matrix(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of metal."""
+
+    @staticmethod
+    def simd_shuffle(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of metal."""
+
+    @staticmethod
+    def simd_shuffle_down(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of metal."""
+
+    @staticmethod
+    def simd_shuffle_up(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of metal."""
+
+    @staticmethod
+    def simdgroup_load(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of metal."""
+
+    @staticmethod
+    def simdgroup_multiply_accumulate(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of metal."""
+
+    @staticmethod
+    def simdgroup_store(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of metal."""
+
+metal: _metal
+
+class _nvshmem:
+    """The names T.nvshmem.*"""
+
+    @staticmethod
+    def barrier_all(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def fence(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def my_pe(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def n_pes(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def quiet(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def signal_op(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def wait_until(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    getmem_nbi: _nvshmem_getmem_nbi
+
+    putmem_nbi: _nvshmem_putmem_nbi
+
+    putmem_signal_nbi: _nvshmem_putmem_signal_nbi
+
+nvshmem: _nvshmem
+
+class _nvshmem_getmem_nbi:
+    """The names T.nvshmem.getmem_nbi.*"""
+
+    @staticmethod
+    def block(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def warp(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+class _nvshmem_putmem_nbi:
+    """The names T.nvshmem.putmem_nbi.*"""
+
+    @staticmethod
+    def block(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def warp(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+class _nvshmem_putmem_signal_nbi:
+    """The names T.nvshmem.putmem_signal_nbi.*"""
+
+    @staticmethod
+    def block(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+    @staticmethod
+    def warp(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of nvshmem."""
+
+class _ptx_legacy:
+    """The names T.ptx_legacy.*"""
+
+    @staticmethod
+    def ldmatrix(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of ptx_legacy."""
+
+    @staticmethod
+    def mma(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of ptx_legacy."""
+
+ptx_legacy: _ptx_legacy
+
+class _s_tir:
+    """The names T.s_tir.*"""
+
+    @staticmethod
+    def ldg32(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of s_tir."""
+
+s_tir: _s_tir
+
+class _webgpu:
+    """The names T.webgpu.*"""
+
+    @staticmethod
+    def subgroup_shuffle(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of webgpu."""
+
+    @staticmethod
+    def subgroup_shuffle_down(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of webgpu."""
+
+    @staticmethod
+    def subgroup_shuffle_up(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of webgpu."""
+
+webgpu: _webgpu
+
 def Add(a: _Any, b: _Any) -> _Value:
     """The sum `a + b`.
 
@@ -386,6 +846,12 @@ def alloc_local(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides
     """Memory of one thread: registers or stack.
 
         B = T.alloc_local((4, 8), "float32")
+    """
+
+def alloc_scalar(dtype: _Any = 'float32', scope: _Any = None) -> _Buffer:
+    """Memory of one element, whose name stands for the element.
+
+        x = T.alloc_scalar("int32")
     """
 
 def alloc_shared(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None, annotations: _Any = None) -> _Buffer:
@@ -796,6 +1262,9 @@ def func_attr(attrs: _Any) -> None:
         T.func_attr({"tir.noalias": True})
     """
 
+def get_active_lane_mask(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the mask of the lanes below a limit."""
+
 def grid(*extents: _Any) -> _Iterator[_Any]:
     """Nested loops; an extent is `n` or `(start, stop)`.
 
@@ -807,6 +1276,9 @@ handle: _Any
 
     a: T.handle
 """
+
+def handle_add_byte_offset(*args: _Any) -> _Value:
+    """Read from programs of TVM: is an address some bytes behind another one."""
 
 def hypot(x: _Any, y: _Any) -> _Value:
     """The distance of the point (x, y) from the origin.
@@ -973,6 +1445,12 @@ def likely(x: _Any) -> _Value:
 def llvm_intrin(*args: _Any) -> _Value:
     """A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it."""
 
+def local_scalar(dtype: _Any = 'float32') -> _Buffer:
+    """Memory of one element, whose name stands for the element.
+
+        x = T.local_scalar("int32")
+    """
+
 def log(x: _Any) -> _Value:
     """The natural logarithm.
 
@@ -1005,6 +1483,12 @@ def macro(function: _Any = None, hygienic: _Any = True) -> _Value:
 
         @T.macro
     """
+
+def masked_load(*args: _Any) -> _Value:
+    """Read from programs of TVM: loads the lanes that a mask has."""
+
+def masked_store(*args: _Any) -> _Value:
+    """Read from programs of TVM: stores the lanes that a mask has."""
 
 def match_buffer(param: _Any, shape: _Any = None, dtype: _Any = None, data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
     """The buffer behind a `T.handle` parameter, whose shape binds symbols; in a block, a view of a region.
@@ -1234,6 +1718,12 @@ def setmaxnreg_inc(x: _Any) -> _Value:
         T.setmaxnreg_inc(x)
     """
 
+def shared_scalar(dtype: _Any = 'float32') -> _Buffer:
+    """Memory of one element, whose name stands for the element.
+
+        x = T.shared_scalar("int32")
+    """
+
 def shift_left(a: _Any, b: _Any) -> _Value:
     """The bits of `a` shifted left by `b`; `a << b` means the same.
 
@@ -1300,6 +1790,9 @@ def thread_binding(start: _Any, stop: _Any = None, thread: _Any = None, annotati
         for i in T.thread_binding(128, thread="threadIdx.x"):
     """
 
+def thread_return(*args: _Any) -> _Value:
+    """Read from programs of TVM: ends a thread."""
+
 def tma_load(*args: _Any) -> _Value:
     """A copy to shared memory, at the first argument, of a box of an array in main memory, from the element at the second one on, of the extents that follow; the barrier at the last argument counts its bytes. The box is rows of 128 bytes, whose 16-byte parts are swizzled, and has zeros outside of the array."""
 
@@ -1341,6 +1834,12 @@ def tvm_call_packed_lowered(*args: _Any) -> _Value:
 
 def tvm_fill_fragment(*args: _Any) -> _Value:
     """Read from programs of TVM: fills a fragment of WMMA."""
+
+def tvm_global_barrier_kinit(*args: _Any) -> _Value:
+    """Read from programs of TVM: prepares a barrier of all blocks of a GPU."""
+
+def tvm_kernel_replace_point(*args: _Any) -> _Value:
+    """Read from programs of TVM: marks where a kernel is taken apart."""
 
 def tvm_load_matrix_sync(*args: _Any) -> _Value:
     """Read from programs of TVM: loads a fragment of WMMA."""
@@ -1399,8 +1898,11 @@ def tvm_warp_shuffle_up(*args: _Any) -> _Value:
 def tvm_warp_shuffle_xor(*args: _Any) -> _Value:
     """Read from programs of TVM: is the value in the lane whose number is xor a mask."""
 
-def type_annotation(*args: _Any) -> _Value:
-    """Read from programs of TVM: stands for a dtype among arguments."""
+def type_annotation(dtype: _Any) -> _Value:
+    """A dtype among the arguments of a call.
+
+        T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 16, 1)
+    """
 
 u16: _Any
 """A value as uint16. Without a value, a symbol of that dtype: `n = T.u16()`. As an annotation, a scalar parameter.
@@ -1498,11 +2000,20 @@ def vector_reduce_mul(x: _Any) -> _Value:
 def vector_shuffle(*args: _Any) -> _Value:
     """The lanes of two vectors, those of `x` before those of `y`, whose constant numbers follow, by `T.call_intrin`."""
 
+def vectorcombine(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the lanes of two vectors."""
+
+def vectorhigh(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the second half of a vector."""
+
 def vectorized(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
     """A loop whose rounds are the lanes of vector instructions.
 
         for i in T.vectorized(8):
     """
+
+def vectorlow(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the first half of a vector."""
 
 def vscale(*args: _Any) -> _Value:
     """Read from programs of TVM: is the factor by which vectors are longer than the shortest."""

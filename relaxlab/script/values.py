@@ -65,13 +65,14 @@ class Handle:
 @dataclass(frozen=True, slots=True)
 class View:
     """`T.decl_buffer(shape, dtype, data=B.data)`: elements of `buffer`, from the one with number
-    `offset` on, in row-major order, seen as an array of another shape. Bytes may be seen as
-    elements of a `dtype`, to which `offset` counts bytes."""
+    `offset` on, in row-major order or `strides` apart, seen as an array of another shape. Several
+    of them together may be seen as one element of a `dtype`: four bytes as a float."""
 
     shape: tuple[PrimExpr, ...]
     buffer: loops.Buffer
     offset: PrimExpr
     dtype: str = ""
+    strides: tuple[PrimExpr, ...] = ()
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops, row_major
-from relaxlab.ir.dtypes import bytes_of, is_dtype, lanes_of, with_lanes
+from relaxlab.ir.dtypes import bits_of, bytes_of, is_dtype, lanes_of, with_lanes
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.script.annotations import dimension
 from relaxlab.script.convert import dtype_of, literal, scalar_of, vector_indices
@@ -47,7 +47,7 @@ def member(cx: Context, base: Value, name: str, node: ast.AST) -> Value:
             return _address(cx, base, node)
         case "strides":
             is_view = not isinstance(base, loops.Buffer)
-            return row_major.strides(base.shape) if is_view else buffer.strides
+            return (base.strides or row_major.strides(base.shape)) if is_view else buffer.strides
         case "elem_offset":
             offset = buffer.elem_offset if isinstance(base, loops.Buffer) else base.offset
             return literal(cx, 0, "int64", node) if offset is None else offset
@@ -95,35 +95,40 @@ def _whole_as(cx: Context, base: loops.Buffer | View, dtype: str, node: ast.AST)
     """`A.view("float32")`: all bytes of a buffer as elements of a dtype."""
     count = prod(base.shape, start=expr.const(1))
     buffer, start = _behind(base, literal(cx, 0, "int64", node))
-    _require_bytes(cx, buffer, dtype, node)
-    return View((_analyzer(cx).simplify(count // bytes_of(dtype)),), buffer, start, dtype)
+    size = _elements_in(cx, buffer, dtype, node)
+    return View((_analyzer(cx).simplify(count // size),), buffer, start, dtype)
 
 
-def _require_bytes(cx: Context, buffer: loops.Buffer, dtype: str, node: ast.AST) -> None:
-    if buffer.dtype not in ("uint8", "int8") or len(buffer.shape) != 1:
+def _elements_in(cx: Context, buffer: loops.Buffer, dtype: str, node: ast.AST) -> int:
+    """The number of elements of a buffer that are one of `dtype`."""
+    count, rest = divmod(bytes_of(dtype), bytes_of(buffer.dtype))
+    if rest or bits_of(dtype) < 8 or bits_of(buffer.dtype) < 8:
         cx.fail(
             node, "E0104", f"{buffer.name} holds {buffer.dtype} and cannot be seen as {dtype}",
-            help="convert the elements: `T.reinterpret(dtype, A[i])`; bytes of one dimension can",
+            help="elements can be seen as larger ones, not as parts of them: convert them, "
+            "`T.reinterpret(dtype, A[i])`",
         )  # fmt: skip
+    return count
 
 
 def dtype_seen(base: Value, place: loops.BufferLoad) -> str:
     """The dtype of an element, or of a vector of them."""
     if not isinstance(base, View) or not base.dtype:
         return place.dtype
-    return with_lanes(base.dtype, lanes_of(place.dtype) // bytes_of(base.dtype))
+    elements = bytes_of(place.dtype) // bytes_of(base.dtype)
+    return with_lanes(base.dtype, elements * lanes_of(base.dtype))
 
 
 def seen(base: Value, place: loops.BufferLoad | SliceAccess) -> PrimExpr | SliceAccess:
     """The value of an access: of bytes that are seen as elements, these."""
-    if not isinstance(base, View) or not base.dtype or isinstance(place, SliceAccess):
+    if isinstance(place, SliceAccess) or dtype_seen(base, place) == place.dtype:
         return place
     return expr.Call(dtype_seen(base, place), "reinterpret", (place,), span=place.span)
 
 
 def as_stored(base: Value, value: PrimExpr, place: loops.BufferLoad) -> PrimExpr:
     """A value as the bytes of an element; itself where elements are stored as they are."""
-    if not isinstance(base, View) or not base.dtype:
+    if dtype_seen(base, place) == place.dtype:
         return value
     return expr.Call(place.dtype, "reinterpret", (value,), span=value.span)
 
@@ -174,19 +179,16 @@ def decl_buffer(cx: Context, c: Arguments, fields: dict[str, Any]) -> View | Non
                 f"the memory of a buffer such as `A.data` is needed, not {describe(data.value)}",
             )
     dtype = fields.get("dtype", "float32")
-    if dtype != buffer.dtype:
-        _require_bytes(cx, buffer, dtype, c.node)
-    shape, strides = fields["shape"], fields.get("strides")
-    if buffer.strides or (strides and strides != row_major.strides(shape)):
-        cx.fail(c.node, "E0104", "a view of another shape has no strides of its own")
-    offset = fields.get("elem_offset")
-    first = row_major.place(indices, buffer.shape)
-    if dtype != buffer.dtype:
-        size = bytes_of(dtype)
-        start = first if not isinstance(offset, PrimExpr) else first + offset * size
-        return View(shape, buffer, start, dtype)
-    start = first if not isinstance(offset, PrimExpr) else first + offset
-    return View(shape, buffer, start)
+    if buffer.strides:
+        cx.fail(c.node, "E0104", f"{buffer.name} has strides and cannot be seen in another shape")
+    size = _elements_in(cx, buffer, dtype, c.node)
+    shape, strides, offset = fields["shape"], fields.get("strides", ()), fields.get("elem_offset")
+    if strides == row_major.strides(shape):
+        strides = ()
+    start = row_major.place(indices, buffer.shape)
+    if isinstance(offset, PrimExpr):
+        start = start + offset * size
+    return View(shape, buffer, start, dtype if dtype != buffer.dtype else "", strides)
 
 
 def _behind(base: loops.Buffer | View, first: PrimExpr) -> tuple[loops.Buffer, PrimExpr]:
@@ -210,7 +212,7 @@ def element(
     if base.dtype:
         return _bytes_of_element(cx, base, indices)
     shape = base.buffer.shape
-    if base.offset == expr.const(0) and base.shape == shape:
+    if base.offset == expr.const(0) and base.shape == shape and not base.strides:
         return loops.BufferLoad(base.buffer, indices)
     number = _number(cx, base, indices)
     return loops.BufferLoad(base.buffer, _places(cx, base.buffer, number))
@@ -219,21 +221,32 @@ def element(
 def _bytes_of_element(
     cx: Context, base: View, indices: tuple[PrimExpr, ...]
 ) -> loops.BufferLoad:
-    number, size = _number(cx, replace(base, offset=expr.const(0)), indices), bytes_of(base.dtype)
+    """The elements of the buffer that an element of a view is, of a row of them those of all."""
+    analyzer, size = _analyzer(cx), bytes_of(base.dtype) // bytes_of(base.buffer.dtype)
+    number = _number(cx, replace(base, offset=expr.const(0)), indices)
     first, lanes = (number.base, number.lanes) if isinstance(number, expr.Ramp) else (number, 1)
-    start = _analyzer(cx).simplify(base.offset + first * size)
-    width = size * lanes
-    at = expr.Ramp(start, expr.const(1), width) if width > 1 else start
-    return loops.BufferLoad(base.buffer, (at,))
+    start, width = analyzer.simplify(base.offset + first * size), size * lanes
+    if width == 1:
+        return loops.BufferLoad(base.buffer, _places(cx, base.buffer, start))
+    places = _places(cx, base.buffer, start)
+    one = expr.const(1, places[-1].dtype)
+    if not analyzer.prove(places[-1] + width <= base.buffer.shape[-1]):
+        return loops.BufferLoad(
+            base.buffer, _places(cx, base.buffer, expr.Ramp(start, one, width))
+        )
+    return loops.BufferLoad(base.buffer, (*places[:-1], expr.Ramp(places[-1], one, width)))
 
 
 def _number(cx: Context, base: View, indices: tuple[PrimExpr, ...]) -> PrimExpr:
     """The number of an element of a view in the buffer behind it; of a row of them, a vector."""
     last = indices[-1] if indices else None
     if not isinstance(last, expr.Ramp) or any(lanes_of(i.dtype) > 1 for i in indices[:-1]):
-        return _analyzer(cx).simplify(base.offset + row_major.place(indices, base.shape))
+        strides = base.strides or row_major.strides(base.shape)
+        terms = (i if s == expr.const(1) else i * s for i, s in zip(indices, strides, strict=True))
+        return _analyzer(cx).simplify(sum(terms, start=base.offset))
     first = _number(cx, base, (*indices[:-1], last.base))
-    return expr.Ramp(first, last.stride, last.lanes, span=last.span)
+    stride = last.stride * base.strides[-1] if base.strides else last.stride
+    return expr.Ramp(first, _analyzer(cx).simplify(stride), last.lanes, span=last.span)
 
 
 def _places(cx: Context, buffer: loops.Buffer, number: PrimExpr) -> tuple[PrimExpr, ...]:
@@ -267,7 +280,7 @@ def view_access(
     start, extent, step = last
     place = element(cx, view, (*indices, start)).indices
     inner = place[-1] + extent <= view.buffer.shape[-1]
-    if view.dtype:
+    if view.dtype or view.strides:
         own = SliceAccess(view.buffer, ((start, extent, step),), cx.span(node))
         return element(cx, view, (*indices, *vector_indices(cx, own, node)))
     if len(place) == 1 or _analyzer(cx).prove(inner):

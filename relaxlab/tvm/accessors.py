@@ -20,6 +20,7 @@ from relaxlab.ops.define import builder, expression_of
 from relaxlab.script.printer import HEADER as CORE_HEADER
 from relaxlab.script.printer import print_module
 from relaxlab.tvm.comparable import Comparable, comparable
+from relaxlab.tvm.tir.op import address
 
 
 class Functions(tuple[tuple[str, BaseFunc], ...]):
@@ -283,6 +284,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
         "with_attrs": with_attr,
         "without_attr": without_attr,
     },
+    loops.Buffer: {"data": property(address)},
     loops.Stmt: {"stmt": property(lambda s: s)},
     loops.Block: {"name_hint": _name},
     loops.IterVar: {"iter_type": property(lambda v: v.kind)},

@@ -9,7 +9,7 @@ from typing import Any
 
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.loops import Evaluate, PrimFunc
 from relaxlab.ir.node import node
 from relaxlab.ops import te as core
 from relaxlab.ops.te import Tensor
@@ -40,8 +40,7 @@ size_var = var
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor."""
-    dims = shape if isinstance(shape, tuple | list) else (shape,)
-    return core.placeholder(tuple(dims), dtype or "float32", name)
+    return core.placeholder(_dims(shape), dtype or "float32", name)
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: object = None) -> IterVar:
@@ -84,7 +83,7 @@ def compute(
 ) -> Any:
     """The tensor whose element at each index is `fcompute(*index)`; a tuple of tensors where that
     is a tuple, or a reduction of one."""
-    dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    dims = _dims(shape)
     parameters = _parameters(fcompute, len(dims), varargs_names)
     indices = tuple(Index(n) for n in parameters)
     value = fcompute(*indices)
@@ -104,6 +103,33 @@ def compute(
         return core.compute(dims, element, name)
     count = len(value if isinstance(value, tuple) else value.sources)
     return core.compute_many(dims, element, tuple(f"{name}_v{i}" for i in range(count)), name)
+
+
+def extern(
+    shape: Any, inputs: Sequence[Tensor], fcompute: Callable[..., Any], name: str = "extern",
+    dtype: Any = None, in_buffers: object = None, out_buffers: object = None, tag: str = "",
+    attrs: object = None,
+) -> Any:  # fmt: skip
+    """The tensor that a statement fills, or the tuple of several: `fcompute(ins, outs)` returns the
+    statement or the call, of buffers. The dtype is that of all inputs where none is given."""
+    several = isinstance(shape[0], tuple | list) if isinstance(shape, tuple | list) else False
+    shapes = [_dims(s) for s in shape] if several else [_dims(shape)]
+    dtypes = list(dtype) if isinstance(dtype, tuple | list) else [dtype] * len(shapes)
+    common = {t.dtype for t in inputs}
+    if None in dtypes and len(common) != 1:
+        raise ValueError("an external function of inputs of several dtypes states its own")
+    outs = [(name, s, d or next(iter(common))) for s, d in zip(shapes, dtypes, strict=True)]
+
+    def body(_: Any, buffers: Any) -> Any:
+        done = fcompute([buffers[t] for t in inputs], [buffers[t] for t in filled])
+        return Evaluate(done) if isinstance(done, PrimExpr) else done
+
+    filled = core.compute_rows((), outs, inputs, body, name)
+    return filled if several else filled[0]
+
+
+def _dims(shape: Any) -> tuple[Any, ...]:
+    return tuple(shape) if isinstance(shape, tuple | list) else (shape,)
 
 
 def _parameters(

@@ -111,6 +111,8 @@ def test_sizes_for_which_another_program_would_be_traced_are_refused(
     for name, text in answers["conditions_on_sizes"].items():
         assert re.search(f"^CheckFailed: .*{needed[name]}", text), (name, text)
     assert answers["control_flow"] and answers["slices_by_data"]
+    few, many = ["result, True"] * 4, ["CheckFailed, True"] * 3
+    assert answers["too_few_elements"] == few + many
 
 
 def test_sizes_and_arrays(answers: dict[str, Any]) -> None:

@@ -354,6 +354,31 @@ def control_flow() -> bool:
     return True
 
 
+def too_few_elements() -> list[str]:
+    """The kinds of results of `masked_scatter` by the number of places and of elements: those of
+    PyTorch, or an error where it has one."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, mask: Any, source: Any) -> Any:
+            return x.masked_scatter(mask, source)
+
+    x, source, found = torch.zeros(2, 3), torch.arange(3.0) + 1, []
+    program = rl.from_torch(Model(), x, x > 0, source).compile()
+    for places in range(7):
+        mask = (torch.arange(6) < places).reshape(2, 3)
+        try:
+            expected = Model()(x, mask, source)
+        except RuntimeError:
+            expected = None
+        try:
+            result = program(x, mask, source)
+        except Exception as error:
+            found.append(f"{type(error).__name__}, {expected is None}")
+        else:
+            found.append(f"result, {expected is not None and bool((result == expected).all())}")
+    return found
+
+
 def samples() -> dict[str, str]:
     """A slice of PyTorch's own samples: the operators of networks, and some of each family."""
     from relaxlab.testing.torch_samples import run
@@ -390,5 +415,5 @@ if __name__ == "__main__":
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page,
                  conditions_on_sizes, control_flow,
-                 slices_by_data)
+                 slices_by_data, too_few_elements)
         json.dump({case.__name__: case() for case in cases}, file)

@@ -10,6 +10,7 @@ import pytest
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.runtime.build import compile as build
+from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.state import marked_as_scheduled
 from relaxlab.schedule.tree import normalized
@@ -517,6 +518,18 @@ def test_transform_layout_padded() -> None:
             vi = T.axis.spatial(n, i)
             C[vi] = B[vi // 4, vi % 4] + T.float32(1)
 """)
+
+
+def test_results_are_padded() -> None:
+    """What callers get of a result in tiles is its elements, then the pad value."""
+    sch = Schedule(PROGRAMS["chain"])
+    tiles = lambda i: (i // 4, i % 4)  # noqa: E731
+    with pytest.raises(ScheduleError, match="writes the padded buffer; A is an input"):
+        sch.transform_layout(sch.get_block("B"), ("read", 0), tiles, pad_value=7)
+    sch.transform_layout(sch.get_block("C"), ("write", 0), tiles, pad_value=7)
+    x, out = np.arange(6, dtype="float32"), np.empty((2, 4), "float32")
+    interpret_prim_func(sch.func, [x, out])
+    np.testing.assert_array_equal(out.reshape(-1), [*(x * 2 + 1), 7, 7])
 
 
 def test_pad_values_have_the_dtype_of_the_buffer() -> None:

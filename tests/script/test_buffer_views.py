@@ -55,11 +55,65 @@ def test_bytes_are_seen_as_elements(dtype: str, vectors: bool, rng: np.random.Ge
         np.testing.assert_array_equal(w, z[::-1])
 
 
-def test_other_elements_are_not_seen_as_such() -> None:
-    with pytest.raises(DiagnosticError, match="A holds float32 and cannot be seen as int32"):
-        function(ARRAYS, 'C = T.decl_buffer((16,), "int32", data=A.data)\nB[0] = A[0]')
-    with pytest.raises(DiagnosticError, match="A holds float32 and cannot be seen as int32"):
-        function(ARRAYS, 'C = A.view("int32")\nB[0] = A[0]')
+def test_parts_of_elements_are_not_seen() -> None:
+    with pytest.raises(DiagnosticError, match="A holds float32 and cannot be seen as int8"):
+        function(ARRAYS, 'C = T.decl_buffer((64,), "int8", data=A.data)\nB[0] = A[0]')
+    with pytest.raises(DiagnosticError, match="A holds float32 and cannot be seen as float16"):
+        function(ARRAYS, 'C = A.view("float16")\nB[0] = A[0]')
+
+
+VIEWS = {
+    "bits of floats": (
+        '(16,), "int32"', "for i in range(16):\n    V[i] = T.reinterpret('int32', A[i])",
+    ),
+    "vectors": ('(4,), "float32x4"', "for i in range(4):\n    V[i] = A[i * 4:i * 4 + 4]"),
+    "pairs of floats": (
+        '(8,), "int64"',
+        "for i in range(8):\n    V[i] = T.reinterpret('int64', A[i * 2:i * 2 + 2])",
+    ),
+    "columns": (
+        '(4, 4), "float32", strides=(1, 4)',
+        "for i, j in T.grid(4, 4):\n    V[i, j] = A[i * 4 + j]",
+    ),
+    "every third": (
+        '(5,), "float32", strides=(3,), elem_offset=1', "for i in range(5):\n    V[i] = A[i]",
+    ),
+    "rows of a part": (
+        '(2, 6), "float32", strides=(8, 1), elem_offset=2',
+        "for i in range(2):\n    V[i, 0:6] = A[i * 6:i * 6 + 6]",
+    ),
+}  # fmt: skip
+
+
+def _expected(name: str, x: Array) -> Array:
+    out = np.zeros_like(x)
+    match name:
+        case "columns":
+            return x.reshape(4, 4).T.reshape(16)
+        case "every third":
+            out[1:16:3] = x[:5]
+        case "rows of a part":
+            out.reshape(2, 8)[:, 2:] = x[:12].reshape(2, 6)
+        case _:
+            return x
+    return out
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_elements_are_seen_in_other_ways(name: str, rank: int, rng: np.random.Generator) -> None:
+    """What is stored through a view of another dtype, or with strides, in the buffer behind it."""
+    declared, body = VIEWS[name]
+    shape = (16,) if rank == 1 else (4, 4)
+    func = function(
+        f'A: T.Buffer((16,), "float32"), B: T.Buffer({shape}, "float32")',
+        f"p: T.let[T.handle] = B.data\nV = T.decl_buffer({declared}, data=p)\n{body}",
+    )
+    x = rng.standard_normal(16).astype("float32")
+    for f in (func, cast("PrimFunc", rl.parse(func.script())["main"])):
+        y = np.zeros(shape, "float32")
+        interpret_prim_func(f, [x, y])
+        np.testing.assert_array_equal(y.reshape(16), _expected(name, x))
 
 
 def run(func: PrimFunc, *arrays: Array) -> None:

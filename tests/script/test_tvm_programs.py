@@ -162,6 +162,28 @@ SAME = {
             B[i * 4:i * 4 + 4] = A[i * 4:i * 4 + 4]
         """,
     ),
+    "memory of a scalar": (
+        """
+        x = T.local_scalar("int32")
+        x = 3
+        B[x] = A[x]
+        """,
+        """
+        x = T.alloc_buffer((1,), "int32", scope="local")
+        x[0] = 3
+        B[x[0]] = A[x[0]]
+        """,
+    ),
+    "the dtype of a call by its name": (
+        """
+        B[0] = T.reinterpret(T.int32(3), dtype="float32")
+        B[1] = T.call_extern("f", B[0], dtype="float32")
+        """,
+        """
+        B[0] = T.reinterpret("float32", T.int32(3))
+        B[1] = T.call_extern("float32", "f", B[0])
+        """,
+    ),
     "memory of its own": (
         """
         C = T.decl_buffer((16,), "float32")
@@ -390,7 +412,7 @@ def main({PARAMS}):
 @pytest.mark.parametrize(
     "body, message",
     [
-        ("C = T.decl_buffer((8,), 'int32', data=A.data)\nB[0] = A[0]", "cannot be seen as int32"),
+        ("C = T.decl_buffer((8,), 'int16', data=A.data)\nB[0] = A[0]", "cannot be seen as int16"),
         ("C = T.decl_buffer((4, 4), 'float32', data=A)\nB[0] = A[0]", "such as `A.data`"),
         ("x = T.launch_thread(3, 4)\nB[0] = A[0]", "a thread axis such as 'threadIdx.x'"),
         ("T.attr(T.grid, 'k', 1)\nB[0] = A[0]", "cannot be an attribute"),

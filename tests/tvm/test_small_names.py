@@ -23,6 +23,25 @@ def test_dtypes(text: str, bits: int, lanes: int, itemsize: int) -> None:
     assert (dtype.bits, dtype.lanes, dtype.itemsize, dtype) == (bits, lanes, itemsize, text)
 
 
+def test_tensors_that_statements_fill() -> None:
+    a, b = te.placeholder((4, 5), name="A"), te.placeholder((5, 6), name="B")
+    c = te.extern((4, 6), [a, b], lambda ins, outs: tir.call_packed("f", *ins, outs[0]), name="C")
+    d = te.compute((4, 6), lambda i, j: c[i, j] + 1.0, name="D")
+    text = te.create_prim_func([a, b, d]).script()
+    assert 'T.call_packed("f", T.tvm_stack_make_array(A.data, T.tvm_stack_make_shape(4, 5)' in text
+    assert "T.reads(A[0:4, 0:5], B[0:5, 0:6])" in text
+    e, f = te.extern(
+        [(4,), 3], [a],
+        lambda ins, outs: tir.call_extern("int32", "g", ins[0].data, *(o.data for o in outs)),
+        dtype=["float32", "int8"],
+    )  # fmt: skip
+    assert (e.dtype, f.dtype, f.shape) == ("float32", "int8", (tir.const(3, "int64"),))
+    assert 'T.call_extern("int32", "g", A.data, ' in te.create_prim_func([a, e, f]).script()
+    mixed = [a, te.placeholder((4,), "int8")]
+    with pytest.raises(ValueError, match="inputs of several dtypes states its own"):
+        te.extern((4,), mixed, lambda ins, outs: tir.call_packed("f", outs[0]))
+
+
 def test_constants_in_shapes() -> None:
     a = te.placeholder((3, 4), name="A")
     n = te.var("n")

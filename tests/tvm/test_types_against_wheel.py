@@ -92,6 +92,18 @@ R.argmin(x, -1, True) | x=2,3,4
 R.nn.log_softmax(x, -2) | x=2,3
 R.expand_dims(x, [0, 2]) | x=2,3
 R.nn.batch_norm(x, y, z, y, z, axis=-1) | x=2,3,4 y=4 z=4
+R.call_pure_packed("f", x, ty_args=R.Tensor((2,), "float32")) | x=2,3
+R.call_dps_packed("f", (x,), R.Tensor((2,), "float32")) | x=2,3
+R.median(x, axis=[0], keepdims=True) | x=2,3
+R.stack([x, y], axis=-1) | x=2,3 y=2,3
+R.tile(x, (2, 3, 4)) | x=2,3
+R.nn.max_pool3d(x, 3, 2) | x=2,3,9,8,7
+R.nn.conv3d_transpose(x, y, 2, 1, 1) | x=2,3,9,8,7 y=3,4,3,3,3
+R.nn.adaptive_avg_pool3d(x, 2) | x=2,3,9,8,7
+R.memory.ensure_zero_offset(x) | x=2,3
+R.squeeze(x, [0, -1]) | x=1,3,1
+R.strided_slice(x, [0], [3], [0], [-1]) | x=4,5
+R.layout_transform(x, lambda i, j: (j, i)) | x=4,5
 """.strip().splitlines()
 DRAWS = 150
 

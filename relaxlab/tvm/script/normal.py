@@ -11,6 +11,8 @@ from typing import Any
 from relaxlab.analysis.annotate import annotate
 from relaxlab.ir import graph
 from relaxlab.ir.module import BaseFunc, Module
+from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.types import PrimType
 from relaxlab.script import parse
 
 Reader = Callable[..., Any]
@@ -20,9 +22,21 @@ it, which returns the program."""
 
 def normalized(mod: Module) -> Module:
     """A module in normal form; itself where it has none. As in TVM, types are all that counts here:
-    a call that has one and cannot be computed is refused where the program is compiled."""
+    a call that has one and cannot be computed is refused where the program is compiled. A deduced
+    result type has no values of scalars, which TVM's types lack."""
     made, wrong = annotate(mod, computable=False)
-    return mod if wrong else made
+    if wrong:
+        return mod
+    deduced = {
+        name: replace(fn, ret_ty=rewrite(fn.ret_ty, _without_value))
+        for name, fn in made.graph_functions().items()
+        if fn.ret_ty is not None and mod.graph_functions()[name].ret_ty is None
+    }
+    return made.with_functions(deduced)
+
+
+def _without_value(n: Node) -> Node | None:
+    return PrimType(n.dtype) if isinstance(n, PrimType) and n.value is not None else None
 
 
 def decorated(reader: Reader, what: Any, frame: FrameType) -> Any:

@@ -10,7 +10,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr, highest, lowest
 from relaxlab.ir.intrinsics import INTRINSICS
-from relaxlab.ir.loops import Evaluate, SeqStmt, Stmt
+from relaxlab.ir.loops import Buffer, BufferLoad, Evaluate, SeqStmt, Stmt
 
 
 def const(value: Any, dtype: str | None = None, span: object = None) -> PrimExpr:
@@ -149,6 +149,27 @@ def stmt_list(stmt: Stmt) -> list[Stmt]:
     return [s for item in stmt.stmts for s in stmt_list(item)]
 
 
+def address(buffer: Buffer) -> PrimExpr:
+    """The address of the first element of a buffer."""
+    zeros = tuple(const(0, d.dtype) for d in buffer.shape)
+    return expr.Call("handle", "address_of", (BufferLoad(buffer, zeros),))
+
+
+def _argument(value: Any, dtype: str | None) -> PrimExpr:
+    """An argument of an intrinsic: a text as it is, a buffer as the description of an array."""
+    match value:
+        case str():
+            return expr.StringImm(value)
+        case Buffer():
+            shape = expr.Call("handle", "tvm_stack_make_shape", value.shape)
+            first = value.elem_offset if value.elem_offset is not None else const(0)
+            ndim, like = const(len(value.shape)), const(0, value.dtype)
+            parts = (address(value), shape, const(0), ndim, like, first)
+            return expr.Call("handle", "tvm_stack_make_array", parts)
+        case _:
+            return expr.as_expr(value, dtype)
+
+
 def _intrinsic(name: str) -> Callable[..., PrimExpr]:
     row = INTRINSICS[name]
 
@@ -159,7 +180,7 @@ def _intrinsic(name: str) -> Callable[..., PrimExpr]:
             dtype = given.pop(0)
         floats = len(given) if row.result == "same" else 1
         values = [
-            expr.as_expr(a, "float32" if row.floats and i < floats else None)
+            _argument(a, "float32" if row.floats and i < floats else None)
             for i, a in enumerate(given)
         ]
         if row.arity >= 0 and len(values) != row.arity:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxlab.analysis.arith import Analyzer
 from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
 from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, converted, out_dtype, where
 from relaxlab.frontend.pytorch.rows.shapes import out_shape, permuted
@@ -12,9 +13,9 @@ from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.types import TensorType
+from relaxlab.ir.types import ShapeType, TensorType
 from relaxlab.ops import te
-from relaxlab.ops.shapes import broadcast_index
+from relaxlab.ops.shapes import broadcast_index, product
 
 Indices = list[Tensor | None]
 
@@ -209,9 +210,16 @@ def masked_scatter(b: Emitter, x: Tensor, mask: Tensor, source: Tensor) -> Tenso
     x, mask = (b.broadcast_to(t, shape) for t in (x, mask))
     if not shape:
         x, mask = (b.reshape(t, (1,)) for t in (x, mask))
-    number = b.cumsum(b.cast(b.reshape(mask, (-1,)), "int64"), axis=0)
+    chosen = b.cast(b.reshape(mask, (-1,)), "int64")
+    number, (size, most) = b.cumsum(chosen, axis=0), (product(shape_of(t)) for t in (source, x))
+    source = b.reshape(source, (-1,))
+    if not Analyzer().prove(size >= most):  # then as many elements as are needed must be there
+        count = expr.Var("count")
+        needed = b.tensor_to_shape(b.reshape(b.sum(chosen), (1,)))
+        b.claim(needed, ShapeType((count,)))
+        source = b.strided_slice(source, [0], [0], [count], assume_inbound=True)
     # One more element, which none reads: places where nothing was true yet need one.
-    source = b.concat((b.zeros((1,), dtype=dtype_of(source)), b.reshape(source, (-1,))), axis=0)
+    source = b.concat((b.zeros((1,), dtype=dtype_of(source)), source), axis=0)
     taken = b.reshape(b.take(source, number, axis=0), shape_of(x))
     return b.reshape(b.where(mask, taken, x), shape)
 
