@@ -24,7 +24,7 @@ from relaxlab.ir.types import TensorType
 from relaxlab.ops import te
 from relaxlab.ops.block_builder import BlockBuilder
 from relaxlab.ops.define import builder as operator
-from relaxlab.runtime.weights import parameter_name
+from relaxlab.runtime.native.weights import parameter_name
 
 Tensor: TypeAlias = graph.Expr
 """A tensor operand of a row: a variable or a constant."""

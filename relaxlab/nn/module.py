@@ -18,7 +18,7 @@ from relaxlab.ir.node import Attrs
 from relaxlab.nn import spec
 from relaxlab.nn.builder import Data, FunctionBuilder, Parameter, Recursive, Tensor
 from relaxlab.ops.block_builder import ModuleBuilder
-from relaxlab.runtime.weights import parameter_name
+from relaxlab.runtime.native.weights import parameter_name
 
 
 def _no_forward(self: Module, *_: Any) -> Any:

@@ -21,8 +21,8 @@ from relaxlab.passes.pipeline import marking_dead_memory
 from relaxlab.runtime.cache import artifact_key, cached
 from relaxlab.runtime.collection import collection_paused
 from relaxlab.runtime.executable import Executable
+from relaxlab.runtime.native.weights import transforms_of
 from relaxlab.runtime.request import Request
-from relaxlab.runtime.weights import transforms_of
 from relaxlab.schedule.tensor_intrin import registered_digests
 
 

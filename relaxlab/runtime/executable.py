@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaxlab.ir.loops import PrimFunc
     from relaxlab.ir.module import Module
     from relaxlab.passes.base import Pipeline
-    from relaxlab.runtime.weights import Weights
+    from relaxlab.runtime.native.weights import Weights
 
 
 @methods_name_arguments
@@ -132,7 +132,7 @@ class Executable(LoadedProgram, Displayed, Brief):
     ) -> None:
         """Set the program that was compiled: `entries` are loop functions that are called by
         themselves; outputs that such a call leaves out are filled as unwritten if `poison`."""
-        from relaxlab.runtime.native.weights import find_weights
+        from relaxlab.runtime.native.bind_weights import find_weights
         from relaxlab.runtime.programs import allocator, zeroed
 
         self.compiled_from = mod, pipeline
@@ -152,8 +152,8 @@ class Executable(LoadedProgram, Displayed, Brief):
 
         Raises ArgumentError for weights that are missing, unknown, or do not fit.
         """
-        from relaxlab.runtime.native.weights import bind_together
-        from relaxlab.runtime.weights import packed_by_function
+        from relaxlab.runtime.native.bind_weights import bind_together
+        from relaxlab.runtime.native.weights import packed_by_function
 
         bound = packed_by_function(self._weights, params)
         bind_together([(self._functions[name], values) for name, values in bound.items()])
@@ -162,7 +162,7 @@ class Executable(LoadedProgram, Displayed, Brief):
     def bind_packed(self, weights: Sequence[Any]) -> None:
         """Bind weights to all functions that take them, as the program's transformation returns
         them (see `lift_transform_params`)."""
-        from relaxlab.runtime.native.weights import bind_together
+        from relaxlab.runtime.native.bind_weights import bind_together
 
         bind_together([(self._functions[name], weights) for name in self._weights])
 

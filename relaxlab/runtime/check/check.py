@@ -36,8 +36,8 @@ from relaxlab.runtime.check.stages import (
     same_parameters,
 )
 from relaxlab.runtime.interpreter.check_values import Symbols, arguments, match_value
+from relaxlab.runtime.native.weights import transform_of
 from relaxlab.runtime.programs import Program, as_module, with_entries
-from relaxlab.runtime.weights import transform_of
 
 TRIES = 20
 """Draws of arguments per run, until the program accepts one."""

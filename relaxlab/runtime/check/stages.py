@@ -24,7 +24,7 @@ from relaxlab.runtime.check.forms import Forms, Runner
 from relaxlab.runtime.check.inputs import copy_value
 from relaxlab.runtime.interpreter.graph import Machine
 from relaxlab.runtime.interpreter.interpreter import bind_parameters, interpret_prim_func
-from relaxlab.runtime.weights import transform_of
+from relaxlab.runtime.native.weights import transform_of
 
 
 @dataclass(frozen=True, slots=True)

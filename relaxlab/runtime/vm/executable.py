@@ -21,11 +21,7 @@ from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.runtime.arrays import uninitialised
 from relaxlab.runtime.interchange import handed_over, library_of
 from relaxlab.runtime.native.arguments import in_order
-from relaxlab.runtime.programs import Complete, Make, allocator
-from relaxlab.runtime.request import Request
-from relaxlab.runtime.unbatched import Unbatched
-from relaxlab.runtime.vm.vm import VirtualMachine
-from relaxlab.runtime.weights import (
+from relaxlab.runtime.native.weights import (
     Run,
     Transform,
     Weights,
@@ -34,6 +30,10 @@ from relaxlab.runtime.weights import (
     transforms_of,
     weights_of,
 )
+from relaxlab.runtime.programs import Complete, Make, allocator
+from relaxlab.runtime.request import Request
+from relaxlab.runtime.unbatched import Unbatched
+from relaxlab.runtime.vm.vm import VirtualMachine
 
 
 class MachineExecutable(Brief):
