@@ -27,7 +27,7 @@ from relaxlab.ir.intrinsic_formulas import (
     scaled_by_power,
 )
 from relaxlab.ir.node import walk
-from relaxlab.ir.tvm_intrinsics import tvm_rows
+from relaxlab.ir.tvm_intrinsics import INTERPRETED, tvm_rows
 
 Meaning: TypeAlias = Callable[..., Any]
 """A function of the NumPy dtype of the result and the values of the arguments: NumPy scalars, or
@@ -380,11 +380,15 @@ _WARPS = {
 _OF_TVM: dict[str, str] = dict.fromkeys(
     ("interpreter", "llvm", *_GPUS), "works on structures of TVM; a meaning can be registered"
 )
+_OF_TVM_BUT: dict[str, str] = dict.fromkeys(
+    ("llvm", *_GPUS), "is for the passes of TVM; the interpreter has it"
+)
 
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: i
     for i in (
-        *(Intrinsic(name, doc, -1, dtype, flops=0, pure=False, absent=_OF_TVM)
+        *(Intrinsic(name, doc, -1, dtype, flops=0, pure=False,
+                    absent=_OF_TVM_BUT if name in INTERPRETED else _OF_TVM)
           for name, doc, dtype in tvm_rows()),
         _function("exp", "The exponential.", np.exp, lambda x, r: r),
         _function("exp2", "2 to the power of `x`.", np.exp2, lambda x, r: math.log(2) * r),
@@ -515,9 +519,9 @@ INTRINSICS: dict[str, Intrinsic] = {
                   flops=0, pure=False, absent=_NO_BLOCKS),
         Intrinsic("warp_shuffle_xor", "The value in the lane of the warp whose number is one's own "
                   "xor the mask.", 2, "first", flops=0, pure=False, absent=_SIDE_BY_SIDE),
-        Intrinsic("dp4a", "Adds the products of four unsigned bytes at `y` and four signed ones at "
-                  "`z` to the int32 at `x`; sums wrap around.", 3, "void", flops=0, pure=False,
-                  absent=_WARPS),
+        Intrinsic("dp4a_u8s8", "Adds the products of four unsigned bytes at `y` and four signed "
+                  "ones at `z` to the int32 at `x`; sums wrap around.", 3, "void", flops=0,
+                  pure=False, absent=_WARPS),
         # From `ldmatrix` on, of the lanes of a warp together.
         Intrinsic("cp_async", "A copy of `z` bytes, 4, 8 or 16, from main memory at `y` to shared "
                   "memory at `x`, which the thread does not wait for.", 3, "void", flops=0,

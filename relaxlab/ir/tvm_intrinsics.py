@@ -115,6 +115,11 @@ def tvm_rows() -> Iterator[tuple[str, str, str]]:
                 yield f"{space}.{name}", f"Read from programs of TVM: a function of {space}.", dtype
 
 
+INTERPRETED = frozenset({
+    "assume", "end_profile_intrinsic", "ignore_loop_partition", "start_profile_intrinsic",
+    "tvm_thread_invariant", "undef",
+})  # fmt: skip
+"""Intrinsics that the interpreter has: hints and remarks, which change no value, and any value."""
 DTYPE_LAST = frozenset({"tvm_struct_get"})
 """Intrinsics that scripts write with the dtype of the result behind the arguments; with others
 whose dtype is given, it comes first."""

@@ -1115,10 +1115,13 @@ def decl_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides
         C = T.decl_buffer((32,), "float32", data=B.data)
     """
 
-def dp4a(x: _Any, y: _Any, z: _Any) -> _Value:
+def dp4a(*args: _Any) -> _Value:
+    """Read from programs of TVM: is the sum of four products of bytes."""
+
+def dp4a_u8s8(x: _Any, y: _Any, z: _Any) -> _Value:
     """Adds the products of four unsigned bytes at `y` and four signed ones at `z` to the int32 at `x`; sums wrap around.
 
-        T.dp4a(x, y, z)
+        T.dp4a_u8s8(x, y, z)
     """
 
 def end_profile_intrinsic(*args: _Any) -> _Value:

@@ -35,6 +35,8 @@ CALLS = {
     "q_multiply_shift_per_axis": 'T.cast(T.q_multiply_shift_per_axis(T.cast(A[i], "int32"), 3, i, '
                                  '1, 2, True, True), "float32")',
     "if_then_else": "T.if_then_else(A[i] > T.float32(0), A[i], T.float32(0))",
+    "tvm_thread_invariant": "T.tvm_thread_invariant(A[i])",
+    "ignore_loop_partition": "T.ignore_loop_partition(A[i])",
     "likely": "T.Select(T.likely(i < 4), A[i], T.float32(0))",
     "reinterpret": 'T.reinterpret("float32", T.reinterpret("int32", A[i]))',
     "vector_reduce_add": LANES, "vector_reduce_mul": LANES, "vector_reduce_max": LANES,
@@ -55,7 +57,8 @@ STATEMENTS = {
     "cp_async": f"T.evaluate(T.cp_async({SHARED}, T.address_of(A[i]), 4))",
     "cp_async_commit": "T.evaluate(T.cp_async_commit())",
     "cp_async_wait": "T.evaluate(T.cp_async_wait(0))",
-    "dp4a": "T.evaluate(T.dp4a(T.address_of(D[0]), T.address_of(U[0]), T.address_of(B[0])))",
+    "dp4a_u8s8": "T.evaluate(T.dp4a_u8s8(T.address_of(D[0]), T.address_of(U[0]), "
+                 "T.address_of(B[0])))",
     "ldmatrix": f"T.evaluate(T.ldmatrix({LOCAL}, {SHARED}))",
     "ldmatrix_trans": f"T.evaluate(T.ldmatrix_trans({LOCAL}, {SHARED}))",
     "mbarrier_init": f"T.evaluate(T.mbarrier_init({BARRIER}, 1))",

@@ -52,7 +52,7 @@ def check(mod: Module, rows: int, rng: np.random.Generator, **decisions: int) ->
     names = rl.trace(mod, "cuda:sm_90").result.loop_functions()
     name = next(n for n in names if "quantized_linear" in n)
     exe = rl.compile(mod, "cuda:sm_90", decisions={name: decisions} if decisions else None)
-    assert "dp4a(" in exe.source()
+    assert "dp4a_u8s8(" in exe.source()
     given = arguments(mod, rows, rng)
     want = rl.interpret(mod, "main", *given)
     got = exe.simulate("main", *given)

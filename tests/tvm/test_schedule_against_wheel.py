@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -44,7 +45,11 @@ def test_steps_make_the_same_program(case: tuple[str, str]) -> None:
     theirs, ours = (results(which, "schedule", TEXTS)[number] for which in ("tvm", "relaxlab"))
     same = True
     if "script" in theirs and "script" in ours:
-        same = rl.structural_equal(function_of(theirs), function_of(ours))
+        # What is hidden is no longer true: reading such a program says so.
+        hidden = "unsafe_hide_buffer_access" in case[1] and '"write"' in case[1]
+        said = pytest.warns(UserWarning, match="E0333.*is written") if hidden else nullcontext()
+        with said:
+            same = rl.structural_equal(function_of(theirs), function_of(ours))
         same = same and theirs["printed"] == ours["printed"]
     else:
         assert "error" not in ours, ours

@@ -276,7 +276,7 @@ CUDA_C = Dialect(
         "cp_async": _asynchronous,
         "cp_async_commit": _asynchronous,
         "cp_async_wait": _asynchronous,
-        "dp4a": _plain,
+        "dp4a_u8s8": _plain,
         "ldmatrix": _collective,
         "ldmatrix_trans": _collective,
         "mma_m16n8k16": _collective,

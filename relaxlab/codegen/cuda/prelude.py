@@ -267,9 +267,9 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }
 """,
-    "dp4a": """\
+    "dp4a_u8s8": """\
 // Adds the products of four unsigned and four signed bytes, see PTX's dp4a.
-__device__ __forceinline__ void dp4a(int32_t* c, const uint8_t* a, const int8_t* b) {
+__device__ __forceinline__ void dp4a_u8s8(int32_t* c, const uint8_t* a, const int8_t* b) {
   const uint32_t x = *reinterpret_cast<const uint32_t*>(a);
   const uint32_t y = *reinterpret_cast<const uint32_t*>(b);
   asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(*c) : "r"(x), "r"(y));

@@ -257,7 +257,7 @@ class Team:
             return self._shuffle(e, p)
         if e.op.startswith("cp_async"):
             return self._asynchronous(e, p)
-        if e.op == "dp4a":
+        if e.op == "dp4a_u8s8":
             return self._dp4a(e, p)
         if e.op in ("ldmatrix", "ldmatrix_trans"):
             return self._ldmatrix(e, p)

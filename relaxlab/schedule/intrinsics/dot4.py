@@ -130,7 +130,7 @@ def _of_a_thread() -> Functions:
 
     @T.prim_func
     def impl(A: T.Buffer((4,), "uint8"), B: T.Buffer((4,), "int8"), C: T.Buffer((1,), "int32")):
-        T.dp4a(T.address_of(C[0]), T.address_of(A[0]), T.address_of(B[0]))
+        T.dp4a_u8s8(T.address_of(C[0]), T.address_of(A[0]), T.address_of(B[0]))
 
     return desc, impl
 

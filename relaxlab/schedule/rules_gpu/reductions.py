@@ -98,6 +98,7 @@ def _split(
     spatial, reduce = block_loops(sch, rv)
     if down and splits == 1:
         _down(sch, rv, facts)
+        sch.compact_buffers()
         return sch
     sch.reorder(*spatial, *reduce)
     if not down:
@@ -118,6 +119,7 @@ def _split(
     partial = sch.rfactor(part, 0)
     _down(sch, partial, facts, part)
     _down(sch, rv, facts)
+    sch.compact_buffers()
     return sch
 
 
@@ -190,7 +192,6 @@ def _down(
         sch.vectorize(loop)
         sch.vectorize(sch.get_loops(store)[-1])
     _bind_down(sch, block.name, results, facts)
-    sch.compact_buffers()
 
 
 def _neighbours(sch: Schedule, block: Block, results: list[LoopRV], facts: Facts) -> int:
