@@ -39,7 +39,7 @@ def bytes_in_words(
 ) -> tuple[Bytes, ...]:
     """The largest parts of a lane's value that words give for four lanes at a time. `loads` are of
     neighbours; plain loads are no such part of their own."""
-    if not isinstance(loop.extent, IntImm) or loop.extent.value % LANES:
+    if not _fills_words(loop):
         return ()
     inner = {n.var for n in walk(value) if isinstance(n, expr.Let)}
     reader = _Reader(tuple(loads), frozenset({loop.loop_var, *inner}), an)
@@ -53,10 +53,16 @@ def whole_in_words(
     parts = bytes_in_words(value, loads, loop, an)
     if parts and parts[0].value == value:
         return parts[0]
-    if isinstance(value, BufferLoad) and value in loads and bytes_of(value.dtype) == 1:
+    copied = isinstance(value, BufferLoad) and value in loads and bytes_of(value.dtype) == 1
+    if copied and _fills_words(loop):
         word = Var("word", "uint32")
         return Bytes(value, word, ((word, value),))
     return None
+
+
+def _fills_words(loop: For) -> bool:
+    """True if lanes come in fours."""
+    return isinstance(loop.extent, IntImm) and loop.extent.value % LANES == 0
 
 
 def _parts(value: PrimExpr, reader: _Reader) -> Iterator[Bytes]:

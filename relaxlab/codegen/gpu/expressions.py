@@ -45,7 +45,7 @@ def emit(s: Scope, e: PrimExpr) -> Text:
             return _float(s, value, dtype)
         case BufferLoad():
             return _loaded(s, e)
-        case expr.BitAnd() | expr.Cast() if e in s.vectors:
+        case expr.BitAnd() | expr.BitOr() | expr.BitXor() | expr.Cast() if e in s.vectors:
             return s.vectors[e], ATOM
         case expr.Cast(to, value):
             return _convert(s, value, to)

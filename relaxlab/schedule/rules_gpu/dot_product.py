@@ -36,8 +36,11 @@ INTRINSIC = "dp4a"
 WORD = 4
 """Products that the instruction adds."""
 WARPS = 4
+"""Warps of a block. Not measured."""
 COLUMNS = 2
-"""Rows of weights whose results a warp adds together."""
+"""Rows of weights whose results a warp adds together. For several rows of activations of 15 bits
+there are as many for each of their parts: by 4096 x 14336, four rows are predicted to take 23 us on
+an H200, 38 by two; of 8 bits 15 and 17."""
 FEW_LANES = 8
 """Lanes that share a result at least, whatever there is to add."""
 ROWS = 8
