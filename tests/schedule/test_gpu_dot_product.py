@@ -80,6 +80,13 @@ def test_columns_of_a_warp(columns: int) -> None:
     check(mod, 3, np.random.default_rng(columns), thread_columns=columns, results_per_block=4)
 
 
+def test_sums_keep_their_order_where_they_are_not_reassociated() -> None:
+    target = rl.Target("cuda", cpu="sm_80", reassociate=False)
+    trace = rl.trace(product(2, 16, 96, "Q4_0", "q8"), target)
+    reasons = [r.reason for p in trace.passes for r in p.remarks if "dot_product" in r.reason]
+    assert any("quantized_linear adds its groups in order" in reason for reason in reasons)
+
+
 @needs_disassembler
 @pytest.mark.parametrize("activations", ["q8", "q16"])
 def test_bytes_stay_in_words(activations: str) -> None:

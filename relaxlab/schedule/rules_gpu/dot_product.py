@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relaxlab.schedule.order import keeps_order
 from relaxlab.schedule.rules.base import (
     axis_loops,
     block_loops,
@@ -55,7 +56,10 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     parts = find_quantised_product(sch.func)
     if isinstance(parts, str):
         return parts
-    rows = found_block(sch, sch.get_block(parts.total)).iter_vars[0].dom.extent
+    total = found_block(sch, sch.get_block(parts.total))
+    if keeps_order(sch.func, total):
+        return f"{parts.total} adds its groups in order"
+    rows = total.iter_vars[0].dom.extent
     with_versions(
         sch, context, rows, [1], lambda one, most: _Product(one, context, parts).schedule(most)
     )
