@@ -107,9 +107,9 @@ class Weights:
                 f"`{self._function}` was given no weights ({cut(', '.join(self.names), 60)}): "
                 "`exe.load(weights)` binds them once, and calls take the inputs alone then"
             )
-        inputs, weights = args[: self.inputs], args[self.inputs :]
-        if self._transform is None or len(weights) != len(self.names):
+        if self._transform is None or len(args) != self.inputs + len(self.names):
             return args
+        inputs, weights = args[: self.inputs], args[self.inputs :]
         if self._transform.returned(weights):
             return args
         # Nobody else gets to see the result.
