@@ -112,7 +112,7 @@ def test_a_schedule_is_made_anew_with_other_decisions() -> None:
     module = rl.parse(PROGRAMS["transpose"])
     trace = rl.trace(module)
     kernel = next(iter(trace.find("schedule_kernels").after.loop_functions()))
-    asked = {"tile_side": 32}
+    asked = {"any n / any m / tile_side": 32}
     sch = schedule_of(trace, kernel, Decided(asked))
     assert {key: d.value for key, d in sch.decisions.items()}.items() >= asked.items()
     options = {kernel: asked}
