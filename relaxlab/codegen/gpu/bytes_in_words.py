@@ -53,8 +53,9 @@ def whole_in_words(
     parts = bytes_in_words(value, loads, loop, an)
     if parts and parts[0].value == value:
         return parts[0]
-    copied = isinstance(value, BufferLoad) and value in loads and bytes_of(value.dtype) == 1
-    if copied and _fills_words(loop):
+    if not isinstance(value, BufferLoad) or value not in loads:
+        return None
+    if bytes_of(value.dtype) == 1 and _fills_words(loop):
         word = Var("word", "uint32")
         return Bytes(value, word, ((word, value),))
     return None
