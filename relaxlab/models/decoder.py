@@ -194,8 +194,8 @@ class Decoder(nn.Module):
             [Block(parts, i, self._rotary_of(i)) for i in range(config.num_layers)]
         )
         self.norm = parts.norm("output_norm")
-        # The logits themselves deserve 15 bits, where decoding waits for memory anyway; and not
-        # fewer of the activations by plain weights.
+        # Logits get 15 bits where other activations have 8, as decoding waits for memory anyway,
+        # and float32 where the weights are plain.
         coarse = precision.one == "q8"
         fine: nn.Activations = "q16" if coarse else precision.one
         plain: Literal["float32", "bfloat16"] = "float32" if coarse else precision.plain

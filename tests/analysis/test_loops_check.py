@@ -244,7 +244,7 @@ def test_nothing_is_out_of_bounds_where_nothing_runs():
 
 
 def test_bounds_that_contradict_each_other_show_nothing() -> None:
-    """Of the six places that three elements, or two, are rounded up to, the last is no element."""
+    """Three elements, or two, are rounded up to six places: the last of these is no element."""
     name, func = prim_func("""
 @T.prim_func
 def rest(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32")):

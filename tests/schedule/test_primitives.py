@@ -521,7 +521,7 @@ def test_transform_layout_padded() -> None:
 
 
 def test_results_are_padded() -> None:
-    """What callers get of a result in tiles is its elements, then the pad value."""
+    """Callers get a result in tiles: its elements, then the pad value."""
     sch = Schedule(PROGRAMS["chain"])
     tiles = lambda i: (i // 4, i % 4)  # noqa: E731
     with pytest.raises(ScheduleError, match="writes the padded buffer; A is an input"):

@@ -237,7 +237,7 @@ def main(w: R.Tensor((8, 8), "float32"), p: R.Tensor((5, 4), "int32"),
 def test_tiled_rows_are_loops_of_their_own(
     width: str, times: tuple[int, int], rng: np.random.Generator
 ) -> None:
-    """Of a vector and more, whose neighbours are those of memory: no lane divides."""
+    """Lanes of a row that fills a vector load neighbours and divide nothing."""
     mod = rl.parse(f"""
 @R.function
 def main(x: R.Tensor(("n", {width}), "float32")):

@@ -518,8 +518,8 @@ def main(a: T.Buffer((6,), "float32"), y: T.Buffer((6,), "float32")):
 
 @pytest.mark.parametrize("name", ["cache_read", "cache_write"])
 def test_copies_are_made_before_blocks_without_regions(name: str) -> None:
-    """What blocks in the loops of compact buffers touch is stated by none around them: the copy of
-    S would be made before S is."""
+    """After `compact_buffers` no block around its loops states their regions, so that a copy of S
+    would be made before S is."""
     sch = Schedule(PROGRAMS["softmax"]())
     sch.pack(sch.get_block("S"), 0, sch.get_loops(sch.get_block("S"))[-1])
     sch.compact_buffers()
@@ -528,7 +528,7 @@ def test_copies_are_made_before_blocks_without_regions(name: str) -> None:
 
 
 def test_copies_of_triangles_in_parts_hold_all_rows() -> None:
-    """How far an axis goes depends on another one, and no more once a copy is made of all."""
+    """A copy of a triangle has all rows, though the length of a row depends on its number."""
     sch = Schedule(RAGGED_CASES["triangular_add"]())
     _, j = sch.get_loops(sch.get_block("C"))
     sch.partition(j, 2)

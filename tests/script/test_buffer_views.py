@@ -102,7 +102,7 @@ def _expected(name: str, x: Array) -> Array:
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("rank", [1, 2])
 def test_elements_are_seen_in_other_ways(name: str, rank: int, rng: np.random.Generator) -> None:
-    """What is stored through a view of another dtype, or with strides, in the buffer behind it."""
+    """Stores through a view of another dtype, or with strides, change the buffer behind it."""
     declared, body = VIEWS[name]
     shape = (16,) if rank == 1 else (4, 4)
     func = function(

@@ -45,7 +45,7 @@ def test_steps_make_the_same_program(case: tuple[str, str]) -> None:
     theirs, ours = (results(which, "schedule", TEXTS)[number] for which in ("tvm", "relaxlab"))
     same = True
     if "script" in theirs and "script" in ours:
-        # What is hidden is no longer true: reading such a program says so.
+        # The stated regions are untrue after that, of which reading the program warns.
         hidden = "unsafe_hide_buffer_access" in case[1] and '"write"' in case[1]
         said = pytest.warns(UserWarning, match="E0333.*is written") if hidden else nullcontext()
         with said:

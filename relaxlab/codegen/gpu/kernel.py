@@ -322,7 +322,8 @@ class _Writer:
         words: dict[PrimExpr, str] = {}
         for load in v.loads:
             parts = neighbours(load)
-            self.put(wide.load.format(**parts))
+            if v.whole is None:
+                self.put(wide.load.format(**parts))
             self.s.vectors[load] = wide.lane.format(lane=lane, **parts)
             if load in by_words:
                 words[load] = self.s.fresh(f"{parts['name']}_words")

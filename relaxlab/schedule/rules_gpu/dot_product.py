@@ -83,7 +83,7 @@ class _Product:
         i, n, group = axis_loops(sch, total)
         groups, columns = (constant(extent_of(sch, loop)) for loop in (group, n))
         rows = most or THREAD_ROWS.at_most(sch, min(ROWS, constant(extent_of(sch, i)) or ROWS))
-        # As many lanes as there are groups: others would add nothing.
+        # Lanes beyond the number of groups would add nothing.
         lanes = THREADS_PER_RESULT.where(
             lambda n: n <= facts.warp and (groups is None or n < 2 * groups or n == FEW_LANES)
         ).at_most(sch, facts.warp)

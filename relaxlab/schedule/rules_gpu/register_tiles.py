@@ -62,7 +62,6 @@ FEW_ROWS = 4
 BOUNDS = (16, 64)
 """Symbolic rows up to which tiles have as many: 16 rows by 4096 x 14336 are predicted to take 95 us
 on an H200 by tiles of 16 rows, 504 by `matmul` (main memory: 55)."""
-PARTS = (1, 2, 3, 4, 6, 8)
 LEAST_SLICES = 16
 """Slices that a part of the terms has at least: fewer do not hide the latency of their first."""
 
@@ -144,7 +143,7 @@ def _parts(
     slices = 1 if depth is None else -(-depth // terms)
     free = facts.multiprocessors // tiles if tiles else 1  # of unknown rows there are enough
     wanted = max(1, min(free, slices // LEAST_SLICES))
-    return fitting_parts(depth, terms).at_most(sch, max(n for n in PARTS if n <= wanted))
+    return fitting_parts(depth, terms).at_most(sch, wanted)
 
 
 def _by_squares(
