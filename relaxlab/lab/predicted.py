@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from relaxlab.ir.errors import kind_of
 from relaxlab.ir.gpus import Gpu
 from relaxlab.lab.view import View
+from relaxlab.runtime.limits import Level
 from relaxlab.runtime.predict.model import COPY
 from relaxlab.runtime.predict.predict import LaunchPrediction, Prediction
 
@@ -44,9 +46,11 @@ def _limits(gpu: Gpu, products: bool) -> dict[str, Any]:
     return {
         "source": f"Published figures of {gpu.name}",
         "flops": gpu.products if products else scalar,
-        "memory": gpu.bandwidth * COPY,
-        "cache": gpu.cache_bandwidth,
-        "cache_bytes": 0,
+        # Nothing is held against the cache: its bytes come from main memory once.
+        "levels": [
+            asdict(Level("L2", 0, gpu.cache_bandwidth)),
+            asdict(Level("main memory", None, gpu.bandwidth * COPY)),
+        ],
     }
 
 

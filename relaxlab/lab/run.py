@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -234,10 +235,7 @@ def _profile_state(
             ]
             for lane in lanes
         ],
-        "limits": {
-            "flops": limits.flops, "memory": limits.memory, "cache": limits.cache,
-            "cache_bytes": limits.cache_bytes,
-        },
+        "limits": {"flops": limits.flops, "levels": [asdict(level) for level in limits.levels]},
     }  # fmt: skip
 
 

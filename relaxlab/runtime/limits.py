@@ -18,20 +18,24 @@ from relaxlab.runtime.build import compile as compile_module
 from relaxlab.runtime.native.openmp import default_threads
 from relaxlab.script import parse
 
-ROW = (128, 8, 16)
-"""64 KB of integers, summed to 8 vectors of 16."""
+LINE = (8, 16)
+"""512 bytes of integers, which are added to 8 vectors of 16."""
 CHAINS = 12
 """Independent sums: latency times throughput of multiply-adds, in registers of every width."""
 STEPS = 1 << 16
 """Multiply-adds of each chain in a call: 0.1 ms and more, beside which the call is nothing."""
 MEMORY = 1 << 28
 """Bytes that are read to measure main memory: more than caches hold."""
-CACHE = 1 << 20
-"""Bytes per thread that are read again and again to measure caches."""
-
-READ = """
+PER_CALL = 1 << 26
+"""Bytes that a call reads at least, the same ones again and again where a cache holds them: 0.1 ms
+and more, beside which the call is nothing."""
+_READ = """
 @T.prim_func
-def add_up(x: T.Buffer(("n", 128, 8, 16), "int32"), y: T.Buffer(("n", 8, 16), "int32")):
+def add_up(a: T.handle, b: T.handle, rounds: T.int64):
+    n = T.int64()
+    k = T.int64()
+    x = T.match_buffer(a, (n, k, 8, 16), "int32")
+    y = T.match_buffer(b, (n, 8, 16), "int32")
     for i in T.parallel(n):
         with T.block("row"):
             vi = T.axis.spatial(n, i)
@@ -41,12 +45,13 @@ def add_up(x: T.Buffer(("n", 128, 8, 16), "int32"), y: T.Buffer(("n", 8, 16), "i
                     with T.block("zero"):
                         vu, vv = T.axis.remap("SS", [u, v])
                         acc[vu, vv] = 0
-            for k in T.serial(128, annotations={"prefetch": (32, ("x",))}):
-                for u in T.unroll(8):
-                    for v in T.vectorized(16):
-                        with T.block("add"):
-                            vk, vu, vv = T.axis.remap("RSS", [k, u, v])
-                            acc[vu, vv] = acc[vu, vv] + x[vi, vk, vu, vv]
+            for r in range(rounds):
+                for j in T.serial(k{prefetch}):
+                    for u in T.unroll(8):
+                        for v in T.vectorized(16):
+                            with T.block("add"):
+                                vr, vj, vu, vv = T.axis.remap("RRSS", [r, j, u, v])
+                                acc[vu, vv] = acc[vu, vv] + x[vi, vj, vu, vv]
             for u in T.unroll(8):
                 for v in T.vectorized(16):
                     with T.block("store"):
@@ -54,9 +59,11 @@ def add_up(x: T.Buffer(("n", 128, 8, 16), "int32"), y: T.Buffer(("n", 8, 16), "i
                         y[vi, vu, vv] = acc[vu, vv]
 
 @R.function
-def main(x: R.Tensor(("n", 128, 8, 16), "int32")):
+def main(x: R.Tensor(("n", "k", 8, 16), "int32"), rounds: R.Shape(["r"])):
     with R.dataflow():
-        y = R.call_tir(cls.add_up, (x,), out_ty=R.Tensor((n, 8, 16), "int32"))
+        y = R.call_tir(
+            cls.add_up, (x,), out_ty=R.Tensor((n, 8, 16), "int32"), tir_vars=R.shape([r])
+        )
         R.output(y)
     return y
 """
@@ -107,37 +114,55 @@ def main(
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """A level of memory: its name, the bytes that it holds for all threads (None of main memory),
+    and how many bytes per second they read from it."""
+
+    name: str
+    holds: int | None
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The best of some repetitions with `threads` threads: floating-point operations per second
-    in float32 (a multiply-add is two), bytes per second from main memory and, of `cache_bytes`
-    altogether, from caches."""
+    in float32 (a multiply-add is two), and the levels of memory, the nearest first."""
 
     flops: float
-    memory: float
-    cache: float
-    cache_bytes: int
+    levels: tuple[Level, ...]
     threads: int
 
 
 @lru_cache(maxsize=8)
 def measure_limits(threads: int | None = None) -> Limits:
-    """Measure this machine, once per process; takes a quarter of a second and 256 MB."""
+    """Measure this machine, once per process; takes half a second and 256 MB."""
+    target = parse_target("cpu")
     count = default_threads() if threads is None else threads
-    read = compile_module(parse(READ), threads=count)["main"]
-    rows = max(1, count * CACHE // (4 * int(np.prod(ROW))))
-    small = np.arange(rows * int(np.prod(ROW)), dtype=np.int32).reshape(rows, *ROW)
-    # A loop that leaves work out would be the fastest.
-    if not np.array_equal(read(small), small.sum(1, dtype=np.int32)):
-        raise RuntimeError("the loop that measures bandwidth computes wrong sums")
+    # A core has the first two levels for itself and shares the others.
+    caches = [c * count if level < 2 else c for level, c in enumerate(target.caches)]
+    near = compile_module(parse(_READ.format(prefetch="")), threads=count)["main"]
+    levels = [
+        # Of half a level, which leaves room for what else is in it.
+        Level(f"L{level}", holds, _bandwidth(near, count, holds // 2, 20))
+        for level, holds in enumerate(caches, 1)
+    ]
+    ahead = ', annotations={"prefetch": (32, ("x",))}'
+    far = compile_module(parse(_READ.format(prefetch=ahead)), threads=count)["main"]
+    # Of 64 KB each, so that a thread that is held up leaves its last ones to others.
+    levels.append(Level("main memory", None, _bandwidth(far, MEMORY >> 16, MEMORY, 5)))
+    return Limits(_flops(count), tuple(levels), count)
+
+
+def _bandwidth(read: Callable[..., Any], parts: int, size: int, repeats: int) -> float:
+    """Bytes per second at which `size` bytes are read, in parts that threads share."""
+    lines = max(1, size // (4 * int(np.prod(LINE)) * parts))
     # Written to, unlike zeros, whose pages the system would all map to the same one.
-    large = np.ones((MEMORY // (4 * int(np.prod(ROW))), *ROW), np.int32)
-    return Limits(
-        _flops(count),
-        large.nbytes / _best(lambda: read(large), 5),
-        small.nbytes / _best(lambda: read(small), 1000),
-        small.nbytes,
-        count,
-    )
+    x = np.ones((parts, lines, *LINE), np.int32)
+    rounds = max(1, PER_CALL // x.nbytes)
+    # A loop that leaves work out would be the fastest.
+    if not (read(x, (rounds,)) == rounds * lines).all():
+        raise RuntimeError("the loop that measures bandwidth computes wrong sums")
+    return rounds * x.nbytes / _best(lambda: read(x, (rounds,)), repeats)
 
 
 def _flops(threads: int) -> float:

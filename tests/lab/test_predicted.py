@@ -27,7 +27,7 @@ def test_predictions_under_one_roof(open_view: Any) -> None:
     (call,) = state["calls"]
     assert call["seconds"] == large.seconds
     assert call["cost"] == {"flops": 2 * 4096**2, "bytes": 2 * 4 * 4096**2}
-    assert state["limits"]["memory"] == 0.9 * 4.8e12
+    assert state["limits"]["levels"][-1]["bandwidth"] == 0.9 * 4.8e12
     page = open_view(view)
     assert page.locator("svg.roof circle").count() == 2
     assert "main memory" in page.locator("td").all_inner_texts()

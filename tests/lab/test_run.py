@@ -183,7 +183,11 @@ def test_a_profile_knows_times_costs_and_limits(tmp_path):
     ]  # fmt: skip
     first = made["calls"][0]["cost"]
     assert first == {"flops": 2 * 2 * 4 * 4, "bytes": 4 * (8 + 16 + 8)}
-    assert set(made["limits"]) == {"flops", "memory", "cache", "cache_bytes"}
+    levels = made["limits"]["levels"]
+    assert [level["name"] for level in levels[-2:]] == [f"L{len(levels) - 1}", "main memory"]
+    holds = [level["holds"] for level in levels[:-1]]
+    assert holds == sorted(holds) and levels[-1]["holds"] is None
+    assert levels[0]["bandwidth"] > levels[-1]["bandwidth"]
     assert made["threads"] == 1
     assert isinstance(view, RunView)
     events = json.loads(view.chrome_trace(tmp_path / "trace.json").read_text())["traceEvents"]

@@ -2,7 +2,7 @@
 
 import { formatBytes, formatCount, h, plural, scroller, svg, table } from "./core.js";
 import { pictureButtons } from "./picture.js";
-import { byKernel, decades, roof, standing } from "./timeline.js";
+import { byKernel, decades, mainMemory, roof, standing } from "./timeline.js";
 import { billions, flopsText } from "./run_time.js";
 
 export const ROOF_CSS = `
@@ -23,9 +23,9 @@ const pointsOf = (runs) => runs.flatMap((run, r) => byKernel(run.profile)
 
 /** Scales that hold all points and the ridge; `low` is the lowest number of the vertical axis. */
 function scales(drawn, limits) {
-  const ridge = limits.flops / limits.memory;
+  const ridge = limits.flops / mainMemory(limits).bandwidth;
   const [x0, x1] = decades([...drawn.map((k) => k.at.intensity), ridge / 10, ridge * 10]);
-  const [y0, y1] = decades([...drawn.map((k) => k.at.rate), limits.flops, roof(10 ** x0, limits)]);
+  const [y0, y1] = decades([...drawn.map((k) => k.at.rate), limits.flops, roof(10 ** x0, limits, mainMemory(limits))]);
   return {
     x0, x1, y0, y1, low: 10 ** y0,
     x: (v) => 62 + ((Math.log10(v) - x0) / (x1 - x0)) * (WIDTH - 76),
@@ -40,10 +40,26 @@ function grid({ x0, x1, y0, y1, low, x, y }) {
   return parts;
 }
 
-function roofLine({ x0, x1, low, x, y }, limits, bandwidth) {
-  const from = Math.max(10 ** x0, low / bandwidth);
-  const to = Math.min(10 ** x1, limits.flops / bandwidth);
-  return `M${x(from)},${y(Math.max(low, roof(from, limits, bandwidth)))} L${x(to)},${y(roof(to, limits, bandwidth))} L${x(10 ** x1)},${y(roof(10 ** x1, limits, bandwidth))}`;
+function roofLine({ x0, x1, low, x, y }, limits, level) {
+  const from = Math.max(10 ** x0, low / level.bandwidth);
+  const to = Math.min(10 ** x1, limits.flops / level.bandwidth);
+  const at = (v) => `${x(v)},${y(Math.max(low, roof(v, limits, level)))}`;
+  return `M${at(from)} L${at(Math.max(from, to))} L${at(10 ** x1)}`;
+}
+
+/** The roofs of all levels of memory, those of caches dashed, with their names above the ridges. */
+function roofs(scale, limits) {
+  const names = [];
+  for (const { name, bandwidth } of limits.levels) {
+    const ridge = scale.x(limits.flops / bandwidth);
+    const last = names[names.length - 1];
+    if (last && ridge - last.ridge < 60) last.names.push(name);
+    else names.push({ ridge, names: [name] });
+  }
+  return [
+    ...limits.levels.map((level) => svg("path", { class: level.holds === null ? "top" : "cache", d: roofLine(scale, limits, level) })),
+    ...names.map((one) => svg("text", { class: "muted", x: one.ridge, y: scale.y(limits.flops) - 6, "text-anchor": "middle" }, one.names.join(", "))),
+  ];
 }
 
 const LETTER = 6.2; // pixels of a letter, about
@@ -101,7 +117,7 @@ export function roofPanel(runs) {
   const top = Math.max(...drawn.map((k) => k.seconds));
   const radius = (k) => 4 + 8 * Math.sqrt(k.seconds / top);
   const figure = svg("svg", { class: "roof chart", viewBox: `0 0 ${WIDTH} ${HIGH}`, role: "img", "aria-label": `roofline: ${drawn.map((k) => `${several ? `${k.label}, ` : ""}${k.name} at ${flopsText(k.at.rate)}`).join(", ")}` },
-    grid(scale), svg("path", { class: "cache", d: roofLine(scale, limits, limits.cache) }), svg("path", { class: "top", d: roofLine(scale, limits, limits.memory) }),
+    grid(scale), roofs(scale, limits),
     svg("text", { x: 62, y: 10 }, "FLOP/s"), svg("text", { x: WIDTH - 14, y: HIGH - 4, "text-anchor": "end" }, "FLOPs per byte of the kernel's arguments"),
     several ? moves(drawn, scale) : null,
     drawn.map((k) => svg("circle", { cx: scale.x(k.at.intensity), cy: scale.y(k.at.rate), r: radius(k), style: `fill:${runColor(k.run, several)}` }, svg("title", {}, `${several ? `${k.label}, ` : ""}${k.name}: ${flopsText(k.at.rate)}`))),
@@ -109,10 +125,12 @@ export function roofPanel(runs) {
   const rows = kernels.map((k) => [
     drawn.includes(k) ? String(drawn.indexOf(k) + 1) : "", ...(several ? [k.label] : []), k.name, k.at.intensity === null ? "" : formatCount(k.at.intensity), billions(k.at.rate), billions(k.at.bandwidth), k.bound ?? k.at.bound, `${formatCount(Number((100 * k.at.part).toPrecision(2)))} %`,
   ]);
+  const levels = limits.levels.map(({ name, bandwidth }) => `${formatBytes(bandwidth)}/s from ${name}`).join(", ");
+  const measured = limits.levels.some(({ holds }) => holds);
   const heads = ["", ...(several ? ["run"] : []), "kernel", "FLOPs per byte", "GFLOP/s", "GB/s", "bound by", "share of its roof"];
   return h("div", {},
-    h("p", {}, `${limits.source ?? `Measured on this machine with ${plural(threads, "thread")}`}: ${flopsText(limits.flops)} of fused multiply-adds, ${formatBytes(limits.memory)}/s from main memory (line), ${formatBytes(limits.cache)}/s from caches (dashed).`),
-    h("p", { class: "muted" }, "The size of a point is the kernel's share of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line.", limits.cache_bytes ? ` Kernels whose bytes are at most ${formatBytes(limits.cache_bytes)} a call are held against the caches.` : ""),
+    h("p", {}, `${limits.source ?? `Measured on this machine with ${plural(threads, "thread")}`}: ${flopsText(limits.flops)} of fused multiply-adds, ${levels} (line).`),
+    h("p", { class: "muted" }, "The size of a point is the kernel's share of the time. Bytes are those of distinct elements of its arguments: what lies in a cache comes faster than main memory allows, and may stand above the line.", measured ? " A kernel's roof is that of the nearest level that holds the bytes of a call." : ""),
     h("div", { class: "row" }, pictureButtons(() => figure, "roofline"), several && h("ul", { class: "legend" }, runs.map((run, r) => h("li", {}, h("span", { class: "swatch", style: `background:${runColor(r, several)}` }, "\u00a0"), run.label)))),
     figure, scroller("kernels under the roof", table(heads, rows)));
 }

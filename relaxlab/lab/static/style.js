@@ -42,7 +42,7 @@ code, .mono { font-family: var(--mono); font-size: 12px; }
 @container (max-width: 620px) { .split, .halves { grid-template-columns: minmax(0, 1fr); } }
 .panel { border: 1px solid var(--line); border-radius: 5px; background: var(--panel); padding: 6px 8px; overflow-wrap: anywhere; }
 .scroll { overflow: auto; max-height: max(30em, var(--room, 0px)); position: relative; }
-.strip { display: flex; justify-content: flex-end; gap: 4px; margin: -6px -6px 0; }
+.strip { display: flex; justify-content: flex-end; gap: 4px; margin: -6px -6px 3px; }
 .strip button { min-height: 0; padding: 0 5px; line-height: 16px; border-color: transparent; background: none; color: var(--muted); }
 .note { background: var(--warn-bg); color: var(--warn); border-radius: 4px; padding: 4px 8px; margin: 0 0 6px; }
 .error { background: var(--del-bg); color: var(--del); border-radius: 4px; padding: 6px 8px; margin: 0 0 6px;

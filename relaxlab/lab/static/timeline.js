@@ -19,23 +19,25 @@ export function byKernel(profile) {
   return found.sort((a, b) => b.seconds - a.seconds);
 }
 
-/** What a kernel could reach at most, flops per second, with `intensity` flops per byte. */
-export const roof = (intensity, limits, bandwidth = limits.memory) => Math.min(limits.flops, intensity * bandwidth);
+/** What a kernel could reach at most, flops per second, with `intensity` flops per byte from a level of memory. */
+export const roof = (intensity, limits, level) => Math.min(limits.flops, intensity * level.bandwidth);
+
+/** Main memory, the last of the levels. */
+export const mainMemory = (limits) => limits.levels[limits.levels.length - 1];
 
 /**
- * Where a kernel stands: intensity, flops per second, bytes per second, and the part of its roof.
- * Calls with no more bytes than caches were measured with are held against the caches.
+ * Where a kernel stands: intensity, flops per second, bytes per second, and the part of its roof,
+ * which is that of the nearest level of memory that holds all bytes of a call.
  */
 export function standing(kernel, limits) {
   if (!kernel.known || !kernel.seconds) return null;
   const bandwidth = kernel.bytes / kernel.seconds;
   const rate = kernel.flops / kernel.seconds;
   const intensity = kernel.bytes ? kernel.flops / kernel.bytes : null;
-  const cached = kernel.bytes / kernel.calls <= limits.cache_bytes;
-  const speed = cached ? limits.cache : limits.memory;
-  const top = intensity === null ? limits.flops : roof(intensity, limits, speed);
-  const bound = intensity === null || intensity * speed >= limits.flops ? "arithmetic" : cached ? "caches" : "memory";
-  const part = kernel.flops ? rate / top : bandwidth / speed;
+  const level = limits.levels.find(({ holds }) => holds === null || kernel.bytes / kernel.calls <= holds);
+  const top = intensity === null ? limits.flops : roof(intensity, limits, level);
+  const bound = top === limits.flops ? "arithmetic" : level.name;
+  const part = kernel.flops ? rate / top : bandwidth / level.bandwidth;
   return { intensity, rate, bandwidth, bound, part };
 }
 

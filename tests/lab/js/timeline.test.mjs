@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { byKernel, decades, laneTotals, nearestCall, registersAt, roof, stackOf, standing } from "../../../relaxlab/lab/static/timeline.js";
 
-const limits = { flops: 1000, memory: 10, cache: 100, cache_bytes: 5 };
+const levels = [{ name: "L1", holds: 5, bandwidth: 100 }, { name: "main memory", holds: null, bandwidth: 10 }];
+const limits = { flops: 1000, levels };
 
 test("calls of one kernel are taken together, the dearest first", () => {
   const found = byKernel({ names: ["a", "b"], calls: [
@@ -12,12 +13,12 @@ test("calls of one kernel are taken together, the dearest first", () => {
 });
 
 test("a kernel stands under the lower of two roofs", () => {
-  assert.equal(roof(4, limits), 40);
-  assert.equal(roof(400, limits), 1000);
+  assert.equal(roof(4, limits, levels[1]), 40);
+  assert.equal(roof(400, limits, levels[1]), 1000);
   const bound = standing({ seconds: 2, flops: 40, bytes: 10, calls: 1, known: true }, limits);
-  assert.deepEqual(bound, { intensity: 4, rate: 20, bandwidth: 5, bound: "memory", part: 0.5 });
+  assert.deepEqual(bound, { intensity: 4, rate: 20, bandwidth: 5, bound: "main memory", part: 0.5 });
   const cached = standing({ seconds: 2, flops: 40, bytes: 10, calls: 2, known: true }, limits);
-  assert.deepEqual([cached.bound, cached.part], ["caches", 0.05]);
+  assert.deepEqual([cached.bound, cached.part], ["L1", 0.05]);
   assert.equal(standing({ seconds: 1, flops: 5000, bytes: 10, calls: 1, known: true }, limits).bound, "arithmetic");
   assert.equal(standing({ seconds: 1, flops: 0, bytes: 10, calls: 1, known: true }, limits).part, 1);
   assert.equal(standing({ seconds: 1, flops: 0, bytes: 5, calls: 1, known: false }, limits), null);
