@@ -341,6 +341,34 @@ def test_programs_of_the_readme_run(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
 
 
+def _titles_of_notes() -> set[str]:
+    """The titles of sections and, without their full stops, of paragraphs of the notes."""
+    text = (ROOT / "benchmarks/NOTES.md").read_text("utf-8")
+    found = re.findall(r"^(?:#+ (.+)$|\*\*(.+?)\.?\*\*)", text, re.M)
+    return {heading or paragraph for heading, paragraph in found}
+
+
+def _notes_named_in(text: str) -> list[str]:
+    """The notes that a text refers to, as in (NOTES, *The last tile*), across lines of comments."""
+    joined = re.sub(r"\s*\n\s*(?:#|//|\*)? *", " ", text)
+    named = re.findall(r"NOTES(?:\.md)?\)?, ((?:(?:,| and)* ?\*[^*]+\*)+)", joined)
+    return [title for names in named for title in re.findall(r"\*([^*]+)\*", names)]
+
+
+def test_notes_that_are_named_exist() -> None:
+    titles = _titles_of_notes()
+    texts = [p for end in ("py", "js", "md") for p in (ROOT / "relaxlab").rglob(f"*.{end}")]
+    texts += [*(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.py")]
+    named = {(t, p) for p in texts for t in _notes_named_in(p.read_text("utf-8"))}
+    assert len(named) > 50
+    assert not {(t, p) for t, p in named if t not in titles}
+
+
+def test_notes_are_read_across_lines() -> None:
+    text = "    # so (NOTES, *The last\n    # tile* and *Few rows*), or (NOTES.md, *Calls*)."
+    assert _notes_named_in(text) == ["The last tile", "Few rows", "Calls"]
+
+
 def test_ruff_has_no_complaints() -> None:
     command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", str(ROOT)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

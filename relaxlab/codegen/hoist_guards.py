@@ -78,7 +78,7 @@ def _partition(loop: For, tested: set[PrimExpr]) -> Stmt:
         for part in conjuncts(condition):
             whole = _largest(part, loop.loop_var, inner)
             # A guard that an inner loop tests is not tested again farther out: each test doubles
-            # the code around it (NOTES, *Symbolic columns and depth*).
+            # the code around it (NOTES, *Symbolic columns and depth of a product*).
             if whole is not None and part not in tested and fixed(whole):
                 guards[part] = whole
                 firsts[part] = soonest(part, inner)

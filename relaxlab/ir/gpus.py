@@ -72,7 +72,7 @@ GPUS: Mapping[str, Gpu] = {
 there. Second-level caches after the A100's are taken to move as much per clock, 5120 bytes, the
 B200's per multiprocessor, too. The share of `mma.sync` was measured on Hopper (arXiv 2501.12084);
 on Blackwell it is taken to be as fast per multiprocessor. That of `wgmma` is cuBLAS's on random
-numbers (NOTES, *Tensor cores*): their power lowers the clock."""
+numbers (NOTES, *Tensor cores by `mma.sync`*): their power lowers the clock."""
 
 
 def gpu_named(name: str) -> Gpu:

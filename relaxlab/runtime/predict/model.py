@@ -22,7 +22,7 @@ from relaxlab.runtime.simt.counters import Pipe
 
 COPY = 0.9
 """The share of main memory's bandwidth that copies reach: 3.01 TB/s of an H100's 3.35, 4.25 of an
-H200's 4.8 (benchmarks/NOTES.md, *Kernels on an H100 and an H200*)."""
+H200's 4.8 (benchmarks/NOTES.md, *Kernels on an H200*)."""
 LAUNCH = 2e-6
 """Seconds of a launch that does nothing, in a CUDA graph."""
 MEMORY_CLOCKS, BARRIER_CLOCKS = 700, 40

@@ -309,7 +309,7 @@ def _schedule(sch: Schedule, context: Context, most: _Most) -> Schedule:
     init = sch.decompose_reduction(product, start)
     # Hardware prefetchers stop at the end of a page; weights of a single row stream past many.
     # With wider panels and 16 groups, 3072 x 576 weights of 4 bits took 54 microseconds from
-    # memory, not 151 (NOTES, *One stream*).
+    # memory, not 151 (NOTES, *One stream instead of four*).
     if single and packed and (distance := PREFETCH_DISTANCE.of(sch, 16)):
         sch.annotate(start, "prefetch", (distance, tuple(packed)))
     for one in (init, product, store):
@@ -415,10 +415,10 @@ def _block_depth(sch: Schedule) -> int:
 
 def _unrolled_steps(sch: Schedule, masked: bool) -> int:
     """Return the steps of the reduction unrolled in a register tile: with four 81 to 87 % of the
-    peak instead of 78 to 82; two and eight were a little slower (NOTES, *1024^3*). Two where the
-    matrix is read in place by vectors that may be masked: LLVM loads the vectors of all steps
-    first, and with four steps some of 24 sums had no register left (512 x 512 by 17, 30, 50 and 64
-    columns took 1.3 to 1.6 times as long as with two)."""
+    peak instead of 78 to 82; two and eight were a little slower (NOTES, *1024^3: what did not
+    help*). Two where the matrix is read in place by vectors that may be masked: LLVM loads the
+    vectors of all steps first, and with four steps some of 24 sums had no register left (512 x 512
+    by 17, 30, 50 and 64 columns took 1.3 to 1.6 times as long as with two)."""
     return UNROLL_REDUCTION.of(sch, 2 if masked else 4)
 
 
