@@ -228,7 +228,7 @@ class Whisper(nn.Module):
         config, heads = self.config, self.config.decoder_heads
         head_dim = config.hidden_size // heads
         cache = nn.KVCache.spec("b", config.max_tokens, heads, head_dim)
-        memory = nn.CrossAttention.spec("b", "t", "n", heads, head_dim)
+        memory = nn.CrossAttention.spec("b", "t", heads, head_dim)
 
         def step(length: nn.spec.Dim) -> dict[str, nn.spec.Spec]:
             return {

@@ -180,7 +180,7 @@ def test_no_kernel_is_left_to_the_fallback(folder):
     remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
     rules = {w.subject: w.reason.rpartition(" ")[2] for w in remarks if w.applied}
     assert "fallback" not in rules.values(), rules
-    assert {r for n, r in rules.items() if n.startswith("attention")} == {"attention"}
+    assert {r for n, r in rules.items() if "attention" in n} == {"attention"}
     assert {r for n, r in rules.items() if "linear" in n} == {"matmul"}
 
 

@@ -44,7 +44,7 @@ class Both(nn.Module):
 
 def exported() -> tuple[Module, list[str]]:
     spec = nn.spec.Tensor
-    memory = nn.CrossAttention.spec("b", "t", "n", HEADS, WIDTH)
+    memory = nn.CrossAttention.spec("b", "t", HEADS, WIDTH)
     methods = {
         "attend": {"x": spec(("b", "s", HIDDEN)), "mask": spec(("b", "s"), "int32")},
         "remember": {"x": spec(("b", "t", HIDDEN))},
@@ -103,7 +103,7 @@ def test_cross_attention_over_what_was_remembered(compiled, rng, batch, length):
     exe, weights, prepared = compiled
     there = rng.normal(size=(batch, length, HIDDEN)).astype(np.float32)
     memory = exe["remember"](there, *prepared)
-    assert memory[0].shape == (batch, HEADS, -(-length // 16), WIDTH, 16)
+    assert [m.shape for m in memory] == [(batch, HEADS, length, WIDTH)] * 2
     k, v = (heads(linear(there, weights, f"other.{part}")) for part in ("key", "value"))
     for queries in (1, 5):
         x = rng.normal(size=(batch, queries, HIDDEN)).astype(np.float32)
@@ -124,6 +124,6 @@ def test_scores_stay_with_the_thread():
     trace = cpu_pipeline().run(exported()[0])
     remarks = [w for r in trace.passes if r.name == "schedule_kernels" for w in r.remarks]
     rules = {w.subject: w.reason.rpartition(" ")[2] for w in remarks if w.applied}
-    found = [rules[name] for name in rules if name.startswith("attention")]
+    found = [rules[name] for name in rules if "attention" in name]
     assert found and set(found) == {"attention"}
     assert "fallback" not in rules.values()
