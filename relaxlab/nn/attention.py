@@ -183,10 +183,9 @@ class HeadNorm(Module):
         self.weight, self.eps = Parameter((head_dim,)), eps
 
     def forward(self, x: Heads) -> Heads:
-        builder = x.tensor.builder
-        func = loop_functions.head_norm(x.total, x.first, x.count, x.head_dim, self.eps)
-        (y,) = builder.call_loops("head_norm", func, [x.tensor, builder.weight(self.weight)])
-        return Heads(y, 0, x.count)
+        heads = x.tensor[:, :, x.first : x.first + x.count]
+        weight = x.tensor.builder.weight(self.weight)
+        return Heads(heads.op("nn.rms_norm", weight, axes=-1, epsilon=self.eps), 0, x.count)
 
 
 @methods_name_arguments

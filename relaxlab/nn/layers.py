@@ -11,7 +11,6 @@ from relaxlab.ir import expr
 from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.errors import expect_number
 from relaxlab.ir.names import among
-from relaxlab.nn import loop_functions
 from relaxlab.nn.builder import FunctionBuilder, Parameter, Tensor
 from relaxlab.nn.initial import Initialiser, normal, ones, uniform_fan_in, zeros
 from relaxlab.nn.module import Module, ModuleList
@@ -322,9 +321,5 @@ class GatedMLP(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.gate_up(x)
-        gate, up = parts["gate"], parts["up"]
-        if gate.tensor is not up.tensor:
-            return self.down(gate.whole().op(f"nn.{self.activation}") * up.whole())
-        func = loop_functions.gate(gate.count, self.activation)
-        (gated,) = x.builder.call_loops(f"{self.activation}_gate", func, [gate.tensor])
-        return self.down(gated)
+        gate, up = parts["gate"].whole(), parts["up"].whole()
+        return self.down(gate.op(f"nn.{self.activation}") * up)

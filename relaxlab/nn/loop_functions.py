@@ -1,5 +1,4 @@
-"""Loop functions of transformer layers: rotary embedding, the KV cache, attention, gating, norms
-of heads.
+"""Loop functions of transformer layers: rotary embedding, the KV cache, attention.
 
 Tensors of heads are (b, s, heads, head_dim): batch, new positions, heads. `past` positions came
 before; it is a scalar parameter, so that one loop function serves every length. A merged
@@ -256,43 +255,6 @@ def mixed_by_softmax(
     return te.compute(
         (b, s, heads, head_dim), lambda bi, i, h, e: mix[bi, i, h, e] / total[bi, h, i], "attention"
     )
-
-
-@cache
-def head_norm(total: int, first: int, heads: int, head_dim: int, eps: float) -> loops.PrimFunc:
-    """(x (b, s, total, d), w (d)) -> (b, s, heads, d): the heads from `first` on, each divided by
-    the root of its mean square plus `eps`, times w."""
-    b, s = expr.Var("b"), expr.Var("s")
-    x = te.placeholder((b, s, total, head_dim), "float32", "x")
-    w = te.placeholder((head_dim,), "float32", "w")
-    r = te.reduce_axis(head_dim, "r")
-
-    def square(bi: PrimExpr, i: PrimExpr, h: PrimExpr) -> te.Reduce:
-        value = x[bi, i, first + h, r.var]
-        return te.te_sum(value * value, r)
-
-    squares = te.compute((b, s, heads), square, "squares")
-
-    def normed(bi: PrimExpr, i: PrimExpr, h: PrimExpr, d: PrimExpr) -> PrimExpr:
-        # A division takes 15 cycles, a multiplication 4 (NOTES, *Chains that memory bounds, on a
-        # Zen 5*).
-        mean = squares[bi, i, h] * (1 / head_dim)
-        return x[bi, i, first + h, d] * scalar.call("rsqrt", mean + eps) * w[d]
-
-    y = te.compute((b, s, heads, head_dim), normed, "head_norm")
-    return te.create_prim_func([x, w, y])
-
-
-@cache
-def gate(width: int, activation: str) -> loops.PrimFunc:
-    """x (m, 2 * width) -> (m, width): the activation of the left half times the right half."""
-    x = te.placeholder((expr.Var("m"), 2 * width), "float32", "x")
-
-    def gated(i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        return scalar.ACTIVATIONS[activation](x[i, j]) * x[i, width + j]
-
-    y = te.compute((x.shape[0], width), gated, f"{activation}_gate")
-    return te.create_prim_func([x, y])
 
 
 @cache

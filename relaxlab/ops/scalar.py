@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import is_float, is_int, is_uint
@@ -123,11 +123,3 @@ def gelu_tanh(x: PrimExpr) -> PrimExpr:
     """`gelu` approximated by a tanh."""
     inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
     return x * 0.5 * (call("tanh", inner) + 1.0)
-
-
-ACTIVATIONS: Mapping[str, Callable[[PrimExpr], PrimExpr]] = {
-    "silu": silu,
-    "gelu": gelu,
-    "gelu_tanh": gelu_tanh,
-}
-"""The nonlinearities of MLPs."""

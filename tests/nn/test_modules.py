@@ -10,6 +10,7 @@ from relaxlab import nn
 from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.quant_formats import FORMAT_BY_NAME
+from relaxlab.nn.attention import HeadNorm, Heads
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import parse, print_module
 
@@ -140,6 +141,21 @@ def test_norms(rng):
     centred = x - x.mean(-1, keepdims=True)
     want = centred / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * weight + bias
     np.testing.assert_allclose(interpret(mod, "main", x, weight, bias), want, rtol=1e-4, atol=1e-5)
+
+
+def test_norms_of_some_heads(rng):
+    class Some(nn.Module):
+        def __init__(self):
+            self.norm = HeadNorm(8, 1e-2)
+
+        def main(self, x):
+            return self.norm(Heads(x, 1, 2)).tensor
+
+    mod, _ = Some().export({"main": {"x": nn.spec.Tensor(("b", "s", 5, 8))}})
+    x, weight = (rng.normal(size=s).astype(np.float32) for s in ((2, 3, 5, 8), (8,)))
+    part = x[:, :, 1:3]
+    want = part / np.sqrt((part * part).mean(-1, keepdims=True) + 1e-2) * weight
+    np.testing.assert_allclose(interpret(mod, "main", x, weight), want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("formats", [("Q4_0", "Q4_0"), ("Q4_0", "Q8_0"), ("F32", "F32")])
