@@ -153,7 +153,8 @@ def local_outputs(
         if isinstance(block, graph.DataflowBlock):
             within = Counter(v for b in block.bindings for v in vars_in(b.value))
             for var in (b.var for b in block.bindings):
-                if not isinstance(var, graph.DataflowVar) and within[var] == uses[var] >= (not unread):
+                local = within[var] == uses[var] and (unread or uses[var] > 0)
+                if local and not isinstance(var, graph.DataflowVar):
                     found[var] = graph.DataflowVar(var.name, var.ty, span=var.span)
     return found
 

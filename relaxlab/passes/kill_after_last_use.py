@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
 from relaxlab.ir.types import ObjectType, TensorType, TupleType
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import map_seq, replace_body, vars_in, with_bindings

@@ -66,7 +66,7 @@ def _storage(call: graph.Call, var: graph.Var) -> graph.Call:
 def _view(call: graph.Call, var: graph.Var) -> graph.Call:
     """A view with the shape, dtype and offset in bytes that are stated, or those of the tensor."""
     x, *rest = call.args
-    stated = [r if isinstance(r, graph.Expr) and not _is_absent(r) else None for r in rest]
+    stated = [None if _is_absent(r) else r for r in rest]
     shape, dtype, offset = (*stated, None, None, None)[:3]
     ty = leaf_type(x)
     assert isinstance(ty, types.TensorType)

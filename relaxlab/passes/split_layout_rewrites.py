@@ -20,7 +20,7 @@ COPIES = "meta_schedule.layout_rewrite_preproc"
 def split_layout_rewrites(mod: Module, _: NoOptions) -> Module:
     """Make functions of their own of blocks that copy a weight into another layout, so that
     `lift_transform_params` can run them once, ahead of time."""
-    names = {*mod.functions}
+    names = {*mod}
     splits: dict[str, _Split] = {}
     for name, func in mod.loop_functions().items():
         found = _split(name, func, names)
@@ -83,9 +83,10 @@ def _split(name: str, func: loops.PrimFunc, taken: set[str]) -> _Split | None:
 def _copied(s: loops.Stmt) -> tuple[loops.Buffer, loops.Buffer] | None:
     """What a marked block reads and what it writes."""
     for n in walk(s):
-        if isinstance(n, loops.Block) and n.annotations.get(COPIES):
-            if len(n.reads) == len(n.writes) == 1:
-                return n.reads[0].buffer, n.writes[0].buffer
+        if not isinstance(n, loops.Block) or not n.annotations.get(COPIES):
+            continue
+        if len(n.reads) == len(n.writes) == 1:
+            return n.reads[0].buffer, n.writes[0].buffer
     return None
 
 

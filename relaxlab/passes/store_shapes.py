@@ -27,6 +27,9 @@ IS_IMMEDIATE, STORE, IGNORE, IS_STORED = range(4)
 anything; it has to be what a slot has."""
 IMMEDIATE, LOAD = range(2)
 """How `make_shape` takes a dimension: it is a number, or what a slot has."""
+MAKE_SHAPE, MAKE_SCALAR = (
+    graph.ExternFunc(f"vm.builtin.make_{what}") for what in ("shape", "prim_value")
+)
 HEAP = types.TensorType(None, "int64", 1)
 NOTHING = types.TupleType(())
 
@@ -64,6 +67,8 @@ class _Function:
     waiting: list[tuple[graph.Expr, Sequence[expr.PrimExpr], str]] = field(
         default_factory=list[tuple[graph.Expr, Sequence[expr.PrimExpr], str]]
     )
+    made_shapes: dict[graph.Var, graph.Expr] = field(default_factory=dict[graph.Var, graph.Expr])
+    """The variables of shapes that were made, of which the rank is known."""
     heap: graph.Var = field(default_factory=lambda: graph.Var("shape_heap", HEAP))
     names: UniqueNames = field(default_factory=UniqueNames)
 
@@ -75,7 +80,16 @@ class _Function:
                 self.slots.setdefault(e, len(self.slots))
         if not self.slots:
             self.heap = replace(self.heap, ty=types.ObjectType())
-        return replace(fn, body=self.sequence(fn.body, outermost=True))
+        body = self.sequence(fn.body, outermost=True)
+        return replace(fn, body=substitute(body, values=self.made_shapes))
+
+    @property
+    def is_checked(self) -> bool:
+        """True if the type of the result says more than that of what is returned."""
+        ty, known = self.fn.ret_ty, leaf_type(self.fn.body.body)
+        if ty is None or isinstance(ty, types.ShapeType | types.PrimType):
+            return ty is not None
+        return known is None or not is_redundant(known, ty)
 
     def typed(self) -> Iterator[Node]:
         """What has symbols that run time needs, in the order of the program."""
@@ -86,7 +100,7 @@ class _Function:
                 yield b.ty
             yield b.value
         yield fn.body.body
-        if fn.ret_ty is not None:
+        if fn.ret_ty is not None and self.is_checked:
             yield fn.ret_ty
 
     def sequence(self, seq: graph.SeqExpr, *, outermost: bool = False) -> graph.SeqExpr:
@@ -104,8 +118,8 @@ class _Function:
         body, last = self.plain(seq.body)
         if outermost and self.fn.ret_ty is not None:
             where = f"fn={self.name}, loc=return, annotation={self.fn.ret_ty}"
-            known = leaf_type(body)
-            if known is None or not is_redundant(known, self.fn.ret_ty):
+            known = leaf_type(substitute(body, values=self.made_shapes))
+            if self.is_checked and (known is None or not is_redundant(known, self.fn.ret_ty)):
                 last += self.checks(body, self.fn.ret_ty, self.context(where), known)
                 last += self.matches()
         if last:
@@ -138,16 +152,10 @@ class _Function:
             else:
                 self.known |= {*symbols_in(b.ty)}
             return [*new, replace(b, value=value)]
-        var = b.var
-        if isinstance(value, graph.Call) and value.op == graph.ExternFunc("vm.builtin.make_shape"):
-            known = value.ty_args[0]
-            return [*new, graph.VarBinding(value, self.retyped(var, known), span=b.span)]
+        if isinstance(value, graph.Call) and value.op in (MAKE_SHAPE, MAKE_SCALAR):
+            self.made_shapes[b.var] = var = replace(b.var, ty=value.ty_args[0])
+            return [*new, replace(b, value=value, var=var)]
         return [*new, replace(b, value=value)]  # type: ignore[call-arg]
-
-    def retyped(self, var: graph.Var, ty: types.Type) -> graph.Var:
-        """The variable itself, whose type keeps the symbols: programs read it after this."""
-        del ty
-        return var
 
     def branch(self, seq: graph.SeqExpr) -> graph.SeqExpr:
         outside = {*self.known}
@@ -224,19 +232,20 @@ class _Function:
             later: list[tuple[graph.Expr, Sequence[expr.PrimExpr], str]] = []
             for value, dims, where in self.waiting:
                 if all(isinstance(d, expr.Var | expr.IntImm) or d in self.known for d in dims):
-                    new += self.match(value, dims, where)
+                    new.append(self.match(value, dims, where))
                 else:
                     later.append((value, dims, where))
             if len(later) == len(self.waiting):
                 for value, dims, where in later:  # what never has a value is not matched
-                    new += self.match(value, dims, where)
+                    new.append(self.match(value, dims, where))
                 later = []
             self.waiting = later
+            new += self.computed()
         return new
 
     def match(
         self, value: graph.Expr, dims: Sequence[expr.PrimExpr], where: str
-    ) -> list[graph.Binding]:
+    ) -> graph.Binding:
         ty = leaf_type(value)
         context = graph.StringImm(where)
         code: list[int] = []
@@ -251,18 +260,15 @@ class _Function:
             else:
                 code += (IGNORE, 0)
         if isinstance(ty, types.PrimType):
-            call = _effect("vm.builtin.match_prim_value", value, self.heap, *_numbers(*code), context)
-        else:
-            numbers = _numbers(len(dims), *code)
-            call = _effect("vm.builtin.match_shape", value, self.heap, *numbers, context)
-        return [call, *self.computed()]
+            numbers = _numbers(*code)
+            return _effect("vm.builtin.match_prim_value", value, self.heap, *numbers, context)
+        numbers = _numbers(len(dims), *code)
+        return _effect("vm.builtin.match_shape", value, self.heap, *numbers, context)
 
     def computed(self) -> list[graph.Binding]:
         """The call that computes the expressions whose symbols are known now."""
-        ready = [
-            e for e in self.slots
-            if e not in self.known and {*symbols_in(e)} <= self.known and not isinstance(e, expr.Var)
-        ]  # fmt: skip
+        unknown = (e for e in self.slots if e not in self.known and not isinstance(e, expr.Var))
+        ready = [e for e in unknown if {*symbols_in(e)} <= self.known]
         if not ready:
             return []
         self.known |= {*ready}

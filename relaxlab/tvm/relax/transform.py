@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -501,11 +502,20 @@ dataflowblock_pass = decorator(_each_block, "transform_dataflowblock")
 """Makes a pass of a function `(block, mod, context) -> block`."""
 
 
+ELSEWHERE = (
+    "AttachExternModules", "MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod",
+    "MetaScheduleTuneTIR", "RunCodegen",
+)  # fmt: skip
+"""Passes of `external_passes`, which need the tuner."""
+
+
 def __getattr__(name: str) -> Any:
     if name in PASSES:
         return _without_arguments(name)
+    if name in ELSEWHERE:
+        return getattr(import_module("relaxlab.tvm.relax.external_passes"), name)
     raise missing("tvm.relax.transform", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *PASSES} - {"__getattr__", "__dir__"})
+    return sorted({*globals(), *PASSES, *ELSEWHERE} - {"__getattr__", "__dir__"})
