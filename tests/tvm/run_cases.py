@@ -78,9 +78,9 @@ def loop_pass(program: str, expression: str) -> dict[str, str]:
     """The module after the pass of an expression, behind which a configuration may be:
     "UnrollLoop() | {'tirx.UnrollLoop': {'auto_max_step': 16}}"."""
     text, _, config = expression.partition(" | ")
-    mod = from_source(program)
-    mod = mod if isinstance(mod, tvm.IRModule) else tvm.IRModule({"main": mod})
     try:
+        mod = from_source(program)
+        mod = mod if isinstance(mod, tvm.IRModule) else tvm.IRModule({"main": mod})
         with tvm.transform.PassContext(config=eval(config or "{}")):
             made = eval(text, _Passes(tvm=tvm))(mod)
         return {"script": made.script(show_meta=False)}
