@@ -124,6 +124,11 @@ def described(ty: relax.TensorType) -> str:
     if isinstance(ty, relax.TupleType):
         return "(" + ", ".join(map(described, ty.fields)) + ")"
     values = {"m": 5, "n": 7, "k": 11, "T": SimpleNamespace(int64=int, max=max, min=min)}
+    if isinstance(ty, relax.ShapeType):
+        dims = ty.ndim if ty.values is None else [eval(str(d), dict(values)) for d in ty.values]
+        return f"shape {dims}"
+    if not isinstance(ty, relax.TensorType):
+        return type(ty).__name__.replace("AnyType", "ObjectType")
     shape = ty.shape
     known = None if shape is None or isinstance(shape, relax.Var) else list(shape)
     dims = ty.ndim if known is None else [eval(str(d), dict(values)) for d in known]
