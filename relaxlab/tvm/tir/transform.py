@@ -10,6 +10,7 @@ from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.codegen.steps import (
     allreduce,
     assumptions,
+    async_copies,
     barriers,
     blocks,
     calls,
@@ -113,6 +114,7 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "InjectDoubleBuffer": double_buffer.double_buffered,
     "InstrumentBoundCheckers": instrument.accesses_checked,
     "InstrumentProfileIntrinsics": instrument.profiled,
+    "InjectPTXAsyncCopy": async_copies.copies_made_async,
     "InjectVirtualThread": threads.virtual_threads_in_turn,
     "InjectSoftwarePipeline": pipelining.loops_pipelined,
     "LiftThreadBinding": threads.threads_lifted,
