@@ -99,12 +99,49 @@ def view(x: Any, shape: Sequence[int], dtype: str, offset: int) -> Any:
     return data[int(offset) : int(offset) + count].view(kind).reshape(tuple(shape))
 
 
+class RowCache:
+    """Rows of one shape, to which calls append."""
+
+    def __init__(self, rows: Any, shape: Sequence[int], filled: int) -> None:
+        self.rows, self.filled = np.array(rows).reshape(tuple(shape)), int(filled)
+
+    def append(self, new: Any) -> None:
+        """Add rows at the end, and make room for twice as many where it lacks. Raises
+        ExecutionError for rows of another shape."""
+        text = f"rows of {self.rows.shape[1:]} are kept, not {new.shape[1:]}"
+        _require(self.rows.shape[1:] == new.shape[1:], "", text)
+        end = self.filled + len(new)
+        if end > len(self.rows):
+            more = np.zeros((max(end, 2 * len(self.rows)), *self.rows.shape[1:]), self.rows.dtype)
+            more[: self.filled] = self.rows[: self.filled]
+            self.rows = more
+        self.rows[self.filled : end] = new
+        self.filled = end
+
+    def view(self, shape: Sequence[int]) -> Any:
+        """Return as many rows as the first dimension of a shape. Raises ExecutionError unless that
+        is what there are."""
+        _require(shape[0] == self.filled, "", f"{self.filled} rows are there, not {shape[0]}")
+        return self.rows[: self.filled].reshape(tuple(shape)).copy()
+
+
+def _debug(_: Any, name: str, place: str, *args: Any) -> None:
+    from relaxlab.runtime.packed import get_func
+
+    get_func(name)(place, *args)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "runtime.TVMTensorCreateView": view,
     "vm.builtin.reshape": lambda x, shape: np.reshape(x, tuple(shape)),
     "vm.builtin.shape_of": lambda x: tuple(x.shape),
     "vm.builtin.tensor_to_shape": lambda x: tuple(int(v) for v in x),
     "vm.builtin.ensure_zero_offset": lambda x: x,
+    "vm.builtin.attention_kv_cache_create": RowCache,
+    "vm.builtin.attention_kv_cache_append": RowCache.append,
+    "vm.builtin.attention_kv_cache_view": RowCache.view,
+    "vm.builtin.debug_print": lambda place, x: print(f"{place}: {x}"),
+    "vm.builtin.invoke_debug_func": _debug,
     "vm.builtin.invoke_closure": lambda func, *args: func(*args),
     **{
         f"vm.builtin.{f.__name__}": f
