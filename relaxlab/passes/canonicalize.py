@@ -130,7 +130,7 @@ def _once(name: str, fn: graph.Function, options: CanonicalizeOptions) -> graph.
     local = {b.var for b in all_bindings(fn) if isinstance(b.var, graph.DataflowVar)}
     for b in all_bindings(fn):
         source = _copied(b, aliases)
-        if source is None or (options.names and isinstance(source, KEPT)):
+        if source is None or (options.names and isinstance(b.value, KEPT)):
             aliases.defined[b.var] = b.value
             if isinstance(source, graph.Constant) and uses[b.var]:
                 aliases.values[b.var] = source

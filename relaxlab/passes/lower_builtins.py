@@ -12,7 +12,6 @@ from relaxlab.passes.bindings import leaf_type, map_blocks, with_bindings
 
 CALL_WITH_CONTEXT = graph.Op("call_builtin_with_ctx")
 _ZERO = graph.PrimValue(expr.const(0))
-_ANY = (types.ObjectType(),)
 
 
 @module_pass("lower_builtins", needs=("normalize",))
@@ -96,7 +95,7 @@ def _invoked(call: graph.Call, var: graph.Var) -> graph.Call:
     closure, args = call.args
     given = args.fields if isinstance(args, graph.Tuple) else (args,)
     called = (graph.ExternFunc("vm.builtin.invoke_closure"), graph.Tuple((closure, *given)))
-    return graph.Call(CALL_WITH_CONTEXT, called, ty_args=_ANY)
+    return graph.Call(CALL_WITH_CONTEXT, called, ty_args=(var.ty or types.ObjectType(),))
 
 
 LOWERED: dict[str, Lowering] = {

@@ -38,6 +38,8 @@ def _function(fn: graph.Function, mod: Module, copies: NewFunctions[PrimFunc]) -
         places = [
             i for i, a in enumerate(call.args) if isinstance(a, graph.Constant) or a in weights
         ]
+        if func.attrs.get(FREE) == tuple(places):
+            return b
         marked = replace(func, attrs=func.attrs.with_(**{FREE: tuple(places)}))
         name = copies.name_of(marked, call.callee)
         args = (graph.GlobalVar(name), *b.value.args[1:])  # type: ignore[attr-defined]

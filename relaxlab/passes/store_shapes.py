@@ -7,6 +7,7 @@ tensor (`match_shape`), computed there by loop functions, and read where shapes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -30,6 +31,7 @@ IMMEDIATE, LOAD = range(2)
 MAKE_SHAPE, MAKE_SCALAR = (
     graph.ExternFunc(f"vm.builtin.make_{what}") for what in ("shape", "prim_value")
 )
+HEAP_NAME = "shape_heap"
 HEAP = types.TensorType(None, "int64", 1)
 NOTHING = types.TupleType(())
 
@@ -49,6 +51,7 @@ def store_shapes(mod: Module, options: StoreOptions) -> Module:
     updates = {
         name: _Function(name, fn, made, options.contexts).lowered()
         for name, fn in mod.graph_functions().items()
+        if next((b.var.name for b in all_bindings(fn)), None) != HEAP_NAME  # stored already
     }
     return mod.with_functions({**made.made, **updates})
 
@@ -69,7 +72,7 @@ class _Function:
     )
     made_shapes: dict[graph.Var, graph.Expr] = field(default_factory=dict[graph.Var, graph.Expr])
     """The variables of shapes that were made, of which the rank is known."""
-    heap: graph.Var = field(default_factory=lambda: graph.Var("shape_heap", HEAP))
+    heap: graph.Var = field(default_factory=lambda: graph.Var(HEAP_NAME, HEAP))
     names: UniqueNames = field(default_factory=UniqueNames)
 
     def lowered(self) -> graph.Function:
@@ -108,7 +111,8 @@ class _Function:
         if outermost:
             first += [graph.VarBinding(self.allocation(), self.heap)]
             for i, p in enumerate(self.fn.params):
-                where = f"fn={self.name}, loc=param[{i}], param={p.name}, annotation={p.ty}"
+                place = f"fn={self.name}, loc=param[{i}], param={p.name}"
+                where = f"{place}, annotation={_written(p.ty)}"
                 first += self.checks(p, p.ty, self.context(where), None)
             first += self.matches()
         blocks = [graph.BindingBlock(tuple(first))] if first else []
@@ -117,7 +121,7 @@ class _Function:
             blocks.append(replace(blk, bindings=new))
         body, last = self.plain(seq.body)
         if outermost and self.fn.ret_ty is not None:
-            where = f"fn={self.name}, loc=return, annotation={self.fn.ret_ty}"
+            where = f"fn={self.name}, loc=return, annotation={_written(self.fn.ret_ty)}"
             known = leaf_type(substitute(body, values=self.made_shapes))
             if self.is_checked and (known is None or not is_redundant(known, self.fn.ret_ty)):
                 last += self.checks(body, self.fn.ret_ty, self.context(where), known)
@@ -144,7 +148,7 @@ class _Function:
             return [replace(b, value=replace(value, true_branch=true, false_branch=false))]  # type: ignore[call-arg]
         value, new = self.plain(b.value, nested=False)
         if isinstance(b, graph.MatchCast):
-            where = self.context(f"match_cast, ty={b.ty}")
+            where = self.context(f"match_cast, ty={_written(b.ty)}")
             known = leaf_type(value)
             if known is None or not is_redundant(known, b.ty):
                 new += self.checks(value, b.ty, where, known)
@@ -287,6 +291,11 @@ class _Function:
         func = loops.PrimFunc((heap,), realized, attrs, private=True)
         call = graph.Call(graph.GlobalVar(self.made.name_of(func, "shape_func")), (self.heap,))
         return [graph.VarBinding(call, graph.Var("_", NOTHING))]
+
+
+def _written(ty: types.Type | None) -> str:
+    """A type as the script language writes it with keywords."""
+    return re.sub(r"(?:dtype=)?'(\w+)'", r'dtype="\1"', str(ty))
 
 
 def _joined(blocks: Sequence[graph.BindingBlock]) -> Iterator[graph.BindingBlock]:
