@@ -42,8 +42,6 @@ def _check_parameters(call: graph.Call, tys: TypesOf, x: TensorType) -> None:
             extent = x.shape[axis]
             if differ(call, extent, t.shape[0], f"the entries of {name} and of axis {axis}"):
                 raise fail(call, f"{name} has {t.shape[0]} entries for {extent} along axis {axis}")
-    if x.dtype is not None and zero.dtype in ("float32", "float64"):
-        raise fail(call, f"zero_point must be integers, or floats of 8 or 16 bits, is {zero}")
 
 
 def _at(t: te.Tensor, i: tuple[PrimExpr, ...], axis: int) -> PrimExpr:
