@@ -100,7 +100,7 @@ _LIBRARIES: dict[str, dict[str, str]] = {
         "int32": "my_pe n_pes",
     },
     "ptx_legacy": {"void": "ldmatrix mma"},
-    "s_tir": {"first": "ldg32"},
+    "s_tir": {"void": "cp_async_raw", "first": "ldg32"},
     "webgpu": {"first": "subgroup_shuffle subgroup_shuffle_down subgroup_shuffle_up"},
 }
 

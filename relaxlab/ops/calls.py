@@ -44,6 +44,8 @@ def _inplace_packed_infer(call: graph.Call, tys: TypesOf) -> Type:
         if not -1 <= i < len(call.args) - 1:
             raise fail(call, f"inplace_indices names argument {i}, there are {len(call.args) - 1}")
         given = tys[i + 1]
+        if i >= 0 and isinstance(given, types.ObjectType) and isinstance(out, types.ObjectType):
+            continue  # an object that changes, such as a cache
         if i >= 0 and not (isinstance(given, TensorType) and isinstance(out, TensorType)):
             raise fail(call, f"argument {i}, which is overwritten, must be a tensor, is {given}")
         if i >= 0 and not _may_be(given, out):

@@ -142,15 +142,19 @@ def use_counts(fn: graph.Function | graph.SeqExpr) -> Counter[graph.Var]:
     return uses
 
 
-def local_outputs(body: graph.SeqExpr) -> dict[graph.Var, graph.Expr]:
-    """The variables that nothing outside of their dataflow block reads, and new ones for them."""
+def local_outputs(
+    body: graph.SeqExpr, *, unread: bool = False
+) -> dict[graph.Var, graph.Expr]:
+    """The variables that nothing outside of their dataflow block reads, and new ones for them;
+    with `unread`, also those that nothing reads at all."""
     uses = use_counts(body)
     found: dict[graph.Var, graph.Expr] = {}
     for block in all_blocks(body):
         if isinstance(block, graph.DataflowBlock):
             within = Counter(v for b in block.bindings for v in vars_in(b.value))
             for var in (b.var for b in block.bindings):
-                if not isinstance(var, graph.DataflowVar) and within[var] == uses[var] > 0:
+                local = within[var] == uses[var] and (unread or uses[var] > 0)
+                if local and not isinstance(var, graph.DataflowVar):
                     found[var] = graph.DataflowVar(var.name, var.ty, span=var.span)
     return found
 

@@ -2,47 +2,111 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
-from relaxlab.ir.substitute import substitute
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import (
     all_bindings,
+    leaf_type,
     local_outputs,
     map_blocks,
     replace_body,
+    use_counts,
     with_bindings,
 )
+from relaxlab.passes.patterns.rewrite import normalized
 from relaxlab.tracing import may_apply
 
 
-@module_pass("canonicalize", needs=("normalize",))
-def canonicalize(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class CanonicalizeOptions:
+    """`names`: shapes, scalars and functions keep names that the program gives them, and constants
+    their bindings; neighbouring dataflow blocks become one, whose outputs are what others read."""
+
+    names: bool = False
+
+
+@module_pass("canonicalize", CanonicalizeOptions, needs=("normalize",))
+def canonicalize(mod: Module, options: CanonicalizeOptions) -> Module:
     """Propagate copies and simplify tuples; the last alias of a value keeps the program's name.
     Outputs of dataflow blocks that nothing reads outside become local to their block.
 
-    A `match_cast` goes away when its claim is proved from the value's type; every other one stays,
-    because it is checked at run time.
+    A `match_cast` goes away when its claim is proved from the value's type, and symbols that it
+    defines when that type says what they are; every other one stays, because it is checked at run
+    time.
     """
-    updates = {name: _function(name, fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions(updates)
+    graphs = mod.graph_functions().items()
+    known = mod.with_functions({k: _without_known_symbols(k, f) for k, f in graphs})
+    mod = mod if known is mod else normalized(known)
+    graphs = mod.graph_functions().items()
+    return mod.with_functions({k: _function(k, f, options) for k, f in graphs})
 
 
-def _function(name: str, fn: graph.Function) -> graph.Function:
+def _function(name: str, fn: graph.Function, options: CanonicalizeOptions) -> graph.Function:
     while True:
-        new = _once(name, fn)
+        new = _once(name, fn, options)
         if new is fn:
             break
         fn = new
+    if options.names:
+        fn = replace_body(fn, _merged(fn.body))
     reason = "is read in its block alone"
     local = {
-        var: new for var, new in local_outputs(fn.body).items()
+        var: new for var, new in local_outputs(fn.body, unread=options.names).items()
         if may_apply("canonicalize", f"{name}.{var.name}", reason)
     }  # fmt: skip
     return replace_body(fn, substitute(fn.body, values=local)) if local else fn
+
+
+def _without_known_symbols(name: str, fn: graph.Function) -> graph.Function:
+    """The function with the dimensions of cast values for symbols that casts only name them by."""
+    defined = {*symbols_in(fn.params)}
+    known: dict[expr.Var, expr.PrimExpr] = {}
+    for b in all_bindings(fn):
+        if not isinstance(b, graph.MatchCast):
+            continue
+        for symbol, dim in _dimensions(leaf_type(b.value), b.ty):
+            dim = substitute(dim, known)
+            if symbol not in defined and dim.dtype == symbol.dtype:
+                if may_apply("canonicalize", f"{name}.{b.var.name}", f"{symbol.name} is {dim}"):
+                    known[symbol] = dim
+                defined.add(symbol)
+        defined |= {*symbols_in(b.ty)}
+    return substitute(fn, symbols=known) if known else fn
+
+
+def _dimensions(
+    actual: types.Type | None, claim: types.Type
+) -> Iterator[tuple[expr.Var, expr.PrimExpr]]:
+    """The dimensions that a type has where a claim about it has symbols."""
+    match actual, claim:
+        case (
+            (types.TensorType(shape=(*dims,)), types.TensorType(shape=(*claimed,)))
+            | (types.ShapeType((*dims,)), types.ShapeType((*claimed,)))
+        ):
+            pairs = zip(claimed, dims, strict=False)
+            yield from ((c, d) for c, d in pairs if isinstance(c, expr.Var))
+        case _:
+            return
+
+
+def _merged(seq: graph.SeqExpr) -> graph.SeqExpr:
+    """The sequence with one dataflow block in the place of neighbours."""
+    blocks: list[graph.BindingBlock] = []
+    for blk in seq.blocks:
+        if blocks and all(isinstance(x, graph.DataflowBlock) for x in (blocks[-1], blk)):
+            blocks[-1] = replace(blocks[-1], bindings=(*blocks[-1].bindings, *blk.bindings))
+        else:
+            blocks.append(blk)
+    return seq if len(blocks) == len(seq.blocks) else replace(seq, blocks=tuple(blocks))
 
 
 class _Aliases:
@@ -58,14 +122,19 @@ class _Aliases:
         return e
 
 
-def _once(name: str, fn: graph.Function) -> graph.Function:
+def _once(name: str, fn: graph.Function, options: CanonicalizeOptions) -> graph.Function:
     aliases = _Aliases()
     dropped: set[graph.Binding] = set()
+    unread: dict[graph.Binding, graph.Binding] = {}
+    uses = use_counts(fn) if options.names else Counter[graph.Var]()
     local = {b.var for b in all_bindings(fn) if isinstance(b.var, graph.DataflowVar)}
     for b in all_bindings(fn):
         source = _copied(b, aliases)
-        if source is None:
+        if source is None or (options.names and isinstance(b.value, KEPT)):
             aliases.defined[b.var] = b.value
+            if isinstance(source, graph.Constant) and uses[b.var]:
+                aliases.values[b.var] = source
+                unread[b] = graph.VarBinding(b.value, replace(b.var), span=b.span)
             continue
         var = b.var
         if isinstance(source, graph.DataflowVar) and not isinstance(var, graph.DataflowVar):
@@ -82,12 +151,12 @@ def _once(name: str, fn: graph.Function) -> graph.Function:
         else:
             continue
         dropped.add(b)
-    if not dropped:
+    if not dropped and not unread:
         return fn
     values = {var: aliases.resolve(var) for var in aliases.values}
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
-        return with_bindings(blk, [b for b in blk.bindings if b not in dropped])
+        return with_bindings(blk, [unread.get(b, b) for b in blk.bindings if b not in dropped])
 
     kept = map_blocks(fn, block)
     return replace_body(kept, substitute(kept.body, values=values))
@@ -124,14 +193,8 @@ def _copied(b: graph.Binding, aliases: _Aliases) -> graph.Expr | None:
     return value
 
 
-_NAMEABLE = (
-    graph.Var,
-    graph.Constant,
-    graph.GlobalVar,
-    graph.ExternFunc,
-    graph.ShapeExpr,
-    graph.PrimValue,
-)
+KEPT = graph.Constant | graph.GlobalVar | graph.ExternFunc | graph.ShapeExpr | graph.PrimValue
+_NAMEABLE = graph.Var | KEPT
 """Values that may replace their names: they cost nothing to write again."""
 
 

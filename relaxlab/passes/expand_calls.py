@@ -6,11 +6,13 @@ functions have no dataflow blocks afterwards: calls now have effects.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.ir.substitute import substitute
-from relaxlab.passes.base import NoOptions, module_pass
+from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import known_shape, map_blocks, replace_body, tir_call
 from relaxlab.tracing import may_apply
 
@@ -35,21 +37,29 @@ GRAPH_LEVEL = (
 """Passes on calls that return their results; they find none after this one."""
 
 
-@module_pass("expand_calls", needs=("normalize",), ends=GRAPH_LEVEL)
-def expand_calls(mod: Module, _: NoOptions) -> Module:
+@dataclass(frozen=True, slots=True)
+class ExpandOptions:
+    """`copies`: a result has a name of its own, of which that in the program is a copy, and what
+    registered functions return besides has any type."""
+
+    copies: bool = False
+
+
+@module_pass("expand_calls", ExpandOptions, needs=("normalize",), ends=GRAPH_LEVEL)
+def expand_calls(mod: Module, options: ExpandOptions) -> Module:
     """Expand `call_tir`, `call_dps_packed` and their in-place forms into allocations and calls.
 
     An output that overwrites an argument becomes that argument.
     """
-    updates = {name: _function(name, fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions(updates)
+    graphs = mod.graph_functions().items()
+    return mod.with_functions({name: _function(name, fn, options) for name, fn in graphs})
 
 
-def _function(name: str, fn: graph.Function) -> graph.Function:
+def _function(name: str, fn: graph.Function, options: ExpandOptions) -> graph.Function:
     local: dict[graph.Var, graph.Expr] = {}
 
     def block(blk: graph.BindingBlock) -> graph.BindingBlock:
-        new = [x for b in blk.bindings for x in _binding(name, b)]
+        new = [x for b in blk.bindings for x in _binding(name, b, options)]
         flow = isinstance(blk, graph.DataflowBlock)
         if not flow and all(a is b for a, b in zip(new, blk.bindings, strict=False)):
             return blk
@@ -69,7 +79,7 @@ def _function(name: str, fn: graph.Function) -> graph.Function:
     return replace_body(expanded, substitute(expanded.body, values=local))
 
 
-def _binding(name: str, b: graph.Binding) -> list[graph.Binding]:
+def _binding(name: str, b: graph.Binding, options: ExpandOptions) -> list[graph.Binding]:
     if not isinstance(b, graph.VarBinding):
         return [b]
     value, subject = b.value, f"{name}.{b.var.name}"
@@ -81,14 +91,15 @@ def _binding(name: str, b: graph.Binding) -> list[graph.Binding]:
         extra = tuple(graph.PrimValue(s) for s in call.symbols)
         sources = call.inplace or (-1,) * len(call.outs)
         callee: graph.Expr = graph.GlobalVar(call.callee)
-        return _allocated(b, callee, call.args, call.outs, sources, extra)
+        return _allocated(b, callee, call.args, call.outs, sources, extra, options)
     match value:
         case graph.Call(graph.Op("call_dps_packed"), (callee, packed, *_)):
             reason = "what it calls writes into memory given to it"
             if not may_apply("expand_calls", subject, reason):
                 return [b]
             args = packed.fields if isinstance(packed, graph.Tuple) else (packed,)
-            return _allocated(b, callee, args, value.ty_args, (-1,) * len(value.ty_args), ())
+            sources = (-1,) * len(value.ty_args)
+            return _allocated(b, callee, args, value.ty_args, sources, (), options)
         case graph.Call(graph.Op("call_inplace_packed"), (callee, *args)):
             return _overwriting(b, value, callee, tuple(args))
         case graph.Call(graph.Op("builtin.stop_lift_params"), (same,)):
@@ -127,6 +138,7 @@ def _allocated(
     outs: tuple[types.Type, ...],
     sources: tuple[int, ...],
     extra: tuple[graph.Expr, ...],
+    options: ExpandOptions,
 ) -> list[graph.Binding]:
     """The allocations, the call, and the binding of `b`'s variable to the outputs."""
     new: list[graph.Binding] = []
@@ -136,17 +148,19 @@ def _allocated(
         if source >= 0:
             results.append(args[source])
             continue
-        whole = len(outs) == 1
-        var = b.var if whole else graph.Var(f"{b.var.name}_{i}", ty)
+        named = len(outs) == 1 and not options.copies
+        var = b.var if named else graph.Var(f"{b.var.name}_{i}", ty)
         new.append(graph.VarBinding(alloc_tensor(ty), var, span=b.span))
         results.append(var)
         fresh.append(var)
-    ty_args = () if isinstance(callee, graph.GlobalVar) else (VOID,)
-    call = graph.Call(callee, (*args, *fresh, *extra), ty_args=ty_args, span=b.value.span)
-    new.append(graph.VarBinding(call, graph.Var("_", VOID), span=b.span))
+    # A registered function may return something, which nothing reads.
+    stated = () if isinstance(callee, graph.GlobalVar) or options.copies else (VOID,)
+    call = graph.Call(callee, (*args, *fresh, *extra), ty_args=stated, span=b.value.span)
+    nothing = VOID if isinstance(callee, graph.GlobalVar) or stated else types.ObjectType()
+    new.append(graph.VarBinding(call, graph.Var("_", nothing), span=b.span))
     if len(outs) != 1:
         new.append(graph.VarBinding(graph.Tuple(tuple(results)), b.var, span=b.span))
-    elif not fresh:
+    elif results[0] is not b.var:
         new.append(graph.VarBinding(results[0], b.var, span=b.span))
     return new
 

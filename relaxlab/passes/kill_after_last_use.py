@@ -1,51 +1,82 @@
-"""Say where storages and tensors in them are used last."""
+"""Say where storages, tensors and objects are used last."""
 
 from __future__ import annotations
 
 from relaxlab.ir import graph
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
-from relaxlab.ir.types import TupleType
+from relaxlab.ir.types import ObjectType, TensorType, TupleType
 from relaxlab.passes.base import NoOptions, module_pass
-from relaxlab.passes.bindings import vars_in
+from relaxlab.passes.bindings import map_seq, replace_body, vars_in, with_bindings
 
-KILLS = {"memory.alloc_storage": "memory.kill_storage", "memory.alloc_tensor": "memory.kill_tensor"}
-"""The operator that ends what an operator begins."""
+STORAGES = ("memory.alloc_storage", "vm.alloc_storage")
+KILLS = ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object")
+ALIASES = graph.Var | graph.Tuple | graph.If
 
 
 @module_pass("kill_after_last_use", needs=("normalize",))
 def kill_after_last_use(mod: Module, _: NoOptions) -> Module:
-    """Write `memory.kill_storage` and `memory.kill_tensor` after the binding that reads a storage,
-    or a tensor in one, last. What a function returns, or only renames, stays."""
+    """Write `memory.kill_storage`, `memory.kill_tensor` and `vm.kill_object` after the binding that
+    reads a storage, a tensor or another object last, in the sequence that binds it. What a function
+    returns, or only renames, stays, and so does what a branch reads."""
     return mod.with_functions({k: _function(f) for k, f in mod.graph_functions().items()})
 
 
 def _function(fn: graph.Function) -> graph.Function:
-    bindings = [b for blk in fn.body.blocks for b in blk.bindings]
-    made = {b.var: KILLS[name] for b in bindings if (name := _operator(b.value)) in KILLS}
-    if not made:
-        return fn
-    kept = {*vars_in(fn.body.body)}
-    last: dict[graph.Var, graph.Binding] = {}
-    for b in bindings:
-        if _operator(b.value) not in KILLS:
-            aliases = isinstance(b.value, graph.Var | graph.Tuple | graph.If | graph.SeqExpr)
-            kept |= {*vars_in(b.value)} if aliases else set()
-        last |= dict.fromkeys(vars_in(b.value), b)
-    ends: dict[int, list[graph.Binding]] = {}
-    for var, kill in made.items():
-        end = last.get(var)
-        if end is not None and var not in kept and _operator(end.value) not in KILLS.values():
-            nothing = graph.Var("_", TupleType(()))
-            call = graph.Call(graph.Op(kill), (var,))
-            ends.setdefault(id(end), []).append(graph.VarBinding(call, nothing))
+    ends = dict[int, list[graph.Binding]]()
+    _collect(fn.body, ends)
     if not ends:
         return fn
-    blocks = tuple(
-        replace(blk, bindings=tuple(x for b in blk.bindings for x in (b, *ends.get(id(b), ()))))
-        for blk in fn.body.blocks
-    )
-    return replace(fn, body=replace(fn.body, blocks=blocks))
+
+    def block(blk: graph.BindingBlock) -> graph.BindingBlock:
+        return with_bindings(blk, [x for b in blk.bindings for x in (b, *ends.get(id(b.var), ()))])
+
+    return replace_body(fn, map_seq(fn.body, block))
+
+
+def _collect(seq: graph.SeqExpr, ends: dict[int, list[graph.Binding]]) -> None:
+    """The kills of what a sequence and the branches in it bind, by the variables of the bindings
+    that they follow. Who uses a tuple, or another name, uses what it is made of."""
+    bindings = [b for blk in seq.blocks for b in blk.bindings]
+    made: dict[graph.Var, str] = {}
+    parts: dict[graph.Var, set[graph.Var]] = {}
+    last: dict[graph.Var, graph.Binding] = {}
+
+    def used(e: graph.Expr) -> set[graph.Var]:
+        return {v for var in vars_in(e) for v in (var, *parts.get(var, ()))}
+
+    for b in bindings:
+        if isinstance(b.value, graph.If):
+            _collect(b.value.true_branch, ends)
+            _collect(b.value.false_branch, ends)
+        last |= dict.fromkeys(used(b.value), b)
+        if isinstance(b.value, ALIASES):
+            parts[b.var] = used(b.value)
+        elif (kill := _kill(b)) is not None:
+            made[b.var] = kill
+    kept = used(seq.body)
+    for var, kill in made.items():
+        end = last.get(var)
+        if end is None or var in kept or isinstance(end.value, graph.If):
+            continue
+        if _operator(end.value) in KILLS:
+            continue
+        call = graph.Call(graph.Op(kill), (var,))
+        ends.setdefault(id(end.var), []).append(
+            graph.VarBinding(call, graph.Var("_", TupleType(())))
+        )
+
+
+def _kill(b: graph.Binding) -> str | None:
+    """The operator that ends what a binding makes; None where nothing does."""
+    if _operator(b.value) in STORAGES:
+        return "memory.kill_storage"
+    match b.var.ty:
+        case TensorType():
+            return "memory.kill_tensor"
+        case ObjectType() | TupleType(fields=(_, *_)):
+            return "vm.kill_object"
+        case _:
+            return None
 
 
 def _operator(value: graph.Expr) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import counted, kind_of
-from relaxlab.runtime import blas
+from relaxlab.runtime import blas, vm_builtins
 from relaxlab.runtime.arrays import ExecutionError, apart
 
 PackedFunc = Callable[..., Any]
@@ -50,6 +50,7 @@ def _tuples(value: Any) -> Any:
 
 
 _FUNCS: dict[str, PackedFunc] = {
+    **vm_builtins.FUNCTIONS,
     "relaxlab.operator": run_operator,
     "relaxlab.blas.matmul": blas.matmul,
     "relaxlab.blas.matmul_bias": blas.matmul_bias,

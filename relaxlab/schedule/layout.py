@@ -99,6 +99,17 @@ def padding_of(value: float | PrimExpr, buffer: Buffer, block: Block) -> PrimExp
     return pad
 
 
+def pads(func: PrimFunc, buffer: Buffer, index_map: MapLike) -> bool:
+    """True if a layout of a buffer has elements that no index maps to; False where the map is no
+    layout at all."""
+    try:
+        made = as_index_map(index_map, buffer.ndim)
+        found = made.inverse_with_padding(buffer.shape, shape_analyzer(func))
+    except (NotInvertible, ValueError):
+        return False
+    return found[2] is not None
+
+
 def transform_layout(
     func: PrimFunc,
     name: str,

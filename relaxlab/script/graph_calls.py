@@ -301,6 +301,11 @@ def _packed_argument(cx: Context, arg: Arg) -> graph.Expr:
     return value_of(cx, arg)
 
 
+def _packed_tuple(cx: Context, arg: Arg) -> Arg:
+    fields = tuple(_packed_argument(cx, item) for item in elements(arg))
+    return Arg(graph.Tuple(fields, span=cx.span(arg.node)), arg.node)
+
+
 def _argument(cx: Context, arg: Arg, param: types.Type | None) -> graph.Expr:
     """The argument of a call; a bare number is a scalar where the function takes one."""
     if isinstance(param, types.PrimType) and is_number(arg.value):
@@ -422,8 +427,10 @@ def _packed_with(name: str) -> Callable[[Context, Arguments], graph.Call]:
             c.wrong("needs the name of the function", c.node)
         callee = _callee(cx, c.args[0], extern=True)
         indices = c.kwargs.pop("inplace_indices", None)
-        rest = Arguments(cx, c.node, c.name, c.args[1:], c.kwargs)
-        inner = call_value(cx, callee, rest)
+        given = c.args[1:]
+        if name == "call_builtin_with_ctx":  # whose arguments are a tuple
+            given = [_packed_tuple(cx, a) if is_sequence(a.value) else a for a in given]
+        inner = call_value(cx, callee, Arguments(cx, c.node, c.name, given, c.kwargs))
         attrs = inner.attrs
         if name == "call_inplace_packed":
             if indices is None:
@@ -499,9 +506,11 @@ def _shape(cx: Context, c: Arguments) -> graph.ShapeExpr:
     return graph.ShapeExpr(dimensions(cx, values), span=cx.span(c.node))
 
 
-def _prim_value(cx: Context, c: Arguments) -> graph.PrimValue:
+def _prim_value(cx: Context, c: Arguments) -> graph.Expr:
     value = c.bind()["value"]
     assert value is not None
+    if isinstance(value.value, graph.Var) and isinstance(value.value.ty, types.PrimType):
+        return value.value  # which is a scalar already
     return graph.PrimValue(scalar_of(cx, value.value, value.node), span=cx.span(c.node))
 
 

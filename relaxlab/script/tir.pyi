@@ -518,6 +518,10 @@ class _s_tir:
     """The names T.s_tir.*"""
 
     @staticmethod
+    def cp_async_raw(*args: _Any) -> _Value:
+        """Read from programs of TVM: a function of s_tir."""
+
+    @staticmethod
     def ldg32(*args: _Any) -> _Value:
         """Read from programs of TVM: a function of s_tir."""
 

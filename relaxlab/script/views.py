@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from typing import Any, TypeAlias
 
@@ -179,13 +180,14 @@ def decl_buffer(cx: Context, c: Arguments, fields: dict[str, Any]) -> View | Non
                 f"the memory of a buffer such as `A.data` is needed, not {describe(data.value)}",
             )
     dtype = fields.get("dtype", "float32")
-    if buffer.strides:
-        cx.fail(c.node, "E0104", f"{buffer.name} has strides and cannot be seen in another shape")
+    if _memory(buffer) is None:
+        text = f"{buffer.name} has strides that are not those of rows, and one shape alone"
+        cx.fail(c.node, "E0104", text)
     size = _elements_in(cx, buffer, dtype, c.node)
     shape, strides, offset = fields["shape"], fields.get("strides", ()), fields.get("elem_offset")
     if strides == row_major.strides(shape):
         strides = ()
-    start = row_major.place(indices, buffer.shape)
+    start = row_major.place(indices, _memory(buffer) or ())
     if isinstance(offset, PrimExpr):
         start = start + offset * size
     return View(shape, buffer, start, dtype if dtype != buffer.dtype else "", strides)
@@ -212,7 +214,8 @@ def element(
     if base.dtype:
         return _bytes_of_element(cx, base, indices)
     shape = base.buffer.shape
-    if base.offset == expr.const(0) and base.shape == shape and not base.strides:
+    strides = base.strides or base.buffer.strides
+    if base.offset == expr.const(0) and base.shape == shape and not strides:
         return loops.BufferLoad(base.buffer, indices)
     number = _number(cx, base, indices)
     return loops.BufferLoad(base.buffer, _places(cx, base.buffer, number))
@@ -253,12 +256,27 @@ def _places(cx: Context, buffer: loops.Buffer, number: PrimExpr) -> tuple[PrimEx
     """The indices of the element with a number, of a vector of them where there are several."""
     if len(buffer.shape) == 1:
         return (number,)
-    analyzer = _analyzer(cx)
+    analyzer, shape = _analyzer(cx), _memory(buffer) or buffer.shape
     places: list[PrimExpr] = []
-    for i, stride in enumerate(row_major.strides(buffer.shape)):
+    for i, stride in enumerate(row_major.strides(shape)):
         place = number if stride == expr.const(1) else number // stride
-        places.append(analyzer.simplify(place if i == 0 else place % buffer.shape[i]))
+        places.append(analyzer.simplify(place if i == 0 else place % shape[i]))
     return tuple(places)
+
+
+def _memory(buffer: loops.Buffer) -> tuple[PrimExpr, ...] | None:
+    """The dimensions of the memory that a buffer lies in, in the order of rows: its own, or with
+    strides, rows that are longer; None where its strides are not those of rows."""
+    if not buffer.strides:
+        return buffer.shape
+    values = [s.value for s in buffer.strides if isinstance(s, expr.IntImm)]
+    inner = [d.value for d in buffer.shape[1:] if isinstance(d, expr.IntImm)]
+    if len(values) != len(buffer.shape) or len(inner) != len(values) - 1 or values[-1] != 1:
+        return None
+    rows = [outer // own for outer, own in pairwise(values) if own and outer % own == 0]
+    if len(rows) != len(inner) or any(r < d for r, d in zip(rows, inner, strict=True)):
+        return None
+    return (buffer.shape[0], *map(expr.const, rows))
 
 
 Part: TypeAlias = PrimExpr | tuple[PrimExpr, PrimExpr, int]

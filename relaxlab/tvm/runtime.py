@@ -56,9 +56,15 @@ class Device:
 _KINDS = {"llvm": "cpu", "cpu": "cpu", "c": "cpu", "cuda": "cuda", "gpu": "cuda"}
 
 
-def device(dev_type: str, dev_id: int | None = None) -> Device:
-    """The device that a text such as "cuda:0" names. Raises ValueError for another kind."""
-    kind, _, number = str(dev_type).partition(" ")[0].partition(":")
+_NUMBERS = {1: "cpu", 2: "cuda"}
+"""The kinds of devices by the numbers that DLPack gives them."""
+
+
+def device(dev_type: str | int, dev_id: int | None = None) -> Device:
+    """The device that a text such as "cuda:0" names, or the number of its kind. Raises ValueError
+    for another kind."""
+    named = _NUMBERS.get(dev_type, dev_type) if isinstance(dev_type, int) else dev_type
+    kind, _, number = str(named).partition(" ")[0].partition(":")
     if kind not in _KINDS:
         raise ValueError(f"unknown kind of devices {kind!r}; known: {', '.join(_KINDS)}")
     return Device(_KINDS[kind], dev_id if dev_id is not None else int(number or 0))

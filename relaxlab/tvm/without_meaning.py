@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import re
 
-_VIRTUAL_MACHINE = (
-    "they lower to the instructions of TVM's virtual machine; here `lower_shapes` computes sizes "
-    "in the host program"
-)
 _COMPILERS = (
-    "they call compilers that build TVM's run-time modules; [patterns](patterns.md) call libraries"
+    "it calls compilers that build TVM's run-time modules; [patterns](patterns.md) call libraries"
 )
 _SEVERAL_GPUS = (
     "they share the memory of several GPUs between processes; a program runs on one device"
-)
-_TUNING = (
-    "[tuning](tuning.md) searches when a program is compiled: `relax_integration.tune_relax`, and "
-    "`rl.compile(tuned=...)` reads the results"
 )
 _HOST = (
     "they make functions for TVM's run time; `build` makes the host program and the kernels of a "
     "loop function"
 )
-_TILES = (
-    "they lower instructions for tiles of matrices; `tensorize` calls those that relaxlab has, and "
-    "its code generators place their memory"
-)
 REASONS = {
-    **dict.fromkeys(("VMShapeLower", "LowerRuntimeBuiltin", "VMBuiltinLower"), _VIRTUAL_MACHINE),
-    **dict.fromkeys(("RunCodegen", "AttachExternModules", "SplitCallTIRByPattern"), _COMPILERS),
+    "SplitCallTIRByPattern": _COMPILERS,
     **dict.fromkeys(("IPCAllReduceRewrite", "LowerGPUIPCAllocStorage"), _SEVERAL_GPUS),
-    **dict.fromkeys(
-        ("MetaScheduleTuneTIR", "MetaScheduleTuneIRMod", "MetaScheduleApplyDatabase"), _TUNING
-    ),
     **dict.fromkeys(("MakePackedAPI", "SplitHostDevice", "LowerTVMBuiltin"), _HOST),
-    **dict.fromkeys(
-        ("TransformMmaBufferLayout", "InferFragment", "InjectPermutedLayout", "InjectPTXLDG32"),
-        _TILES,
-    ),
 }
 """The reasons, by the names of passes."""
 

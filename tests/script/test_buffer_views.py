@@ -161,3 +161,26 @@ def test_another_buffer_may_have_the_name() -> None:
     value = np.zeros(1, "float32")
     run(func, value)
     assert value[0] == 0
+
+
+def test_the_memory_of_a_buffer_with_longer_rows_is_seen(rng: np.random.Generator) -> None:
+    func = function(
+        'A: T.Buffer((3, 4), "float32", strides=(6, 1)), B: T.Buffer((3, 4), "float32")',
+        """
+M = T.decl_buffer((18,), "float32", data=A.data)
+for i, j in T.grid(3, 4):
+    B[i, j] = M[i * 6 + j] + M[i * 6]
+""",
+    )
+    memory = rng.standard_normal((3, 6)).astype("float32")
+    rows, out = memory[:, :4], np.zeros((3, 4), "float32")
+    run(func, rows, out)
+    np.testing.assert_array_equal(out, rows + rows[:, :1])
+
+
+def test_strides_that_are_no_rows_have_one_shape() -> None:
+    with pytest.raises(DiagnosticError, match="strides that are not those of rows"):
+        function(
+            'A: T.Buffer((3, 4), "float32", strides=(1, 3))',
+            '\nM = T.decl_buffer((12,), "float32", data=A.data)\nM[0] = T.float32(1)\n',
+        )

@@ -60,7 +60,6 @@ CASES: tuple[tuple[str, str], ...] = (
 )
 
 DIFFERENT = (
-    ("elementwise", "lambda i, j: (i // 48, j, i % 48))", "TVM asks for a value of the padding"),
     ("elementwise", "pad_value=0.0", "the form of the condition on the padding"),
     ("elementwise", 'sch.annotate(l0, "k", [1, [2, "x"]])', "lists hold lists here"),
     ("softmax", 'sch.decompose_reduction("S", l1); sch.vectorize(l0)', "TVM does not prove it"),

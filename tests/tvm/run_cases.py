@@ -78,9 +78,9 @@ def loop_pass(program: str, expression: str) -> dict[str, str]:
     """The module after the pass of an expression, behind which a configuration may be:
     "UnrollLoop() | {'tirx.UnrollLoop': {'auto_max_step': 16}}"."""
     text, _, config = expression.partition(" | ")
-    mod = from_source(program)
-    mod = mod if isinstance(mod, tvm.IRModule) else tvm.IRModule({"main": mod})
     try:
+        mod = from_source(program)
+        mod = mod if isinstance(mod, tvm.IRModule) else tvm.IRModule({"main": mod})
         with tvm.transform.PassContext(config=eval(config or "{}")):
             made = eval(text, _Passes(tvm=tvm))(mod)
         return {"script": made.script(show_meta=False)}
@@ -124,6 +124,11 @@ def described(ty: relax.TensorType) -> str:
     if isinstance(ty, relax.TupleType):
         return "(" + ", ".join(map(described, ty.fields)) + ")"
     values = {"m": 5, "n": 7, "k": 11, "T": SimpleNamespace(int64=int, max=max, min=min)}
+    if isinstance(ty, relax.ShapeType):
+        dims = ty.ndim if ty.values is None else [eval(str(d), dict(values)) for d in ty.values]
+        return f"shape {dims}"
+    if not isinstance(ty, relax.TensorType):
+        return type(ty).__name__.replace("AnyType", "ObjectType")
     shape = ty.shape
     known = None if shape is None or isinstance(shape, relax.Var) else list(shape)
     dims = ty.ndim if known is None else [eval(str(d), dict(values)) for d in known]

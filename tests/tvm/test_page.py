@@ -35,5 +35,5 @@ def test_the_page_has_the_passes_without_a_meaning() -> None:
     assert found == REASONS
     with pytest.raises(AttributeError, match="MakePackedAPI has no meaning in relaxlab: they make"):
         tvm.tir.transform.MakePackedAPI()
-    with pytest.raises(AttributeError, match="VMShapeLower has no meaning in relaxlab: they lower"):
-        tvm.relax.transform.VMShapeLower()
+    with pytest.raises(AttributeError, match="SplitCallTIRByPattern has no meaning in relaxlab"):
+        tvm.relax.transform.SplitCallTIRByPattern()

@@ -17,7 +17,14 @@ from relaxlab.tvm.script.normal import normalized
 
 SPATIAL = {"strides": 1, "dilation": 1, "pool_size": 1, "output_padding": 1, "padding": 2}
 """Attributes of convolutions and pooling, and how many numbers they have for a spatial axis."""
-ALLOCATIONS = ("builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_tensor")
+ALLOCATIONS = {
+    "builtin.alloc_tensor": (),
+    "memory.alloc_storage": (),
+    "memory.alloc_tensor": (4, graph.PrimValue(expr.const(0))),
+    "vm.alloc_storage": (3, graph.StringImm("global")),
+    "vm.alloc_tensor": (4, graph.PrimValue(expr.const(0))),
+}
+"""Operators that allocate memory, with the place and the default of their last argument."""
 
 
 def _stated(n: Node) -> Node | None:
@@ -55,8 +62,10 @@ def _numbers(value: Any, axes: int, count: int) -> tuple[int, ...]:
 
 def _allocation(call: graph.Call) -> graph.Call:
     args = [graph.DataTypeImm(a.value) if _is_dtype(a) else a for a in call.args]
-    if call.op == graph.Op("memory.alloc_tensor") and len(args) == 4:
-        args.append(graph.PrimValue(expr.const(0)))
+    assert isinstance(call.op, graph.Op)
+    default = ALLOCATIONS[call.op.name]
+    if default and len(args) == default[0]:
+        args.append(default[1])
     return replace(call, args=tuple(args), ty_args=())
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from relaxlab.ir.equal import structural_key
-from relaxlab.ir.loops import PrimFunc
+from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
 from relaxlab.runtime.programs import as_module
 from relaxlab.schedule.decisions import SPACE
 from relaxlab.schedule.replay import apply_trace
@@ -52,6 +53,28 @@ class Database:
             within = [one for one in found.tried if one.point.get(SPACE) == space]
             best = [one.trace for one in sorted(within, key=lambda one: one.ratio)][-1:]
         self.traces.update({structural_key(func): trace for trace in best})
+
+    def __enter__(self) -> Database:
+        _CURRENT.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _CURRENT.pop()
+
+    @staticmethod
+    def current() -> Database | None:
+        """The innermost database of `with database:`; None outside."""
+        return _CURRENT[-1] if _CURRENT else None
+
+    def scheduled(self, mod: Module) -> dict[str, PrimFunc]:
+        """The loop functions of a module for which there are schedules, scheduled."""
+        found: dict[str, PrimFunc] = {}
+        for name, func in mod.loop_functions().items():
+            trace = self.traces.get(structural_key(func))
+            if trace is not None and not func.attrs.get(IS_SCHEDULED):
+                new = apply_trace(func, trace).func
+                found[name] = replace(new, attrs=new.attrs.with_(**{IS_SCHEDULED: True}))
+        return found
 
     def has_workload(self, mod: Module) -> bool:
         """True if there is a schedule for each loop function of the module."""
@@ -125,8 +148,14 @@ def _threads(target: Any) -> int | None:
     return None if cores is None else int(cores)
 
 
+_CURRENT: list[Database] = []
+_OPEN: dict[Path, Database] = {}
+
+
 def open_database(work_dir: str) -> Database:
-    """The database in a folder, which is made."""
-    folder = Path(work_dir)
+    """The database in a folder, which is made; one for all who open it."""
+    folder = Path(work_dir).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    return Database(core.Database(folder / "tuning.db"))
+    if folder not in _OPEN:
+        _OPEN[folder] = Database(core.Database(folder / "tuning.db"))
+    return _OPEN[folder]

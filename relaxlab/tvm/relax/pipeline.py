@@ -7,7 +7,8 @@ from typing import Any
 
 from relaxlab.ir.module import Module
 from relaxlab.tvm.relax import transform
-from relaxlab.tvm.transform import Sequential
+from relaxlab.tvm.target import Target
+from relaxlab.tvm.transform import Pass, PassInfo, Sequential
 
 ZERO = ("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
 """The passes of the pipeline "zero"; what else a program needs to run is done by `build`."""
@@ -16,8 +17,36 @@ PIPELINES: dict[str, tuple[str, ...]] = {"zero": ZERO, "default": ZERO, "default
 _REGISTERED: dict[str, Callable[..., Any]] = {}
 
 
+def static_shape_tuning_pipeline(
+    total_trials: int,
+    target: Any,
+    work_dir: str = "tuning_logs",
+    cpu_weight_prepack: bool = False,
+    max_trials_per_task: int | None = None,
+) -> Any:
+    """The passes of "zero" after normalisations are taken apart, then a search for schedules in a
+    folder, whose results are applied."""
+    prepack = ("AttachAttrLayoutFreeBuffers",) if cpu_weight_prepack else ()
+    split = ("SplitLayoutRewritePreproc", "LiftTransformParams", "FoldConstant")
+    before = ("DecomposeOpsForInference", "CanonicalizeBindings", *ZERO, *prepack)
+    passes = [getattr(transform, one)() for one in before]
+    if total_trials > 0:
+        passes.append(transform.MetaScheduleTuneIRMod({}, work_dir, total_trials))
+    passes.append(transform.MetaScheduleApplyDatabase(work_dir))
+    passes += [getattr(transform, one)() for one in split if cpu_weight_prepack]
+    chosen = Sequential(passes, name="static_shape_tuning")
+
+    def run(mod: Module, _: Any) -> Module:
+        with Target(target):
+            return chosen(mod)
+
+    return Pass(run, PassInfo(0, "static_shape_tuning"))
+
+
 def get_pipeline(name: str = "zero", **options: Any) -> Any:
     """The pipeline of that name. Raises ValueError for an unknown one."""
+    if name == "static_shape_tuning":
+        return static_shape_tuning_pipeline(**options)
     if name in _REGISTERED:
         return _REGISTERED[name](**options)
     if name not in PIPELINES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -18,6 +19,7 @@ from relaxlab.passes.bind_params import BindParamsOptions
 from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
 from relaxlab.passes.bindings import map_blocks
 from relaxlab.passes.bundle_model_params import BundleOptions
+from relaxlab.passes.canonicalize import CanonicalizeOptions
 from relaxlab.passes.combine_parallel_matmul import CombineOptions
 from relaxlab.passes.convert_layout import KERNELS, LayoutOptions
 from relaxlab.passes.convert_to_dataflow import DataflowOptions
@@ -26,6 +28,7 @@ from relaxlab.passes.dead_code_elimination import EliminationOptions
 from relaxlab.passes.decompose_norms import DecomposeOptions
 from relaxlab.passes.differentiate import DifferentiateOptions
 from relaxlab.passes.eliminate_common_subexpr import SharingOptions
+from relaxlab.passes.expand_calls import ExpandOptions
 from relaxlab.passes.fold_batch_norm import FoldOptions
 from relaxlab.passes.lazy_transform_params import StreamOptions
 from relaxlab.passes.legalize_ops import LegalizeOptions
@@ -35,6 +38,7 @@ from relaxlab.passes.rename_device import RenameOptions
 from relaxlab.passes.replace_kernels import ReplaceOptions
 from relaxlab.passes.retype import with_param_types
 from relaxlab.passes.sort_bindings import SortOptions
+from relaxlab.passes.store_shapes import StoreOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
 from relaxlab.tvm.accessors import name_of, with_attr, without_attr
@@ -63,10 +67,9 @@ PASSES = {
     "AdjustMatmulOrder": "adjust_matmul_order",
     "SpecializePrimFuncBasedOnCallSite": "specialize_loop_functions",
     "AllocateWorkspace": "lift_workspace",
-    "CallTIRRewrite": "expand_calls",
     "StaticPlanBlockMemory": "plan_memory",
     "LowerAllocTensor": "lower_alloc_tensor",
-    "KillAfterLastUse": "kill_after_last_use",
+    "KillAfterLastUse": "canonicalize kill_after_last_use",
     "RewriteDataflowReshape": "rewrite_dataflow_reshape",
     "RewriteCUDAGraph": "mark_capture_regions",
     "FuseTransposeMatmul": "fuse_transpose_matmul",
@@ -77,16 +80,25 @@ PASSES = {
     "LazyGetInput": "lazy_get_input",
     "LazySetOutput": "lazy_set_output",
     "ComputePrimValue": "outline_scalars",
+    "LowerRuntimeBuiltin": "lower_builtins",
+    "VMBuiltinLower": "lower_builtins",
+    "AttachAttrLayoutFreeBuffers": "mark_free_layouts",
+    "SplitLayoutRewritePreproc": "split_layout_rewrites",
     "OptimizeLayoutTransform": "remove_redundant_layouts canonicalize",
 }
 """Passes without arguments, and the core's passes that each stands for."""
+
+
+OPTIONS = {"canonicalize": CanonicalizeOptions(names=True)}
+"""The options of the core's passes that TVM's correspond to, where they are not the defaults."""
 
 
 def run_core(mod: Module, *names: str, options: Any = None) -> Module:
     """The module in normal form after passes of the core, with options where they are given."""
     for name in names:
         found = find_pass(name)
-        mod = found.function(normalized(mod), found.options if options is None else options)
+        default = OPTIONS.get(name, found.options)
+        mod = found.function(normalized(mod), default if options is None else options)
     return mod
 
 
@@ -118,6 +130,16 @@ def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:  
     """Remove what neither a public function reads nor one of those that are given."""
     options = EliminationOptions(tuple(entry_functions or ()))
     return core_pass("DeadCodeElimination", "dead_code_elimination", options=options)
+
+
+def CallTIRRewrite() -> Pass:  # noqa: N802
+    """Make allocations explicit, and calls of loop functions that fill them."""
+    return core_pass("CallTIRRewrite", "expand_calls", options=ExpandOptions(copies=True))
+
+
+def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:  # noqa: N802
+    """Keep what symbols stand for in a tensor, with checks of arguments, casts and results."""
+    return core_pass("VMShapeLower", "store_shapes", options=StoreOptions(emit_err_ctx))
 
 
 def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
@@ -480,11 +502,20 @@ dataflowblock_pass = decorator(_each_block, "transform_dataflowblock")
 """Makes a pass of a function `(block, mod, context) -> block`."""
 
 
+ELSEWHERE = (
+    "AttachExternModules", "MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod",
+    "MetaScheduleTuneTIR", "RunCodegen",
+)  # fmt: skip
+"""Passes of `external_passes`, which need the tuner."""
+
+
 def __getattr__(name: str) -> Any:
     if name in PASSES:
         return _without_arguments(name)
+    if name in ELSEWHERE:
+        return getattr(import_module("relaxlab.tvm.relax.external_passes"), name)
     raise missing("tvm.relax.transform", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *PASSES} - {"__getattr__", "__dir__"})
+    return sorted({*globals(), *PASSES, *ELSEWHERE} - {"__getattr__", "__dir__"})

@@ -40,6 +40,8 @@ def _tuple(*fields: _Any) -> _Any:
 
 
 def __getattr__(name: str) -> _Any:
+    if name == "device":
+        return _import_module("relaxlab.tvm.runtime").device
     operators = _import_module("relaxlab.tvm.relax.op")
     if name in _VALUES:
         made = _VALUES[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -11,10 +12,22 @@ from relaxlab.analysis.well_formed import check_well_formed
 from relaxlab.ir import substitute
 from relaxlab.ir.dtypes import bits_of
 from relaxlab.ir.equal import structural_equal
-from relaxlab.ir.expr import IntImm, Let, Var
-from relaxlab.ir.loops import Block, Buffer, BufferRegion, For, IterVar, LetStmt, PrimFunc, Stmt
+from relaxlab.ir.expr import Call, IntImm, Let, Var
+from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.loops import (
+    Block,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    IterVar,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+)
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import walk
+from relaxlab.ir.node import Node, children, walk
 from relaxlab.runtime.programs import as_module
 from relaxlab.schedule.compact import accesses, common_path
 from relaxlab.schedule.regions import addressed_buffers
@@ -127,6 +140,50 @@ def find_anchor_sblock(mod: Module) -> Block | None:
 
 
 find_anchor_block = find_anchor_sblock
+
+
+def verify_memory(func: PrimFunc) -> bool:
+    """True unless the target of a function is a GPU and the host would read or write an element of
+    an argument: outside of all loops whose iterations are threads."""
+    target = func.attrs.get("target")
+    kind = target.get("kind") if isinstance(target, Mapping) else str(target or "").split(" ")[0]
+    if kind not in GPUS:
+        return True
+    outside: list[Node] = [func.body]
+    while outside:
+        n = outside.pop()
+        if isinstance(n, BufferLoad | BufferStore) and n.buffer in func.buffers:
+            return False
+        if not (isinstance(n, For) and n.kind == "thread_binding"):
+            outside += children(n)
+    return True
+
+
+GPUS = ("cuda", "metal", "opencl", "rocm", "vulkan", "webgpu")
+"""The kinds of targets whose memory the host does not see."""
+
+
+def is_pure_function(func: PrimFunc, assert_on_error: bool = False) -> bool:
+    """True if a loop function neither writes its arguments nor calls what may have effects; raises
+    ValueError instead of returning False with `assert_on_error`."""
+    found = next((text for n in walk(func.body) if (text := _effect(n, func))), None)
+    if found is not None and assert_on_error:
+        raise ValueError(f"the function is not pure: it {found}")
+    return found is None
+
+
+def assert_pure_function(func: PrimFunc) -> bool:
+    """True for a loop function without effects. Raises ValueError for another one."""
+    return is_pure_function(func, assert_on_error=True)
+
+
+def _effect(n: Node, func: PrimFunc) -> str | None:
+    if isinstance(n, BufferStore) and n.buffer in func.buffers:
+        return f"writes {n.buffer.name}"
+    if isinstance(n, Call) and n.op not in ("ret", "assume"):
+        row = INTRINSICS.get(n.op)
+        return None if row is not None and row.pure else f"calls {n.op}"
+    return None
 
 
 def verify_ssa(func: PrimFunc) -> bool:

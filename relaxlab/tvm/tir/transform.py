@@ -9,6 +9,8 @@ from typing import Any
 from relaxlab.codegen.simplify_indices import simplify_indices
 from relaxlab.codegen.steps import (
     allreduce,
+    assumptions,
+    async_copies,
     barriers,
     blocks,
     calls,
@@ -17,6 +19,7 @@ from relaxlab.codegen.steps import (
     double_buffer,
     hoist,
     instrument,
+    local_stage,
     loops,
     merge_shared,
     partition,
@@ -24,6 +27,7 @@ from relaxlab.codegen.steps import (
     shared,
     statements,
     storage,
+    stored_as,
     threads,
     warp_memory,
     widen,
@@ -38,6 +42,7 @@ from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.compact import compact_buffers
 from relaxlab.tvm.target import Target
+from relaxlab.tvm.tir.analysis import verify_memory
 from relaxlab.tvm.tir.dlight import gpu
 from relaxlab.tvm.tir.dlight.base import ApplyDefaultSchedule
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
@@ -87,6 +92,16 @@ def _unchanged(func: PrimFunc) -> PrimFunc:
     return func
 
 
+def _host_memory_only(func: PrimFunc) -> PrimFunc:
+    """The function itself. Raises RuntimeError where `verify_memory` is False."""
+    if not verify_memory(func):
+        raise RuntimeError(
+            "the host would read or write memory of the device: bind a loop around each access to "
+            "an axis of the device's threads"
+        )
+    return func
+
+
 STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "AnnotateIrregularLoop": _unchanged,  # a loop that is left early has a condition
     "CanonicalizeLoop": loops.loops_from_zero,
@@ -99,6 +114,7 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "InjectDoubleBuffer": double_buffer.double_buffered,
     "InstrumentBoundCheckers": instrument.accesses_checked,
     "InstrumentProfileIntrinsics": instrument.profiled,
+    "InjectPTXAsyncCopy": async_copies.copies_made_async,
     "InjectVirtualThread": threads.virtual_threads_in_turn,
     "InjectSoftwarePipeline": pipelining.loops_pipelined,
     "LiftThreadBinding": threads.threads_lifted,
@@ -115,6 +131,17 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "RemoveWeightLayoutRewriteBlock": instrument.with_rewritten_params,
     "RenormalizeSplitPattern": divisions.quotients_first,
     "RewriteUnsafeSelect": loops.selects_as_branches,
+    "ManifestSharedMemoryLocalStage": local_stage.local_stages,
+    "BF16StorageLegalize": lambda f: stored_as.stored_as_bits(f, ("bfloat16",)),
+    "FP8StorageLegalize": lambda f: stored_as.stored_as_bits(f, tuple(SMALL_FLOATS)),
+    "UseAssumeToReduceBranches": assumptions.padding_computed,
+    "VerifyMemory": _host_memory_only,
+    # Where shared memory and fragments lie, and how copies are made, is for machine code to say.
+    **dict.fromkeys(
+        ("InferFragment", "InjectPermutedLayout", "InjectPTXLDG32", "LowerAutoCopy",
+         "TransformMmaBufferLayout"),
+        _unchanged,
+    ),
     "Simplify": _simplified,
     "SkipAssert": statements.without_assertions,
     "StmtSimplify": _simplified,

@@ -98,3 +98,24 @@ for function, given in inputs.items():
         value = value.numpy()
         shown = np.round(value.astype("float64").ravel()[:9], 3) + 0.0
         print(function, value.shape, value.dtype, shown)
+
+
+class Cached(nn.Module):
+    """A cache, to which each call adds."""
+
+    def __init__(self):
+        self.rows = nn.KVCache(2, [3])
+
+    def forward(self, x: nn.Tensor, total: T.int64):
+        self.rows.append(x)
+        nn.print_(x)
+        return self.rows.view(total)
+
+
+described = {"forward": {"x": spec.Tensor((1, 3), "float32"), "total": int}}
+exported, _ = Cached().export_tvm(described, debug=True)
+assert [v.name_hint for v in exported.get_global_vars()] == ["_initialize_effect", "forward"]
+assert len(exported["forward"].params) == 4 and exported["forward"].attrs["num_input"] == 4
+described["forward"]["$"] = {"effect_mode": "packed"}
+packed, _ = Cached().export_tvm(described, debug=True)
+assert len(packed["forward"].params) == 3

@@ -9,8 +9,12 @@ from typing import Any
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir.expr import IntImm
 from relaxlab.ir.loops import Block, Buffer, BufferRegion, For
+from relaxlab.ir.node import walk
 from relaxlab.schedule import state
+from relaxlab.schedule.cache import buffer_of
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.layout import pads, region_number
+from relaxlab.schedule.tree import describe_block
 from relaxlab.tvm.tir.schedule.handles import BlockRV, Location, LoopRV
 from relaxlab.tvm.tir.schedule.state import BlockLike, ModuleSchedule, expression, numbers
 
@@ -272,6 +276,9 @@ class Schedule(ModuleSchedule):
     ) -> None:
         """Change the scope of an intermediate buffer that the block writes."""
         sch, rv = self.block(block)
+        if storage_scope.partition(".")[0] not in SCOPES:
+            known = ", ".join(SCOPES)
+            raise _refused("set_scope", sch.get(rv), f"a scope is one of {known}")
         sch.set_scope(rv, self.region(sch, rv, "write", buffer_index), storage_scope)
 
     def storage_align(
@@ -340,6 +347,10 @@ class Schedule(ModuleSchedule):
             case Location.INLINE:
                 sch.reverse_compute_inline(rv)
             case target:
+                inside = {*map(id, walk(sch.get(target)))}
+                if not all(id(sch.get(p)) in inside for p in sch.get_producers(rv)):
+                    condition = "all blocks that the block reads from are inside of the loop"
+                    raise _refused("reverse_compute_at", sch.get(rv), condition)
                 sch.reverse_compute_at(rv, target, preserve_unit_loops, index)
 
     def compute_inline(self, block: BlockLike) -> None:
@@ -348,8 +359,10 @@ class Schedule(ModuleSchedule):
         sch.compute_inline(rv)
 
     def reverse_compute_inline(self, block: BlockLike) -> None:
-        """Apply the block where its producer computes each value."""
+        """Apply the block, which reads one buffer, where its producer computes each value."""
         sch, rv = self.block(block)
+        if len(_regions(sch.get(rv), "read")) != 1:
+            raise _refused("reverse_compute_inline", sch.get(rv), "the block reads one buffer")
         sch.reverse_compute_inline(rv)
 
     # --- Reductions
@@ -423,8 +436,16 @@ class Schedule(ModuleSchedule):
         self, block: BlockLike, buffer: BufferLike, index_map: MapLike, pad_value: Any = None,
         *, assume_injective_transform: bool = False,
     ) -> None:  # fmt: skip
-        """Store a buffer in another order."""
+        """Store a buffer in another order, in which there is no padding without `pad_value` unless
+        `assume_injective_transform` takes it as none."""
         sch, rv = self.block(block)
+        if pad_value is None and not assume_injective_transform:
+            found = sch.get(rv)
+            assert isinstance(found, Block)
+            kind, index = region_number(found, buffer)
+            if pads(sch.func, buffer_of(found, kind, index, "transform_layout"), index_map):
+                condition = "the layout has no padding: state a pad_value for it"
+                raise _refused("transform_layout", found, condition)
         sch.transform_layout(rv, buffer, index_map, pad_value)
 
     def transform_block_layout(self, block: BlockLike, index_map: MapLike) -> None:
@@ -439,6 +460,15 @@ class Schedule(ModuleSchedule):
 def _name(sch: Any, kind: str) -> str:
     """A name for the next decision of a schedule."""
     return next(n for i in count() if (n := f"{kind}_{i}") not in sch.decisions)
+
+
+SCOPES = ("global", "shared", "local", "warp", "wmma", "m16n8k8", "metal", "texture")
+"""The storage scopes, up to a point."""
+
+
+def _refused(primitive: str, block: Block | For, condition: str) -> ScheduleError:
+    place = describe_block(block) if isinstance(block, Block) else str(block.loop_var)
+    return ScheduleError(primitive, place, condition)
 
 
 def _regions(block: Block | For, kind: str) -> tuple[BufferRegion, ...]:

@@ -15,6 +15,10 @@ _HOMES = {
         name: f"relaxlab.tvm.relax.frontend.nn.module:{name}"
         for name in ("Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList")
     },
+    **{
+        name: f"relaxlab.tvm.relax.frontend.nn.effects:{name}"
+        for name in ("Effect", "IOEffect", "KVCache", "debug_func", "print_")
+    },
     "Mutator": "relaxlab.tvm.relax.frontend.nn.visitor:Mutator",
     **{
         name: f"relaxlab.tvm.relax.frontend.nn.modules:{name}"

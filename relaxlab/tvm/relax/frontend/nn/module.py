@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxlab.ir.module import Module as IRModule
 from relaxlab.tvm.relax.frontend.nn.core import Parameter
+from relaxlab.tvm.relax.frontend.nn.effects import Effect
 from relaxlab.tvm.relax.frontend.nn.exporter import export
 
 
@@ -52,7 +53,7 @@ class Module:
         for parameter in self.parameters():
             parameter.to(dtype)
         for value in vars(self).values():
-            if isinstance(value, Module):
+            if isinstance(value, Module | Effect):
                 value.to(dtype)
         if dtype is not None and isinstance(getattr(self, "dtype", None), str):
             self.dtype = dtype
@@ -61,16 +62,31 @@ class Module:
         self, spec: Any, debug: bool = False, allow_extern: bool = False
     ) -> tuple[IRModule, list[tuple[str, Parameter]]]:
         """A module with a function for each method of the specification, and the parameters, which
-        the functions take after their inputs."""
-        if debug or allow_extern:
-            raise NotImplementedError("export_tvm: there are no effects and external modules")
-        return export(self, spec)
+        the functions take after their inputs; with `debug`, methods may print."""
+        if allow_extern:
+            raise NotImplementedError("export_tvm: there are no external modules")
+        return export(self, spec, [*_effects(self, "")], debug)
 
 
 def _parameters(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
     if isinstance(value, Parameter):
         yield prefix, value
         return
+    for path, inner in _parts(value, prefix):
+        if isinstance(inner, Module | Parameter):
+            yield from _parameters(inner, path)
+
+
+def _effects(value: Module, prefix: str) -> Iterator[tuple[str, Effect]]:
+    for path, inner in _parts(value, prefix):
+        if isinstance(inner, Effect):
+            yield path, inner
+        elif isinstance(inner, Module):
+            yield from _effects(inner, path)
+
+
+def _parts(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """The attributes or items of a module, by their dotted names."""
     items: Any = ()
     if isinstance(value, Module):
         items = vars(value).items()
@@ -79,8 +95,7 @@ def _parameters(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
         elif isinstance(value, _Mapping):
             items = value.items()
     for name, inner in items:
-        if isinstance(inner, Module | Parameter):
-            yield from _parameters(inner, f"{prefix}.{name}" if prefix else str(name))
+        yield f"{prefix}.{name}" if prefix else str(name), inner
 
 
 class _Sequence(Module):

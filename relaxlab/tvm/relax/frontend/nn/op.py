@@ -19,6 +19,8 @@ from relaxlab.tvm.relax.frontend.nn.core import (
     unwrap,
     wrap_nested,
 )
+from relaxlab.tvm.relax.frontend.nn.effects import debug_func as debug_func
+from relaxlab.tvm.relax.frontend.nn.effects import print_ as print_
 
 UNARY = {
     **{n: n for n in "exp log sqrt square tanh sigmoid negative floor".split()},

@@ -34,8 +34,14 @@ def _read(given: Any) -> Any:
     return Tuple(tuple(map(_read, given))) if isinstance(given, list | tuple) else given
 
 
+MODES = ("plain", "packed", "none")
+
+
 class MethodSpec(dict[str, Any]):
-    """The specification of each argument of a method."""
+    """The specification of each argument of a method, and how it takes weights and effects: each by
+    itself, as one tuple, or not at all."""
+
+    param_mode = effect_mode = "plain"
 
 
 class ModuleSpec(dict[str, MethodSpec]):
@@ -51,5 +57,9 @@ class ModuleSpec(dict[str, MethodSpec]):
             named = {k: v for k, v in arguments.items() if not k.startswith("$")}
             if not set(named) <= set(wanted):
                 raise TypeError(f"{name} takes {wanted}; the specification has {list(named)}")
-            made[name] = MethodSpec({n: _read(named[n]) for n in wanted if n in named})
+            made[name] = one = MethodSpec({n: _read(named[n]) for n in wanted if n in named})
+            for key, mode in arguments.get("$", {}).items():
+                if key not in ("param_mode", "effect_mode") or mode not in MODES:
+                    raise ValueError(f"{name}: {key} is {mode!r}; a mode is one of {MODES}")
+                setattr(one, key, mode)
         return made
