@@ -14,10 +14,18 @@ _HOST = (
     "they make functions for TVM's run time; `build` makes the host program and the kernels of a "
     "loop function"
 )
+_TILES = (
+    "they lower instructions for tiles of matrices; `tensorize` calls those that relaxlab has, and "
+    "its code generators place their memory"
+)
 REASONS = {
     "SplitCallTIRByPattern": _COMPILERS,
     **dict.fromkeys(("IPCAllReduceRewrite", "LowerGPUIPCAllocStorage"), _SEVERAL_GPUS),
     **dict.fromkeys(("MakePackedAPI", "SplitHostDevice", "LowerTVMBuiltin"), _HOST),
+    **dict.fromkeys(
+        ("TransformMmaBufferLayout", "InferFragment", "InjectPermutedLayout", "InjectPTXLDG32"),
+        _TILES,
+    ),
 }
 """The reasons, by the names of passes."""
 

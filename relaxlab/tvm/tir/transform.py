@@ -136,12 +136,6 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "FP8StorageLegalize": lambda f: stored_as.stored_as_bits(f, tuple(SMALL_FLOATS)),
     "UseAssumeToReduceBranches": assumptions.padding_computed,
     "VerifyMemory": _host_memory_only,
-    # Where shared memory and fragments lie, and how copies are made, is for machine code to say.
-    **dict.fromkeys(
-        ("InferFragment", "InjectPermutedLayout", "InjectPTXLDG32", "LowerAutoCopy",
-         "TransformMmaBufferLayout"),
-        _unchanged,
-    ),
     "Simplify": _simplified,
     "SkipAssert": statements.without_assertions,
     "StmtSimplify": _simplified,
