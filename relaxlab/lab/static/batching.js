@@ -34,7 +34,7 @@ export function whyApart(state, a, b) {
   if (early.round !== late.round) return `Between them is a flush: the instance of ${name(last)} waited for a tensor first.`;
   const waits = nodes[last][3].filter((p) => nodes[p][2] >= nodes[first][2]);
   if (waits.length) return `Node ${last} waits for ${name(waits[0])}, which runs in batch ${nodes[waits[0]][2] + 1}; ${name(first)} runs in batch ${nodes[first][2] + 1}.`;
-  return "Together they would take more batches in all, or another policy puts them together: rl.explore.policy shows them.";
+  return "Together they would take more batches in all, or to find fewer would take longer than it saves: rl.explore.policy shows other policies.";
 }
 
 /** The rows of nodes in the columns of their batches: a place for each, and the height of each row. */
