@@ -40,7 +40,7 @@ export function whyApart(state, a, b) {
 /** The rows of nodes in the columns of their batches: a place for each, and the height of each row. */
 export function placed(state) {
   const stacks = new Map();
-  const tall = new Array(state.instances).fill(1);
+  const tall = new Array(state.drawn).fill(1);
   const level = state.nodes.map(([, instance, batch]) => {
     const key = `${instance}:${batch}`;
     const at = stacks.get(key) ?? 0;
@@ -52,7 +52,7 @@ export function placed(state) {
 }
 
 function drawing(state, at, chosen, choose) {
-  const [left, top, w, hgt] = [56 + 8 * String(state.instances - 1).length, 18, 18, 12];
+  const [left, top, w, hgt] = [56 + 8 * String(state.drawn - 1).length, 18, 18, 12];
   const { level, tall } = placed(state);
   const start = [];
   tall.reduce((y, n, i) => ((start[i] = y), y + n * hgt + 6), top);
