@@ -10,10 +10,6 @@ other orders in other instances (lattices), there are three schedules, of which 
 taken: by the counted depths; by the policy `agenda`; and by one that runs a block whose batch
 lowers the bound of what is left, or else the block of which the largest part of what is left is
 ready. That is `critical`, with a choice that takes a third of the time and as many batches.
-
-Each step of this search takes as long as it has notes, and a batch less saves what its block says.
-So a step is made where it takes less than what it might save, or little beside the work on the
-notes; else these run by their counted depths.
 """
 
 from __future__ import annotations
@@ -49,12 +45,6 @@ NO_DEPTH = 1 << 62
 """The first depth of blocks without notes."""
 RUN_WORDS = 64
 """Words for the record of a policy's execution, at least as many as it has fields."""
-LANE_NS, PART_NS, AGENDA_NS = 6, 70, 18
-"""Nanoseconds of a step of the search for each note: levels, by the number of lanes, since the more
-blocks there are, the more seldom can their levels be put into an order; the first policy, which the
-second may follow; and that."""
-LITTLE = 64
-"""A step takes little if it takes this part of the work."""
 
 
 @external("memset")
@@ -63,20 +53,18 @@ def fill_memory(to: Address, byte: Int, size: Word) -> Address: ...
 
 class Levels(Record):
     """The notes of a phase on blocks whose notes have different depths, and on those between them:
-    depths from `begin` to `end`. work: what all rows take, roughly, in ns. kinds: how many blocks
-    these are; number: by block, its number among these, and of: by number, the block; lanes: kinds,
-    and as many more as make a multiple of four. There is room for so many notes. slots: how many
-    slots there are from `first_slot` on, the first that the notes make. maker: by slot, the number
-    behind that of the note that makes it, or 0. note, kind_of: the notes in the order in which they
-    were taken, and their blocks. level: (notes, lanes), of each block the most notes on a path to a
-    note, itself among them. top: by block, the largest level of its notes; starts: the number of
-    batches of blocks before it. needs: (batches, lanes), of each block the largest level that notes
-    of a batch need to have run."""
+    depths from `begin` to `end`. kinds: how many blocks these are; number: by block, its number
+    among these, and of: by number, the block; lanes: kinds, and as many more as make a multiple of
+    four. There is room for so many notes. slots: how many slots there are from `first_slot` on, the
+    first that the notes make. maker: by slot, the number behind that of the note that makes it, or
+    0. note, kind_of: the notes in the order in which they were taken, and their blocks. level:
+    (notes, lanes), of each block the most notes on a path to a note, itself among them. top: by
+    block, the largest level of its notes; starts: the number of batches of blocks before it. needs:
+    (batches, lanes), of each block the largest level that notes of a batch need to have run."""
 
     phase: Word
     begin: Word
     end: Word
-    work: Word
     kinds: Word
     lanes: Word
     number: Array[Word]
@@ -105,8 +93,7 @@ def take_work(flush: Flush, words: Word) -> Word:
 
 @low_level
 def find_depths(flush: Flush, phase: Word) -> None:
-    """Write down the first and the last depth of each block's notes in a phase, and the most of one
-    instance each of which is deeper than all before it."""
+    """Write down the first and the last depth of each block's notes in a phase."""
     for kind in range(flush.kinds):
         width = flush.blocks[kind].note_words
         head = LOGS + kind * LOG_WORDS
@@ -114,27 +101,14 @@ def find_depths(flush: Flush, phase: Word) -> None:
         at = flush.done[kind]
         first = NO_DEPTH
         last = -1
-        instance = -1
-        deepest = -1
-        steps = 0
-        most = 0
         while at < flush.recorder[head + LOG_COUNT]:
             depth = notes[at * width + NOTE_DEPTH]
             if depth // PHASE == phase:
                 first = depth if depth < first else first
                 last = depth if depth > last else last
-                of = notes[at * width + NOTE_INSTANCE]
-                same = of == instance
-                steps = steps if same else 0
-                deepest = deepest if same else -1
-                instance = of
-                steps = steps + 1 if depth > deepest else steps
-                deepest = depth if depth > deepest else deepest
-                most = steps if steps > most else most
             at += 1
         flush.first_depth[kind] = first
         flush.last_depth[kind] = last
-        flush.most_steps[kind] = most
 
 
 @low_level
@@ -166,7 +140,6 @@ def find_slots(flush: Flush, levels: Levels) -> Word:
     levels.first_slot = flush.recorder[NEXT_SLOT]
     edges = 0
     room = 0
-    levels.work = 0
     for number in range(levels.kinds):
         kind = levels.of[number]
         head = LOGS + kind * LOG_WORDS
@@ -176,21 +149,12 @@ def find_slots(flush: Flush, levels: Levels) -> Word:
             levels.first_slot = slot
         count = flush.recorder[head + LOG_COUNT] - flush.done[kind]
         room += count
-        # Weights that are read once more take about as long as the products of a row.
-        levels.work = levels.work + count * flush.blocks[kind].batch_ns
         edges += count * flush.blocks[kind].inputs
     levels.room = room
     levels.slots = flush.recorder[NEXT_SLOT] - levels.first_slot
     words = 3 * levels.slots + 2 * (room + 1) * levels.lanes + 20 * (room + levels.kinds + 2)
     depths = levels.end - levels.begin + 1
     return words + 2 * edges + depths * levels.kinds + 2 * flush.kinds + RUN_WORDS
-
-
-@inlined
-def pays(levels: Levels, saves: Word, note_ns: Word) -> Flag:
-    """True if a step of the search that takes so long for each note is worth it."""
-    takes = note_ns * levels.room
-    return saves > takes or levels.work > LITTLE * takes
 
 
 @inlined
@@ -360,51 +324,32 @@ def run_levels(
     flush.batches = flush.batches + batches
 
 
-@inlined
-def depth_at(levels: Levels, notes: Array[Word], word: Word, number: Word) -> Word:
-    """The number of the batch by depths of a note on the block of a number."""
-    return (notes[word + NOTE_DEPTH] - levels.begin) * levels.kinds + number
-
-
 @low_level
 def run_depths(flush: Flush, levels: Levels) -> None:
     """Let the notes on each block at each counted depth run together, behind the batches there
     are, in the order of depths and then of blocks."""
-    keys = (levels.end - levels.begin + 1) * levels.kinds
+    kinds = levels.kinds
+    keys = (levels.end - levels.begin + 1) * kinds
     place = Array[Word](take_work(flush, keys))
-    for number in range(levels.kinds):
-        kind = levels.of[number]
-        width = flush.blocks[kind].note_words
-        head = LOGS + kind * LOG_WORDS
-        notes = Array[Word](flush.recorder[head + LOG_ADDRESS])
-        at = flush.done[kind]
-        while at < flush.recorder[head + LOG_COUNT]:
-            if is_in(flush, levels, notes, at * width):
-                key = depth_at(levels, notes, at * width, number)
-                place[key] = place[key] + 1
-            at += 1
+    for at in range(levels.notes):
+        depth = Array[Word](levels.note[at])[NOTE_DEPTH] - levels.begin
+        key = depth * kinds + levels.kind_of[at]
+        place[key] = place[key] + 1
     end = last_end(flush)
     for key in range(keys):
         count = place[key]
         place[key] = end
         end += count
         if count > 0:
-            flush.batch_kind[flush.batches] = levels.of[key % levels.kinds]
+            flush.batch_kind[flush.batches] = levels.of[key % kinds]
             flush.batch_end[flush.batches] = end
             flush.batches = flush.batches + 1
-    for number in range(levels.kinds):
-        kind = levels.of[number]
-        width = flush.blocks[kind].note_words
-        head = LOGS + kind * LOG_WORDS
-        notes = Array[Word](flush.recorder[head + LOG_ADDRESS])
-        at = flush.done[kind]
-        while at < flush.recorder[head + LOG_COUNT]:
-            if is_in(flush, levels, notes, at * width):
-                key = depth_at(levels, notes, at * width, number)
-                flush.order[place[key]] = Word(notes) + 8 * at * width
-                flush.order_kind[place[key]] = kind
-                place[key] = place[key] + 1
-            at += 1
+    for at in range(levels.notes):
+        depth = Array[Word](levels.note[at])[NOTE_DEPTH] - levels.begin
+        key = depth * kinds + levels.kind_of[at]
+        flush.order[place[key]] = levels.note[at]
+        flush.order_kind[place[key]] = levels.of[levels.kind_of[at]]
+        place[key] = place[key] + 1
 
 
 @low_level
@@ -491,33 +436,11 @@ def run_graph(flush: Flush, levels: Levels, run: Run, first: Word, batches: Word
 
 
 @low_level
-def batches_ns(flush: Flush, first: Word) -> Word:
-    """The time of the batches behind the `first` ones beside the work on their notes, in ns."""
-    time = 0
-    batch = 0 + first
-    while batch < flush.batches:
-        time += flush.blocks[flush.batch_kind[batch]].batch_ns
-        batch += 1
-    return time
-
-
-@low_level
-def needed_ns(flush: Flush, levels: Levels, counts: Array[Word]) -> Word:
-    """The time of batches if there are as many of each block as its number has in `counts`."""
-    time = 0
-    for number in range(levels.kinds):
-        time += counts[number] * flush.blocks[levels.of[number]].batch_ns
-    return time
-
-
-@low_level
-def run_policies(flush: Flush, levels: Levels, first: Word) -> None:
-    """Let the notes run as one of two policies has them, if that takes fewer batches than by
-    depths, which are those behind the `first` ones. Each is tried where the fewest that there can
-    be would save more time than it takes."""
-    least = needed_ns(flush, levels, levels.top)
-    if not pays(levels, batches_ns(flush, first) - least, PART_NS):
-        return
+def run_policies(flush: Flush, levels: Levels, least: Word) -> None:
+    """Let the notes run by their depths, or as one of two policies has them if that takes fewer
+    batches. least: the fewest that there can be."""
+    first = flush.batches
+    run_depths(flush, levels)
     run = Run(take_work(flush, RUN_WORDS))
     take_graph(flush, levels, run)
     used = flush.work_used
@@ -526,12 +449,11 @@ def run_policies(flush: Flush, levels: Levels, first: Word) -> None:
     if batches < run.most:
         run_graph(flush, levels, run, first, batches)
         run.most = batches
-    if not pays(levels, batches_ns(flush, first) - least, AGENDA_NS):
-        return
-    flush.work_used = used
-    batches = schedule_by(flush, run, AGENDA, 0)
-    if batches < run.most:
-        run_graph(flush, levels, run, first, batches)
+    if batches > least:
+        flush.work_used = used
+        batches = schedule_by(flush, run, AGENDA, 0)
+        if batches < run.most:
+            run_graph(flush, levels, run, first, batches)
 
 
 @low_level
@@ -546,24 +468,6 @@ def take_levels(flush: Flush, levels: Levels) -> None:
 
 
 @low_level
-def run_fewest(flush: Flush, levels: Levels, first: Word) -> None:
-    """Put the notes into as few batches as are found, in place of those behind the `first` ones,
-    which are by depths."""
-    take_levels(flush, levels)
-    list_notes(flush, levels)
-    least = count_levels(flush, levels)
-    levels.needs = Array[Int](take_work(flush, least * levels.lanes // 2))
-    turn = Array[Word](take_work(flush, least))
-    ran = Array[Word](take_work(flush, levels.kinds))
-    count_needs(levels)
-    if order_levels(levels, turn, ran):
-        flush.batches = first
-        run_levels(flush, levels, turn, least, Array[Word](take_work(flush, least)))
-    else:
-        run_policies(flush, levels, first)
-
-
-@low_level
 def phase_batches(flush: Flush, levels: Levels) -> Word:
     """Put the notes of a phase into batches behind those there are. Return 0, or the words of work
     that it takes where there are too few."""
@@ -575,24 +479,26 @@ def phase_batches(flush: Flush, levels: Levels) -> Word:
     words = find_slots(flush, levels)
     if words > flush.work_room:
         return words
+    take_levels(flush, levels)
+    list_notes(flush, levels)
+    least = count_levels(flush, levels)
+    levels.needs = Array[Int](take_work(flush, least * levels.lanes // 2))
+    turn = Array[Word](take_work(flush, least))
+    ran = Array[Word](take_work(flush, levels.kinds))
+    count_needs(levels)
     run_blocks(flush, levels, levels.phase * PHASE, levels.begin)
-    first = flush.batches
-    run_depths(flush, levels)
-    # An instance by itself takes as many batches, if its notes on a block follow each other.
-    steps = Array[Word](take_work(flush, levels.kinds))
-    for number in range(levels.kinds):
-        steps[number] = flush.most_steps[levels.of[number]]
-    saves = batches_ns(flush, first) - needed_ns(flush, levels, steps)
-    if pays(levels, saves, LANE_NS * levels.lanes):
-        run_fewest(flush, levels, first)
+    if order_levels(levels, turn, ran):
+        run_levels(flush, levels, turn, least, Array[Word](take_work(flush, least)))
+    else:
+        run_policies(flush, levels, least)
     run_blocks(flush, levels, levels.end + 1, NO_DEPTH)
     return 0
 
 
 @low_level
 def flush_batches(flush: Flush) -> Word:
-    """Put the notes of a flush into batches, as few as are worth finding, phase after phase. Return
-    0, or the words of work that it takes where there are too few."""
+    """Put the notes of a flush into batches, as few as are found, phase after phase. Return 0, or
+    the words of work that it takes where there are too few."""
     if flush.work_room < 2 * flush.kinds:
         return 2 * flush.kinds
     levels = Levels(flush.levels)
@@ -609,8 +515,7 @@ def flush_batches(flush: Flush) -> Word:
 
 
 FUNCTIONS = (
-    take_work, find_depths, sort_blocks, find_slots, pays, is_in, list_notes,
-    count_levels, batch_at, count_needs, order_levels, run_block, last_end, run_blocks, run_levels,
-    depth_at, run_depths, take_graph, schedule_by, run_graph, batches_ns, needed_ns, run_policies,
-    take_levels, run_fewest, phase_batches, flush_batches,
+    take_work, find_depths, sort_blocks, find_slots, is_in, list_notes, count_levels,
+    batch_at, count_needs, order_levels, run_block, last_end, run_blocks, run_levels, run_depths,
+    take_graph, schedule_by, run_graph, run_policies, take_levels, phase_batches, flush_batches,
 )  # fmt: skip

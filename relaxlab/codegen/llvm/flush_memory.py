@@ -8,17 +8,16 @@ from relaxlab.codegen.llvm.lowlevel import Address, Array, Record, Table, Word
 class BlockCode(Record):
     """The function that runs batches of a block (its entry, its context, the words from which it
     reads its arguments, and the most rows for each thread that it is given at once), the words of a
-    note, what the same rows take longer in ns where they are a batch more, and the operands of the
-    block. Arrays have an element per operand: the bytes of an element (of arenas and scalars; of
-    inputs as a power of two), the elements of an input, the bytes of an output; output_dims has for
-    each output the number of dimensions behind that of the rows, then these."""
+    note, and the operands of the block. Arrays have an element per operand: the bytes of an element
+    (of arenas and scalars; of inputs as a power of two), the elements of an input, the bytes of an
+    output; output_dims has for each output the number of dimensions behind that of the rows, then
+    these."""
 
     entry: Word
     context: Word
     target: Array[Word]
     most_rows: Word
     note_words: Word
-    batch_ns: Word
     arenas: Word
     inputs: Word
     scalars: Word
@@ -40,8 +39,7 @@ class Flush(Record):
     batches of several `flushes`: `ran` of them, with `ran_notes`; there is room for `ran_room`.
     results: for devices, the places of the results of all batches, most_outputs of each. work: room
     for choosing batches, `work_room` words of which `work_used` are taken; levels: for a record.
-    first_depth, last_depth: by block, of its notes in a phase; most_steps: how many of one instance
-    are each deeper than all before."""
+    first_depth, last_depth: by block, of its notes in a phase."""
 
     kinds: Word
     phases: Word
@@ -80,4 +78,3 @@ class Flush(Record):
     levels: Array[Word]
     first_depth: Array[Word]
     last_depth: Array[Word]
-    most_steps: Array[Word]

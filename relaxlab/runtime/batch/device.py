@@ -22,8 +22,6 @@ Calls = Callable[[str, Sequence[Any]], Any]
 """Calls a function of a program, by its name, on arrays of a device."""
 SCALAR_BYTES = 8
 """Bytes of the largest scalar."""
-LAUNCH_NS = 5000
-"""Nanoseconds of the launch of a kernel."""
 
 
 class DeviceBlock(BlockWords):
@@ -33,7 +31,7 @@ class DeviceBlock(BlockWords):
     def __init__(
         self, call: Calls, transform: str | None, of: rec.BatchBlock, note_words: int
     ) -> None:
-        super().__init__(of, note_words, LAUNCH_NS)
+        super().__init__(of, note_words)
         self._call, self._transform = call, transform
         self._weights: tuple[Any, ...] = ()
         self._scalars = [numpy_dtype(dtype) for dtype in of.scalars]

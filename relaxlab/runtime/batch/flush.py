@@ -26,9 +26,6 @@ from relaxlab.runtime.rows import row_bytes, row_dims, row_elements
 
 FIRST_BATCHES = 256
 """Batches of flushes behind each other for which there is room at first."""
-CALL_NS, SHARED_BYTES_PER_NS = 80, 256
-"""The time of a batch beside its rows: nanoseconds for the call of its kernels, and the bytes of
-weights in the cache that are read in one."""
 
 if TYPE_CHECKING:
     from relaxlab.runtime.executable import Executable
@@ -67,17 +64,15 @@ class Ran:
 
 
 class BlockWords:
-    """A block, and the words by which a flush lays out its batches. batch_ns: what the same rows
-    take longer, in ns, where they are a batch more."""
+    """A block, and the words by which a flush lays out its batches."""
 
-    def __init__(self, of: rec.BatchBlock, note_words: int, batch_ns: int) -> None:
+    def __init__(self, of: rec.BatchBlock, note_words: int) -> None:
         self.of = of
         dims = [[d for d in row_dims(t) if d != 1] for t in of.outputs]
         self.fields = Fields(flush_memory.BlockCode)
         self.fields.set(
-            most_rows=of.most_rows, note_words=note_words, batch_ns=batch_ns,
-            arenas=len(of.arenas), inputs=len(of.inputs), scalars=len(of.scalars),
-            outputs=len(of.outputs),
+            most_rows=of.most_rows, note_words=note_words, arenas=len(of.arenas),
+            inputs=len(of.inputs), scalars=len(of.scalars), outputs=len(of.outputs),
         )  # fmt: skip
         self.fields.hold(
             arena_bytes=_words(map(bytes_of, of.arenas)),
@@ -94,11 +89,10 @@ class BlockWords:
 
 
 class NativeBlock(BlockWords):
-    """A block whose batches a native function runs. shared: the bytes that all rows have in
-    common."""
+    """A block whose batches a native function runs."""
 
-    def __init__(self, exe: Executable, of: rec.BatchBlock, note_words: int, shared: int) -> None:
-        super().__init__(of, note_words, CALL_NS + shared // SHARED_BYTES_PER_NS)
+    def __init__(self, exe: Executable, of: rec.BatchBlock, note_words: int) -> None:
+        super().__init__(of, note_words)
         self._exe = exe
         self._function: NativeFunction = exe[of.function]
         self.fields.set(
@@ -139,8 +133,7 @@ class Flusher:
             blocks=np.concatenate([_words(()), *(b.fields.words for b in blocks)]),
             recorder=recorder.words,
             levels=np.zeros(len(layout_of(choosing.Levels)), np.int64),
-            **{name: np.zeros(len(blocks), np.int64)
-               for name in ("first_depth", "last_depth", "most_steps")},
+            first_depth=np.zeros(len(blocks), np.int64), last_depth=np.zeros(len(blocks), np.int64),
         )  # fmt: skip
         self._start = recorder.start.fields
         self._start.set(flush=self._fields.address)
@@ -258,12 +251,8 @@ class NativeFlusher(Flusher):
     """Runs batches by native functions of an executable."""
 
     def __init__(self, exe: Executable, recorder: Recorder) -> None:
-        program = recorder.program
-        sizes = [row_bytes(value.ty) for value in program.shared]
-        self._native = [
-            NativeBlock(exe, block, width, sum(sizes[i] for i in block.shared if block.inputs))
-            for block, width in zip(program.blocks, recorder.widths, strict=False)
-        ]
+        pairs = zip(recorder.program.blocks, recorder.widths, strict=False)
+        self._native = [NativeBlock(exe, block, width) for block, width in pairs]
         super().__init__(recorder, self._native)
         self._exe, self._has_grown = exe, True
         self.state = ctypes.addressof(exe._state)

@@ -225,7 +225,7 @@ class BatchFunction:
         arguments besides the weights, or the argument where there is one.
 
         choose: puts what was recorded into batches (`rl.batches_by`); None: into as few as machine
-        code finds in less time than it saves, see `relaxlab.codegen.llvm.fewest_batches`.
+        code finds, see `relaxlab.codegen.llvm.fewest_batches`.
 
         Raises ArgumentError for an argument that does not fit, BatchError for an instance that
         cannot be recorded or computed, when all others are; both name the instance. Raises

@@ -1,5 +1,4 @@
-"""The batches that machine code makes of what was noted: never more than by the policy `agenda`
-where a batch takes long enough to look for fewer."""
+"""The batches that machine code makes of what was noted: never more than by the policy `agenda`."""
 
 from __future__ import annotations
 
@@ -29,8 +28,6 @@ from relaxlab.testing.minibatches import WORKLOADS, random_graph
 GRAPHS = 300
 OUTSIDE = 3
 """Slots that were there before."""
-LONG_NS = 1 << 30
-"""Nanoseconds of a batch for which any search pays."""
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +51,9 @@ def machine_code():
 
 class Notes:
     """The memory of a flush whose notes are the nodes of a graph, and some of an instance that has
-    failed. phases: by node. batch_ns: what a batch takes beside its notes."""
+    failed. phases: by node."""
 
-    def __init__(
-        self, graph: Graph, rng: np.random.Generator, phases: np.ndarray, batch_ns: int = LONG_NS
-    ) -> None:
+    def __init__(self, graph: Graph, rng: np.random.Generator, phases: np.ndarray) -> None:
         self.graph, kinds = graph, len(graph.types)
         depths = depths_of(graph) + np.cumsum(rng.random(len(graph)) < 0.2)
         most = max((len(graph.predecessors_of(v)) for v in range(len(graph))), default=0)
@@ -82,18 +77,18 @@ class Notes:
         for t, log in enumerate(self.logs):
             recorder[LOGS + LOG_WORDS * t :][:3] = log.ctypes.data, len(log), len(log)
         blocks = Fields(BlockCode)
-        blocks.set(note_words=most + 3, inputs=most, batch_ns=batch_ns)
+        blocks.set(note_words=most + 3, inputs=most)
         rows = np.tile(blocks.words, (kinds, 1))
         rows[:, list(layout_of(BlockCode)).index("outputs")] = outputs
         self.fields, count = Fields(Flush), len(graph)
         self.fields.set(kinds=kinds, phases=int(phases.max(initial=0)) + 1)
         self.fields.hold(
             blocks=rows, recorder=recorder, done=np.zeros(kinds, np.int64),
-            failures=np.array([0, 1]),
+            failures=np.array([0, 1]), first_depth=np.empty(kinds, np.int64),
+            last_depth=np.empty(kinds, np.int64),
             levels=np.empty(len(layout_of(fewest_batches.Levels)), np.int64),
             **{n: np.empty(count + 1, np.int64)
                for n in ("order", "order_kind", "batch_kind", "batch_end")},
-            **{n: np.empty(kinds, np.int64) for n in ("first_depth", "last_depth", "most_steps")},
         )  # fmt: skip
 
     def batches(self, flush_batches) -> list[tuple[int, list[int]]]:
@@ -145,43 +140,17 @@ def test_phases_come_one_after_the_other(rng, machine_code):
         assert order == sorted(order)
 
 
-@pytest.mark.parametrize("batch_ns", [0, 30, 300, 3000])
-def test_batches_are_schedules_however_far_one_looked_for_few(rng, machine_code, batch_ns):
-    """The less a batch takes, the more there may be, up to those by depths."""
-    for graph in drawn(rng)[GRAPHS // 2 :]:
-        made = []
-        for ns in (batch_ns, LONG_NS, 0):
-            # The same notes each time: their depths are drawn.
-            notes = Notes(graph, np.random.default_rng(len(graph)), np.zeros(len(graph), int), ns)
-            schedule = schedule_of(graph, notes.batches(machine_code[0]))
-            check_schedule(schedule)
-            made.append(len(schedule))
-        assert made[1] <= made[0] <= made[2]
-
-
-def two_layers(lengths) -> Graph:
-    """Sentences through two layers: the second begins where the first one ends, another place for
-    each length."""
+def test_chains_that_begin_at_different_depths_share_batches(machine_code):
+    """A sentence of each length, through two layers: the second begins where the first one ends,
+    another place in each. Counted by depths, there are some batches more for each length."""
     reads, types = list[list[int]](), list[int]()
-    for length in lengths:
+    for length in range(1, 30):
         for step in range(2 * length):
             types.append(int(step >= length))
             reads.append([len(reads) - 1] if step else [])
-    return minibatch_graph(["first", "second"], types, reads)
-
-
-def test_chains_that_begin_at_different_depths_share_batches(machine_code):
-    """Counted by depths, there are some batches more for each length."""
-    graph = two_layers(range(1, 30))
+    graph = minibatch_graph(["first", "second"], types, reads)
     notes = Notes(graph, np.random.default_rng(0), np.zeros(len(graph), int))
     assert len(notes.batches(machine_code[0])) == 2 * 29 == batch_bound(graph)
-
-
-@pytest.mark.parametrize(("batch_ns", "is_least"), [(3, False), (10_000, True)])
-def test_fewer_batches_are_looked_for_where_that_pays(machine_code, batch_ns, is_least):
-    graph = two_layers(range(1, 30))
-    notes = Notes(graph, np.random.default_rng(0), np.zeros(len(graph), int), batch_ns)
-    assert (len(notes.batches(machine_code[0])) == batch_bound(graph)) is is_least
 
 
 LENGTHS = {
@@ -219,20 +188,12 @@ MODELS = {
 }  # fmt: skip
 
 
-def set_batch_ns(main, batch_ns):
-    """Let a batch take so long beside its rows."""
-    fields = layout_of(BlockCode)
-    blocks = main._flusher._fields.array("blocks").reshape(-1, len(fields))
-    blocks[:, list(fields).index("batch_ns")] = batch_ns
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_networks_take_no_more_batches_than_by_agenda(name, rng):
     make, instance = MODELS[name]
     mod = make(8)
     main = rl.compile(mod, pipeline=rl.batched_pipeline(), threads=1)["main"]
     main.bind(*dynamic.random_weights(mod, np.random.default_rng(0), 0.5))
-    set_batch_ns(main, LONG_NS)  # as if weights were large
     agenda = rl.batches_by("agenda")
     for lengths in LENGTHS.values():
         for count in (1, 3, 8, 33):
