@@ -7,7 +7,7 @@ refused when provably wrong, or kept as a `match_cast` that is checked at run ti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -31,9 +31,10 @@ from relaxlab.ir.diagnostics import Diagnostic, DiagnosticError
 from relaxlab.ir.equal import structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.ir.names import fresh_name
-from relaxlab.ir.node import replace
+from relaxlab.ir.node import Node, map_children, replace
 from relaxlab.ir.op_table import has_trait
 from relaxlab.ir.types import (
+    Each,
     LengthsType,
     ObjectType,
     PrimType,
@@ -57,6 +58,10 @@ LEAVES = (
     graph.StringImm,
     graph.DataTypeImm,
 )
+
+
+MOST_LENGTH = 512
+"""The longest sequence of which an error's suggestion speaks."""
 
 
 def annotate(mod: Module, *, computable: bool = True) -> tuple[Module, list[Diagnostic]]:
@@ -489,7 +494,8 @@ class _Scope:
             if (value.values[0], claim.values[0]) in self.checked_equal:
                 continue
             if lengths_in(condition):
-                fix = "state what lengths there are: R.Lengths(…, at_least=1, at_most=512)"
+                stated = ", ".join(("…", *_lengths_that_fit(condition, self.analyzer)))
+                fix = f"state what lengths there are: R.Lengths({stated})"
                 self.owner.report("E0203", message, call, suggestion=fix)
                 continue
             if self.analyzer.prove(condition) is False:
@@ -567,6 +573,25 @@ class _Scope:
         name = fresh_name(hint, self.taken.__contains__)
         self.taken.add(name)
         return name
+
+
+def _lengths_that_fit(condition: expr.PrimExpr, analyzer: Analyzer) -> Iterator[str]:
+    """Yield the arguments of R.Lengths by which a condition on lengths holds, for lengths up to
+    `MOST_LENGTH`; those of an example where none does by itself."""
+
+    def of(n: Node, length: int) -> Node:
+        if isinstance(n, Each):
+            return expr.IntImm(length, n.dtype)
+        return map_children(n, lambda child: of(child, length))
+
+    fitting = [
+        n for n in range(MOST_LENGTH + 1)
+        if analyzer.prove(cast("expr.PrimExpr", of(condition, n)))
+    ]  # fmt: skip
+    if not fitting or fitting[0] > 0:
+        yield f"at_least={fitting[0] if fitting else 1}"
+    if not fitting or fitting[-1] < MOST_LENGTH:
+        yield f"at_most={fitting[-1] if fitting else MOST_LENGTH}"
 
 
 def _is_size(value: object) -> bool:

@@ -73,17 +73,17 @@ class _Memory:
 
 def _memory(graph: Graph, policy: int, critical: bool, table: Table) -> _Memory:
     nodes, kinds = len(graph), len(graph.types)
-    cells = nodes * kinds
+    cells, lanes = nodes * kinds, -(-kinds // 4) * 4
     alone = [int(number in graph.unbatchable) for number in range(kinds)]
     found = _Memory(graph)
     found.values = {
-        "nodes": nodes, "kinds": kinds, "most": nodes + 1, "policy": policy,
+        "nodes": nodes, "kinds": kinds, "lanes": lanes, "most": nodes + 1, "policy": policy,
         "critical": int(critical), "encoding": table.encoding,
     }  # fmt: skip
     found.hold(
         np.int32, type_of=graph.type_of, reads=graph.predecessors, readers=graph.successors,
         alone=np.array(alone), missing=nodes, following=nodes, first=kinds, last=kinds, order=nodes,
-        batch_types=nodes, depth=nodes, ahead=cells, rank_left=nodes + kinds,
+        batch_types=nodes, depth=nodes, ahead=nodes * lanes, rank_left=nodes + kinds,
         rank_ready=nodes + kinds, waits=cells, trie=table.trie, action=table.action,
     )  # fmt: skip
     found.hold(

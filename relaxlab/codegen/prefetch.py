@@ -6,11 +6,14 @@ Streams of weights are longer than a page and the hardware's prefetchers stop at
 
 One annotated `prefetch_beside=(buffer name, …)` touches the lines behind those that an iteration
 reads, as many: the same rows of the next panel of a matrix that is read panel by panel.
+
+One annotated `prefetch_early=(buffer name, …)` has what it reads of these touched in front of the
+statements that run before it: what a tile of a product adds comes while the product is computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
@@ -20,7 +23,7 @@ from relaxlab.ir.loops import BufferLoad, BufferStore, For, LetStmt, Stmt, seq
 from relaxlab.ir.node import Node, children, map_children, replace, walk
 from relaxlab.ir.row_major import place
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.schedule.annotate import PREFETCH_BESIDE
+from relaxlab.schedule.annotate import PREFETCH_BESIDE, PREFETCH_EARLY
 
 
 def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
@@ -35,6 +38,8 @@ def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
         if isinstance(n, For) and PREFETCH_BESIDE in n.annotations:
             body = seq(*_prefetches_beside(n, n.annotations[PREFETCH_BESIDE], cache_line), n.body)
             return replace(n, body=body, annotations=n.annotations.with_(**{PREFETCH_BESIDE: None}))
+        if isinstance(n, loops.SeqStmt) and any(any(_early_loops(s)) for s in n.stmts[1:]):
+            return seq(*_prefetched_early(n.stmts))
         return n
 
     return visit(stmt)  # type: ignore[return-value]
@@ -63,6 +68,87 @@ def _prefetches_beside(loop: For, names: tuple[str, ...], cache_line: int) -> li
         if len(known) == len(reached):
             statements += _lines(start, max(known), max(known), cache_line)
     return statements
+
+
+def _prefetched_early(stmts: Sequence[Stmt]) -> list[Stmt]:
+    """Statements that run one after the other, in front of them the prefetches of those loops that
+    want them early. Loops keep their annotations in front of which nothing runs."""
+    early, rest = list[Stmt](), list[Stmt]()
+    written = set[loops.Buffer]()
+    for stmt in stmts:
+        if rest and any(_early_loops(stmt)):
+            early.append(_touching(stmt, set(), written))
+            stmt = _without_early(stmt)  # noqa: PLW2901
+        rest.append(stmt)
+        written |= {n.buffer for n in walk(stmt) if isinstance(n, BufferStore)}
+    return [*early, *rest]
+
+
+def _early_loops(stmt: Stmt) -> Iterator[For]:
+    """The loops that want prefetches early and run once at most when the statement runs."""
+    match stmt:
+        case For():
+            if PREFETCH_EARLY in stmt.annotations:
+                yield stmt
+        case loops.SeqStmt(stmts):
+            for s in stmts:
+                yield from _early_loops(s)
+        case loops.IfThenElse(_, yes, no):
+            yield from _early_loops(yes)
+            if no is not None:
+                yield from _early_loops(no)
+        case LetStmt():
+            yield from _early_loops(stmt.body)
+        case _:
+            pass
+
+
+def _touching(stmt: Stmt, names: set[str], written: set[loops.Buffer]) -> Stmt:
+    """The statement with prefetches of what it reads of the named buffers in place of what it does:
+    of a vector its first lane. Not of what lies at places that are in `written` buffers. No names:
+    those that its loops want early."""
+    match stmt:
+        case For(var, first):
+            names = names or set(stmt.annotations.get(PREFETCH_EARLY, ()))
+            if not names:
+                return seq()
+            if stmt.kind == "vectorized":
+                return _touching(substitute(stmt.body, {var: first}), names, written)
+            body = _touching(stmt.body, names, written)
+            return replace(stmt, body=body, annotations=loops.NO_ATTRS)
+        case LetStmt():
+            return replace(stmt, body=_touching(stmt.body, names, written))
+        case loops.IfThenElse(condition, yes, no):
+            if not _is_known(condition, written):
+                return seq()
+            other = None if no is None else _touching(no, names, written)
+            return replace(stmt, then_case=_touching(yes, names, written), else_case=other)
+        case loops.SeqStmt(stmts):
+            return seq(*(_touching(s, names, written) for s in stmts))
+        case BufferStore(_, value):
+            return seq(*(
+                line for load in walk(value)
+                if isinstance(load, BufferLoad) and load.buffer.name in names
+                and all(_is_known(i, written) for i in load.indices)
+                for line in _lines(load, 0, 1, bytes_of(load.buffer.dtype))
+            ))  # fmt: skip
+        case _:
+            return seq()
+
+
+def _is_known(value: PrimExpr, written: set[loops.Buffer]) -> bool:
+    """True if a value is the same before buffers are written."""
+    return not any(isinstance(n, BufferLoad) and n.buffer in written for n in walk(value))
+
+
+def _without_early(stmt: Stmt) -> Stmt:
+    def visit(n: Node) -> Node:
+        n = map_children(n, visit)
+        if isinstance(n, For) and PREFETCH_EARLY in n.annotations:
+            return replace(n, annotations=n.annotations.with_(**{PREFETCH_EARLY: None}))
+        return n
+
+    return visit(stmt)  # type: ignore[return-value]
 
 
 def _accesses(loop: For, names: tuple[str, ...]) -> Iterator[tuple[BufferLoad, list[int | None]]]:

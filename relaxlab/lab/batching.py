@@ -17,7 +17,7 @@ from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.rows import row_bytes
 
 MOST_NODES = 1500
-"""Nodes of all instances that are drawn."""
+"""Nodes that are drawn: of the first instances, as many as have no more of them."""
 
 
 def batching(exe: Executable, name: str, instances: Sequence[Any]) -> View:
@@ -46,21 +46,29 @@ def _state(program: rec.RecordingProgram, records: Records, instances: int) -> d
     for number, notes in enumerate(members):
         batch_of[notes] = number
     places = _places(records, members), np.arange(len(records.producer))
-    shown = count <= MOST_NODES
+    of = np.bincount(records.instance, minlength=instances)
+    drawn = int(np.searchsorted(np.cumsum(of), MOST_NODES, side="right"))
+    kept = np.flatnonzero(records.instance < drawn).tolist()
+    number_of = {v: number for number, v in enumerate(kept)}
+    verb = "is" if drawn == 1 else "are"
+    some_drawn = (
+        f"There are {count} nodes; {drawn} of {counted(instances, 'instance')} {verb} drawn."
+    )
     return {
         "types": list(records.types),
         "instances": instances,
+        "drawn": drawn,
         "count": count,
         "nodes": [
             [int(records.type_of[v]), int(records.instance[v]), int(batch_of[v]),
-             sorted({int(p) for p in records.producer[reads[v]] if p >= 0})]
-            for v in range(count)
-        ] if shown else [],
+             sorted({number_of[int(p)] for p in records.producer[reads[v]] if p >= 0})]
+            for v in kept
+        ],
         "batches": [
             _batch(program, records.depth[notes], block, [reads[v] for v in notes], places)
             for block, notes in records.batches
         ],
-        "notes": [] if shown else [f"There are {count} nodes; up to {MOST_NODES} are drawn."],
+        "notes": [] if drawn == instances else [some_drawn],
     }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def ragged(
     quadratic: bool = False,
 ) -> View:
     """The loops over a batch of sequences: padded, as long as they are, rounded up to `multiple`,
-    in whole tiles and a rest, fused, and dealt out longest first.
+    in whole tiles and a rest, fused, dealt out longest first, and in parts of equal work.
 
     lengths: of the sequences, or a batch that `rl.ragged` made. threads: that share the work.
     row_bytes: of a row in memory. quadratic: a row is as much work as its sequence is long, as in
@@ -91,6 +91,10 @@ def _steps(s: Array, multiple: int, threads: int, quadratic: bool) -> list[Step]
     equal = np.array([part.sum() for part in np.array_split(per_row, threads)])
     dealt = np.array([_work(s[falling[t::threads]], quadratic) for t in range(threads)])
     inverse = np.argsort(falling)
+    # A row is the thread's in whose part of all work it begins.
+    begins = np.cumsum(per_row) - per_row
+    part = begins * threads // max(int(per_row.sum()), 1)
+    balanced = np.bincount(part, per_row, minlength=threads).astype(np.int64)
 
     def cut(runs: Array) -> Array:
         """The work of threads that have equally many sequences, those behind each other."""
@@ -114,6 +118,9 @@ def _steps(s: Array, multiple: int, threads: int, quadratic: bool) -> list[Step]
              s, s, equal, given, {**offsets, "segment ids": ids}),
         Step("longest first", 'remap(i, "order")', "Sequences are run longest first, and dealt out "
              "to the threads in turn.", s, s, dealt, falling, {**offsets, **orders}),
+        Step("balanced", "balance(i, j)", "Each thread has an equal part of the work, and begins "
+             "and ends within sequences. So are loops that are scheduled without search.",
+             s, s, balanced, given, offsets),
     ]  # fmt: skip
 
 

@@ -20,6 +20,10 @@ PREFETCH_BESIDE = "prefetch_beside"
 """A loop whose iterations ask for the lines behind those that they read of the named buffers
 (`codegen/prefetch.py`)."""
 
+PREFETCH_EARLY = "prefetch_early"
+"""A loop that reads the named buffers at places that are read from memory: it asks for them in
+front of the statements before it (`codegen/prefetch.py`)."""
+
 PIPELINE = "software_pipeline"
 """The annotation of a loop that copies slices into shared memory and computes with them: how many
 slices are there at a time (`codegen/gpu/software_pipeline.py`)."""

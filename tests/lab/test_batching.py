@@ -7,6 +7,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab import dynamic
+from relaxlab.lab import batching
 from relaxlab.lab.view import View
 
 
@@ -40,6 +41,20 @@ def test_batches_are_those_that_run(trees, view):
     for node in nodes:
         for read in node[3]:
             assert nodes[read][1] == node[1] and nodes[read][2] < node[2]
+
+
+@pytest.mark.parametrize("most", [0, 9, 20, 10_000])
+def test_of_many_nodes_those_of_the_first_instances_are_drawn(trees, view, monkeypatch, most):
+    monkeypatch.setattr(batching, "MOST_NODES", most)
+    state = rl.explore.batching(trees[0], "main", trees[1]).state
+    every = view.state["nodes"]
+    sizes = [sum(n[1] == i for n in every) for i in range(3)]
+    drawn = sum(sum(sizes[: i + 1]) <= most for i in range(3))
+    assert state["drawn"] == drawn and bool(state["notes"]) == (drawn < 3)
+    assert state["batches"] == view.state["batches"] and state["count"] == len(every)
+    kept = [v for v, n in enumerate(every) if n[1] < drawn]
+    expected = [[*every[v][:3], [kept.index(p) for p in every[v][3]]] for v in kept]
+    assert state["nodes"] == expected
 
 
 def test_instances_that_wait_have_flushes():

@@ -25,7 +25,7 @@ def test_work_and_bytes_are_those_of_the_lengths(quadratic):
     rounded = [-(-n // 8) * 8 for n in LENGTHS]
     assert steps["padded"]["done"] == len(LENGTHS) * 40**power
     assert steps["loop padded"]["done"] == sum(n**power for n in rounded)
-    for name in ("ragged", "partitioned", "fused", "longest first"):
+    for name in ("ragged", "partitioned", "fused", "longest first", "balanced"):
         assert steps[name]["done"] == needed and steps[name]["bytes"] == 16 * sum(LENGTHS)
     assert steps["storage padded"]["bytes"] == 16 * sum(rounded)
     for step in steps.values():
@@ -36,6 +36,13 @@ def test_work_and_bytes_are_those_of_the_lengths(quadratic):
 def test_rows_of_a_fused_loop_are_shared_out_evenly():
     loads = by_name(ragged(LENGTHS, threads=2))["fused"]["loads"]
     assert abs(loads[0] - loads[1]) <= 1
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 50])
+def test_parts_of_equal_work_differ_by_a_row_at_most(threads):
+    loads = by_name(ragged(LENGTHS, threads=threads, quadratic=True))["balanced"]["loads"]
+    assert len(loads) == threads and max(loads) - min(loads) <= 2 * max(LENGTHS)
+    assert all(abs(n - sum(loads) / threads) <= max(LENGTHS) for n in loads)
 
 
 def test_the_prelude_has_the_arrays_of_the_facts():
@@ -52,6 +59,7 @@ def test_batches_and_lengths_that_cannot_be():
     batch = rl.ragged([np.zeros((n, 2), "float32") for n in (2, 5)])
     assert ragged(batch).state["lengths"] == [2, 5]
     assert by_name(ragged([0, 0]))["padded"]["balance"] == 1.0
+    assert by_name(ragged([0, 0]))["balanced"]["loads"] == [0, 0]
     with pytest.raises(UserError, match=r"lengths\[1\] is -2"):
         ragged([1, -2])
     with pytest.raises(UserError, match="at least one"):

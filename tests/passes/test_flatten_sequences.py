@@ -413,3 +413,15 @@ def test_lengths_that_do_not_fit_are_refused(lengths: list[int], message: str) -
 def test_programs_are_checked_with_random_sequences(case: Case) -> None:
     report = rl.check(program(case.body), runs=2)
     assert report and "not compared" not in str(report), report
+
+
+@pytest.mark.parametrize(
+    ("call", "stated"),
+    [("R.argmax(x, axis=1)", "…, at_least=1"), ("R.topk(x, 3, axis=1)", "…, at_least=3")],
+)
+def test_the_lengths_that_an_operator_needs_are_suggested(call: str, stated: str) -> None:
+    """What is suggested is enough."""
+    with pytest.raises(DiagnosticError, match=f"R.Lengths\\({stated}\\)"):
+        program(call)
+    lengths = stated.removeprefix("…, ")
+    program(call, top=TOP.replace("at_most", f"{lengths}, at_most"))

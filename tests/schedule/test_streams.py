@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import relaxlab as rl
+from relaxlab import dynamic
 from relaxlab.codegen.llvm.kernel import emit_kernel
 from relaxlab.codegen.prefetch import insert_prefetches
 from relaxlab.ir.expr import Call
-from relaxlab.ir.loops import Evaluate, For, PrimFunc
+from relaxlab.ir.loops import BufferLoad, Evaluate, For, IfThenElse, PrimFunc
 from relaxlab.ir.node import walk
+from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.target import Target
 from relaxlab.schedule.streams import NON_TEMPORAL, streamed_bytes
 
@@ -250,3 +252,54 @@ def main(
     assert [f.annotations["prefetch_beside"] for f in loops] == [("A",)] * (fetched > 0)
     text = emit_kernel(kernel, "f", {}, target).text
     assert text.count("call void @llvm.prefetch") == fetched
+
+
+EARLY = """
+@T.prim_func
+def f(var_x: T.handle, var_at: T.handle, W: T.Buffer((64, 64), "float32"), var_out: T.handle):
+    n = T.int64()
+    m = T.int64()
+    x = T.match_buffer(var_x, (m,), "float32")
+    at = T.match_buffer(var_at, (n,), "int64")
+    out = T.match_buffer(var_out, (n, 64), "float32")
+    for t in range((n + 3) // 4):
+        {before}
+        for i in T.serial(4, annotations={{"prefetch_early": ("x",)}}):
+            if t * 4 + i < n:
+                for v in T.serial(4):
+                    for j in T.vectorized(16):
+                        out[t * 4 + i, v * 16 + j] = x[at[t * 4 + i] + v * 16 + j] + 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "fetched"),
+    [("for k in range(64):\n            W[k, k] = 0.0", True),
+     ("for k in range(4):\n            at[k] = T.int64(k)", False),  # the places are not known yet
+     ("", False)],  # nothing runs first
+)  # fmt: skip
+def test_rows_at_places_are_fetched_before_what_runs_first(before: str, fetched: bool) -> None:
+    function = rl.parse(EARLY.format(before=before or "pass"))["f"]
+    body = insert_prefetches(function.body, 64)
+    calls = [n for n in walk(body) if isinstance(n, Call) and n.op == "prefetch"]
+    assert len(calls) == fetched
+    marked = [n for n in walk(body) if isinstance(n, For) and "prefetch_early" in n.annotations]
+    assert bool(marked) == (not before)
+    if fetched:
+        # The address of a vector's first lane, guarded as the vector is.
+        (load,) = (n for n in walk(calls[0]) if isinstance(n, BufferLoad) and n.buffer.name == "x")
+        first = next(n for n in walk(body) if isinstance(n, IfThenElse))
+        assert any(n is calls[0] for n in walk(first))
+        assert "j" not in {v.name for v in symbols_in(load)}
+
+
+def test_batches_fetch_the_rows_that_they_add() -> None:
+    """The results of a hoisted product lie at places that each row has in an array."""
+    trace = rl.batched_pipeline(Target(cpu="sapphirerapids")).run(dynamic.lattice_lstm(128))
+    kernels = trace.find("schedule_kernels").after.loop_functions().values()
+    adding = [f for f in kernels if any(
+        isinstance(n, For) and "prefetch_early" in n.annotations for n in walk(f)
+    )]  # fmt: skip
+    assert len(adding) >= 3
+    for kernel in adding:
+        assert "@llvm.prefetch" in emit_kernel(kernel, "f", {}, Target(cpu="sapphirerapids")).text

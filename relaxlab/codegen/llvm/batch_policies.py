@@ -6,7 +6,7 @@ as products of integers.
 
 from __future__ import annotations
 
-from relaxlab.codegen.llvm.lowlevel import Array, Byte, Int, Record, Word, low_level
+from relaxlab.codegen.llvm.lowlevel import Array, Byte, Int, Record, Word, inlined, low_level
 
 AGENDA, RATIO, AUTOMATON, PART = 0, 1, 2, 3
 """Choices of a type: the smallest mean depth, the largest part of the frontier, a table, and the
@@ -17,13 +17,15 @@ number of ready nodes."""
 
 
 class Run(Record):
-    """An execution. Arrays over (nodes, kinds) are row-major. most: the batches from which on a
+    """An execution. Arrays over (nodes, kinds) are row-major; `ahead` is over (nodes, lanes), which
+    are kinds, and as many more as make a multiple of four. most: the batches from which on a
     schedule is of no use. `critical`: 1 to choose among the types that lose nothing, where there
     are such. A table is a tree: trie[s * kinds + t] is the tree's node after `s` for a further type
     `t`, action[s] the type to run there; -1 for none."""
 
     nodes: Word
     kinds: Word
+    lanes: Word
     most: Word
     policy: Word
     critical: Word
@@ -60,26 +62,39 @@ class Run(Record):
     action: Array[Int]
 
 
+@inlined
+def raise_to(here: Array[Int], there: Array[Int], lanes: Word) -> None:
+    """Raise so many numbers, a multiple of four, to others where these are larger."""
+    for part in range(lanes // 4):
+        at = 4 * part
+        # All are read before any is written: one vector, whether they are the same memory or not.
+        a = there[at] if there[at] > here[at] else here[at]
+        b = there[at + 1] if there[at + 1] > here[at + 1] else here[at + 1]
+        c = there[at + 2] if there[at + 2] > here[at + 2] else here[at + 2]
+        d = there[at + 3] if there[at + 3] > here[at + 3] else here[at + 3]
+        here[at] = a
+        here[at + 1] = b
+        here[at + 2] = c
+        here[at + 3] = d
+
+
 @low_level
 def batch_paths(run: Run) -> Word:
     """Count the nodes of each type ahead of each node, on the path that has most of them, and the
     nodes by rank. Return the bound."""
     kinds = run.kinds
+    lanes = run.lanes
     for back in range(run.nodes):
         node = run.nodes - 1 - back
-        for kind in range(kinds):
-            most = 0
-            at = run.succ_starts[node]
-            while at < run.succ_starts[node + 1]:
-                more = run.ahead[run.readers[at] * kinds + kind]
-                if more > most:
-                    most = more
-                at += 1
-            if run.type_of[node] == kind:
-                most += 1
-                if most > run.top[kind]:
-                    run.top[kind] = most
-            run.ahead[node * kinds + kind] = most
+        kind = 0 + run.type_of[node]
+        here = Array[Int](Word(run.ahead) + 4 * node * lanes)
+        at = run.succ_starts[node]
+        while at < run.succ_starts[node + 1]:
+            raise_to(here, Array[Int](Word(run.ahead) + 4 * run.readers[at] * lanes), lanes)
+            at += 1
+        here[kind] = here[kind] + 1
+        if here[kind] > run.top[kind]:
+            run.top[kind] = here[kind]
     bound = 0
     run.rank_starts[0] = 0
     for kind in range(kinds):
@@ -90,7 +105,7 @@ def batch_paths(run: Run) -> Word:
         kind = 0 + run.type_of[node]
         if run.alone[kind] != 0:
             bound += 1
-        at = run.rank_starts[kind] + run.ahead[node * kinds + kind]
+        at = run.rank_starts[kind] + run.ahead[node * lanes + kind]
         run.rank_left[at] = run.rank_left[at] + 1
     return bound
 
@@ -114,7 +129,7 @@ def batch_frontiers(run: Run) -> None:
                 at += 1
             here = node * kinds + kind
             run.before[here] = reached
-            if own == kind or (reached == 1 and run.ahead[here] > 0):
+            if own == kind or (reached == 1 and run.ahead[node * run.lanes + kind] > 0):
                 run.related[here] = 1
                 run.waits[here] = waiting
                 if own == kind and waiting == 0:
@@ -149,7 +164,7 @@ def batch_ready(run: Run, node: Word) -> None:
     run.last[kind] = node
     run.ready[kind] = run.ready[kind] + 1
     if run.critical != 0:
-        at = run.rank_starts[kind] + run.ahead[node * run.kinds + kind]
+        at = run.rank_starts[kind] + run.ahead[node * run.lanes + kind]
         run.rank_ready[at] = run.rank_ready[at] + 1
 
 
@@ -268,7 +283,7 @@ def batch_ran(run: Run, kind: Word, begin: Word, end: Word) -> None:
         if run.policy == RATIO:
             batch_cleared(run, node)
         if run.critical != 0:
-            rank = run.rank_starts[kind] + run.ahead[node * run.kinds + kind]
+            rank = run.rank_starts[kind] + run.ahead[node * run.lanes + kind]
             run.rank_left[rank] = run.rank_left[rank] - 1
             run.rank_ready[rank] = run.rank_ready[rank] - 1
         edge = run.succ_starts[node]
@@ -324,6 +339,6 @@ def batch_schedule(run: Run) -> Word:
 
 
 FUNCTIONS = (
-    batch_paths, batch_frontiers, batch_depths, batch_ready, batch_cleared, batch_candidates,
-    batch_sorted, batch_looked_up, batch_chosen, batch_ran, batch_schedule,
+    raise_to, batch_paths, batch_frontiers, batch_depths, batch_ready, batch_cleared,
+    batch_candidates, batch_sorted, batch_looked_up, batch_chosen, batch_ran, batch_schedule,
 )  # fmt: skip

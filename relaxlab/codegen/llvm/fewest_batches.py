@@ -14,7 +14,7 @@ ready. That is `critical`, with a choice that takes a third of the time and as m
 
 from __future__ import annotations
 
-from relaxlab.codegen.llvm.batch_policies import AGENDA, PART, Run, batch_schedule
+from relaxlab.codegen.llvm.batch_policies import AGENDA, PART, Run, batch_schedule, raise_to
 from relaxlab.codegen.llvm.flush_memory import Flush
 from relaxlab.codegen.llvm.lowlevel import (
     Address,
@@ -194,22 +194,6 @@ def list_notes(flush: Flush, levels: Levels) -> None:
     levels.notes = count
 
 
-@inlined
-def raise_to(here: Array[Int], there: Array[Int], lanes: Word) -> None:
-    """Raise so many numbers, a multiple of four, to others where these are larger."""
-    for part in range(lanes // 4):
-        at = 4 * part
-        # All are read before any is written: one vector, whether they are the same memory or not.
-        a = there[at] if there[at] > here[at] else here[at]
-        b = there[at + 1] if there[at + 1] > here[at + 1] else here[at + 1]
-        c = there[at + 2] if there[at + 2] > here[at + 2] else here[at + 2]
-        d = there[at + 3] if there[at + 3] > here[at + 3] else here[at + 3]
-        here[at] = a
-        here[at + 1] = b
-        here[at + 2] = c
-        here[at + 3] = d
-
-
 @low_level
 def count_levels(flush: Flush, levels: Levels) -> Word:
     """Count the levels of all notes. Return the fewest batches that there can be."""
@@ -374,6 +358,7 @@ def take_graph(flush: Flush, levels: Levels, run: Run) -> None:
     notes = levels.notes
     run.nodes = notes
     run.kinds = levels.kinds
+    run.lanes = levels.lanes
     run.type_of = levels.kind_of
     run.starts = Array[Word](take_work(flush, notes + 1))
     run.succ_starts = Array[Word](take_work(flush, notes + 2))
@@ -431,7 +416,7 @@ def schedule_by(flush: Flush, run: Run, policy: Word, critical: Word) -> Word:
     run.rank_left = Array[Int](take_work(flush, notes + kinds))
     run.rank_ready = Array[Int](take_work(flush, notes + kinds))
     if critical != 0:
-        run.ahead = Array[Int](take_work(flush, (notes * kinds + 1) // 2))
+        run.ahead = Array[Int](take_work(flush, notes * run.lanes // 2))
     return batch_schedule(run)
 
 
@@ -530,7 +515,7 @@ def flush_batches(flush: Flush) -> Word:
 
 
 FUNCTIONS = (
-    take_work, find_depths, sort_blocks, find_slots, is_in, list_notes, raise_to, count_levels,
+    take_work, find_depths, sort_blocks, find_slots, is_in, list_notes, count_levels,
     batch_at, count_needs, order_levels, run_block, last_end, run_blocks, run_levels, run_depths,
     take_graph, schedule_by, run_graph, run_policies, take_levels, phase_batches, flush_batches,
 )  # fmt: skip

@@ -9,8 +9,9 @@ class BlockCode(Record):
     """The function that runs batches of a block (its entry, its context, the words from which it
     reads its arguments, and the most rows for each thread that it is given at once), the words of a
     note, and the operands of the block. Arrays have an element per operand: the bytes of an element
-    (of arenas, inputs and scalars), the elements of an input, the bytes of an output; output_dims
-    has for each output the number of dimensions behind that of the rows, then these."""
+    (of arenas and scalars; of inputs as a power of two), the elements of an input, the bytes of an
+    output; output_dims has for each output the number of dimensions behind that of the rows, then
+    these."""
 
     entry: Word
     context: Word
@@ -22,7 +23,7 @@ class BlockCode(Record):
     scalars: Word
     outputs: Word
     arena_bytes: Array[Word]
-    input_bytes: Array[Word]
+    input_shift: Array[Word]
     input_elements: Array[Word]
     scalar_bytes: Array[Word]
     output_bytes: Array[Word]

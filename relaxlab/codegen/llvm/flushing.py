@@ -93,17 +93,17 @@ def flush_places(flush: Flush, first: Word, end: Word, k: Word, made: Array[Word
     """Write the places of one tensor of a batch, in elements of the arena, and count the bytes
     read from rows that do not follow each other."""
     block = flush.blocks[flush.order_kind[first]]
-    size = block.input_bytes[k]
+    shift = block.input_shift[k]
     elements = block.input_elements[k]
     scattered = 0
     for row in range(end - first):
         slot = Array[Word](flush.order[first + row])[NOTE_OPERANDS + k]
-        place = flush.offsets[slot] // size
+        place = flush.offsets[slot] >> shift
         made[row] = place
         if row > 0 and place != made[row - 1] + elements:
             scattered = 1
     if scattered == 1:
-        flush.gathered = flush.gathered + (end - first) * elements * size
+        flush.gathered = flush.gathered + ((end - first) * elements << shift)
 
 
 @low_level

@@ -4,7 +4,7 @@ A function under `@low_level` is never run by Python. `compile.low_level_text` t
 when a program is compiled: its arguments and variables are machine words, addresses and numbers
 with a fixed size, `p.field` and `p[i]` read and write memory, and values convert as they do in C
 where they are stored or passed on. Statements: assignments, `if`, `while`, `for i in range(n)`,
-`return`. Words are signed, but `//` and `%` take both operands for unsigned. `and` and `or` leave
+`return`. Words are signed, but `//`, `%` and `>>` take operands for unsigned. `and` and `or` leave
 out the right operand where the left one decides.
 """
 

@@ -34,13 +34,13 @@ export function whyApart(state, a, b) {
   if (early.round !== late.round) return `Between them is a flush: the instance of ${name(last)} waited for a tensor first.`;
   const waits = nodes[last][3].filter((p) => nodes[p][2] >= nodes[first][2]);
   if (waits.length) return `Node ${last} waits for ${name(waits[0])}, which runs in batch ${nodes[waits[0]][2] + 1}; ${name(first)} runs in batch ${nodes[first][2] + 1}.`;
-  return "Together they would take more batches in all, or another policy puts them together: rl.explore.policy shows them.";
+  return "Together they would take more batches in all, or to find fewer would take longer than it saves: rl.explore.policy shows other policies.";
 }
 
 /** The rows of nodes in the columns of their batches: a place for each, and the height of each row. */
 export function placed(state) {
   const stacks = new Map();
-  const tall = new Array(state.instances).fill(1);
+  const tall = new Array(state.drawn).fill(1);
   const level = state.nodes.map(([, instance, batch]) => {
     const key = `${instance}:${batch}`;
     const at = stacks.get(key) ?? 0;
@@ -52,7 +52,7 @@ export function placed(state) {
 }
 
 function drawing(state, at, chosen, choose) {
-  const [left, top, w, hgt] = [56 + 8 * String(state.instances - 1).length, 18, 18, 12];
+  const [left, top, w, hgt] = [56 + 8 * String(state.drawn - 1).length, 18, 18, 12];
   const { level, tall } = placed(state);
   const start = [];
   tall.reduce((y, n, i) => ((start[i] = y), y + n * hgt + 6), top);

@@ -76,7 +76,7 @@ class BlockWords:
         )  # fmt: skip
         self.fields.hold(
             arena_bytes=_words(map(bytes_of, of.arenas)),
-            input_bytes=_words(bytes_of(str(t.dtype)) for t in of.inputs),
+            input_shift=_words(bytes_of(str(t.dtype)).bit_length() - 1 for t in of.inputs),
             input_elements=_words(map(row_elements, of.inputs)),
             scalar_bytes=_words(map(bytes_of, of.scalars)),
             output_bytes=_words(map(row_bytes, of.outputs)),

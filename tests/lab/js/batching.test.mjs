@@ -6,6 +6,7 @@ import { ancestors, placed, whyApart } from "../../../relaxlab/lab/static/batchi
 const state = {
   types: ["leaf", "cell", "head"],
   instances: 2,
+  drawn: 2,
   nodes: [[0, 0, 0, []], [0, 1, 0, []], [1, 0, 1, [0]], [1, 1, 1, [1]], [1, 1, 2, [3]], [1, 0, 3, [0]], [2, 0, 4, [5]]],
   batches: [[0, 0, 0], [1, 0, 1], [1, 0, 2], [1, 1, 1], [2, 1, 2]].map(([type, round, depth]) => ({ type, round, depth: [depth, depth], phase: [0, 0], operands: [] })),
 };
