@@ -57,8 +57,10 @@ def _matrices(call: graph.Call, tys: TypesOf, index: int, *, square: bool = True
     ty = tensor_arg(call, tys, index)
     if ty.ndim in (0, 1):
         raise fail(call, f"takes matrices (..., n, n), got {ty}")
-    if square and ty.shape is not None and differ(call, *ty.shape[-2:], "rows and columns"):
-        raise fail(call, f"takes square matrices, got {ty}")
+    if square and ty.shape is not None:
+        rows, columns = ty.shape[-2:]
+        if differ(call, rows, columns, "rows and columns"):
+            raise fail(call, f"takes square matrices, got {ty}")
     return ty
 
 
