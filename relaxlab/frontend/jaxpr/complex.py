@@ -100,7 +100,7 @@ def integer_pow(b: Emitter, x: Complex, *, y: int, **_: Any) -> Complex:
     if not 1 <= y <= 8:
         raise Refused(f"complex numbers to the power of {y}")
     result = x
-    for _ in range(y - 1):
+    for _step in range(y - 1):
         result = pairs.product(b, b.multiply, result, x)
     return result
 

@@ -199,8 +199,8 @@ class Walk:
     def _stated(self, node: Any) -> list[TensorType]:
         """The types that ONNX states for the results; none where one is not known."""
         found: list[TensorType] = []
-        if node.op_type in ("Shape", "Size", "Constant", "If", "Loop", "Scan", "Split"):
-            return []  # whose results may be known values
+        if node.op_type in MAYBE_KNOWN:
+            return []
         for o in node.output:
             ty = self.types.get(o)
             if ty is None or ty.WhichOneof("value") != "tensor_type":
@@ -215,6 +215,10 @@ class Walk:
         return found
 
 
+MAYBE_KNOWN = frozenset(
+    "Shape Size Constant If Loop Scan Split SequenceLength OptionalHasElement".split()
+)
+"""Operators whose results may be known values."""
 TESTS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not")
 """Operators that give bools."""
 
