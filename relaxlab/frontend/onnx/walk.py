@@ -61,6 +61,14 @@ def type_of(symbols: Symbols, value: Any) -> TensorType:
     return TensorType(tuple(dims), dtype)
 
 
+def _stated_dim(symbols: Symbols, dim: Any) -> expr.PrimExpr | None:
+    """A dimension that a model states, a number or the name of a symbol; None for others."""
+    if dim.WhichOneof("value") == "dim_value":
+        return expr.const(dim.dim_value)
+    name = _identifier(dim.dim_param) if dim.dim_param else ""
+    return symbols(name) if name in symbols.names else None
+
+
 def _identifier(text: str) -> str:
     name = "".join(c if c.isalnum() else "_" for c in text)
     return name if name[:1].isalpha() else f"d{name}"
@@ -194,7 +202,21 @@ class Walk:
         out = self._stated(node)
         result = b.apply(name, row, given, {**options, **attrs}, out=out)
         results = result if isinstance(result, tuple | list) else (result,)
-        env.update({o: r for o, r in zip(node.output, results, strict=False) if o})
+        found = zip(node.output, results, strict=False)
+        env.update({o: self._of_stated_shape(o, r) for o, r in found if o})
+
+    def _of_stated_shape(self, name: str, value: Any) -> Any:
+        """A tensor of which only the rank is known with the shape that the model states, which
+        calls check, where all dimensions of that are known."""
+        ty, stated = getattr(value, "ty", None), self.types.get(name)
+        if not isinstance(ty, TensorType) or ty.shape is not None or stated is None:
+            return value
+        if stated.WhichOneof("value") != "tensor_type":
+            return value
+        dims = [_stated_dim(self.b.symbols, d) for d in stated.tensor_type.shape.dim]
+        if len(dims) != ty.ndim or any(d is None or not self.b.has_value(d) for d in dims):
+            return value
+        return self.b.claim(value, TensorType(tuple(d for d in dims if d is not None), ty.dtype))
 
     def _stated(self, node: Any) -> list[TensorType]:
         """The types that ONNX states for the results; none where one is not known."""

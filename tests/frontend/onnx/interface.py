@@ -269,6 +269,32 @@ def results_whose_number_is_data() -> None:
         assert list(values) == sorted(scores) and list(scores[first]) == list(values)
 
 
+def shapes_that_a_model_states_are_checked() -> None:
+    """A sum whose shape does not follow from those of its operands: positions up to 512 beside a
+    sequence of any length. Its rank alone would not do for what reads its shape."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Slice", ["table", "zero", "n"], ["positions"]),
+        helper.make_node("Add", ["x", "positions"], ["sum"]),
+        helper.make_node("Shape", ["sum"], ["s"]),
+        helper.make_node("Reshape", ["sum", "flat"], ["rows"]),
+        helper.make_node("Reshape", ["rows", "s"], ["y"]),
+    ]
+    ends = {"x": (FLOAT, ["b", "n", 4])}, {"y": (FLOAT, ["b", "n", 4])}
+    table = np.random.default_rng(0).random((512, 4), dtype="float32")
+    adding = model(nodes, *ends, table=table, zero=np.array([0]), flat=np.array([-1, 4]))
+    adding.graph.value_info.append(helper.make_tensor_value_info("sum", FLOAT, ["b", "n", 4]))
+    exe = rl.from_onnx(adding).compile()
+    x = np.ones((2, 7, 4), "float32")
+    np.testing.assert_allclose(exe(x), x + table[:7])
+    try:
+        exe(np.ones((1, 600, 4), "float32"))
+    except rl.CheckFailed as error:
+        assert "512" in str(error) or "600" in str(error), error
+    else:
+        raise AssertionError("a sum of 600 and 512 elements was computed")
+
+
 def sequences_are_known() -> None:
     """Of as many tensors as a split makes, which are taken, put elsewhere and joined again."""
     nodes = [
@@ -291,6 +317,7 @@ def sequences_are_known() -> None:
 
 CHECKS = (
     loops_that_stack_values, results_whose_number_is_data, sequences_are_known,
+    shapes_that_a_model_states_are_checked,
     one_compilation_serves_all_sizes, data_in_other_files_are_mapped,
     what_is_no_model_is_refused, missing_operators_are_reported_together,
     inputs_that_decide_shapes_are_constants,
