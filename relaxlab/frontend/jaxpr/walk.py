@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from relaxlab.frontend.jaxpr.rows import TABLE, folded, takes
 from relaxlab.frontend.known import MOST_KNOWN, Known, tensor
 from relaxlab.frontend.packages import package
 from relaxlab.frontend.places import span_at
-from relaxlab.frontend.symbols import Symbols
+from relaxlab.frontend.symbols import Symbols, parsed
 from relaxlab.frontend.table import Problem, Refused, Row
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -38,34 +37,7 @@ def dim_of(symbols: Symbols, dim: Any) -> PrimExpr:
     `jax.export.symbolic_shape`."""
     if not is_symbolic(dim):
         return expr.const(int(dim))
-    return _expression(symbols, ast.parse(str(dim).replace("^", "**"), mode="eval").body)
-
-
-_CALLS = {"floordiv": expr.FloorDiv, "mod": expr.FloorMod, "max": expr.Max, "min": expr.Min}
-_OPERATORS = {ast.Add: expr.Add, ast.Sub: expr.Sub, ast.Mult: expr.Mul}
-
-
-def _expression(symbols: Symbols, tree: ast.expr) -> PrimExpr:
-    match tree:
-        case ast.Constant(int(value)):
-            return expr.const(value)
-        case ast.Name(name):
-            return symbols(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            return -_expression(symbols, operand)
-        case ast.BinOp(left, ast.Pow(), ast.Constant(int(times))):
-            base = _expression(symbols, left)
-            power = base
-            for _ in range(times - 1):
-                power = power * base
-            return power
-        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
-            pair = (_expression(symbols, e) for e in (left, right))
-            return expr.binary(_OPERATORS[type(op)], *pair)
-        case ast.Call(ast.Name(name), [left, right]) if name in _CALLS:
-            return expr.binary(_CALLS[name], *(_expression(symbols, e) for e in (left, right)))
-        case _:
-            raise Refused(f"the dimension {ast.unparse(tree)} is not understood")
+    return parsed(symbols, str(dim).replace("^", "**"))
 
 
 def converted(symbols: Symbols, value: Any) -> Any:

@@ -13,7 +13,7 @@ from relaxlab.frontend.known import Array, Known, tensor, wrapped
 from relaxlab.frontend.onnx.rows import FOLDS, TABLE, operands
 from relaxlab.frontend.onnx.shapes import MOST_FOLLOWED, known
 from relaxlab.frontend.packages import package
-from relaxlab.frontend.symbols import Symbols
+from relaxlab.frontend.symbols import Symbols, names_in, parsed
 from relaxlab.frontend.table import Problem, Refused
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_compiled
@@ -62,11 +62,20 @@ def type_of(symbols: Symbols, value: Any) -> TensorType:
 
 
 def _stated_dim(symbols: Symbols, dim: Any) -> expr.PrimExpr | None:
-    """A dimension that a model states, a number or the name of a symbol; None for others."""
+    """A dimension that a model states: a number, a symbol or an expression of some, which PyTorch
+    writes as Python does; None for others."""
     if dim.WhichOneof("value") == "dim_value":
         return expr.const(dim.dim_value)
     name = _identifier(dim.dim_param) if dim.dim_param else ""
-    return symbols(name) if name in symbols.names else None
+    if name in symbols.names:
+        return symbols(name)
+    names = names_in(dim.dim_param)
+    if not names or not names <= set(symbols.names):
+        return None
+    try:
+        return parsed(symbols, dim.dim_param)
+    except Refused:
+        return None
 
 
 def _identifier(text: str) -> str:
