@@ -17,6 +17,7 @@ from relaxlab.frontend.symbols import Symbols, names_in, parsed
 from relaxlab.frontend.table import Problem, Refused
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_compiled
+from relaxlab.ir.node import walk
 from relaxlab.ir.types import TensorType
 
 Env = dict[str, Any]
@@ -76,6 +77,13 @@ def _stated_dim(symbols: Symbols, dim: Any) -> expr.PrimExpr | None:
         return parsed(symbols, dim.dim_param)
     except Refused:
         return None
+
+
+def _divides_by_size(dim: expr.PrimExpr) -> bool:
+    """True for what a reshape to -1 leaves beside symbolic dimensions."""
+    return any(
+        isinstance(e, expr.FloorDiv) and not isinstance(e.b, expr.IntImm) for e in walk(dim)
+    )
 
 
 def _identifier(text: str) -> str:
@@ -215,10 +223,12 @@ class Walk:
         env.update({o: self._of_stated_shape(o, r) for o, r in found if o})
 
     def _of_stated_shape(self, name: str, value: Any) -> Any:
-        """A tensor of which only the rank is known with the shape that the model states, which
-        calls check, where all dimensions of that are known."""
+        """A tensor of which only the rank is known, or a dimension as a quotient by a size, with
+        the shape that the model states, which calls check, where all dimensions of it are known."""
         ty, stated = getattr(value, "ty", None), self.types.get(name)
-        if not isinstance(ty, TensorType) or ty.shape is not None or stated is None:
+        if not isinstance(ty, TensorType) or stated is None:
+            return value
+        if ty.shape is not None and not any(map(_divides_by_size, ty.shape)):
             return value
         if stated.WhichOneof("value") != "tensor_type":
             return value
