@@ -82,7 +82,7 @@ row("square", lambda b, x, **_: pairs.product(b, b.multiply, x, x))
 
 @row("conj")
 def conj(b: Emitter, x: Any, **_: Any) -> Complex:
-    """Of real numbers, too, which become complex."""
+    """The conjugate of complex numbers, or of real ones, which become complex."""
     return pairs.conjugate(b, as_complex(b, x, results(b)[0].dtype or ""))
 
 

@@ -73,7 +73,7 @@ def svd(
 @row("custom_linear_solve")
 @inlined
 def custom_linear_solve(b: Emitter, *operands: Any, const_lengths: Any, jaxprs: Any) -> Any:
-    """What solves the system; the others are for its gradient."""
+    """The solution; the other functions are for its gradient."""
     start = const_lengths.matvec + const_lengths.vecmat
     end = start + const_lengths.solve
     rest = operands[end + const_lengths.transpose_solve :]
