@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 
+from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 
@@ -43,3 +45,48 @@ class Symbols:
     def require(self, condition: PrimExpr) -> None:
         """Let calls of the program stop where the condition on symbols does not hold."""
         self.facts.append(condition)
+
+
+_CALLS = {"floordiv": expr.FloorDiv, "mod": expr.FloorMod, "max": expr.Max, "min": expr.Min}
+_OPERATORS = {
+    ast.Add: expr.Add, ast.Sub: expr.Sub, ast.Mult: expr.Mul, ast.FloorDiv: expr.FloorDiv,
+    ast.Mod: expr.FloorMod,
+}  # fmt: skip
+
+
+def names_in(text: str) -> frozenset[str] | None:
+    """The names in the text of a dimension; None for a text that is no expression."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        return None
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+
+
+def parsed(symbols: Symbols, text: str) -> PrimExpr:
+    """The expression that the text of a dimension says, of symbols by their names. Raises Refused
+    for what is none."""
+    return _expression(symbols, ast.parse(text, mode="eval").body)
+
+
+def _expression(symbols: Symbols, tree: ast.expr) -> PrimExpr:
+    match tree:
+        case ast.Constant(int(value)):
+            return expr.const(value)
+        case ast.Name(name):
+            return symbols(name)
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_expression(symbols, operand)
+        case ast.BinOp(left, ast.Pow(), ast.Constant(int(times))):
+            base = _expression(symbols, left)
+            power = base
+            for _ in range(times - 1):
+                power = power * base
+            return power
+        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
+            pair = (_expression(symbols, e) for e in (left, right))
+            return expr.binary(_OPERATORS[type(op)], *pair)
+        case ast.Call(ast.Name(name), [left, right]) if name in _CALLS:
+            return expr.binary(_CALLS[name], *(_expression(symbols, e) for e in (left, right)))
+        case _:
+            raise Refused(f"the dimension {ast.unparse(tree)} is not understood")

@@ -20,6 +20,7 @@ from relaxlab.ops import (  # noqa: F401
     datatype,
     devices,
     elementwise,
+    factors,
     gather,
     grad,
     grid_sample,

@@ -76,10 +76,12 @@ def _windows(call: graph.Call, dims: int) -> tuple[Window, ...]:
 def _pooled_extent(call: graph.Call, extent: PrimExpr, w: Window) -> PrimExpr:
     """With `ceil_mode` the last window may reach past the padding, but must start before it."""
     rest = simplify(extent + (w.before + w.after) - w.span)
-    require_window(call, extent, rest, w.stride, f"window's {w.span}")
     if not attr(call, "ceil_mode"):
+        require_window(call, extent, rest, w.stride, f"window's {w.span}")
         return simplify(rest // w.stride + 1)
-    reaching = simplify((rest + (w.stride - 1)) // w.stride + 1)
+    beyond = simplify(rest + (w.stride - 1))
+    require_window(call, extent, beyond, w.stride, f"window's {w.span} by a stride or more")
+    reaching = simplify(beyond // w.stride + 1)
     starting = simplify((extent + (w.before - 1)) // w.stride + 1)
     if prove(expr.GE(w.span, expr.const(w.after + w.stride))) is True:
         return reaching  # whose last window starts at the last element at the latest

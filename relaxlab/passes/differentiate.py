@@ -14,6 +14,7 @@ from relaxlab.ops.gradients.base import op
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bind_symbolic_vars import graph_function
 from relaxlab.passes.dead_code_elimination import remove_unread
+from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pullbacks import Backward, Forward, Pullbacks
 
 
@@ -38,6 +39,8 @@ def differentiate(mod: Module, options: DifferentiateOptions) -> Module:
     ValueError for a function, variable or result that is not there, and `NotDifferentiable` naming
     the call that has no gradient.
     """
+    # Nothing would flow back through calls inside calls.
+    mod = normalize(mod)
     fn = graph_function(mod, options.function, "differentiate")
     name = f"{options.function}_adjoint"
     builder = BlockBuilder(mod)

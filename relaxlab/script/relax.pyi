@@ -317,6 +317,111 @@ class _inspect:
 
 inspect: _inspect
 
+class _linalg:
+    """The names R.linalg.*"""
+
+    @staticmethod
+    def cholesky(x: _Argument, upper: _bool = False) -> _Value:
+        """The triangle whose product with its transpose is a symmetric positive definite matrix; NaN for another matrix. It reads the triangle that it fills, the lower one unless `upper`.
+
+        Constants: upper.
+
+        Dtypes of x: floating point.
+
+            R.linalg.cholesky(x)  # (2, 3, 3) -> (2, 3, 3)
+        """
+
+    @staticmethod
+    def det(x: _Argument) -> _Value:
+        """The determinant.
+
+        Dtypes of x: floating point.
+
+            R.linalg.det(x)  # (2, 3, 3) -> (2,)
+        """
+
+    @staticmethod
+    def eigh(x: _Argument, upper: _bool = False) -> _Value:
+        """The eigenvalues of a symmetric matrix, the least first, and its eigenvectors, one a column.
+
+        Constants: upper.
+
+        Dtypes of x: floating point.
+
+            R.linalg.eigh(x)  # (2, 3, 3) -> ((2, 3), (2, 3, 3))
+        """
+
+    @staticmethod
+    def inv(x: _Argument) -> _Value:
+        """The inverse; a singular matrix is an error.
+
+        Dtypes of x: floating point.
+
+            R.linalg.inv(x)  # (2, 3, 3) -> (2, 3, 3)
+        """
+
+    @staticmethod
+    def lu(x: _Argument) -> _Value:
+        """A lower triangle with ones on its diagonal, which are not stored, and an upper one, in one matrix; the row with which each row was exchanged; and the resulting order of the rows.
+
+        Dtypes of x: floating point.
+
+            R.linalg.lu(x)  # (2, 3, 4) -> ((2, 3, 4), (2, 3) int32, (2, 3) int32)
+        """
+
+    @staticmethod
+    def qr(x: _Argument, full_matrices: _bool = False) -> _Value:
+        """A matrix with orthonormal columns and an upper triangle, whose product the matrix is.
+
+        Constants: full_matrices.
+
+        Dtypes of x: floating point.
+
+            R.linalg.qr(x)  # (2, 4, 3) -> ((2, 4, 3), (2, 3, 3))
+        """
+
+    @staticmethod
+    def slogdet(x: _Argument) -> _Value:
+        """The sign of the determinant, and the logarithm of its size.
+
+        Dtypes of x: floating point.
+
+            R.linalg.slogdet(x)  # (2, 3, 3) -> ((2,), (2,))
+        """
+
+    @staticmethod
+    def solve(a: _Argument, b: _Argument) -> _Value:
+        """The solution of `a @ x = b`; a singular matrix is an error.
+
+        Dtypes of a: floating point.
+
+            R.linalg.solve(a, b)  # (2, 3, 3), (2, 3, 4) -> (2, 3, 4)
+        """
+
+    @staticmethod
+    def svd(x: _Argument, full_matrices: _bool = False) -> _Value:
+        """Left singular vectors, one a column, singular values, the greatest first, and right singular vectors, one a row; `full_matrices` completes the vectors to a basis.
+
+        Constants: full_matrices.
+
+        Dtypes of x: floating point.
+
+            R.linalg.svd(x)  # (2, 4, 3) -> ((2, 4, 3), (2, 3), (2, 3, 3))
+        """
+
+    @staticmethod
+    def triangular_solve(a: _Argument, b: _Argument, upper: _bool = False, unit_diagonal: _bool = False) -> _Value:
+        """The solution of `a @ x = b` for a lower triangle, or an `upper` one.
+
+        Constants: upper, unit_diagonal.
+
+        Dtypes of a: floating point.
+
+            R.linalg.triangular_solve(a, b, upper=True)  # (3, 3), (3, 2) -> (3, 2)
+        """
+
+linalg: _linalg
+
 class _memory:
     """The names R.memory.*"""
 
@@ -838,6 +943,22 @@ class _nn:
         """
 
 nn: _nn
+
+class _signal:
+    """The names R.signal.*"""
+
+    @staticmethod
+    def dft(real: _Argument, imag: _Argument, axis: _int | _Sequence[_int] = -1, inverse: _bool = False) -> _Value:
+        """The real and the imaginary parts of the discrete Fourier transform along an axis; that of the `inverse` is not divided by the extent.
+
+        Constants: axis, inverse.
+
+        Dtypes of real: floating point.
+
+            R.signal.dft(x, y, inverse=True)  # (2, 8), (2, 8) -> ((2, 8), (2, 8))
+        """
+
+signal: _signal
 
 class _vision:
     """The names R.vision.*"""

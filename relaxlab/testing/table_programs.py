@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import relaxlab.testing.draw_rules_conv
+import relaxlab.testing.draw_rules_factors
 import relaxlab.testing.draw_rules_image
 import relaxlab.testing.draw_rules_nn
 import relaxlab.testing.draw_rules_shape  # noqa: F401  each adds its rules

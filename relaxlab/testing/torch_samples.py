@@ -25,6 +25,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+from relaxlab.frontend.complex import PARTS, array_of_parts
 from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.pytorch.entry import from_torch
 from relaxlab.frontend.pytorch.values import as_array
@@ -142,6 +143,7 @@ def _difference(got: Any, wanted: Any) -> str | None:
                 return f"{a} instead of {b}"
             continue
         a, b = np.asarray(a), as_array(b)
+        a = array_of_parts(a) if a.dtype.name in PARTS else a
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"{a.dtype} {a.shape} instead of {b.dtype} {b.shape}"
         if a.size and is_float(a.dtype.name):

@@ -58,6 +58,14 @@ def test_calls_outside_of_the_export_are_refused(answers: dict[str, Any]) -> Non
     assert "TypeError: the program was exported for arguments" in found["another structure"]
 
 
+def test_complex_numbers_and_whole_recurrent_layers(answers: dict[str, Any]) -> None:
+    """At sizes other than those of the export."""
+    found = answers["complex_numbers"]
+    assert max(found["errors"]) < 1e-5 and found["dtype"] == "torch.complex64"
+    assert len(answers["recurrent_layers"]) == 5
+    assert max(map(max, answers["recurrent_layers"].values())) < 1e-5
+
+
 def test_places_are_the_lines_of_the_model(answers: dict[str, Any]) -> None:
     lines = answers["calling"]["places"]
     assert 'y = self.linear(x) * scale + extra["bias"]' in lines
@@ -68,9 +76,9 @@ def test_all_that_cannot_be_imported_is_reported(answers: dict[str, Any]) -> Non
     found = answers["refusals"]
     assert found["is listed"]
     assert "2 operators of this PyTorch program cannot be imported" in found["unsupported"]
-    assert "aten._linalg_eigh.default: it has no row" in found["unsupported"]
+    assert "aten.linalg_matrix_exp.default: it has no row" in found["unsupported"]
     assert "(2 calls)" in found["unsupported"]
-    assert "y = torch.linalg.eigvalsh(x) + torch.linalg.eigvalsh(x + 1)" in found["unsupported"]
+    assert "y = torch.linalg.matrix_exp(x) + torch.linalg.matrix_exp(x + 1)" in found["unsupported"]
     assert "seen: buffer mutation" in found["mutation"]
     assert "call model.eval() first" in found["dropout"]
     assert "input mutation: programs only compute results; change a copy" in found["changed input"]
@@ -82,7 +90,7 @@ def test_torch_compile(answers: dict[str, Any]) -> None:
     found = answers["backend"]
     assert max(found["errors"]) < 1e-5 and found["gradients"] < 1e-4
     assert found["graphs"] == 1, "no recompilation for a new length"
-    assert "aten._linalg_eigh.default: it has no row" in found["refused"]
+    assert "aten.linalg_matrix_exp.default: it has no row" in found["refused"]
 
 
 def test_results_of_other_kinds(answers: dict[str, Any]) -> None:
@@ -125,7 +133,7 @@ def test_sizes_and_arrays(answers: dict[str, Any]) -> None:
 
 def test_samples_of_operators(answers: dict[str, Any]) -> None:
     found = answers["samples"]
-    assert len(found) == 59
+    assert len(found) == 76
     assert {op: r for op, r in found.items() if r != "equal"} == {}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 import relaxlab as rl
 from relaxlab.frontend.pytorch.values import as_array, from_sympy
@@ -109,8 +110,8 @@ def refusals() -> dict[str, Any]:
 
     class Unsupported(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            y = torch.linalg.eigvalsh(x) + torch.linalg.eigvalsh(x + 1)
-            return y + torch.linalg.det(x)
+            y = torch.linalg.matrix_exp(x) + torch.linalg.matrix_exp(x + 1)
+            return y + torch.special.bessel_y0(x)
 
     class Counting(torch.nn.Module):
         def __init__(self) -> None:
@@ -201,7 +202,7 @@ def backend() -> dict[str, Any]:
         "graphs": graphs,
         "gradients": max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs),
         "refused": message(
-            torch.compile(torch.linalg.eigvalsh, backend=rl.torch_backend), torch.eye(3)
+            torch.compile(torch.linalg.matrix_exp, backend=rl.torch_backend), torch.eye(3)
         ),
     }
 
@@ -379,6 +380,61 @@ def too_few_elements() -> list[str]:
     return found
 
 
+def complex_numbers() -> dict[str, Any]:
+    """A program of complex arguments, weights and results at two lengths."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("turn", torch.polar(torch.ones(6), torch.arange(6.0)))
+
+        def forward(self, x: Any, y: Any) -> Any:
+            z = torch.fft.fft(x, dim=1, norm="ortho") * self.turn / (2 + y.abs().sum(-1))[:, None]
+            spectrum = torch.fft.rfft(y, dim=1)
+            back = torch.fft.irfft(spectrum * 2j, n=5, dim=1)
+            return z.conj() + 1 - 1j * z, back, torch.cat([spectrum.real, spectrum.imag]).sum(0)
+
+    n = torch.export.Dim("n")
+    x, y = torch.randn(5, 6, dtype=torch.complex64), torch.randn(5, 6)
+    program = rl.from_torch(Model(), x, y, dynamic_shapes=({0: n}, {0: n})).compile()
+    errors: list[float] = []
+    for size in (5, 8):
+        x, y = torch.randn(size, 6, dtype=torch.complex64), torch.randn(size, 6)
+        found = program(x, y)
+        errors += [float((a - b).abs().max()) for a, b in zip(found, Model()(x, y), strict=True)]
+    return {"errors": errors, "dtype": str(found[0].dtype)}
+
+
+def recurrent_layers() -> dict[str, list[float]]:
+    """The errors of layers that were exported with one length and batch, at others."""
+
+    class Model(torch.nn.Module):
+        def __init__(self, layer: torch.nn.Module) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x)
+
+    nn = torch.nn
+    layers = {
+        "both ways": nn.LSTM(4, 6, 2, batch_first=True, bidirectional=True),
+        "projected": nn.LSTM(4, 6, proj_size=3), "gru": nn.GRU(4, 6),
+        "gru, both ways": nn.GRU(4, 6, 2, batch_first=True, bidirectional=True),
+        "rnn": nn.RNN(4, 6, nonlinearity="relu", bias=False),
+    }  # fmt: skip
+    found: dict[str, list[float]] = {}
+    for name, layer in layers.items():
+        model, dims = Model(layer).eval(), {0: torch.export.Dim("a"), 1: torch.export.Dim("b")}
+        program = rl.from_torch(model, torch.randn(3, 5, 4), dynamic_shapes=(dims,)).compile()
+        found[name] = []
+        for size in ((7, 2), (1, 19)):
+            x = torch.randn(*size, 4)
+            pairs = zip(*map(pytree.tree_leaves, (program(x), model(x))), strict=True)
+            found[name] += [float((a - b).abs().max()) for a, b in pairs]
+    return found
+
+
 def samples() -> dict[str, str]:
     """A slice of PyTorch's own samples: the operators of networks, and some of each family."""
     from relaxlab.testing.torch_samples import run
@@ -392,7 +448,10 @@ def samples() -> dict[str, str]:
         "nn.functional.embedding nn.functional.gelu nn.functional.group_norm "
         "nn.functional.layer_norm nn.functional.pad.reflect "
         "nn.functional.scaled_dot_product_attention permute pow prod roll scatter_add select "
-        "slice_scatter softmax sort split squeeze std topk tril unbind var where"
+        "slice_scatter softmax sort split squeeze std topk tril unbind var where "
+        "linalg.cholesky linalg.solve linalg.inv linalg.det linalg.slogdet linalg.qr linalg.lu "
+        "linalg.eigh linalg.svd linalg.pinv linalg.solve_triangular fft.fft2 fft.irfft stft "
+        "view_as_complex polar angle"
     ).split()
     return {o.op: o.reason for o in run(wanted, 1, compiled=False)}
 
@@ -415,5 +474,5 @@ if __name__ == "__main__":
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page,
                  conditions_on_sizes, control_flow,
-                 slices_by_data, too_few_elements)
+                 slices_by_data, too_few_elements, complex_numbers, recurrent_layers)
         json.dump({case.__name__: case() for case in cases}, file)

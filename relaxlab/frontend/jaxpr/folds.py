@@ -93,6 +93,13 @@ def _dim(*, dim: Any, **_: Any) -> Any:
     return np.array(dim, dtype=object)
 
 
+@fold("platform_index")
+def _platform(*, platforms: Any, **_: Any) -> Any:
+    """The first choice for the CPU, or the one for whatever has none of its own."""
+    fits = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
+    return np.array(fits[0], dtype=object) if fits else None
+
+
 @fold("broadcast_in_dim")
 def _broadcast(values: Array, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
     if not all(isinstance(d, int) for d in shape) or np.prod(shape, initial=1) > MOST_KNOWN:

@@ -6,8 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from relaxlab.frontend.complex import (
+    PARTS,
+    Complex,
+    array_of_complex,
+    array_of_parts,
+    stacked,
+    unstacked,
+)
 from relaxlab.frontend.emitter import Emitter
-from relaxlab.frontend.jaxpr import control, elementwise, folds, indexing, products, shapes
+from relaxlab.frontend.jaxpr import (
+    control,
+    elementwise,
+    factors,
+    folds,
+    indexing,
+    products,
+    shapes,
+)
+from relaxlab.frontend.jaxpr.complex import is_complex
 from relaxlab.frontend.jaxpr.rows import TABLE
 from relaxlab.frontend.jaxpr.walk import constant_of, dim_of, evaluate, missing, type_of
 from relaxlab.frontend.known import tensor
@@ -15,8 +34,9 @@ from relaxlab.frontend.packages import package
 from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.table import UnsupportedOperators
 from relaxlab.ir import expr
+from relaxlab.ir.types import TensorType
 
-ROWS = (control, elementwise, folds, indexing, products, shapes)
+ROWS = (control, elementwise, factors, folds, indexing, products, shapes)
 """The modules that fill the table."""
 
 
@@ -45,17 +65,21 @@ def from_jax(fn: Callable[..., Any], *specs: Any, **named: Any) -> ImportedProgr
     names = [_name(fn, path, i) for i, (path, _) in enumerate(flat)]
     operands = _inputs(b, names, jaxpr)
     constants = [constant_of(b, c, f"const_{i}") for i, c in enumerate(jaxpr.consts)]
-    values = [tensor(b, v) for v in evaluate(b, jaxpr, operands, constants)]
+    found = evaluate(b, jaxpr, operands, constants)
+    paired = [isinstance(v, Complex) for v in found]
+    values = [stacked(b, v) if isinstance(v, Complex) else tensor(b, v) for v in found]
     out_tree = jax.tree_util.tree_structure(result)
 
     def flatten(given: Sequence[Any], by_name: Any) -> Sequence[Any]:
         leaves, found = jax.tree_util.tree_flatten((tuple(given), dict(by_name)))
         if found != tree:
             raise TypeError(f"the program was imported with arguments {tree}, not {found}")
-        return leaves
+        return [array_of_parts(np.asarray(x)) if str(x.dtype) in PARTS else x for x in leaves]
 
     def unflatten(results: Sequence[Any]) -> Any:
-        return jax.tree_util.tree_unflatten(out_tree, results)
+        each = zip(results, paired, strict=True)
+        leaves = [array_of_complex(np.asarray(r)) if is_pair else r for r, is_pair in each]
+        return jax.tree_util.tree_unflatten(out_tree, leaves)
 
     whole = values[0] if len(values) == 1 else tuple(values)
     return ImportedProgram(b.finish(whole), b.params, flatten, unflatten)
@@ -75,10 +99,14 @@ def traced(
 def _inputs(b: Emitter, names: Sequence[str], jaxpr: Any) -> list[Any]:
     """A parameter for each input. JAX takes for granted that symbols are at least 1, and what the
     user stated about them."""
-    found = [
-        b.input(name, type_of(b.symbols, v.aval))
-        for name, v in zip(names, jaxpr.jaxpr.invars, strict=True)
-    ]
+    found: list[Any] = []
+    for name, v in zip(names, jaxpr.jaxpr.invars, strict=True):
+        ty = type_of(b.symbols, v.aval)
+        if not is_complex(v.aval):
+            found.append(b.input(name, ty))
+            continue
+        parts = TensorType((*(ty.shape or ()), expr.const(2)), ty.dtype)
+        found.append(unstacked(b, b.input(name, parts)))
     scopes: dict[int, Any] = {}
     for v in jaxpr.jaxpr.invars:
         for d in v.aval.shape:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from relaxlab.frontend.complex import PARTS, Complex, array_of_parts, unstacked
 from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
+from relaxlab.frontend.jaxpr.complex import COMPLEX, called, is_complex
 from relaxlab.frontend.jaxpr.rows import TABLE, folded, takes
 from relaxlab.frontend.known import MOST_KNOWN, Known, tensor
 from relaxlab.frontend.packages import package
 from relaxlab.frontend.places import span_at
-from relaxlab.frontend.symbols import Symbols
+from relaxlab.frontend.symbols import Symbols, parsed
 from relaxlab.frontend.table import Problem, Refused, Row
 from relaxlab.ir import expr, graph
 from relaxlab.ir.diagnostics import DiagnosticError
@@ -36,34 +37,7 @@ def dim_of(symbols: Symbols, dim: Any) -> PrimExpr:
     `jax.export.symbolic_shape`."""
     if not is_symbolic(dim):
         return expr.const(int(dim))
-    return _expression(symbols, ast.parse(str(dim).replace("^", "**"), mode="eval").body)
-
-
-_CALLS = {"floordiv": expr.FloorDiv, "mod": expr.FloorMod, "max": expr.Max, "min": expr.Min}
-_OPERATORS = {ast.Add: expr.Add, ast.Sub: expr.Sub, ast.Mult: expr.Mul}
-
-
-def _expression(symbols: Symbols, tree: ast.expr) -> PrimExpr:
-    match tree:
-        case ast.Constant(int(value)):
-            return expr.const(value)
-        case ast.Name(name):
-            return symbols(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            return -_expression(symbols, operand)
-        case ast.BinOp(left, ast.Pow(), ast.Constant(int(times))):
-            base = _expression(symbols, left)
-            power = base
-            for _ in range(times - 1):
-                power = power * base
-            return power
-        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
-            pair = (_expression(symbols, e) for e in (left, right))
-            return expr.binary(_OPERATORS[type(op)], *pair)
-        case ast.Call(ast.Name(name), [left, right]) if name in _CALLS:
-            return expr.binary(_CALLS[name], *(_expression(symbols, e) for e in (left, right)))
-        case _:
-            raise Refused(f"the dimension {ast.unparse(tree)} is not understood")
+    return parsed(symbols, str(dim).replace("^", "**"))
 
 
 def converted(symbols: Symbols, value: Any) -> Any:
@@ -78,11 +52,13 @@ def converted(symbols: Symbols, value: Any) -> Any:
 
 
 def type_of(symbols: Symbols, aval: Any) -> TensorType:
-    """The type of an abstract value; a random key is the two numbers that it is made of."""
+    """The type of an abstract value, of each part of complex numbers; a random key is the two
+    numbers that it is made of."""
     shape = tuple(dim_of(symbols, d) for d in aval.shape)
     dtype = str(aval.dtype)
     if is_key(aval):
         return TensorType((*shape, expr.const(2)), "uint32")
+    dtype = PARTS.get(dtype, dtype)
     if not is_compiled(dtype):
         raise Refused(f"values of type {dtype}")
     return TensorType(shape, dtype)
@@ -136,13 +112,18 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
                 yield inner
 
 
+ALWAYS_KNOWN = ("dim_as_value", "platform_index")
+"""Primitives that are computed while a program is imported."""
+
+
 def missing(jaxpr: Any, outer: Span | None = None) -> Iterator[Problem]:
     """Every equation, also of inner jaxprs, whose primitive has no row."""
     for eqn in jaxpr.eqns:
         place = place_of(eqn) or outer
-        if eqn.primitive.name not in TABLE and eqn.primitive.name != "dim_as_value":
+        name = eqn.primitive.name
+        if not (name in TABLE or name in COMPLEX or name in ALWAYS_KNOWN):
             reason = "it has no row in the table of JAX"
-            yield Problem(eqn.primitive.name, reason, place)
+            yield Problem(name, reason, place)
         for inner in inner_jaxprs(eqn):
             yield from missing(inner, place)
 
@@ -169,8 +150,10 @@ def evaluate(
     return [read(v) for v in inner.outvars]
 
 
-def literal(atom: Any) -> Known:
+def literal(atom: Any) -> Known | complex:
     """A number in a jaxpr."""
+    if is_complex(atom.aval):
+        return complex(atom.val)
     return Known.of(np.asarray(atom.val).item(), str(atom.aval.dtype))
 
 
@@ -180,6 +163,9 @@ def constant_of(b: Emitter, value: Any, name: str = "") -> Any:
     if is_key(value):
         value = package("jax").random.key_data(value)
     array = np.asarray(value)
+    if array.dtype.name in PARTS:
+        parts = array_of_parts(array)
+        return unstacked(b, b.weight(name, parts) if name else b.const(parts))
     if array.dtype.kind in "iub" and array.size <= MOST_KNOWN:
         return Known.of(array, array.dtype.name)
     return b.weight(name, array) if name else b.const(array)
@@ -188,6 +174,8 @@ def constant_of(b: Emitter, value: Any, name: str = "") -> Any:
 def _equation(b: Emitter, eqn: Any, operands: list[Any]) -> Sequence[Any]:
     name, symbols = eqn.primitive.name, b.symbols
     place = place_of(eqn)
+    row = TABLE.find(name)
+    whole = any(is_complex(v.aval) for v in eqn.outvars)
     try:
         out = [type_of(symbols, v.aval) for v in eqn.outvars]
     except Refused as error:
@@ -197,8 +185,9 @@ def _equation(b: Emitter, eqn: Any, operands: list[Any]) -> Sequence[Any]:
         known = folded(name, operands, params, out[0].dtype or "")
         if known is not None:
             return [known]
-    row = TABLE.find(name)
-    assert row is not None
+    paired = whole or any(isinstance(o, Complex | complex) for o in operands)
+    if row is None or (paired and not takes(row, "inlined")):
+        return [called(b, name, operands, params, out, whole, place)]
     if not name.startswith("random_") and is_key(eqn.outvars[0].aval) and not takes(row, "inlined"):
         return [_of_keys(b, eqn, row, operands, params, out[0], place)]
     if takes(row, "jax"):
@@ -244,7 +233,7 @@ def _inlined(
     try:
         result = row(b, *operands, **params)
         each = zip(result, out, strict=True)
-        return [v if isinstance(v, Known) else b.fit(v, ty) for v, ty in each]
+        return [v if isinstance(v, Known | Complex) else b.fit(v, ty) for v, ty in each]
     except (Refused, DiagnosticError) as error:
         return b.refuse(name, error, out, place)
     finally:

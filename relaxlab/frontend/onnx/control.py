@@ -13,7 +13,6 @@ from relaxlab.frontend.onnx.walk import Env, Walk, free_names, tensors
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.types import TensorType
 
 STACKED = "more iterations than are written out, or a number that is data: give it by `constants`"
 MOST_UNROLLED = 16
@@ -81,7 +80,11 @@ def loop(
         if unrolled is not None:
             return unrolled
     if stacked:
-        raise Refused(f"stacks values of {STACKED}")
+        counts = isinstance(count, int | PrimExpr) and _truth(start) is True
+        found = _stacking(b, run, expr.as_expr(count), tensors(b, carried)) if counts else None
+        if found is None:
+            raise Refused(f"stacks values of {STACKED}")
+        return found
     return _asking(b, run, most, start, tensors(b, carried))
 
 
@@ -104,6 +107,39 @@ def _written_out(
         raise Refused("stacks values of no iteration")
     stacks = [b.stack([r[k] for r in rows], axis=0) for k in range(stacked)]
     return (*tensors(b, carried), *stacks)
+
+
+def _stacking(b: Emitter, run: _Body, count: PrimExpr, carried: list[Any]) -> Any:
+    """A loop of a number of iterations that writes what they give in place; None where it ends
+    earlier or its condition is data."""
+    always, states = Known.of(True, "bool"), len(carried)
+    goes_on, *values = run((Known.of(0, "int64"), always, *carried), run.captured)
+    if _truth(goes_on) is not True:
+        return None
+    buffers = _buffers(b, count, tensors(b, values)[states:])
+
+    def body(i: PrimExpr, *v: Any) -> list[Any]:
+        now, whole, rest = v[:states], v[states : states + len(buffers)], v[states + len(buffers) :]
+        _, *values = run((Known.of(i, "int64"), always, *now), rest)
+        values = tensors(b, values)
+        return [*values[:states], *_written(b, whole, values[states:], i)]
+
+    updated = range(states, states + len(buffers))
+    given = [b.builder.emit(v) if not isinstance(v, graph.Var) else v for v in carried]
+    return counted_loop(b, count, body, (*given, *buffers), run.captured, updated)
+
+
+def _buffers(b: Emitter, count: PrimExpr, values: Sequence[Any]) -> list[Any]:
+    """Memory for as many values of some types, of which these are examples."""
+    return [b.zeros((count, *shape_of(v)), dtype=dtype_of(v)) for v in values]
+
+
+def _written(b: Emitter, whole: Sequence[Any], values: Sequence[Any], i: PrimExpr) -> list[Any]:
+    """Buffers with the values at a place."""
+    return [
+        b.slice_scatter(w, b.expand_dims(y, axis=(0,)), i, i + 1, 1, axis=0)
+        for w, y in zip(whole, values, strict=True)
+    ]
 
 
 def _asking(b: Emitter, run: _Body, most: Any, start: Any, carried: list[Any]) -> Any:
@@ -193,26 +229,16 @@ def _scan_counted(
     b: Emitter, run: _Body, count: PrimExpr, state: list[Any], xs: list[Any], yielded: int
 ) -> list[Any]:
     states = len(state)
-    types = _types_of_step(b, run, state, xs)[states:]
-    buffers = [b.zeros((count, *(t.shape or ())), dtype=t.dtype) for t in types]
+    steps = [_at(b, x, expr.const(0)) for x in xs]  # of one step, of which only types are read
+    buffers = _buffers(b, count, tensors(b, run((*state, *steps), run.captured))[states:])
     carried = [b.builder.emit(v) if not isinstance(v, graph.Var) else v for v in (*state, *buffers)]
 
     def body(i: PrimExpr, *v: Any) -> list[Any]:
         now, whole, rest = v[:states], v[states : states + yielded], v[states + yielded :]
         steps = [_at(b, x, i) for x in rest[: len(xs)]]
         values = tensors(b, run((*now, *steps), rest[len(xs) :]))
-        written = [
-            b.slice_scatter(w, b.expand_dims(y, axis=(0,)), i, i + 1, 1, axis=0)
-            for w, y in zip(whole, values[states:], strict=True)
-        ]
-        return [*values[:states], *written]
+        return [*values[:states], *_written(b, whole, values[states:], i)]
 
     updated = range(states, states + yielded)
     return list(counted_loop(b, count, body, carried, (*xs, *run.captured), updated))
 
-
-def _types_of_step(b: Emitter, run: _Body, state: list[Any], xs: list[Any]) -> list[TensorType]:
-    """The types of what a step gives, by one step that is not read."""
-    steps = [_at(b, x, expr.const(0)) for x in xs]
-    values = tensors(b, run((*state, *steps), run.captured))
-    return [TensorType(shape_of(v), dtype_of(v)) for v in values]

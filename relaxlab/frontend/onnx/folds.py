@@ -41,10 +41,13 @@ def _quotient(a: Any, b: Any) -> Any:
         if isinstance(a, float) or isinstance(b, float):
             return a / b if b else None
         return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else None
-    positive = expr.GE(expr.as_expr(a), expr.const(0))
-    if _symbolic(b) or b <= 0 or Analyzer.for_shapes(positive).prove(positive) is not True:
+    if _symbolic(b) or b <= 0:
         return None
-    return a // b
+    positive = expr.GE(expr.as_expr(a), expr.const(0))
+    if Analyzer.for_shapes(positive).prove(positive) is True:
+        return a // b
+    below = expr.binary(expr.Max, -a, 0) // b
+    return expr.binary(expr.Max, a, 0) // b - below
 
 
 fold("Div")(elementwise(_quotient, 2))

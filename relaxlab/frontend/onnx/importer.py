@@ -12,6 +12,7 @@ import numpy as np
 from relaxlab.frontend.emitter import Emitter
 from relaxlab.frontend.known import Array, tensor
 from relaxlab.frontend.onnx import (
+    boxes,
     control,
     folds,
     math,
@@ -19,7 +20,9 @@ from relaxlab.frontend.onnx import (
     quantised,
     recurrent,
     sampling,
+    sequences,
     shapes,
+    signal,
 )
 from relaxlab.frontend.onnx.expand import expanded
 from relaxlab.frontend.onnx.rows import TABLE
@@ -30,7 +33,9 @@ from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.table import Refused, UnsupportedOperators
 from relaxlab.ir.arguments import names_arguments
 
-ROWS = (control, folds, math, networks, quantised, recurrent, sampling, shapes)
+ROWS = (
+    boxes, control, folds, math, networks, quantised, recurrent, sampling, sequences, shapes, signal
+)  # fmt: skip
 """The modules that fill the table."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
-from relaxlab.frontend.known import Known, constant
+from relaxlab.frontend.known import tensor
 from relaxlab.frontend.onnx.rows import axes_of, number, numbers, rank, row, static
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
@@ -148,7 +148,7 @@ def clip(
     low, high = (low if min is None else min), (high if max is None else max)
     for bound, choose in ((low, b.maximum), (high, b.minimum)):
         if bound is not None:
-            value = constant(bound) if isinstance(bound, Known) else bound
+            value = tensor(b, bound)  # a size, too
             value = number(b, value, x) if not isinstance(value, graph.Expr) else value
             x = choose(x, value)
     return x

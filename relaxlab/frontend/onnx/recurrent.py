@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from relaxlab.frontend.emitter import Emitter, dtype_of, shape_of
-from relaxlab.frontend.loops import counted_loop
-from relaxlab.frontend.onnx.rows import ints, number, numbers, row, static
+from relaxlab.frontend.onnx.rows import ints, number, row, static
+from relaxlab.frontend.recurrences import recurrence, row_of
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
-
-MOST_UNROLLED = 16
-"""The longest sequence whose steps are written out; those of others are a loop."""
 
 ACTIVATIONS = {"Tanh": "tanh", "Sigmoid": "sigmoid", "Relu": "relu"}
 
@@ -69,45 +65,9 @@ RECURRENT = {
 """The step, the number of gates, the functions of each."""
 
 
-Step: TypeAlias = Callable[..., tuple[Any, Any]]
-"""The states (h, c) after a step, of its gated input, the states before and the weights."""
-
-
 def _are_whole(lengths: Any, length: PrimExpr) -> bool:
     """True unless sequences of a batch have lengths of their own."""
     return lengths is None or {expr.as_expr(n) for n in ints(lengths, "the lengths")} <= {length}
-
-
-def _written_out(
-    b: Emitter, step: Step, gated: Any, h: Any, c: Any, weights: tuple[Any, ...], backward: bool
-) -> tuple[Any, Any, Any]:
-    """The states of all steps (length, batch, features), and the last ones."""
-    (length,) = numbers([shape_of(gated)[0]], "the length of the sequence")
-    outputs: list[Any] = []
-    for t in reversed(range(length)) if backward else range(length):
-        h, c = step(_row_of(b, gated, t), h, c, *weights)
-        outputs.append(h)
-    return b.stack(outputs[::-1] if backward else outputs, axis=0), h, c
-
-
-def _counted(
-    b: Emitter, step: Step, gated: Any, h: Any, c: Any, weights: tuple[Any, ...], backward: bool
-) -> tuple[Any, Any, Any]:
-    """The same by a loop, for a length that may be a symbol."""
-    length, given = shape_of(gated)[0], tuple(w for w in weights if w is not None)
-
-    def body(i: PrimExpr, h: Any, c: Any, whole: Any, gated: Any, *given: Any) -> list[Any]:
-        at, rest = length - 1 - i if backward else i, iter(given)
-        now = b.reshape(
-            b.strided_slice(gated, [0], [at], [at + 1], [1], assume_inbound=True),
-            shape_of(gated)[1:],
-        )
-        h, c = step(now, h, c, *(None if w is None else next(rest) for w in weights))
-        return [h, c, b.slice_scatter(whole, b.expand_dims(h, axis=0), at, at + 1, 1, axis=0)]
-
-    whole = b.zeros((length, *shape_of(h)), dtype=dtype_of(h))
-    h, c, whole = counted_loop(b, length, body, (h, c, whole), (gated, *given), updated={2})
-    return whole, h, c
 
 
 def _recurrent(kind: str) -> Any:
@@ -129,7 +89,7 @@ def _recurrent(kind: str) -> Any:
         last: list[tuple[Any, Any]] = []
         for d in range(runs):
             given = (w, r, bias, peepholes)
-            wd, rd, bd, pd = (None if v is None else _row_of(b, v, d) for v in given)
+            wd, rd, bd, pd = (None if v is None else row_of(b, v, d) for v in given)
             f = functions[d * len(usual) :] if functions else [getattr(b, a.lower()) for a in usual]
             zeros = b.zeros((batch, hidden_size), dtype=dtype_of(x))
             h, c = (zeros if v is None else _state(b, v, d, layout) for v in (h0, c0))
@@ -139,9 +99,7 @@ def _recurrent(kind: str) -> Any:
                 return step(b, f, x, h, c, r, rb, peepholes=p, **options)
 
             backward = direction == "reverse" or d == 1
-            written_out = isinstance(length, expr.IntImm) and length.value <= MOST_UNROLLED
-            steps = _written_out if written_out else _counted
-            y, h, c = steps(b, one, _gates(b, x, wd, wb), h, c, (rd, rb, pd), backward)
+            y, h, c = recurrence(b, one, _gates(b, x, wd, wb), h, c, (rd, rb, pd), backward)
             ys.append(y)
             last.append((h, c))
         whole = b.stack(ys, axis=1)
@@ -153,13 +111,8 @@ def _recurrent(kind: str) -> Any:
     return network
 
 
-def _row_of(b: Emitter, x: Any, i: int) -> Any:
-    one = b.strided_slice(x, [0], [expr.const(i)], [expr.const(i + 1)])
-    return b.reshape(one, shape_of(x)[1:])
-
-
 def _state(b: Emitter, x: Any, i: int, layout: int) -> Any:
-    return _row_of(b, b.permute_dims(x, axes=(1, 0, 2)) if layout else x, i)
+    return row_of(b, b.permute_dims(x, axes=(1, 0, 2)) if layout else x, i)
 
 
 for _kind in RECURRENT:

@@ -111,7 +111,14 @@ def expand(b: Emitter, x: graph.Expr, wanted: Any, **_: Any) -> graph.Expr:
 @row("Tile")
 @static(1)
 def tile(b: Emitter, x: graph.Expr, repeats: Any, **_: Any) -> graph.Expr:
-    return b.tile(x, tuple(numbers(repeats, "the repeats")))
+    """A copy for each repeat; of as many as a symbol says by a new dimension in front of each."""
+    counts = [expr.as_expr(n) for n in ints(repeats, "the repeats")]
+    if all(isinstance(n, expr.IntImm) for n in counts):
+        return b.tile(x, tuple(n.value for n in counts if isinstance(n, expr.IntImm)))
+    pairs = list(zip(counts, shape_of(x), strict=True))
+    apart = b.reshape(x, tuple(d for _, extent in pairs for d in (1, extent)))
+    whole = b.broadcast_to(apart, tuple(d for pair in pairs for d in pair))
+    return b.reshape(whole, tuple(n * extent for n, extent in pairs))
 
 
 @row("ConstantOfShape")

@@ -13,10 +13,11 @@ from relaxlab.frontend.known import Array, Known, tensor, wrapped
 from relaxlab.frontend.onnx.rows import FOLDS, TABLE, operands
 from relaxlab.frontend.onnx.shapes import MOST_FOLLOWED, known
 from relaxlab.frontend.packages import package
-from relaxlab.frontend.symbols import Symbols
+from relaxlab.frontend.symbols import Symbols, names_in, parsed
 from relaxlab.frontend.table import Problem, Refused
 from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, is_compiled
+from relaxlab.ir.node import walk
 from relaxlab.ir.types import TensorType
 
 Env = dict[str, Any]
@@ -59,6 +60,30 @@ def type_of(symbols: Symbols, value: Any) -> TensorType:
             case _:
                 dims.append(symbols(_identifier(f"{value.name}_dim_{i}")))
     return TensorType(tuple(dims), dtype)
+
+
+def _stated_dim(symbols: Symbols, dim: Any) -> expr.PrimExpr | None:
+    """A dimension that a model states: a number, a symbol or an expression of some, which PyTorch
+    writes as Python does; None for others."""
+    if dim.WhichOneof("value") == "dim_value":
+        return expr.const(dim.dim_value)
+    name = _identifier(dim.dim_param) if dim.dim_param else ""
+    if name in symbols.names:
+        return symbols(name)
+    names = names_in(dim.dim_param)
+    if not names or not names <= set(symbols.names):
+        return None
+    try:
+        return parsed(symbols, dim.dim_param)
+    except Refused:
+        return None
+
+
+def _divides_by_size(dim: expr.PrimExpr) -> bool:
+    """True for what a reshape to -1 leaves beside symbolic dimensions."""
+    return any(
+        isinstance(e, expr.FloorDiv) and not isinstance(e.b, expr.IntImm) for e in walk(dim)
+    )
 
 
 def _identifier(text: str) -> str:
@@ -194,13 +219,29 @@ class Walk:
         out = self._stated(node)
         result = b.apply(name, row, given, {**options, **attrs}, out=out)
         results = result if isinstance(result, tuple | list) else (result,)
-        env.update({o: r for o, r in zip(node.output, results, strict=False) if o})
+        found = zip(node.output, results, strict=False)
+        env.update({o: self._of_stated_shape(o, r) for o, r in found if o})
+
+    def _of_stated_shape(self, name: str, value: Any) -> Any:
+        """A tensor of which only the rank is known, or a dimension as a quotient by a size, with
+        the shape that the model states, which calls check, where all dimensions of it are known."""
+        ty, stated = getattr(value, "ty", None), self.types.get(name)
+        if not isinstance(ty, TensorType) or stated is None:
+            return value
+        if ty.shape is not None and not any(map(_divides_by_size, ty.shape)):
+            return value
+        if stated.WhichOneof("value") != "tensor_type":
+            return value
+        dims = [_stated_dim(self.b.symbols, d) for d in stated.tensor_type.shape.dim]
+        if len(dims) != ty.ndim or any(d is None or not self.b.has_value(d) for d in dims):
+            return value
+        return self.b.claim(value, TensorType(tuple(d for d in dims if d is not None), ty.dtype))
 
     def _stated(self, node: Any) -> list[TensorType]:
         """The types that ONNX states for the results; none where one is not known."""
         found: list[TensorType] = []
-        if node.op_type in ("Shape", "Size", "Constant", "If", "Loop", "Scan", "Split"):
-            return []  # whose results may be known values
+        if node.op_type in MAYBE_KNOWN:
+            return []
         for o in node.output:
             ty = self.types.get(o)
             if ty is None or ty.WhichOneof("value") != "tensor_type":
@@ -215,6 +256,10 @@ class Walk:
         return found
 
 
+MAYBE_KNOWN = frozenset(
+    "Shape Size Constant If Loop Scan Split SequenceLength OptionalHasElement".split()
+)
+"""Operators whose results may be known values."""
 TESTS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not")
 """Operators that give bools."""
 

@@ -12,7 +12,6 @@ from torch._functorch.aot_autograd import make_boxed_func
 
 from relaxlab.frontend.pytorch.decompose import decompositions
 from relaxlab.frontend.pytorch.importer import GraphImport, Unpack, require_rows
-from relaxlab.frontend.pytorch.rows import TABLE
 from relaxlab.frontend.pytorch.values import as_array, as_tensor, type_of
 from relaxlab.ir.module import Module
 from relaxlab.runtime.build import compile as compile_module
@@ -25,7 +24,7 @@ def compiled(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., 
         fw_compiler=_with_inputs_alone,
         bw_compiler=_with_inputs_alone,
         inference_compiler=_with_weights,
-        decompositions=decompositions(TABLE),
+        decompositions=decompositions(),
     )
     return prepare(graph_module, example_inputs)
 

@@ -27,7 +27,7 @@ from torch.utils import _pytree as pytree
 from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.pytorch.decompose import decomposed
 from relaxlab.frontend.pytorch.importer import LIBRARY, GraphImport, without_row
-from relaxlab.frontend.pytorch.rows import TABLE
+from relaxlab.frontend.pytorch.recurrent import WholeRecurrences
 from relaxlab.frontend.pytorch.values import as_array, condition_of
 from relaxlab.frontend.table import Problem, UnsupportedOperators
 
@@ -53,7 +53,8 @@ def _export(program: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Any:
     with torch.no_grad():
         export = partial(torch.export.export, program, args, kwargs, dynamic_shapes=dynamic_shapes)
         try:
-            return export(strict=False)
+            with WholeRecurrences():
+                return export(strict=False)
         except UserError as error:
             try:
                 with _quiet():
@@ -109,7 +110,7 @@ def imported(program: Any, names: Mapping[str, str] | None = None) -> ImportedPr
 
     Raises UnsupportedOperators.
     """
-    return _ProgramImport(decomposed(program, TABLE), names).run()
+    return _ProgramImport(decomposed(program), names).run()
 
 
 class _ProgramImport(GraphImport):
@@ -170,7 +171,7 @@ class _ProgramImport(GraphImport):
         array = as_array(held[spec.target])
         if array.ndim == 0 and spec.kind == InputKind.CONSTANT_TENSOR:
             return self.emitter.const(array)
-        return self.emitter.weight(spec.target, array)
+        return self.whole(self.emitter.weight(spec.target, array), node.meta["val"])
 
     def flattening(self) -> Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]]:
         """A function that makes the inputs of `main` of the arguments of the source program."""
@@ -190,7 +191,7 @@ class _ProgramImport(GraphImport):
             given: list[Any] = []
             for value, arg in zip(leaves, inputs, strict=True):
                 if not isinstance(arg, ConstantArgument):
-                    given.append((value,) if isinstance(arg, SymIntArgument) else value)
+                    given.append(_operand(value, arg))
                 elif value != arg.value:
                     raise ValueError(
                         f"the program was exported for {arg.name}={arg.value!r}, not {value!r}"
@@ -198,6 +199,13 @@ class _ProgramImport(GraphImport):
             return given
 
         return flatten
+
+
+def _operand(value: Any, arg: Any) -> Any:
+    """An argument as `main` takes it."""
+    if isinstance(arg, SymIntArgument):
+        return (value,)
+    return as_array(value) if isinstance(value, torch.Tensor) and value.is_complex() else value
 
 
 def _guards(program: Any) -> Iterator[Any]:

@@ -11,9 +11,16 @@ from typing import Any, TypeAlias
 
 import torch
 
+from relaxlab.frontend.complex import (
+    Complex,
+    array_of_complex,
+    stacked,
+    unstacked,
+)
 from relaxlab.frontend.emitter import Emitter
 from relaxlab.frontend.places import span_at
-from relaxlab.frontend.pytorch.rows import TABLE
+from relaxlab.frontend.pytorch.rows import TABLE, has_row
+from relaxlab.frontend.pytorch.rows.complex import called, is_complex
 from relaxlab.frontend.pytorch.values import (
     as_array,
     condition_of,
@@ -60,7 +67,7 @@ class GraphImport:
         """A parameter for a placeholder; its value where that is no tensor."""
         value = node.meta["val"]
         if hasattr(value, "dtype"):
-            return self.emitter.input(node.name, type_of(value, self.symbols))
+            return self.whole(self.emitter.input(node.name, type_of(value, self.symbols)), value)
         if hasattr(value, "node"):  # an integer that was marked as dynamic
             size = dim_of(value, self.symbols)
             self.emitter.input(node.name, types.ShapeType((size,)))
@@ -83,7 +90,14 @@ class GraphImport:
     def attribute(self, graph_module: Any, node: Any) -> Any:
         """A tensor that the graph holds, or a graph for control flow."""
         value = operator.attrgetter(node.target)(graph_module)
-        return self.emitter.const(as_array(value)) if hasattr(value, "dtype") else value
+        if not hasattr(value, "dtype"):
+            return value
+        return self.whole(self.emitter.const(as_array(value)), value)
+
+    def whole(self, tensor: graph.Expr, value: Any) -> Any:
+        """A tensor of the program; complex numbers of one of their parts where PyTorch's `value` is
+        complex."""
+        return unstacked(self.emitter, tensor) if value.is_complex() else tensor
 
     def call(self, node: Any, values: Mapping[Any, Any]) -> Any:
         name, stated = str(node.target), node.meta.get("val")
@@ -105,13 +119,18 @@ class GraphImport:
             return None
         if node.target is operator.getitem:
             return values[node.args[0]][node.args[1]]
-        row = TABLE.find(name)
-        assert row is not None
         args = [self.argument(a, values) for a in node.args]
         named = {k: v for k, v in node.kwargs.items() if k not in WITHOUT_MEANING}
         attrs = {k: self.argument(v, values) for k, v in named.items()}
         several = isinstance(stated, list | tuple)
-        out = [self.stated(t) for t in (stated if several else [stated])]
+        states = stated if several else [stated]
+        out, whole = [self.stated(t) for t in states], any(map(_holds_complex, states))
+        if whole or is_complex([*args, *attrs.values()]):
+            return called(self.emitter, name, args, attrs, out, whole, _span(node))
+        row = TABLE.find(name)
+        if row is None:
+            error = Refused("it has a row for complex numbers alone")
+            return self.emitter.refuse(name, error, out, _span(node))[0]
         result = self.emitter.apply(name, row, args, attrs, out=out, span=_span(node))
         return (result,) if several and not isinstance(result, tuple) else result
 
@@ -133,7 +152,12 @@ class GraphImport:
         return size
 
     def stated(self, value: Any) -> types.TensorType | None:
-        return type_of(value, self.symbols) if hasattr(value, "dtype") else None
+        if not hasattr(value, "dtype"):
+            return None
+        ty = type_of(value, self.symbols)
+        if not value.is_complex():
+            return ty
+        return types.TensorType((ty.shape or ())[:-1], ty.dtype)
 
     def argument(self, value: Any, values: Mapping[Any, Any]) -> Any:
         """An argument of a call in relaxlab's terms."""
@@ -160,6 +184,8 @@ class GraphImport:
     def finish(self, outputs: Sequence[Any]) -> tuple[Module, Unpack]:
         """The module that returns those of the values that are computed, and a function that makes
         all of them from its results."""
+        pairs = [isinstance(o, Complex) for o in outputs]
+        outputs = [stacked(self.emitter, o) if isinstance(o, Complex) else o for o in outputs]
         computed = [isinstance(o, graph.Expr | expr.PrimExpr) for o in outputs]
         values = [
             self.number(o) if isinstance(o, expr.PrimExpr) else o
@@ -174,10 +200,11 @@ class GraphImport:
 
         def unpack(results: Sequence[Any]) -> list[Any]:
             found = iter(results)
-            return [
+            given = [
                 _number(next(found), dtype) if c else o
                 for o, c, dtype in zip(fixed, computed, dtypes, strict=True)
             ]
+            return [_of_parts(g) if p else g for g, p in zip(given, pairs, strict=True)]
 
         return module, unpack
 
@@ -195,6 +222,17 @@ def _number(value: Any, dtype: str | None) -> Any:
     if dtype is None:
         return value
     return float(value) if is_float(dtype) else value[0]
+
+
+def _of_parts(value: Any) -> Any:
+    """Complex numbers of a result with their parts along the last dimension."""
+    if isinstance(value, torch.Tensor):
+        return torch.view_as_complex(value)
+    return array_of_complex(value)
+
+
+def _holds_complex(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -216,7 +254,7 @@ def without_row(graph_module: Any) -> Iterator[Problem]:
             symbolic = _is_symbolic(node.meta.get("val"))
             if node.op != "call_function" or symbolic or node.target is operator.getitem:
                 continue
-            if name not in TABLE and name not in IGNORED and name != ASSERTION:
+            if not has_row(name) and name not in IGNORED and name != ASSERTION:
                 yield Problem(name, "it has no row in the table of PyTorch", _span(node))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.frontend.complex import PARTS, array_of_parts
 from relaxlab.frontend.symbols import Symbols
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr
@@ -25,8 +26,9 @@ def dtype_name(dtype: Any) -> str:
 
 
 def as_array(tensor: Any) -> np.ndarray[Any, Any]:
-    """A tensor in main memory as an array over the same memory. Raises Refused for dtypes that
-    arrays do not have and for sparse tensors."""
+    """A tensor in main memory as an array over the same memory; complex numbers as their two parts
+    along a last dimension. Raises Refused for dtypes that arrays do not have and for sparse
+    tensors."""
     tensor = tensor.detach()
     if str(tensor.layout) != "torch.strided":
         raise Refused(f"tensors of layout {tensor.layout} are not supported")
@@ -36,6 +38,8 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
     if name == "bfloat16":  # NumPy learns of it from another package
         torch = import_module("torch")
         return tensor.view(torch.uint16).numpy().view(numpy_dtype(name))
+    if tensor.is_complex():
+        return array_of_parts(tensor.resolve_conj().numpy())
     try:
         return tensor.numpy()
     except TypeError as error:
@@ -76,8 +80,14 @@ def scalar_of(value: Any, symbols: Symbols) -> Any:
 
 
 def type_of(value: Any, symbols: Symbols) -> TensorType:
-    """The type of a tensor, or of one without data in a graph's metadata."""
-    return TensorType(tuple(dim_of(d, symbols) for d in value.shape), dtype_name(value.dtype))
+    """The type of a tensor, or of one without data in a graph's metadata. That of complex numbers
+    has a last dimension of their two parts."""
+    shape, dtype = tuple(dim_of(d, symbols) for d in value.shape), dtype_name(value.dtype)
+    if value.is_complex():
+        if dtype not in PARTS:
+            raise Refused(f"numbers of type {dtype}")
+        return TensorType((*shape, expr.const(2)), PARTS[dtype])
+    return TensorType(shape, dtype)
 
 
 def from_sympy(e: Any, symbols: Symbols) -> PrimExpr:

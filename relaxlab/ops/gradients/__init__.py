@@ -8,6 +8,7 @@ argument's adjoint.
 from relaxlab.ops.gradients import (  # noqa: F401
     attention,
     elementwise,
+    factors,
     linalg,
     networks,
     norms,

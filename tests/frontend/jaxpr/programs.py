@@ -9,6 +9,7 @@ promises of `interface.py`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -72,6 +73,7 @@ class Arg:
 
 
 X, Y = Arg(), Arg(("n", "m", 4))
+Y4 = Arg(("n", 4, 4))
 INT, BOOL = Arg(dtype="int32", low=-9, high=9), Arg(dtype="bool")
 INDEX = Arg(("n",), "int32", 0, 4)
 NUMBER = Arg((), "int32", -1, 3)
@@ -331,6 +333,75 @@ def products() -> Iterator[Program]:
     )
 
 
+def definite(x: Any) -> Any:
+    """Symmetric matrices with eigenvalues that are apart."""
+    n = x.shape[-1]
+    return x @ x.swapaxes(-1, -2) / 8 + jnp.diag(jnp.arange(1.0, n + 1) * 4)
+
+
+def algebra() -> Iterator[Program]:
+    """Factorisations of matrices, with gradients, and products of groups."""
+    s, v, r = Arg((4, 4)), Arg((4, 2)), Arg(("n", 5, 3))
+    linalg = jnp.linalg
+    functions: dict[str, tuple[Callable[..., Any], tuple[Arg, ...], str]] = {
+        "cholesky": (lambda x: linalg.cholesky(definite(x)), (Y4,), "cholesky"),
+        "inv": (lambda x: linalg.inv(definite(x)), (s,), "custom_linear_solve"),
+        "solve": (lambda x, y: linalg.solve(definite(x), y), (s, v), "lu"),
+        "slogdet": (lambda x: linalg.slogdet(definite(x)), (s,), "platform_index"),
+        "det": (lambda x: linalg.det(definite(x)), (Y4,), "lu"),
+        "qr": (lambda x: jnp.abs(linalg.qr(x)[1]), (r,), "qr"),
+        "svd": (lambda x: linalg.svd(x, compute_uv=False), (r,), "svd"),
+        "pinv": (linalg.pinv, (r,), "svd"),
+        "eigh": (lambda x: (linalg.eigh(x)[0], jnp.abs(linalg.eigh(definite(x))[1])), (s,), "eigh"),
+    }
+    for left, lower, turned in itertools.product((True, False), repeat=3):
+        options = {"left_side": left, "lower": lower, "transpose_a": turned}
+
+        def triangular(x: Any, y: Any, options: Any = options) -> Any:
+            y = y if options["left_side"] else y.T
+            return lax.linalg.triangular_solve(definite(x), y, **options)
+
+        functions[f"triangular {options}"] = triangular, (s, v), "triangular_solve"
+    for name, (fn, args, primitive) in functions.items():
+        yield Program(name, fn, args, (primitive,), tolerance=2e-4)
+    losses: dict[str, Callable[[Any], Any]] = {
+        "cholesky": linalg.cholesky, "inv": linalg.inv, "slogdet": lambda x: linalg.slogdet(x)[1],
+        "eigh": lambda x: linalg.eigh(x)[0],
+    }  # fmt: skip
+    for name, loss in losses.items():
+        gradient = jax.grad(lambda x, loss=loss: jnp.sum(loss(definite(x)) ** 2))
+        yield Program(f"gradient of {name}", gradient, (s,), (), tolerance=2e-4)
+    sizes = jnp.array([2, 0, 1], "int32")
+    yield Program(
+        "groups", lambda x, w: lax.ragged_dot(x, w, sizes), (Arg((5, 4)), Arg((3, 4, 2))),
+        ("ragged_dot_general",),
+    )  # fmt: skip
+
+
+def complex_numbers() -> Iterator[Program]:
+    """Transforms and arithmetic between real arguments and real results."""
+    x = Arg(("n", 8))
+
+    def arithmetic(x: Any) -> Any:
+        z = lax.complex(x, x[:, ::-1] * 2) * (1 + 2j) - 3j
+        w = z / (jnp.conj(z) + 4j) + jnp.exp(1j * x) + z**2 + jnp.square(z)
+        y = jnp.where(w == z, w, jnp.concatenate([-w[:, 1:], w[:, :1]], 1)).reshape(-1, 2)
+        return jnp.abs(w), (y.T @ y).real, jnp.sum(y, 0).imag, z != 0
+
+    covers = ("complex", "div", "conj", "exp", "integer_pow", "square", "eq", "ne", "dot_general")
+    yield Program("complex arithmetic", arithmetic, (x,), covers, tolerance=2e-4)
+    fft = jnp.fft
+    functions: dict[str, Callable[..., Any]] = {
+        "fft": lambda x: fft.fft(x).imag, "ifft2": lambda x: fft.ifft2(x[:, None]).real,
+        "rfft": lambda x: jnp.abs(fft.rfftn(x[None], axes=(2,))),
+        "irfft": lambda x: fft.irfft(fft.rfft(x, 9) * 2j, 9),
+        "irfft of fewer": lambda x: fft.irfft(fft.rfft(x), 6),
+        "gradient of fft": jax.grad(lambda x: jnp.sum(jnp.abs(fft.fft(x)) ** 2)),
+    }  # fmt: skip
+    for name, fn in functions.items():
+        yield Program(name, fn, (x,), ("fft",))
+
+
 def places() -> Iterator[Program]:
     """Reading and writing at computed places."""
     yield Program("take", lambda x, i: x[:, i], (Y, Arg((2, 3), "int32", 0, 2)), ("gather",))
@@ -494,8 +565,8 @@ def random_numbers() -> Iterator[Program]:
 
 def programs() -> list[Program]:
     """All of them."""
-    families = (elementwise, shapes, products, places, control, random_numbers)
-    return [p for family in families for p in family()]
+    families = (elementwise, shapes, products, algebra, complex_numbers, places, control)
+    return [p for family in (*families, random_numbers) for p in family()]
 
 
 def primitives(jaxpr: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from relaxlab.frontend.jaxpr import importer  # fills the table
+from relaxlab.frontend.jaxpr.complex import COMPLEX
 from relaxlab.frontend.jaxpr.rows import TABLE
 from relaxlab.frontend.packages import PackageMissing
 
@@ -49,6 +50,7 @@ def test_every_row_is_covered(report: dict[str, Any]) -> None:
         reached.update(found["primitives"])
     # Random bits expand to these two, and JAX's own gradients to `eq` and the like.
     assert set(TABLE) - reached == {"iota_2x32_shape"}
+    assert not set(COMPLEX) - reached
     assert len(TABLE) >= 130
 
 

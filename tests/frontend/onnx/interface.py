@@ -218,7 +218,106 @@ def weights_need_no_stated_types() -> None:
     np.testing.assert_allclose(got, reference.run(None, {"x": x})[0], atol=1e-5)
 
 
+def loops_that_stack_values() -> None:
+    """A Loop of as many iterations as an axis is long is a function that calls itself, too."""
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["on"], ["still"]),
+         helper.make_node("Gather", ["x", "i"], ["row"]),
+         helper.make_node("Add", ["sum", "row"], ["next"]),
+         helper.make_node("Neg", ["next"], ["out"])],
+        "body",
+        [value("i", INT64, []), value("on", TensorProto.BOOL, []), value("sum", FLOAT, [3])],
+        [value("still", TensorProto.BOOL, []), value("next", FLOAT, [3]), value("out", FLOAT, [3])],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=0, end=1),
+        helper.make_node("Squeeze", ["s"], ["n"]),
+        helper.make_node("Loop", ["n", "", "start"], ["end", "all"], body=body),
+    ]
+    looping = model(
+        nodes, {"start": (FLOAT, [3]), "x": (FLOAT, ["n", 3])},
+        {"end": (FLOAT, [3]), "all": (FLOAT, ["n", 3])},
+    )  # fmt: skip
+    exe = rl.from_onnx(looping).compile()
+    for n in (1, 20):
+        x = np.random.default_rng(n).random((n, 3), dtype="float32")
+        end, every = exe(np.zeros(3, "float32"), x)
+        np.testing.assert_allclose(every, -np.cumsum(x, 0), rtol=1e-5)
+        np.testing.assert_allclose(end, x.sum(0), rtol=1e-5)
+
+
+def results_whose_number_is_data() -> None:
+    """The boxes that are kept, among any number, and what is computed with them."""
+    nodes = [
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "overlap"], ["kept"]),
+        helper.make_node("Mul", ["kept", "kept"], ["squares"]),
+        helper.make_node("Unique", ["scores"], ["values", "first"]),
+    ]
+    found = model(
+        nodes, {"boxes": (FLOAT, [1, "n", 4]), "scores": (FLOAT, [1, 1, "n"])},
+        {"squares": (INT64, ["k", 3]), "values": (FLOAT, ["d"]), "first": (INT64, ["d"])},
+        most=np.array([5]), overlap=np.array([0.5], "float32"),
+    )  # fmt: skip
+    exe = rl.from_onnx(found).compile()
+    for n in (1, 6):
+        corner = np.repeat(np.arange((n + 1) // 2) * 3, 2)[:n, None]  # every other one is twice
+        boxes = np.concatenate([corner, corner, corner + 2, corner + 2], 1).astype("float32")
+        scores = np.arange(n, 0, -1).astype("float32")
+        squares, values, first = exe(boxes[None], scores[None, None])
+        assert list(squares[:, 2]) == [i * i for i in range(0, n, 2)], squares
+        assert list(values) == sorted(scores) and list(scores[first]) == list(values)
+
+
+def shapes_that_a_model_states_are_checked() -> None:
+    """A sum whose shape does not follow from those of its operands: positions up to 512 beside a
+    sequence of any length. Its rank alone would not do for what reads its shape."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Slice", ["table", "zero", "n"], ["positions"]),
+        helper.make_node("Add", ["x", "positions"], ["sum"]),
+        helper.make_node("Shape", ["sum"], ["s"]),
+        helper.make_node("Reshape", ["sum", "flat"], ["rows"]),
+        helper.make_node("Reshape", ["rows", "s"], ["y"]),
+    ]
+    ends = {"x": (FLOAT, ["b", "n", 4])}, {"y": (FLOAT, ["b", "n", 4])}
+    table = np.random.default_rng(0).random((512, 4), dtype="float32")
+    adding = model(nodes, *ends, table=table, zero=np.array([0]), flat=np.array([-1, 4]))
+    adding.graph.value_info.append(helper.make_tensor_value_info("sum", FLOAT, ["b", "n", 4]))
+    exe = rl.from_onnx(adding).compile()
+    x = np.ones((2, 7, 4), "float32")
+    np.testing.assert_allclose(exe(x), x + table[:7])
+    try:
+        exe(np.ones((1, 600, 4), "float32"))
+    except rl.CheckFailed as error:
+        assert "512" in str(error) or "600" in str(error), error
+    else:
+        raise AssertionError("a sum of 600 and 512 elements was computed")
+
+
+def sequences_are_known() -> None:
+    """Of as many tensors as a split makes, which are taken, put elsewhere and joined again."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "two"], ["parts"], axis=1),
+        helper.make_node("SequenceAt", ["parts", "last"], ["part"]),
+        helper.make_node("SequenceErase", ["parts", "last"], ["rest"]),
+        helper.make_node("SequenceInsert", ["rest", "part", "zero"], ["turned"]),
+        helper.make_node("ConcatFromSequence", ["turned"], ["y"], axis=1),
+        helper.make_node("SequenceLength", ["parts"], ["count"]),
+    ]
+    turning = model(
+        nodes, {"x": (FLOAT, ["n", 6])}, {"y": (FLOAT, ["n", 6]), "count": (INT64, [])},
+        two=np.array(2), last=np.array(-1), zero=np.array(0),
+    )  # fmt: skip
+    x = np.arange(18, dtype="float32").reshape(3, 6)
+    y, count = rl.interpret(rl.from_onnx(turning).module, "main", x)
+    np.testing.assert_array_equal(y, x[:, [4, 5, 0, 1, 2, 3]])
+    assert count == 3
+
+
 CHECKS = (
+    loops_that_stack_values, results_whose_number_is_data, sequences_are_known,
+    shapes_that_a_model_states_are_checked,
     one_compilation_serves_all_sizes, data_in_other_files_are_mapped,
     what_is_no_model_is_refused, missing_operators_are_reported_together,
     inputs_that_decide_shapes_are_constants,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relaxlab.frontend.emitter import Emitter, Tensor, dtype_of, shape_of
+from relaxlab.frontend.groups import grouped_product
 from relaxlab.frontend.pytorch.rows.elementwise import as_tensor, dropout
 from relaxlab.frontend.pytorch.rows.shapes import out_shape, transpose
 from relaxlab.frontend.pytorch.rows.table import row
@@ -93,6 +94,16 @@ def trilinear(
     terms = ("".join(n for d, n in enumerate(names) if d not in dims) for dims in lacking)
     kept = "".join(n for d, n in enumerate(names) if d not in sum_dim)
     return b.einsum((x, y, z), subscripts=f"{','.join(terms)}->{kept}")
+
+
+@row("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
+def grouped_mm(
+    b: Emitter, x: Tensor, weight: Tensor, ends: Tensor | None = None, bias: Tensor | None = None,
+    *_: Any,
+) -> Tensor:  # fmt: skip
+    if ends is None or bias is not None or len(shape_of(x)) != 2 or len(shape_of(weight)) != 3:
+        raise Refused("groups other than of the rows of a matrix")
+    return grouped_product(b, x, weight, ends)
 
 
 row("aten.outer.default", "aten.ger.default", lambda b, x, y: b.outer(x, y))

@@ -216,14 +216,22 @@ def pool(kind: str, rank: int) -> Any:
              **attrs: Any) -> Tensor:  # fmt: skip
         batch = len(shape_of(x)) == rank + 2
         x = x if batch else b.expand_dims(x, axis=0)
-        sizes = spread(size, rank)
+        sizes, pads = spread(size, rank), spread(padding, rank)
+        strides = spread(stride, rank) if stride else sizes
+        if attrs.get("ceil_mode"):
+            sizes = [within(*w) for w in zip(sizes, pads, shape_of(x)[-rank:], strict=True)]
         result = getattr(b, f"{kind}_pool{rank}d")(
-            x, pool_size=sizes, strides=spread(stride, rank) if stride else sizes,
-            padding=spread(padding, rank) * 2, **attrs,
-        )  # fmt: skip
+            x, pool_size=sizes, strides=strides, padding=pads * 2, **attrs
+        )
         return result if batch else b.squeeze(result, axis=[0])
 
     return emit
+
+
+def within(size: int, pad: int, extent: PrimExpr) -> int:
+    """A window's size, at most that of the image: what is beyond it has no part in a result."""
+    whole = isinstance(extent, expr.IntImm) and not pad
+    return min(size, extent.value) if whole else size  # type: ignore[union-attr]
 
 
 def max_pool(rank: int) -> None:

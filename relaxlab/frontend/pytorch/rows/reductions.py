@@ -257,3 +257,19 @@ def logsumexp(b: Emitter, x: Tensor, dim: Axes, keepdim: bool = False) -> Tensor
 @row("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
 def count_nonzero(b: Emitter, x: Tensor, dim: Axes = None) -> Tensor:
     return reduced(b, "sum", b.cast(truth(b, x), "int64"), dim, False)
+
+
+@row("aten.histc.default")
+def histc(b: Emitter, x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
+    """The number of elements in each of some intervals of one size; others do not count."""
+    dtype = out_dtype(b)
+    flat = b.cast(b.reshape(x, (-1,)), "float32" if not is_float(dtype) else dtype)
+    if low == high:
+        raise Refused("a range that is that of the data")
+    place = b.floor(b.divide(b.multiply(b.subtract(flat, float(low)), float(bins)), high - low))
+    place = b.minimum(place, float(bins - 1))  # the last interval has its upper bound
+    inside = b.logical_and(b.greater_equal(flat, float(low)), b.less_equal(flat, float(high)))
+    place = b.cast(b.where(inside, place, -1.0), "int32")
+    every = b.reshape(b.arange(0, bins, 1, dtype="int32"), (bins, 1))
+    hit = b.equal(b.expand_dims(place, axis=[0]), every)
+    return b.sum(b.cast(hit, dtype), axis=[1])
