@@ -102,7 +102,14 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
             return None
         guarded = found[n.block]
         # Other conditions stay: they may be about other axes.
-        begins = _begins(guarded, around[n.block], known=guarded.reach is not None)
+        # Of rows of a tile that stay as they are, none is read for a tile that has no row.
+        others = any(
+            r.buffer.scope == "local" and r.buffer not in written
+            and guarded.axis in symbols_in(r.region)
+            for r in n.block.reads
+        )  # fmt: skip
+        known = guarded.reach is not None and not others
+        begins = _begins(guarded, around[n.block], known=known)
         rest = all_of([begins if c == guarded.guard else c for c in conjuncts(n.predicate)])
         # A window past the end may hold elements that no row reads, which may be 0.
         divides = division_by_data(n.block) is not None

@@ -29,10 +29,11 @@ def program(axis: int, width: str) -> rl.Module:
 
 
 def is_flat(mod: rl.Module) -> bool:
-    """True if the loop over vectors goes through rows, rather than beginning anew in each."""
+    """True if the loops over vectors go through rows, rather than beginning anew in each."""
     (kernel,) = rl.trace(mod).result.loop_functions().values()
-    (vector,) = (n for n in walk(kernel.body) if isinstance(n, loops.For) and n.kind != "parallel")
-    return "fused" in vector.loop_var.name
+    inner = [n for n in walk(kernel.body) if isinstance(n, loops.For) and n.kind != "parallel"]
+    (flat,) = {"fused" in n.loop_var.name for n in inner}
+    return flat
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,59 @@ def test_values_of_a_channel_are_made_once() -> None:
     assert [first.kind, *(n.kind for n in walk(first.body) if isinstance(n, loops.For))] == [
         "parallel", "serial", "vectorized"
     ]  # fmt: skip
+
+
+FLOATS, BYTES = T("n", "d"), T("n", "d", dtype="int8")
+ROWS = [
+    OpCase("permute_dims", (T(3, "n", 5, "d"),), {"axes": (0, 2, 1, 3)}),
+    OpCase("permute_dims", (T(3, "n", 5, "d", dtype="int8"),), {"axes": (0, 2, 1, 3)}),
+    OpCase("tile", (FLOATS,), {"repeats": (2, 3)}),
+    OpCase("add", (FLOATS, T("d"))),
+    OpCase("multiply", (T("n", "d", dtype="float64"), T("n", 1, dtype="float64"))),
+    OpCase("concat", ((FLOATS, FLOATS),), {"axis": 1}),
+    OpCase("concat", ((BYTES, T("n", 5, dtype="int8")),), {"axis": 1}),
+    OpCase("flip", (FLOATS,), {"axis": 1}),
+    OpCase("take", (FLOATS, T(7, dtype="int64", low=0, high=1)), {"axis": 0}),
+    OpCase("nn.pad", (FLOATS,), {"pad_width": (1, 2, 3, 1)}),
+    OpCase("triu", (T("n", "d", "d"),), {"k": 1}),
+    OpCase("power", (T("n", "d", low=0.1), T("d", low=0.1))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROWS, ids=str)
+def test_rows_of_any_length(case: OpCase, rng: np.random.Generator) -> None:
+    """Versions of symbolic lengths, and steps of a whole row of constant ones."""
+    program = CaseProgram(case, {"n": 2, "d": 3}, symbolic=True)
+    exe = rl.compile(rl.Module.of({"main": program.function()}), threads=1, checks="all")
+    lengths = [0, 1, 2, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, *rng.integers(3, 400, 3).tolist()]
+    for d in lengths:
+        sizes = {"n": int(rng.integers(2, 9)), "d": d}
+        arrays, (want,) = concrete_call(case, sizes, seed=d)
+        compare(exe["main"](*arrays, (*sizes.values(),)), want, str(case))
+    for d in rng.choice(lengths[1:], 2).tolist():
+        module = rl.Module.of({"main": CaseProgram(case, {"n": 5, "d": d}, False).function()})
+        arrays, (want,) = concrete_call(case, {"n": 5, "d": d}, seed=d)
+        exe = rl.compile(module, threads=1, checks="all")
+        compare(exe["main"](*arrays, (5, d)), want, str(case))
+
+
+def test_a_step_is_a_whole_row() -> None:
+    """Rows of some vectors, constant or symbolic; of functions only where one vector is masked."""
+    lanes = rl.Target.host().lanes("float32")
+
+    def steps(d: int | str, op: str) -> list[str]:
+        width = {} if isinstance(d, int) else {d: 3}
+        case = OpCase(op, (T(9, d, low=0.1), T(d, low=0.1)))
+        mod = rl.Module.of({"main": CaseProgram(case, width, symbolic=True).function()})
+        (kernel,) = rl.trace(mod).result.loop_functions().values()
+        return [str(n.extent) for n in walk(kernel) if getattr(n, "kind", "") == "vectorized"]
+
+    many = 4 * lanes + 4  # whose period is too long for places of lanes to be constants
+    assert steps(many, "add") == steps(many, "power") == [str(many)]
+    assert steps(4 * lanes, "add") == [str(4 * lanes)]
+    assert steps(4 * lanes, "power") == steps(9 * lanes, "add") == [str(lanes)]
+    assert sorted(steps("d", "add"), key=int) == [str(n * lanes) for n in (1, 1, 2, 4)]
+    assert sorted(steps("d", "power"), key=int) == [str(n * lanes) for n in (1, 1, 2)]
 
 
 UPDATES = [

@@ -37,6 +37,51 @@ def test_windows_of_any_width(case: OpCase) -> None:
             compare(np.asarray(got), want, f"{case} with {now}, seed={seed}")
 
 
+SHORT_ROWS = {
+    "argmax": "R.argmax(x, axis=1)",
+    "variance": "R.variance(x, axis=1)",
+    "softmax": "R.nn.softmax(x, axis=1)",
+    "log_softmax": "R.nn.log_softmax(x, axis=1)",
+    "scaled": "R.multiply(R.max(x, axis=1, keepdims=True), y)",
+    "normalised": "R.divide(x - R.mean(x, axis=1, keepdims=True), R.std(x, axis=1, keepdims=True))",
+}
+
+
+@pytest.mark.parametrize("op", SHORT_ROWS)
+def test_several_reductions_of_short_rows(op: str, rng: np.random.Generator) -> None:
+    """Vectors of rows where these have up to seven elements, whatever is stored for each row."""
+    dtypes = ("float32", "float64", "int8") if op == "argmax" else ("float32", "float64")
+    widths = rng.choice(range(2, 9), len(dtypes), replace=False)
+    for width, dtype in zip(widths, dtypes, strict=True):
+        mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", {width}), "{dtype}"), y: R.Tensor(("n", 40), "{dtype}")):
+    with R.dataflow():
+        z = {SHORT_ROWS[op]}
+        R.output(z)
+    return z
+""")
+        exes = rl.compile(mod, threads=1), rl.compile(mod, threads=1, checks="all")
+        for n in (0, 1, 7, 16, 33):
+            x = rng.integers(-9, 9, (n, width)).astype(dtype)  # some are equal, not all of a row
+            x[:, 0] += x.argmax(1) == 0
+            y = rng.integers(1, 9, (n, 40)).astype(dtype)
+            want = np.asarray(rl.interpret(mod, "main", x, y))
+            for exe in exes:
+                got = np.asarray(exe["main"](x, y))
+                np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=f"{op} {x.shape}")
+
+
+@pytest.mark.parametrize(("width", "rule"), [(3, "windows"), (7, "windows"), (8, "rows")])
+def test_short_rows_are_lanes(width: int, rule: str) -> None:
+    mod = rl.parse(
+        f'@R.function\ndef main(x: R.Tensor(("n", {width}), "float32")):\n'
+        "    return R.nn.softmax(x, axis=1)\n"
+    )
+    reasons = [r.reason for p in rl.trace(mod).passes for r in p.remarks]
+    assert f"scheduled by the rule {rule}" in reasons
+
+
 POOL = """
 @R.function
 def main(x: R.Tensor(("n", 37), "float32")):

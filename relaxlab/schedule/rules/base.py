@@ -146,7 +146,9 @@ def vectorize_inner(sch: Schedule, loop: LoopRV, lanes: int) -> LoopRV:
         outer = sch.add_unit_loop(loop)
         sch.vectorize(loop)
         return outer
-    outer, inner = sch.split(loop, factors=[None, lanes])
+    most = shape_analyzer(sch.func).upper_bound(extent_of(sch, loop))
+    steps = 1 if most is not None and most <= lanes else None
+    outer, inner = sch.split(loop, factors=[steps, lanes])
     sch.vectorize(inner)
     return outer
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.facts import Facts
@@ -49,7 +50,7 @@ from relaxlab.schedule.rules.decisions import (
     REGISTER_ROWS,
     UNROLL_REDUCTION,
 )
-from relaxlab.schedule.rules.dot_tiles import dot_tiles
+from relaxlab.schedule.rules.dot_tiles import dot_tiles, narrow_dot_tiles
 from relaxlab.schedule.rules.few_rows import few_rows, in_place_bytes
 from relaxlab.schedule.rules.product import (
     Product,
@@ -71,6 +72,9 @@ PACKED_SUMS = 16
 cycles need. With 24, in tiles of six rows, seven and eight rows of 512 x 512 took 25 us, not 18;
 two to four 13, not 10; five and six 13, not 18; others as long (NOTES, *Rows of packed weights*).
 """
+FEW_COLUMNS_BYTES = 1 << 18
+"""Bytes of a copied matrix of few columns, had these a whole vector: it stays in a second-level
+cache, a quarter of which its rows take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +152,12 @@ def _many(sch: Schedule, context: Context) -> Schedule:
     if parts.across and parts.contiguous:
         fits = _block_depth(sch)
 
-    def deeper(sch: Schedule) -> Schedule:
-        if parts.contiguous:
-            return _in_blocks(sch, context)
-        # Without versions the depth may as well be small: 128 x 64 by 64 x 128 took 107 us as dot
-        # products, in tiles 27.
-        first = rows_apply if context.versions else tiles_of_product
-        return attempted(first, sch, context) or _schedule(sch, context, _Most())
-
     def narrow(sch: Schedule, columns: int) -> Schedule:
         found: Schedule | None = None
         if isinstance(width, Var) and columns > 1:
             sch.declare_upper_bound(width, columns)
+        if 1 < columns < lanes:
+            found = attempted(partial(narrow_dot_tiles, most=columns), sch, context)
         # Up to one vector of rows of memory: 512 x 512 by 512 x 3 transposed took 0.3 ms as a
         # panel, 0.025 as dot products (NOTES, *Narrow products*).
         if columns == 1 or (columns == lanes and not parts.contiguous):
@@ -172,8 +170,13 @@ def _many(sch: Schedule, context: Context) -> Schedule:
             return by_depth(sch)
         return _schedule(sch, context, _Most(columns=columns))
 
+    known = constant(width)
+    if known is not None and known in _few_columns(parts, depth, lanes):
+        found = attempted(partial(narrow_dot_tiles, most=known), sch, context)
+        if found is not None:
+            return found
     few_panels: list[int] = []
-    if constant(width) is None and _widest(context.target.facts) > 3:
+    if known is None and _widest(context.target.facts) > 3:
         few_panels = [_few_panels(sch, parts) * lanes]
 
     def copied(sch: Schedule, depth: int | None) -> Schedule:
@@ -186,10 +189,11 @@ def _many(sch: Schedule, context: Context) -> Schedule:
     def by_depth(sch: Schedule) -> Schedule:
         known_depth = constant(depth)
         if known_depth is not None:
-            return deeper(sch) if parts.contiguous and known_depth > fits else copied(sch, None)
+            deep = parts.contiguous and known_depth > fits
+            return _deeper(sch, context, parts) if deep else copied(sch, None)
         with_versions(
             sch, context, depth, [fits],
-            lambda one, most: copied(one, most) if most else deeper(one),
+            lambda one, most: copied(one, most) if most else _deeper(one, context, parts),
         )  # fmt: skip
         return sch
 
@@ -198,6 +202,16 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         lambda one, most: narrow(one, most) if most else by_depth(one),
     )  # fmt: skip
     return sch
+
+
+def _deeper(sch: Schedule, context: Context, parts: Product) -> Schedule:
+    """Schedule a product whose panels do not fit a thread's stack."""
+    if parts.contiguous:
+        return _in_blocks(sch, context)
+    # Without versions the depth may as well be small: 128 x 64 by 64 x 128 took 107 us as dot
+    # products, in tiles 27.
+    first = rows_apply if context.versions else tiles_of_product
+    return attempted(first, sch, context) or _schedule(sch, context, _Most())
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +237,17 @@ def _widths(sch: Schedule, block: Block, parts: Product, lanes: int) -> list[int
     # product of vectors by rows.
     single = [] if width in (rows, block.iter_vars[-1].dom.extent) else [1]
     narrowest = range(1, _narrow_panels(sch) + 1)
-    return [] if known else [*single, *(n * lanes for n in narrowest)]
+    few = _few_columns(parts, block.iter_vars[-1].dom.extent, lanes)[-1:]
+    return [] if known else [*single, *few, *(n * lanes for n in narrowest)]
+
+
+def _few_columns(parts: Product, depth: PrimExpr, lanes: int) -> range:
+    """Return the numbers of columns that are better rows of dot products, in a copy whose size is
+    known, than parts of a vector: 200 x 1024 by 1024 x 3 took 80 us in vectors, takes 16; by 7 83
+    and 36; 200 x 300 by 8 17 either way (EPYC with AVX-512)."""
+    size = constant(depth)
+    room = size is not None and size * lanes * parts.bytes <= FEW_COLUMNS_BYTES
+    return range(2, lanes // 2 if parts.contiguous and room else 2)
 
 
 def _tile_of(
