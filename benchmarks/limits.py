@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-import relaxlab
 from benchmarks.process import output_of
 from relaxlab.runtime.large_pages import in_large_pages
-from relaxlab.runtime.limits import READ, ROW
+from relaxlab.runtime.limits import LINE, reader
 
 REPEATS = 15
+ROW = 1 << 16
+"""Bytes of a row, which a thread reads as a whole."""
 
 
 class CLimits:
@@ -47,11 +48,11 @@ class Limits:
     """Measures arrays of about `size` bytes, read by `threads` threads, and int8 products."""
 
     def __init__(self, size: int, threads: int) -> None:
-        self._main = relaxlab.compile(relaxlab.parse(READ), threads=threads)["main"]
-        rows = max(1, size // (4 * int(np.prod(ROW))))
-        counting = np.arange(rows * int(np.prod(ROW)), dtype=np.int32).reshape(rows, *ROW)
+        self._read = reader(threads, prefetch=True)
+        rows = max(1, size // ROW)
+        counting = np.arange(rows * ROW // 4, dtype=np.int32).reshape(rows, -1, *LINE)
         (self._data,) = in_large_pages([counting])
-        if not np.array_equal(self._main(self._data), counting.sum(1, dtype=np.int32)):
+        if not np.array_equal(self._read(self._data, (1,)), counting.sum(1, dtype=np.int32)):
             raise RuntimeError("the bandwidth loop computes wrong sums")
         self._folder = tempfile.TemporaryDirectory(prefix="relaxlab-limits-")
         self._c, self._size = CLimits(threads, Path(self._folder.name)), size
@@ -62,7 +63,7 @@ class Limits:
         times: list[float] = []
         for _ in range(REPEATS):
             start = time.perf_counter()
-            self._main(self._data)
+            self._read(self._data, (1,))
             times.append(time.perf_counter() - start)
         found = {"relaxlab_large_pages_prefetch": self._data.nbytes / min(times)}
         return found | self._c.measure(("read", "dot"), self._size)

@@ -9,7 +9,6 @@ from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import map_seq, replace_body, vars_in, with_bindings
 
 STORAGES = ("memory.alloc_storage", "vm.alloc_storage")
-KILLS = ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object")
 ALIASES = graph.Var | graph.Tuple | graph.If
 
 
@@ -58,7 +57,7 @@ def _collect(seq: graph.SeqExpr, ends: dict[int, list[graph.Binding]]) -> None:
         end = last.get(var)
         if end is None or var in kept or isinstance(end.value, graph.If):
             continue
-        if _operator(end.value) in KILLS:
+        if ".kill_" in _operator(end.value):  # by the program itself
             continue
         call = graph.Call(graph.Op(kill), (var,))
         ends.setdefault(id(end.var), []).append(

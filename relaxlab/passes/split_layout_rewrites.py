@@ -81,7 +81,7 @@ def _split(name: str, func: loops.PrimFunc, taken: set[str]) -> _Split | None:
 
 
 def _copied(s: loops.Stmt) -> tuple[loops.Buffer, loops.Buffer] | None:
-    """What a marked block reads and what it writes."""
+    """The buffer that a marked block reads, and the one that it writes."""
     for n in walk(s):
         if not isinstance(n, loops.Block) or not n.annotations.get(COPIES):
             continue

@@ -24,10 +24,10 @@ from relaxlab.passes.match_types import is_redundant
 from relaxlab.passes.new_functions import NewFunctions
 
 IS_IMMEDIATE, STORE, IGNORE, IS_STORED = range(4)
-"""How `match_shape` takes a dimension: it has to be a number; it is stored in a slot; it may be
-anything; it has to be what a slot has."""
+"""The ways in which `match_shape` takes a dimension: it has to be a number; it is stored in a slot;
+it may be anything; it has to be what a slot has."""
 IMMEDIATE, LOAD = range(2)
-"""How `make_shape` takes a dimension: it is a number, or what a slot has."""
+"""The ways in which `make_shape` takes a dimension: it is a number, or what a slot has."""
 MAKE_SHAPE, MAKE_SCALAR = (
     graph.ExternFunc(f"vm.builtin.make_{what}") for what in ("shape", "prim_value")
 )
@@ -95,7 +95,7 @@ class _Function:
         return known is None or not is_redundant(known, ty)
 
     def typed(self) -> Iterator[Node]:
-        """What has symbols that run time needs, in the order of the program."""
+        """The nodes with symbols that run time needs, in the order of the program."""
         fn = self.fn
         yield from (p.ty for p in fn.params if p.ty is not None)
         for b in all_bindings(fn):

@@ -140,17 +140,23 @@ def measure_limits(threads: int | None = None) -> Limits:
     count = default_threads() if threads is None else threads
     # A core has the first two levels for itself and shares the others.
     caches = [c * count if level < 2 else c for level, c in enumerate(target.caches)]
-    near = compile_module(parse(_READ.format(prefetch="")), threads=count)["main"]
+    near = reader(count, prefetch=False)
     levels = [
         # Of half a level, which leaves room for what else is in it.
         Level(f"L{level}", holds, _bandwidth(near, count, holds // 2, 20))
         for level, holds in enumerate(caches, 1)
     ]
-    ahead = ', annotations={"prefetch": (32, ("x",))}'
-    far = compile_module(parse(_READ.format(prefetch=ahead)), threads=count)["main"]
+    far = reader(count, prefetch=True)
     # Of 64 KB each, so that a thread that is held up leaves its last ones to others.
     levels.append(Level("main memory", None, _bandwidth(far, MEMORY >> 16, MEMORY, 5)))
     return Limits(_flops(count), tuple(levels), count)
+
+
+def reader(threads: int, *, prefetch: bool) -> Callable[..., Any]:
+    """Return a function of x (n, k, 8, 16) int32 and (r,) whose result (n, 8, 16) is the sum of x
+    over k, r times: threads that share n read all of x as often. `prefetch` is for main memory."""
+    ahead = ', annotations={"prefetch": (32, ("x",))}' if prefetch else ""
+    return compile_module(parse(_READ.format(prefetch=ahead)), threads=threads)["main"]
 
 
 def _bandwidth(read: Callable[..., Any], parts: int, size: int, repeats: int) -> float:

@@ -49,8 +49,14 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
 
+def _debug(_: Any, name: str, place: str, *args: Any) -> None:
+    """Call the function of a name with a place in the program, and arguments."""
+    get_func(name)(place, *args)
+
+
 _FUNCS: dict[str, PackedFunc] = {
     **vm_builtins.FUNCTIONS,
+    "vm.builtin.invoke_debug_func": _debug,
     "relaxlab.operator": run_operator,
     "relaxlab.blas.matmul": blas.matmul,
     "relaxlab.blas.matmul_bias": blas.matmul_bias,

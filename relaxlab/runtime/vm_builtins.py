@@ -125,12 +125,6 @@ class RowCache:
         return self.rows[: self.filled].reshape(tuple(shape)).copy()
 
 
-def _debug(_: Any, name: str, place: str, *args: Any) -> None:
-    from relaxlab.runtime.packed import get_func
-
-    get_func(name)(place, *args)
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "runtime.TVMTensorCreateView": view,
     "vm.builtin.reshape": lambda x, shape: np.reshape(x, tuple(shape)),
@@ -141,7 +135,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "vm.builtin.attention_kv_cache_append": RowCache.append,
     "vm.builtin.attention_kv_cache_view": RowCache.view,
     "vm.builtin.debug_print": lambda place, x: print(f"{place}: {x}"),
-    "vm.builtin.invoke_debug_func": _debug,
     "vm.builtin.invoke_closure": lambda func, *args: func(*args),
     **{
         f"vm.builtin.{f.__name__}": f

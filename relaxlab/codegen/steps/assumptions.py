@@ -86,7 +86,7 @@ def _same_in(where: PrimExpr, constant: PrimExpr, value: PrimExpr, facts: list[_
 
 
 def _values(load: BufferLoad, where: PrimExpr, facts: list[_Fact]) -> Iterator[PrimExpr]:
-    """What an element is known to be where a condition holds."""
+    """Values that an element is known to have where a condition holds."""
     an = Analyzer()
     for fact in facts:
         if fact.buffer is load.buffer:
