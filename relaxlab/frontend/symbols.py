@@ -77,7 +77,7 @@ def _expression(symbols: Symbols, tree: ast.expr) -> PrimExpr:
             return symbols(name)
         case ast.UnaryOp(ast.USub(), operand):
             return -_expression(symbols, operand)
-        case ast.BinOp(left, ast.Pow(), ast.Constant(int(times))):
+        case ast.BinOp(left, ast.Pow(), ast.Constant(int(times))) if times > 0:
             base = _expression(symbols, left)
             power = base
             for _ in range(times - 1):

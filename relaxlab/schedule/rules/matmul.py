@@ -72,9 +72,6 @@ PACKED_SUMS = 16
 cycles need. With 24, in tiles of six rows, seven and eight rows of 512 x 512 took 25 us, not 18;
 two to four 13, not 10; five and six 13, not 18; others as long (NOTES, *Rows of packed weights*).
 """
-FEW_COLUMNS_BYTES = 1 << 18
-"""Bytes of a copied matrix of few columns, had these a whole vector: it stays in a second-level
-cache, a quarter of which its rows take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +168,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         return _schedule(sch, context, _Most(columns=columns))
 
     known = constant(width)
-    if known is not None and known in _few_columns(parts, depth, lanes):
+    if known is not None and known in _few_columns(parts, depth, context):
         found = attempted(partial(narrow_dot_tiles, most=known), sch, context)
         if found is not None:
             return found
@@ -198,7 +195,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         return sch
 
     with_versions(
-        sch, context, width, _widths(sch, block, parts, lanes),
+        sch, context, width, _widths(sch, block, parts, context),
         lambda one, most: narrow(one, most) if most else by_depth(one),
     )  # fmt: skip
     return sch
@@ -225,8 +222,9 @@ class _Tile:
     in_place: bool
 
 
-def _widths(sch: Schedule, block: Block, parts: Product, lanes: int) -> list[int]:
+def _widths(sch: Schedule, block: Block, parts: Product, context: Context) -> list[int]:
     """Return the numbers of columns for which `_many` has versions."""
+    lanes = context.target.lanes(parts.dtype)
     width, rows = (block.iter_vars[at].dom.extent for at in (parts.col, parts.row))
     known = constant(width) is not None
     if not parts.contiguous:
@@ -237,16 +235,18 @@ def _widths(sch: Schedule, block: Block, parts: Product, lanes: int) -> list[int
     # product of vectors by rows.
     single = [] if width in (rows, block.iter_vars[-1].dom.extent) else [1]
     narrowest = range(1, _narrow_panels(sch) + 1)
-    few = _few_columns(parts, block.iter_vars[-1].dom.extent, lanes)[-1:]
+    few = _few_columns(parts, block.iter_vars[-1].dom.extent, context)[-1:]
     return [] if known else [*single, *few, *(n * lanes for n in narrowest)]
 
 
-def _few_columns(parts: Product, depth: PrimExpr, lanes: int) -> range:
+def _few_columns(parts: Product, depth: PrimExpr, context: Context) -> range:
     """Return the numbers of columns that are better rows of dot products, in a copy whose size is
     known, than parts of a vector: 200 x 1024 by 1024 x 3 took 80 us in vectors, takes 16; by 7 83
-    and 36; 200 x 300 by 8 17 either way (EPYC with AVX-512)."""
-    size = constant(depth)
-    room = size is not None and size * lanes * parts.bytes <= FEW_COLUMNS_BYTES
+    and 36; 200 x 300 by 8 17 either way (EPYC with AVX-512). The copy is to stay in the
+    second-level cache: with as many columns as lanes it would take a quarter of that."""
+    size, lanes = constant(depth), context.target.lanes(parts.dtype)
+    most = context.target.facts.cache(2) // 4
+    room = size is not None and size * lanes * parts.bytes <= most
     return range(2, lanes // 2 if parts.contiguous and room else 2)
 
 
