@@ -67,12 +67,13 @@ def _function(name: str, fn: graph.Function, options: CanonicalizeOptions) -> gr
 
 
 def _without_known_symbols(name: str, fn: graph.Function) -> graph.Function:
-    """The function with the dimensions of cast values for symbols that casts only name them by."""
-    defined = {*symbols_in(fn.params)}
+    """The function with the dimensions of cast values for symbols that casts only name them by.
+    Symbols that casts in branches have stay: each branch may define one anew."""
+    casts = [b for blk in fn.body.blocks for b in blk.bindings if isinstance(b, graph.MatchCast)]
+    inside = [b for b in all_bindings(fn) if isinstance(b, graph.MatchCast) and b not in casts]
+    defined = {*symbols_in(fn.params), *symbols_in([b.ty for b in inside])}
     known: dict[expr.Var, expr.PrimExpr] = {}
-    for b in all_bindings(fn):
-        if not isinstance(b, graph.MatchCast):
-            continue
+    for b in casts:
         for symbol, dim in _dimensions(leaf_type(b.value), b.ty):
             dim = substitute(dim, known)
             if symbol not in defined and dim.dtype == symbol.dtype:

@@ -1,3 +1,6 @@
+import numpy as np
+
+import relaxlab as rl
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
@@ -153,3 +156,25 @@ def test_nothing_to_do_returns_the_same_module():
             return y
 
     check_pass(canonicalize, Before)
+
+
+SYMBOL_OF_EACH_BRANCH = """
+@R.function
+def main(
+    x: R.Tensor(("n",), "float32"), y: R.Tensor(("k",), "float32"), c: R.Tensor((), "bool")
+):
+    m = T.int64()
+    if c:
+        a = R.match_cast(x, R.Tensor((m,), "float32"))
+        r = R.sum(a)
+    else:
+        b = R.match_cast(y, R.Tensor((m,), "float32"))
+        r = R.sum(b)
+    return r
+"""
+
+
+def test_each_branch_defines_its_symbol():
+    main = rl.compile(rl.parse(SYMBOL_OF_EACH_BRANCH), use_cache=False)["main"]
+    ones = (np.ones(3, "float32"), np.ones(5, "float32"))
+    assert [main(*ones, np.array(c)) for c in (True, False)] == [3, 5]
