@@ -509,8 +509,11 @@ def _shape(cx: Context, c: Arguments) -> graph.ShapeExpr:
 def _prim_value(cx: Context, c: Arguments) -> graph.Expr:
     value = c.bind()["value"]
     assert value is not None
-    if isinstance(value.value, graph.Var) and isinstance(value.value.ty, types.PrimType):
-        return value.value  # which is a scalar already
+    match value.value:
+        case graph.Var(ty=types.PrimType(value=None)) as var:
+            return var  # which is a scalar already
+        case _:
+            pass
     return graph.PrimValue(scalar_of(cx, value.value, value.node), span=cx.span(c.node))
 
 

@@ -140,7 +140,7 @@ def test_groups_open_in_place(open_view):
     page.get_by_role("button", name="blocks_1 ·").focus()
     page.keyboard.press("Enter")
     assert page.locator("g.group.open").count() == 2
-    assert page.locator("g.node").count() == before + 16
+    assert page.locator("g.node").count() == before + 19
     page.get_by_role("button", name="Collapse all").click()
     assert page.locator("g.group.open").count() == 0
 

@@ -88,5 +88,6 @@ def test_kernels_run_one_by_one(program):
 
 def test_limits_are_measured_once():
     one = measure_limits(1)
-    assert one.flops > 1e8 and one.memory > 1e7 and one.cache > 1e7
+    assert one.flops > 1e8 and all(level.bandwidth > 1e7 for level in one.levels)
+    assert [level.holds is None for level in one.levels] == [False] * (len(one.levels) - 1) + [True]
     assert measure_limits(1) is one and one.threads == 1

@@ -80,11 +80,12 @@ def test_other_decisions() -> None:
     case.check(partial(exe.simulate, "main"), 40, 70)
 
 
-def test_drawn_decisions(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("draw", range(3))
+def test_drawn_decisions(draw: int, rng: np.random.Generator) -> None:
     seed, width = int(rng.integers(1 << 31)), int(rng.choice([32, 64, 128]))
     queries, more = map(int, rng.integers(9, 150, 2))
     case = Case("bfloat16", width, [None, "BottomRight", "TopLeft"][seed % 3], 2, 1 + seed % 2)
-    print(f"{case} of {queries} and {queries + more}, decisions of seed {seed}")
+    print(f"draw {draw}: {case} of {queries} and {queries + more}, decisions of seed {seed}")
     pipeline = cuda_pipeline().with_options("schedule_kernels", seed=seed)
     trace = pipeline.run(case.module(queries, queries + more))
     replay_kernels(trace)

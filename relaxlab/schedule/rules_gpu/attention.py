@@ -146,7 +146,9 @@ def _schedule_squares(sch: Schedule, facts: Facts) -> None:
         lambda n: n % SQUARE_SIDE == 0 and n * min(POSITIONS.candidates) <= most
     )
     rows = fitting_rows.at_most(sch, SQUARE_ROWS)
-    chunk = POSITIONS.where(lambda n: n % SQUARE_SIDE == 0 and n * rows <= most).at_most(sch, CHUNK)
+    # Threads add up several terms each, then across threads: of one, there is nothing to add up.
+    several = POSITIONS.where(lambda n: n % SQUARE_SIDE == 0 and n > SQUARE_SIDE)
+    chunk = several.where(lambda n: n * rows <= most).at_most(sch, CHUNK)
     found.fused(sch, rows, chunk, chunk, 1)
     schedule_tiles(sch, found, facts)
 
