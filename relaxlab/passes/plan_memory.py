@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,7 +130,10 @@ def memory_plan_of(fn: graph.Function, mod: Module, *, use_bounds: bool = True) 
             # A storage is allocated once its size is known: tensors that wait for the same
             # `match_cast` share one.
             groups.setdefault((interval.after, scope), []).append(interval)
-    arenas = tuple(_arena(after, scope, items, bounds) for (after, scope), items in groups.items())
+    signed = fn.attrs.get("signed_scalars", ())
+    arenas = tuple(
+        _arena(after, scope, items, bounds, signed) for (after, scope), items in groups.items()
+    )
     return MemoryPlan(arenas, tuple(unplanned))
 
 
@@ -142,8 +145,9 @@ def _arena(
     scope: graph.Expr,
     items: list[Interval],
     bounds: Mapping[str, int],
+    signed: Sequence[str],
 ) -> Arena:
-    sizes = _sizes(items, bounds)
+    sizes = _sizes(items, bounds, signed)
     base: expr.PrimExpr = expr.const(0)
     apart: expr.PrimExpr = expr.const(0)
     placed: dict[graph.Var, Placement] = {}
@@ -173,7 +177,9 @@ def _arena(
     return Arena(after, scope, base, apart, tuple(placed[i.var] for i in items))
 
 
-def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[Size]:
+def _sizes(
+    items: list[Interval], bounds: Mapping[str, int], signed: Sequence[str]
+) -> list[Size]:
     known: dict[object, Size] = {}
     found: list[Size] = []
     for i in items:
@@ -181,20 +187,23 @@ def _sizes(items: list[Interval], bounds: Mapping[str, int]) -> list[Size]:
         # The layers of a model ask for the same few shapes, and bounds are proofs.
         key = (i.var.ty.shape, i.var.ty.dtype)
         if key not in known:
-            size = size_of(i.var.ty, bounds)
+            size = size_of(i.var.ty, bounds, signed)
             # Beside a symbol without a bound, another's bound would make every call as large as
             # the largest without letting more tensors share.
-            known[key] = size_of(i.var.ty, {}) if size.factors else size
+            known[key] = size_of(i.var.ty, {}, signed) if size.factors else size
         found.append(known[key])
     return found
 
 
-def size_of(ty: types.Type | None, bounds: Mapping[str, int]) -> Size:
+def size_of(
+    ty: types.Type | None, bounds: Mapping[str, int], signed: Sequence[str] = ()
+) -> Size:
     """Return the bytes of a tensor; with `bounds` on all its symbols, a constant upper bound. The
     constant is rounded up to `ALIGN`, except where it is smaller than that and has factors. No
-    factor is negative: tensors of a branch that is not taken free no space for others."""
+    factor is negative: tensors of a branch that is not taken free no space for others, nor do those
+    whose sizes depend on `signed` scalars, which may be negative."""
     assert isinstance(ty, types.TensorType) and ty.shape is not None and ty.dtype is not None
-    analyzer = Analyzer.for_shapes(ty.shape, upper=bounds)
+    analyzer = Analyzer.for_shapes(ty.shape, upper=bounds, signed=signed)
     constant, powers = bytes_of(ty.dtype), Counter[expr.PrimExpr]()
     for d in ty.shape:
         upper = analyzer.upper_bound(d) if bounds else None

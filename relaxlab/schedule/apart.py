@@ -30,7 +30,7 @@ from relaxlab.ir.loops import (
 from relaxlab.ir.names import fresh_name
 from relaxlab.ir.node import Attrs, Node, replace, rewrite, walk
 from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
-from relaxlab.schedule.bounds import RANGES
+from relaxlab.schedule.bounds import RANGES, SIGNED
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.own_elements import buffers_in
 from relaxlab.schedule.ranges import shape_analyzer
@@ -100,7 +100,12 @@ def apart(
     ranges |= {
         inner[x.loop_var].name: substitute(Range(x.min, x.extent), inner) for x in nests.loops
     }
-    attrs = func.attrs.with_(**{RANGES: Attrs(ranges) or None})
+    sizes_of_params = symbols_in(tuple(p.shape for p in func.params if isinstance(p, Buffer)))
+    # Buffers between nests become parameters, whose extents would be taken for sizes.
+    signed = {p.name for p in scalars} - {s.name for s in sizes_of_params}
+    attrs = func.attrs.with_(
+        **{RANGES: Attrs(ranges) or None, SIGNED: tuple(sorted(signed)) or None}
+    )
     made = replace(func, params=params, body=BlockRealize((), TRUE, root), attrs=attrs)
 
     def spliced(scheduled: PrimFunc) -> PrimFunc:

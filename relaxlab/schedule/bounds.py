@@ -13,6 +13,9 @@ UPPER_BOUNDS = "tir_var_upper_bound"
 RANGES = "tir_var_range"
 """The attribute that has the ranges of scalar parameters that stand for variables of loops, by
 name."""
+SIGNED = "signed_scalars"
+"""The attribute of a function with the names of scalar parameters that may be negative although
+buffers have them as extents: those of its own nests, which then have no elements."""
 
 
 def with_upper_bound(func: PrimFunc, symbol: Var, most: int) -> PrimFunc:

@@ -35,9 +35,9 @@ from relaxlab.ir.loops import (
     seq,
 )
 from relaxlab.ir.node import Node, replace, rewrite, walk
-from relaxlab.ir.substitute import substitute
+from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.error import ScheduleError
-from relaxlab.schedule.ranges import ZERO
+from relaxlab.schedule.ranges import ZERO, shape_analyzer
 from relaxlab.schedule.regions import opaque_buffers, refreshed
 from relaxlab.schedule.tree import TRUE, child_stmts
 
@@ -74,7 +74,7 @@ def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]
         raise _refused()
     stmts = child_stmts(root.block)[-1:]
     stmts = child_stmts(stmts[0]) if not isinstance(stmts[0], For) else stmts
-    nests = [n for n in map(_nest, stmts) if n is not None]
+    nests = [n for n in (_nest(s, func) for s in stmts) if n is not None]
     packed = func.attrs.get("layout_rewrites")
     if len(nests) < len(stmts) or opaque_buffers(root) or packed:
         raise _refused()
@@ -102,7 +102,7 @@ def _refused() -> ScheduleError:
     )  # fmt: skip
 
 
-def _nest(stmt: Stmt) -> _Nest | None:
+def _nest(stmt: Stmt, func: PrimFunc) -> _Nest | None:
     """The block of a nest of serial loops, one for each axis; None for other statements."""
     loops: list[For] = []
     while isinstance(stmt, For):
@@ -116,8 +116,20 @@ def _nest(stmt: Stmt) -> _Nest | None:
     if bound != [(value, ZERO, it.dom.extent, "serial") for value, it in wanted]:
         return None
     pairs = zip(axes, axes[1:], strict=False)
-    joined = {i for i, (a, b) in enumerate(pairs) if a.kind == b.kind}
+    joined = {
+        i for i, (a, b) in enumerate(pairs) if a.kind == b.kind and not _is_signed(b, func)
+    }
     return _Nest(tuple(loops), _without_unit_axes(stmt.block), joined)
+
+
+def _is_signed(axis: IterVar, func: PrimFunc) -> bool:
+    """True if a scalar parameter may make the extent of an axis negative: with that of another one,
+    the product would be positive, and the joined axis would have iterations."""
+    scalars = {p for p in func.params if isinstance(p, Var)}
+    extent = axis.dom.extent
+    if scalars.isdisjoint(symbols_in(extent)):
+        return False
+    return shape_analyzer(func).prove(expr.GE(extent, ZERO)) is not True
 
 
 def _without_unit_axes(block: Block) -> Block:

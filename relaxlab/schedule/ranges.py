@@ -26,7 +26,7 @@ from relaxlab.ir.loops import (
 )
 from relaxlab.ir.node import NO_ATTRS, Attrs, Node, replace, walk
 from relaxlab.ir.substitute import substitute, symbols_in
-from relaxlab.schedule.bounds import RANGES, UPPER_BOUNDS
+from relaxlab.schedule.bounds import RANGES, SIGNED, UPPER_BOUNDS
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.tree import LoopPlace, Place, describe_loop, path_to, vars_in
 
@@ -52,12 +52,13 @@ def shape_analyzer(func: PrimFunc) -> Analyzer:
     ranges of scalar parameters, and what the function requires."""
     upper = func.attrs.get(UPPER_BOUNDS, NO_ATTRS)
     ranges = func.attrs.get(RANGES, NO_ATTRS)
+    signed = func.attrs.get(SIGNED, ())
     # An analyzer learns facts of each element of an index function that it is asked about. With a
     # shared one, the kernel that a primitive makes would depend on questions of earlier ones, and
     # a replayed trace would make another kernel.
     if any(isinstance(p, Buffer) and p.facts for p in func.params):
-        return _shape_analyzer(func.params, upper, ranges, func.requires)
-    return _shared.analyzer(func.params, upper, ranges, func.requires).fork()
+        return _shape_analyzer(func.params, upper, ranges, signed, func.requires)
+    return _shared.analyzer(func.params, upper, ranges, signed, func.requires).fork()
 
 
 class _Shared(threading.local):
@@ -72,11 +73,13 @@ def _shape_analyzer(
     params: tuple[Buffer | Var, ...],
     upper: Attrs,
     ranges: Attrs,
+    signed: tuple[str, ...],
     requires: tuple[AssertStmt, ...],
 ) -> Analyzer:
     an = Analyzer()
     for v in symbols_in(tuple(p.shape for p in params if isinstance(p, Buffer))):
-        an.bind_shape(v, upper.get(v.name))
+        if v.name not in signed:
+            an.bind_shape(v, upper.get(v.name))
     for p in params:
         if isinstance(p, Var) and p.name in ranges:
             an.bind_range(p, ranges[p.name])

@@ -26,6 +26,10 @@ FOUND = (
     # Memory between nests for a negative number of elements was refused, or of another size.
     "    for i in range(n - 2):\n        for j in range(n - 2):\n"
     "            D[i] = D[i] + T.max(E[i + 3], C[j + 3, j + 1])",
+    # Memory of a negative number of elements was taken from that of the nest behind it.
+    "    for i in range(z):\n        for j in range(z):\n            for k in range(n):\n"
+    "                C[k, j + 3] = C[k, j + 3] + T.int64(1)\n"
+    "    for l in range(n):\n        for p in range(z): E[l + 3] = T.max(E[l + 3], A[p, l])",
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from math import gcd, inf
 from typing import Any
@@ -44,14 +44,18 @@ class Analyzer:
         return new
 
     @staticmethod
-    def for_shapes(*roots: Any, upper: Mapping[str, int] | None = None) -> Analyzer:
-        """An analyzer in which every symbol found in `roots` is at least 0.
+    def for_shapes(
+        *roots: Any, upper: Mapping[str, int] | None = None, signed: Collection[str] = ()
+    ) -> Analyzer:
+        """An analyzer in which every symbol found in `roots` is at least 0, but for those whose
+        names are in `signed`.
 
         `upper` gives inclusive upper bounds by the symbols' names.
         """
         analyzer = Analyzer()
         for v in symbols_in(roots):
-            analyzer.bind_shape(v, (upper or {}).get(v.name))
+            lower = None if v.name in signed else 0
+            analyzer.bind(v, lower, (upper or {}).get(v.name))
         return analyzer
 
     def bind(
