@@ -210,10 +210,10 @@ def size_of(
         dim = expr.const(upper) if upper is not None else analyzer.simplify(d)
         # A product of factors may be positive where some are negative: `min(a, b) * -1`.
         parts = _factors(dim)
-        signed = [f for f in parts if analyzer.prove(expr.GE(f, expr.const(0))) is not True]
+        unsure = [f for f in parts if analyzer.prove(expr.GE(f, expr.const(0))) is not True]
         # Kept as one factor, which is not negative as a whole; as separate factors the sizes would
         # be a product whose sign is not known.
-        if signed:
+        if unsure:
             positive = analyzer.prove(expr.GE(dim, expr.const(0))) is True
             parts = [dim if positive else expr.binary(expr.Max, dim, expr.const(0))]
         for factor in parts:
