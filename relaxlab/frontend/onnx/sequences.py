@@ -26,7 +26,11 @@ def _values(sequence: Any) -> tuple[Any, ...]:
 
 
 def _place(position: Any, count: int) -> int:
-    return numbers(position, "the place in a sequence")[0] % count if count else 0
+    """The place of an element, counted from the end where it is negative."""
+    (at,) = numbers(position, "the place in a sequence")
+    if not -count <= at < count:
+        raise Refused(f"place {at} of a sequence of {count} tensors")
+    return at % count
 
 
 @row("SequenceEmpty")
@@ -60,7 +64,8 @@ def insert(b: Emitter, sequence: Any, value: Any, position: Any = None, **_: Any
 @static(1)
 def erase(b: Emitter, sequence: Any, position: Any = None, **_: Any) -> Tensors:
     values = list(_values(sequence))
-    del values[-1 if position is None else _place(position, len(values))]
+    last = Known.of(-1, "int64")
+    del values[_place(last if position is None else position, len(values))]
     return Tensors(tuple(values))
 
 

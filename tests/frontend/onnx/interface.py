@@ -313,6 +313,14 @@ def sequences_are_known() -> None:
     y, count = rl.interpret(rl.from_onnx(turning).module, "main", x)
     np.testing.assert_array_equal(y, x[:, [4, 5, 0, 1, 2, 3]])
     assert count == 3
+    beyond = [nodes[0], helper.make_node("SequenceAt", ["parts", "fourth"], ["y"])]
+    ends = {"x": (FLOAT, ["n", 6])}, {"y": (FLOAT, ["n", 2])}
+    try:
+        rl.from_onnx(model(beyond, *ends, two=np.array(2), fourth=np.array(3)))
+    except UnsupportedOperators as error:
+        assert "place 3 of a sequence of 3 tensors" in str(error), error
+    else:
+        raise AssertionError("a fourth of three tensors was taken")
 
 
 CHECKS = (
