@@ -65,8 +65,9 @@ def test_the_model(name: str) -> None:
     for result in compiled_everywhere(mod.loop_functions()):
         assert set(sass.disassemble(result.cubin)) == set(result.resources)
         assert not any(r.spill_stores or r.spill_loads for r in result.resources.values())
-        tiles = [r for n, r in result.resources.items() if "linear_kernel1" in n]
-        assert tiles and all(r.shared == 2 * 64 * 17 * 4 for r in tiles)
+        # One row is a vector by a matrix; versions for few, more and any rows have larger tiles.
+        shared = {r.shared for n, r in result.resources.items() if "linear" in n}
+        assert shared == {0, 27 << 10, 36 << 10, 48 << 10}
 
 
 def test_a_wrong_source_is_refused_with_the_log() -> None:
