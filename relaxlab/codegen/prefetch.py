@@ -104,9 +104,9 @@ def _early_loops(stmt: Stmt) -> Iterator[For]:
 
 
 def _touching(stmt: Stmt, names: set[str], written: set[loops.Buffer]) -> Stmt:
-    """The statement with prefetches of what it reads of the named buffers in place of what it does:
-    of a vector its first lane. Not of what lies at places that are in `written` buffers. No names:
-    those that its loops want early."""
+    """The statement with prefetches of the elements that it reads of the named buffers in place of
+    its stores, one for the first lane of a vector. Elements whose places are in `written` buffers
+    are left out. Without names, those of the annotations of its loops."""
     match stmt:
         case For(var, first):
             names = names or set(stmt.annotations.get(PREFETCH_EARLY, ()))

@@ -139,15 +139,15 @@ def measure_limits(threads: int | None = None) -> Limits:
     target = parse_target("cpu")
     count = default_threads() if threads is None else threads
     # A core has the first two levels for itself and shares the others.
-    caches = [c * count if level < 2 else c for level, c in enumerate(target.caches)]
+    caches = [c * count if level < 2 else c for level, c in enumerate(target.facts.caches)]
     near = reader(count, prefetch=False)
     levels = [
-        # Of half a level, which leaves room for what else is in it.
+        # The array is half of a level, which leaves room for the stack and the code.
         Level(f"L{level}", holds, _bandwidth(near, count, holds // 2, 20))
         for level, holds in enumerate(caches, 1)
     ]
     far = reader(count, prefetch=True)
-    # Of 64 KB each, so that a thread that is held up leaves its last ones to others.
+    # Parts of 64 KB: a thread that is held up leaves its last ones to others.
     levels.append(Level("main memory", None, _bandwidth(far, MEMORY >> 16, MEMORY, 5)))
     return Limits(_flops(count), tuple(levels), count)
 

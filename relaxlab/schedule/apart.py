@@ -103,6 +103,7 @@ def apart(
     sizes_of_params = symbols_in(tuple(p.shape for p in func.params if isinstance(p, Buffer)))
     # Buffers between nests become parameters, whose extents would be taken for sizes.
     signed = {p.name for p in scalars} - {s.name for s in sizes_of_params}
+    signed |= {*func.attrs.get(SIGNED, ())}
     attrs = func.attrs.with_(
         **{RANGES: Attrs(ranges) or None, SIGNED: tuple(sorted(signed)) or None}
     )

@@ -102,7 +102,7 @@ def round_up_tails(func: PrimFunc) -> PrimFunc:
             return None
         guarded = found[n.block]
         # Other conditions stay: they may be about other axes.
-        # Of rows of a tile that stay as they are, none is read for a tile that has no row.
+        # A tile that begins past the end reads no rows of private sums, which it does not have.
         others = any(
             r.buffer.scope == "local" and r.buffer not in written
             and guarded.axis in symbols_in(r.region)

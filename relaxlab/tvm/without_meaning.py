@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _COMPILERS = (
-    "it calls compilers that build TVM's run-time modules; [patterns](patterns.md) call libraries"
+    "they call compilers that build TVM's run-time modules; [patterns](patterns.md) call libraries"
 )
 _SEVERAL_GPUS = (
     "they share the memory of several GPUs between processes; a program runs on one device"
@@ -19,7 +19,7 @@ _TILES = (
     "its code generators place their memory"
 )
 REASONS = {
-    "SplitCallTIRByPattern": _COMPILERS,
+    **dict.fromkeys(("RunCodegen", "AttachExternModules", "SplitCallTIRByPattern"), _COMPILERS),
     **dict.fromkeys(("IPCAllReduceRewrite", "LowerGPUIPCAllocStorage"), _SEVERAL_GPUS),
     **dict.fromkeys(("MakePackedAPI", "SplitHostDevice", "LowerTVMBuiltin"), _HOST),
     **dict.fromkeys(

@@ -420,7 +420,7 @@ def test_programs_are_checked_with_random_sequences(case: Case) -> None:
     [("R.argmax(x, axis=1)", "…, at_least=1"), ("R.topk(x, 3, axis=1)", "…, at_least=3")],
 )
 def test_the_lengths_that_an_operator_needs_are_suggested(call: str, stated: str) -> None:
-    """What is suggested is enough."""
+    """The program compiles with the lengths that the error suggests."""
     with pytest.raises(DiagnosticError, match=f"R.Lengths\\({stated}\\)"):
         program(call)
     lengths = stated.removeprefix("…, ")

@@ -502,20 +502,17 @@ dataflowblock_pass = decorator(_each_block, "transform_dataflowblock")
 """Makes a pass of a function `(block, mod, context) -> block`."""
 
 
-ELSEWHERE = (
-    "AttachExternModules", "MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod",
-    "MetaScheduleTuneTIR", "RunCodegen",
-)  # fmt: skip
-"""Passes of `external_passes`, which need the tuner."""
+TUNING = ("MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod", "MetaScheduleTuneTIR")
+"""Passes of `tuning_passes`, which need the tuner."""
 
 
 def __getattr__(name: str) -> Any:
     if name in PASSES:
         return _without_arguments(name)
-    if name in ELSEWHERE:
-        return getattr(import_module("relaxlab.tvm.relax.external_passes"), name)
+    if name in TUNING:
+        return getattr(import_module("relaxlab.tvm.relax.tuning_passes"), name)
     raise missing("tvm.relax.transform", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *PASSES, *ELSEWHERE} - {"__getattr__", "__dir__"})
+    return sorted({*globals(), *PASSES, *TUNING} - {"__getattr__", "__dir__"})

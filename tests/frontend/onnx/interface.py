@@ -296,7 +296,7 @@ def shapes_that_a_model_states_are_checked() -> None:
 
 
 def sequences_are_known() -> None:
-    """Of as many tensors as a split makes, which are taken, put elsewhere and joined again."""
+    """A split makes a known number of tensors, which are taken, moved and joined again."""
     nodes = [
         helper.make_node("SplitToSequence", ["x", "two"], ["parts"], axis=1),
         helper.make_node("SequenceAt", ["parts", "last"], ["part"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,14 +18,14 @@ _ANY = types.ObjectType()
 _IO: ContextVar[IOEffect | None] = ContextVar("io", default=None)
 
 
-class Effect:
+class Effect(ABC):
     """A state with one value, which the function being built has, or changed."""
 
     value: graph.Expr | None = None
 
+    @abstractmethod
     def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[graph.Var]:
         """Bind the state's first value."""
-        raise NotImplementedError
 
     def create(self, name_hint: str) -> list[graph.Var]:
         """The parameters for the state's values."""
@@ -41,7 +42,7 @@ class Effect:
         found, self.value = self.value, None
         return [found]
 
-    def to(self, dtype: str | None = None) -> None:
+    def to(self, dtype: str | None = None) -> None:  # noqa: B027 - most states have no dtype
         """Change the dtype of what the state holds."""
 
 

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from relaxlab.ir.module import Module as IRModule
 from relaxlab.tvm.relax.frontend.nn.core import Parameter
 from relaxlab.tvm.relax.frontend.nn.effects import Effect
 from relaxlab.tvm.relax.frontend.nn.exporter import export
@@ -60,12 +59,12 @@ class Module:
 
     def export_tvm(
         self, spec: Any, debug: bool = False, allow_extern: bool = False
-    ) -> tuple[IRModule, list[tuple[str, Parameter]]]:
+    ) -> tuple[Any, ...]:
         """A module with a function for each method of the specification, and the parameters, which
-        the functions take after their inputs; with `debug`, methods may print."""
-        if allow_extern:
-            raise NotImplementedError("export_tvm: there are no external modules")
-        return export(self, spec, [*_effects(self, "")], debug)
+        the functions take after their inputs; with `debug`, methods may print. With `allow_extern`
+        a list of external modules, too, which is empty: no module of `nn` makes any."""
+        made = export(self, spec, [*_effects(self, "")], debug)
+        return (*made, []) if allow_extern else made
 
 
 def _parameters(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:

@@ -1,4 +1,4 @@
-"""Passes of `tvm.relax.transform` that search for schedules or hand programs to compilers."""
+"""Passes of `tvm.relax.transform` that search for schedules, or apply those that were found."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relaxlab.ir.module import Module
-from relaxlab.ir.node import replace
-from relaxlab.runtime.packed import get_func
 from relaxlab.tvm.meta_schedule.tune import Database, open_database, tune_tir
 from relaxlab.tvm.target import Target
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo
@@ -58,32 +56,3 @@ def MetaScheduleApplyDatabase(  # noqa: N802
         return mod if database is None else mod.with_functions(database.scheduled(mod))
 
     return Pass(run, PassInfo(0, "MetaScheduleApplyDatabase"))
-
-
-def AttachExternModules(extern_modules: Sequence[Any]) -> Pass:  # noqa: N802
-    """Note compiled modules in the attribute `external_mods`, after those that are there."""
-
-    def run(mod: Module, _: PassContext) -> Module:
-        if not extern_modules:
-            return mod
-        known = mod.attrs.get("external_mods", ())
-        attrs = mod.attrs.with_(external_mods=(*known, *extern_modules))
-        return replace(mod, attrs=attrs)
-
-    return Pass(run, PassInfo(0, "AttachExternModules"))
-
-
-def RunCodegen(  # noqa: N802
-    target_options: Mapping[str, Any] | None = None, entry_functions: Sequence[str] | None = None
-) -> Pass:
-    """Give functions with the attribute `Codegen` to their compilers, which are functions that are
-    registered as `relax.ext.` and their names. Raises KeyError for one that is not."""
-
-    def run(mod: Module, _: PassContext) -> Module:
-        compilers = {f.attrs.get("Codegen") for f in mod.graph_functions().values()}
-        for name in sorted(compilers - {None}):
-            get_func(f"relax.ext.{name}")
-            raise NotImplementedError(f"modules that relax.ext.{name} makes are not linked")
-        return mod
-
-    return Pass(run, PassInfo(0, "RunCodegen"))
