@@ -18,16 +18,8 @@ from relaxlab.ir.dtypes import bytes_of
 
 
 def check_bounds(s: Scope, buffer: loops.Buffer, indices: Sequence[Value]) -> None:
-    """Emit checks of indices: one outside its extent ends the thread's work with a report.
-
-    Indices made by `join_indices`, `A[0, f]`, are checked against the dimensions of the zeros
-    together with their own.
-    """
-    extent: expr.PrimExpr = expr.const(1)
-    for d, (index, dim) in enumerate(zip(indices, buffer.shape, strict=True)):
-        # A flat index was joined from the dimensions before it, which are 0 now.
-        zero_before = d > 0 and indices[d - 1].const == 0
-        extent = extent * dim if zero_before else dim
+    """Emit checks of indices: one outside its extent ends the thread's work with a report."""
+    for d, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
         _check_index(s, cast(s.builder, index, "int64"), extent, f"dimension {d} of {buffer.name}")
 
 

@@ -73,7 +73,7 @@ def emit_kernel(
             "move its producer into the parallel loop or give it the scope 'global'"
         )
     body, allocated = lower_blocks(func.body)
-    lowered = lower_loops(body, sizes_of(func), target)
+    lowered = lower_loops(body, sizes_of(func), target, join=not checks)
     # Copies of tiles may have private buffers of their own.
     buffers = dict.fromkeys((*allocated, *_private_buffers(lowered)))
     declare = declare_local if stack is None else stack.declare
@@ -194,11 +194,14 @@ def _emit_in_each_thread(
 
 
 def lower_loops(
-    body: loops.Stmt, sizes: Sequence[expr.Var], target: Target = GENERIC
+    body: loops.Stmt, sizes: Sequence[expr.Var], target: Target = GENERIC, *, join: bool = True
 ) -> loops.Stmt:
     """Lower block-free loops to those that are emitted as instructions. `sizes` are not
-    negative."""
-    body = join_indices(simplify_indices(unroll_and_jam(body), sizes), sizes)
+    negative. `join`: the parts of flat indices are put together; bounds are checked by dimension,
+    and need them apart."""
+    body = simplify_indices(unroll_and_jam(body), sizes)
+    if join:
+        body = join_indices(body, sizes)
     # Loops end early first: conditions that the ends imply are gone then, and are not hoisted.
     hoisted = partition_vectors(narrow_tiles(hoist_guards(tighten_bounds(body))), target)
     # Guards that remain are in the copies for last tiles, whose short loops end early as well.
