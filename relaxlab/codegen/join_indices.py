@@ -67,15 +67,18 @@ def _whole(
     if not _divisions(indices[end]):
         return end, indices[end]
     found, flat, size = (end, indices[end]), indices[end], shape[end]
-    before = _divisions(flat)
+    before, joined = _divisions(flat), 0
     for start in range(end - 1, -1, -1):
+        if (indices[start], shape[start]) == (expr.const(0), expr.const(1)):
+            continue
         # Indices that data decides may be narrower than the others, and than sizes.
         if not _divisions(indices[start]) or {indices[start].dtype, flat.dtype} != {size.dtype}:
             break
         flat = an.simplify(indices[start] * size + flat)
         before += _divisions(indices[start])
         size = size * shape[start]
-        if before - _divisions(flat) >= 2 * (end - start):
+        joined += 1
+        if before - _divisions(flat) >= 2 * joined:
             found = start, flat
     return found
 

@@ -9,7 +9,6 @@ past the end is the identity (`X + if_then_else(c*256 + v < n, A[…], 0)`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from relaxlab.analysis.arith import Analyzer, wraps
@@ -18,6 +17,7 @@ from relaxlab.ir.expr import FloatImm, IntImm, PrimExpr, Var, all_of
 from relaxlab.ir.loops import BufferLoad, BufferStore, For, IfThenElse, SeqStmt, Stmt
 from relaxlab.ir.node import Node, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute, symbols_in
+from relaxlab.schedule.combiners import IDENTITY
 from relaxlab.schedule.tree import conjuncts
 
 TRUE = expr.const(True)
@@ -171,12 +171,11 @@ def _largest(ends: list[PrimExpr]) -> PrimExpr:
 
 
 def _is_identity(op: type[expr.BinaryOp], value: PrimExpr) -> bool:
-    """True if `X op value` is X. Integers' smallest and largest values are left out: maxima and
-    minima of integers lose little by their tails."""
-    match value:
-        case IntImm(number) | FloatImm(number):
-            identities = {expr.Add: 0, expr.Mul: 1, expr.Max: -math.inf, expr.Min: math.inf}
-            return op in identities and number == identities[op]
+    """True if `X op value` is X."""
+    identity = IDENTITY[op](value.dtype) if op in IDENTITY else None
+    match value, identity:
+        case IntImm(number) | FloatImm(number), IntImm(same) | FloatImm(same):
+            return number == same
         case _:
             return False
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from relaxlab.analysis.arith import Analyzer
@@ -65,19 +66,25 @@ class _Nest:
         return [n for n in found if isinstance(n, BufferLoad | BufferStore)]
 
 
-def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
+def join_axes(
+    func: PrimFunc, units: bool
+) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
     """Return the function with its axes joined as far as all blocks allow, spatial with spatial and
     reduced with reduced ones, whose terms keep their order, and a function that gives a schedule of
-    it the parameters of `func`. Raises ScheduleError where none can be."""
+    it the parameters of `func`. With `units` axes of one iteration are left out. Raises
+    ScheduleError where nothing can be joined."""
     root = func.body
     if not isinstance(root, BlockRealize):
         raise _refused()
     stmts = child_stmts(root.block)[-1:]
     stmts = child_stmts(stmts[0]) if not isinstance(stmts[0], For) else stmts
-    nests = [n for n in (_nest(s, func) for s in stmts) if n is not None]
+    bound = [n for n in map(_axes_of, stmts) if n is not None]
     packed = func.attrs.get("layout_rewrites")
-    if len(nests) < len(stmts) or opaque_buffers(root) or packed:
+    if len(bound) < len(stmts) or opaque_buffers(root) or packed:
         raise _refused()
+    # Rows are an axis of all blocks, where one of them has none but single ones.
+    rows = any(spatial and all(map(_is_unit, spatial)) for spatial in map(_spatial, bound))
+    nests = [_nest(nest, func, _spatial(nest)[:1] if rows else [], units) for nest in bound]
     dims = _joined_dimensions(nests)
     if not any(dims.values()):
         raise _refused()
@@ -88,7 +95,7 @@ def join_axes(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]
     }
     body = seq(*(_joined_nest(nest, dims, made) for nest in nests))
     allocated = tuple(made.get(b, b) for b in root.block.alloc_buffers)
-    block = refreshed(replace(root.block, body=body, alloc_buffers=allocated))
+    block = _refreshed(replace(root.block, body=body, alloc_buffers=allocated), made)
     params = tuple(made.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
     joined = replace(func, params=params, body=replace(root, block=block))
     return joined, lambda scheduled: _with_params_of(func, scheduled, dims)
@@ -102,7 +109,11 @@ def _refused() -> ScheduleError:
     )  # fmt: skip
 
 
-def _nest(stmt: Stmt, func: PrimFunc) -> _Nest | None:
+Bound = tuple[tuple[For, ...], Block]
+"""A block in loops of its own, one for each of its axes."""
+
+
+def _axes_of(stmt: Stmt) -> Bound | None:
     """The block of a nest of serial loops, one for each axis; None for other statements."""
     loops: list[For] = []
     while isinstance(stmt, For):
@@ -110,16 +121,43 @@ def _nest(stmt: Stmt, func: PrimFunc) -> _Nest | None:
         stmt = stmt.body
     if not isinstance(stmt, BlockRealize) or stmt.predicate != TRUE:
         return None
-    axes = stmt.block.iter_vars
     bound = [(loop.loop_var, loop.min, loop.extent, loop.kind) for loop in loops]
-    wanted = zip(stmt.iter_values, axes, strict=True)
+    wanted = zip(stmt.iter_values, stmt.block.iter_vars, strict=True)
     if bound != [(value, ZERO, it.dom.extent, "serial") for value, it in wanted]:
         return None
+    return tuple(loops), stmt.block
+
+
+def _spatial(nest: Bound) -> list[IterVar]:
+    return [it for it in nest[1].iter_vars if it.kind == "spatial"]
+
+
+def _is_unit(axis: IterVar) -> bool:
+    return axis.dom.extent == expr.const(1)
+
+
+def _nest(nest: Bound, func: PrimFunc, rows: Sequence[IterVar], units: bool) -> _Nest:
+    """The nest with 0 for its reduced axes of one iteration: of a 1 x 1 convolution, places in the
+    image are axes then, not windows. With `units` axes of one iteration are left out, but for
+    `rows` and the last reduced axis, which initialises."""
+    loops, block = nest
+    axes = block.iter_vars
+    reduced = [it for it in axes if it.kind != "spatial"]
+    single = [it for it in axes if _is_unit(it) and it not in rows]
+    if units and reduced and set(reduced) <= set(single):
+        single.remove(reduced[-1])
+    zeros = [it for it in single if units or it in reduced]
+    if zeros:
+        block = _at_zero(block, [it.var for it in zeros])
+    if units:
+        loops = tuple(f for f, it in zip(loops, axes, strict=True) if it not in zeros)
+        axes = tuple(it for it in axes if it not in zeros)
+        block = replace(block, iter_vars=axes)
     pairs = zip(axes, axes[1:], strict=False)
     joined = {
         i for i, (a, b) in enumerate(pairs) if a.kind == b.kind and not _is_signed(b, func)
     }
-    return _Nest(tuple(loops), _without_unit_axes(stmt.block), joined)
+    return _Nest(loops, block, joined)
 
 
 def _is_signed(axis: IterVar, func: PrimFunc) -> bool:
@@ -132,19 +170,14 @@ def _is_signed(axis: IterVar, func: PrimFunc) -> bool:
     return shape_analyzer(func).prove(expr.GE(extent, ZERO)) is not True
 
 
-def _without_unit_axes(block: Block) -> Block:
-    """The block with 0 for its reduced axes of one iteration: of a 1 x 1 convolution, places in
-    the image are axes then, not windows."""
-    units = {
-        it.var: ZERO
-        for it in block.iter_vars
-        if it.kind != "spatial" and it.dom.extent == expr.const(1)
-    }
-    if not units:
-        return block
-    an = Analyzer()
-    body = substitute(block.body, units)
-    return replace(block, body=rewrite(body, lambda n: _with_simple_indices(n, an)))
+def _at_zero(block: Block, axes: Sequence[Var]) -> Block:
+    an, zeros = Analyzer(), dict.fromkeys(axes, ZERO)
+
+    def at_zero(s: Stmt) -> Stmt:
+        return rewrite(substitute(s, zeros), lambda n: _with_simple_indices(n, an))
+
+    init = None if block.init is None else at_zero(block.init)
+    return replace(block, body=at_zero(block.body), init=init)
 
 
 def _with_simple_indices(n: Node, an: Analyzer) -> Node | None:
@@ -156,27 +189,55 @@ def _with_simple_indices(n: Node, an: Analyzer) -> Node | None:
 def _joined_dimensions(nests: Sequence[_Nest]) -> Joined:
     """Keep the axes of the nests that may be joined; return the dimensions that they go along."""
     accesses = [(nest, access) for nest in nests for access in nest.accesses()]
-    dims: Joined = {a.buffer: set(range(a.buffer.ndim - 1)) for _, a in accesses}
+    following = _following(access for _, access in accesses)
+    dims: Joined = {buffer: {*after} for buffer, after in following.items()}
     before = -1
     while before != (before := sum(map(len, (*dims.values(), *(n.joined for n in nests))))):
         for nest, access in accesses:
             axes = [(it.var, it.dom.extent) for it in nest.block.iter_vars]
-            pairs = [axes[i : i + 2] for i in nest.joined]
+            pairs = [(axes[i], axes[i + 1]) for i in nest.joined]
             along = list(zip(access.indices, access.buffer.shape, strict=True))
-            dims[access.buffer] &= {p for p in dims[access.buffer] if along[p : p + 2] in pairs}
+            dims[access.buffer] -= {
+                p for p in dims[access.buffer]
+                if (q := following[access.buffer][p]) < len(along)
+                and (along[p], along[q]) not in pairs
+            }  # fmt: skip
         for nest in nests:
-            _keep_joined(nest, dims)
-    return dims
+            _keep_joined(nest, dims, following)
+    return {b: _with_units(b, ps, following[b]) for b, ps in dims.items()}
 
 
-def _keep_joined(nest: _Nest, dims: Joined) -> None:
+Following = dict[Buffer, dict[int, int]]
+"""For dimensions of each buffer the next one behind it, units left out: dimensions of size 1 in
+which all accesses have 0. The number of dimensions follows the last one."""
+
+
+def _following(accesses: Iterable[BufferLoad | BufferStore]) -> Following:
+    used: dict[Buffer, set[int]] = {}
+    for access in accesses:
+        along = enumerate(zip(access.indices, access.buffer.shape, strict=True))
+        found = {d for d, (index, size) in along if index != ZERO or size != expr.const(1)}
+        used[access.buffer] = used.get(access.buffer, set()) | found
+    return {b: dict(pairwise([*sorted(ds), b.ndim])) for b, ds in used.items()}
+
+
+def _with_units(buffer: Buffer, joined: set[int], after: Mapping[int, int]) -> set[int]:
+    """The dimensions that are joined with the next one: units go with the one before them, the
+    first ones with the one behind them."""
+    first = range(min(after, default=0))
+    within = (d for p, q in after.items() for d in range(p, q - 1))
+    return {*first, *within, *(after[p] - 1 for p in joined if after[p] < buffer.ndim)}
+
+
+def _keep_joined(nest: _Nest, dims: Joined, following: Following) -> None:
     """Keep the axes that nothing mentions but indices that are joined."""
     used = Counter(n for s in nest.statements() for n in walk(s) if isinstance(n, Var))
     first, second = Counter[Var](), Counter[Var]()
     for access in nest.accesses():
         for p in dims[access.buffer]:
-            first[access.indices[p]] += 1  # type: ignore[reportArgumentType]  # a variable
-            second[access.indices[p + 1]] += 1  # type: ignore[reportArgumentType]
+            if (q := following[access.buffer][p]) < access.buffer.ndim:
+                first[access.indices[p]] += 1  # type: ignore[reportArgumentType]  # a variable
+                second[access.indices[q]] += 1  # type: ignore[reportArgumentType]
     axes = [it.var for it in nest.block.iter_vars]
     nest.joined.intersection_update(
         i for i in nest.joined
@@ -207,7 +268,11 @@ def _joined_nest(nest: _Nest, dims: Joined, made: dict[Buffer, Buffer]) -> Stmt:
     def visit(n: Node) -> Node | None:
         if not isinstance(n, BufferLoad | BufferStore) or n.buffer not in made:
             return None
-        indices = tuple(run[0] for run in _runs(n.indices, dims[n.buffer]))
+        # Without units: the first index of joined dimensions, whose variable is that of their axis.
+        along = zip(n.indices, n.buffer.shape, strict=True)
+        runs = _runs([*along], dims[n.buffer])
+        used = ([i for i, size in run if (i, size) != (ZERO, expr.const(1))] for run in runs)
+        indices = tuple(next(iter(run), ZERO) for run in used)
         return replace(n, buffer=made[n.buffer], indices=indices)
 
     block = nest.block
@@ -217,7 +282,7 @@ def _joined_nest(nest: _Nest, dims: Joined, made: dict[Buffer, Buffer]) -> Stmt:
         axes.append(replace(run[0], dom=Range(ZERO, extent)))
     body = rewrite(block.body, visit)
     init = None if block.init is None else rewrite(block.init, visit)
-    block = refreshed(replace(block, iter_vars=tuple(axes), body=body, init=init))
+    block = _refreshed(replace(block, iter_vars=tuple(axes), body=body, init=init), made)
     loops = [run[0] for run in _runs(nest.loops, nest.joined)]
     stmt: Stmt = BlockRealize(tuple(loop.loop_var for loop in loops), TRUE, block)
     for loop, axis in zip(reversed(loops), reversed(axes), strict=True):
@@ -235,7 +300,10 @@ def _with_params_of(func: PrimFunc, scheduled: PrimFunc, dims: Joined) -> PrimFu
         for i, (new, old) in enumerate(zip(scheduled.params, func.params, strict=True))
     )
     pairs = zip(scheduled.params, params, strict=True)
-    whole = {new: old for new, old in pairs if new is not old and isinstance(old, Buffer)}
+    whole = {
+        new: old for new, old in pairs
+        if new is not old and isinstance(new, Buffer) and isinstance(old, Buffer)
+    }  # fmt: skip
     attrs = scheduled.attrs
     if layouts:
         maps = ((i, _from_apart(func.params[i], each, dims)) for i, each in layouts.items())
@@ -243,7 +311,7 @@ def _with_params_of(func: PrimFunc, scheduled: PrimFunc, dims: Joined) -> PrimFu
 
     def visit(n: Node) -> Node | None:
         if isinstance(n, Block):
-            return refreshed(n) if any(b in whole for b in _touched(n)) else None
+            return _refreshed(n, whole) if any(b in whole for b in _touched(n)) else None
         if isinstance(n, MatchBufferRegion) and n.source.buffer in whole:
             old = whole[n.source.buffer]
             parts = map(_ranges_apart, n.source.region, _runs(old.shape, dims[old]))
@@ -273,13 +341,25 @@ def _together(indices: Sequence[PrimExpr], sizes: Sequence[PrimExpr]) -> PrimExp
 
 
 def _ranges_apart(r: Range, sizes: Sequence[PrimExpr]) -> list[Range]:
-    """The place in dimensions of `sizes` of one place in the joined one. Raises ScheduleError for
-    several, which are no box there."""
-    if len(sizes) == 1:
-        return [r]
+    """The places in dimensions of `sizes` of places in the joined one. Raises ScheduleError for
+    several that are no box there."""
+    long = _long(sizes)
+    if len(long) == 1:
+        return [r if d in long else Range(ZERO, size) for d, size in enumerate(sizes)]
     if r.extent != expr.const(1):
         raise ScheduleError("join_axes", f"places {r.min} and following", "a view is of one place")
     return [Range(i, r.extent) for i in _apart(r.min, sizes)]
+
+
+def _refreshed(block: Block, instead: Mapping[Buffer, Buffer]) -> Block:
+    """The block, which accesses other buffers instead of some, with regions of those that it had:
+    a block need not read what it wrote itself."""
+    new = refreshed(block)
+    for kind in ("reads", "writes"):
+        had = {instead.get(r.buffer, r.buffer) for r in getattr(block, kind)}
+        kept = tuple(r for r in getattr(new, kind) if r.buffer in had)
+        new = replace(new, **{kind: kept})
+    return new
 
 
 def _touched(block: Block) -> set[Buffer]:
@@ -288,10 +368,17 @@ def _touched(block: Block) -> set[Buffer]:
 
 def _apart(index: PrimExpr, sizes: Sequence[PrimExpr]) -> list[PrimExpr]:
     """The places in dimensions of `sizes` of a place in the joined one."""
-    result: list[PrimExpr] = []
-    for size in reversed(sizes[1:]):
+    zero = expr.const(0, index.dtype)
+    result, (first, *others) = [zero] * len(sizes), _long(sizes)
+    for d in reversed(others):
         lanes = lanes_of(index.dtype)
-        each = size if lanes == 1 else expr.Broadcast(size, lanes)
-        result.insert(0, expr.FloorMod(index, each))
+        each = sizes[d] if lanes == 1 else expr.Broadcast(sizes[d], lanes)
+        result[d] = expr.FloorMod(index, each)
         index = expr.FloorDiv(index, each)
-    return [index, *result]
+    result[first] = index
+    return result
+
+
+def _long(sizes: Sequence[PrimExpr]) -> list[int]:
+    """The numbers of dimensions that are not of size 1; the first, if all are."""
+    return [d for d, size in enumerate(sizes) if size != expr.const(1)] or [0]

@@ -354,17 +354,21 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         self.func = _round_up.round_up_vectors(self.func)
 
     @primitive()
-    def join_axes(self, schedule: Callable[[Schedule], Schedule]) -> None:
+    def join_axes(
+        self, schedule: Callable[[Schedule], Schedule], units: bool = False
+    ) -> None:
         """Make one axis of neighbouring axes of one kind that go through memory like one, so that
         vectors and tiles need not end where the inner one does, and give the parameters, whose
-        shapes belong to the callers, their dimensions back.
+        shapes belong to the callers, their dimensions back. With `units` axes of one iteration are
+        left out.
 
         `schedule` makes the steps in between: it is given a schedule of the function with joined
         axes, in which blocks and loops are to be found anew, and returns it or a copy of it.
         """
         self.require_one_version("join_axes")
-        joined, restored = _join_axes(self.func)
-        self._take_over("join_axes", {}, self._apart(joined, JOINED), schedule, restored)
+        joined, restored = _join_axes(self.func, units)
+        args = {"units": units}
+        self._take_over("join_axes", args, self._apart(joined, JOINED), schedule, restored)
 
     @primitive()
     def schedule_apart(

@@ -34,7 +34,7 @@ def extents(call: str, shape: str = '("n", 3, 5, 7)') -> list[list[str]]:
     """The extents of each block once axes are joined."""
     before = rl.trace(program(call, shape)).find("schedule_kernels").before
     (kernel,) = (f for _, f in before.functions if isinstance(f, PrimFunc))
-    blocks = blocks_of(join_axes(kernel)[0])
+    blocks = blocks_of(join_axes(kernel, units=False)[0])
     return [[str(it.dom.extent) for it in b.iter_vars] for b in blocks]
 
 
@@ -94,9 +94,9 @@ def main(p: R.Tensor((8, 16), "float32"), u: R.Tensor((17, 1), "float32"),
 def test_axes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[PrimFunc] = []
 
-    def counted(func: PrimFunc) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
+    def counted(func: PrimFunc, units: bool) -> tuple[PrimFunc, Callable[[PrimFunc], PrimFunc]]:
         given.append(func)
-        return join_axes(func)
+        return join_axes(func, units)
 
     monkeypatch.setattr("relaxlab.schedule.schedule._join_axes", counted)
     before = rl.trace(program(SUM)).find("schedule_kernels").before

@@ -175,11 +175,11 @@ def main(x: R.Tensor(({n}, 512), "float32"), w: R.Tensor(({m}, 512), "float32"))
 @pytest.mark.parametrize(("heads", "lines"), [(8, (1, 2)), (1, (0,))])
 def test_values_of_other_heads_are_passed_over(heads: int, lines: tuple[int, ...]) -> None:
     """A position's cache lines for some features are fetched, not those of all heads; what follows
-    in memory is fetched by the hardware."""
-    shape = f'R.Tensor(("b", "n", {heads}, 64), "float32")'
+    in memory is fetched by the hardware. A single position would have a version of its own."""
+    shape = f'R.Tensor(("b", "n + 2", {heads}, 64), "float32")'
     mod = rl.parse(f"""
 @R.function
-def main(q: {shape}, k: {shape}, v: {shape}):
+def main(n: R.Shape(["n"]), q: {shape}, k: {shape}, v: {shape}):
     y = R.nn.attention(q, k, v)
     return y
 """)

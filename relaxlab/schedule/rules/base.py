@@ -169,10 +169,13 @@ def attempted(rule: Rule, sch: Schedule, context: Context) -> Schedule | None:
     return None if isinstance(made, str) else made
 
 
-def with_joined_axes(sch: Schedule, rule: Rule, context: Context) -> Schedule | str:
-    """Apply a rule to the function with its axes joined, where some can be joined."""
+def with_joined_axes(
+    sch: Schedule, rule: Rule, context: Context, *, units: bool = True
+) -> Schedule | str:
+    """Apply a rule to the function with its axes joined, where some can be joined, and with `units`
+    without axes of one iteration."""
     try:
-        sch.join_axes(lambda joined: fitting(rule(joined, context)))
+        sch.join_axes(lambda joined: fitting(rule(joined, context)), units)
     except ScheduleError as error:
         if error.refusal.primitive != "join_axes":  # the rule's own
             raise

@@ -96,7 +96,7 @@ class _Packed:
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one multiply-accumulate over any axes that has columns, an axis that only one
     operand depends on, and rows, another axis that one of the operands does not depend on."""
-    return with_joined_axes(sch, _apply, context)
+    return with_joined_axes(sch, _apply, context, units=False)
 
 
 def _apply(sch: Schedule, context: Context) -> Schedule | str:

@@ -89,7 +89,7 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     one."""
     kinds = ([it.kind for it in b.iter_vars] for b in blocks_of(sch.func))
     if any(len(some) - some.count("spatial") > 1 for some in kinds):
-        return with_joined_axes(sch, _apply, context)
+        return with_joined_axes(sch, _apply, context, units=False)
     return _apply(sch, context)
 
 

@@ -42,7 +42,7 @@ compile in 0.3 s."""
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits one reduction over few terms whose results are small matrices of constant sizes, one for
     each place along one more axis, and what is computed of them."""
-    return with_joined_axes(sch, _apply, context)
+    return with_joined_axes(sch, _apply, context, units=False)
 
 
 def _apply(sch: Schedule, context: Context) -> Schedule | str:
