@@ -182,14 +182,14 @@ def with_joined_axes(sch: Schedule, rule: Rule, context: Context) -> Schedule | 
 
 def with_versions(
     sch: Schedule, context: Context, size: PrimExpr, bounds: Sequence[int],
-    schedule: Callable[[Schedule, int | None], Schedule | None],
+    schedule: Callable[[Schedule, int | None], Schedule | None], exact: int = 1,
 ) -> None:  # fmt: skip
     """`Schedule.guarded_versions` where the context allows versions; else one, for any size or for
     those that a declared bound leaves."""
     if not context.versions and not isinstance(size, expr.IntImm):
         most = shape_analyzer(sch.func).upper_bound(size)
-        bounds = [b for b in bounds if b > 1 and most is not None and most <= b][:1]
-    sch.guarded_versions(size, bounds, schedule)
+        bounds = [b for b in bounds if b > exact and most is not None and most <= b][:1]
+    sch.guarded_versions(size, bounds, schedule, exact)
 
 
 def bound_private_buffers(sch: Schedule, bounds: Mapping[Bounded, int]) -> None:

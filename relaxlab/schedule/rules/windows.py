@@ -22,8 +22,10 @@ from relaxlab.schedule.rules.base import (
     blocks_of,
     constant,
     extent_of,
+    found_block,
     inline_producers,
     is_spatial,
+    loops_inside,
     output_dtype,
     separate_store,
     sum_of_products,
@@ -33,7 +35,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import MAX_VECTORS
-from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 MOST_TERMS = 32
 """Terms of a window that are unrolled: 5 x 5 in an image, 3 x 3 x 3 in a volume."""
@@ -43,6 +45,10 @@ ROWS = range(2, 8)
 """The same where several reductions read one row after the other: columns, whose distance is one,
 are left to the rule `columns`. Softmax of 4000 rows of 3 took 26 us by the rule `rows`, 9 so, of
 rows of 8 29 both (EPYC with AVX-512)."""
+COLUMNS = range(2, 5)
+"""Numbers of columns that are computed one at a time: softmax of 4000 rows of 2 and 4 took 4.9 and
+10.7 us as one vector of all rows, 3.5 and 8.7 so; of 5 17.8 and 25.9, since many vectors are
+shuffled (EPYC with AVX-512)."""
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
@@ -76,21 +82,40 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
             sch.vectorize(sch.get_loops(one)[-1])
         for loop in terms:
             sch.unroll(loop)
-    _vectorize_store(sch, sch.get_loops(store)[len(outer) + 1 :], lanes)
+    _vectorize_store(sch, store, tile, lanes)
     sch.parallel(sch.fuse(*outer) if len(outer) > 1 else (outer or [tile])[0])
     sch.compact_buffers()
     where_allowed(sch.round_up_vectors)
     return sch
 
 
-def _vectorize_store(sch: Schedule, nest: list[LoopRV], lanes: int) -> None:
-    """Make one vector of all that is stored for a vector of results: of each a row, perhaps, as a
-    softmax has. Longer rows have vectors of their own."""
+def _rows_last(*at: PrimExpr) -> tuple[PrimExpr, ...]:
+    """The indices of a buffer whose first dimension becomes the last."""
+    return *at[1:], at[0]
+
+
+def _vectorize_store(sch: Schedule, store: BlockRV, tile: LoopRV, lanes: int) -> None:
+    """Make vectors of what is stored for a vector of results. Of short rows, as a softmax has, they
+    are one of all rows, which those of a few columns, each computed by itself, are shuffled to.
+    Longer rows have vectors of their own."""
+    nest = loops_inside(sch, store, tile)
     count = math.prod(constant(extent_of(sch, loop)) or MAX_VECTORS * lanes for loop in nest)
-    if len(nest) == 1 or count <= MAX_VECTORS * lanes:
-        sch.vectorize(sch.fuse(*nest) if len(nest) > 1 else nest[0])
-    else:
+    if count > MAX_VECTORS * lanes:
         vectorize_inner(sch, nest[-1], lanes)
+        return
+    if len(nest) > 1 and count // lanes in COLUMNS:
+        rows, *columns = nest
+        copy = sch.cache_write(store, 0, "local")
+        sch.reverse_compute_at(copy, tile, preserve_unit_loops=True)
+        made = found_block(sch, store).writes[0].buffer
+        sch.transform_layout(store, made, _rows_last)
+        sch.reorder(*columns, rows)
+        for loop in columns:
+            sch.unroll(loop)
+        sch.vectorize(rows)
+        sch.vectorize(sch.fuse(*loops_inside(sch, copy, tile)))
+    else:
+        sch.vectorize(sch.fuse(*nest) if len(nest) > 1 else nest[0])
 
 
 def _windows(func: PrimFunc) -> list[Block] | str:
@@ -116,8 +141,9 @@ def _no_window(block: Block, made: list[Buffer], strides: range) -> str | None:
     count = math.prod(MOST_TERMS + 1 if n is None else n for n in terms)
     reduced = {it.var for it in block.iter_vars if it.kind != "spatial"}
     factors = sum_of_products(block) or ()
-    # A factor that all elements of a window share makes no product to be tiled.
-    products = factors and all(reduced.intersection(symbols_in(f.indices)) for f in factors)
+    # Squares, and factors that all elements of a window share, make no product to be tiled.
+    along = [f for f in dict.fromkeys(factors) if reduced.intersection(symbols_in(f.indices))]
+    products = len(along) > 1
     if reduction_of(block) is None or products or not 1 < count <= MOST_TERMS:
         return f"{block.name} is no reduction over at most {MOST_TERMS} terms, or one of products"
     axes = [it.var for it in block.iter_vars if it.kind == "spatial"]
