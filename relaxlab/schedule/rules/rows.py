@@ -249,6 +249,7 @@ def _schedule_rows(
     sch.compact_buffers()
     where_allowed(sch.round_up_tails)
     bound_private_buffers(sch, bounds)
+    where_allowed(sch.round_up_vectors)
     return sch
 
 
