@@ -24,6 +24,7 @@ from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules import windows
 from relaxlab.schedule.rules.base import (
+    COLUMNS,
     block_loops,
     blocks_of,
     bound_private_buffers,
@@ -110,7 +111,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     if width is None:
         return _schedule(sch, context, {})
 
-    exact = [] if _reduced_width(func) is None else list(windows.COLUMNS)
+    exact = [] if _reduced_width(func) is None else list(COLUMNS)
 
     def version(sch: Schedule, most: int | None) -> Schedule | None:
         if most in exact:

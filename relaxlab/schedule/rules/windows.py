@@ -18,16 +18,17 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.ranges import by_data, distance
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
+    COLUMNS,
     block_loops,
     blocks_of,
     constant,
     extent_of,
-    found_block,
     inline_producers,
     is_spatial,
     loops_inside,
     output_dtype,
     separate_store,
+    shuffle_columns,
     sum_of_products,
     vectorize_inner,
     where_allowed,
@@ -45,10 +46,6 @@ ROWS = range(2, 8)
 """The same where several reductions read one row after the other: columns, whose distance is one,
 are left to the rule `columns`. Softmax of 4000 rows of 3 took 26 us by the rule `rows`, 9 so, of
 rows of 8 29 both (EPYC with AVX-512)."""
-COLUMNS = range(2, 5)
-"""Numbers of columns that are computed one at a time: softmax of 4000 rows of 2 and 4 took 4.9 and
-10.7 us as one vector of all rows, 3.5 and 8.7 so; of 5 17.8 and 25.9, since many vectors are
-shuffled (EPYC with AVX-512)."""
 
 
 def apply(sch: Schedule, context: Context) -> Schedule | str:
@@ -89,11 +86,6 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     return sch
 
 
-def _rows_last(*at: PrimExpr) -> tuple[PrimExpr, ...]:
-    """The indices of a buffer whose first dimension becomes the last."""
-    return *at[1:], at[0]
-
-
 def _vectorize_store(sch: Schedule, store: BlockRV, tile: LoopRV, lanes: int) -> None:
     """Make vectors of what is stored for a vector of results. Of short rows, as a softmax has, they
     are one of all rows, which those of a few columns, each computed by itself, are shuffled to.
@@ -104,16 +96,7 @@ def _vectorize_store(sch: Schedule, store: BlockRV, tile: LoopRV, lanes: int) ->
         vectorize_inner(sch, nest[-1], lanes)
         return
     if len(nest) > 1 and count // lanes in COLUMNS:
-        rows, *columns = nest
-        copy = sch.cache_write(store, 0, "local")
-        sch.reverse_compute_at(copy, tile, preserve_unit_loops=True)
-        made = found_block(sch, store).writes[0].buffer
-        sch.transform_layout(store, made, _rows_last)
-        sch.reorder(*columns, rows)
-        for loop in columns:
-            sch.unroll(loop)
-        sch.vectorize(rows)
-        sch.vectorize(sch.fuse(*loops_inside(sch, copy, tile)))
+        shuffle_columns(sch, store, tile)
     else:
         sch.vectorize(sch.fuse(*nest) if len(nest) > 1 else nest[0])
 
