@@ -114,9 +114,10 @@ def _within_a_period(loop: For, index: PrimExpr, size: PrimExpr) -> tuple[PrimEx
 def _conditions(loop: For) -> list[PrimExpr]:
     """The conditions in a loop that its lanes meet or not."""
     conditions = [
-        n.condition if isinstance(n, IfThenElse) else n.args[0]
+        n.args[0] if isinstance(n, expr.Call) else n.condition
         for n in walk(loop.body)
-        if isinstance(n, IfThenElse) or (isinstance(n, expr.Call) and n.op == "if_then_else")
+        if isinstance(n, IfThenElse | expr.Select)
+        or (isinstance(n, expr.Call) and n.op == "if_then_else")
     ]
     inside = _defined_in(loop)
     return [c for c in conditions if _is_fixed(c, loop, inside)]
@@ -207,6 +208,8 @@ def _assuming(loop: For, condition: PrimExpr, holds: bool) -> For:
             case IfThenElse(found, then, other) if found == condition:
                 return then if holds else other or SeqStmt(())
             case expr.Call(_, "if_then_else", (found, x, y)) if found == condition:
+                return x if holds else y
+            case expr.Select(found, x, y) if found == condition:
                 return x if holds else y
             case _:
                 return None

@@ -25,8 +25,11 @@ class Versions:
     guarded: tuple[int, ...]
 
 
-def versions_for(func: PrimFunc, size: PrimExpr, bounds: Sequence[int]) -> Versions:
-    """Return the versions of a function for sizes up to each of the bounds and for any other.
+def versions_for(
+    func: PrimFunc, size: PrimExpr, bounds: Sequence[int], exact: int = 1
+) -> Versions:
+    """Return the versions of a function for sizes up to each of the bounds and for any other; those
+    up to `exact` are for one size each.
 
     Of a constant size there is one. Raises ScheduleError where the bounds do not ascend, or the
     size is not known when the function is called.
@@ -34,28 +37,30 @@ def versions_for(func: PrimFunc, size: PrimExpr, bounds: Sequence[int]) -> Versi
     if any(b < 1 for b in bounds) or list(bounds) != sorted({*bounds}):
         raise ScheduleError("guarded_versions", f"size {size}", "bounds are positive and ascend")
     if isinstance(size, IntImm):
-        return Versions(next((b for b in bounds if size.value <= b), None), ())
+        fits = (b for b in bounds if size.value == b or size.value <= b > exact)
+        return Versions(next(fits, None), ())
     known = {*func.params, *symbols_in(tuple(b.shape for b in func.buffers))}
     if not known.issuperset(symbols_in(size)):
         raise ScheduleError(
             "guarded_versions", f"size {size}", "its symbols are arguments or their dimensions"
         )
     most = shape_analyzer(func).upper_bound(size)
-    largest = next((b for b in bounds if b > 1 and most is not None and most <= b), None)
+    largest = next((b for b in bounds if b > exact and most is not None and most <= b), None)
     smaller = [b for b in bounds if largest is None or b < largest]
-    # One is put in the place of a symbol; there is no place for it in other sizes.
-    return Versions(largest, tuple(b for b in smaller if b > 1 or isinstance(size, Var)))
+    # Exact sizes are put in the place of a symbol; there is no place for them in other sizes.
+    return Versions(largest, tuple(b for b in smaller if b > exact or isinstance(size, Var)))
 
 
-def with_size_one(func: PrimFunc, size: PrimExpr) -> PrimFunc:
-    """The function where a symbol is one."""
-    return substitute(func, {size: const(1)}) if isinstance(size, Var) else func
+def with_size(func: PrimFunc, size: PrimExpr, value: int) -> PrimFunc:
+    """The function where a symbol is a number."""
+    return substitute(func, {size: const(value)}) if isinstance(size, Var) else func
 
 
 def chosen_by_size(
-    size: PrimExpr, general: PrimFunc, guarded: Sequence[tuple[int, PrimFunc]]
+    size: PrimExpr, general: PrimFunc, guarded: Sequence[tuple[int, PrimFunc]], exact: int
 ) -> PrimFunc:
-    """Return `if size <= bound: its version … else: general version`, `size == 1` for a bound of 1.
+    """Return `if size <= bound: its version … else: general version`, `size == bound` for bounds up
+    to `exact`.
 
     Raises ScheduleError where versions have parameters in different layouts.
     """
@@ -65,13 +70,13 @@ def chosen_by_size(
         same: dict[Buffer, Buffer] = {}
         for a, b in zip(version.params, general.params, strict=True):
             if isinstance(a, Buffer) and isinstance(b, Buffer):
-                _require_same_layout(size, bound, a, b)
+                _require_same_layout(size, bound, exact, a, b)
                 same[a] = b
         # Steps before this one may have allocated for all versions: each has buffers of its own.
         own = _allocated(version.body)
         same |= {b: replace(b, name=b.name) for b in own & taken}
         taken |= own
-        guard = expr.EQ(size, const(1)) if bound == 1 else expr.LE(size, const(bound))
+        guard = (expr.EQ if bound <= exact else expr.LE)(size, const(bound))
         body = loops.IfThenElse(guard, substitute(version.body, buffers=same), body)
     return replace(general, body=body)
 
@@ -80,8 +85,8 @@ def _allocated(body: loops.Stmt) -> set[Buffer]:
     return {b for block in all_blocks(body) for b in block.alloc_buffers}
 
 
-def _require_same_layout(size: PrimExpr, bound: int, a: Buffer, b: Buffer) -> None:
-    known = {size: const(1)} if bound == 1 and isinstance(size, Var) else {}
+def _require_same_layout(size: PrimExpr, bound: int, exact: int, a: Buffer, b: Buffer) -> None:
+    known = {size: const(bound)} if bound <= exact and isinstance(size, Var) else {}
     an = Analyzer()
     shape = tuple(substitute(d, known) for d in b.shape)
     if a.ndim != b.ndim or not all(map(an.prove_equal, a.shape, shape)):

@@ -45,7 +45,7 @@ from relaxlab.schedule.fuse_reductions import fuse_reductions as _fuse_reduction
 from relaxlab.schedule.join_axes import join_axes as _join_axes
 from relaxlab.schedule.layout import MapLike, as_index_map
 from relaxlab.schedule.merge import merge as _merge
-from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size_one
+from relaxlab.schedule.nested import chosen_by_size, versions_for, with_size
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.primitive import primitive, step
 from relaxlab.schedule.ragged_primitives import RaggedPrimitives
@@ -410,6 +410,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         size: PrimExpr,
         bounds: Sequence[int],
         schedule: Callable[[Schedule, int | None], Schedule | None],
+        exact: int = 1,
     ) -> None:
         """Make a version for sizes of at most each of the bounds, which ascend, and one for any
         size: `if size <= bound: ... else: ...`. All must change layouts of parameters alike.
@@ -417,19 +418,19 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         `schedule` makes one of them: it is given a schedule of the function as it is now, in which
         blocks and loops are to be found anew, and the bound, None for any size, and returns it or
         a copy of it; None where sizes up to a bound are better left to the next larger version.
-        For a bound of 1 the symbol `size` is one in that function. Of a constant size, or where
-        declared bounds leave one version, it goes on with this schedule instead, whose trace has
-        its steps.
+        A version for a bound up to `exact` is for that size alone, which is in the place of the
+        symbol `size` in that function. Of a constant size, or where declared bounds leave one
+        version, it goes on with this schedule instead, whose trace has its steps.
         """
         self.require_one_version("guarded_versions")
-        versions = versions_for(self.func, size, bounds)
+        versions = versions_for(self.func, size, bounds, exact)
         if not versions.guarded:
             made = _made(lambda sch: schedule(sch, versions.general), self.copy())
             self._become(made or _any_size(schedule, self.copy()))
             return
 
         def version(bound: int) -> Schedule | None:
-            func = with_size_one(self.func, size) if bound == 1 else self.func
+            func = with_size(self.func, size, bound) if bound <= exact else self.func
             apart = self._apart(func, version_name(size, bound), (size, bound))
             return _made(lambda sch: schedule(sch, bound), apart)
 
@@ -438,11 +439,12 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         if general is None:
             largest = None
             general = _any_size(schedule, self._apart(self.func, version_name(size, None)))
-        found = ((bound, version(bound)) for bound in versions.guarded)
-        guarded = [(bound, sch) for bound, sch in found if sch is not None]
+        others = ((bound, version(bound)) for bound in versions.guarded)
+        guarded = [(bound, sch) for bound, sch in others if sch is not None]
 
         def run() -> None:
-            self.func = chosen_by_size(size, general.func, [(n, sch.func) for n, sch in guarded])
+            found = [(n, sch.func) for n, sch in guarded]
+            self.func = chosen_by_size(size, general.func, found, exact)
             for sch in (general, *(sch for _, sch in guarded)):
                 self.decisions |= sch.decisions
 
@@ -453,7 +455,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
             "schedule": tuple(
                 Steps(tuple(sch.trace), bound) for bound, sch in [(largest, general), *guarded]
             ),
-        }  # fmt: skip
+        } | ({"exact": exact} if exact > 1 else {})  # fmt: skip
         self._step("guarded_versions", args, run)
 
     def _apart(self, func: PrimFunc, name: str, *facts: Fact) -> Schedule:

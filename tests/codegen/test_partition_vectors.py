@@ -80,6 +80,9 @@ def test_ends_of_rows() -> None:
         ("C[v] = " + ROW.format("A[v] < 1"), AVX2,
          "vectorized 32: if_then_else(A[v] < 1, A[i * 32 + v], 0)"),
         ("D[v] = " + ROW.format("i * 32 + v < n"), AVX2, "vectorized 32: " + MIXED),
+        ("C[v] = A[T.Select(i * 32 + v < n, i * 32 + v, 0)]", AVX512,
+         "if i * 32 + 31 < n (vectorized 32: A[i * 32 + v]; else if n <= i * 32 "
+         "(vectorized 32: A[0]; else vectorized 32: A[select(i * 32 + v < n, i * 32 + v, 0)]))"),
         ("C[v] = " + ROW.format("v % 3 < n"), AVX512,
          "vectorized 32: if_then_else(v % 3 < n, A[i * 32 + v], 0)"),
     ],
@@ -108,6 +111,10 @@ CONDITIONS = (
 
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
 def test_same_results(dtype: str, rng: np.random.Generator) -> None:
+    places = "b * 32 + v", "99 - b * 32 - v"
+    x, y = (f"A[{place}]" for place in places)
+    values = [f"T.if_then_else({condition}, {x}, {y})" for condition in CONDITIONS]
+    values += [f"A[T.Select({condition}, {', '.join(places)})]" for condition in CONDITIONS]
     texts = [
         f"""
 def k{number}(a: T.handle, d: T.handle, c: T.handle):
@@ -118,22 +125,23 @@ def k{number}(a: T.handle, d: T.handle, c: T.handle):
     for b in range(3):
         for v in T.vectorized(32):
             if b * 32 + v < 90:
-                C[b * 32 + v] = T.if_then_else({condition}, A[b * 32 + v], A[99 - b * 32 - v])
+                C[b * 32 + v] = {value}
 """
-        for number, condition in enumerate(CONDITIONS)
+        for number, value in enumerate(values)
     ]
     texts += [
         text.replace("A[b * 32 + v]", "D[(b * 32 + v) % n] + D[(b * 32 + v) // 70 % n]")
         .replace("def k", "def p").replace("in range(3)", "in range(T.min(n, 3))")
-        for text in texts
+        for text in texts[: len(CONDITIONS)]
     ]  # fmt: skip
     guarded = texts[0].replace(CONDITIONS[0], "n > 0").replace("def k0", "def guarded")
     texts.append(guarded.replace("A[b * 32 + v]", "D[(b * 32 + v) % n]"))
     kernels = Kernels(parse_kernels(*texts))
     a = rng.integers(-99, 99, 100).astype(dtype)
     for n in (0, 1, 5, 31, 32, 33, 64, 70, 96, 200):
-        for number in range(len(CONDITIONS)):
-            arrays = [a, a[:n] if n <= 100 else np.resize(a, n), np.zeros(96, dtype)]
+        arrays = [a, a[:n] if n <= 100 else np.resize(a, n), np.zeros(96, dtype)]
+        for number in range(len(values)):
             kernels.agree(f"k{number}", arrays, n=n)
+        for number in range(len(CONDITIONS)):
             kernels.agree(f"p{number}", arrays, n=n)
         kernels.agree("guarded", arrays, n=n)

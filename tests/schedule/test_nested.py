@@ -7,12 +7,13 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.ir.equal import assert_structural_equal
-from relaxlab.ir.expr import Var
+from relaxlab.ir.expr import Var, const
 from relaxlab.ir.loops import Buffer, For, IfThenElse, PrimFunc
 from relaxlab.ir.node import walk
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
 from relaxlab.schedule import Schedule, ScheduleError, apply_trace
 from relaxlab.schedule.bounds import UPPER_BOUNDS, with_upper_bound
+from relaxlab.schedule.nested import Versions, versions_for
 from relaxlab.schedule.trace import Steps
 from relaxlab.tracing.limit import first_steps
 from tests.schedule.programs import PROGRAMS, matmul
@@ -202,6 +203,36 @@ def test_traces_without_a_version_for_any_size_do_not_replay() -> None:
     args = {**dict(step.args), "schedule": dict(step.args)["schedule"][1:]}
     with pytest.raises(ValueError, match="no version for any size"):
         apply_trace(sch.original, [type(step)(step.name, tuple(args.items()))])
+
+
+@pytest.mark.parametrize("bound", [None, 2, 5])
+def test_exact_sizes_are_constants(bound: int | None, rng: np.random.Generator) -> None:
+    """Versions for one size each have that size in the place of the symbol, whatever else is known;
+    sizes below them go to the next version that has them."""
+    func, n = scaled()
+    func = func if bound is None else with_upper_bound(func, n, bound)
+    sch, seen = Schedule(func), dict[int | None, str]()
+
+    def version(one: Schedule, size: int | None) -> Schedule:
+        seen[size] = str(one.func.buffers[0].shape[0])
+        return one
+
+    sch.guarded_versions(n, [2, 3, 4, 8], version, exact=4)
+    most = {2: "2", 3: "3", 4: "4", 8: "n"}
+    last = None if bound is None else 8
+    assert seen == {last: "n", **{k: v for k, v in most.items() if k < (last or 9)}}
+    tests = [str(v.condition) for v in walk(sch.func.body) if isinstance(v, IfThenElse)]
+    guards = ["n == 2", "n == 3", "n == 4", "n <= 8"]
+    assert tests == (guards if bound is None else guards[:-1])
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+    exe = rl.compile(sch.func, use_cache=False)
+    for size in range(bound or 11):
+        x = rng.random((size, 3, 8), dtype="float32")
+        result = np.zeros_like(x)
+        exe(x, result)
+        np.testing.assert_array_equal(result, 2 * x + 1)
+    assert versions_for(func, const(3), [2, 4, 8], exact=4) == Versions(8, ())
+    assert versions_for(func, const(4), [2, 4, 8], exact=4) == Versions(4, ())
 
 
 def test_a_version_may_be_left_to_the_next() -> None:

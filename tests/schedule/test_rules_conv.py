@@ -132,6 +132,32 @@ def test_sums_over_images_of_symbolic_sizes_have_no_guards() -> None:
         np.testing.assert_allclose(exe["main"](x, w), want, 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("images", [2, 4, 8])
+@pytest.mark.parametrize("groups", [4, 32])
+def test_tiles_of_groups_are_rows_of_one_image(
+    images: int, groups: int, rng: np.random.Generator
+) -> None:
+    """Rows that share vectors of a window, not other images, however many are known."""
+    mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(({images}, 32, "h", "w"), "float32"),
+         f: R.Tensor((32, {32 // groups}, 3, 3), "float32")):
+    with R.dataflow():
+        y = R.nn.conv2d(x, f, padding=1, groups={groups})
+        R.output(y)
+    return y
+""")
+    (kernel,) = rl.trace(mod).find("schedule_kernels").after.loop_functions().values()
+    private = [b for n in walk(kernel.body) if isinstance(n, Block) for b in n.alloc_buffers]
+    sums = {tuple(map(str, b.shape[:1])) for b in private if b.name.startswith("T_conv2d")}
+    assert sums == {("1",)}
+    main = rl.compile(mod, threads=1)["main"]
+    for h, w in ((1, 1), (7, 9), (17, 33)):
+        x = rng.standard_normal((images, 32, h, w), np.float32)
+        f = rng.standard_normal((32, 32 // groups, 3, 3), np.float32)
+        np.testing.assert_allclose(main(x, f), rl.interpret(mod, "main", x, f), 1e-4, 1e-4)
+
+
 def test_padded_rows_have_zeros_for_whole_tiles() -> None:
     """No sum of a symbolic number of columns loads under a mask, and eight channels of a group read
     a tile one after the other."""

@@ -309,3 +309,43 @@ def main(x: R.Tensor(("n", {width}), "float32")):
         for d in (1, 16, 33) if width == '"d"' else (int(width),):
             x = rng.standard_normal((n, d), np.float32)
             np.testing.assert_array_equal(exe["main"](x), np.tile(x, times))
+
+
+@pytest.mark.parametrize(
+    ("made", "widths", "columns"),
+    [
+        ("R.concat((x, y), axis=1)", (1, 1), True),
+        ("R.concat((x, R.negative(y)), axis=1)", (1, 3), True),
+        ("R.stack((x, y), axis=1)", (2, 2), True),
+        ("R.stack((x, y), axis=2)", (1, 1), True),
+        ("R.nn.pad(x, pad_width=(0, 0, 1, 2))", (1, 1), True),
+        ("R.concat((y, x), axis=1)", (1, 2), False),  # shuffles of three columns take too long
+        ("R.concat((x, y), axis=0)", (2, 2), False),
+        ("R.add(x, y)", (2, 1), False),
+    ],
+)
+def test_few_columns_side_by_side(
+    made: str, widths: tuple[int, int], columns: bool, rng: np.random.Generator
+) -> None:
+    """Two or four of them are computed one at a time, for a vector of rows, and shuffled."""
+    dtypes = ["float32", "float64", "float16", "int8", *([] if "neg" in made else ["bool"])]
+    for dtype in rng.choice(dtypes, 2, replace=False):
+        mod = rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", {widths[0]}), "{dtype}"), y: R.Tensor(("n", {widths[1]}), "{dtype}")):
+    with R.dataflow():
+        z = {made}
+        R.output(z)
+    return z
+""")
+        trace = rl.trace(mod)
+        kernels = trace.find("schedule_kernels").after.loop_functions().values()
+        blocks = [n for k in kernels for n in walk(k.body) if isinstance(n, loops.Block)]
+        assert any(b.alloc_buffers for b in blocks) == columns
+        replay_kernels(trace)
+        exes = rl.compile(mod, threads=1), rl.compile(mod, threads=2, checks="all")
+        for n in (0, 1, 15, 64, 133):
+            x, y = (rng.integers(0, 2, (n, w)).astype(dtype) for w in widths)
+            want = np.asarray(rl.interpret(mod, "main", x, y))
+            for exe in exes:
+                np.testing.assert_allclose(np.asarray(exe["main"](x, y)), want, 1e-3)

@@ -38,6 +38,7 @@ def test_windows_of_any_width(case: OpCase) -> None:
 
 
 SHORT_ROWS = {
+    "norm": "R.sqrt(R.sum(R.multiply(x, x), axis=1))",
     "argmax": "R.argmax(x, axis=1)",
     "variance": "R.variance(x, axis=1)",
     "softmax": "R.nn.softmax(x, axis=1)",
@@ -49,13 +50,16 @@ SHORT_ROWS = {
 
 @pytest.mark.parametrize("op", SHORT_ROWS)
 def test_several_reductions_of_short_rows(op: str, rng: np.random.Generator) -> None:
-    """Vectors of rows where these have up to seven elements, whatever is stored for each row."""
+    """Vectors of rows where these have up to seven elements, whatever is stored for each row;
+    versions of them for symbolic ones."""
     dtypes = ("float32", "float64", "int8") if op == "argmax" else ("float32", "float64")
     widths = rng.choice(range(2, 9), len(dtypes), replace=False)
     for width, dtype in zip(widths, dtypes, strict=True):
+        symbolic = rng.integers(2)
+        columns = '"d"' if symbolic else width
         mod = rl.parse(f"""
 @R.function
-def main(x: R.Tensor(("n", {width}), "{dtype}"), y: R.Tensor(("n", 40), "{dtype}")):
+def main(x: R.Tensor(("n", {columns}), "{dtype}"), y: R.Tensor(("n", 40), "{dtype}")):
     with R.dataflow():
         z = {SHORT_ROWS[op]}
         R.output(z)
@@ -63,6 +67,7 @@ def main(x: R.Tensor(("n", {width}), "{dtype}"), y: R.Tensor(("n", 40), "{dtype}
 """)
         exes = rl.compile(mod, threads=1), rl.compile(mod, threads=1, checks="all")
         for n in (0, 1, 7, 16, 33):
+            width = rng.integers(1, 9) if symbolic else width
             x = rng.integers(-9, 9, (n, width)).astype(dtype)  # some are equal, not all of a row
             x[:, 0] += x.argmax(1) == 0
             y = rng.integers(1, 9, (n, 40)).astype(dtype)

@@ -24,6 +24,7 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.compact import loops_around_uses
 from relaxlab.schedule.ranges import by_data, distance, shape_analyzer
 from relaxlab.schedule.rules.base import (
+    COLUMNS,
     axis_loops,
     blocks_of,
     constant,
@@ -32,6 +33,7 @@ from relaxlab.schedule.rules.base import (
     is_spatial,
     loops_of_axes,
     output_dtype,
+    shuffle_columns,
     vectorize_inner,
     where_allowed,
     with_joined_axes,
@@ -118,10 +120,40 @@ def _length_of_rows(block: Block) -> tuple[Var, int, int] | None:
 
 
 def _by_blocks(sch: Schedule, context: Context) -> Schedule:
-    for block in blocks_of(sch.func):
+    blocks = blocks_of(sch.func)
+    if len(blocks) == 1 and _chooses_columns(blocks[0]):
+        return _by_columns(sch, blocks[0], context)
+    for block in blocks:
         schedule_block(sch, block, context)
     sch.compact_buffers()
     return sch
+
+
+def _by_columns(sch: Schedule, block: Block, context: Context) -> Schedule:
+    """Schedule rows of few elements, column by column for a vector of rows."""
+    rv = sch.get_block(block.name)
+    rows = axis_loops(sch, rv)[0]
+    many = (constant(extent_of(sch, rows)) or SMALL) >= SMALL
+    tile, _ = sch.split(rows, factors=[None, context.target.lanes(output_dtype(block))])
+    shuffle_columns(sch, rv, tile)
+    if SHARE_OUT.of(sch, many, block.name):
+        sch.parallel(tile)
+        stream_results(sch, tile, context.target.facts)
+    sch.compact_buffers()
+    where_allowed(sch.round_up_vectors)
+    return sch
+
+
+def _chooses_columns(block: Block) -> bool:
+    """True if rows of two or four elements are made of others by the number of their column alone,
+    as columns that are put side by side: lanes through several rows would gather them. (n, 1) and
+    (n, 1) of int8 took 1195 us as a vector for each row, 31 so, two matrices of two columns 2.7 and
+    1.9; of three columns float64 2.7 and 6.5 (EPYC with AVX-512)."""
+    columns = {it.var for it in block.iter_vars[1:]}
+    count = math.prod(constant(it.dom.extent) or 0 for it in block.iter_vars[1:])
+    chosen = {*_choosing(block)}
+    pairs = count in COLUMNS and count % 2 == 0
+    return pairs and bool(chosen) and chosen <= columns and not _loops_in(block)
 
 
 def _waits_for_itself(block: Block) -> bool:

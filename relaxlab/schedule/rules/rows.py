@@ -22,7 +22,9 @@ from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.order import depends_on_order
 from relaxlab.schedule.ranges import shape_analyzer
+from relaxlab.schedule.rules import windows
 from relaxlab.schedule.rules.base import (
+    COLUMNS,
     block_loops,
     blocks_of,
     bound_private_buffers,
@@ -69,7 +71,8 @@ for one, which is what waking the others takes."""
 def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row.
 
-    Where the width of rows is a symbol, there are versions for rows of one vector and of few, whose
+    Where the width of rows is a symbol, there are versions for a few columns, by the rule
+    `windows`, and for rows of one vector and of few, whose
     lanes would mostly be idle in steps of several vectors, and for those whose sum is one block.
     Where a row is stored between its uses, there is one for widths that fit a thread's stack beside
     the one that computes the row again or, if a product makes it, stores it in main memory.
@@ -108,7 +111,12 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     if width is None:
         return _schedule(sch, context, {})
 
+    exact = [] if _reduced_width(func) is None else list(COLUMNS)
+
     def version(sch: Schedule, most: int | None) -> Schedule | None:
+        if most in exact:
+            made = windows.apply(sch, context)
+            return made if isinstance(made, Schedule) else None
         if most is not None:
             sch.declare_upper_bound(width, most)
             made = _schedule(sch, context, {width: most})
@@ -117,7 +125,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
         # memory.
         return fitting(_schedule(sch, context, {}))
 
-    with_versions(sch, context, width, sorted({*bounds}), version)
+    with_versions(sch, context, width, sorted({*exact, *bounds}), version, max(exact, default=1))
     return sch
 
 
@@ -242,6 +250,7 @@ def _schedule_rows(
     sch.compact_buffers()
     where_allowed(sch.round_up_tails)
     bound_private_buffers(sch, bounds)
+    where_allowed(sch.round_up_vectors)
     return sch
 
 

@@ -7,7 +7,6 @@ lines that are a power of two apart do not conflict.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,8 +41,10 @@ from relaxlab.schedule.rules.elementwise import SMALL
 from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 from relaxlab.schedule.streams import stream_results
 
-SHORT = 8
-"""Extents up to which tiles are too short to pay: half a vector of float32."""
+SHORT = 3
+"""Extents up to which there are no squares to turn: the smallest has four rows."""
+LEAST = 512
+"""Elements below which gathers take as long, and compile sooner."""
 CORNER = 16
 """The side of a tile along three axes: a cache line of float32."""
 
@@ -99,64 +100,25 @@ def _single(parts: _Parts) -> Iterator[Var]:
 
 
 def _by_length(sch: Schedule, context: Context, parts: _Parts) -> Schedule:
-    """Schedule a transpose. Where one of the two axes is symbolic, there is a version with smaller
-    tiles for shorter ones, and one without tiles for the shortest; where it is that of neighbours
-    in the result, these are for as many as fit one vector, too."""
-    extents = [parts.block.iter_vars[at].dom.extent for at in (parts.column, *parts.rows)]
-    symbolic = [e for e in extents if constant(e) is None]
+    """Schedule a transpose in tiles. Rows of results of symbolic length have versions for those of
+    a vector or two, which are then stored without asking in each row which lanes it has."""
+    width = parts.block.iter_vars[parts.column].dom.extent
     # Of float32 16 KB, a third of a first-level cache of 48 KB. 64 x 64 took 30 ms where 16 x 16
     # took 40 (NOTES, *Moving and ordering data*).
-    side = TILE_SIDE.of(sch, 64 if bytes_of(output_dtype(parts.block)) > 1 else 128)
-    if not symbolic:
-        return _in_tiles(sch, context, side, side)
+    dtype = output_dtype(parts.block)
+    side = TILE_SIDE.of(sch, 64 if bytes_of(dtype) > 1 else 128)
 
-    def by_tiles(sch: Schedule, bounds: list[int]) -> Schedule:
-        with_versions(
-            sch, context, functools.reduce(expr.Min, symbolic), bounds,
-            lambda one, most: _by_elements(one) if most == SHORT
-            else _in_tiles(one, context, most or side, side),
-        )  # fmt: skip
-        return sch
+    def version(one: Schedule, most: int | None) -> Schedule:
+        if most is None:
+            return _in_tiles(one, context, side, side)
+        assert isinstance(width, Var)
+        one.declare_upper_bound(width, most)
+        return _in_tiles(one, context, most, side)
 
-    width = extents[0]
-    if not isinstance(width, Var) or not _gathers(parts):
-        return by_tiles(sch, [SHORT, side // 2])
-    short = [SHORT] if len(symbolic) > 1 else []  # else longer rows are longer than that
-    with_versions(
-        sch, context, width, [SHORT // 2, SHORT],
-        lambda one, most: _as_vector(one, width, most) if most
-        else by_tiles(one, [*short, side // 2]),
-    )  # fmt: skip
-    return sch
-
-
-def _gathers(parts: _Parts) -> bool:
-    """True if a processor can gather the elements: none gathers shorter ones than four bytes (int8
-    by 6: 14 us instead of 4)."""
-    dtypes = (*(a.load.dtype for a in parts.found), output_dtype(parts.block))
-    return min(map(bytes_of, dtypes)) >= 4
-
-
-def _as_vector(sch: Schedule, width: Var, most: int) -> Schedule:
-    """Make the innermost loop, of `width` iterations, one vector of `most` lanes, which are
-    gathered. 4 x 16 x 8 x 24 with its axes reversed and all symbolic took 9.5 us element by
-    element and takes 4.9, with constants 5.6; in a loop over vectors of four, of one iteration,
-    9.3."""
-    sch.declare_upper_bound(width, most)
-    inline_producers(sch)
-    (block,) = blocks_of(sch.func)
-    *nest, last = sch.get_loops(sch.get_block(block.name))
-    one, lane = sch.split(last, factors=[1, most])
-    sch.vectorize(lane)
-    sch.parallel(sch.fuse(*nest, one))
-    return sch
-
-
-def _by_elements(sch: Schedule) -> Schedule:
-    """Divide all loops but the innermost, of few elements, among threads."""
-    inline_producers(sch)
-    (block,) = blocks_of(sch.func)
-    sch.parallel(sch.fuse(*sch.get_loops(sch.get_block(block.name))[:-1]))
+    lanes = context.target.lanes(dtype)
+    widths = {SQUARE.candidates[-1], lanes // 2, lanes, 2 * lanes}
+    bounds = sorted(n for n in widths if n < side) if isinstance(width, Var) else []
+    with_versions(sch, context, width, bounds, version)
     return sch
 
 
@@ -190,26 +152,26 @@ def _find(sch: Schedule) -> _Parts | str:
     rows, column = list(dict.fromkeys(axes.index(a.row) for a in found)), len(axes) - 1
     work = math.prod(SMALL if size is None else size for size in sizes)
     short = [axes[at].name for at in (*rows, column) if (sizes[at] or SHORT + 1) <= SHORT]
-    if work < SMALL or short:
+    if work < LEAST or short:
         return f"{block.name} is too small, or short along {' and '.join(short)}"
     return _Parts(block, found, rows, column, sizes)
 
 
-def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule:
+def _in_tiles(sch: Schedule, context: Context, width: int, side: int) -> Schedule:
     """Schedule tiles of the axis of neighbours in the result and of the axes of neighbours in the
-    operands, divided among threads: `tile` elements of a symbolic extent, `side` of a constant one.
-    """
+    operands, divided among threads: `side` elements, `width` of a symbolic axis of the former."""
     parts = _find(sch)
     if isinstance(parts, str):
         raise ScheduleError("transpose", "this version", parts)
     block, sizes, column = parts.block, parts.sizes, parts.column
     if len(parts.rows) > 1:  # a cache line of each operand along each of three axes
-        tile = side = min(tile, CORNER)
+        width, side = min(width, CORNER), min(side, CORNER)
     rv = sch.get_block(block.name)
     nest = sch.get_loops(rv)
     inner: list[LoopRV] = []
     for at in (*parts.rows, column):
-        nest[at], one = sch.split(nest[at], factors=[None, min(sizes[at] or tile, side)])
+        most = sizes[at] or (width if at == column else side)
+        nest[at], one = sch.split(nest[at], factors=[None, min(most, side)])
         inner.append(one)
     sch.reorder(*nest, *inner)
     tiles = sch.fuse(*nest)
@@ -220,7 +182,9 @@ def _in_tiles(sch: Schedule, context: Context, tile: int, side: int) -> Schedule
         whole = [n for n in SQUARE.candidates if (sizes[column] or n) % n == 0]
         side = SQUARE.at_most(sch, min(most, whole[0] if whole else most))
         _transposed_copy(sch, copy, tiles, across.column, side)
-    vectorize_inner(sch, inner[-1], context.target.lanes(output_dtype(found_block(sch, rv))))
+    lanes = context.target.lanes(output_dtype(found_block(sch, rv)))
+    # The lanes of a short row are the same in all.
+    vectorize_inner(sch, inner[-1], width if width <= 2 * lanes else lanes)
     sch.parallel(tiles)
     stream_results(sch, tiles, context.target.facts)
     sch.compact_buffers()

@@ -18,14 +18,17 @@ from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.ranges import by_data, distance
 from relaxlab.schedule.rfactor import reduction_of
 from relaxlab.schedule.rules.base import (
+    COLUMNS,
     block_loops,
     blocks_of,
     constant,
     extent_of,
     inline_producers,
     is_spatial,
+    loops_inside,
     output_dtype,
     separate_store,
+    shuffle_columns,
     sum_of_products,
     vectorize_inner,
     where_allowed,
@@ -33,7 +36,7 @@ from relaxlab.schedule.rules.base import (
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import MAX_VECTORS
-from relaxlab.schedule.schedule import LoopRV, Schedule
+from relaxlab.schedule.schedule import BlockRV, LoopRV, Schedule
 
 MOST_TERMS = 32
 """Terms of a window that are unrolled: 5 x 5 in an image, 3 x 3 x 3 in a volume."""
@@ -76,21 +79,26 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
             sch.vectorize(sch.get_loops(one)[-1])
         for loop in terms:
             sch.unroll(loop)
-    _vectorize_store(sch, sch.get_loops(store)[len(outer) + 1 :], lanes)
+    _vectorize_store(sch, store, tile, lanes)
     sch.parallel(sch.fuse(*outer) if len(outer) > 1 else (outer or [tile])[0])
     sch.compact_buffers()
     where_allowed(sch.round_up_vectors)
     return sch
 
 
-def _vectorize_store(sch: Schedule, nest: list[LoopRV], lanes: int) -> None:
-    """Make one vector of all that is stored for a vector of results: of each a row, perhaps, as a
-    softmax has. Longer rows have vectors of their own."""
+def _vectorize_store(sch: Schedule, store: BlockRV, tile: LoopRV, lanes: int) -> None:
+    """Make vectors of what is stored for a vector of results. Of short rows, as a softmax has, they
+    are one of all rows, which those of a few columns, each computed by itself, are shuffled to.
+    Longer rows have vectors of their own."""
+    nest = loops_inside(sch, store, tile)
     count = math.prod(constant(extent_of(sch, loop)) or MAX_VECTORS * lanes for loop in nest)
-    if len(nest) == 1 or count <= MAX_VECTORS * lanes:
-        sch.vectorize(sch.fuse(*nest) if len(nest) > 1 else nest[0])
-    else:
+    if count > MAX_VECTORS * lanes:
         vectorize_inner(sch, nest[-1], lanes)
+        return
+    if len(nest) > 1 and count // lanes in COLUMNS:
+        shuffle_columns(sch, store, tile)
+    else:
+        sch.vectorize(sch.fuse(*nest) if len(nest) > 1 else nest[0])
 
 
 def _windows(func: PrimFunc) -> list[Block] | str:
@@ -116,8 +124,9 @@ def _no_window(block: Block, made: list[Buffer], strides: range) -> str | None:
     count = math.prod(MOST_TERMS + 1 if n is None else n for n in terms)
     reduced = {it.var for it in block.iter_vars if it.kind != "spatial"}
     factors = sum_of_products(block) or ()
-    # A factor that all elements of a window share makes no product to be tiled.
-    products = factors and all(reduced.intersection(symbols_in(f.indices)) for f in factors)
+    # Squares, and factors that all elements of a window share, make no product to be tiled.
+    along = [f for f in dict.fromkeys(factors) if reduced.intersection(symbols_in(f.indices))]
+    products = len(along) > 1
     if reduction_of(block) is None or products or not 1 < count <= MOST_TERMS:
         return f"{block.name} is no reduction over at most {MOST_TERMS} terms, or one of products"
     axes = [it.var for it in block.iter_vars if it.kind == "spatial"]
