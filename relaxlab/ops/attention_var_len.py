@@ -40,6 +40,7 @@ def _within_infer(call: graph.Call, tys: TypesOf) -> Type:
             raise fail(call, f"{name} must have one integer per query, is {t}")
         if t.shape and q.shape and differ(call, t.shape[0], q.shape[1], f"{name} and queries"):
             raise fail(call, f"{name} has {t.shape[0]} integers for {q.shape[1]} queries")
+    _require_starts(call, tys, 5)
     return result
 
 
@@ -51,11 +52,16 @@ def _within_emit(
     v: te.Tensor,
     before: te.Tensor,
     last: te.Tensor,
+    starts: te.Tensor | None = None,
 ) -> te.Tensor:
     # As neither falls from row to row, a tile of rows sees from the first key of its first row to
     # the last key of its last, and leaves out all others: see schedule/visible_terms.py.
     inside = loops.Within(expr.const(-1), k.shape[1])
-    facts = dict.fromkeys((before, last), (inside, loops.Nondecreasing()))
+    facts: dict[te.Tensor, tuple[loops.Fact, ...]] = dict.fromkeys(
+        (before, last), (inside, loops.Nondecreasing())
+    )
+    if starts is not None:  # read by no block: schedules cut the rows into tiles there
+        facts[starts] = (loops.Nondecreasing(te.ZERO, q.shape[1]),)
 
     def sees(i: PrimExpr, j: PrimExpr) -> PrimExpr:
         most, least = (scalar.cast(t[i], "int64") for t in (last, before))
@@ -66,7 +72,7 @@ def _within_emit(
 
 def _within(
     queries: Array, keys: Array, values: Array, before: Array, last: Array,
-    scale: float | None = None,
+    starts: Array | None = None, scale: float | None = None,
 ) -> Array:  # fmt: skip
     result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
     ranges, of_row = np.unique(np.stack([before, last], 1), axis=0, return_inverse=True)
@@ -80,7 +86,7 @@ def _within(
 
 define(
     "nn.attention_within",
-    params("queries keys values before last", scale=None),
+    params("queries keys values before last starts?", scale=None),
     _within_infer,
     needs=NEEDS,
     emit=_within_emit,
@@ -102,7 +108,7 @@ def _require_starts(call: graph.Call, tys: TypesOf, first: int) -> None:
         counts = (starts[0].shape[0], starts[1].shape[0])
         if differ(call, *counts, "the numbers of sequences of queries and keys"):
             raise fail(call, f"seqstart_q has {counts[0]} entries, seqstart_k {counts[1]}")
-    if starts[0].shape is not None:
+    if starts and starts[0].shape is not None:
         claim = "seqstart_q must have the start of a sequence and its end"
         if impossible(call, expr.GE(starts[0].shape[0], expr.const(2)), claim):
             raise fail(call, claim)

@@ -106,4 +106,5 @@ class _Flattener:
         before, last = (self.bind(graph.TupleGetItem(ranges, i), n)
                         for i, n in enumerate(("before", "last")))  # fmt: skip
         scale = Attrs({k: call.attrs[k] for k in ("scale",) if k in call.attrs})
-        return graph.Call(graph.Op("nn.attention_within"), (*operands, before, last), scale)
+        cuts = starts if whole else ()
+        return graph.Call(graph.Op("nn.attention_within"), (*operands, before, last, *cuts), scale)

@@ -63,6 +63,7 @@ from relaxlab.schedule.reduction_tile import (
     Sizes,
     Tile,
     Values,
+    cuts_of,
     nest_of,
     tiles_of,
     with_regions,
@@ -78,7 +79,7 @@ from relaxlab.schedule.visible_terms import (
 
 def fuse_reductions(
     func: PrimFunc, name: str, axis: int, rows: int, chunk: int, multiple: int, width: int,
-    parts: int, workers: int, whole: bool,
+    parts: int, workers: int, whole: bool, cuts: str | None,
 ) -> tuple[PrimFunc, str]:  # fmt: skip
     """Return `func` with the cascade of the reduction `name` in one pass, in tiles of `rows` of its
     spatial axis number `axis`, and the name of the block of the tiles. Raises ScheduleError where
@@ -96,7 +97,8 @@ def fuse_reductions(
     With several `workers`, each step is a chunk for each of them, side by side, and `multiple`
     divides these together; their results are combined behind the last step. With several `parts`,
     they take the steps in turns: the part is one more axis of the tiles, whose results go to main
-    memory, where blocks behind the tiles combine them.
+    memory, where blocks behind the tiles combine them. `cuts` names an index function with the rows
+    at which pieces begin: no tile has rows of two, and the piece is an axis before that of tiles.
     """
     cascade = find_cascade(func, name)
     if cascade is None:
@@ -114,7 +116,10 @@ def fuse_reductions(
     spatial = axes_of(next(b for b in cascade.reductions if b.name == name))
     common = axis in range(len(spatial)) and spatial[axis] in cascade.outer
     require(common, last, f"the reductions have axis {axis} of {name} in common")
-    sizes = Sizes(rows, chunk, multiple, width, parts, workers, whole)
+    count = cascade.extents[spatial[axis]]
+    at = next((b for b in cuts_of(func, count) if b.name == cuts), None)
+    require(at or cuts is None, last, f"{cuts} is an index function that rises from 0 to {count}")
+    sizes = Sizes(rows, chunk, multiple, width, parts, workers, whole, at)
     tile, outer, chunks = tiles_of(func, cascade, spatial[axis], sizes)
     run = _Run(tile, {b.name: correction_of(cascade, b) for b in cascade.reductions})
     body = loops.seq(*(s for b in cascade.blocks if b not in cascade.results for s in run.step(b)))
@@ -215,7 +220,9 @@ class _Run:
         for axis in tile.padded(block):
             block = guarded_along(block, axis, tile.cascade.extents[axis])
         if block.name not in self.corrections:
-            return [tile.step(guarded(tile.cascade, block), private)]
+            exact = tile.extents[tile.cascade.axis] is tile.exact
+            terms = block if exact else guarded(tile.cascade, block)
+            return [tile.step(terms, private)]
         new = self.buffer(tile.private[made], "new_{}")
         exact, terms = not changes_nothing(tile.cascade, block, reads=False), block
         if exact and tile.whole:
@@ -359,7 +366,7 @@ class _Run:
             value = BufferLoad(made, store.indices) if made in private else store.value
             target = tile.moved(replace(store, value=expr.const(0, made.dtype)), local, {})
             moved = replace(target, value=tile.moved(value, local, private))
-            return loops.IfThenElse(tile.exists(block, local), moved), None
+            return tile.where_there(moved, block, local), None
 
         kinds: dict[Var, IterKind] = dict.fromkeys(tile.inner(made), "spatial")
         name = f"{block.name}_out" if made in private else block.name
@@ -404,7 +411,7 @@ class _Split:
             store = BufferStore(
                 whole, BufferLoad(private, at), tuple(self._at(made, place, self.part.var))
             )
-            return loops.IfThenElse(tile.exists(block, local), store), None
+            return tile.where_there(store, block, local), None
 
         kinds: dict[Var, IterKind] = dict.fromkeys(tile.inner(made), "spatial")
         return tile.block(f"{whole.name}_out", kinds, body)

@@ -54,16 +54,19 @@ from relaxlab.schedule.tree import (
 )
 
 
-def pack(func: PrimFunc, name: str, index: int, var: Var) -> tuple[PrimFunc, str]:
+def pack(
+    func: PrimFunc, name: str, index: int, var: Var, number: int | None
+) -> tuple[PrimFunc, str]:
     """Copy what a block reads of a buffer in one iteration of a loop to a private buffer, which has
-    an element for each iteration of the loops inside that choose an element, in their order.
+    an element for each iteration of the loops inside that choose an element, in their order. Of a
+    buffer of which the block reads several places, that of this number.
 
     Elements are copied that some iteration of the block reads, or that are in the buffer all the
     same. Returns the function and the name of the copying block.
     """
     place, target = find_block(func, name, "pack"), find_loop(func, var, "pack")
     buffer = buffer_of(place.block, "read", index, "pack")
-    load, inner = _only_load(place, buffer, target), _inner(place, target)
+    load, inner = _only_load(place, buffer, target, number), _inner(place, target)
     bound = binding_of(place.realize)
     chosen = {v for i in load.indices for v in vars_in(substitute(i, bound))}
     choosing = tuple(s for s in inner if s.loop_var in chosen)
@@ -83,17 +86,22 @@ def pack(func: PrimFunc, name: str, index: int, var: Var) -> tuple[PrimFunc, str
     return with_alloc(changed, place.scope.name, panel), copy_name
 
 
-def _only_load(place: BlockPlace, buffer: Buffer, target: LoopPlace) -> BufferLoad:
-    """The one place in a buffer that a block reads, and nothing under the loop writes."""
+def _only_load(
+    place: BlockPlace, buffer: Buffer, target: LoopPlace, number: int | None
+) -> BufferLoad:
+    """The one place in a buffer that a block reads, or that of a number, and nothing under the loop
+    writes."""
     loads = list(dict.fromkeys(n for n in walk(place.block.body)
                                if isinstance(n, BufferLoad) and n.buffer is buffer))  # fmt: skip
     writers = [r.block.name for r in realizes_under(target.loop.body) if buffer in written(r.block)]
+    if number is not None:
+        loads = loads[number : number + 1]
     # Places that index functions give are known by their facts, which a copy would not have.
     if len(loads) != 1 or writers or buffer.facts:
         raise ScheduleError(
             "pack", describe_block(place.block),
-            f"{buffer.name} is no index function, the block reads one place of it, and no block "
-            "under the loop writes it",
+            f"{buffer.name} is no index function, the block reads one place of it, or that of the "
+            "number, and no block under the loop writes it",
             about=(buffer, *writers),
         )  # fmt: skip
     if {v for i in loads[0].indices for v in vars_in(i)} & bound_inside(place.block.body):

@@ -94,10 +94,13 @@ class RaggedPrimitives(ScheduleState):
         return [self._new_block(n) for n in others]
 
     @step(by_axes=True)
-    def pack(self, block: BlockRV, read_buffer_index: int, loop: LoopRV) -> BlockRV:
+    def pack(
+        self, block: BlockRV, read_buffer_index: int, loop: LoopRV, number: int | None = None
+    ) -> BlockRV:
         """Copy what the block reads of a buffer in one iteration of a loop to a private one, a
         panel, in the order of the loops inside that choose an element. Their extents are constant.
-        Returns the block that copies."""
+        Of several places of the buffer that the block reads, `number` is the one, in the order of
+        its body. Returns the block that copies."""
         name, at = self._name(block), self._var(loop)
-        self.func, copy = _pack(self.func, name, read_buffer_index, at)
+        self.func, copy = _pack(self.func, name, read_buffer_index, at, number)
         return self._new_block(copy)

@@ -19,11 +19,13 @@ from relaxlab.ir.loops import (
     For,
     IterKind,
     IterVar,
+    Nondecreasing,
     PrimFunc,
     Range,
     Stmt,
 )
 from relaxlab.ir.node import Node, replace, rewrite
+from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.cascade import Cascade, axes_of, loads_in
 from relaxlab.schedule.ranges import ZERO, bind_stmt, shape_analyzer
 from relaxlab.schedule.tree import TRUE
@@ -40,7 +42,8 @@ Values = Callable[[Load], list[tuple[Buffer, PrimExpr]]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes that `fuse_reductions` is given."""
+    """The sizes that `fuse_reductions` is given. `cuts`: an index function with the first row of
+    each piece and the number of all rows; no tile has rows of two pieces."""
 
     rows: int
     chunk: int
@@ -49,20 +52,23 @@ class Sizes:
     parts: int
     workers: int
     whole: bool
+    cuts: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The place of a tile. `place`: the outer axes, `row` being the first row; `extents`: the
-    number of each axis inside; `start`: the first point of the chunk of the shared axis, of which
-    `exact` exist and are seen by some row, after `seen` of chunks before; `private`: the tile's
-    buffers, by those of the function that they replace; `analyzer` knows the ranges of all axes
-    outside. Where there are workers, the axis `worker` is the first of all blocks and buffers: each
-    has a chunk and running results of its own. `whole`: reductions take all points of a chunk."""
+    """The place of a tile. `place`: the outer axes, `row` being the first row; `end`: the row
+    behind the last one that the tile may have; `extents`: the number of each axis inside; `start`:
+    the first point of the chunk of the shared axis, of which `exact` exist and are seen by some
+    row, after `seen` of chunks before; `private`: the tile's buffers, by those of the function that
+    they replace; `analyzer` knows the ranges of all axes outside. Where there are workers, the axis
+    `worker` is the first of all blocks and buffers: each has a chunk and running results of its
+    own. `whole`: reductions take all points of a chunk."""
 
     cascade: Cascade
     row: Var
     place: Mapping[Var, PrimExpr]
+    end: PrimExpr
     extents: Mapping[Var, PrimExpr]
     start: PrimExpr
     seen: PrimExpr
@@ -77,6 +83,11 @@ class Tile:
         """The axis of the workers, if there are several."""
         return [] if self.worker is None else [self.worker]
 
+    @property
+    def _ends_early(self) -> bool:
+        """True for a tile of a piece: the rows behind it may be another's."""
+        return self.end is not self.cascade.extents[self.row]
+
     def inner(self, buffer: Buffer) -> list[Var]:
         """The axes of a private buffer: workers, rows, points of the shared axis, others."""
         dims = self.cascade.dims[buffer]
@@ -90,8 +101,7 @@ class Tile:
         values: dict[Var, PrimExpr] = {**self.place, **local}
         # Clamping instead of a guard on each row: guarded rows would keep the sums of the last
         # tile in memory (NOTES, *The last tile*). Their results are not stored.
-        last = self.cascade.extents[self.row] - 1
-        values[self.row] = expr.Min(self.place[self.row] + local[self.row], last)
+        values[self.row] = expr.Min(self.place[self.row] + local[self.row], self.end - 1)
         if self.cascade.axis in local:
             start = self.start
             if self.worker is not None:
@@ -115,11 +125,13 @@ class Tile:
         inside = {n.buffer for b in self.cascade.blocks for n in loads_in(b.body)}
         return buffer in self.cascade.shared and buffer not in inside
 
-    def exists(self, block: Block, local: Local) -> PrimExpr:
-        """True for the rows and features of a result that are there."""
+    def where_there(self, s: Stmt, block: Block, local: Local) -> Stmt:
+        """A statement for the rows and features of a result that are there."""
         row, extents = self.place[self.row] + local[self.row], self.cascade.extents
-        axes = [(row, extents[self.row]), *((local[a], extents[a]) for a in self.padded(block))]
-        return expr.all_of([expr.LT(at, extent) for at, extent in axes])
+        axes = [(local[a], extents[a]) for a in self.padded(block)]
+        axes += [] if self._ends_early else [(row, self.end)]
+        conditions: list[PrimExpr] = [expr.LT(at, extent) for at, extent in axes]
+        return loops.IfThenElse(expr.all_of(conditions), s) if conditions else s
 
     def padded(self, block: Block) -> list[Var]:
         """The axes of the block that are rounded up, besides rows and the shared axis."""
@@ -131,8 +143,12 @@ class Tile:
         self, name: str, kinds: Mapping[Var, IterKind],
         body: Callable[[Local], tuple[Stmt, Stmt | None]], *, exact: bool = False,
     ) -> Stmt:  # fmt: skip
-        """A block over axes of the given kinds, in loops of its own."""
+        """A block over axes of the given kinds, in loops of its own. Of results with further axes,
+        no rows are computed that are of another piece than the tile's."""
         extents = {**self.extents, self.cascade.axis: self.exact} if exact else self.extents
+        if self._ends_early and any(a in kinds for a in self.cascade.further):
+            there = expr.Min(extents[self.row], self.end - self.place[self.row])
+            extents = {**extents, self.row: there}
         local = {a: Var(f"v{a.name.removeprefix('v')}") for a in kinds}
         axes = tuple(IterVar(local[a], Range(ZERO, extents[a]), kind) for a, kind in kinds.items())
         does, init = body(local)
@@ -177,11 +193,19 @@ def with_regions(block: Block, an: Analyzer) -> Block:
 
 def nest_of(block: Block) -> Stmt:
     """The block in loops over its axes."""
-    values = [Var(it.var.name.removeprefix("v")) for it in block.iter_vars]
-    nest: Stmt = BlockRealize(tuple(values), TRUE, block)
-    for value, it in reversed(list(zip(values, block.iter_vars, strict=True))):
-        nest = For(value, it.dom.min, it.dom.extent, "serial", nest)
+    values = {it.var: Var(it.var.name.removeprefix("v")) for it in block.iter_vars}
+    nest: Stmt = BlockRealize(tuple(values.values()), TRUE, block)
+    for it in reversed(block.iter_vars):
+        extent = substitute(it.dom.extent, dict(values))
+        nest = For(values[it.var], it.dom.min, extent, "serial", nest)
     return nest
+
+
+def cuts_of(func: PrimFunc, rows: PrimExpr) -> list[Buffer]:
+    """The index functions that rise from 0 to `rows`, as the first rows of sequences do."""
+    return [b for b in func.buffers if any(
+        isinstance(f, Nondecreasing) and (f.first, f.last) == (ZERO, rows) for f in b.facts
+    )]  # fmt: skip
 
 
 def tiles_of(
@@ -190,11 +214,15 @@ def tiles_of(
     """Return the tile, and the axes of the tiles and of its chunks."""
     rows, chunk, multiple = sizes.rows, sizes.chunk, sizes.multiple
     fresh = {a: Var("vtile" if a is row else a.name) for a in cascade.outer}
-    place: dict[Var, PrimExpr] = {**fresh, row: fresh[row] * rows}
-    last_row = expr.Min(place[row] + (rows - 1), cascade.extents[row] - 1)
+    piece, base, end = Var("vpiece"), ZERO, cascade.extents[row]
+    if sizes.cuts is not None:
+        base, end = (cast("PrimExpr", BufferLoad(sizes.cuts, (at,))) for at in (piece, piece + 1))
+    place: dict[Var, PrimExpr] = {**fresh, row: base + fresh[row] * rows}
+    last_row = expr.Min(place[row] + (rows - 1), end - 1)
     first, stop = visible_range(cascade, row, place, last_row)
-    # Chunks start at a multiple, so that vectors of positions are loaded from whole blocks of keys.
-    first = first // multiple * multiple
+    if sizes.cuts is None:
+        # Chunks start at a multiple, so that vectors of positions are loaded from whole blocks.
+        first = first // multiple * multiple
     number, part = Var("vchunk"), Var("vpart")
     step = chunk * sizes.workers
     trips, turn = _ceildiv(stop - first, step), cast("PrimExpr", number)
@@ -202,10 +230,11 @@ def tiles_of(
         trips, turn = _ceildiv(trips - part, sizes.parts), number * sizes.parts + part
     seen = turn * step
     start = first + seen
-    worker, count = None, expr.const(chunk)
+    exact = expr.Min(expr.const(chunk), stop - start)
+    worker, count = None, exact
     if sizes.workers > 1:
-        worker = Var("worker")
-    else:
+        worker, count = Var("worker"), expr.const(chunk)
+    elif multiple > 1:
         left = _ceildiv(stop - start, multiple)
         count = expr.Min(expr.const(chunk // multiple), left) * multiple
     extents = {**cascade.extents, row: expr.const(rows), cascade.axis: count}
@@ -216,20 +245,22 @@ def tiles_of(
     room[cascade.axis] = expr.const(chunk)
     if worker is not None:
         extents[worker] = room[worker] = expr.const(sizes.workers)
-    outer = tuple(
-        _axis(fresh[a], _ceildiv(n, rows) if a is row else n, "spatial")
-        for a in cascade.outer for n in [cascade.extents[a]]
-    )  # fmt: skip
+    outer: tuple[IterVar, ...] = ()
+    for a in cascade.outer:
+        if a is row and sizes.cuts is not None:
+            pieces = an.simplify(sizes.cuts.shape[0] - 1)
+            outer = (*outer, _axis(piece, pieces, "spatial"))
+        tiles = _ceildiv(end - base, rows) if a is row else cascade.extents[a]
+        outer = (*outer, _axis(fresh[a], tiles, "spatial"))
     if sizes.parts > 1:
         outer = (*outer, _axis(part, expr.const(sizes.parts), "spatial"))
     chunks = _axis(number, trips, "scan")
     for axis in (*outer, chunks):
         an.bind_range(axis.var, axis.dom)
-    exact = expr.Min(expr.const(chunk), stop - start)
     private: dict[Buffer, Buffer] = {}
     # One worker may be at the end before the others, and all do as many steps.
     whole = sizes.whole or worker is not None
-    tile = Tile(cascade, row, place, extents, start, seen, exact, private, an, whole, worker)
+    tile = Tile(cascade, row, place, end, extents, start, seen, exact, private, an, whole, worker)
     for b in cascade.dims:
         if not tile.is_stored(b):
             shape = tuple(room[a] for a in tile.inner(b))

@@ -307,7 +307,7 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
     @step()
     def fuse_reductions(
         self, block: BlockRV, axis: int, rows: int, chunk: int, multiple: int = 1, width: int = 1,
-        parts: int = 1, workers: int = 1, *, whole: bool = False,
+        parts: int = 1, workers: int = 1, *, whole: bool = False, cuts: str | None = None,
     ) -> BlockRV:  # fmt: skip
         """Compute reductions over one axis, whose terms depend on the results before them, in one
         pass over it with running results, such as a maximum and the sum of `exp(x - maximum)`.
@@ -323,10 +323,13 @@ class Schedule(DataPrimitives, DecisionPrimitives, RaggedPrimitives, Displayed):
         blocks inside a tile, and combine their results behind the last one. Several `parts`, one
         more axis of the tiles, take turns along the reduced axis; blocks behind the tiles combine
         their results, which are in main memory (split-K of a softmax, Flash-Decoding, 2023).
+
+        `cuts` names an index function that rises from 0 to the number of rows, as the starts of
+        sequences do: tiles begin at its elements and end there, and have one more loop around them.
         """
         self.func, tile = _fuse_reductions(
             self.func, self._name(block), axis, rows, chunk, multiple, width, parts, workers,
-            whole=whole,
+            whole=whole, cuts=cuts,
         )  # fmt: skip
         return self._new_block(tile)
 

@@ -527,8 +527,8 @@ class _nn:
         """
 
     @staticmethod
-    def attention_within(queries: _Argument, keys: _Argument, values: _Argument, before: _Argument, last: _Argument, scale: _Any = None) -> _Value:
-        """Attention of queries that see a range of keys each: query i sees the keys j with `before[i] < j <= last[i]`, two arrays that do not fall from query to query. The time grows with the number of keys that are seen.
+    def attention_within(queries: _Argument, keys: _Argument, values: _Argument, before: _Argument, last: _Argument, starts: _Any = None, scale: _Any = None) -> _Value:
+        """Attention of queries that see a range of keys each: query i sees the keys j with `before[i] < j <= last[i]`, two arrays that do not fall from query to query. The time grows with the number of keys that are seen. `starts`, where given, has the first query of each sequence and the number of all: the result is the same, and no tile has queries of two sequences.
 
         Constants: scale.
 

@@ -246,6 +246,9 @@ def _within(d: Draw, op: str) -> graph.Call:
     seen = d.choice((1, 3, keys))
     for places in ([max(-1, e - seen) for e in ends], ends):
         operands.append(d.new((rows,), d.choice(("int32", "int64")), given=tuple(places)))
+    if d.flag():
+        cuts = (0, *sorted(d.rng.randint(0, rows) for _ in range(d.rng.randint(0, 3))), rows)
+        operands.append(d.new((len(cuts),), d.choice(("int32", "int64")), given=cuts))
     return builder(op)(*operands, **d.some(scale=d.choice((1.0, 0.3))))
 
 

@@ -233,6 +233,8 @@ def _key_ranges() -> list[OpCase]:
         OpCase(op, (rows, _starts(0, 3, 9), _starts(0, 1, 8)), bottom, nine),
         OpCase(op, (rows, _starts(0, 3, 9)), {"window_size": 1, "whole": True}, nine),
         OpCase("nn.attention_within", (q, k, v, before, last), {}, ({"n": 6, "m": 5},)),
+        OpCase("nn.attention_within", (q, k, v, before, last, _starts(0, 4, 4, 6)), {},
+               ({"n": 6, "m": 5},)),
         *(OpCase("nn.segment_reduce", (T("n", 5), _starts(0, 3, 3, 9)), {"mode": m}, nine)
           for m in ("sum", "mean", "max")),
         OpCase("nn.segment_reduce", (T("n"), _starts(0, 1, 9)), {}, nine),

@@ -113,6 +113,50 @@ def test_against_one_sequence_at_a_time(layers: rl.Executable, lengths: list[int
     assert np.allclose(got, expected, atol=1e-5)
 
 
+PARTS = """
+@R.function
+def main(x: R.Tensor(("n", 12, 20), "DTYPE"), s: R.Tensor(("b",), "int32")):
+    with R.dataflow():
+        q, k, v = PARTS
+        y = R.nn.ragged_attention(q, k, v, sMASK)
+        R.output(y)
+    return y
+"""
+ONE = "x, x, x"
+MERGED, SHARED = (
+    ", ".join(f"R.split(x, {at}, axis=1)[{n}]" for n in range(3)) for at in ("3", "[8, 10]")
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("parts", [ONE, MERGED, SHARED], ids=["one", "merged", "shared"])
+def test_queries_keys_and_values_of_one_tensor(
+    parts: str, dtype: str, rng: np.random.Generator
+) -> None:
+    """Random lengths; heads that share keys, and a mask."""
+    mask = str(rng.choice(["", ", causal_mask='BottomRight'"]))
+    text = PARTS.replace("PARTS", parts).replace("DTYPE", dtype).replace("MASK", mask)
+    mod = parse(text)
+    exe = rl.compile(mod, threads=int(rng.integers(1, 3)))
+    for _ in range(4):
+        lengths = rng.choice([0, 1, 3, 4, 15, 16, 17, 40], int(rng.integers(1, 7))).astype("int32")
+        print(mask, lengths)
+        x = rng.standard_normal((int(lengths.sum()), 12, 20)).astype(dtype)
+        got, want = exe["main"](x, lengths), rl.interpret(mod, "main", x, lengths)
+        tolerance = 4e-3 if dtype == "float16" else 1e-5
+        np.testing.assert_allclose(got, want, tolerance, tolerance)
+
+
+def test_chunks_of_a_long_sequence(rng: np.random.Generator) -> None:
+    """Several chunks of positions, and what is left of them, among short sequences."""
+    mod = parse(ONE_LAYER.replace("MASK", ""))
+    lengths = np.array([3, int(rng.integers(500, 600)), 1, 0, 20], "int32")
+    print(lengths)
+    q, k, v = (rng.standard_normal((int(lengths.sum()), 2, 16), "float32") for _ in range(3))
+    got = rl.compile(mod)["main"](q, k, v, lengths)
+    np.testing.assert_allclose(got, rl.interpret(mod, "main", q, k, v, lengths), 1e-5, 1e-5)
+
+
 BAD = (([3, 1, 8], "ends with 12, not n = 11"), ([3, -1, 9], r"\[2\] is 2, less than"),
        ([3, 1], "ends with 4, not n = 11"), ([], "ends with 0, not n = 11"))  # fmt: skip
 

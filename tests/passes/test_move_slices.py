@@ -99,9 +99,9 @@ def test_attention_of_sequences_reads_the_parts_of_a_projection() -> None:
     trace = rl.trace(rl.parse(ENCODER))
     fused = trace.result.loop_functions()
     (attention,) = (f for name, f in fused.items() if "attention_within" in name)
-    # The keys' ranges are checked before it runs, as before.
+    # The ranges of keys and the starts of sequences are checked before it runs, as before.
     stated = [b for b in attention.buffers if b.facts]
-    assert len(stated) == 2 and all(isinstance(b.facts[1], loops.Nondecreasing) for b in stated)
+    assert len(stated) == 3 and all(isinstance(b.facts[-1], loops.Nondecreasing) for b in stated)
     assert not any(name.startswith(("split", "strided_slice")) for name in fused)
 
 

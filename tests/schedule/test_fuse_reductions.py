@@ -116,6 +116,51 @@ def test_tiles_agree_with_the_program(options, rng):
         np.testing.assert_allclose(got, want, tolerance, tolerance)
 
 
+SEQUENCES = """
+@R.function
+def main(q: R.Tensor(("n", 4, 5), "float32"), k: R.Tensor(("n", 2, 5), "float32"),
+         v: R.Tensor(("n", 2, 3), "float32"), s: R.Tensor(("b",), "int32")):
+    y = R.nn.ragged_attention(q, k, v, sMASK)
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    "mask", ["", ", causal_mask='TopLeft'", ", causal_mask='BottomRight', window_size=3"]
+)
+def test_tiles_begin_where_sequences_do(mask, rng):
+    mod = rl.trace(rl.parse(SEQUENCES.replace("MASK", mask))).find("schedule_kernels").before
+    ((name, func),) = [x for x in mod.loop_functions().items() if "attention" in x[0]]
+    rows, multiple, chunks, features = (int(n) for n in rng.integers(1, 5, 4))
+    workers = int(rng.choice([1, 1, 3]))
+    sch = Schedule(func)
+    found = find_attention(sch.func)
+    sizes = rows, multiple * chunks, multiple, features, 1, workers
+    tile = found.fused(sch, *sizes, cuts="starts")
+    assert_structural_equal(apply_trace(func, sch.trace_json()).func, sch.func)
+    *_, pieces, tiles = sch.get_loops(tile)
+    assert any(isinstance(n, loops.BufferLoad) for n in walk(sch.get(tiles).extent))
+    sch.balance(pieces, tiles)  # no two tiles write one row
+    new = mod.with_functions({name: sch.func})
+    assert not check_well_formed(new)
+    for _ in range(3):
+        lengths = rng.choice([0, 1, 2, 5, 9], int(rng.integers(1, 6))).astype("int32")
+        print(sizes, lengths)
+        shapes = ((4, 5), (2, 5), (2, 3))
+        args = [rng.normal(size=(lengths.sum(), *x)).astype("float32") for x in shapes]
+        got, want = (rl.interpret(p, "main", *args, lengths) for p in (new, mod))
+        np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["before", "last", "q", "nothing"])
+def test_rows_are_cut_where_all_of_them_are_in_a_piece(name):
+    mod = rl.trace(rl.parse(SEQUENCES.replace("MASK", ""))).find("schedule_kernels").before
+    (func,) = [f for n, f in mod.loop_functions().items() if "attention" in n]
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=f"{name} is an index function that rises from 0 to n"):
+        find_attention(sch.func).fused(sch, 4, 4, 1, 1, cuts=name)
+
+
 def test_bounds_of_parts_depend_on_their_tile():
     """The keys of a part end where its tile's window does: no index leaves the keys, although it
     would if tile and part were chosen apart."""

@@ -24,7 +24,9 @@ from relaxlab.ir.node import Node, rewrite
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.cascade import Cascade, axes_of, find_cascade, loads_in, written
 from relaxlab.schedule.error import ScheduleError
+from relaxlab.schedule.reduction_tile import cuts_of
 from relaxlab.schedule.rules import fallback
+from relaxlab.schedule.rules.attention_lanes import Lanes
 from relaxlab.schedule.rules.base import (
     attempted,
     block_loops,
@@ -118,14 +120,14 @@ class Attention:
 
     def fused(
         self, sch: Schedule, rows: int, chunk: int, multiple: int, width: int,
-        parts: int = 1, workers: int = 1, *, whole: bool = False,
+        parts: int = 1, workers: int = 1, *, whole: bool = False, cuts: str | None = None,
     ) -> BlockRV:  # fmt: skip
         """Compute it in one pass over the positions; returns the block of the tiles."""
         first = self.cascade.reductions[0]
         at = axes_of(first).index(self.row)
         block = sch.get_block(first.name)
         sizes = rows, chunk, multiple, width, parts, workers
-        return sch.fuse_reductions(block, at, *sizes, whole=whole)
+        return sch.fuse_reductions(block, at, *sizes, whole=whole, cuts=cuts)
 
 
 def _sharing(cascade: Cascade, axis: Var) -> int | None:
@@ -199,9 +201,35 @@ def _for_rows(sch: Schedule, found: Attention, context: Context) -> Schedule:
         alone = attempted(rows_apply, sch, context) if most == 1 and count == positions else None
         # With two vectors of positions 16 accumulators. Tiles of 12 rows changed nothing, tiles of
         # 6 lost a tenth (NOTES, *Attention: where its time goes*).
-        return alone or _schedule(sch, context, most or REGISTER_ROWS.of(sch, 8))
+        cut = attempted(_of_sequences, sch, context) if most is None else None
+        return alone or cut or _schedule(sch, context, most or REGISTER_ROWS.of(sch, 8))
 
     with_versions(sch, context, count, [1], version)
+    return sch
+
+
+def _of_sequences(sch: Schedule, context: Context) -> Schedule | str:
+    """Rows that an index function cuts into sequences: no tile has rows of two."""
+    found = find_attention(sch.func)
+    assert found is not None
+    cuts = cuts_of(sch.func, found.extent(found.row))
+    if not cuts or found.keys_by_rows is None:
+        return "no index function cuts its rows, or keys are no rows of features"
+    inline_producers(sch, [b.name for b in found.cascade.blocks])
+    found = find_attention(sch.func)
+    assert found is not None
+    operands = enumerate(sum_of_products(found.dot) or ())
+    queries = next(n for n, x in operands if found.cascade.axis not in symbols_in(x.indices))
+    own = Lanes(context, found.dot, queries, tuple(b.name for b in found.cascade.inside))
+    lanes = context.target.lanes("float32")
+    chunk, width = CHUNK.at_most(sch, 256), _feature_multiple(found, lanes)
+    tile = found.fused(sch, lanes, chunk, 1, width, cuts=cuts[0].name)
+    own.turn(sch)
+    # The heads of a sequence one after the other: its rows are in the second-level cache then.
+    *outside, piece, tiles = sch.get_loops(tile)
+    sch.reorder(piece, *outside, tiles)
+    schedule_tiles(sch, found_block(sch, tile), context, own=own.schedule)
+    sch.compact_buffers()
     return sch
 
 

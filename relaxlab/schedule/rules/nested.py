@@ -7,6 +7,8 @@ are; each is made of vectors along its last axis, sums of products in registers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, BlockRealize, BufferLoad, For, PrimFunc, Stmt
@@ -59,31 +61,38 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
 
 
 def schedule_tiles(
-    sch: Schedule, outer: Block, context: Context, around: LoopRV | None = None
-) -> None:
-    """Schedule the block of the tiles and the blocks inside it. Threads share out the tiles, or the
-    work of those in an iteration of the loop `around` them."""
+    sch: Schedule, outer: Block, context: Context, around: LoopRV | None = None,
+    own: Callable[[Schedule, BlockRV], bool] = lambda _, __: False,
+) -> None:  # fmt: skip
+    """Schedule the block of the tiles and the blocks inside it, but those that `own` schedules, for
+    which it returns True. Threads share out the tiles, or the work of those in an iteration of the
+    loop `around` them."""
     lanes = context.target.lanes("float32")
     for block in _leaves_of(outer):
         rv = sch.get_block(block.name)
+        if own(sch, rv):
+            continue
         if masked_product(block) is not None:
-            block = _without_mask(sch, rv, lanes)
+            block = without_mask(sch, rv, lanes)
         if is_spatial(block):
             _elementwise(sch, rv, lanes)
         elif _is_product(block) and _is_along_rows(block):
             _dot_products(sch, rv, lanes)
         elif _is_product(block):
-            _product(sch, rv, context)
+            product(sch, rv, context)
         else:
             _, reduce = block_loops(sch, rv)
             reduce_along_rows(sch, rv, reduce, _vectors(sch, reduce[-1], lanes) * lanes)
     rv = sch.get_block(outer.name)
     nest = sch.get_loops(rv) if around is None else loops_inside(sch, rv, around)
+    # Each piece has a number of tiles of its own, which an index function tells.
+    tables = [n for n in walk(extent_of(sch, nest[-1])) if isinstance(n, BufferLoad)]
+    of_each = [nest.pop()] if tables and len(nest) > 1 else []
     tiles = sch.fuse(*nest) if len(nest) > 1 else nest[0]
-    (sch.parallel if around is None else sch.balance)(tiles)
+    (sch.balance if around is not None or of_each else sch.parallel)(tiles, *of_each)
 
 
-def _without_mask(sch: Schedule, rv: BlockRV, lanes: int) -> Block:
+def without_mask(sch: Schedule, rv: BlockRV, lanes: int) -> Block:
     """Let a sum of masked products be one of products, whose results are seldom not finite and then
     computed again; returns its block."""
     asked, *again = sch.assume_finite(rv)
@@ -172,7 +181,7 @@ def _dot_products(sch: Schedule, rv: BlockRV, lanes: int) -> None:
         sch.unroll(loop)
 
 
-def _product(sch: Schedule, rv: BlockRV, context: Context) -> None:
+def product(sch: Schedule, rv: BlockRV, context: Context) -> None:
     """Rows by vectors of columns in registers over the whole reduction: their sums take half of
     the registers, operands the others."""
     lanes, most = context.target.lanes("float32"), context.target.facts.vector_registers // 2
