@@ -31,6 +31,7 @@ from jax.ad_checkpoint import checkpoint_name
 import relaxlab as rl
 from relaxlab.frontend.jaxpr.importer import traced
 from relaxlab.frontend.jaxpr.walk import inner_jaxprs
+from relaxlab.testing.import_uses import watched
 from tests.frontend.jaxpr.interface import CHECKS
 
 Sizes = Mapping[str, int]
@@ -432,6 +433,7 @@ def places() -> Iterator[Program]:
         (X, NUMBER),
         ("dynamic_update_slice",),
     )
+    yield Program("known rows from the end", lambda x: x[np.array([0, -1], "int32")], (X,), ())
     yield Program("known update", lambda x: x.at[:, 1:3].set(0.0), (X,), ())
     rows_twice = np.array([0, 0, 2], "int32")
     yield Program("known rows", lambda x: x.at[rows_twice].add(1.0), (X,), ())
@@ -501,6 +503,16 @@ def control() -> Iterator[Program]:
             lambda c: jnp.sum(c[0] ** 2) < 500, lambda c: (c[0] * 1.5 + x, c[1] + 1), (x, 0)
         ),
         (Arg(low=0.5),),
+        ("while",),
+    )
+    yield Program(
+        "rows whose loops end at their own times",
+        lambda x, y: jax.vmap(
+            lambda r, q: lax.while_loop(
+                lambda c: jnp.sum(c[0]) < q, lambda c: (c[0] + jnp.abs(r), c[1] + 1), (r, 0)
+            )
+        )(x, y),
+        (X, Arg(("n",), low=2.0, high=9.0)),
         ("while",),
     )
     yield Program(
@@ -638,20 +650,22 @@ def main(seed: int) -> None:
     every = programs()
     compiled = random.Random(seed).sample([p.name for p in every], COMPILED)
     report: dict[str, Any] = {}
-    for program, *theirs in zip(every, *answers(every, seed), strict=True):
-        try:
-            found = checked(program, theirs, seed, program.name in compiled)
-        except Exception as error:  # noqa: BLE001  any is a failure of this program alone
-            found = {"primitives": [], "problem": f"{type(error).__name__}: {error}"}
-        found |= {"covers": program.covers, "compiled": program.name in compiled}
-        report[program.name] = found
+    given = answers(every, seed)
+    with watched() as uses:
+        for program, *theirs in zip(every, *given, strict=True):
+            try:
+                found = checked(program, theirs, seed, program.name in compiled)
+            except Exception as error:  # noqa: BLE001  any is a failure of this program alone
+                found = {"primitives": [], "problem": f"{type(error).__name__}: {error}"}
+            found |= {"covers": program.covers, "compiled": program.name in compiled}
+            report[program.name] = found
     promises: dict[str, str | None] = {}
     for check in CHECKS:
         try:
             promises[check.__name__] = check()
         except Exception:  # noqa: BLE001
             promises[check.__name__] = traceback.format_exc()
-    print(json.dumps({"programs": report, "interface": promises}))
+    print(json.dumps({"programs": report, "interface": promises, "uses": uses}))
 
 
 if __name__ == "__main__":
