@@ -9,7 +9,9 @@ run.
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import random
 import subprocess
 
 import pytest
@@ -53,6 +55,12 @@ def test_what_is_recorded() -> None:
 def test_the_interface() -> None:
     problems = json.loads(run("interface"))
     assert problems and not {k: v for k, v in problems.items() if v}
+
+
+def test_random_models() -> None:
+    """RELAXLAB_SEED repeats them."""
+    first = random.Random(os.environ["RELAXLAB_SEED"]).getrandbits(30)
+    assert json.loads(run("random_models", str(first), "12")) == {}, f"from seed {first}"
 
 
 def test_without_onnx_the_package_is_named() -> None:
