@@ -399,7 +399,7 @@ def upsample(
     b: Emitter, x: graph.Expr, factors: Any = None, *, scales: Any = None, mode: str = "nearest",
     **_: Any,
 ) -> graph.Expr:  # fmt: skip
-    """What these were before coordinates could be chosen."""
+    """Resizing as it was before coordinates could be chosen."""
     given = factors if factors is not None else Known.of(scales, "float32")
     options = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return resize(b, x, None, given, mode=mode, **options)

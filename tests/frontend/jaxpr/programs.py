@@ -479,12 +479,8 @@ def control() -> Iterator[Program]:
     halved.defvjp(lambda x: (x / 2, None), lambda _, g: (g * 3,))
     yield Program("custom_vjp", halved, (X,), ("custom_vjp_call",))
     yield Program("its gradient", jax.grad(lambda x: jnp.sum(halved(x) ** 2)), (X,), ())
-    yield Program(
-        "remat",
-        jax.grad(lambda x: jnp.sum(jax.checkpoint(lambda x: jnp.sin(x) ** 2)(x))),
-        (X,),
-        ("remat2",),
-    )
+    again = jax.grad(lambda x: jnp.sum(jax.checkpoint(lambda x: jnp.sin(x) ** 2)(x)))
+    yield Program("remat", again, (X,), ("remat2",))
     yield Program(
         "composite", lax.composite(lambda x: x * 2, name="my.double"), (X,), ("composite",)
     )
@@ -505,16 +501,12 @@ def control() -> Iterator[Program]:
         (Arg(low=0.5),),
         ("while",),
     )
-    yield Program(
-        "rows whose loops end at their own times",
-        lambda x, y: jax.vmap(
-            lambda r, q: lax.while_loop(
-                lambda c: jnp.sum(c[0]) < q, lambda c: (c[0] + jnp.abs(r), c[1] + 1), (r, 0)
-            )
-        )(x, y),
-        (X, Arg(("n",), low=2.0, high=9.0)),
-        ("while",),
-    )
+    def grown(row: Any, to: Any) -> Any:
+        step = lambda c: (c[0] + jnp.abs(row), c[1] + 1)  # noqa: E731
+        return lax.while_loop(lambda c: jnp.sum(c[0]) < to, step, (row, 0))
+
+    ends = Arg(("n",), low=2.0, high=9.0)
+    yield Program("rows that end at their own times", jax.vmap(grown), (X, ends), ("while",))
     yield Program(
         "fori", lambda x: lax.fori_loop(0, x.shape[1], lambda i, c: c + x[:, i], x[:, 0]), (Y,), ()
     )
@@ -559,13 +551,8 @@ def random_numbers() -> Iterator[Program]:
         ("random_wrap",),
         SIZES[:1],
     )
-    yield Program(
-        "unwrap",
-        lambda x: jax.random.key_data(jax.random.clone(jax.random.key(1))),
-        (X,),
-        ("random_unwrap", "random_clone"),
-        SIZES[:1],
-    )
+    unwrap = lambda x: jax.random.key_data(jax.random.clone(jax.random.key(1)))  # noqa: E731
+    yield Program("unwrap", unwrap, (X,), ("random_unwrap", "random_clone"), SIZES[:1])
     yield Program(
         "threefry",
         lambda k, x: jax.extend.random.threefry_2x32(k, x),
