@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +37,8 @@ class ImportedProgram:
 
     `main` of the module takes the inputs, then the `params` by name, which are the source's own
     arrays. `flatten` makes the inputs of `main` from arguments in the source's form (nested, by
-    name), `unflatten` a value in the source's form from the results.
+    name), `unflatten` a value in the source's form from the results. `updates` are the numbers of
+    the inputs that a call changes, as it may a buffer: the first results are their new values.
     """
 
     module: Module
@@ -45,10 +47,24 @@ class ImportedProgram:
         default=_positional, repr=False
     )
     unflatten: Callable[[Sequence[Any]], Any] = field(default=_as_they_are, repr=False)
+    updates: tuple[int, ...] = ()
 
     def script(self, **options: Any) -> str:
         """The module as a runnable script."""
         return self.module.script(**options)
+
+    def call(self, main: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Return what the program returns when `main`, a function of inputs in rows, computes its
+        results, and change what it changes."""
+        inputs = self.flatten(args, named)
+        given = list(map(_in_rows, inputs))
+        for number in self.updates:  # what is returned as it came may not change with its input
+            given[number] = deepcopy(given[number])
+        found = main(*given)
+        results = found if isinstance(found, tuple) else (found,)
+        for number, value in zip(self.updates, results, strict=False):
+            inputs[number][...] = value
+        return self.unflatten(results)
 
     def compile(self, target: Any = "cpu", **options: Any) -> CompiledProgram:
         """The program compiled by `relaxlab.compile`, with its parameters bound."""
@@ -69,6 +85,4 @@ class CompiledProgram:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run the program. Raises what `Executable` raises, TypeError for another structure of
         arguments than the program was imported with."""
-        given = map(_in_rows, self.program.flatten(args, named))
-        result = self.exe["main"](*given)
-        return self.program.unflatten(result if isinstance(result, tuple) else (result,))
+        return self.program.call(self.exe["main"], args, named)

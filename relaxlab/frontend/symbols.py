@@ -44,7 +44,8 @@ class Symbols:
 
     def require(self, condition: PrimExpr) -> None:
         """Let calls of the program stop where the condition on symbols does not hold."""
-        self.facts.append(condition)
+        if condition != expr.const(True, "bool"):
+            self.facts.append(condition)
 
 
 _CALLS = {"floordiv": expr.FloorDiv, "mod": expr.FloorMod, "max": expr.Max, "min": expr.Min}

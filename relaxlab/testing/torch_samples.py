@@ -1,7 +1,6 @@
-"""PyTorch's own samples of its operators (OpInfo) against imported programs; `python -m
-relaxlab.testing.torch_samples` writes the page of what is covered.
+"""PyTorch's own samples of its operators (OpInfo) against imported programs.
 
-Runs where PyTorch and expecttest are installed.
+Runs where PyTorch and expecttest are installed: `python -m relaxlab.testing.torch_samples`.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false
@@ -11,12 +10,11 @@ import argparse
 import itertools
 import json
 import re
-import textwrap
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +26,11 @@ from torch.utils import _pytree as pytree
 from relaxlab.frontend.complex import PARTS, array_of_parts
 from relaxlab.frontend.program import ImportedProgram
 from relaxlab.frontend.pytorch.entry import from_torch
-from relaxlab.frontend.pytorch.values import as_array
+from relaxlab.frontend.pytorch.values import as_array, as_tensor
 from relaxlab.frontend.table import UnsupportedOperators
 from relaxlab.ir.dtypes import is_float
 from relaxlab.runtime.interpreter.interpreter import interpret
+from relaxlab.testing.import_uses import Uses, watched
 
 RANDOM = re.compile(
     r"^(bernoulli|multinomial|normal|rand\w*|nn\.functional\.\w*dropout\w*|uniform|exponential|"
@@ -45,11 +44,13 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of an operator's samples: "equal", or why not after so many `samples`."""
+    """The outcome of an operator's samples: "equal", or why not after so many `samples`; and the
+    operators that rows of the table used."""
 
     op: str
     reason: str
     samples: int
+    uses: Uses = field(default_factory=dict[str, list[str]])
 
     @property
     def equal(self) -> bool:
@@ -123,9 +124,15 @@ def _compare(call: _Call, *, compiled: bool) -> str | None:
 
 
 def _run(program: ImportedProgram, call: _Call) -> Any:
-    inputs = [np.asarray(t) for t in program.flatten(call.tensors, {})]
-    result = interpret(program.module, "main", *inputs, *program.params.values())
-    return program.unflatten(result if isinstance(result, tuple) else (result,))
+    def computed(*inputs: Any) -> Any:
+        arrays = (as_array(t) if isinstance(t, torch.Tensor) else t for t in inputs)
+        found = interpret(program.module, "main", *arrays, *program.params.values())
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(
+            as_tensor(np.array(r, order="C")) if isinstance(r, np.ndarray) else r for r in results
+        )
+
+    return program.call(computed, call.tensors, {})
 
 
 def _first_line(error: Exception) -> str:
@@ -142,7 +149,7 @@ def _difference(got: Any, wanted: Any) -> str | None:
             if a != b:
                 return f"{a} instead of {b}"
             continue
-        a, b = np.asarray(a), as_array(b)
+        a, b = (as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in (a, b))
         a = array_of_parts(a) if a.dtype.name in PARTS else a
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"{a.dtype} {a.shape} instead of {b.dtype} {b.shape}"
@@ -162,51 +169,16 @@ def run(wanted: Iterable[str] | None, count: int, *, compiled: bool) -> Iterator
     chosen = None if wanted is None else set(wanted)
     for op in sorted(op_db, key=_name):
         if torch.float32 in op.dtypes and (chosen is None or _name(op) in chosen):
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), watched() as uses:
                 warnings.simplefilter("ignore")
-                yield outcome(op, count, compiled=compiled)
-
-
-def page(outcomes: Iterable[Outcome]) -> str:
-    """The page of all operators: those that are equal, and the reasons of the others."""
-    found = sorted(outcomes, key=lambda o: o.op)
-    equal = [o for o in found if o.equal]
-    by_reason: dict[str, list[str]] = {}
-    for o in found:
-        if not o.equal:
-            by_reason.setdefault(o.reason, []).append(o.op)
-    rows = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
-    lines = [
-        "# Operators of PyTorch",
-        "",
-        "Written by `python -m relaxlab.testing.torch_samples`: the first float32 sample of each",
-        "operator that PyTorch has for its own tests (OpInfo), exported, imported by",
-        "`rl.from_torch`, run by the interpreter and compared with PyTorch.",
-        f"{len(equal)} of {len(found)} operators are equal.",
-        "",
-        "## Equal",
-        "",
-        "\n".join(
-            textwrap.wrap(", ".join(f"`{o.op}`" for o in equal), 100, break_on_hyphens=False)
-        ),
-        "",
-        "## Not imported, or not equal",
-        "",
-        "| reason | operators |",
-        "| --- | --- |",
-        *(f"| {_cell(r)} | {', '.join(f'`{op}`' for op in ops)} |" for r, ops in rows),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+                yield replace(outcome(op, count, compiled=compiled), uses=uses)
 
 
 def main() -> None:
-    """Compare all operators, or those named, and write the page of them.
+    """Compare all operators, or those named.
 
-    With `--keep`, outcomes are added to a file, and operators that it has are not run again.
+    With `--keep`, outcomes are added to a file, and operators that it has are not run again. From
+    tests/frontend/torch_outcomes.jsonl, `python -m tools.write_coverage` writes the pages.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ops", nargs="*", help="names; all unless given")
@@ -214,7 +186,6 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="run machine code")
     parser.add_argument("--keep", type=Path, help="the file of outcomes, a line of JSON each")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
-    parser.add_argument("--page", type=Path, help="the page to write")
     chosen = parser.parse_args()
     found: list[Outcome] = []
     if chosen.keep is not None and chosen.keep.exists():
@@ -230,8 +201,6 @@ def main() -> None:
                 with chosen.keep.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(outcome_)) + "\n")
     print(Counter(o.equal for o in found))
-    if chosen.page is not None:
-        chosen.page.write_text(page(found), "utf-8")
 
 
 if __name__ == "__main__":

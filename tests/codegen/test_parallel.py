@@ -105,6 +105,29 @@ def test_versions_that_are_functions(
         main(np.full(7, 3, "int32"))
 
 
+def test_guards_that_may_fail_do_not_divide_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Division by a size that may be zero is a failure of the kernel, not of its caller."""
+    monkeypatch.setattr(versions, "LARGE", 0)
+    module = rl.parse("""
+@T.prim_func
+def f(A: T.Buffer(("n", "m"), "float32"), B: T.Buffer(("n", "m"), "float32")):
+    if n // m > 2:
+        for i, j in T.grid(n // m, m):
+            B[i, j] = A[i, j] + 1.0
+    else:
+        for i, j in T.grid(n % m, m):
+            B[i, j] = A[i, j] * 3.0
+""")
+    f = rl.compile(module, use_cache=False)["f"]
+    for n, m in ((12, 3), (7, 4)):
+        x = np.ones((n, m), "float32")
+        got = f(x, np.zeros_like(x))
+        value, rows = (2, n // m) if n // m > 2 else (3, n % m)
+        assert (got[:rows] == value).all() and not got[rows:].any()
+    with pytest.raises(rl.CheckFailed, match="division by zero"):
+        f(np.ones((3, 0), "float32"), np.ones((3, 0), "float32"))
+
+
 def test_long_host_functions_are_not_optimised(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:

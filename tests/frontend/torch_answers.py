@@ -113,28 +113,13 @@ def refusals() -> dict[str, Any]:
             y = torch.linalg.matrix_exp(x) + torch.linalg.matrix_exp(x + 1)
             return y + torch.special.bessel_y0(x)
 
-    class Counting(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("seen", torch.zeros(()))
-
-        def forward(self, x: Any) -> Any:
-            self.seen.add_(1)
-            return x + self.seen
-
     class Scaled(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return x * x.sum().item()
 
-    class Growing(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.add_(1) * 2
-
     found = {
-        "changed input": message(rl.from_torch, Growing(), torch.eye(3)),
         "float of data": message(rl.from_torch, Scaled(), torch.eye(3)),
         "unsupported": message(rl.from_torch, Unsupported(), torch.eye(3)),
-        "mutation": message(rl.from_torch, Counting(), torch.eye(3)),
         "dropout": message(rl.from_torch, torch.nn.Dropout(), torch.eye(3)),
         "kind": message(rl.from_torch, 3),
         "twice": message(rl.from_torch, torch.export.export(torch.nn.ReLU(), (torch.eye(3),)), 1),
@@ -239,12 +224,64 @@ def results() -> dict[str, Any]:
     half, again = called(lambda x: x.bfloat16() / 3, x), called(lambda x: x * 2, x.bfloat16())
     resize = partial(torch.nn.functional.interpolate, scale_factor=2, mode="bilinear")
     wide = called(lambda x: resize(x[None, None]), x)
+
+    def counts(x: Any) -> Any:
+        whole = (x.flatten() - 1).abs().long()
+        shifted = torch.bitwise_right_shift(whole - 2, 1), torch.bitwise_left_shift(whole, 3)
+        return torch.bincount(whole, minlength=8), torch.bincount(whole, x.flatten()), *shifted
+
+    pairs = zip(called(counts, x), counts(x), strict=True)
     return {
         "half": str(half.dtype), "half is right": torch.equal(half, x.bfloat16() / 3),
         "again": str(again.dtype), "again is right": torch.equal(again, x.bfloat16() * 2),
         "size": called(lambda x: x.shape[0], x), "sizes": called(lambda x: [x.shape[0] + 1], x),
-        "wide": list(wide.shape),
+        "bools": called(lambda x: (x.shape[0] > 2, x.shape[0] * 2 == 7), x),
+        "wide": list(wide.shape), "counts": all(torch.equal(a, b) for a, b in pairs),
     }  # fmt: skip
+
+
+class Cache(torch.nn.Module):
+    """Buffers of three dtypes and an argument, of its buffer's name, that calls change; what there
+    was before; a layer that counts batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(2, 9, 4))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("narrow", torch.zeros(4, dtype=torch.bfloat16), persistent=False)
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, keys: Any, at: Any) -> Any:
+        before = self.keys.clone(), keys.clone()
+        self.keys[:, at] = self.norm(keys.mT).mT
+        self.seen += keys.shape[1]
+        self.narrow.add_(keys[0, 0].bfloat16())
+        keys.mul_(2)
+        return before, self.keys.sum(1), keys
+
+
+def changes() -> bool:
+    """Buffers and arguments are those of the model after each call, of tensors in any order and of
+    arrays."""
+    torch.manual_seed(0)
+    model, reference = Cache(), Cache()
+    length = torch.export.Dim("length", max=9)
+    example = torch.randn(2, 3, 4), torch.arange(3)
+    program = rl.from_torch(model, *example, dynamic_shapes=({1: length}, {0: length}))
+    assert all(torch.equal(a, b) for a, b in zip(model.buffers(), reference.buffers(), strict=True))
+    exe = program.compile()
+    for n in (3, 1, 5, 2):
+        x = torch.randn(n, 2, 4).transpose(0, 1) if n > 1 else torch.randn(2, 1, 4)
+        at, y = torch.randperm(9)[:n], x.clone()
+        got = exe(x.numpy(), at.numpy()) if n == 5 else exe(x, at)
+        with torch.no_grad():
+            wanted = reference(y, at)
+        pairs = [*zip(*map(pytree.tree_leaves, (got, wanted)), strict=True), (x, y)]
+        pairs += list(zip(model.buffers(), reference.buffers(), strict=True))
+        for ours, theirs in pairs:
+            if not torch.allclose(torch.as_tensor(ours), theirs, 1e-4, 1e-5):
+                return False
+    return True
 
 
 def floats_of_sizes() -> dict[str, bool]:
@@ -320,6 +357,19 @@ def conditions_on_sizes() -> dict[str, Any]:
         torch.testing.assert_close(program(x, *rest), f(x, *rest))
         found[name] = message(program, torch.randn(bad, 3), *rest)
     return found
+
+
+def sizes_of_one() -> list[str]:
+    """Requirements of a program whose sizes PyTorch compares in order to lay out memory alone."""
+    torch.manual_seed(0)
+    model = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    dims = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    program = rl.from_torch(model, *torch.randn(3, 2, 5, 8), dynamic_shapes=(dims,) * 3)
+    exe = program.compile()
+    for batch, length in ((2, 5), (1, 4), (3, 1), (1, 1)):
+        x = torch.randn(3, batch, length, 8)
+        torch.testing.assert_close(exe(*x)[0], model(*x)[0])
+    return [line for line in program.script().splitlines() if "T.Select(" in line]
 
 
 def slices_by_data() -> bool:
@@ -451,7 +501,8 @@ def samples() -> dict[str, str]:
         "slice_scatter softmax sort split squeeze std topk tril unbind var where "
         "linalg.cholesky linalg.solve linalg.inv linalg.det linalg.slogdet linalg.qr linalg.lu "
         "linalg.eigh linalg.svd linalg.pinv linalg.solve_triangular fft.fft2 fft.irfft stft "
-        "view_as_complex polar angle"
+        "view_as_complex polar angle unique mode nanmedian masked.median round.decimals_3 "
+        "native_batch_norm nn.functional.instance_norm"
     ).split()
     return {o.op: o.reason for o in run(wanted, 1, compiled=False)}
 
@@ -473,6 +524,6 @@ if __name__ == "__main__":
     torch.set_num_threads(2)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         cases = (calling, refusals, backend, sizes, results, floats_of_sizes, samples, page,
-                 conditions_on_sizes, control_flow,
-                 slices_by_data, too_few_elements, complex_numbers, recurrent_layers)
+                 conditions_on_sizes, control_flow, changes, sizes_of_one, slices_by_data,
+                 too_few_elements, complex_numbers, recurrent_layers)
         json.dump({case.__name__: case() for case in cases}, file)

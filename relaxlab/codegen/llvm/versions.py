@@ -14,7 +14,7 @@ from relaxlab.codegen.llvm.context import symbol_of
 from relaxlab.codegen.llvm.expressions import Scope, emit_expr
 from relaxlab.codegen.llvm.kernel import Kernel, declare_parameters, emit_kernel, kernel_of
 from relaxlab.ir import expr, loops
-from relaxlab.ir.node import replace, walk
+from relaxlab.ir.node import Node, replace, walk
 from relaxlab.ir.processes import map_forked
 from relaxlab.ir.target import Target
 
@@ -103,14 +103,19 @@ def _versions(body: loops.Stmt) -> Iterator[loops.Stmt]:
 
 
 def _guarded(body: loops.Stmt) -> tuple[expr.PrimExpr, loops.Stmt, loops.Stmt] | None:
-    """The guard of two versions, which symbols determine, and the versions."""
+    """The guard of two versions, which symbols determine and that cannot fail, and these."""
     match body:
         case loops.IfThenElse(guard, yes, loops.Stmt() as no) if not any(
-            isinstance(n, loops.BufferLoad | expr.Call) for n in walk(guard)
+            isinstance(n, loops.BufferLoad | expr.Call) or _may_divide_by_zero(n)
+            for n in walk(guard)
         ):
             return guard, yes, no
         case _:
             return None
+
+
+def _may_divide_by_zero(e: Node) -> bool:
+    return isinstance(e, expr.BinaryOp) and e.row.is_division and not isinstance(e.b, expr.IntImm)
 
 
 def _calling(

@@ -65,19 +65,35 @@ def while_(
     b: Emitter, *operands: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
     body_nconsts: int, **_: Any,
 ) -> Any:  # fmt: skip
+    """A loop; under `vmap` one whose rows end at their own times, and keep their values then."""
     constants = [tensor(b, o) for o in operands[: cond_nconsts + body_nconsts]]
     carried = [tensor(b, o) for o in operands[cond_nconsts + body_nconsts :]]
-    count = len(carried)
+    count, rows = len(carried), len(cond_jaxpr.out_avals[0].shape)
 
-    def condition(*values: graph.Expr) -> Any:
+    def goes_on(values: Sequence[graph.Expr]) -> Any:
         given = (*values[count : count + cond_nconsts], *values[:count])
         return tensor(b, evaluate(b, cond_jaxpr, given)[0])
 
+    def condition(*values: graph.Expr) -> Any:
+        on = goes_on(values)
+        return b.cast(b.max(b.cast(on, "uint8")), "bool") if rows else on
+
     def body(*values: graph.Expr) -> list[Any]:
         given = (*values[count + cond_nconsts :], *values[:count])
-        return [tensor(b, v) for v in evaluate(b, body_jaxpr, given)]
+        made = [tensor(b, v) for v in evaluate(b, body_jaxpr, given)]
+        if not rows:
+            return made
+        on = goes_on(values)
+        pairs = zip(made, values[:count], strict=True)
+        return [b.where(_before(b, on, len(shape_of(new))), new, old) for new, old in pairs]
 
     return b.while_loop(condition, body, carried, constants)
+
+
+def _before(b: Emitter, x: graph.Expr, ndim: int) -> graph.Expr:
+    """A tensor with dimensions of extent 1 behind its own, `ndim` in all."""
+    more = tuple(range(len(shape_of(x)), ndim))
+    return b.expand_dims(x, axis=more) if more else x
 
 
 @row("scan")

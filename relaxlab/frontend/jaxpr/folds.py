@@ -73,7 +73,7 @@ def _select(which: Array, *cases: Array, **_: Any) -> Any:
     if which.shape:
         # `i, ...` keeps arrays: what `which[i]` gives of one dimension is a number.
         parts = [_select(which[i, ...], *(c[i, ...] for c in cases)) for i in range(len(which))]
-        return None if any(p is None for p in parts) else np.array(parts, dtype=object)
+        return None if any(p is None for p in parts) else np.stack(parts)
     chosen = which.item()
     return None if isinstance(chosen, PrimExpr) else cases[int(chosen)]
 

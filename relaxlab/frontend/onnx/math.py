@@ -101,7 +101,10 @@ def bit_shift(b: Emitter, x: graph.Expr, by: graph.Expr, *, direction: str, **_:
     inside = b.less(by, number(b, bits, by))
     if not is_uint(dtype_of(x)):
         inside = b.logical_and(inside, b.greater_equal(by, number(b, 0, by)))
-    return b.where(inside, shift(x, b.bitwise_and(by, number(b, bits - 1, by))), number(b, 0, x))
+    outside = number(b, 0, x)
+    if direction == "RIGHT" and not is_uint(dtype_of(x)):
+        outside = b.right_shift(x, number(b, bits - 1, x))  # copies of the sign alone
+    return b.where(inside, shift(x, b.bitwise_and(by, number(b, bits - 1, by))), outside)
 
 
 @row("Where")

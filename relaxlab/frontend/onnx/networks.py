@@ -113,6 +113,56 @@ def conv_transpose(
     return result if bias is None else b.add(result, per_channel(b, bias, dims + 2))
 
 
+@row("Col2Im")
+@static(1, 2)
+def col2im(
+    b: Emitter, x: graph.Expr, image: Any, block: Any, *, dilations: Any = None, pads: Any = None,
+    strides: Any = None, **_: Any,
+) -> graph.Expr:  # fmt: skip
+    """Windows added to the image that they are of: a transposed convolution whose filters have a
+    one for each of their places."""
+    extents, kernel = numbers(image, "the image"), numbers(block, "the windows")
+    dims, places = len(kernel), math.prod(kernel)
+    steps, gaps = _or_ones(strides, dims), _or_ones(dilations, dims)
+    flat = list(pads) if pads else [0] * (2 * dims)
+    spans = [(k - 1) * g + 1 for k, g in zip(kernel, gaps, strict=True)]
+    whole = [e + flat[d] + flat[d + dims] for d, e in enumerate(extents)]
+    counts = [(w - s) // step + 1 for w, s, step in zip(whole, spans, steps, strict=True)]
+    extra = [w - s - (c - 1) * step
+             for w, s, c, step in zip(whole, spans, counts, steps, strict=True)]  # fmt: skip
+    batch, rows, _columns = shape_of(x)
+    (channels,) = numbers([rows // places], "the channels")
+    ones = np.concatenate([np.eye(places).reshape(places, 1, *kernel)] * channels)
+    return conv_transpose(
+        b, b.reshape(x, (batch, rows, *counts)), number(b, ones, x), dilations=gaps,
+        group=channels, output_padding=extra, pads=pads, strides=steps,
+    )  # fmt: skip
+
+
+@row("MaxUnpool")
+@static(2)
+def max_unpool(
+    b: Emitter, x: graph.Expr, at: graph.Expr, shape: Any = None, *, kernel_shape: Any,
+    pads: Any = None, strides: Any = None, **_: Any,
+) -> graph.Expr:  # fmt: skip
+    """Zeros with the elements at the places that a pool took them from, counted in the image that
+    has no margin, or in one of the given shape."""
+    dims, steps = rank(x) - 2, _or_ones(strides, rank(x) - 2)
+    flat, before = list(pads) if pads else [0] * (2 * dims), list(shape_of(x))
+    for d in range(dims):
+        span = kernel_shape[d] - flat[d] - flat[d + dims]
+        before[2 + d] = (before[2 + d] - 1) * steps[d] + span
+    count = math.prod(before[1:], start=before[0])
+    zeros = b.zeros((count,), dtype=dtype_of(x))
+    flat_x, flat_at = (b.reshape(t, (-1,)) for t in (x, at))
+    image = b.reshape(b.scatter_elements(zeros, flat_at, flat_x, axis=0), tuple(before))
+    if shape is None:
+        return image
+    wanted = numbers(shape, "the shape")
+    grown = [w - n for w, n in zip(wanted, numbers(before, "the extents"), strict=True)]
+    return pad(b, image, pads=[0] * rank(x) + grown)
+
+
 def _pool_windows(
     x: graph.Expr, kernel: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil: int
 ) -> tuple[dict[str, tuple[int, ...]], list[tuple[Any, Any]]]:
@@ -340,6 +390,19 @@ def resize(
             mask = per_channel(b, b.const(outside), rank(x), axis)
             result = b.where(mask, number(b, value, result), result)
     return b.cast(result if is_float(dtype) else b.round(result), dtype)
+
+
+@row("Upsample", since=7)
+@row("Resize", since=10)
+@static(1)
+def upsample(
+    b: Emitter, x: graph.Expr, factors: Any = None, *, scales: Any = None, mode: str = "nearest",
+    **_: Any,
+) -> graph.Expr:  # fmt: skip
+    """Resizing as it was before coordinates could be chosen."""
+    given = factors if factors is not None else Known.of(scales, "float32")
+    options = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return resize(b, x, None, given, mode=mode, **options)
 
 
 def _kept(

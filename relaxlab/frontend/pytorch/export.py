@@ -120,22 +120,27 @@ class _ProgramImport(GraphImport):
         super().__init__(names)
         self.program = program
         self.signature = program.graph_signature
+        self.inputs: dict[str, Any] = {}
+        """The inputs of `main` by the names that the signature gives them: arguments, then the
+        buffers that calls change."""
 
     def run(self) -> ImportedProgram:
         graph_module = self.program.graph_module
-        problems = [*without_row(graph_module), *_mutations(self.signature)]
+        problems = [*without_row(graph_module), *_effects(self.signature)]
         if problems:
             raise UnsupportedOperators("PyTorch", problems)
         self.constrain()
         values = self.parameters(graph_module.graph)
         results = self.walk(graph_module, values)
         module, unpack = self.finish(results)
-        spec = self.program.call_spec.out_spec
+        spec, inputs = self.program.call_spec.out_spec, list(self.inputs)
+        updates = tuple(inputs.index(name) for name in _updated(self.signature))
 
         def unflatten(results: Sequence[Any]) -> Any:
-            return pytree.tree_unflatten(unpack(results), spec)
+            return pytree.tree_unflatten(unpack(results)[len(updates) :], spec)
 
-        return ImportedProgram(module, self.emitter.params, self.flattening(), unflatten)
+        flatten = self.flattening()
+        return ImportedProgram(module, self.emitter.params, flatten, unflatten, updates)
 
     def constrain(self) -> None:
         """Copy what PyTorch takes for granted of the symbols: their bounds, and the sides that
@@ -151,24 +156,34 @@ class _ProgramImport(GraphImport):
     def parameters(self, fx_graph: Any) -> dict[Any, Any]:
         """Values of the placeholders: the inputs first, then weights, under their names."""
         nodes = [n for n in fx_graph.nodes if n.op == "placeholder"]
-        pairs = list(zip(nodes, self.signature.input_specs, strict=True))
-        values: dict[Any, Any] = {}
-        for node, spec in pairs:
+        updated = set(_updated(self.signature))
+        arguments, buffers, weights = [], [], []
+        for node, spec in zip(nodes, self.signature.input_specs, strict=True):
             if spec.kind == InputKind.USER_INPUT:
-                values[node] = self.user_input(node)
-        for node, spec in pairs:
-            if spec.kind != InputKind.USER_INPUT:
-                values[node] = self.weight(node, spec)
-        return values
+                arguments.append((node, spec))
+            else:
+                (buffers if spec.arg.name in updated else weights).append((node, spec))
+        values: dict[Any, Any] = {}
+        for node, spec in arguments:
+            values[node] = self.user_input(node)
+            if not isinstance(spec.arg, ConstantArgument):
+                self.inputs[spec.arg.name] = spec.arg
+        for node, spec in buffers:
+            values[node] = self.user_input(node)
+            self.inputs[spec.arg.name] = self.held(spec.target)
+        return values | {node: self.weight(node, spec) for node, spec in weights}
+
+    def held(self, name: str) -> Any:
+        """A tensor of the program."""
+        program = self.program
+        return (program.state_dict if name in program.state_dict else program.constants)[name]
 
     def weight(self, node: Any, spec: Any) -> Any:
         if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             raise UnsupportedOperators(
                 "PyTorch", [Problem(str(spec.kind), f"the input {spec.target} is no tensor")]
             )
-        program = self.program
-        held = program.state_dict if spec.target in program.state_dict else program.constants
-        array = as_array(held[spec.target])
+        array = as_array(self.held(spec.target))
         if array.ndim == 0 and spec.kind == InputKind.CONSTANT_TENSOR:
             return self.emitter.const(array)
         return self.whole(self.emitter.weight(spec.target, array), node.meta["val"])
@@ -177,6 +192,7 @@ class _ProgramImport(GraphImport):
         """A function that makes the inputs of `main` of the arguments of the source program."""
         wanted = self.program.call_spec.in_spec
         inputs = [s.arg for s in self.signature.input_specs if s.kind == InputKind.USER_INPUT]
+        buffers = [v for v in self.inputs.values() if isinstance(v, torch.Tensor)]
 
         def flatten(args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
             order = wanted.children()[1].context
@@ -196,7 +212,7 @@ class _ProgramImport(GraphImport):
                     raise ValueError(
                         f"the program was exported for {arg.name}={arg.value!r}, not {value!r}"
                     )
-            return given
+            return [*given, *buffers]
 
         return flatten
 
@@ -216,26 +232,41 @@ def _guards(program: Any) -> Iterator[Any]:
     env = modes[0].shape_env if modes else None
     if env is None:
         return
+    of_layout = {g.expr for g in env.guards if _is_in_library(g, _ON_LAYOUT)}
     for guard in env.guards:
-        place = guard.sloc.framework_loc
-        of_layout = isinstance(place, FrameSummary) and _ON_LAYOUT.search(place.name)
-        if not (of_layout and place.filename.startswith(LIBRARY)):
+        # Code in C++ asks about strides what PyTorch's own Python asks elsewhere.
+        if guard.expr not in of_layout or not _is_in_library(guard, _IN_LIBRARY):
             yield guard.expr.xreplace(env.replacements)
 
 
-_ON_LAYOUT = re.compile("stride|contiguous|channels_last|dense|_reshape_view_helper_core_alg")
+def _is_in_library(guard: Any, functions: re.Pattern[str]) -> bool:
+    """True if a guard comes from a function of PyTorch with such a name."""
+    place = guard.sloc.framework_loc
+    named = isinstance(place, FrameSummary) and functions.search(place.name)
+    return bool(named) and place.filename.startswith(LIBRARY)
+
+
+_ON_LAYOUT = re.compile(
+    "stride|contiguous|channels_last|dense|_reshape_view_helper_core_alg|_collapse_view_helper"
+)
+_IN_LIBRARY = re.compile(f"{_ON_LAYOUT.pattern}|^__call__$")
 """Functions of PyTorch that ask whether a size is 1, so that it needs no stride, or how to reshape
 without a copy."""
 
 
-def _mutations(signature: Any) -> Iterator[Problem]:
-    """Yield the changes that the program makes beside its results, as problems."""
+UPDATES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+
+
+def _updated(signature: Any) -> list[str]:
+    """The inputs, buffers among them, whose new values are the first outputs."""
+    buffers = {buffer: name for name, buffer in signature.inputs_to_buffers.items()}
+    changed = [s for s in signature.output_specs if s.kind in UPDATES]
+    return [buffers[s.target] if s.kind == UPDATES[0] else s.target for s in changed]
+
+
+def _effects(signature: Any) -> Iterator[Problem]:
+    """Yield what the program does beside its results and changes of tensors, as problems."""
     for spec in signature.output_specs:
-        if spec.kind != OutputKind.USER_OUTPUT:
+        if spec.kind not in (OutputKind.USER_OUTPUT, *UPDATES):
             kind = spec.kind.name.lower().replace("_", " ")
-            advice = (
-                "in training mode? call model.eval() first"
-                if "buffer" in kind
-                else "change a copy (x = x.clone()), and return it"
-            )
-            yield Problem(str(spec.target), f"{kind}: programs only compute results; {advice}")
+            yield Problem(str(spec.target), f"{kind}: programs compute results and change buffers")

@@ -32,7 +32,7 @@ from relaxlab.frontend.pytorch.values import (
 from relaxlab.frontend.symbols import Symbols
 from relaxlab.frontend.table import Problem, Refused, UnsupportedOperators
 from relaxlab.ir import expr, graph, types
-from relaxlab.ir.dtypes import is_float
+from relaxlab.ir.dtypes import is_int
 from relaxlab.ir.module import Module
 from relaxlab.ir.span import Span
 
@@ -102,7 +102,7 @@ class GraphImport:
     def call(self, node: Any, values: Mapping[Any, Any]) -> Any:
         name, stated = str(node.target), node.meta.get("val")
         if isinstance(stated, torch.SymBool):
-            return None  # read by assertions, and by control flow, which refuses it
+            return self.condition(node, stated)
         if name == ASSERTION:
             return self.assertion(node)
         if name in ITEM and isinstance(stated, torch.SymInt):
@@ -133,6 +133,17 @@ class GraphImport:
             return self.emitter.refuse(name, error, out, _span(node))[0]
         result = self.emitter.apply(name, row, args, attrs, out=out, span=_span(node))
         return (result,) if several and not isinstance(result, tuple) else result
+
+    def condition(self, node: Any, stated: Any) -> expr.PrimExpr | None:
+        """The expression of a condition on sizes that the program returns. Others are read by
+        assertions, and by control flow, which refuses them."""
+        if not any(u.op == "output" for u in node.users):
+            return None
+        try:
+            return condition_of(stated.node.expr, self.symbols)
+        except Refused as error:
+            self.emitter.refuse(str(node.target), error, (), _span(node))
+        return None
 
     def assertion(self, node: Any) -> None:
         """Have calls check an assertion about sizes. Those about floats of data are left out."""
@@ -210,8 +221,8 @@ class GraphImport:
 
     def number(self, value: expr.PrimExpr) -> graph.Expr:
         """The result of a module for a number of Python: a shape of one size, a tensor for a
-        float."""
-        if is_float(value.dtype):
+        float or a bool."""
+        if not is_int(value.dtype):
             return self.emitter.scalar(value, value.dtype)
         return graph.ShapeExpr((value,))
 
@@ -221,7 +232,7 @@ def _number(value: Any, dtype: str | None) -> Any:
     `dtype` here, as it is."""
     if dtype is None:
         return value
-    return float(value) if is_float(dtype) else value[0]
+    return value[0] if is_int(dtype) else value.item()
 
 
 def _of_parts(value: Any) -> Any:

@@ -31,6 +31,7 @@ from jax.ad_checkpoint import checkpoint_name
 import relaxlab as rl
 from relaxlab.frontend.jaxpr.importer import traced
 from relaxlab.frontend.jaxpr.walk import inner_jaxprs
+from relaxlab.testing.import_uses import watched
 from tests.frontend.jaxpr.interface import CHECKS
 
 Sizes = Mapping[str, int]
@@ -432,6 +433,7 @@ def places() -> Iterator[Program]:
         (X, NUMBER),
         ("dynamic_update_slice",),
     )
+    yield Program("known rows from the end", lambda x: x[np.array([0, -1], "int32")], (X,), ())
     yield Program("known update", lambda x: x.at[:, 1:3].set(0.0), (X,), ())
     rows_twice = np.array([0, 0, 2], "int32")
     yield Program("known rows", lambda x: x.at[rows_twice].add(1.0), (X,), ())
@@ -477,12 +479,8 @@ def control() -> Iterator[Program]:
     halved.defvjp(lambda x: (x / 2, None), lambda _, g: (g * 3,))
     yield Program("custom_vjp", halved, (X,), ("custom_vjp_call",))
     yield Program("its gradient", jax.grad(lambda x: jnp.sum(halved(x) ** 2)), (X,), ())
-    yield Program(
-        "remat",
-        jax.grad(lambda x: jnp.sum(jax.checkpoint(lambda x: jnp.sin(x) ** 2)(x))),
-        (X,),
-        ("remat2",),
-    )
+    again = jax.grad(lambda x: jnp.sum(jax.checkpoint(lambda x: jnp.sin(x) ** 2)(x)))
+    yield Program("remat", again, (X,), ("remat2",))
     yield Program(
         "composite", lax.composite(lambda x: x * 2, name="my.double"), (X,), ("composite",)
     )
@@ -503,6 +501,12 @@ def control() -> Iterator[Program]:
         (Arg(low=0.5),),
         ("while",),
     )
+    def grown(row: Any, to: Any) -> Any:
+        step = lambda c: (c[0] + jnp.abs(row), c[1] + 1)  # noqa: E731
+        return lax.while_loop(lambda c: jnp.sum(c[0]) < to, step, (row, 0))
+
+    ends = Arg(("n",), low=2.0, high=9.0)
+    yield Program("rows that end at their own times", jax.vmap(grown), (X, ends), ("while",))
     yield Program(
         "fori", lambda x: lax.fori_loop(0, x.shape[1], lambda i, c: c + x[:, i], x[:, 0]), (Y,), ()
     )
@@ -547,13 +551,8 @@ def random_numbers() -> Iterator[Program]:
         ("random_wrap",),
         SIZES[:1],
     )
-    yield Program(
-        "unwrap",
-        lambda x: jax.random.key_data(jax.random.clone(jax.random.key(1))),
-        (X,),
-        ("random_unwrap", "random_clone"),
-        SIZES[:1],
-    )
+    unwrap = lambda x: jax.random.key_data(jax.random.clone(jax.random.key(1)))  # noqa: E731
+    yield Program("unwrap", unwrap, (X,), ("random_unwrap", "random_clone"), SIZES[:1])
     yield Program(
         "threefry",
         lambda k, x: jax.extend.random.threefry_2x32(k, x),
@@ -638,20 +637,22 @@ def main(seed: int) -> None:
     every = programs()
     compiled = random.Random(seed).sample([p.name for p in every], COMPILED)
     report: dict[str, Any] = {}
-    for program, *theirs in zip(every, *answers(every, seed), strict=True):
-        try:
-            found = checked(program, theirs, seed, program.name in compiled)
-        except Exception as error:  # noqa: BLE001  any is a failure of this program alone
-            found = {"primitives": [], "problem": f"{type(error).__name__}: {error}"}
-        found |= {"covers": program.covers, "compiled": program.name in compiled}
-        report[program.name] = found
+    given = answers(every, seed)
+    with watched() as uses:
+        for program, *theirs in zip(every, *given, strict=True):
+            try:
+                found = checked(program, theirs, seed, program.name in compiled)
+            except Exception as error:  # noqa: BLE001  any is a failure of this program alone
+                found = {"primitives": [], "problem": f"{type(error).__name__}: {error}"}
+            found |= {"covers": program.covers, "compiled": program.name in compiled}
+            report[program.name] = found
     promises: dict[str, str | None] = {}
     for check in CHECKS:
         try:
             promises[check.__name__] = check()
         except Exception:  # noqa: BLE001
             promises[check.__name__] = traceback.format_exc()
-    print(json.dumps({"programs": report, "interface": promises}))
+    print(json.dumps({"programs": report, "interface": promises, "uses": uses}))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from relaxlab.frontend.jaxpr import importer  # fills the table
 from relaxlab.frontend.jaxpr.complex import COMPLEX
 from relaxlab.frontend.jaxpr.rows import TABLE
 from relaxlab.frontend.packages import PackageMissing
+from tests.golden import Golden
+from tools.write_coverage import uses_text
 
 ROOT = pathlib.Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-reference/bin/python"
@@ -52,6 +54,10 @@ def test_every_row_is_covered(report: dict[str, Any]) -> None:
     assert set(TABLE) - reached == {"iota_2x32_shape"}
     assert not set(COMPLEX) - reached
     assert len(TABLE) >= 130
+
+
+def test_what_rows_use_is_as_recorded(report: dict[str, Any], golden: Golden) -> None:
+    golden.file("jax_uses", {"Operators that the rows of JAX use": uses_text(report["uses"])})
 
 
 def test_the_interface(report: dict[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """ONNX's own tests of its operators, which are made in memory, run on what relaxlab makes of them.
 
 Run by a Python that has onnx: `python -m tests.frontend.onnx.conformance [NAME ...]` runs the named
-cases, or all, and prints a JSON object: per case `pass`, or why not. Programs run by the NumPy
-interpreter; those named after `--compiled` are compiled instead.
+cases, or all, and prints a JSON object: `outcomes`, per case `pass`, or why not, and `uses`, the
+operators that rows of the table used. Programs run by the NumPy interpreter; those named after
+`--compiled` are compiled instead.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from onnx.backend.test.case.node import collect_testcases  # noqa: E402
 
 import relaxlab as rl  # noqa: E402
 from relaxlab.frontend.table import UnsupportedOperators  # noqa: E402
+from relaxlab.testing.import_uses import watched  # noqa: E402
 
 VALUES = (np.ndarray, np.generic, onnx.TensorProto)
 
@@ -60,8 +62,15 @@ def differs(ours: Any, theirs: Any, rtol: float, atol: float) -> str | None:
     if a.dtype.kind in "iub":
         return None if np.array_equal(a, b) else "gives other integers"
     if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
-        return "gives other numbers"
+        return f"gives other numbers{_by_units(a, b, ours.dtype.name) if wide else ''}"
     return None
+
+
+def _by_units(a: Any, b: Any, dtype: str) -> str:
+    """How far numbers of half precision are apart, for tests whose tolerance is less than that."""
+    bits = {"float16": 10, "bfloat16": 7}[dtype]
+    units = np.abs(a - b) / 2.0 ** (np.floor(np.log2(np.abs(b) + 1e-30)) - bits)
+    return f": at most {np.max(units):.0f} units in the last place of {dtype} away"
 
 
 def outcome(case: Any, compiled: bool = False) -> str:
@@ -107,4 +116,6 @@ def outcomes(names: Sequence[str] = (), compiled: Sequence[str] = ()) -> dict[st
 if __name__ == "__main__":
     mark = sys.argv.index("--compiled") if "--compiled" in sys.argv else len(sys.argv)
     compiled = sys.argv[mark + 1 :]
-    print(json.dumps(outcomes([*sys.argv[1:mark], *compiled], compiled), indent=0, sort_keys=True))
+    with watched() as uses:
+        found = outcomes([*sys.argv[1:mark], *compiled], compiled)
+    print(json.dumps({"outcomes": found, "uses": uses}, indent=0, sort_keys=True))

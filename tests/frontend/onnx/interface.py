@@ -103,7 +103,7 @@ def missing_operators_are_reported_together() -> None:
     nodes = [
         helper.make_node("MaxRoiPool", ["x", "g"], ["a"], pooled_shape=[4, 4]),
         helper.make_node("MaxRoiPool", ["x", "g"], ["b"], pooled_shape=[4, 4]),
-        helper.make_node("MaxUnpool", ["a", "i"], ["c"], kernel_shape=[2, 2]),
+        helper.make_node("DeformConv", ["a", "x", "x"], ["c"], kernel_shape=[2, 2]),
     ]
     image = (FLOAT, [1, 1, 4, 4])
     inputs = {"x": image, "g": (FLOAT, [1, 5]), "i": (INT64, [1, 1, 4, 4])}

@@ -2,13 +2,16 @@
 
 onnx lives in an environment of its own (`make reference-env`), where `conformance.py` and
 `interface.py` run; the tests are skipped only when that environment is missing. All outcomes are
-recorded in outcomes.json, from which docs/onnx-coverage.md is written; a fixed part of them is run.
+recorded in outcomes.json, from which tools/write_coverage.py writes pages; a fixed part of them is
+run.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import random
 import subprocess
 
 import pytest
@@ -16,12 +19,13 @@ import pytest
 from relaxlab.frontend.onnx import importer  # fills the table
 from relaxlab.frontend.onnx.rows import TABLE
 from relaxlab.frontend.packages import PackageMissing
-from tools.write_onnx_coverage import PAGE, page, recorded
+from tools.write_coverage import onnx_record
 
 ROOT = pathlib.Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-reference/bin/python"
-PASSING = sorted(k for k, v in recorded().items() if v.startswith("pass"))
-SLICE = sorted(recorded())[::20]
+RECORDED = onnx_record()["outcomes"]
+PASSING = sorted(k for k, v in RECORDED.items() if v.startswith("pass"))
+SLICE = sorted(RECORDED)[::20]
 COMPILED = PASSING[7::220]
 
 
@@ -37,19 +41,26 @@ def run(module: str, *args: str) -> str:
 
 def test_a_part_of_the_outcomes_is_as_recorded() -> None:
     found = json.loads(run("conformance", *SLICE, "--compiled", *COMPILED))
-    assert set(found) == {*SLICE, *COMPILED}
-    assert found == {k: recorded()[k] for k in found}
+    outcomes, uses = found["outcomes"], onnx_record()["uses"]
+    assert set(outcomes) == {*SLICE, *COMPILED}
+    assert outcomes == {k: RECORDED[k] for k in outcomes}
+    assert all(set(used) <= set(uses[name]) for name, used in found["uses"].items())
 
 
-def test_the_page_is_what_is_recorded() -> None:
-    assert PAGE.read_text("utf-8") == page(recorded())
-    assert len(recorded()) == 1884 and len(PASSING) >= 1500
-    assert len(TABLE) >= 140
+def test_what_is_recorded() -> None:
+    assert len(RECORDED) == 1884 and len(PASSING) >= 1590
+    assert set(onnx_record()["uses"]) <= set(TABLE) and len(TABLE) >= 140
 
 
 def test_the_interface() -> None:
     problems = json.loads(run("interface"))
     assert problems and not {k: v for k, v in problems.items() if v}
+
+
+def test_random_models() -> None:
+    """RELAXLAB_SEED repeats them."""
+    first = random.Random(os.environ["RELAXLAB_SEED"]).getrandbits(30)
+    assert json.loads(run("random_models", str(first), "12")) == {}, f"from seed {first}"
 
 
 def test_without_onnx_the_package_is_named() -> None:

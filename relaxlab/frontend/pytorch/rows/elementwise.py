@@ -288,6 +288,19 @@ binary("fmin", lambda b, x, y: without_nan(b, x, y, "minimum"))
 binary("heaviside", lambda b, x, y: b.where(b.equal(x, 0), y, b.cast(b.greater(x, 0), dtype_of(x))))
 
 
+row("prims.shift_left.default", lambda b, x, y: shift(b, "left_shift", x, y))
+row("prims.shift_right_arithmetic.default", lambda b, x, y: shift(b, "right_shift", x, y))
+
+
+@row("aten.round.decimals")
+def round_decimals(b: Emitter, x: Tensor, *, decimals: int) -> Tensor:
+    """To a number of decimal places, or of zeros before the point where it is negative."""
+    scale = b.const(10.0 ** abs(decimals), dtype_of(x))
+    if decimals < 0:
+        return b.multiply(b.round(b.divide(x, scale)), scale)
+    return b.divide(b.round(b.multiply(x, scale)), scale)
+
+
 def shift(b: Emitter, op: str, x: Operand, y: Operand) -> Tensor:
     dtype = out_dtype(b)
     return getattr(b, op)(as_tensor(b, x, dtype), as_tensor(b, y, dtype))

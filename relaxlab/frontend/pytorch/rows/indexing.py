@@ -258,6 +258,32 @@ def masked_select(b: Emitter, x: Tensor, mask: Tensor) -> Tensor:
     return b.take(x, b.squeeze(places, axis=0), axis=0)
 
 
+@row("aten._unique2.default")
+def unique(
+    b: Emitter, x: Tensor, _: bool = True, return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:  # fmt: skip
+    """The distinct elements in order, which of them each element is, and how many are each."""
+    asked = return_inverse, return_counts
+    found = b.fields(b.unique(b.reshape(x, (-1,)), return_inverse=True, return_counts=True))
+    values, inverse, counts = found
+    inverse = b.reshape(inverse, shape_of(x))
+    none = [b.zeros(out_shape(b, i), dtype="int64") for i, a in enumerate(asked, 1) if not a]
+    given = [t for t, a in zip((inverse, counts), asked, strict=True) if a]
+    return values, *(given.pop(0) if a else none.pop(0) for a in asked)
+
+
+@row("aten.bincount.default")
+def bincount(b: Emitter, x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """The number of elements of each value from 0 on, or the sum of their weights."""
+    (length,), dtype = out_shape(b), out_dtype(b)
+    one = b.const(1, "int64")
+    counted = b.maximum(b.add(b.max(b.cast(x, "int64")), one), b.const(minlength, "int64"))
+    b.claim(b.tensor_to_shape(b.reshape(counted, (1,))), ShapeType((length,)))
+    each = b.ones(shape_of(x), dtype=dtype) if weights is None else b.cast(weights, dtype)
+    return scattered(b, b.zeros((length,), dtype=dtype), 0, b.cast(x, "int64"), each, "add")
+
+
 @row("aten.bucketize.Tensor")
 def bucketize(
     b: Emitter, x: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False

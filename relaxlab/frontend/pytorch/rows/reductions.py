@@ -241,6 +241,43 @@ def median(b: Emitter, x: Tensor) -> Tensor:
     return b.take(b.sort(flat), (count - 1) // 2, axis=0)
 
 
+@row("aten.nanmedian.dim")
+def nanmedian_along(b: Emitter, x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """The lower of the two middle numbers along a dimension, and its place; NaN where there is no
+    number. Sorting puts NaN behind numbers."""
+    if not shape_of(x):
+        return x, b.scalar(0, "int64")
+    count = b.sum(b.cast(b.logical_not(b.isnan(x)), "int64"), axis=dim, keepdims=True)
+    middle = b.floor_divide(b.subtract(b.maximum(count, b.const(1, "int64")), 1), 2)
+    order = b.argsort(x, axis=dim, dtype="int64")
+    at = b.gather_elements(order, middle, axis=dim)
+    found = b.gather_elements(x, at, axis=dim), at
+    return found if keepdim else tuple(b.squeeze(t, axis=dim) for t in found)
+
+
+@row("aten.nanmedian.default")
+def nanmedian(b: Emitter, x: Tensor) -> Tensor:
+    return nanmedian_along(b, b.flatten(x), 0)[0]
+
+
+@row("aten.mode.default")
+def mode(b: Emitter, x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The element that is there most often along a dimension, the least of several, and a place."""
+    if not shape_of(x):
+        return x, b.scalar(0, "int64")
+    dim %= len(shape_of(x))
+    order = b.argsort(x, axis=dim, dtype="int64")
+    sorted_ = b.gather_elements(x, order, axis=dim)
+    same = b.equal(b.expand_dims(sorted_, axis=dim), b.expand_dims(sorted_, axis=dim + 1))
+    often = b.sum(b.cast(same, "int32"), axis=dim + 1)
+    first = b.argmax(often, axis=dim, keepdims=True)  # the first of the least one
+    last = b.subtract(b.add(b.cast(first, "int64"), b.cast(b.max(often, axis=dim, keepdims=True),
+                                                           "int64")), 1)  # fmt: skip
+    at = b.gather_elements(order, last, axis=dim)
+    found = b.gather_elements(x, at, axis=dim), at
+    return found if keepdim else tuple(b.squeeze(t, axis=dim) for t in found)
+
+
 # --- Norms --------------------------------------------------------------------------------------
 
 
