@@ -2,4 +2,5 @@
 
 from relaxlab.tvm.names import names
 
-__getattr__, __dir__ = names(__name__, {})
+_HOMES = {"detach_params": "relaxlab.tvm.relax.frontend.imported:detach_params"}
+__getattr__, __dir__ = names(__name__, _HOMES)
