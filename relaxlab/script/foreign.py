@@ -34,7 +34,7 @@ def python_callee(cx: Context, node: ast.expr) -> Foreign | None:
 
 
 def call_python(cx: Context, function: Foreign, c: Arguments) -> Value:
-    """What a Python function makes of constants: `np.array([1, 2], dtype="int32")`."""
+    """The result of a Python function of constants: `np.array([1, 2], dtype="int32")`."""
     args = [_constant(cx, a) for a in c.args]
     kwargs = {k: _constant(cx, a) for k, a in c.kwargs.items()}
     called: Any = function.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import relaxlab as rl
+from relaxlab.frontend.onnx.importer import from_onnx as imported_onnx
 from relaxlab.ir.module import Module
 from relaxlab.tvm.relax.frontend.imported import as_tvm
 
@@ -22,4 +22,4 @@ def from_onnx(
             given = shape_dict.get(value.name)
             for dim, size in zip(value.type.tensor_type.shape.dim, given or (), strict=False):
                 dim.dim_value = int(size)
-    return as_tvm(rl.from_onnx(model), keep_params_in_input, unwrap=True)
+    return as_tvm(imported_onnx(model), keep_params_in_input, unwrap=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-import relaxlab as rl
+from relaxlab.frontend.pytorch.entry import from_torch
 from relaxlab.ir.module import Module
 from relaxlab.tvm.relax.frontend.imported import as_tvm
 
@@ -18,7 +18,7 @@ def from_exported_program(
 ) -> Module:  # fmt: skip
     """The module of what `torch.export.export` gives; its parameters are constants, or stay
     parameters with `keep_params_as_input`."""
-    program = rl.from_torch(exported_program)
+    program = from_torch(exported_program)
     return as_tvm(program, keep_params_as_input, unwrap_unit_return_tuple)
 
 
@@ -31,4 +31,4 @@ def from_fx(
     itself, as the graph returns it."""
     torch: Any = import_module("torch")
     inputs = [torch.zeros(tuple(s), dtype=getattr(torch, d)) for s, d in input_info]
-    return as_tvm(rl.from_torch(model, *inputs), keep_params_as_input, unwrap=True)
+    return as_tvm(from_torch(model, *inputs), keep_params_as_input, unwrap=True)
