@@ -165,7 +165,7 @@ class LoadFunction:
 
 @dataclass(frozen=True, slots=True)
 class MakeClosure:
-    """dst = the function in register `function` with its first arguments given"""
+    """dst = the function in register `function` with its last arguments given"""
 
     dst: int
     function: int

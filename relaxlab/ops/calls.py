@@ -246,16 +246,16 @@ def _closure_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class BoundFunction:
-    """A function with its first arguments, as a value."""
+    """A function with its last arguments, as a value."""
 
     func: Any
     args: tuple[Any, ...]
 
     def __call__(self, *rest: Any) -> Any:
-        return self.func(*self.args, *rest)
+        return self.func(*rest, *self.args)
 
 
-# `invoke_closure(make_closure(f, (a,)), (b,))` is f(a, b).
+# `invoke_closure(make_closure(f, (a,)), (b,))` is f(b, a).
 define(
     "make_closure",
     params("func args"),

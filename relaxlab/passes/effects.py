@@ -35,7 +35,7 @@ class Summary:
     field of it) may share memory with.
 
     `values` are the functions that the module uses as values, with the numbers of their parameters:
-    the possible callees of a function value. The first parameters of one that `make_closure` binds
+    the possible callees of a function value. The last parameters of one that `make_closure` binds
     are those that it captured.
     """
 
@@ -76,8 +76,12 @@ class Aliases:
                 self.cells[b.var] = self.cell(source)
             case graph.Tuple():
                 self.note_fields(b.var, b.value)
-            case graph.Call(graph.Op("make_closure"), (_, given)):  # reads it when it is called
+            # It reads what it is given when it is called.
+            case graph.Call(graph.Op("make_closure"), (source, given)):
                 self.note_fields(b.var, given)
+                new = len([*self.known_fields(b.var)])
+                held = enumerate(self.known_fields(self.cell(source)), new)
+                self.fields |= {(b.var, i): cell for i, cell in held}
             case graph.If(_, yes, no):
                 for end in (yes.body, no.body):
                     self.note_fields(end, end)
@@ -110,7 +114,7 @@ class Aliases:
             captured = count - len(given)
             if captured >= 0:
                 held = (self.field(self.cell(fn), i) for i in range(captured))
-                yield name, (*held, *given)
+                yield name, (*given, *held)
 
     def choose(self, cell: Cell, of: tuple[Cell, ...], ty: types.Type | None) -> None:
         """Learn that a cell is one of others, and its fields are theirs."""
@@ -159,10 +163,14 @@ class Aliases:
             return
         for v in dict.fromkeys(vars_in(value)):
             yield self.cell(v)
-            index = 0
-            while (v, index) in self.fields:
-                yield self.fields[v, index]
-                index += 1
+            yield from self.known_fields(v)
+
+    def known_fields(self, cell: Cell) -> Iterator[Cell]:
+        """The fields of a tuple, or the arguments that a function has, as far as they are known."""
+        index = 0
+        while (cell, index) in self.fields:
+            yield self.fields[cell, index]
+            index += 1
 
     def overwritten(self, value: graph.Expr) -> Iterator[Cell]:
         """The cells that evaluating `value` overwrites or may overwrite, in branches too."""
@@ -210,8 +218,7 @@ class Aliases:
             )
         for callee, args in self.callees(value):
             written = self.summary.overwriting.get(callee, frozenset())
-            first = len(args) - len(types_of)  # what a closure captured comes before
-            leaves = [(first + i, path) for i, ty in enumerate(types_of) for path in leaf_paths(ty)]
+            leaves = [(i, path) for i, ty in enumerate(types_of) for path in leaf_paths(ty)]
             for number, path in written:
                 lost = self.at(args[number], path)
                 shared = self.sharing(lost)

@@ -20,7 +20,7 @@ from relaxlab.tracing import remark
 @module_pass("lambda_lifting", needs=("normalize",))
 def lambda_lifting(mod: Module, _: NoOptions) -> Module:
     """Make each local function a private function of the module. The variables and symbols that it
-    captures become its first parameters, which its calls pass; `invoke_closure` becomes a plain
+    captures become its last parameters, which its calls pass; `invoke_closure` becomes a plain
     call. Where it is used as a value (passed on, returned), `make_closure` binds them. Declared
     upper bounds of captured symbols hold in the new function, too."""
     lifter = _Lifter(mod)
@@ -31,7 +31,7 @@ def lambda_lifting(mod: Module, _: NoOptions) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class _Lifted:
-    """A lifted local function: its global `name`, the values it `captured`, which calls pass first,
+    """A lifted local function: its global `name`, the values it `captured`, which calls pass last,
     and the `value` that replaces other uses of it."""
 
     name: str
@@ -40,7 +40,7 @@ class _Lifted:
 
     def call(self, call: graph.Call, args: tuple[graph.Expr, ...]) -> graph.Call:
         return replace(
-            call, op=graph.GlobalVar(self.name), args=(*self.captured, *args), ty_args=()
+            call, op=graph.GlobalVar(self.name), args=(*args, *self.captured), ty_args=()
         )
 
 
@@ -139,7 +139,7 @@ class _Lifter:
                 values[e] = params[-1]
         inside = place if not place.captured else replace_fields(place, value=_closure(place))
         body = substitute(_with_calls(fn.body, {var: inside}, None), values=values)
-        new = replace(fn, params=(*params, *fn.params), body=body, private=True)
+        new = replace(fn, params=(*fn.params, *params), body=body, private=True)
         bounds = self.bounds_of(new, place)
         if bounds:
             new = replace(new, attrs=new.attrs.with_(tir_var_upper_bound=Attrs(bounds)))

@@ -87,8 +87,8 @@ def make_prim_value(heap: Any, how: int, what: int) -> int:
 
 
 def make_closure(func: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """Return a function with its first arguments."""
-    return lambda *rest: func(*args, *rest)
+    """Return a function with its last arguments."""
+    return lambda *rest: func(*rest, *args)
 
 
 def view(x: Any, shape: Sequence[int], dtype: str, offset: int) -> Any:

@@ -208,7 +208,7 @@ def promote(
     left, right = _same_lanes(cx, left, right, node, what)
     if left.dtype == right.dtype:
         return left, right
-    dtype = _common(left.dtype, right.dtype)
+    dtype = _common(left.dtype, right.dtype, mixed=not cx.computable)
     if dtype is None:
         cx.fail(
             node,
@@ -237,8 +237,9 @@ def _same_lanes(
     cx.fail(node, "E0110", f"{what} of vectors of {la} and {lb} lanes")
 
 
-def _common(a: str, b: str) -> str | None:
-    """The dtype that both convert to implicitly, or None."""
+def _common(a: str, b: str, mixed: bool) -> str | None:
+    """The dtype that both convert to implicitly, or None. Signed and unsigned integers, which have
+    none, may be `mixed` as in TVM, where the wider one wins, else the unsigned one, and bool."""
     lanes = lanes_of(a)
     a, b = element_of(a), element_of(b)
     if is_float(a) and is_float(b):
@@ -251,6 +252,9 @@ def _common(a: str, b: str) -> str | None:
         return with_lanes(b, lanes)
     if is_int(a) and is_int(b) and is_uint(a) == is_uint(b):
         return with_lanes(a if bits_of(a) > bits_of(b) else b, lanes)
+    if mixed and not (is_float(a) and is_float(b)):
+        rank = {dtype: (dtype != "bool", bits_of(dtype), is_uint(dtype)) for dtype in (a, b)}
+        return with_lanes(max(rank, key=rank.__getitem__), lanes)
     return None
 
 

@@ -68,6 +68,7 @@ class Context:
         source: Source,
         environment: Callable[[str], Value],
         read: Callable[[Context, ast.expr], Value],
+        computable: bool = True,
     ) -> None:
         self.source = source
         self.environment = environment
@@ -94,6 +95,7 @@ class Context:
         self.data: dict[str, DataDef] = {}  # data types of the module
         self.constructors: dict[str, Constructor] = {}  # of all of them
         self.in_module = False
+        self.computable = computable  # as `parse` has it
         self.checked = True  # unless a decorator says `check_well_formed=False`
         self.s_tir: bool | None = None  # of the module, for its loop functions
         self.macros = 0  # that are being expanded, one inside the other

@@ -23,6 +23,7 @@ _OPTIONS = {
     "function": {"pure", "private", "check_well_formed"},
     "prim_func": {"private", "check_well_formed", "s_tir"},
     "ir_module": {"check_well_formed", "s_tir"},
+    "rewriter": set[str](),  # a class with a pattern and its replacement
 }
 
 

@@ -25,7 +25,7 @@ from relaxlab.script.convert import (
     string_of,
 )
 from relaxlab.script.core import BUILTINS, Arguments, Context, Failure
-from relaxlab.script.foreign import IN_TVM, foreign_of, make_array, read_attribute
+from relaxlab.script.foreign import IN_TVM, call_python, foreign_of, python_callee, read_attribute
 from relaxlab.script.index_maps import WITH_LAMBDA, read_lambda
 from relaxlab.script.index_types import comparands, index_of, range_of
 from relaxlab.script.macros import Macro
@@ -34,6 +34,7 @@ from relaxlab.script.ragged_buffers import place_of
 from relaxlab.script.ranges import extent_between
 from relaxlab.script.values import (
     Arg,
+    Foreign,
     Meta,
     Method,
     ModuleRef,
@@ -100,10 +101,6 @@ def _constant(cx: Context, node: ast.Constant) -> Value:
             cx.fail(node, "E0121", "this number does not fit into 64 bits")
         return value
     cx.fail(node, "E0104", f"{kind_of(value)} literal is not part of the script")
-
-
-def _name(cx: Context, node: ast.Name) -> Value:
-    return cx.lookup(node)
 
 
 def _attribute(cx: Context, node: ast.Attribute, call: ast.Call | None = None) -> Value:
@@ -331,7 +328,7 @@ def binary(
 ) -> PrimExpr:
     """A scalar operation, its operands promoted to one dtype."""
     left, right = promote(cx, a, b, node, cls.__name__, sides)
-    if cls is expr.Div and not is_float(left.dtype):
+    if cls is expr.Div and cx.computable and not is_float(left.dtype):
         cx.fail(
             node,
             "E0110",
@@ -348,13 +345,12 @@ def binary(
 def _fold(cx: Context, op: type[ast.AST], a: Any, b: Any, node: ast.AST) -> Any:
     if op not in _PYTHON:
         cx.fail(node, "E0104", f"the operator {op.__name__} is not part of the script")
-    if op in (ast.Pow, ast.LShift) and not (abs(b) <= 64 and abs(a) < 2**64):
-        cx.fail(node, "E0121", "this number does not fit into 64 bits")
+    fits = op not in (ast.Pow, ast.LShift) or (abs(b) <= 64 and abs(a) < 2**64)
     try:
-        value = _PYTHON[op](a, b)
+        value = _PYTHON[op](a, b) if fits else None
     except (ArithmeticError, TypeError, ValueError) as error:
         cx.fail(node, "E0106", f"this cannot be computed: {error}")
-    if isinstance(value, complex) or (isinstance(value, int) and abs(value) >= 2**64):
+    if not fits or isinstance(value, complex) or (isinstance(value, int) and abs(value) >= 2**64):
         cx.fail(node, "E0121", "this number does not fit into 64 bits")
     return value
 
@@ -547,6 +543,8 @@ def _shaped(cx: Context, path: str) -> Generator[None]:
 def _callee(cx: Context, node: ast.Call) -> Value:
     """Return the callee of a call. If it does not exist, the arguments are read all the same: a
     program's errors are reported together."""
+    if (outside := python_callee(cx, node.func)) is not None:
+        return outside
     try:
         if isinstance(node.func, ast.Attribute):
             callee = _attribute(cx, node.func, node)
@@ -595,8 +593,8 @@ def _call(cx: Context, node: ast.Call) -> Value:
             return graph_calls.call(cx, name, given)
         case Method(loops.Buffer() | View() | PrimExpr() as base, name):
             return call_member(cx, base, name, arguments(cx, node, name))
-        case Ref("numpy", name):
-            return make_array(cx, name, arguments(cx, node, f"np.{name}"))
+        case Foreign():
+            return call_python(cx, callee, arguments(cx, node, ast.unparse(node.func)))
         case Ref("python", "runtime.tensor" | "nd.array"):
             return _only(arguments(cx, node, ast.unparse(node.func))).value
         case Ref("I", path) if path in GLOBAL_INFOS:
@@ -644,7 +642,7 @@ def _builtin(cx: Context, name: str, c: Arguments) -> Value:
 
 _READERS: dict[type[ast.expr], Callable[[Context, Any], Value]] = {
     ast.Constant: _constant,
-    ast.Name: _name,
+    ast.Name: Context.lookup,
     ast.Attribute: _attribute,
     ast.Subscript: _subscript,
     ast.BinOp: _bin_op,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +23,25 @@ IN_TVM = {
 """The members of the script language that names such as `tvm.relax` stand for."""
 
 
-def make_array(cx: Context, name: str, c: Arguments) -> Value:
-    """The array that `np.array([1, 2], dtype="int32")` makes."""
+def python_callee(cx: Context, node: ast.expr) -> Foreign | None:
+    """The Python function that is called where a program is read: any in programs of TVM, else
+    those of NumPy that make arrays."""
+    found = foreign_of(cx, node)
+    if found is None or not callable(found.value):
+        return None
+    makes_array = any(found.value is getattr(np, name) for name in ARRAYS)
+    return found if makes_array or not cx.computable else None
+
+
+def call_python(cx: Context, function: Foreign, c: Arguments) -> Value:
+    """The result of a Python function of constants: `np.array([1, 2], dtype="int32")`."""
     args = [_constant(cx, a) for a in c.args]
     kwargs = {k: _constant(cx, a) for k, a in c.kwargs.items()}
+    called: Any = function.value
     try:
-        return getattr(np, name)(*args, **kwargs)
-    except (TypeError, ValueError, MemoryError) as error:
-        cx.fail(c.node, "E0122", f"np.{name}: {error}")
+        return python_value(called(*args, **kwargs))
+    except Exception as error:  # of a function that is not ours
+        cx.fail(c.node, "E0122", f"{c.name}: {error}")
 
 
 def _constant(cx: Context, arg: Arg) -> Value:
@@ -69,8 +81,6 @@ def read_attribute(
         cx.fail(node, "E0112", whole, help=cx.suggest(node.attr, dir(outer.value)))
     if not isinstance(value, Foreign):
         return value
-    if outer.value is np and node.attr in ARRAYS and call is not None:
-        return Ref("numpy", node.attr)
     written = None if call is None else as_call(node.attr, call, cx.namespace)
     help = None if written is None else f"write `{written}`, or compute it before the program"
     cx.fail_foreign(node, value, help)

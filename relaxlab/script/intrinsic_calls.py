@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 
-from relaxlab.ir import expr
+from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bits_of, is_dtype, lanes_of
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.tvm_intrinsics import DTYPE_LAST
-from relaxlab.script.convert import default_dtype, dtype_of, is_number, scalar_of, string_of
+from relaxlab.script.convert import (
+    default_dtype,
+    dtype_of,
+    is_number,
+    is_single,
+    literal,
+    scalar_of,
+    string_of,
+)
 from relaxlab.script.core import Arguments, Context
 from relaxlab.script.values import Arg
+from relaxlab.script.views import member
 
 
-def _scalar_args(cx: Context, args: list[Arg]) -> tuple[PrimExpr, ...]:
-    return tuple(
-        expr.StringImm(a.value, span=cx.span(a.node))
-        if isinstance(a.value, str)
-        else scalar_of(cx, a.value, a.node)
-        for a in args
+def _scalar_args(cx: Context, args: list[Arg], op: str = "") -> tuple[PrimExpr, ...]:
+    return tuple(_scalar_arg(cx, a, op) for a in args)
+
+
+def _scalar_arg(cx: Context, arg: Arg, op: str) -> PrimExpr:
+    if isinstance(arg.value, str):
+        return expr.StringImm(arg.value, span=cx.span(arg.node))
+    if isinstance(arg.value, loops.Buffer) and op in _REGISTERED and not is_single(arg.value):
+        return _array(cx, arg.value, arg.node)
+    return scalar_of(cx, arg.value, arg.node)
+
+
+_REGISTERED = ("call_packed", "call_cpacked", "tvm_call_packed", "tvm_call_cpacked")
+"""The calls of functions by name that take arrays: memory and its description."""
+
+
+def _array(cx: Context, buffer: loops.Buffer, node: ast.AST) -> PrimExpr:
+    """A buffer as a function that is registered gets it."""
+    zero = literal(cx, 0, "int32", node)
+    data = scalar_of(cx, member(cx, buffer, "data", node), node)
+    shape, strides = (
+        expr.Call("handle", "tvm_stack_make_shape", dims) if dims else zero
+        for dims in (buffer.shape, buffer.strides)
     )
+    ndim, like = literal(cx, buffer.ndim, "int32", node), literal(cx, 0, buffer.dtype, node)
+    fields = (data, shape, strides, ndim, like, buffer.elem_offset or zero)
+    return expr.Call("handle", "tvm_stack_make_array", fields, span=cx.span(node))
 
 
 def _given_dtype(cx: Context, op: str, args: list[Arg]) -> str | None:
@@ -48,7 +78,7 @@ def intrinsic(cx: Context, op: str, c: Arguments, stated: str | None) -> PrimExp
     if row.arity not in (-1, len(args)):
         c.wrong(f"takes {counted(row.arity, 'argument')}, got {len(args)}", c.node)
     numbers = [default_dtype(a.value) if is_number(a.value) else None for a in args]
-    values = _scalar_args(cx, args)
+    values = _scalar_args(cx, args, op)
     if row.arity in (2, 3) and row.result == "same":  # arithmetic on several operands of one dtype
         typed = [v.dtype for v, n in zip(values, numbers, strict=True) if n is None]
         alone = "float32" if row.floats else values[0].dtype

@@ -241,6 +241,14 @@ def _not(cx: Context, c: Arguments) -> PrimExpr:
     return expr.Not(scalar_of(cx, a.value, a.node), span=cx.span(c.node))
 
 
+def _range(cx: Context, c: Arguments) -> Value:
+    """The numbers from `begin` to `end`, which is excluded, as an axis takes them."""
+    a = c.bind()
+    begin, end = a["begin"], a["end"]
+    assert begin is not None
+    return (0, begin.value) if end is None else (begin.value, end.value)
+
+
 def _meta(cx: Context, c: Arguments) -> Meta:
     value = c.bind()["value"]
     assert value is not None
@@ -291,7 +299,7 @@ def wide_dimensions(cx: Context, arg: Arg) -> tuple[PrimExpr, ...]:
 def _elem_offset(cx: Context, arg: Arg) -> PrimExpr:
     """The elements before the first one; `T.int32()` declares a symbol for their number."""
     if not isinstance(arg.value, SymbolDecl):
-        return dimension(cx, arg)
+        return dimension(cx, with_wide_symbols(cx, arg))
     names = (f"elem_offset{i or ''}" for i in count())
     name = next(n for n in names if n not in cx.symbols)
     return cx.declare_symbol(name, "int64", arg.node, reuse=False)
@@ -565,6 +573,7 @@ _CALLS: dict[str, Callable[[Context, Arguments], Value]] = {
     "unrolled": loop_of("unrolled"),
     "thread_binding": loop_of("thread_binding"),
     "grid": grid,
+    "Range": _range,
     "axis.spatial": _axis("spatial"),
     "axis.S": _axis("spatial"),
     "axis.reduce": _axis("reduce"),

@@ -135,7 +135,7 @@ def _resolve(cx: Context, reader: LoopReader, param: Value) -> loops.Buffer | ex
     buffer = reader.matched.get(param)
     if buffer is not None:
         return buffer
-    if param in cx.pointers or param.pointee is not None:
+    if param in cx.pointers or param.pointee is not None or not cx.computable:
         return pointer_of(cx, param)
     assert param.span is not None
     cx.report(

@@ -132,6 +132,7 @@ class Unknown:
     the parser then reports it at its place."""
 
     __slots__ = ("_path",)
+    __iter__ = None  # a loop over its items would have no end
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -51,7 +51,7 @@ def parse(
     """
     source = Source(name, text)
     tree = syntax_tree(source)
-    cx = _context(source, Captured(source, (names or {},)).value)
+    cx = _context(source, Captured(source, (names or {},)).value, computable)
     cx.frames[0].update(I=Ref("I"), R=Ref("R"), T=Ref("T"), TypeVar=Ref("typing", "TypeVar"))
     module = Module(())
     try:
@@ -60,14 +60,16 @@ def parse(
         cx.report(failure.diagnostic)
     except RecursionError:
         cx.report(cx.error(tree, "E0116", "this program is nested too deeply to be read"))
-    return _finished(cx, module, check, computable)
+    return _finished(cx, module, check)
 
 
-def _context(source: Source, environment: Callable[[str], Value]) -> Context:
+def _context(
+    source: Source, environment: Callable[[str], Value], computable: bool
+) -> Context:
     """The state of a new parse. The rows of the operator table live in a package above this one,
     which is loaded here so that every program may use them."""
     import_module("relaxlab.ops")
-    return Context(source, environment, evaluate)
+    return Context(source, environment, evaluate, computable)
 
 
 def syntax_tree(source: Source) -> ast.Module:
@@ -157,15 +159,13 @@ def _import(cx: Context, stmt: ast.Import | ast.ImportFrom) -> None:
             cx.define(alias.asname or alias.name, python_value(np))
 
 
-def _finished(
-    cx: Context, module: Module, check: bool, computable: bool, but: str = ""
-) -> Module:
+def _finished(cx: Context, module: Module, check: bool, but: str = "") -> Module:
     """Return the module. Raises DiagnosticError for all errors but those of the code `but`."""
     problems = list(cx.diagnostics)
     if check and cx.checked and not problems:
         try:
-            found = check_well_formed(module, computable=computable)
-            untrue = [d for d in found if not computable and d.code in UNTRUE_CLAIMS]
+            found = check_well_formed(module, computable=cx.computable)
+            untrue = [d for d in found if not cx.computable and d.code in UNTRUE_CLAIMS]
             problems = [d for d in found if d.code != but and d not in untrue]
             if not problems and (said := [d for d in untrue if d.code != but]):
                 warnings.warn(str(DiagnosticError(said)), stacklevel=4)
@@ -186,20 +186,20 @@ def _position(d: Diagnostic) -> tuple[int, int]:
 
 def parse_class(captured: Captured, node: ast.ClassDef, *, computable: bool = True) -> Module:
     """The module of a class under `@I.ir_module`; `computable` is that of `parse`."""
-    cx = _context(captured.source, captured.value)
+    cx = _context(captured.source, captured.value, computable)
     module = Module(())
     try:
         module = read_class(cx, node)
     except Failure as failure:
         cx.report(failure.diagnostic)
-    return _finished(cx, module, True, computable)
+    return _finished(cx, module, True)
 
 
 def parse_function(
     captured: Captured, node: ast.FunctionDef, *, computable: bool = True
 ) -> BaseFunc:
     """The function under `@R.function` or `@T.prim_func`; `computable` is that of `parse`."""
-    cx = _context(captured.source, captured.value)
+    cx = _context(captured.source, captured.value, computable)
     cx.functions[node.name] = None
     function: BaseFunc | None = None
     try:
@@ -209,4 +209,4 @@ def parse_function(
     except RecursionError:
         cx.report(cx.error(node, "E0116", "this function is nested too deeply to be read"))
     alone = {} if function is None else {node.name: function}
-    return _finished(cx, Module.of(alone), True, computable, but=NO_VALUE_YET)[node.name]
+    return _finished(cx, Module.of(alone), True, but=NO_VALUE_YET)[node.name]

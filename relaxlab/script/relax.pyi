@@ -1975,7 +1975,7 @@ def macro(function: _Any = None, hygienic: _Any = True) -> _Value:
     """
 
 def make_closure(func: _Argument, args: _Argument) -> _Value:
-    """A function with its first arguments bound."""
+    """A function with its last arguments bound."""
 
 def masked_fill(x: _Argument, mask: _Argument, value: _Argument) -> _Value:
     """The elements of `x`, replaced by `value` where `mask` is true.

@@ -768,6 +768,12 @@ def Ramp(base: _Any, stride: _Any, lanes: _Any) -> _Value:
         A[T.Ramp(0, 1, 8)]
     """
 
+def Range(begin: _Any, end: _Any = None) -> _Value:
+    """The numbers from `begin` to `end`, which is excluded, as the domain of an axis.
+
+        vi = T.axis.spatial(T.Range(2, n), i)
+    """
+
 def Select(condition: _Any, true_value: _Any, false_value: _Any) -> _Value:
     """One of two values; both are evaluated.
 

@@ -79,8 +79,10 @@ def call_member(
         case "vstore":
             a = c.bind({"begin": False, "value": False})
             assert a["begin"] is not None and a["value"] is not None
-            load = element(cx, base, _indices(cx, base, a["begin"]))
-            value = scalar_of(cx, a["value"].value, a["value"].node, load.dtype)
+            indices = _indices(cx, base, a["begin"])
+            like = element(cx, base, indices).dtype
+            value = scalar_of(cx, a["value"].value, a["value"].node, like)
+            load = element(cx, base, _of_lanes(cx, indices, lanes_of(value.dtype), c.node))
             return VectorStore(load.buffer, load.indices, value)
         case "view":
             args = c.no_keywords()
@@ -140,10 +142,17 @@ def _vload(cx: Context, buffer: loops.Buffer | View, c: Arguments) -> PrimExpr:
     assert begin is not None
     indices = _indices(cx, buffer, begin)
     lanes = 1 if dtype is None or dtype.value is None else lanes_of(dtype_of(cx, dtype))
-    if lanes > 1 and lanes_of(indices[-1].dtype) == 1:
-        one = literal(cx, 1, indices[-1].dtype, c.node)
-        indices = (*indices[:-1], expr.Ramp(indices[-1], one, lanes))
-    return element(cx, buffer, indices)
+    return element(cx, buffer, _of_lanes(cx, indices, lanes, c.node))
+
+
+def _of_lanes(
+    cx: Context, indices: tuple[PrimExpr, ...], lanes: int, node: ast.AST
+) -> tuple[PrimExpr, ...]:
+    """The indices of as many elements in a row, from one on."""
+    *outer, last = indices
+    if lanes == 1 or lanes_of(last.dtype) > 1:
+        return indices
+    return (*outer, expr.Ramp(last, literal(cx, 1, last.dtype, node), lanes))
 
 
 def _indices(cx: Context, buffer: loops.Buffer | View, begin: Arg) -> tuple[PrimExpr, ...]:

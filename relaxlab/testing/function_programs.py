@@ -96,12 +96,12 @@ class FunctionProgram(TableProgram):
         return self.bind(builder("clip")(both, min=0, max=3))
 
     def local(self, v: Value, *more: graph.Var) -> graph.Var:
-        """A local function from values like `v` to such values; `more` are parameters that come
-        first."""
+        """A local function from values like `v` to such values; `more` are its last
+        parameters."""
         y = self.parameter(v)
         extra = [Value(p, BOUND, False) for p in more]
         body = self.inside([*extra, y], lambda: self.advanced(y))
-        return self.bind(graph.Function((*more, y.var), body, y.ty))
+        return self.bind(graph.Function((y.var, *more), body, y.ty))
 
     # --- Recursion --------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.expr import EQ, Cast, FloatImm, IntImm, PrimExpr, binary
 from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.node import Attrs, Node, replace
+from relaxlab.ir.substitute import substitute
 from relaxlab.ops import te
 from relaxlab.ops.define import builder, expression_of
 from relaxlab.script.printer import HEADER as CORE_HEADER
@@ -39,6 +40,27 @@ class Functions(tuple[tuple[str, BaseFunc], ...]):
         if isinstance(key, graph.GlobalVar | str):
             return dict(self)[name_of(key)]
         return super().__getitem__(key)
+
+
+class OpName(str):
+    """The name of an operator, which is equal to the one that TVM registers it under, too:
+    "relax.add" beside "add"."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == other or f"relax.{self}" == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+_op_name = graph.Op.name  # the field's descriptor
+
+
+def _read_name(op: graph.Op) -> OpName:
+    return OpName(_op_name.__get__(op))  # type: ignore[attr-defined]
 
 
 def name_of(key: Any) -> str:
@@ -114,6 +136,22 @@ def with_attr(func: Any, key: Any, value: Any = None) -> Any:
 def without_attr(func: Any, key: str) -> Any:
     """A copy without an attribute."""
     return replace(func, attrs=func.attrs.with_(**{key: None}))
+
+
+def specialize(func: loops.PrimFunc, param_map: Mapping[Any, Any]) -> loops.PrimFunc:
+    """The function for given values of scalar parameters, and for buffers of given shapes in the
+    place of parameters. Raises ValueError where a shape does not fit."""
+    values: dict[expr.Var, PrimExpr] = {}
+    for param, given in param_map.items():
+        pairs = [(param, given)]
+        if isinstance(given, loops.Buffer):
+            pairs = zip(param.shape, given.shape, strict=True)
+        for old, new in pairs:
+            new = expr.as_expr(new, old.dtype)
+            if values.setdefault(old, new) != new if isinstance(old, expr.Var) else old != new:
+                raise ValueError(f"{param} has {old} where {new} is given")
+    kept = tuple(p for p in func.params if p not in values)
+    return substitute(replace(func, params=kept), symbols=values)
 
 
 def _attribute(attrs: Attrs, name: str) -> Any:
@@ -265,6 +303,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     },
     graph.Var: {"name_hint": _name, "vid": property(lambda v: v)},
     graph.GlobalVar: {"name_hint": _name},
+    graph.Op: {"name": property(_read_name, _op_name.__set__)},  # type: ignore[attr-defined]
     graph.ExternFunc: {"global_symbol": _name},
     graph.Call: {"sinfo_args": property(lambda c: c.ty_args)},
     graph.If: {"cond": property(lambda e: e.condition)},
@@ -279,6 +318,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     loops.PrimFunc: {
         "script": script,
         "buffer_map": property(lambda f: {p: p for p in f.params if isinstance(p, loops.Buffer)}),
+        "specialize": specialize,
         "with_body": lambda f, new_body, span=None: replace(f, body=new_body),
         "with_attr": with_attr,
         "with_attrs": with_attr,

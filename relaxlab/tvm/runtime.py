@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean, median, stdev
 from time import perf_counter
 from typing import Any
@@ -405,6 +406,16 @@ def load_param_dict(param_bytes: bytes) -> dict[str, Tensor]:
 
     with np.load(BytesIO(param_bytes)) as found:
         return {k: tensor(found[k]) for k in found.files}
+
+
+def save_param_dict_to_file(params: Mapping[str, Any], path: str) -> None:
+    """Write arrays by name to a file, for `load_param_dict_from_file`."""
+    Path(path).write_bytes(save_param_dict(params))
+
+
+def load_param_dict_from_file(path: str) -> dict[str, Tensor]:
+    """The arrays that `save_param_dict_to_file` wrote."""
+    return load_param_dict(Path(path).read_bytes())
 
 
 _HOMES = {

@@ -165,6 +165,15 @@ def test_native_closures_compute_what_the_interpreter_computes(name: str) -> Non
                 assert_same(exe["main"](*args), want, f"{threads} threads", 1e-5)
 
 
+def test_given_arguments_are_the_last_ones_those_given_later_before_earlier_ones() -> None:
+    # `mix(a, b, s, k, c)` is a * b - c in all columns; c is given first, b, s and k after it.
+    x, y = x_of(2), x_of(2) + 1
+    values = rl.interpret(rl.parse(HEAD + BOUND_TWICE), "main", x, y)
+    for a, value in zip((y, [1, 2]), values, strict=True):
+        column = (a * np.exp(y) - x)[:, None]
+        np.testing.assert_allclose(value, np.repeat(column, 3, 1), rtol=1e-6)
+
+
 def test_no_memory_is_lost_or_read_after_it_was_freed() -> None:
     exe = rl.compile(rl.parse(HEAD + FOLDED), use_cache=False, threads=2)
     x = x_of(1000)

@@ -182,6 +182,30 @@ def test_captured_values_are_read_at_the_call():
         check_inplace_calls(normalize(Captured))
 
 
+GIVEN = """
+@R.function
+def plus(a: TENSOR, b: TENSOR, c: TENSOR) -> TENSOR:
+    z = BUMP(c)
+    return R.add(R.add(a, b), z)
+
+@R.function
+def main(x: TENSOR):
+    d = R.exp(x)
+    e = R.exp(d)
+    f = R.make_closure(Module.plus, (e,))
+    g = R.make_closure(f, (d,))
+    y = R.invoke_pure_closure(g, (x,), sinfo_args=TENSOR)
+    return R.add(y, READ)
+"""
+
+
+def test_values_that_a_closure_of_a_closure_has_may_be_overwritten_by_its_call():
+    for read in ("x", "d"):
+        check_inplace_calls(normalize(bumping(GIVEN.replace("READ", read))))
+    with pytest.raises(DiagnosticError, match="e is read after it was overwritten in place"):
+        check_inplace_calls(normalize(bumping(GIVEN.replace("READ", "e"))))
+
+
 RETURNING = """
 @R.function(private=True)
 def times(a: TENSOR, n: R.Tensor((), "int64")) -> TENSOR:

@@ -128,11 +128,11 @@ def test_local_functions_are_lifted(text):
 def test_captured_values_become_parameters():
     after = lambda_lifting(module(CAPTURES))
     fn = after["main_inner"]
-    assert fn.private and [p.name for p in fn.params] == ["w", "e", "symbols", "y"]
+    assert fn.private and [p.name for p in fn.params] == ["y", "w", "e", "symbols"]
     after = lambda_lifting(module(SYMBOLS))
     assert [str(p.ty) for p in after["main_inner"].params] == [
-        "R.Shape([n])",
         "R.Tensor((m,), 'float32')",
+        "R.Shape([n])",
     ]
 
 

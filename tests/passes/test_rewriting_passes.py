@@ -84,6 +84,35 @@ def test_pure_functions_are_declared_so() -> None:
     check_pass(force_purity, Plain, Expected)
 
 
+def test_calls_in_functions_that_are_declared_pure_are_plain_ones() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3,), "float32"), f: R.Object):
+            a = R.call_pure_packed("of.nobody", x, ty_args=R.Tensor((3,), "float32"))
+            b = R.invoke_pure_closure(f, (a,), ty_args=R.Tensor((3,), "float32"))
+            return b
+
+        @R.function(pure=False)
+        def effects(x: R.Tensor((3,), "float32")):
+            return R.call_pure_packed("of.nobody", x, ty_args=R.Tensor((3,), "float32"))
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((3,), "float32"), f: R.Object):
+            R.func_attr({"relax.force_pure": True})
+            a = R.call_packed("of.nobody", x, ty_args=R.Tensor((3,), "float32"))
+            b = R.invoke_closure(f, (a,), ty_args=R.Tensor((3,), "float32"))
+            return b
+
+        @R.function(pure=False)
+        def effects(x: R.Tensor((3,), "float32")):
+            return R.call_pure_packed("of.nobody", x, ty_args=R.Tensor((3,), "float32"))
+
+    check_pass(force_purity, Before, Expected, compare=False)
+
+
 def test_scalars_that_are_calculated_are_results_of_functions() -> None:
     """Shapes and plain symbols stay; equal scalars have one function."""
 

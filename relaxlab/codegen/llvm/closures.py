@@ -168,13 +168,13 @@ def call_closure(e: HostFrame, i: host.CallFunction) -> None:
 
 
 def _store(e: HostFrame, source: str, old: str, block: str, args: tuple[host.Value, ...]) -> None:
-    """The `old` words given in the record `source`, then `args`, into `block`."""
-    copied = [("ptr", block), ("ptr", _given(e, source)), ("i64", _bytes(e, old)), ("i1", "false")]
-    e.b.call("llvm.memcpy.p0.p0.i64", "void", copied)
-    rest = e.b.emit(f"getelementptr i64, ptr {block}, i64 {old}", "p")
+    """`args`, then the `old` words given in the record `source`, into `block`."""
     word = 0
     for arg in args:
-        word = e.store_value(arg, rest, word)
+        word = e.store_value(arg, block, word)
+    rest = e.b.emit(f"getelementptr i64, ptr {block}, i64 {word}", "p")
+    copied = [("ptr", rest), ("ptr", _given(e, source)), ("i64", _bytes(e, old)), ("i1", "false")]
+    e.b.call("llvm.memcpy.p0.p0.i64", "void", copied)
 
 
 def _given(e: HostFrame, record: str) -> str:
@@ -208,13 +208,15 @@ def _types(e: HostFrame, values: Iterable[host.Value]) -> str:
 @low_level
 def fits(closure: Closure, codes: Array[Word], n: Word, results: Word) -> Flag:
     """True if a function value takes `n` more arguments with these codes. With `results` at least
-    0, they are its last ones, and as many codes of results follow, which are its own."""
+    0, they are all that it lacks, and as many codes of results follow, which are its own."""
     layout = closure.layout
-    taken = closure.leaves + n
-    if results >= 0:
-        if taken != layout.params or results != layout.results:
-            return False
-    elif taken > layout.params:
+    first = layout.params - closure.leaves - n
+    if first < 0:
         return False
-    own = Array[Word](layout + 8 * (2 + closure.leaves))
-    return all(codes[i] == own[i] for i in range(n + results if results > 0 else n))
+    if results >= 0 and (first > 0 or results != layout.results):
+        return False
+    own = Array[Word](layout + 8 * (2 + first))
+    if not all(codes[i] == own[i] for i in range(n)):
+        return False
+    given = closure.leaves
+    return all(codes[n + i] == own[n + given + i] for i in range(results))

@@ -277,7 +277,7 @@ class VirtualMachine:
 
     def _call(self, frame: Frame, fn: Any, args: list[Any], dst: host.Value) -> None:
         while isinstance(fn, BoundFunction):
-            fn, args = fn.func, [*fn.args, *args]
+            fn, args = fn.func, [*args, *fn.args]
         if isinstance(fn, host.HostFunction):
             if len(args) != len(fn.params):
                 takes = counted(len(fn.params), "argument")

@@ -10,7 +10,7 @@ _PREFIX = "relax."
 
 
 class Op(metaclass=Spelling, core=graph.Op):
-    """An operator; its `name` is that in scripts, without TVM's prefix."""
+    """An operator; its `name` is that in scripts, equal to TVM's with its prefix."""
 
     @staticmethod
     def get(op_name: str) -> graph.Op:

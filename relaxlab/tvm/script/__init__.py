@@ -3,8 +3,8 @@
 from relaxlab.tvm.names import names
 
 _HOMES = {
-    "tir": "relaxlab.script.tir",
-    "tirx": "relaxlab.script.tir",
+    "tir": "relaxlab.tvm.script.tir",
+    "tirx": "relaxlab.tvm.script.tir",
     "ir_module": "relaxlab.tvm.script.ir:ir_module",
     "from_source": "relaxlab.tvm.script.normal:from_source",
     "parse": "relaxlab.tvm.script.normal:from_source",

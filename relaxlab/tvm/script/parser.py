@@ -5,8 +5,8 @@ from relaxlab.tvm.names import names
 _HOMES = {
     "ir": "relaxlab.tvm.script.ir",
     "relax": "relaxlab.tvm.script.relax",
-    "tir": "relaxlab.script.tir",
-    "tirx": "relaxlab.script.tir",
+    "tir": "relaxlab.tvm.script.tir",
+    "tirx": "relaxlab.tvm.script.tir",
     "ir_module": "relaxlab.tvm.script.ir:ir_module",
     "parse": "relaxlab.tvm.script.normal:from_source",
 }

@@ -12,6 +12,7 @@ from typing import Any as _Any
 
 from relaxlab.script import relax as _core
 from relaxlab.script.captured import name_object as _name_object
+from relaxlab.script.decorators import read_class as _read_class
 from relaxlab.script.decorators import read_function as _read_function
 from relaxlab.script.values import Ref as _Ref
 from relaxlab.tvm.script.normal import decorated as _decorated
@@ -25,6 +26,15 @@ def function(
     frame = _inspect.currentframe()
     assert frame is not None and frame.f_back is not None
     return _decorated(_read_function, f, frame.f_back)
+
+
+def rewriter(cls: type) -> _Any:
+    """The rewriter of what is like the function `pattern` of a class by its `replacement`."""
+    frame = _inspect.currentframe()
+    assert frame is not None and frame.f_back is not None
+    module = _decorated(_read_class, cls, frame.f_back)
+    dpl = _import_module("relaxlab.tvm.relax.dpl")
+    return dpl.PatternMatchingRewriter.from_module(module)
 
 
 _VALUES = {

@@ -40,6 +40,7 @@ _HOMES = {
     "TensorIntrin": "relaxlab.tvm.tir.function:TensorIntrin",
     "Schedule": "relaxlab.tvm.tir.schedule.schedule:Schedule",
     "ScheduleError": "relaxlab.schedule.error:ScheduleError",
+    "meta_schedule": "relaxlab.tvm.meta_schedule",
     "build": "relaxlab.tvm.runtime:build",
     "comm_reducer": "relaxlab.tvm.te:comm_reducer",
     "decl_buffer": "relaxlab.tvm.tir.function:decl_buffer",
