@@ -320,9 +320,9 @@ def _swizzle(p: Place) -> None:
 
 def _fuse_reductions(p: Place) -> None:
     multiple = p.rng.choice([1, 2])
-    sizes = {"rows": p.rng.choice([1, 3, 4]), "chunk": multiple * p.rng.choice([1, 2, 5])}
-    more = {k: p.rng.choice([1, 1, 1, 2]) for k in ("width", "parts", "workers")}
-    p.sch.fuse_reductions(p.block, 0, multiple=multiple, **sizes, **more, whole=False)
+    rows, chunk = p.rng.choice([1, 3, 4]), multiple * p.rng.choice([1, 2, 5])
+    width, parts, workers = (p.rng.choice([1, 1, 1, 2]) for _ in range(3))
+    p.sch.fuse_reductions(p.block, 0, rows, chunk, multiple, width, parts, workers)
 
 
 def _annotate(p: Place) -> None:
