@@ -85,7 +85,7 @@ def join_axes(
     # Rows are an axis of all blocks, where one of them has none but single ones.
     rows = any(spatial and all(map(_is_unit, spatial)) for spatial in map(_spatial, bound))
     nests = [_nest(nest, func, _spatial(nest)[:1] if rows else [], units) for nest in bound]
-    dims = _joined_dimensions(nests)
+    dims = _joined_dimensions(nests, units)
     if not any(dims.values()):
         raise _refused()
     made = {
@@ -186,10 +186,11 @@ def _with_simple_indices(n: Node, an: Analyzer) -> Node | None:
     return replace(n, indices=tuple(map(an.simplify, n.indices)))
 
 
-def _joined_dimensions(nests: Sequence[_Nest]) -> Joined:
-    """Keep the axes of the nests that may be joined; return the dimensions that they go along."""
+def _joined_dimensions(nests: Sequence[_Nest], units: bool) -> Joined:
+    """Keep the axes of the nests that may be joined; return the dimensions that they go along, and
+    with `units` those of one place around them."""
     accesses = [(nest, access) for nest in nests for access in nest.accesses()]
-    following = _following(access for _, access in accesses)
+    following = _following((access for _, access in accesses), units)
     dims: Joined = {buffer: {*after} for buffer, after in following.items()}
     before = -1
     while before != (before := sum(map(len, (*dims.values(), *(n.joined for n in nests))))):
@@ -208,15 +209,17 @@ def _joined_dimensions(nests: Sequence[_Nest]) -> Joined:
 
 
 Following = dict[Buffer, dict[int, int]]
-"""For dimensions of each buffer the next one behind it, units left out: dimensions of size 1 in
-which all accesses have 0. The number of dimensions follows the last one."""
+"""For dimensions of each buffer the next one behind it. The number of dimensions follows the last
+one."""
 
 
-def _following(accesses: Iterable[BufferLoad | BufferStore]) -> Following:
+def _following(accesses: Iterable[BufferLoad | BufferStore], units: bool) -> Following:
+    """With `units`, dimensions of size 1 in which all accesses have 0 are left out."""
     used: dict[Buffer, set[int]] = {}
     for access in accesses:
         along = enumerate(zip(access.indices, access.buffer.shape, strict=True))
-        found = {d for d, (index, size) in along if index != ZERO or size != expr.const(1)}
+        place = (ZERO, expr.const(1))
+        found = {d for d, at in along if not units or at != place}
         used[access.buffer] = used.get(access.buffer, set()) | found
     return {b: dict(pairwise([*sorted(ds), b.ndim])) for b, ds in used.items()}
 

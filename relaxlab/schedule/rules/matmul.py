@@ -34,6 +34,7 @@ from relaxlab.schedule.rules.base import (
     with_joined_axes,
     with_versions,
 )
+from relaxlab.schedule.rules.columns import apply as columns_apply
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.contraction import tiles_of_product
 from relaxlab.schedule.rules.decisions import (
@@ -149,7 +150,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
     if parts.across and parts.contiguous:
         fits = _block_depth(sch)
 
-    def narrow(sch: Schedule, columns: int) -> Schedule:
+    def narrow(sch: Schedule, columns: int) -> Schedule | None:
         found: Schedule | None = None
         if isinstance(width, Var) and columns > 1:
             sch.declare_upper_bound(width, columns)
@@ -158,7 +159,11 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         # Up to one vector of rows of memory: 512 x 512 by 512 x 3 transposed took 0.3 ms as a
         # panel, 0.025 as dot products (NOTES, *Narrow products*).
         if columns == 1 or (columns == lanes and not parts.contiguous):
-            found = attempted(rows_apply, sch, context)
+            # A single column of a transposed matrix is a sum down its columns.
+            found = attempted(columns_apply, sch, context) if columns == 1 else None
+            found = found or attempted(rows_apply, sch, context)
+            if columns == 1:
+                return found
         elif not parts.contiguous:  # a single panel, whose rows of results threads share
             found = attempted(tiles_of_product, sch, context)
         if found is not None:
