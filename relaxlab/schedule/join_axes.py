@@ -82,9 +82,7 @@ def join_axes(
     packed = func.attrs.get("layout_rewrites")
     if len(bound) < len(stmts) or opaque_buffers(root) or packed:
         raise _refused()
-    # Rows are an axis of all blocks, where one of them has none but single ones.
-    rows = any(spatial and all(map(_is_unit, spatial)) for spatial in map(_spatial, bound))
-    nests = [_nest(nest, func, _spatial(nest)[:1] if rows else [], units) for nest in bound]
+    nests = [_nest(loops, block, func, units) for loops, block in bound]
     dims = _joined_dimensions(nests, units)
     if not any(dims.values()):
         raise _refused()
@@ -128,22 +126,13 @@ def _axes_of(stmt: Stmt) -> Bound | None:
     return tuple(loops), stmt.block
 
 
-def _spatial(nest: Bound) -> list[IterVar]:
-    return [it for it in nest[1].iter_vars if it.kind == "spatial"]
-
-
-def _is_unit(axis: IterVar) -> bool:
-    return axis.dom.extent == expr.const(1)
-
-
-def _nest(nest: Bound, func: PrimFunc, rows: Sequence[IterVar], units: bool) -> _Nest:
+def _nest(loops: tuple[For, ...], block: Block, func: PrimFunc, units: bool) -> _Nest:
     """The nest with 0 for its reduced axes of one iteration: of a 1 x 1 convolution, places in the
-    image are axes then, not windows. With `units` axes of one iteration are left out, but for
-    `rows` and the last reduced axis, which initialises."""
-    loops, block = nest
+    image are axes then, not windows. With `units` axes of one iteration are left out, but for the
+    last reduced one, which initialises."""
     axes = block.iter_vars
+    single = [it for it in axes if it.dom.extent == expr.const(1)]
     reduced = [it for it in axes if it.kind != "spatial"]
-    single = [it for it in axes if _is_unit(it) and it not in rows]
     if units and reduced and set(reduced) <= set(single):
         single.remove(reduced[-1])
     zeros = [it for it in single if units or it in reduced]

@@ -25,6 +25,7 @@ from relaxlab.schedule.ranges import shape_analyzer
 from relaxlab.schedule.rules import windows
 from relaxlab.schedule.rules.base import (
     COLUMNS,
+    attempted,
     block_loops,
     blocks_of,
     bound_private_buffers,
@@ -72,12 +73,17 @@ def apply(sch: Schedule, context: Context) -> Schedule | str:
     """Fits kernels whose reductions all run over trailing axes of a common row.
 
     Where the width of rows is a symbol, there are versions for a few columns, by the rule
-    `windows`, and for rows of one vector and of few, whose
-    lanes would mostly be idle in steps of several vectors, and for those whose sum is one block.
+    `windows`, for rows of one vector and of few, whose lanes would mostly be idle in steps of
+    several vectors, and for those whose sum is one block.
     Where a row is stored between its uses, there is one for widths that fit a thread's stack beside
     the one that computes the row again or, if a product makes it, stores it in main memory.
     """
-    return with_joined_axes(sch, _apply, context)
+    # A single row is an axis of one iteration, which the blocks of some kernels have to share.
+    if any(constant(it.dom.extent) == 1 for b in blocks_of(sch.func) for it in b.iter_vars):
+        found = attempted(lambda one, given: with_joined_axes(one, _apply, given), sch, context)
+        if found is not None:
+            return found
+    return with_joined_axes(sch, _apply, context, units=False)
 
 
 def _apply(sch: Schedule, context: Context) -> Schedule | str:
