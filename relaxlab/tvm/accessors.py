@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from relaxlab.analysis.deduce import type_of
@@ -50,7 +51,9 @@ class OpName(str):
     __hash__ = str.__hash__
 
     def __eq__(self, other: object) -> bool:
-        return str(self) == other or f"relax.{self}" == other
+        if str.__eq__(self, other) is True:
+            return True
+        return isinstance(other, str) and str.__eq__(self, other.removeprefix("relax."))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -59,8 +62,11 @@ class OpName(str):
 _op_name = graph.Op.name  # the field's descriptor
 
 
+_op_name_of = cache(OpName)  # passes compare names all the time
+
+
 def _read_name(op: graph.Op) -> OpName:
-    return OpName(_op_name.__get__(op))  # type: ignore[attr-defined]
+    return _op_name_of(_op_name.__get__(op))  # type: ignore[attr-defined]
 
 
 def name_of(key: Any) -> str:
