@@ -57,7 +57,7 @@ def uses_text(uses: Uses) -> str:
 
 @cache
 def uses() -> dict[str, Uses]:
-    """What was used, by source."""
+    """The recorded operators of relaxlab by source (ATen, lax, ONNX) and operator of it."""
     aten: dict[str, set[str]] = defaultdict(set)
     for outcome in torch_record():
         for name, used in outcome["uses"].items():

@@ -62,8 +62,8 @@ def _whole(
     indices: Sequence[PrimExpr], shape: Sequence[PrimExpr], end: int, an: Analyzer
 ) -> tuple[int, PrimExpr]:
     """Return the first of the indices up to `end` that are quotients and remainders of one index,
-    and that index; `end` if there are none. Each joined index saves at least two divisions: its
-    quotient and the remainder of the next."""
+    and that index; `end` if there are none. Dimensions of size 1 may stand between them. Each
+    joined index saves at least two divisions: its quotient and the remainder of the next."""
     if not _divisions(indices[end]):
         return end, indices[end]
     found, flat, size = (end, indices[end]), indices[end], shape[end]

@@ -2,8 +2,9 @@
 
 Where every access that mentions two axes of a block has them as neighbouring indices, the second
 through its whole dimension, the two go through memory like one, and vectors and tiles need not end
-where the inner one does. The function is scheduled with joined axes and dimensions; then its
-parameters, whose shapes belong to the callers, get their dimensions back.
+where the inner one does. Axes of one iteration, and dimensions of size 1, can be left out as well:
+they would stand between neighbours. The function is scheduled with joined axes and dimensions; then
+its parameters, whose shapes belong to the callers, get their dimensions back.
 """
 
 from __future__ import annotations

@@ -24,5 +24,5 @@ def test_recorded_operators_are_there() -> None:
 
 def test_the_record_of_pytorch() -> None:
     found = [o["reason"] for o in write_coverage.torch_record()]
-    assert len(found) == 677 and found.count("equal") >= 544
+    assert len(found) == 677 and found.count("equal") >= 556
     assert not [reason for reason in found if reason.startswith(("wrong", "relaxlab:"))]

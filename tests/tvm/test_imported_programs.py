@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-reference/bin/python"
 
 
-@pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-reference")
+@pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-reference (make reference-env)")
 def test_programs_of_pytorch_and_onnx() -> None:
     command = [PYTHON, "-W", "ignore", "-m", "tests.tvm.imported_programs"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -103,7 +103,7 @@ def _versions(body: loops.Stmt) -> Iterator[loops.Stmt]:
 
 
 def _guarded(body: loops.Stmt) -> tuple[expr.PrimExpr, loops.Stmt, loops.Stmt] | None:
-    """The guard of two versions, which symbols determine and that cannot fail, and these."""
+    """The guard of two versions, which only reads symbols and cannot fail, and the versions."""
     match body:
         case loops.IfThenElse(guard, yes, loops.Stmt() as no) if not any(
             isinstance(n, loops.BufferLoad | expr.Call) or _may_divide_by_zero(n)

@@ -249,9 +249,10 @@ def _is_in_library(guard: Any, functions: re.Pattern[str]) -> bool:
 _ON_LAYOUT = re.compile(
     "stride|contiguous|channels_last|dense|_reshape_view_helper_core_alg|_collapse_view_helper"
 )
-_IN_LIBRARY = re.compile(f"{_ON_LAYOUT.pattern}|^__call__$")
 """Functions of PyTorch that ask whether a size is 1, so that it needs no stride, or how to reshape
 without a copy."""
+_IN_LIBRARY = re.compile(f"{_ON_LAYOUT.pattern}|^__call__$")
+"""Those functions, and calls of operators written in C++."""
 
 
 UPDATES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)

@@ -151,19 +151,17 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         fits = _block_depth(sch)
 
     def narrow(sch: Schedule, columns: int) -> Schedule | None:
-        found: Schedule | None = None
-        if isinstance(width, Var) and columns > 1:
+        if columns == 1:
+            # Of a transposed matrix a sum down its columns.
+            return attempted(columns_apply, sch, context) or attempted(rows_apply, sch, context)
+        if isinstance(width, Var):
             sch.declare_upper_bound(width, columns)
-        if 1 < columns < lanes:
-            found = attempted(partial(narrow_dot_tiles, most=columns), sch, context)
+        narrow_dots = partial(narrow_dot_tiles, most=columns)
+        found = attempted(narrow_dots, sch, context) if columns < lanes else None
         # Up to one vector of rows of memory: 512 x 512 by 512 x 3 transposed took 0.3 ms as a
         # panel, 0.025 as dot products (NOTES, *Narrow products*).
-        if columns == 1 or (columns == lanes and not parts.contiguous):
-            # A single column of a transposed matrix is a sum down its columns.
-            found = attempted(columns_apply, sch, context) if columns == 1 else None
-            found = found or attempted(rows_apply, sch, context)
-            if columns == 1:
-                return found
+        if columns == lanes and not parts.contiguous:
+            found = attempted(rows_apply, sch, context)
         elif not parts.contiguous:  # a single panel, whose rows of results threads share
             found = attempted(tiles_of_product, sch, context)
         if found is not None:

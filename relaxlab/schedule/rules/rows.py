@@ -121,8 +121,7 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
 
     def version(sch: Schedule, most: int | None) -> Schedule | None:
         if most in exact:
-            made = windows.apply(sch, context)
-            return made if isinstance(made, Schedule) else None
+            return attempted(windows.apply, sch, context)
         if most is not None:
             sch.declare_upper_bound(width, most)
             made = _schedule(sch, context, {width: most})

@@ -67,7 +67,7 @@ def differs(ours: Any, theirs: Any, rtol: float, atol: float) -> str | None:
 
 
 def _by_units(a: Any, b: Any, dtype: str) -> str:
-    """How far numbers of half precision are apart, for tests whose tolerance is less than that."""
+    """The largest distance of numbers of half precision, in units in the last place, as a text."""
     bits = {"float16": 10, "bfloat16": 7}[dtype]
     units = np.abs(a - b) / 2.0 ** (np.floor(np.log2(np.abs(b) + 1e-30)) - bits)
     return f": at most {np.max(units):.0f} units in the last place of {dtype} away"

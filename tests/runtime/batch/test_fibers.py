@@ -99,7 +99,7 @@ def test_instances_wait_together(main, count):
 
 
 def test_without_free_fibers_calls_go_on_one_after_the_other(main, monkeypatch):
-    # Of two leaves the second goes on in the fiber of the root: a call must wait behind another.
+    # A root with two leaves needs one fiber beside its own, which is free; larger trees need more.
     tree = None
     while tree is None or size(tree) <= 3:
         (h,) = random_instances(1)

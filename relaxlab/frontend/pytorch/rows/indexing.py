@@ -268,9 +268,8 @@ def unique(
     found = b.fields(b.unique(b.reshape(x, (-1,)), return_inverse=True, return_counts=True))
     values, inverse, counts = found
     inverse = b.reshape(inverse, shape_of(x))
-    none = [b.zeros(out_shape(b, i), dtype="int64") for i, a in enumerate(asked, 1) if not a]
-    given = [t for t, a in zip((inverse, counts), asked, strict=True) if a]
-    return values, *(given.pop(0) if a else none.pop(0) for a in asked)
+    pairs = enumerate(zip((inverse, counts), asked, strict=True), 1)
+    return values, *(t if a else b.zeros(out_shape(b, i), dtype="int64") for i, (t, a) in pairs)
 
 
 @row("aten.bincount.default")
