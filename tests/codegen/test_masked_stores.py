@@ -54,3 +54,42 @@ def kernel(A: T.Buffer((16,), "{dtype}"), c: T.handle):
         count = min(n, 16)
         want[8 + n - count : 8 + n] = x[:count][::-1]
         np.testing.assert_array_equal(memory, want)
+
+
+SLICED = """
+@R.function
+def main(x: R.Tensor(("n", {columns}), "int8")):
+    with R.dataflow():
+        y = R.strided_slice(x, axes=[1], begin=[{first}], end=[{end}])
+        R.output(y)
+    return y
+"""
+
+
+@pytest.mark.parametrize(("columns", "first", "end"), [
+    (8, 6, 8), (8, 1, 5), (16, 3, 7), (3, 1, 2), (5, 0, 2), (12, 4, 8),
+])  # fmt: skip
+def test_loads_of_spread_lanes(columns: int, first: int, end: int, rng) -> None:
+    """LLVM aborts where the mask of pairs spread eight apart is shuffled as bits."""
+    exe = rl.compile(
+        rl.parse(SLICED.format(columns=columns, first=first, end=end)), use_cache=False
+    )
+    for n in (0, 1, 3, 31, 32, 50, 200):
+        x = rng.integers(-99, 99, (n, columns)).astype("int8")
+        np.testing.assert_array_equal(exe["main"](x), x[:, first:end])
+
+
+def test_shuffles_of_conditions(rng: np.random.Generator) -> None:
+    """Lanes of two vectors of comparisons, spread as those of a mask are."""
+    picks = [v // 2 * 8 + v % 2 if p == 0 else 0 for v in range(8) for p in range(4)]
+    low = "T.Broadcast({}, 32) > A[T.Ramp(0, 1, 32)]"
+    kernels = Kernels(parse_kernels(f"""
+def kernel(A: T.Buffer((32,), "int32"), C: T.Buffer((32,), "bool")):
+    C[T.Ramp(0, 1, 32)] = T.call_intrin(
+        "boolx32", "vector_shuffle", {low.format(0)}, {low.format(5)}, {str(picks)[1:-1]}
+    )
+"""))
+    x = rng.integers(-9, 9, 32).astype("int32")
+    out = np.zeros(32, bool)
+    assert kernels("kernel", [x, out]) == 0
+    np.testing.assert_array_equal(out, np.concatenate([x < 0, x < 5])[picks])

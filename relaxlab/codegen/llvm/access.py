@@ -105,11 +105,9 @@ def _mask_of_elements(b: Builder, mask: Value, shape: list[int], count: int) -> 
     where each lane's element is among them."""
     lanes = len(shape)
     at = {place: lane for lane, place in enumerate(shape)}
-    picks = vector_literal("i32", [str(at.get(place, lanes)) for place in range(count)])
-    text, off = b.materialise(mask), f"{mask.ty} zeroinitializer"
-    places = f"<{count} x i32> {picks}"
-    made = b.emit(f"shufflevector {mask.ty} {text}, {off}, {places}")
-    return Value(with_lanes("bool", count), made)
+    picks = [at.get(place, lanes) for place in range(count)]
+    off = Value(mask.dtype, "zeroinitializer")
+    return Value(with_lanes("bool", count), b.shuffle_lanes(mask, off, picks))
 
 
 def _load_block(

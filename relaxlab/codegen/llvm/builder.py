@@ -361,6 +361,27 @@ class Builder:
         text = self.splat_text(v.text or "", llvm_type(v.dtype), lanes)
         return Value(with_lanes(v.dtype, lanes), text, splat=v.const)
 
+    def shuffle_lanes(self, x: Value, y: Value, picks: Sequence[int]) -> str:
+        """A vector of the picked lanes of two: numbers from `x.lanes` on are lanes of `y`."""
+        count, lanes = len(picks), x.lanes
+
+        def places(numbers: Sequence[int]) -> str:
+            return f"<{count} x i32> {vector_literal('i32', [str(n) for n in numbers])}"
+
+        if element_of(x.dtype) != "bool":
+            vectors = f"{x.ty} {self.materialise(x)}, {y.ty} {self.materialise(y)}"
+            return self.emit(f"shufflevector {vectors}, {places(picks)}")
+        # LLVM 22 aborts on one in a hundred shuffles of bits, such as pairs spread eight apart.
+        # Those of bytes, which it makes of them for x86 anyway, are safe, and with a constant as
+        # the second vector it leaves them bytes.
+        vec, moved = f"<{lanes} x i8>", list[str]()
+        for value, start in ((x, 0), (y, lanes)):
+            text = self.emit(f"sext {value.ty} {self.materialise(value)} to {vec}")
+            own = places([min(p - start, lanes) if p >= start else lanes for p in picks])
+            moved.append(self.emit(f"shufflevector {vec} {text}, {vec} zeroinitializer, {own}"))
+        both = self.emit(f"or <{count} x i8> {moved[0]}, {moved[1]}")
+        return self.emit(f"icmp slt <{count} x i8> {both}, zeroinitializer")
+
     def select_lanes(self, text: str, elem: str, lanes: int, picks: Sequence[int]) -> str:
         """A shuffle of one vector."""
         if list(picks) == list(range(lanes)):

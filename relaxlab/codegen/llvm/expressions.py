@@ -17,7 +17,6 @@ from relaxlab.codegen.llvm.builder import (
     int_value,
     llvm_type,
     mangle,
-    vector_literal,
 )
 from relaxlab.codegen.llvm.formula import Formula, all_lanes, per_lane
 from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function
@@ -549,9 +548,7 @@ def _shuffle(s: Scope, e: expr.Call) -> Value:
         raise CodegenError(
             f"vector_shuffle: {e} does not pick {lanes_of(e.dtype)} lanes of two vectors by number"
         )
-    mask = vector_literal("i32", [str(n) for n in picks])
-    vectors = f"{x.ty} {b.materialise(x)}, {y.ty} {b.materialise(y)}"
-    return Value(e.dtype, b.emit(f"shufflevector {vectors}, <{len(picks)} x i32> {mask}"))
+    return Value(e.dtype, b.shuffle_lanes(x, y, picks))
 
 
 _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
