@@ -56,8 +56,11 @@ from relaxlab.schedule.tree import (
 )
 
 
-def require_order_free(primitive: str, place: LoopPlace) -> None:
-    """Raise ScheduleError unless the iterations of the loop may run in any order.
+def require_order_free(
+    primitive: str, place: LoopPlace, shared: tuple[str, ...] = ("global",)
+) -> None:
+    """Raise ScheduleError unless the iterations of the loop, which share the buffers of some
+    scopes, may run in any order.
 
     They may when each block under it has only spatial and reduce axes, touches the elements it
     both reads and writes at one place (an accumulation) or in one iteration, leaves no element to
@@ -74,7 +77,7 @@ def require_order_free(primitive: str, place: LoopPlace) -> None:
     blocks = realizes_under(place.loop.body)
     an = analyzer_at(place)
     for r in blocks:
-        fault = _order_fault(place, r, an) or _overwriting_fault(place, r, an)
+        fault = _order_fault(place, r, an) or _overwriting_fault(place, r, shared, an)
         if fault is not None:
             raise ScheduleError(primitive, describe_loop(place.loop), fault, about=(r.block.name,))
     if len(blocks) > 1:
@@ -262,12 +265,14 @@ def _index(
     return result
 
 
-def _overwriting_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str | None:
+def _overwriting_fault(
+    place: LoopPlace, realize: BlockRealize, shared: tuple[str, ...], an: Analyzer
+) -> str | None:
     """Return a message if the last of several iterations decides the value of an element: if
     instances of a block that differ between iterations overwrite the same one."""
     block = realize.block
     for w in block.writes:
-        if _accumulates(block, w.buffer) or w.buffer.scope != "global" or is_independent(block):
+        if _accumulates(block, w.buffer) or w.buffer.scope not in shared or is_independent(block):
             continue
         axis = _undetermined_axis(block, w, an)
         if axis is not None and not _own_elements(place, [(realize, w)], an):

@@ -15,6 +15,8 @@ from relaxlab.schedule.scope import axes_bound_to
 from relaxlab.schedule.tree import LoopPlace, describe_loop, find_loop
 
 _THREADS = {f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"}
+_OF_A_THREAD = ("global", "local")
+"""Scopes that lanes, and iterations that are jammed, share: unlike threads, they are of one."""
 
 
 def parallel(func: PrimFunc, var: Var) -> PrimFunc:
@@ -39,10 +41,8 @@ def balance(func: PrimFunc, var: Var, inner: Var | None) -> PrimFunc:
 
 def vectorize(func: PrimFunc, var: Var) -> PrimFunc:
     """Run the iterations of a loop as the lanes of vectors; the extent must be a constant."""
-    place = _of_constant_extent(func, var, "vectorize")
-    # Unlike threads, lanes share the memory of their thread.
-    require_own_elements("vectorize", place, ("local",))
-    return _concurrent(func, var, "vectorized", "vectorize")
+    _of_constant_extent(func, var, "vectorize")
+    return _concurrent(func, var, "vectorized", "vectorize", _OF_A_THREAD)
 
 
 def unroll(func: PrimFunc, var: Var) -> PrimFunc:
@@ -58,9 +58,8 @@ def unroll(func: PrimFunc, var: Var) -> PrimFunc:
 def unroll_and_jam(func: PrimFunc, var: Var) -> PrimFunc:
     """Repeat the body of a loop whose iterations are independent inside of the loops in it: each
     step of these is made for all iterations at once."""
-    place = _of_constant_extent(func, var, "unroll_and_jam")
-    require_own_elements("unroll_and_jam", place, ("local",))
-    func = _concurrent(func, var, "unrolled", "unroll_and_jam")
+    _of_constant_extent(func, var, "unroll_and_jam")
+    func = _concurrent(func, var, "unrolled", "unroll_and_jam", _OF_A_THREAD)
     return annotate(func, var, UNROLL_AND_JAM, 1)
 
 
@@ -96,17 +95,22 @@ def bind(func: PrimFunc, var: Var, thread: str) -> PrimFunc:
     return place.replaced(replace(place.loop, kind="thread_binding", thread=thread))
 
 
-def _concurrent(func: PrimFunc, var: Var, kind: ForKind, primitive: str) -> PrimFunc:
+def _concurrent(
+    func: PrimFunc, var: Var, kind: ForKind, primitive: str, shared: tuple[str, ...] = ("global",)
+) -> PrimFunc:
+    """The loop with iterations that run at once, and share the buffers of some scopes."""
     place = find_loop(func, var, primitive)
-    _require_concurrent(place, primitive)
+    _require_concurrent(place, primitive, shared)
     return place.replaced(replace(place.loop, kind=kind))
 
 
-def _require_concurrent(place: LoopPlace, primitive: str) -> None:
+def _require_concurrent(
+    place: LoopPlace, primitive: str, shared: tuple[str, ...] = ("global",)
+) -> None:
     """Raise ScheduleError unless the iterations of the loop may run at once."""
-    require_order_free(primitive, place)
+    require_order_free(primitive, place, shared)
     _require_no_reduction(place, primitive)
-    require_own_elements(primitive, place)
+    require_own_elements(primitive, place, shared)
 
 
 def _require_no_reduction(place: LoopPlace, primitive: str) -> None:

@@ -494,6 +494,26 @@ def test_one_buffer_is_not_filled_by_iterations_made_side_by_side(
     assert_same(sch.original, sch.func, np.random.default_rng(1), [3, 5])
 
 
+@pytest.mark.parametrize("together", ["vectorize", "unroll_and_jam"])
+def test_iterations_that_fill_one_buffer_are_not_made_side_by_side(together: str) -> None:
+    """The other order: the panel is there when the loop around it is to be jammed."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((6, 4), "float32"), y: T.Buffer((6, 4), "float32")):
+    for i, j in T.grid(6, 4):
+        with T.sblock("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = a[vi, vj] * a[vi, vj]
+""")
+    )
+    outer, inner = sch.get_loops(block := sch.get_block("y"))
+    sch.pack(block, 0, inner)
+    with pytest.raises(ScheduleError, match="with different .* may write one element of a_panel"):
+        getattr(sch, together)(inner)
+    sch.parallel(outer)  # each thread has a panel of its own
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
 @pytest.mark.parametrize("inner", ["for u in range(1)", "for u in range(2)"])
 def test_readers_of_panels_stay_in_the_iterations_that_fill_them(inner: str) -> None:
     """One element tells nothing of the iteration whose value it holds."""
