@@ -211,7 +211,7 @@ def _instances_kept(
     inside = {s.loop_var for s in place.loops if not any(s is x for x in around)}
     spatial = {iv.var for iv in block.iter_vars if iv.kind == "spatial"}
     for w in block.writes if not is_independent(block) else ():
-        for v in spatial.intersection(undetermined_axes(block, w, an)):
+        for v in spatial.intersection(undetermined_axes(block, w, place.outer_loops, an)):
             if vars_in(bound[v]) & inside:
                 raise ScheduleError(
                     primitive, describe_block(block),
@@ -227,14 +227,15 @@ def _iterations_kept(place: BlockPlace, target: LoopPlace, an: Analyzer) -> Doma
     an element that the block reads holds, such as one of a panel that is filled anew."""
     block, bound = place.block, binding_of(place.realize)
     inside = [s for s in place.loops if not any(s is x for x in target.loops)]
-    common = {s.loop_var for s in place.loops if s not in inside}
+    common = {s.loop_var for s in place.outer_loops if s not in inside}
     anew: frozenset[Var] = frozenset()
     for p in producers_of(block, place.scope):
         values = binding_of(p)
         spatial = {iv.var for iv in p.block.iter_vars if iv.kind == "spatial"}
+        loops = find_block(place.func, p.block.name).outer_loops
         for w in p.block.writes if not is_independent(p.block) else ():
             if any(r.buffer is w.buffer for r in block.reads):
-                axes = spatial.intersection(undetermined_axes(p.block, w, an))
+                axes = spatial.intersection(undetermined_axes(p.block, w, loops, an))
                 anew = anew.union(*(vars_in(values[v]) & common for v in axes))
     env, found = loop_env(inside, an), Domain()
     for v, value in bound.items():

@@ -274,11 +274,11 @@ def _overwriting_fault(
     for w in block.writes:
         if _accumulates(block, w.buffer) or w.buffer.scope not in shared or is_independent(block):
             continue
-        axis = _undetermined_axis(block, w, an)
-        if axis is not None and not _own_elements(place, [(realize, w)], an):
+        axes = undetermined_axes(block, w, _loops_around(place, realize), an)
+        if axes and not _own_elements(place, [(realize, w)], an):
             return (
                 "the order of iterations does not matter; instances of block "
-                f"{block.name!r} with different {axis.name} may write one element of "
+                f"{block.name!r} with different {axes[0].name} may write one element of "
                 f"{w.buffer.name}"
             )
     return None
@@ -298,9 +298,10 @@ def require_inputs_kept(
         an = analyzer_at(at)
         for r in realizes_under(loop.body):
             for w in r.block.writes if r.block is not place.block else ():
-                if w.buffer not in read(place.block) or _undetermined_axis(r.block, w, an) is None:
+                if w.buffer not in read(place.block):
                     continue
-                if not _own_elements(at, [(r, w)], an):
+                anew = undetermined_axes(r.block, w, _loops_around(at, r), an)
+                if anew and not _own_elements(at, [(r, w)], an):
                     raise ScheduleError(
                         primitive, describe_block(place.block),
                         f"what it reads stays until it is computed; {describe_loop(loop)} fills "
@@ -309,22 +310,31 @@ def require_inputs_kept(
                     )  # fmt: skip
 
 
-def _undetermined_axis(block: Block, region: BufferRegion, an: Analyzer) -> Var | None:
-    return next(iter(undetermined_axes(block, region, an)), None)
+def _loops_around(place: LoopPlace, realize: BlockRealize) -> list[For]:
+    """All loops around a block under the loop."""
+    path = path_to(place.loop, lambda s: s is realize)
+    assert path is not None
+    return [s for s in (*place.path, *path[1:]) if isinstance(s, For)]
 
 
-def undetermined_axes(block: Block, region: BufferRegion, an: Analyzer) -> list[Var]:
-    """The axes of the block in which two instances that write the same element may differ."""
+def undetermined_axes(
+    block: Block, region: BufferRegion, loops: Iterable[For], an: Analyzer
+) -> list[Var]:
+    """The axes of the block, which is within the loops, in which two instances that write the same
+    element may differ."""
     open_axes = [iv.var for iv in block.iter_vars if iv.dom.extent != ONE]
-    told = _determined_axes(block, region, open_axes, an)
+    told = _determined_axes(block, region, open_axes, an, loops)
     return [v for v in open_axes if v not in told]
 
 
 def _determined_axes(
-    block: Block, region: BufferRegion, axes: Iterable[Var], an: Analyzer
-) -> list[Var]:
-    """The axes in which no two instances of the block differ that touch the same element."""
-    env = axis_env(block)
+    block: Block, region: BufferRegion, axes: Iterable[Var], an: Analyzer,
+    loops: Iterable[For] = (),
+) -> list[Var]:  # fmt: skip
+    """The axes in which no two instances of the block differ that touch the same element, in any
+    iterations of the loops."""
+    # A compacted buffer is indexed by where an axis is from its loop: by both.
+    env = {**axis_env(block), **loop_env(loops, an)}
     with an.scope():
         bind_stmt(an, block)
         fixed = partial(with_fixed_loads, env=env, changing=written(block), loaded={})

@@ -284,11 +284,13 @@ def axes_of_reader(
     instances = _instances(place, _only_index(primitive, place, buffer), primitive)
     an = analyzer_at(producer)
     for d, (span, dim) in enumerate(zip(instances.spans, buffer.shape, strict=True)):
-        if not covers(span, Span(ZERO, dim - 1), an):
+        whole = Span(ZERO, dim - 1)
+        # Instances beyond the buffer read nothing of it, under a condition, and would be lost.
+        if not (covers(span, whole, an) and covers(whole, span, an)):
             raise ScheduleError(
                 primitive, describe_block(place.block),
-                f"the block reads all of {buffer.name}; along dimension {d}, it reads elements "
-                f"{span.lo} to {span.hi} of {dim}",
+                f"the block reads all of {buffer.name}, in all instances; along dimension {d}, it "
+                f"reads elements {span.lo} to {span.hi} of {dim}",
             )  # fmt: skip
     return instances.at(made.indices)
 

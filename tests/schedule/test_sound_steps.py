@@ -514,6 +514,51 @@ def main(a: T.Buffer((6, 4), "float32"), y: T.Buffer((6, 4), "float32")):
     assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
 
 
+def test_readers_of_compacted_buffers_stay_in_their_iteration() -> None:
+    """An element of a buffer that is indexed by `vi - i` holds the row of the iteration."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((16, 3), "float32"), y: T.Buffer((16, 3), "float32")):
+    for i, j in T.grid(16, 3):
+        with T.sblock("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = a[vi, vj] + a[vi, vj]
+""")
+    )
+    block = sch.get_block("y")
+    copy = sch.cache_write(block, 0, "local")
+    outer, inner = sch.split(sch.get_loops(block)[1], [None, 8])
+    sch.reverse_compute_at(copy, outer)
+    sch.vectorize(inner)
+    sch.compact_buffers()
+    assert "y_local[vi - i, vj]" in sch.func.script()
+    with pytest.raises(ScheduleError, match="together provably reach"):
+        sch.reverse_compute_at(copy, inner)
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
+def test_readers_with_other_instances_are_not_inlined() -> None:
+    """A concatenation reads its first operand for the first rows only."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((4,), "float32"), w: T.Buffer((3,), "float32"), y: T.Buffer((7,), "float32")):
+    b = T.sblock_alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.sblock("b"):
+            v = T.axis.spatial(4, i)
+            b[v] = a[3 - v]
+    for i in range(7):
+        with T.sblock("y"):
+            v = T.axis.spatial(7, i)
+            y[v] = T.if_then_else(v < 4, b[v], w[v - 4])
+""")
+    )
+    with pytest.raises(ScheduleError, match="reads elements 0 to 6 of 4"):
+        sch.reverse_compute_inline(sch.get_block("y"))
+    sch.compute_inline(sch.get_block("b"))
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
 @pytest.mark.parametrize("inner", ["for u in range(1)", "for u in range(2)"])
 def test_readers_of_panels_stay_in_the_iterations_that_fill_them(inner: str) -> None:
     """One element tells nothing of the iteration whose value it holds."""
