@@ -396,34 +396,38 @@ def _bucketize_infer(call: graph.Call, tys: TypesOf) -> Type:
 
 
 def _bucketize_emit(call: graph.Call, out: TensorType, x: te.Tensor, ends: te.Tensor) -> te.Tensor:
-    """Binary search: the number of boundaries below (`right`: not above) each element."""
-    below: Any = LE if attr(call, "right") else LT
-    dims = x.ndim
+    """Binary search: the number of boundaries below (`right`: not above) each element. All
+    elements take the same steps, without a branch, so that they advance together."""
+    right, count, dtype = attr(call, "right"), ends.shape[0], out.dtype
+    assert dtype is not None
 
-    def body(row: Rows, b: Buffers) -> loops.Stmt:
-        low, high = (loops.BufferLoad(b[state], (*row[:dims], expr.const(k))) for k in range(2))
-        value = scalar.wide(loops.BufferLoad(b[x], row[:dims]))
+    def body(at: Rows, b: Buffers) -> loops.Stmt:
+        found = scalar.cast(loops.BufferLoad(b[result], at), "int64")
+        value = loops.BufferLoad(b[x], at)
 
-        def put(k: int, to: PrimExpr) -> loops.Stmt:
-            return loops.BufferStore(b[state], to, (*row[:dims], expr.const(k)))
+        def advance(by: PrimExpr, last: PrimExpr) -> loops.Stmt:
+            end = loops.BufferLoad(b[ends], (last,))
+            above, below = _precedes(value, end, False), _precedes(end, value, False)
+            passed = expr.Not(above) if right else below
+            return put(expr.Select(passed, found + by, found))
 
-        middle = expr.Var("middle")
-        end = scalar.wide(loops.BufferLoad(b[ends], (middle,)))
-        passed: PrimExpr = below(end, value)
-        if is_float(x.dtype):
-            passed = expr.Or(passed, scalar.isnan(value))
-        halve = loops.LetStmt(
-            middle,
-            (low + high) // 2,
-            loops.IfThenElse(passed, put(0, middle + 1), put(1, middle)),
+        def put(number: PrimExpr) -> loops.Stmt:
+            return loops.BufferStore(b[result], scalar.cast(number, dtype), at)
+
+        # In step s the boundaries left are count / 2**s, rounded up; half of them are compared.
+        step = expr.Var("step")
+        left = expr.ShiftRight(count + (expr.ShiftLeft(expr.const(1), step) - 1), step)
+        half = expr.Var("half")
+        halve = loops.LetStmt(half, left // 2, advance(half, found + half - 1))
+        steps = 64 - scalar.cast(expr.Call("int32", "clz", (count - 1,)), "int64")
+        search = loops.seq(
+            loops.For(step, te.ZERO, steps, "serial", halve), advance(expr.const(1), found)
         )
-        return loops.seq(put(0, te.ZERO), put(1, ends.shape[0]), loops.While(LT(low, high), halve))
+        return loops.seq(put(te.ZERO), loops.IfThenElse(LT(te.ZERO, count), search))
 
-    outputs = [("T_bucketize_state", (*x.shape, expr.const(2)), "int64")]
-    (state,) = te.compute_rows(x.shape, outputs, [x, ends], body, "T_bucketize")
-    assert out.dtype is not None
-    dtype = out.dtype
-    return te.compute(x.shape, lambda *i: scalar.cast(state[(*i, te.ZERO)], dtype), "T_bucketize")
+    outputs = [("T_bucketize", x.shape, dtype)]
+    (result,) = te.compute_rows(x.shape, outputs, [x, ends], body, "T_bucketize")
+    return result
 
 
 def _bucketize(

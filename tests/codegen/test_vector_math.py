@@ -29,7 +29,7 @@ BOUNDS = {
     "sinh": (3, 2), "cosh": (2, 2), "tanh": (1.5, 2), "asinh": (4, 2), "acosh": (3, 2),
     "atanh": (2, 2), "erf": (5, 1), "erfc": (4, 2), "sigmoid": (2.5, 2), "floor": (0, 0),
     "lgamma": (5, 1), "ceil": (0, 0), "trunc": (0, 0), "round": (0, 0), "nearbyint": (0, 0),
-    "fabs": (0, 0),
+    "fabs": (0, 0), "cbrt": (0.8, 3),
 }  # fmt: skip
 
 FUNCTION = """
@@ -166,7 +166,8 @@ def test_half_precision_rounds_a_float32_result(name: str, dtype: str) -> None:
     check(dtype, name, 0.51 if BOUNDS[name][0] else 0)
 
 
-@pytest.mark.parametrize("name", ["sin", "fabs", "floor", "tanh", "erf", "round", "nearbyint"])
+@pytest.mark.parametrize("name", ["sin", "fabs", "floor", "tanh", "erf", "round", "nearbyint",
+                                  "cbrt"])  # fmt: skip
 def test_zeros_keep_their_sign(name: str) -> None:
     x, got, _ = run("float32", name)
     zeros = x == 0

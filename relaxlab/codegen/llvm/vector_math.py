@@ -310,6 +310,33 @@ def _atan2(m: Formula, y: Value, x: Value) -> Value:
     return m.keep_nan(x, m.keep_nan(y, m.call("copysign", angle, y)))
 
 
+ROOT_START = 0x54A1F000
+"""What a third of the bits of a number, as an integer, is subtracted from to give those of about
+the inverse of its cube root: times the number, the cube of that is at most 0.103 off 1."""
+ROOT_SMALL, ROOT_SCALE = 2.0**-60, 2.0**32
+"""Below the first the remainder would be subnormal; the cube of the second scales up to it."""
+
+
+def _cbrt(m: Formula, x: Value) -> Value:
+    """A step for the inverse of the root, from the series of (1 - r)**(-1/3), which leaves 2e-5,
+    and one of Newton's for the root."""
+    size = m.call("fabs", x)
+    small = m.op(expr.LT, size, ROOT_SMALL)
+    a = m.select(small, m.mul(size, ROOT_SCALE**3), size)
+    third = m.fma(cast(m.b, m.bits(a), m.dtype), -1 / 3, ROOT_START)
+    start = m.from_bits(m.to_int(third))
+    r = m.fma(m.negative(a), m.mul(m.mul(start, start), start), 1.0)
+    inverse = m.fma(m.mul(start, r), m.poly(r, [14 / 81, 2 / 9, 1 / 3]), start)
+    square = m.mul(inverse, inverse)
+    root = m.mul(a, square)
+    rest = m.fma(m.negative(m.mul(root, root)), root, a)
+    root = m.fma(m.mul(rest, square), 1 / 3, root)
+    root = m.select(small, m.mul(root, 1 / ROOT_SCALE), root)
+    # Infinity and NaN are their own roots.
+    root = m.select(m.op(expr.LT, size, math.inf), root, size)
+    return m.call("copysign", root, x)
+
+
 LOG2_TERMS = 8
 """Terms of the series of log2 in (m - 1) / (m + 1), at most 0.172: 1e-13 of the sum is left out."""
 EXP2_TERMS = 10
@@ -543,6 +570,7 @@ FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "pow": _pow,
     "rsqrt": _rsqrt,
     "sqrt": square_root,
+    "cbrt": _cbrt,
 }
 
 

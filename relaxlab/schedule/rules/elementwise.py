@@ -478,7 +478,8 @@ def _waits_for_floats(block: Block) -> bool:
 
 def _goes_across(block: Block) -> bool:
     """True if a block with loops has accesses that neither go along the last axis nor are the same
-    for all of it."""
+    for all of it. Elements at places that data decides, as a binary search reads, are on lines of
+    their own in any order."""
     nodes = list(walk(block.body))
     if not _loops_in(block):
         return False
@@ -491,6 +492,7 @@ def _goes_across(block: Block) -> bool:
             continue
         *outer, last = n.indices or (const(0),)
         along = last == block.iter_vars[-1].var and not differing & set(symbols_in(tuple(outer)))
+        along = along or (isinstance(n, BufferLoad) and by_data(last))
         if not along and (isinstance(n, BufferStore) or differing & set(symbols_in(n.indices))):
             return True
     return False
