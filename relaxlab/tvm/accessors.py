@@ -20,10 +20,12 @@ from relaxlab.ir.node import Attrs, Node, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.ops import te
 from relaxlab.ops.define import builder, expression_of
+from relaxlab.schedule.trace import Instruction
 from relaxlab.script.printer import HEADER as CORE_HEADER
 from relaxlab.script.printer import print_module
 from relaxlab.tvm.comparable import Comparable, comparable
 from relaxlab.tvm.tir.op import address
+from relaxlab.tvm.tir.schedule.trace import InstructionKind
 
 
 class Functions(tuple[tuple[str, BaseFunc], ...]):
@@ -335,6 +337,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
         "__invert__": lambda e: expr.Call(e.dtype, "bitwise_not", (e,)),
         "equal": lambda e, other: binary(EQ, e, other),
     },
+    Instruction: {"kind": property(InstructionKind.of)},
     IndexMap: {
         "map_indices": lambda m, indices: list(m.apply(map(_index, indices))),
     },
