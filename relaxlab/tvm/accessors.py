@@ -5,9 +5,10 @@ They read; only `update_func` and its kin change something, as modules of TVM ar
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from types import ModuleType
 from typing import Any
 
 from relaxlab.analysis.deduce import type_of
@@ -19,10 +20,12 @@ from relaxlab.ir.node import Attrs, Node, replace
 from relaxlab.ir.substitute import substitute
 from relaxlab.ops import te
 from relaxlab.ops.define import builder, expression_of
+from relaxlab.schedule.trace import Instruction
 from relaxlab.script.printer import HEADER as CORE_HEADER
 from relaxlab.script.printer import print_module
 from relaxlab.tvm.comparable import Comparable, comparable
 from relaxlab.tvm.tir.op import address
+from relaxlab.tvm.tir.schedule.trace import InstructionKind
 
 
 class Functions(tuple[tuple[str, BaseFunc], ...]):
@@ -43,30 +46,23 @@ class Functions(tuple[tuple[str, BaseFunc], ...]):
         return super().__getitem__(key)
 
 
-class OpName(str):
-    """The name of an operator, which is equal to the one that TVM registers it under, too:
-    "relax.add" beside "add"."""
-
-    __slots__ = ()
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        if str.__eq__(self, other) is True:
-            return True
-        return isinstance(other, str) and str.__eq__(self, other.removeprefix("relax."))
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-
 _op_name = graph.Op.name  # the field's descriptor
 
 
-_op_name_of = cache(OpName)  # passes compare names all the time
+def _read_name(op: graph.Op) -> str:
+    """The name of an operator where it is read: "add" in the core, "relax.add" in a program of
+    TVM's, whose tables have such keys. No string has the hash of both."""
+    name: str = _op_name.__get__(op)  # type: ignore[attr-defined]
+    return f"relax.{name}" if _is_of_tvm(sys._getframe(1).f_globals) else name
 
 
-def _read_name(op: graph.Op) -> OpName:
-    return _op_name_of(_op_name.__get__(op))  # type: ignore[attr-defined]
+def _is_of_tvm(scope: Mapping[str, Any]) -> bool:
+    """True of a module outside of relaxlab that has names of `relaxlab.tvm`."""
+    if str(scope.get("__name__")).startswith("relaxlab."):
+        return False
+    homes = (getattr(v, "__module__", v.__name__ if isinstance(v, ModuleType) else None)
+             for v in list(scope.values()))
+    return any(isinstance(h, str) and f"{h}.".startswith(f"{__package__}.") for h in homes)
 
 
 def name_of(key: Any) -> str:
@@ -341,6 +337,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
         "__invert__": lambda e: expr.Call(e.dtype, "bitwise_not", (e,)),
         "equal": lambda e, other: binary(EQ, e, other),
     },
+    Instruction: {"kind": property(InstructionKind.of)},
     IndexMap: {
         "map_indices": lambda m, indices: list(m.apply(map(_index, indices))),
     },

@@ -143,7 +143,7 @@ def test_a_visitor_sees_each_call_and_definition() -> None:
 
     seen = Seen()
     seen.visit_expr(Layer["main"])
-    assert seen.names == ["matmul", "add", "exp", "nn.relu"]
+    assert seen.names == [f"relax.{n}" for n in ("matmul", "add", "exp", "nn.relu")]
     assert seen.defined == ["x", "w", "a", "b", "unread", "c"]
 
 

@@ -105,9 +105,16 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     return equal.structural_equal(_normal(lhs), _normal(rhs), map_free_vars=map_free_vars)
 
 
+class StructuralMismatch(equal.StructuralMismatch, ValueError):
+    """Two programs differ. TVM raises a ValueError."""
+
+
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise where two programs differ, with the path to the first difference."""
-    equal.assert_structural_equal(_normal(lhs), _normal(rhs), map_free_vars=map_free_vars)
+    try:
+        equal.assert_structural_equal(_normal(lhs), _normal(rhs), map_free_vars=map_free_vars)
+    except equal.StructuralMismatch as error:
+        raise StructuralMismatch(str(error)) from None
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:

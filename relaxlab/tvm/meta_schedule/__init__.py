@@ -4,7 +4,7 @@ from relaxlab.tvm.names import names
 
 _TUNE = "relaxlab.tvm.meta_schedule.tune"
 _HOMES = {
-    "Database": f"{_TUNE}:Database",
+    "Database": "relaxlab.tvm.meta_schedule.database:Database",
     "TuneConfig": f"{_TUNE}:TuneConfig",
     "tune_tir": f"{_TUNE}:tune_tir",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxlab.tvm.meta_schedule.tune import Database
+from relaxlab.tvm.meta_schedule.database import Database
 from relaxlab.tvm.meta_schedule.tune import tune_tir as tune_tir
 from relaxlab.tvm.tir.schedule.schedule import Schedule
 

@@ -38,6 +38,7 @@ _HOMES = {
     "PyExprVisitor": "relaxlab.tvm.relax.expr_functor:PyExprVisitor",
     "VirtualMachine": "relaxlab.tvm.relax.vm:VirtualMachine",
     "build": "relaxlab.tvm.relax.vm:build",
+    "ExecBuilder": "relaxlab.tvm.relax.exec_builder:ExecBuilder",
     "VMExecutable": "relaxlab.tvm.relax.vm:VMExecutable",
     "DataflowBlockRewrite": "relaxlab.tvm.relax.binding_rewrite:DataflowBlockRewrite",
     "get_default_pipeline": "relaxlab.tvm.relax.pipeline:get_default_pipeline",

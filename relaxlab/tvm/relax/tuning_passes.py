@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relaxlab.ir.module import Module
-from relaxlab.tvm.meta_schedule.tune import Database, open_database, tune_tir
+from relaxlab.tvm.meta_schedule.database import Database
+from relaxlab.tvm.meta_schedule.tune import open_database, tune_tir
 from relaxlab.tvm.target import Target
 from relaxlab.tvm.transform import Pass, PassContext, PassInfo
 

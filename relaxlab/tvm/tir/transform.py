@@ -84,7 +84,8 @@ def CompactBufferAllocation(is_strict: bool = True) -> Pass:  # noqa: N802
 
 
 def _simplified(func: PrimFunc) -> PrimFunc:
-    return replace(func, body=simplify_indices(func.body, symbols_in(func.params), values=True))
+    body = simplify_indices(func.body, symbols_in(func.params), values=True)
+    return loops.without_no_ops(replace(func, body=body))
 
 
 def _unchanged(func: PrimFunc) -> PrimFunc:

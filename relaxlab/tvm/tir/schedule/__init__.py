@@ -4,6 +4,7 @@ from relaxlab.tvm.names import names
 
 _HOMES = {
     "BlockRV": "relaxlab.tvm.tir.schedule.handles:BlockRV",
+    "InstructionKind": "relaxlab.tvm.tir.schedule.trace:InstructionKind",
     "LoopRV": "relaxlab.tvm.tir.schedule.handles:LoopRV",
     "SBlockRV": "relaxlab.tvm.tir.schedule.handles:BlockRV",
     "Schedule": "relaxlab.tvm.tir.schedule.schedule:Schedule",

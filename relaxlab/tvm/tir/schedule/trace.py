@@ -11,6 +11,23 @@ from relaxlab.schedule.replay import apply_steps
 from relaxlab.schedule.schedule import Schedule
 from relaxlab.schedule.trace import Instruction, from_json, to_json
 
+_KINDS = {
+    "get_block": "GetSBlock", "partition": "LoopPartition", "reindex": "ReIndex",
+    "rfactor": "RFactor",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class InstructionKind:
+    """The primitive of a step, by TVM's name: "GetLoops"."""
+
+    name: str
+
+    @staticmethod
+    def of(step: Instruction) -> InstructionKind:
+        """That of a step."""
+        return InstructionKind(_KINDS.get(step.name) or step.name.title().replace("_", ""))
+
 
 class Scheduled(Protocol):
     """Loop functions being scheduled."""
