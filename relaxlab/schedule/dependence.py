@@ -15,6 +15,7 @@ from relaxlab.ir.loops import (
     Buffer,
     BufferLoad,
     BufferRegion,
+    BufferStore,
     For,
     LetStmt,
     Range,
@@ -153,8 +154,8 @@ def require_own_elements(
 
     Two may store the same value to an element, as where compute_at has each make the neighbours
     that it reads: both run the same instance of a block (`require_order_free` sees to it). An
-    element with several stages (an accumulation, or two blocks that write it) would be seen half
-    made by the other iteration.
+    element with several stages (an accumulation, a sort in place, or two blocks that write it)
+    would be seen half made by the other iteration.
     """
     if place.loop.extent == ONE:
         return
@@ -165,7 +166,7 @@ def require_own_elements(
             if w.buffer.scope in scopes and not is_independent(r.block):
                 writes.setdefault(w.buffer, []).append((r, w))
     for buffer, made in writes.items():
-        staged = len(made) > 1 or any(_accumulates(r.block, buffer) for r, _ in made)
+        staged = len(made) > 1 or any(_in_stages(r.block, buffer) for r, _ in made)
         if staged and not _own_elements(place, made, an):
             block = made[0][0].block
             raise ScheduleError(
@@ -179,6 +180,15 @@ def require_own_elements(
 
 def _accumulates(block: Block, buffer: Buffer) -> bool:
     return block.init is not None or buffer in read(block)
+
+
+def _in_stages(block: Block, buffer: Buffer) -> bool:
+    """True if an element of the buffer may have another value before the block is through: it has
+    several stores, or reads what it stored, as a sort in place does."""
+    body = list(walk(block.body))
+    stores = sum(isinstance(n, BufferStore) and n.buffer is buffer for n in body)
+    loads = any(isinstance(n, BufferLoad) and n.buffer is buffer for n in body)
+    return _accumulates(block, buffer) or stores > 1 or loads
 
 
 def _own_elements(

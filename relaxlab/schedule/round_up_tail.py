@@ -385,7 +385,7 @@ def _gathered(block: Block, guarded: _Guarded) -> set[BufferLoad]:
         return set()
     load = store.value
     across = guarded.axis in symbols_in(load.indices[:-1])
-    contiguous = guarded.axis in symbols_in(load.indices[-1])
+    contiguous = guarded.axis in symbols_in(load.indices[-1:])
     return {load} if across and not contiguous and load.buffer.scope != "local" else set()
 
 

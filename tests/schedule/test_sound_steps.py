@@ -514,6 +514,52 @@ def main(a: T.Buffer((6, 4), "float32"), y: T.Buffer((6, 4), "float32")):
     assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
 
 
+@pytest.mark.parametrize("together", ["parallel", "vectorize", "unroll_and_jam"])
+def test_blocks_that_sort_in_place_do_not_run_at_once(together: str) -> None:
+    """Each iteration makes the whole scratch anew, and reads what it stored before."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((8,), "float32"), y: T.Buffer((8,), "float32")):
+    b = T.sblock_alloc_buffer((8,), "float32")
+    for i in range(8):
+        with T.sblock("b"):
+            v = T.axis.spatial(1, 0)
+            T.reads(a[0:8])
+            T.writes(b[0:8])
+            for p in range(8):
+                b[p] = a[p]
+                if p > 0:
+                    b[p] = b[p] + b[p - 1]
+        with T.sblock("y"):
+            v = T.axis.spatial(8, i)
+            y[v] = b[v] * b[v]
+""")
+    )
+    (loop,) = sch.get_loops(sch.get_block("y"))
+    with pytest.raises(ScheduleError, match="builds them up in several stores"):
+        getattr(sch, together)(loop)
+
+
+def test_vectors_of_copies_of_scalars_are_rounded_up() -> None:
+    """A scalar has no last index along which its neighbours would be."""
+    sch = Schedule(
+        function("""
+def main(a: T.Buffer((), "int64"), y: T.Buffer((5,), "int64")):
+    for i in range(5):
+        with T.sblock("y"):
+            v = T.axis.spatial(5, i)
+            y[v] = a[()]
+""")
+    )
+    block = sch.get_block("y")
+    copy = sch.cache_write(block, 0, "local")
+    outer, inner = sch.split(sch.get_loops(block)[0], [None, 4])
+    sch.reverse_compute_at(copy, outer)
+    sch.vectorize(inner)
+    sch.round_up_vectors()
+    assert_same(sch.original, sch.func, np.random.default_rng(1), [1])
+
+
 def test_readers_of_compacted_buffers_stay_in_their_iteration() -> None:
     """An element of a buffer that is indexed by `vi - i` holds the row of the iteration."""
     sch = Schedule(
