@@ -403,7 +403,7 @@ TYPES: dict[str, Callable[[Context, Arguments], types.Type]] = {
 
 
 def own_symbol(cx: Context, ty: types.Type, name: str, node: ast.AST) -> types.Type:
-    """The type of a parameter `name: T.int64` or R.Prim("int64"), a symbol usable in shapes."""
+    """The type of a parameter `name: T.int64`, which is a symbol usable in shapes."""
     if isinstance(ty, types.PrimType) and ty.value is None and ty.dtype.startswith(("int", "uint")):
         var = cx.symbol(name, node)
         if isinstance(var, expr.Var) and var.dtype == ty.dtype:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from relaxlab.ir import graph, types
+from relaxlab.ir.dtypes import is_dtype
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import Attrs, replace
 from relaxlab.script.advice import unsupported
@@ -580,7 +581,9 @@ def _param(cx: Context, arg: ast.arg) -> graph.Var:
             else f'write `{arg.arg}: R.Tensor((n, 4), "float32")`, or `R.Object` for any value',
         )
     value = evaluate(cx, arg.annotation)
-    ty = own_symbol(cx, type_of(cx, Arg(value, arg.annotation)), arg.arg, arg)
+    ty = type_of(cx, Arg(value, arg.annotation))
+    if isinstance(value, Ref) and is_dtype(value.path):
+        ty = own_symbol(cx, ty, arg.arg, arg)
     if isinstance(ty, types.LengthsType):
         named = types.Length(f"{arg.arg}[{types.DIMENSIONS[0]}]", span=cx.span(arg))
         ty = replace(ty, each=named)

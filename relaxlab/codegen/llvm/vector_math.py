@@ -311,8 +311,8 @@ def _atan2(m: Formula, y: Value, x: Value) -> Value:
 
 
 ROOT_START = 0x54A1F000
-"""What a third of the bits of a number, as an integer, is subtracted from to give those of about
-the inverse of its cube root: times the number, the cube of that is at most 0.103 off 1."""
+"""The bits of about the inverse of a cube root are this less a third of the bits of the number, as
+integers: times the number, the cube of that is at most 0.103 off 1."""
 ROOT_SMALL, ROOT_SCALE = 2.0**-60, 2.0**32
 """Below the first the remainder would be subnormal; the cube of the second scales up to it."""
 

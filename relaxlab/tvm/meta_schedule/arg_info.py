@@ -37,7 +37,7 @@ class ArgInfo:
 
     @staticmethod
     def from_json(json_obj: Any) -> ArgInfo:
-        """What `as_json` gave."""
+        """The parameter that `as_json` described."""
         kind, dtype, shape = json_obj
         return (TensorInfo if kind == "TensorInfo" else ArgInfo)(dtype, tuple(shape))
 

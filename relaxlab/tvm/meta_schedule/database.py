@@ -52,7 +52,7 @@ class Workload:
 
     @staticmethod
     def from_json(json_obj: Sequence[str]) -> Workload:
-        """What `as_json` gave."""
+        """The workload that `as_json` described."""
         return Workload(parse(json_obj[1]))
 
     def __eq__(self, other: object) -> bool:
@@ -93,7 +93,7 @@ class TuningRecord:
 
     @staticmethod
     def from_json(json_obj: Any, workload: Workload) -> TuningRecord:
-        """What `as_json` gave."""
+        """The record that `as_json` described."""
         steps, runs, target, infos = json_obj
         trace = Trace({n: tuple(from_json(json.dumps(one))) for n, one in steps.items()})
         known = None if infos is None else [ArgInfo.from_json(info) for info in infos]

@@ -25,7 +25,7 @@ class InstructionKind:
 
     @staticmethod
     def of(step: Instruction) -> InstructionKind:
-        """That of a step."""
+        """The primitive of a step."""
         return InstructionKind(_KINDS.get(step.name) or step.name.title().replace("_", ""))
 
 

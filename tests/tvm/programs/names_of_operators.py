@@ -1,4 +1,4 @@
-"""Operators' names as keys of tables; scalar parameters in shapes; weights that are bound."""
+"""Operators' names as keys of tables; weights that are bound."""
 
 from collections import Counter
 
@@ -28,16 +28,6 @@ class Layer:
             s = R.nn.softmax(R.add(r, b))
             R.output(s)
         return s
-
-
-@I.ir_module
-class Scalars:
-    @R.function
-    def main(x: R.Tensor((3,), "float32"), n: R.Prim("int64")):
-        m = n + 1
-        y = R.full(R.shape([n, 3]), R.const(2.0, "float32"), "float32")
-        z = R.add(y, x)
-        return z, m
 
 
 @mutator
@@ -87,6 +77,3 @@ weights = {"w": np.full((3, 4), 0.5, "float32"), "b": np.arange(4, dtype="float3
 bound = relax.transform.BindParams("main", weights)(Layer)
 x = tvm.runtime.tensor(np.arange(6, dtype="float32").reshape(2, 3))
 print(len(bound["main"].params), np.round(run(bound, x).numpy(), 4).tolist())
-
-z, m = run(Scalars, tvm.runtime.tensor(np.arange(3, dtype="float32")), 2)
-print(z.numpy().tolist(), int(m))
