@@ -208,6 +208,10 @@ def cuts_of(func: PrimFunc, rows: PrimExpr) -> list[Buffer]:
     )]  # fmt: skip
 
 
+def _as_index(load: BufferLoad) -> PrimExpr:
+    return load if load.dtype == "int64" else expr.Cast("int64", load)
+
+
 def tiles_of(
     func: PrimFunc, cascade: Cascade, row: Var, sizes: Sizes
 ) -> tuple[Tile, tuple[IterVar, ...], IterVar]:
@@ -216,7 +220,7 @@ def tiles_of(
     fresh = {a: Var("vtile" if a is row else a.name) for a in cascade.outer}
     piece, base, end = Var("vpiece"), ZERO, cascade.extents[row]
     if sizes.cuts is not None:
-        base, end = (cast("PrimExpr", BufferLoad(sizes.cuts, (at,))) for at in (piece, piece + 1))
+        base, end = (_as_index(BufferLoad(sizes.cuts, (at,))) for at in (piece, piece + 1))
     place: dict[Var, PrimExpr] = {**fresh, row: base + fresh[row] * rows}
     last_row = expr.Min(place[row] + (rows - 1), end - 1)
     first, stop = visible_range(cascade, row, place, last_row)
