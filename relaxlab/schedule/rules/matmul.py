@@ -152,7 +152,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
 
     def narrow(sch: Schedule, columns: int) -> Schedule | None:
         if columns == 1:
-            # Of a transposed matrix a sum down its columns.
+            # The product is a sum down the columns of the transposed matrix.
             return attempted(columns_apply, sch, context) or attempted(rows_apply, sch, context)
         if isinstance(width, Var):
             sch.declare_upper_bound(width, columns)
