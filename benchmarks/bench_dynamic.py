@@ -58,6 +58,7 @@ BY_LEVEL = {"RelaxlabLevels": MAIN, "PyTorchDynamic": ("tree_lstm",)}
 LEFT_OUT = (
     "clone_by_weights", "split_concat_product", "make_blocks.coarse", "make_blocks.hoist",
     "combine_gates", "split_phases", "annotate_recording.side_by_side", "annotate_recording.ghosts",
+    "annotate_recording.memoize",
     "batch_blocks.fuse_gathers", "limit_rows", "fuse_ops",
 )  # fmt: skip
 """The passes of `batched_pipeline`, and options of passes, that are left out in turn."""

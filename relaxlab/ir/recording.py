@@ -112,13 +112,15 @@ class ReadTensor:
 class Record:
     """Note that block number `block` is to run on these slots and scalars; its outputs get new
     slots. With a `static_depth` it is noted at that depth, and the counter stays; `static_depth`
-    is below `first_depth` of the program, at which counting starts."""
+    is below `first_depth` of the program, at which counting starts. Where it is `memoized`, and
+    the batch has a note of the block on the same slots and scalars, the outputs are that one's."""
 
     block: int
     inputs: tuple[expr.PrimExpr, ...]
     scalars: tuple[expr.PrimExpr, ...]
     outputs: tuple[expr.Var, ...]
     static_depth: int | None = None
+    memoized: bool = False
 
 
 @dataclass(frozen=True, slots=True)

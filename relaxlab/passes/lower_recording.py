@@ -13,7 +13,7 @@ from relaxlab.ir.data import data_types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.passes.add_ghosts import add_ghosts
-from relaxlab.passes.annotate_recording import GHOSTS, SIDE_BY_SIDE
+from relaxlab.passes.annotate_recording import GHOSTS, MEMOIZE, SIDE_BY_SIDE
 from relaxlab.passes.batch_blocks import (
     BATCHED,
     Operand,
@@ -38,6 +38,7 @@ from relaxlab.passes.host_values import (
 )
 from relaxlab.passes.limit_rows import MOST_ROWS
 from relaxlab.passes.make_blocks import ends_phase, entry_of, is_view, refuse
+from relaxlab.passes.memoize_blocks import memoize_blocks
 from relaxlab.passes.order_steps import order_steps
 from relaxlab.passes.shared_values import SharedValues, Source, shared_values
 from relaxlab.passes.split_phases import PHASE
@@ -68,6 +69,10 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     state = _Program(mod)
     lowered = {name: _Function(state, name).lower() for name in state.kinds.functions}
     functions = fork_branches(add_ghosts(lowered) if state.ghosts else lowered)
+    waiting = rec.waiting_functions(functions)
+    if state.memoize and state.entry not in waiting:
+        # An instance that waits may fail when others have read what it noted.
+        functions = memoize_blocks(functions, state.blocks.values())
     params, results, result = state.entry_signature()
     entry = state.function(state.entry)
     num_input = entry.attrs.get("num_input", len(entry.params))
@@ -75,7 +80,7 @@ def lower_recording(mod: Module) -> rec.RecordingProgram:
     return rec.RecordingProgram(
         state.entry, num_input, weights, functions, tuple(state.blocks.values()),
         tuple(state.shared), tuple(sorted(state.gathered)), params, results, result,
-        state.first_depth, state.data(), rec.waiting_functions(functions),
+        state.first_depth, state.data(), waiting,
     )  # fmt: skip
 
 
@@ -94,6 +99,7 @@ class _Program:
         self.first_depth = 0
         attrs = self.function(self.entry).attrs
         self.ghosts, self._side_by_side = GHOSTS in attrs, SIDE_BY_SIDE in attrs
+        self.memoize = MEMOIZE in attrs
         self._sources: dict[Source, int] = {}
         self._runners = {
             f.attrs[BATCHED]: name for name, f in mod.graph_functions().items()

@@ -33,7 +33,8 @@ LEFT_OUT = (
 """Passes that a program can do without."""
 OPTIONS = (
     ("make_blocks", "coarse"), ("make_blocks", "hoist"), ("annotate_recording", "ghosts"),
-    ("annotate_recording", "side_by_side"), ("batch_blocks", "fuse_gathers"),
+    ("annotate_recording", "side_by_side"), ("annotate_recording", "memoize"),
+    ("batch_blocks", "fuse_gathers"),
 )  # fmt: skip
 """Options of passes that can be off."""
 POLICIES = ("depth", "agenda", "ratio", "critical")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 (
     NEXT_SLOT, FAILED, STACK_END, INSTANCE, HEAP_NEXT, HEAP_END, FIBER, FREE_FIBER, FIBERS_END,
-    FAILURES, LOGS,
-) = range(11)  # fmt: skip
+    FAILURES, MEMO, LOGS,
+) = range(12)  # fmt: skip
 """Words of a recorder, among them the addresses of the fiber that runs, of one that is free, of the
 end of those that were ever used in the batch, and of an array with the failure of each instance (0
-for those that go on); the logs begin at `LOGS`."""
+for those that go on), and of the memory of memoised notes; the logs begin at `LOGS`."""
+MEMO_ENTRIES = 4096
+"""Memoised notes of a block that are remembered: the words of a few sentences' vocabulary, and with
+the three or four words of a note a fraction of the second cache. A note that is forgotten for
+another with the same place is taken again."""
 LOG_ADDRESS, LOG_COUNT, LOG_ROOM, LOG_WORDS = 0, 1, 2, 3
 """Words of a log, and how many there are."""
 NOTE_DEPTH, NOTE_SLOT, NOTE_INSTANCE, NOTE_OPERANDS = 0, 1, 2, 3

@@ -5,12 +5,13 @@ the stack, the number of the instance that failed, where the next value of a dat
 where the room for them ends, and per block (and last, for the rows of input arrays) a log: its
 address, how many notes were taken, and how many it has room for. A note that finds no room is
 counted and not written; the caller makes room and records again, for recording changes nothing
-else. Depths are words, too: the phase is in their upper half.
+else: notes that are remembered (see `memo`) are forgotten when it begins. Depths are words, too:
+the phase is in their upper half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.codegen.llvm import jit
@@ -32,6 +33,13 @@ from relaxlab.codegen.llvm.fibers import (
     wait,
 )
 from relaxlab.codegen.llvm.flushing import flushing_texts
+from relaxlab.codegen.llvm.memo import (
+    find_note,
+    forget_notes,
+    found_slot,
+    keep_note,
+    memo_places,
+)
 from relaxlab.codegen.llvm.recorder_words import (
     FAILED,
     FIRST_MESSAGE,
@@ -70,8 +78,10 @@ def recording_code(program: rec.RecordingProgram, target: Target) -> tuple[bytes
     """Machine code of a recording program, and the messages of its failures."""
     declarations: dict[str, str] = {}
     messages: list[str] = []
+    memo, _ = memo_places(program)
     texts = [
-        _Emitter(program, f, declarations, messages).function() for f in program.functions.values()
+        _Emitter(program, f, declarations, messages, memo).function()
+        for f in program.functions.values()
     ]
     texts += [_batch_entry(program, declarations)]
     texts += [*flushing_texts(declarations), *starting_texts(declarations)]
@@ -94,12 +104,14 @@ def _result_type(function: rec.RecordingFunction) -> str:
 
 @dataclass(slots=True)
 class _Emitter:
-    """Emits one function. `depth` is the SSA name of the counter at this point."""
+    """Emits one function. `depth` is the SSA name of the counter at this point; `memo` has the
+    first word of the entries of each block whose notes are remembered."""
 
     program: rec.RecordingProgram
     of: rec.RecordingFunction
     declarations: dict[str, str]
     messages: list[str]
+    memo: Mapping[int, int]
     depth: str = "%depth"
     scope: Scope = field(init=False)
 
@@ -307,18 +319,37 @@ class _Emitter:
         self.scope.values[step.var] = Value("int64", address)
 
     def note(self, step: rec.Record) -> None:
-        operands = [
-            self.word(INSTANCE), *(self.wide(e) for e in (*step.inputs, *step.scalars))
-        ]  # fmt: skip
-        first = self.take_slots(len(step.outputs))
+        operands = [self.wide(e) for e in (*step.inputs, *step.scalars)]
+        first = (self.remembered if step.memoized else self.noted)(step, operands)
         for i, var in enumerate(step.outputs):
             number = self.b.emit(f"add i64 {first}, {i}") if i else first
             self.scope.values[var] = Value("int64", number)
-        if step.static_depth is not None:
-            self.logged(step.block, [str(step.static_depth), first, *operands])
-            return
-        self.logged(step.block, [self.depth, first, *operands])
-        self.depth = self.b.emit(f"add i64 {self.depth}, 1")
+
+    def noted(self, step: rec.Record, operands: Sequence[str]) -> str:
+        """The slot of the first output of a new note."""
+        first = self.take_slots(len(step.outputs))
+        depth = self.depth if step.static_depth is None else str(step.static_depth)
+        self.logged(step.block, [depth, first, self.word(INSTANCE), *operands])
+        if step.static_depth is None:
+            self.depth = self.b.emit(f"add i64 {self.depth}, 1")
+        return first
+
+    def remembered(self, step: rec.Record, operands: Sequence[str]) -> str:
+        """The slot of the first output of the batch's note on these operands, or of a new one."""
+        b = self.b
+        entry, known = find_note(b, self.memo[step.block], operands)
+        yes, no, end = b.label("known"), b.label("new"), b.label("end")
+        b.branch(known, yes, no)
+        b.place(yes)
+        found = found_slot(b, entry, operands)
+        b.jump(end)
+        b.place(no)
+        made = self.noted(step, operands)
+        keep_note(b, entry, operands, made)
+        last = b.block
+        b.jump(end)
+        b.place(end)
+        return b.emit(f"phi i64 [ {found}, %{yes} ], [ {made}, %{last} ]")
 
     def call(self, step: rec.Call) -> None:
         callee = self.program.functions[step.function]
@@ -453,6 +484,7 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     here = b.emit(f"ptrtoint ptr {frame} to i64")
     end = b.emit(f"sub i64 {here}, {STACK_BYTES}")
     b.raw(f"store i64 {end}, ptr {at('%recorder', str(STACK_END))}, align 8")
+    forget_notes(b, "true")
     b.jump("head")
     b.place("head")
     b.raw("%i = phi i64 [ 0, %entry ], [ %next, %stored ]")
@@ -464,6 +496,9 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     given = at("%inputs", b.emit(f"mul i64 %i, {len(entry.params)}"))
     out = at("%results", b.emit(f"mul i64 %i, {len(entry.results)}"))
     _record_one(program)(b, given, out)
+    failed = b.emit(f"load i64, ptr {at('%recorder', str(FAILED))}, align 8")
+    # What it noted will not run: the next instances note that anew.
+    forget_notes(b, b.emit(f"icmp ne i64 {failed}, 0"))
     b.branch(note_failure(b), "done", "recorded")
     b.place("recorded")
     b.jump("stored")

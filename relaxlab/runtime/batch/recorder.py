@@ -13,6 +13,7 @@ from relaxlab.codegen.llvm import recorder_words as native
 from relaxlab.codegen.llvm import recording
 from relaxlab.codegen.llvm.fibers import FIBER_WORDS
 from relaxlab.codegen.llvm.jit import LoadedObject
+from relaxlab.codegen.llvm.memo import memo_places
 from relaxlab.ir import recording as rec
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.recording import RecordingProgram
@@ -85,6 +86,7 @@ class Recorder:
         """Words of a note, by log."""
         self._logs = tuple(np.empty((FIRST_ROOM, width), np.int64) for width in self.widths)
         self._heap = np.empty(FIRST_ROOM, np.int64)
+        self._memo = np.zeros(memo_places(program)[1], np.int64)
         self.words = np.zeros(native.LOGS + native.LOG_WORDS * len(self.widths), np.int64)
         self._heads = self.words[native.LOGS :].reshape(-1, native.LOG_WORDS)
         self.start = Start(program, self.words)
@@ -181,6 +183,7 @@ class Recorder:
         """Let batches begin with the words of a recorder that has noted nothing, in this memory."""
         made, address = np.zeros_like(self.words), heap.ctypes.data
         made[native.HEAP_NEXT : native.HEAP_END + 1] = address, address + heap.nbytes
+        made[native.MEMO] = self._memo.ctypes.data
         made[native.LOGS :] = [w for log in logs for w in (log.ctypes.data, 0, len(log))]
         # No call is between these, at which Ctrl-C could leave memory that nobody keeps.
         self._logs, self._heap, self._empty = logs, heap, made
