@@ -50,6 +50,13 @@ class Notebook:
         found = re.search(r"^# # (.*)$", self.path.read_text("utf-8"), re.M)
         return found[1] if found else self.path.stem
 
+    @property
+    def summary(self) -> str:
+        """The first paragraph behind its first heading, without marks of Markdown."""
+        found = re.search(r"^# # .*\n#\n((?:# .+\n)+)", self.path.read_text("utf-8"), re.M)
+        text = " ".join(found[1].replace("# ", "").split()) if found else ""
+        return re.sub(r"[*`]", "", text)
+
 
 def notebooks() -> list[Notebook]:
     """All tutorials, then all labs, in the order of their names."""
@@ -117,7 +124,8 @@ def index_html(pages: Sequence[Notebook]) -> str:
     parts: list[str] = []
     for folder, title in FOLDERS.items():
         items = [
-            f'<li><a href="{escape(n.page)}.html">{escape(n.title)}</a></li>'
+            f'<li><a href="{escape(n.page)}.html">{escape(n.title)}</a>'
+            f"<p>{escape(n.summary)}</p></li>"
             for n in pages
             if n.path.parent.name == folder
         ]
@@ -127,7 +135,8 @@ def index_html(pages: Sequence[Notebook]) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<title>relaxlab</title>\n<link rel="icon" href="data:,">\n'
-        f"<style>{style()}\nul {{ list-style: none; padding-left: 0 }}</style>\n</head>\n"
+        f"<style>{style()}\nul {{ list-style: none; padding-left: 0 }}\n"
+        "li p { margin: 0 0 0.8rem }</style>\n</head>\n"
         "<body>\n<main>\n<h1>relaxlab</h1>\n"
         "<p>How a compiler for machine learning works, with every step to look at. The pages were "
         "executed; their explorers are alive.</p>\n"

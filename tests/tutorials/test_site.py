@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def test_nothing_is_loaded_and_links_lead_somewhere(site: Path) -> None:
         assert len(html) < 5_000_000
     index = (site / "index.html").read_text("utf-8")
     assert all(f'href="{n.page}.html"' in index for n in NOTEBOOKS)
+    assert all(n.summary and escape(n.summary) in index for n in NOTEBOOKS)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
