@@ -45,7 +45,7 @@ class ContiguousCache(Brief):
         self._prefill = program.executable["prefill"]
         self._decode = program.executable["decode"]
         for function in (self._prefill, self._decode):
-            function.bind(*arrays, *loaded.weights)
+            function.bind_packed(*arrays, *loaded.weights)
         self._cache_pages = Promotion(arrays, MAX_EAGER_BYTES)
         self._weight_pages = Promotion(loaded.weights)
         self._calls = 0

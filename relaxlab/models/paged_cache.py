@@ -38,7 +38,7 @@ class PagedCache(Brief):
             executable[name] for name in ("extend", "step", few)
         )
         for function in (self._extend, self._step, self._few_steps):
-            function.bind(*self.pools, *loaded.weights)
+            function.bind_packed(*self.pools, *loaded.weights)
 
     def sequence(self) -> PagedSequence:
         return PagedSequence(self.allocator)

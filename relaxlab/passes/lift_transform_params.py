@@ -36,9 +36,9 @@ class LiftOptions:
 
 @module_pass("lift_transform_params", LiftOptions, needs=("normalize",))
 def lift_transform_params(mod: Module, options: LiftOptions) -> Module:
-    """Split functions with the attribute `num_input`: pure calls on weights (the parameters after
-    the first `num_input`) and constants alone move to a function from the tuple of weights to the
-    tuple of transformed ones, which the function takes instead.
+    """Split functions that have weights (parameters after the first `num_input`): pure calls on
+    these and constants alone move to a function from the tuple of weights to the tuple of
+    transformed ones, which the function takes instead.
 
     The new function is called `main_transform_params` for `main`. Functions with the same weights,
     up to the names of symbols in their shapes, share one, `transform_params`, so that both can use
@@ -50,10 +50,9 @@ def lift_transform_params(mod: Module, options: LiftOptions) -> Module:
     groups: dict[object, dict[str, graph.Function]] = {}
     for name, fn in mod.graph_functions().items():
         chosen = options.functions is None or name in options.functions
-        if "num_input" not in fn.attrs or not chosen:
-            continue
-        if "recorded" not in fn.attrs and name not in values:
-            weights = fn.params[fn.attrs["num_input"] :]
+        weights = fn.params[fn.attrs.get("num_input", len(fn.params)) :]
+        # Of one without weights, its callers would have to be given its constants.
+        if weights and chosen and "recorded" not in fn.attrs and name not in values:
             key = structural_key(tuple(w.ty for w in weights)), tuple(w.name for w in weights)
             group = groups.setdefault(key if options.shared else name, {})
             group[name] = _with_symbols_of(next(iter(group.values()), fn), fn)

@@ -138,6 +138,7 @@ class Executable(LoadedProgram, Displayed, Brief):
         self.compiled_from = mod, pipeline
         self._weights = find_weights(self._functions, mod, self.artifact.transforms)
         for name, weights in self._weights.items():
+            self[name].weights = weights
             self[name].adapt_with(weights.adapt, always=weights.are_packed)
         for name, func in entries.items():
             complete = allocator(name, func, self[name].check)

@@ -140,7 +140,7 @@ def _bind(exe: Executable, name: str, stored: list[int | list[int]], arrays: lis
         count = sum(1 for _ in leaves_of("", tree))
         values.insert(0, _value(tree, iter(remaining[len(remaining) - count :]), arrays))
         del remaining[len(remaining) - count :]
-    exe[name].bind(*values)
+    exe[name].bind_packed(*values)
 
 
 def _value(tree: TypeTree, stored: Any, arrays: list[Array]) -> Any:

@@ -33,13 +33,15 @@ from relaxlab.runtime.unbatched import Unbatched
 if TYPE_CHECKING:
     from relaxlab.ir.module import Module
     from relaxlab.runtime.native.data_values import DataTypes
+    from relaxlab.runtime.native.weights import Weights
 
 Adapt: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 @methods_name_arguments
 class NativeFunction(Unbatched):
-    """One function of an executable. `bound` is what `bind` gave.
+    """One function of an executable. `bound` is what `bind` gave; `weights` are those of the
+    program, None where it is not known.
 
     A call runs it, and raises ArgumentError (arity, dtype, rank, layout) or CheckFailed (a
     dimension or bound, naming the value, the symbol, expected and got). Each instance has a
@@ -84,6 +86,7 @@ class NativeFunction(Unbatched):
             leaf += count_leaves(tree)
         self._given, self._open = list(enumerate(self._converters)), len(self._converters)
         self._adapt: Adapt | None = None
+        self.weights: Weights | None = None
         self.bound: tuple[Any, ...] = ()
         self._bound_values: list[np.ndarray[Any, Any]] = []
         self._bound_spans: list[tuple[int, int]] = []
@@ -109,17 +112,28 @@ class NativeFunction(Unbatched):
         params = ", ".join(f"{name}: {tree.text}" for name, tree in self.info.params)
         return f"<compiled {self.info.name}({params}) -> {self.info.result.text}>"
 
-    def bind(self, *last: Any) -> None:
-        """Give the last parameters once (weights): later calls leave them out.
+    def bind(self, *last: Any) -> NativeFunction:
+        """Give the last parameters once (weights): later calls leave them out. Returns the
+        function.
 
-        The values are checked and kept alive here, so that a call pays nothing for them.
+        The values are checked and kept alive here, so that a call pays nothing for them. Weights
+        are packed, where machine code takes them packed.
+
+        Raises ArgumentError for values that do not fit, and for a part of the weights where they
+        are packed together.
         """
+        self.bind_packed(*(last if self.weights is None else self.weights.for_binding(last)))
+        return self
+
+    def bind_packed(self, *last: Any) -> None:
+        """Bind the last parameters as machine code takes them."""
         with self._exe._lock:
             self.prepared(*last)()
 
     def prepared(self, *last: Any) -> Callable[[], None]:
-        """Check the last parameters as `bind` does. Returns the function that binds them, to be
-        called before another thread binds others: several functions get their weights all or none.
+        """Check the last parameters as `bind_packed` does. Returns the function that binds them, to
+        be called before another thread binds others: several functions get their weights all or
+        none.
         """
         if len(last) > len(self.info.params):
             raise ArgumentError(f"`{self.info.name}` has {len(self.info.params)} parameters")

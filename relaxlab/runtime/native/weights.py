@@ -98,6 +98,20 @@ class Weights:
         """The weights of the program as the compiled function takes them."""
         return tuple(weights) if self._transform is None else self._transform(tuple(weights))
 
+    def for_binding(self, last: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the last arguments of a call with packed weights instead of those of the program,
+        as `adapt` does for all arguments. Raises ArgumentError for some of the weights alone."""
+        count = len(self.names)
+        if self._transform is None or not last:
+            return last
+        if len(last) < count:
+            raise ArgumentError(
+                f"`{self._function}` packs its {count} weights ({cut(', '.join(self.names), 60)}) "
+                f"together: bind all of them, not the last {len(last)}"
+            )
+        inputs, weights = last[:-count], last[-count:]
+        return last if self._transform.returned(weights) else (*inputs, *self.packed(weights))
+
     def adapt(self, args: tuple[Any, ...], run: Run | None = None) -> tuple[Any, ...]:
         """Return the arguments of a call with packed weights instead of those of the program;
         `run` runs the transformation in another way than calls do. The result of the executable's

@@ -53,22 +53,10 @@ def build(
             k: np.asarray(runtime.unwrapped(v)) for k, v in params.items()
         }
         program = bind_params.function(program, BindParamsOptions(arrays))
-    program = _calling_own_functions(_without_weights(program))
+    program = _calling_own_functions(program)
     program = run_before_building(program, relax_pipeline or pipeline)
     chosen = core_target(target)
     return VMExecutable(compile_module(program, chosen), runtime.device_of(chosen.kind))
-
-
-def _without_weights(mod: Module) -> Module:
-    """A module in which `num_input` is an attribute of functions with weights after their inputs
-    alone: of others, the core would have its own constants given as weights."""
-    return mod.with_functions(
-        {
-            name: replace(func, attrs=func.attrs.with_(num_input=None))
-            for name, func in mod.graph_functions().items()
-            if func.attrs.get("num_input") == len(func.params)
-        }
-    )
 
 
 def _calling_own_functions(mod: Module) -> Module:

@@ -166,3 +166,37 @@ def test_the_packing_function_is_not_the_default_one(rng: np.random.Generator) -
     got = exe(x, *weights.values())
     np.testing.assert_allclose(got, x @ weights["up.weight.data"].T, rtol=1e-4, atol=1e-4)
     assert names == list(weights)
+
+
+@pytest.mark.parametrize("hidden", [32, 48])
+def test_a_function_binds_the_weights_of_the_program(
+    hidden: int, rng: np.random.Generator
+) -> None:
+    """Those of square matrices fit as they are, too, and gave other results then."""
+    exe, names = compiled(hidden, "main")
+    weights = drawn(rng, names, hidden)
+    x = rng.normal(size=(5, 32)).astype("float32")
+    main = exe["main"].bind(*weights.values())
+    assert main is exe["main"]
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    np.testing.assert_allclose(main(x), expected(x, weights), **close)
+    with pytest.raises(ArgumentError, match="packs its 2 weights .* bind all of them"):
+        main.bind(weights[names[1]])
+    np.testing.assert_allclose(main(x), expected(x, weights), **close)
+    np.testing.assert_allclose(main.bind(x, *weights.values())(), expected(x, weights), **close)
+    packed = exe["main_transform_params"](tuple(weights.values()))
+    np.testing.assert_allclose(main.bind(*packed)(x), expected(x, weights), **close)
+    main.bind()
+    np.testing.assert_allclose(main(x, *weights.values()), expected(x, weights), **close)
+
+
+def test_constants_of_a_program_without_weights_are_its_own(rng: np.random.Generator) -> None:
+    mod = rl.parse("""
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    R.func_attr({"num_input": 1})
+    return R.matmul(x, R.const([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], "float32"))
+""")
+    x = rng.normal(size=(3, 4)).astype("float32")
+    matrix = np.arange(1.0, 9.0, dtype="float32").reshape(4, 2)
+    np.testing.assert_allclose(rl.compile(mod)["main"](x), x @ matrix, rtol=1e-5, atol=1e-5)
