@@ -47,6 +47,8 @@ class Module(Node):
     name_hint: str = hint_field(default="")
 
     def __post_init__(self) -> None:
+        if isinstance(self.functions, Mapping):
+            raise TypeError("Module.of(functions) makes a module of a dictionary of functions")
         for name, function in self.functions:
             if isinstance(function, Function | PrimFunc):
                 if not function.name_hint:  # so that it has its name when it is taken out

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from relaxlab.ir.arguments import methods_name_arguments
 from relaxlab.ir.brief import Brief
 from relaxlab.ir.data import data_types
 from relaxlab.ir.diagnostics import DiagnosticError
+from relaxlab.ir.graph import Function
 from relaxlab.ir.loops import PrimFunc
 from relaxlab.ir.module import Module, name_of
 from relaxlab.ir.names import among
@@ -38,7 +39,7 @@ from relaxlab.passes.pipeline import default_pipeline
 from relaxlab.runtime.check.inputs import random_arguments
 from relaxlab.runtime.executable import Executable
 from relaxlab.runtime.predict.predict import Prediction
-from relaxlab.runtime.programs import with_entries
+from relaxlab.runtime.programs import as_module, with_entries
 from relaxlab.runtime.ragged import Ragged
 from relaxlab.runtime.timing import Comparison, Timing
 from relaxlab.schedule.schedule import Schedule
@@ -47,6 +48,8 @@ from relaxlab.tracing import Trace
 from relaxlab.tuning.database import Database
 from relaxlab.tuning.tune import Tuning
 
+Given: TypeAlias = "Program | PrimFunc | Function | Schedule"
+"""A program as explorers of modules take it."""
 
 @methods_name_arguments
 class Explore(Brief):
@@ -54,12 +57,13 @@ class Explore(Brief):
 
     def __call__(
         self,
-        program: Module | str | DiagnosticError,
+        program: Given,
         target: str | Target = "cpu",
         views: Sequence[str] = (),
     ) -> Page:
         """The named explorers (by default all of `PAGE` but `SLOW`) of a program, as tabs.
 
+        program: a module or the text of one, a function or a schedule, or an error.
         An explorer that cannot show the program says why in its tab. Raises ValueError for an
         unknown name or target.
         """
@@ -69,6 +73,7 @@ class Explore(Brief):
         if unknown:
             known = among(unknown[0], PAGE)
             raise ValueError(f"no view is called {unknown[0]!r}; they are: {known}")
+        program = _whole(program)
         passes = default_pipeline(parse_target(target))
         chosen = tuple(views) or tuple(name for name in PAGE if name not in SLOW)
         if isinstance(program, DiagnosticError):  # there is nothing but the errors to see
@@ -83,14 +88,14 @@ class Explore(Brief):
 
     def pipeline(
         self,
-        program: Program,
+        program: Given,
         target: str | Target = "cpu",
         pipeline: Pipeline | None = None,
     ) -> View:
         """Every pass, what it changed, its rewrites and why: `relaxlab.lab.pipeline`."""
         from relaxlab.lab.pipeline import pipeline as view
 
-        return replace(view(program, target, pipeline), program=_name_of(program))
+        return replace(view(_whole(program), target, pipeline), program=_name_of(program))
 
     def compare(
         self,
@@ -105,11 +110,11 @@ class Explore(Brief):
 
         return compare(program, a, b, target, labels)
 
-    def graph(self, program: Program, name: str | None = None) -> View:
+    def graph(self, program: Given, name: str | None = None) -> View:
         """The graph functions as drawings: `relaxlab.lab.graph`."""
         from relaxlab.lab.graph import graph_view
 
-        return replace(graph_view(program, name), program=_name_of(program))
+        return replace(graph_view(_whole(program), name), program=_name_of(program))
 
     def tree(self, program: Any, name: str | None = None) -> View:
         """The nodes of a program, each with its text: `relaxlab.lab.ir_tree`."""
@@ -117,49 +122,49 @@ class Explore(Brief):
 
         return tree(program, name)
 
-    def shapes(self, program: Program) -> View:
+    def shapes(self, program: Given) -> View:
         """Type deduction, binding by binding: `relaxlab.lab.shapes`."""
         from relaxlab.lab.shapes import shapes
 
-        return replace(shapes(program), program=_name_of(program))
+        return replace(shapes(_whole(program)), program=_name_of(program))
 
     def fusion(
-        self, program: Program, name: str | None = None, target: str | Target = "cpu"
+        self, program: Given, name: str | None = None, target: str | Target = "cpu"
     ) -> View:
         """Every decision of fusion: `relaxlab.lab.fusion`."""
         from relaxlab.lab.fusion import fusion
 
-        return replace(fusion(program, name, target), program=_name_of(program))
+        return replace(fusion(_whole(program), name, target), program=_name_of(program))
 
     def memory(
-        self, program: Program, name: str | None = None, target: str | Target = "cpu"
+        self, program: Given, name: str | None = None, target: str | Target = "cpu"
     ) -> View:
         """The places and live ranges of temporaries: `relaxlab.lab.memory`."""
         from relaxlab.lab.memory import memory
 
-        return replace(memory(program, name, target), program=_name_of(program))
+        return replace(memory(_whole(program), name, target), program=_name_of(program))
 
     def code(
         self,
-        program: Program | PrimFunc | Schedule,
+        program: Given,
         target: str | Target = "cpu",
         name: str | None = None,
     ) -> View:
         """Kernels from script to machine code, lines linked: `relaxlab.lab.code`."""
         from relaxlab.lab.code import code
 
-        return replace(code(program, target, name), program=_name_of(program))
+        return replace(code(_of_graph(program), target, name), program=_name_of(program))
 
     def llvm(
         self,
-        program: Program | PrimFunc | Schedule,
+        program: Given,
         name: str | None = None,
         target: str | Target = "cpu",
     ) -> View:
         """LLVM's own passes on a kernel, one after the other: `relaxlab.lab.llvm`."""
         from relaxlab.lab.llvm import llvm
 
-        return llvm(program, name, target)
+        return llvm(_of_graph(program), name, target)
 
     def run(
         self,
@@ -255,14 +260,24 @@ class Explore(Brief):
 explore = Explore()
 
 
-def _name_of(program: Program | PrimFunc | Schedule) -> str:
+def _whole(program: Given) -> Program:
+    """A function or a schedule as a module of one; any other program as it is."""
+    return as_module(program) if isinstance(program, PrimFunc | Function | Schedule) else program
+
+
+def _of_graph(program: Given) -> Program | PrimFunc | Schedule:
+    """A graph function as a module of one; any other program as it is."""
+    return as_module(program) if isinstance(program, Function) else program
+
+
+def _name_of(program: Given) -> str:
     """Return the name of a program or of its class, "" if it has none."""
     match program:
         case Module():
             return program.name_hint
         case Trace():
             return program.module.name_hint
-        case PrimFunc():
+        case PrimFunc() | Function():
             return name_of(program)
         case Schedule():
             return name_of(program.func)

@@ -206,6 +206,23 @@ def test_a_module_of_loop_functions_runs():
     assert "twice" in view.text and "Error" not in view.text
 
 
+@pytest.mark.parametrize(
+    "kind", ["pipeline", "graph", "shapes", "fusion", "memory", "code", "llvm"]
+)
+def test_functions_and_schedules_are_programs(kind):
+    loops = rl.parse(LOOPS)["twice"]
+    for program in (loops, rl.Schedule(loops), rl.parse(CHAIN)["main"]):
+        view = getattr(rl.explore, kind)(program)
+        assert not view.state.get("failure") and pack(view.state)
+
+
+def test_a_page_of_a_function_is_that_of_its_module():
+    mod = rl.parse(LOOPS)
+    pages = [rl.explore(p, views=["pipeline", "loops"]) for p in (mod, mod["twice"])]
+    assert pages[0].kinds == pages[1].kinds
+    assert all("def twice(" in page.text for page in pages)
+
+
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_a_view_opens_with_main(kind):
     state = BUILDERS[kind](rl.parse(CALLS)).state
