@@ -349,7 +349,7 @@ def _drawn_run(program: Module | str) -> View:
 
 
 def _attempts(
-    programs: Mapping[str, Module | str | Trace], target: str | Target, seconds: float
+    programs: Mapping[str, Program], target: str | Target, seconds: float
 ) -> list[View]:
     """The views of these names, made at the same time but for those that measure; `seconds`: about
     how long each takes."""
@@ -368,7 +368,7 @@ def _attempts(
     return [found[name] if name in found else made(name) for name in programs]
 
 
-def _attempt(name: str, program: Module | str | Trace, target: str | Target) -> View:
+def _attempt(name: str, program: Program, target: str | Target) -> View:
     """A view, or where it cannot be made a report that says why."""
     try:
         return PAGE[name](program, target)

@@ -203,6 +203,11 @@ def allocator(name: str, func: PrimFunc, check: Check) -> Complete:
         of = ", ".join(f"`{p.name}`" for p in updated)
         also = f"; it may read {of} before writing there, so that a call gives the array"
 
+    places = {p: func.params.index(p) for p in func.params}
+    sizes = _sizes(inputs)
+    known = {symbol for symbol, *_ in sizes}
+    of_outputs = [(places[p], p, *_missing(p, known)) for p in outputs]
+
     def complete(make: Make, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(args) == len(func.params):
             return args
@@ -211,40 +216,44 @@ def allocator(name: str, func: PrimFunc, check: Check) -> Complete:
         for p, arg in zip(inputs, args, strict=True):
             # Before sizes are read off them: an array that does not fit gives the error about
             # itself, not one about an output.
-            check(func.params.index(p), arg)
-        given = iter(args)
-        values = _sizes(inputs, args)
-        return tuple(
-            _allocated(name, p, values, make) if p in outputs else next(given)
-            for p in func.params
-        )
+            check(places[p], arg)
+        values = {
+            symbol: args[number] if axis is None else np.shape(args[number])[axis]
+            for symbol, number, axis in sizes
+        }
+        completed = list(args)
+        for place, p, *missing in of_outputs:
+            if missing:
+                raise ArgumentError(
+                    f"the size `{missing[0].name}` of the output `{p.name}` of `{name}` does not "
+                    "follow from the inputs; pass the array to write to as well"
+                )
+            completed.insert(place, _allocated(name, p, values, make))
+        return tuple(completed)
 
     return complete
 
 
-def _sizes(params: Sequence[Buffer | expr.Var], args: Sequence[Any]) -> dict[expr.Var, int]:
-    """The values of the symbols that stand alone for a dimension or are parameters."""
-    values: dict[expr.Var, int] = {}
-    for p, arg in zip(params, args, strict=True):
+def _sizes(params: Sequence[Buffer | expr.Var]) -> list[tuple[expr.Var, int, int | None]]:
+    """The symbols that stand alone for a dimension or are parameters: each with the number of the
+    parameter, and the dimension."""
+    found: dict[expr.Var, tuple[int, int | None]] = {}
+    for number, p in enumerate(params):
         if isinstance(p, expr.Var):
-            values[p] = arg
+            found[p] = number, None
             continue
-        for dim, size in zip(p.shape, np.shape(arg), strict=False):
+        for axis, dim in enumerate(p.shape):
             if isinstance(dim, expr.Var):
-                values.setdefault(dim, size)
-    return values
+                found.setdefault(dim, (number, axis))
+    return [(symbol, *place) for symbol, place in found.items()]
 
 
-def _allocated(
-    name: str, buffer: Buffer | expr.Var, values: dict[expr.Var, int], make: Make
-) -> Any:
-    assert isinstance(buffer, Buffer)
-    missing = [s.name for s in symbols_in(buffer.shape) if s not in values]
-    if missing:
-        raise ArgumentError(
-            f"the size `{missing[0]}` of the output `{buffer.name}` of `{name}` does not follow "
-            "from the inputs; pass the array to write to as well"
-        )
+def _missing(buffer: Buffer, known: set[expr.Var]) -> list[expr.Var]:
+    """The symbols of a buffer's shape that are not known."""
+    return [s for s in symbols_in(buffer.shape) if s not in known]
+
+
+def _allocated(name: str, buffer: Buffer, values: dict[expr.Var, int], make: Make) -> Any:
     shape = tuple(evaluate(d, values) for d in buffer.shape)
     # NumPy's own error would not say which output it is.
     if min(shape, default=0) < 0 or math.prod(shape) * bytes_of(buffer.dtype) >= 1 << 63:

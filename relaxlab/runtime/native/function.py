@@ -217,7 +217,9 @@ class NativeFunction(Unbatched):
             names = [name for name, _ in self.info.params[: self._open]]
             args = in_order(self.info.name, names, args, named)
         if self._adapt is not None and self._open == len(self._converters):
-            args = self._adapt(args)
+            given, args = args, self._adapt(args)
+            if args is not given and self.__call__ != self._run:
+                return self.__call__(*args)  # all that a direct call takes
         exe, words, context, state = self._exe, self._in, self._context, self._exe._state
         spare, library = exe._spare, library_of(args)
         if len(args) != self._open:
