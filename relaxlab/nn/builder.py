@@ -607,6 +607,11 @@ class Tensor:
         dims: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         return self.op("reshape", graph.ShapeExpr(tuple(expr.as_expr(d) for d in dims)))
 
+    def permute_dims(self, *axes: int | Sequence[int]) -> Tensor:
+        """Its dimensions in this order: numbers, or one list of them; reversed without any."""
+        order: Any = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
+        return self.op("permute_dims", axes=list(order) or None)
+
     def astype(self, dtype: str) -> Tensor:
         """The elements converted; itself when they have that dtype."""
         return self if self.dtype == dtype else self.op("astype", dtype=dtype)

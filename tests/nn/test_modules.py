@@ -279,3 +279,14 @@ def test_modules_that_cannot_be():
     outer[0].back = outer
     with pytest.raises(ValueError, match="the ModuleList at '0.back' contains itself"):
         outer.state_dict()
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 1), ((2, 0, 1),), ([1, 0, 2],), ()])
+def test_dimensions_are_permuted_by_numbers_or_by_a_list(axes, rng):
+    class Permuted(nn.Module):
+        def main(self, x):
+            return x.permute_dims(*axes)
+
+    mod, _ = Permuted().export({"main": {"x": nn.spec.Tensor((2, "n", 3))}})
+    x = rng.normal(size=(2, 4, 3)).astype("float32")
+    np.testing.assert_array_equal(interpret(mod, "main", x), x.transpose(*axes))

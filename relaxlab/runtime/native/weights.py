@@ -96,7 +96,20 @@ class Weights:
 
     def packed(self, weights: Sequence[Any]) -> tuple[Any, ...]:
         """The weights of the program as the compiled function takes them."""
-        return tuple(weights) if self._transform is None else self._transform(tuple(weights))
+        if self._transform is None:
+            return tuple(weights)
+        try:
+            return self._transform(tuple(weights))
+        except ArgumentError as error:
+            raise ArgumentError(self._named(str(error))) from None
+
+    def _named(self, message: str) -> str:
+        """A message about a place in the tuple that is packed, about the weight there instead."""
+        assert self._transform is not None
+        for number, name in enumerate(self.names):
+            place = f"argument `params[{number}]` of `{self._transform.name}`"
+            message = message.replace(place, f"the weight `{name}` of `{self._function}`")
+        return message
 
     def for_binding(self, last: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the last arguments of a call with packed weights instead of those of the program,
@@ -128,7 +141,10 @@ class Weights:
             return args
         # Nobody else gets to see the result.
         pack = self._transform.pack if run is None else partial(run, self._transform.name)
-        return (*inputs, *pack(weights))
+        try:
+            return (*inputs, *pack(weights))
+        except ArgumentError as error:
+            raise ArgumentError(self._named(str(error))) from None
 
 
 def find_weights(
