@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.batching.bound import batch_bound
+from relaxlab.batching.policies import POLICIES, schedule_batches
+from relaxlab.batching.recorded import recorded_graph
 from relaxlab.codegen.llvm.recorder_words import PHASE_BITS, ROUND_BITS
 from relaxlab.ir import recording as rec
 from relaxlab.ir.errors import counted, expect, kind_of
+from relaxlab.lab.recorded_program import program_lines
 from relaxlab.lab.view import View
 from relaxlab.runtime.batch.function import BatchFunction
 from relaxlab.runtime.batch.records import Records
@@ -22,8 +26,9 @@ MOST_NODES = 1500
 
 def batching(exe: Executable, name: str, instances: Sequence[Any]) -> View:
     """The instances of a batched program: a row for each, whose nodes (blocks that it noted) stand
-    in the columns of their batches; for each batch where its operands lie; and why two nodes are
-    not in one batch.
+    in the columns of their batches; for each batch where its operands lie; why two nodes are not in
+    one batch; how many batches each policy would make, beside the bound; and the program that is
+    recorded, with what is decided for each of its lines (see `program_lines`).
 
     Instances whose control flow depends on tensors have to be computed: then the function needs its
     weights. Raises TypeError for a program that does not run in batches.
@@ -69,7 +74,20 @@ def _state(program: rec.RecordingProgram, records: Records, instances: int) -> d
             for block, notes in records.batches
         ],
         "notes": [] if drawn == instances else [some_drawn],
+        "policies": _policies(records),
+        "program": [[line.code, line.remark, line.block] for line in program_lines(program)],
     }  # fmt: skip
+
+
+def _policies(records: Records) -> list[list[Any]]:
+    """The batches of each policy, and at last the bound. None where instances wait: what is noted
+    later depends on batches that ran."""
+    rounds = {int(d) >> ROUND_BITS for d in records.depth}
+    if len(rounds) != 1:
+        return []
+    graph = recorded_graph(records)
+    found: list[list[Any]] = [[name, len(schedule_batches(graph, name))] for name in POLICIES]
+    return [*found, ["lower bound", batch_bound(graph)]]
 
 
 def _places(records: Records, members: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
@@ -138,4 +156,9 @@ def _text(state: Mapping[str, Any]) -> str:
             f"  {number + 1}: {state['types'][b['type']]} × {b['size']}, flush {b['round'] + 1}, "
             f"{_named('phase', b['phase'], 1)}, {_named('depth', b['depth'])}"
         )
+    if state["policies"]:
+        counts = ", ".join(f"{name} {count}" for name, count in state["policies"])
+        lines += ["", f"batches by policy: {counts}"]
+    wide = max(len(code) for code, *_ in state["program"])
+    lines += ["", *(f"{code:{wide}}  {remark}".rstrip() for code, remark, _ in state["program"])]
     return "\n".join(lines)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import relaxlab as rl
 from relaxlab import dynamic
+from relaxlab.batching.policies import POLICIES
 from relaxlab.lab import batching
+from relaxlab.lab.recorded_program import program_lines
 from relaxlab.lab.view import View
+
+MODELS = (
+    dynamic.tree_lstm, dynamic.mv_rnn, dynamic.bi_rnn, dynamic.bi_lstm_tagger, dynamic.lattice_lstm,
+    dynamic.nested_rnn, dynamic.drnn, dynamic.stack_rnn, dynamic.berxit,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +54,42 @@ def test_batches_are_those_that_run(trees, view):
             assert batch < node[2]
             assert instance == node[1] or (instance < node[1] and not reads)
     assert any(nodes[read][1] < node[1] for node in nodes for read in node[3])
+
+
+def test_policies_and_the_bound_stand_beside_what_ran(trees, view):
+    exe, given = trees
+    graph = rl.recorded_graph(exe["main"].record(given))
+    found = dict(view.state["policies"])
+    assert found.pop("lower bound") == rl.batch_bound(graph)
+    assert found == {name: len(rl.schedule_batches(graph, name)) for name in POLICIES}
+
+
+def test_the_program_says_what_decides_each_line(trees, view):
+    exe, _ = trees
+    program = exe["main"].program
+    lines = {code.strip(): (remark, block) for code, remark, block in view.state["program"]}
+    notes = {program.blocks[block].name: remark for remark, block in lines.values() if block >= 0}
+    assert notes.keys() == {b.name for b in program.blocks}
+    leaf, inner, root = (notes[n] for n in ("cell_block", "cell_block1", "main_block"))
+    assert leaf == "depth 0 in all contexts; once for equal operands; same for all: E, Wl, bl"
+    assert inner == "depth counted; same for all: U, bu, C, bc"
+    assert root.startswith("depth counted; same for all: ")
+    assert lines["phase"] == ("waits until all instances are here", -1)
+    assert "side by side:" in lines and "left = field 0 of t" in lines
+    assert all(code in view.text for code in lines)
+
+
+@pytest.mark.parametrize("make", MODELS, ids=lambda m: m.__name__)
+def test_every_network_is_printed_with_a_name_for_each_variable(make):
+    program = rl.compile(make(4), pipeline=rl.batched_pipeline())["main"].program
+    text = "\n".join(line.code for line in program_lines(program))
+    for part in text.split("def ")[1:]:
+        made = re.findall(r"^ *([\w, ]+) = ", part, re.M)
+        # Both arms of a conditional give its results the same names.
+        names = [n for m in dict.fromkeys(made) for n in m.split(", ")]
+        assert len(names) == len(set(names)), part
+    ghosts = [line for line in program_lines(program) if line.code.strip() == "ghost"]
+    assert all("the other branch is longer" in line.remark for line in ghosts)
 
 
 @pytest.mark.parametrize("most", [0, 9, 20, 10_000])
@@ -88,6 +133,8 @@ def test_a_batch_and_two_nodes_are_chosen(open_view, audit, view):
     now = page.locator("rect.node.now")
     assert now.count() == view.state["batches"][1]["size"]
     assert page.locator(".panel p").first.inner_text().startswith("Batch 2:")
+    noted = page.locator(".recorded .now")
+    assert view.state["types"][view.state["batches"][1]["type"]] in noted.inner_text()
     nodes = page.locator("rect.node")
     nodes.nth(0).click()
     nodes.nth(1).press("Enter")

@@ -7,6 +7,7 @@ const CSS = `
 .batching rect.node { stroke: var(--line); stroke-width: 1; cursor: pointer; } .batching rect.waits { opacity: .45; } .batching rect.now { stroke: var(--fg); stroke-width: 2; }
 .batching rect.chosen { stroke: var(--accent); stroke-width: 3; } .batching rect.node:focus-visible { outline: 2px solid var(--accent); }
 .batching text { font-size: 11px; fill: var(--muted); } .batching line { stroke: var(--accent); stroke-width: 1.5; pointer-events: none; } .batching line.flush { stroke: var(--line); stroke-dasharray: 4 3; }
+.recorded { white-space: pre; font-family: var(--mono, monospace); font-size: 12px; line-height: 1.5; display: grid; grid-template-columns: max-content max-content; column-gap: 2em; } .recorded .remark { color: var(--muted); } .recorded .noted { justify-self: start; padding-right: 4px; } .recorded .now { outline: 2px solid var(--fg); } .batching-more { margin-top: 8px; } .batching-more summary { cursor: pointer; font-weight: 600; }
 `;
 
 const color = (t) => `fill:var(--group-${t % 10})`;
@@ -92,6 +93,26 @@ function gatheredFacts(state) {
   return h("p", { class: "muted" }, `${plural(state.instances, "instance")}, ${plural(state.count, "node")}, ${plural(state.batches.length, "batch", "batches")}. Of ${formatCount(all)} bytes of operands ${formatCount(sum(2))} are gathered; with results in the order of the program ${formatCount(sum(3))} would be. Weights are read where they are.`);
 }
 
+/** The batches of each policy and the bound, as rows with the ratio to the bound. */
+export function policyRows(state) {
+  const bound = state.policies.at(-1)[1];
+  return [["as they ran", state.batches.length], ...state.policies].map(([name, count]) => [name, count, bound ? (count / bound).toFixed(2) : ""]);
+}
+
+function policies(state) {
+  return state.policies.length > 0 && h("details", { class: "panel batching-more", open: true }, h("summary", {}, "Batches by policy"),
+    scroller("batches by policy", table(["policy", "batches", "to the bound"], policyRows(state))));
+}
+
+/** The program that is recorded, with what is decided for each line; those that note the blocks of the shown batch are marked. */
+function programText(state) {
+  const rows = state.program.map(([code, remark, block]) => ({ block, parts: [h("span", block < 0 ? {} : { class: "noted", style: `background:var(--group-${block % 10})` }, code || " "), h("span", { class: "remark" }, remark)] }));
+  const element = h("details", { class: "panel batching-more", open: true }, h("summary", {}, "The program that is recorded"),
+    scroller("the program that is recorded", h("div", { class: "recorded" }, rows.flatMap((r) => r.parts))));
+  const mark = (block) => rows.forEach((r) => r.parts[0].classList.toggle("now", r.block >= 0 && r.block === block));
+  return { element, mark };
+}
+
 export default {
   render({ model, el }) {
     const { root, cleanup } = mount(el);
@@ -105,15 +126,17 @@ export default {
       why.textContent = chosen.length === 2 ? `Nodes ${chosen[0]} and ${chosen[1]}: ${whyApart(state, ...chosen)}` : `Node ${v}: ${state.types[state.nodes[v][0]]} of instance ${state.nodes[v][1]}, batch ${state.nodes[v][2] + 1}. Choose another one.`;
       show();
     });
+    const text = programText(state);
     const show = () => {
       draw.show();
+      text.mark(state.batches[at.get()]?.type ?? -1);
       facts.replaceChildren(...(state.batches.length ? [batchFacts(state, at.get())] : []));
     };
     const bar = stepper({ count: Math.max(1, state.batches.length), at, label: "batches", describe: (i) => (state.batches[i] ? `batch ${i + 1}: ${state.types[state.batches[i].type]} × ${state.batches[i].size}` : "nothing was noted") });
     const stop = at.on(show);
     show();
     const legend = h("ul", { class: "legend" }, state.types.map((name, t) => h("li", {}, chip(t), name)));
-    root.append(h("style", {}, CSS), ...notes(state), gatheredFacts(state), legend, bar, ...(state.nodes.length ? [scroller("instances and batches", draw.element), why] : []), facts);
+    root.append(h("style", {}, CSS), ...notes(state), gatheredFacts(state), legend, bar, ...(state.nodes.length ? [scroller("instances and batches", draw.element), why] : []), facts, ...[policies(state)].filter(Boolean), text.element);
     return () => {
       stop();
       bar.stop();

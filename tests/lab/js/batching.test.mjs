@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { ancestors, placed, whyApart } from "../../../relaxlab/lab/static/batching.js";
+import { ancestors, placed, policyRows, whyApart } from "../../../relaxlab/lab/static/batching.js";
 
 // Two instances: leaves in batch 0, cells in batches 1 to 3; node 6 is another block.
 const state = {
@@ -27,4 +27,9 @@ test("two nodes say why they are not in one batch", () => {
 test("nodes of an instance in one batch stand below each other", () => {
   const both = { ...state, nodes: [[0, 0, 0, []], [0, 0, 0, []], [0, 1, 0, []]] };
   assert.deepEqual(placed(both), { level: [0, 1, 0], tall: [2, 1] });
+});
+
+test("policies stand beside what ran, with their ratios to the bound", () => {
+  const rows = policyRows({ ...state, policies: [["depth", 8], ["lower bound", 4]] });
+  assert.deepEqual(rows, [["as they ran", 5, "1.25"], ["depth", 8, "2.00"], ["lower bound", 4, "1.00"]]);
 });
