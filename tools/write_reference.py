@@ -156,6 +156,8 @@ def _parameters(name: str) -> str:
 
 def _doc(name: str, indent: str) -> str:
     body = text(name).replace("\\", "\\\\")
+    # An example that only repeats the signature says nothing beside it.
+    body = body.removesuffix(f"\n\n    {name}({', '.join(signature(name).parameters)})")
     end = "\n" if "\n" in body else ""
     return textwrap.indent(f'"""{body}{end}"""', indent)
 

@@ -21,6 +21,7 @@ from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import children, walk
 from relaxlab.ir.op_table import OpRow, find_op
+from relaxlab.ir.row_major import product
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.ir.types import ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 
@@ -79,7 +80,7 @@ def bytes_of(ty: Type | None) -> PrimExpr | None:
 
 
 def _size(shape: tuple[PrimExpr, ...], dtype: str) -> PrimExpr:
-    return Analyzer.for_shapes(shape).simplify(_product(shape) * dtypes.bytes_of(dtype))
+    return Analyzer.for_shapes(shape).simplify(product(shape) * dtypes.bytes_of(dtype))
 
 
 def _sum(sizes: Iterable[PrimExpr]) -> PrimExpr:
@@ -479,18 +480,11 @@ def _touched(
 ) -> PrimExpr:
     """Return the bytes of the elements that accesses touch: their sum, at most those of the region
     around them and of the buffer."""
-    most = _smaller(_sum(accesses.values()), _product(buffer.shape))
+    most = _smaller(_sum(accesses.values()), product(buffer.shape))
     for r in regions:
         if r.buffer is buffer:
-            most = _smaller(most, _product(dim.extent for dim in r.region))
+            most = _smaller(most, product(dim.extent for dim in r.region))
     return most * dtypes.bytes_of(buffer.dtype)
-
-
-def _product(dims: Iterable[PrimExpr]) -> PrimExpr:
-    total: PrimExpr = expr.const(1)
-    for d in dims:
-        total = total * d
-    return total
 
 
 def _smaller(a: PrimExpr, b: PrimExpr) -> PrimExpr:

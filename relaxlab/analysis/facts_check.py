@@ -58,7 +58,7 @@ def lengths_check(name: str, ty: LengthsType) -> loops.PrimFunc:
     message = f"the lengths in {name} add up to {{}}, not {text}"
     added = loops.seq(
         loops.BufferStore(total, ZERO, (ZERO,)),
-        _loop(i, plain.shape[0], loops.BufferStore(total, sum_ + _element(plain, i), (ZERO,))),
+        _loop(i, plain.shape[0], loops.BufferStore(total, sum_ + loops.element(plain, i), (ZERO,))),
         loops.AssertStmt(expr.EQ(sum_, ty.total), message, (sum_, ty.total)),
     )
     # One loop: a thread adds up and compares, where separate statements are steps of a team.
@@ -82,7 +82,8 @@ def _small(b: loops.Buffer) -> Iterator[loops.Stmt]:
     if b.dtype != "int32":
         most = expr.const(LARGEST_FACTOR)
         i = expr.Var("i")
-        small = expr.And(expr.LE(ZERO - most, _element(b, i)), expr.LE(_element(b, i), most))
+        value = loops.element(b, i)
+        small = expr.And(expr.LE(ZERO - most, value), expr.LE(value, most))
         yield _loop(i, b.shape[0], _claim(b, i, small, "too large for an index"))
 
 
@@ -91,11 +92,11 @@ def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
     i, count = expr.Var("i"), b.shape[0]
     match fact:
         case loops.Within(low, high):
-            inside = _between(low, _element(b, i), high)
+            inside = _between(low, loops.element(b, i), high)
             text = f"not in T.range({low}, {high})"
             yield _loop(i, count, _claim(b, i, inside, text))
         case loops.Nondecreasing(first, last):
-            ordered = expr.LE(_element(b, i), _element(b, i + 1))
+            ordered = expr.LE(loops.element(b, i), loops.element(b, i + 1))
             text = "less than the element before it: T.nondecreasing"
             yield _loop(i, count - 1, _claim(b, i + 1, ordered, text))
             yield from () if first is None else _end(b, ZERO, first, "begins")
@@ -103,11 +104,11 @@ def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
         case loops.PrefixSums():
             yield from _end(b, ZERO, ZERO, "begins")
             step = fact.at(i)
-            follows = expr.EQ(_element(b, i + 1), _element(b, i) + step)
+            follows = expr.EQ(loops.element(b, i + 1), loops.element(b, i) + step)
             text = f"not the element before it, at i, plus {step}: T.prefix_sums"
             yield _loop(i, count - 1, loops.seq(*_reads(step), _claim(b, i + 1, follows, text)))
         case loops.SegmentIds():
-            mine, starts = _element(b, i), fact.starts
+            mine, starts = loops.element(b, i), fact.starts
             exists = _between(ZERO, mine, starts.shape[0] - 1)
             inside = _between(fact.at(mine), i, fact.at(mine + 1))
             text = f"no segment of {starts.name}: T.segment_ids"
@@ -119,9 +120,9 @@ def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
             back = fact.at(i)
             name = next(n.buffer.name for n in walk(back) if isinstance(n, loops.BufferLoad))
             text = f"not in 0 to {count - 1}: T.permutation"
-            yield _loop(i, count, _claim(b, i, _between(ZERO, _element(b, i), count), text))
+            yield _loop(i, count, _claim(b, i, _between(ZERO, loops.element(b, i), count), text))
             outside = f"{name}[{{}}] is {{}}, not in 0 to {count - 1}: T.permutation of {b.name}"
-            same, other = expr.EQ(_element(b, back), i), f"and {name} is not its inverse"
+            same, other = expr.EQ(loops.element(b, back), i), f"and {name} is not its inverse"
             yield _loop(i, count, loops.seq(
                 *_reads(back),
                 loops.AssertStmt(_between(ZERO, back, count), outside, (i, back)),
@@ -131,21 +132,16 @@ def _assertions(b: loops.Buffer, fact: loops.Fact) -> Iterator[loops.Stmt]:
             raise TypeError(f"{type(fact).__name__} is no fact")
 
 
-def _element(b: loops.Buffer, index: PrimExpr) -> PrimExpr:
-    load = loops.BufferLoad(b, (index,))
-    return load if b.dtype == "int64" else expr.Cast("int64", load)
-
-
 def _claim(b: loops.Buffer, index: PrimExpr, condition: PrimExpr, text: str) -> loops.Stmt:
     message = f"{b.name}[{{}}] is {{}}, {text}"
-    return loops.AssertStmt(condition, message, (index, _element(b, index)))
+    return loops.AssertStmt(condition, message, (index, loops.element(b, index)))
 
 
 def _end(
     b: loops.Buffer, index: PrimExpr, wanted: PrimExpr, verb: str
 ) -> Iterator[loops.Stmt]:
     """The first or last element is `wanted`, if there are elements."""
-    found = _element(b, index)
+    found = loops.element(b, index)
     text = "{}" if isinstance(wanted, expr.IntImm) else f"{wanted} = {{}}"
     message = f"{b.name} {verb} with {{}}, not {text}"
     equal = loops.AssertStmt(expr.EQ(found, wanted), message, (found, wanted))

@@ -106,7 +106,7 @@ def _prefix_sums(
         first = loops.IfThenElse(there, first)
     body = loops.seq(
         first,
-        _loop(i, count, _store(sums, i + 1, _element(sums, i) + term)),
+        _loop(i, count, _store(sums, i + 1, loops.element(sums, i) + term)),
     )
     yield Derived(b, inputs, _function(plain, body), "prefix_sums")
 
@@ -124,8 +124,8 @@ def _segment_ids(
     plain = _plain((starts, b), {starts: (whole[0],)})
     first, (i, j) = plain[starts], (Var("i"), Var("j"))
     count = Analyzer.for_shapes(starts.shape).simplify(starts.shape[0] - 1)
-    rows = _element(first, i + 1) - _element(first, i)
-    body = _loop(i, count, _loop(j, rows, _store(plain[b], _element(first, i) + j, i)))
+    rows = loops.element(first, i + 1) - loops.element(first, i)
+    body = _loop(i, count, _loop(j, rows, _store(plain[b], loops.element(first, i) + j, i)))
     yield Derived(b, (starts,), _function(plain, body), "segment_ids")
 
 
@@ -148,7 +148,7 @@ def _inverse(
     i, target = Var("i"), plain[inverse]
     body = loops.seq(
         _loop(i, inverse.shape[0], _store(target, i, ZERO)),
-        _loop(k := Var("i"), order.shape[0], _store(target, _element(plain[order], k), k)),
+        _loop(k := Var("i"), order.shape[0], _store(target, loops.element(plain[order], k), k)),
     )
     yield Derived(inverse, (order,), _function(plain, body), "inverse_permutation")
 
@@ -179,11 +179,6 @@ def _plain(
 ) -> dict[Buffer, Buffer]:
     """New buffers for some, with the given facts alone."""
     return {b: Buffer(b.name, b.shape, b.dtype, facts=facts.get(b, ())) for b in buffers}
-
-
-def _element(b: Buffer, index: PrimExpr) -> PrimExpr:
-    load = BufferLoad(b, (index,))
-    return load if b.dtype == "int64" else expr.Cast("int64", load)
 
 
 def _store(b: Buffer, index: PrimExpr, value: PrimExpr) -> loops.Stmt:

@@ -102,7 +102,6 @@ def graph_of_records(
     starts: ArrayLike,
     handles: ArrayLike,
     producer: ArrayLike,
-    unbatchable: Sequence[str] = (),
 ) -> Graph:
     """Return the graph of a recorded minibatch.
 
@@ -127,41 +126,13 @@ def graph_of_records(
     _, first = np.unique(pairs, axis=0, return_index=True)
     kept = pairs[np.sort(first)]
     counts = np.bincount(kept[:, 0], minlength=len(firsts) - 1)
-    names = tuple(types)
     return Graph(
-        names,
+        tuple(types),
         np.asarray(type_of, dtype=np.int32),
         np.concatenate(([0], np.cumsum(counts))),
         kept[:, 1].astype(np.int32),
-        frozenset(names.index(name) for name in unbatchable),
+        frozenset(),
     )
-
-
-def joined(graphs: Sequence[Graph]) -> Graph:
-    """Return the graphs of instances as that of one minibatch: types of one name are one type.
-
-    Raises GraphError for no graphs, and where a type is unbatchable in some of them only.
-    """
-    if not graphs:
-        raise GraphError("a minibatch needs at least one graph")
-    names = tuple(dict.fromkeys(name for g in graphs for name in g.types))
-    alone = {name: {names_of(g).get(name) in g.unbatchable for g in graphs if name in g.types}
-             for name in names}  # fmt: skip
-    mixed = [name for name, found in alone.items() if len(found) > 1]
-    if mixed:
-        raise GraphError(f"the type {mixed[0]!r} is unbatchable in some of the graphs only")
-    offsets = np.concatenate(([0], np.cumsum([len(g) for g in graphs])))
-    edges = np.concatenate(([0], np.cumsum([len(g.predecessors) for g in graphs])))
-    numbers = [np.array([names.index(n) for n in g.types], dtype=np.int32) for g in graphs]
-    return Graph(
-        names,
-        np.concatenate([n[g.type_of] for n, g in zip(numbers, graphs, strict=True)]),
-        np.concatenate([[0], *(g.starts[1:] + e for g, e in zip(graphs, edges, strict=False))]),
-        np.concatenate([
-            g.predecessors + np.int32(o) for g, o in zip(graphs, offsets, strict=False)
-        ]),
-        frozenset(i for i, name in enumerate(names) if True in alone[name]),
-    )  # fmt: skip
 
 
 def reversed_graph(graph: Graph) -> Graph:
@@ -176,11 +147,6 @@ def reversed_graph(graph: Graph) -> Graph:
         (last - graph.successors[::-1]).astype(np.int32),
         graph.unbatchable,
     )
-
-
-def names_of(graph: Graph) -> dict[str, int]:
-    """Return the numbers of a graph's types by their names."""
-    return {name: number for number, name in enumerate(graph.types)}
 
 
 def depths_of(graph: Graph) -> Int32Array:

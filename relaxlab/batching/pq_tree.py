@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, permutations, product
-from math import factorial, prod
+from itertools import pairwise
 from typing import TypeAlias
 
 
@@ -178,24 +177,3 @@ def frontier(tree: Tree) -> list[int]:
     if isinstance(tree, Leaf):
         return [tree.name]
     return [name for child in tree.children for name in frontier(child)]
-
-
-def count_orders(tree: Tree) -> int:
-    """Return the number of orders of a tree."""
-    if isinstance(tree, Leaf):
-        return 1
-    own = factorial(len(tree.children)) if isinstance(tree, PNode) else 2
-    return own * prod(map(count_orders, tree.children))
-
-
-def orders(tree: Tree) -> Iterator[tuple[int, ...]]:
-    """Yield every order of a tree once."""
-    if isinstance(tree, Leaf):
-        yield (tree.name,)
-        return
-    ways = permutations(tree.children) if isinstance(tree, PNode) else (
-        tree.children, tree.children[::-1]
-    )  # fmt: skip
-    for children in ways:
-        for parts in product(*map(lambda child: list(orders(child)), children)):
-            yield tuple(name for part in parts for name in part)

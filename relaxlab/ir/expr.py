@@ -605,20 +605,16 @@ def _identity(cls: type[BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
     return None
 
 
+def if_then_else(condition: PrimExpr, value: PrimExpr, other: PrimExpr) -> PrimExpr:
+    """One of two values; only that one is evaluated."""
+    return Call(value.dtype, "if_then_else", (condition, value, other))
+
+
 def all_of(conditions: list[PrimExpr] | tuple[PrimExpr, ...]) -> PrimExpr:
     """The conjunction; `True` when there is no condition."""
     true = IntImm(1, "bool")
     kept = [c for c in conditions if c != true]
     return reduce(And, kept) if kept else true
-
-
-_SYMBOLS: dict[str, tuple[str, int]] = {
-    "Or": ("or", 1), "And": ("and", 2), "EQ": ("==", 4), "NE": ("!=", 4), "LT": ("<", 4),
-    "LE": ("<=", 4), "GT": (">", 4), "GE": (">=", 4), "BitOr": ("|", 5), "BitXor": ("^", 6),
-    "BitAnd": ("&", 7), "ShiftLeft": ("<<", 8), "ShiftRight": (">>", 8), "Add": ("+", 9),
-    "Sub": ("-", 9), "Mul": ("*", 10), "Div": ("/", 10), "FloorDiv": ("//", 10),
-    "FloorMod": ("%", 10),
-}  # fmt: skip
 
 
 def format_expr(e: Node, parent: int = 0) -> str:
@@ -636,10 +632,9 @@ def format_expr(e: Node, parent: int = 0) -> str:
             return OUTER
         case InnerLength(each):
             return f"{each.name.partition('[')[0]}[{OUTER}, {INNER}]"
-        case BinaryOp(a, b) if type(e).__name__ in _SYMBOLS:
-            symbol, level = _SYMBOLS[type(e).__name__]
-            text = f"{format_expr(a, level)} {symbol} {format_expr(b, level + 1)}"
-            return f"({text})" if level < parent else text
+        case BinaryOp(a, b) if (row := e.row).infix:
+            text = f"{format_expr(a, row.level)} {row.infix} {format_expr(b, row.level + 1)}"
+            return f"({text})" if row.level < parent else text
         case Cast(to, value):
             return f"{to}({format_expr(value)})"
         case Call(_, op, args):

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from relaxlab.ir.display import script_of
 from relaxlab.ir.dtypes import lanes_of, with_lanes
-from relaxlab.ir.expr import Call, PrimExpr, Var, const
+from relaxlab.ir.expr import Call, Cast, PrimExpr, Var, const
 from relaxlab.ir.node import (
     NO_ATTRS,
     Atom,
@@ -343,6 +343,12 @@ class PrimFunc(Node):
     def buffers(self) -> tuple[Buffer, ...]:
         """The parameters that are buffers."""
         return tuple(p for p in self.params if isinstance(p, Buffer))
+
+
+def element(b: Buffer, index: PrimExpr) -> PrimExpr:
+    """The element of an array of integers, as int64."""
+    load = BufferLoad(b, (index,))
+    return load if b.dtype == "int64" else Cast("int64", load)
 
 
 def returned_value(s: Stmt) -> PrimExpr | None:

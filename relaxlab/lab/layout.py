@@ -8,8 +8,10 @@ install, and a second picture of the same graph.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 GAP = 18
 """Pixels between neighbours in a layer."""
@@ -152,7 +154,7 @@ class _Layers:
     def _sort(self, r: int, near: list[list[int]], place: dict[int, int]) -> None:
         """Order one layer by the medians of its neighbours; nodes without any keep their places."""
         layer = self.layers[r]
-        medians = {v: _median([place[w] for w in near[v]]) for v in layer if near[v]}
+        medians = {v: median([place[w] for w in near[v]]) for v in layer if near[v]}
         moving = iter(sorted(medians, key=lambda v: medians[v]))
         self.layers[r] = [next(moving) if v in medians else v for v in layer]
 
@@ -200,30 +202,13 @@ class _Layers:
             xs[v] = base + offset
 
 
-def _median(places: list[int]) -> float:
-    ordered = sorted(places)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return float(ordered[middle])
-    return (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def _inversions(values: list[int]) -> int:
-    """Pairs in the wrong order (merge sort)."""
-    count, width = 0, 1
-    while width < len(values):
-        for low in range(0, len(values), 2 * width):
-            left, right = values[low : low + width], values[low + width : low + 2 * width]
-            merged: list[int] = []
-            i = 0
-            for value in right:
-                while i < len(left) and left[i] <= value:
-                    merged.append(left[i])
-                    i += 1
-                count += len(left) - i
-                merged.append(value)
-            values[low : low + 2 * width] = merged + left[i:]
-        width *= 2
+    """Pairs in the wrong order."""
+    count, before = 0, list[int]()
+    for value in values:
+        at = bisect_right(before, value)
+        count += len(before) - at
+        before.insert(at, value)
     return count
 
 

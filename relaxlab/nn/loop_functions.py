@@ -89,14 +89,14 @@ def rotary_tensors(
         step = 1 if interleaved else half
         here = x[bi, i, first + h, d]
         # Only the side that is chosen is read: the other may lie outside of the head.
-        partner = scalar.if_then_else(
+        partner = expr.if_then_else(
             is_second, x[bi, i, first + h, d - step], scalar.negative(x[bi, i, first + h, d + step])
         )
         at = position(i)
         rotated = here * cos[at, pair] + partner * sin[at, pair]
         if dims == head_dim:
             return rotated
-        return scalar.if_then_else(expr.LT(d, expr.const(dims)), rotated, here)
+        return expr.if_then_else(expr.LT(d, expr.const(dims)), rotated, here)
 
     return [x, cos, sin, te.compute((b, s, heads, head_dim), turned, "rotary")]
 

@@ -359,7 +359,7 @@ def _rope_emit(
         at = (b, i, pair) if per_batch else (i, pair)
         first = expr.LT(d, expr.const(half)) if neox else expr.EQ(d % 2, expr.const(0))
         step = half if neox else 1
-        other = scalar.if_then_else(
+        other = expr.if_then_else(
             first, scalar.negative(x[b, i, h, d + step]), x[b, i, h, d - step]
         )
         turned = expr.Add(
@@ -369,7 +369,7 @@ def _rope_emit(
         value = scalar.cast(turned, x.dtype)
         if rotated == head_dim.value:
             return value
-        return scalar.if_then_else(expr.LT(d, expr.const(rotated)), value, x[b, i, h, d])
+        return expr.if_then_else(expr.LT(d, expr.const(rotated)), value, x[b, i, h, d])
 
     return te.compute(x.shape, element, "T_rope")
 

@@ -14,10 +14,11 @@ from relaxlab.ir.errors import counted
 from relaxlab.ir.loops import Buffer, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import REQUIRED, OpRow, Trait, register_op
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import te
 from relaxlab.ops.define import TypesOf, attr, define, fail, params, require_dtype, tensor_arg
-from relaxlab.ops.shapes import product, prove_equal, show
+from relaxlab.ops.shapes import prove_equal, show
 
 
 def _stated_type(call: graph.Call) -> Type:

@@ -170,7 +170,7 @@ def padded(
             inside += [] if a == te.ZERO else [expr.LE(a, v)]
             inside += [] if b == te.ZERO else [expr.LT(v, e + a)]
         value = x[tuple(v - a for v, a in zip(i, before, strict=True))]
-        return scalar.if_then_else(expr.all_of(inside), value, fill)
+        return expr.if_then_else(expr.all_of(inside), value, fill)
 
     return te.compute(shape, element, name)
 
@@ -343,7 +343,7 @@ def _transpose_emit(
         n, o, *spatial = result.take(i)
         phase, at, hit = _meeting(spatial, windows, places)
         value = sums[(n, o, *phase, *(v - f for v, f in zip(at, first, strict=True)))]
-        return scalar.if_then_else(expr.all_of(hit), value, expr.const(0, sums.dtype))
+        return expr.if_then_else(expr.all_of(hit), value, expr.const(0, sums.dtype))
 
     return te.compute(out.shape, spread, f"{name}_spread")
 

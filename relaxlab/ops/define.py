@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
+from relaxlab.analysis.deduce import type_of
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.arguments import names_arguments
 from relaxlab.ir.dtypes import is_float, is_int, numpy_dtype
@@ -377,7 +378,7 @@ def expression_of(name: str, *args: Any, **kwargs: Any) -> te.Tensor | tuple[te.
 
     given = [stand_in(a) for a in args]
     call = builder(name)(*given, **{k: stand_in(v) for k, v in kwargs.items()})
-    tys = tuple(_type_of(a) for a in call.args)
+    tys = tuple(type_of(a) for a in call.args)
     out = infer_type(op_row(name), call, tys, None)
 
     def tensor_of(value: graph.Expr, ty: TensorType) -> te.Tensor:
@@ -390,22 +391,6 @@ def expression_of(name: str, *args: Any, **kwargs: Any) -> te.Tensor | tuple[te.
         for i, (value, ty) in enumerate(zip(call.args, tys, strict=True))
     ]
     return emit(call, out, *lowered)
-
-
-def _type_of(value: graph.Expr) -> Type:
-    match value:
-        case graph.Tuple(fields):
-            return types.TupleType(tuple(_type_of(f) for f in fields))
-        case graph.ShapeExpr(values):
-            return types.ShapeType(values)
-        case graph.PrimValue(scalar):
-            return types.PrimType(scalar.dtype, scalar)
-        case graph.Constant(data):
-            return TensorType(tuple(map(expr.const, data.shape)), data.dtype.name)
-        case graph.Var(ty=ty) if ty is not None:
-            return ty
-        case _:
-            raise TypeError(f"{value!r} has no tensor expression")
 
 
 _EMITS: dict[str, Emit] = {}

@@ -111,7 +111,7 @@ def _sample_emit(call: graph.Call, out: TensorType, x: te.Tensor, grid: te.Tenso
             weight = weight * share
         read = scalar.cast(x[layout.put((n, c, *places))], dtype)
         inside = scalar.within(places, extents)
-        term = weight * scalar.if_then_else(inside, read, expr.const(0.0, dtype))
+        term = weight * expr.if_then_else(inside, read, expr.const(0.0, dtype))
         return te.te_sum(term, *taps)
 
     total = te.compute(out.shape, element, "T_grid_sample")

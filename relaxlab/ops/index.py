@@ -92,7 +92,7 @@ def _take_emit(call: graph.Call, out: TensorType, x: te.Tensor, at: Arg) -> te.T
         if mode != "nan":
             return value
         wrong = expr.Or(expr.LT(index, te.ZERO), expr.GE(index, extent))
-        return scalar.if_then_else(wrong, expr.const(float("nan"), x.dtype), value)
+        return expr.if_then_else(wrong, expr.const(float("nan"), x.dtype), value)
 
     return te.compute(out.shape, element, "T_take")
 

@@ -14,6 +14,7 @@ import numpy as np
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import bits_of, is_float, is_uint, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import PrimType, TensorType, Type
 from relaxlab.ops.define import (
     Builder,
@@ -24,7 +25,7 @@ from relaxlab.ops.define import (
     params,
     tensor_arg,
 )
-from relaxlab.ops.shapes import impossible, product
+from relaxlab.ops.shapes import impossible
 
 Array = np.ndarray[Any, Any]
 

@@ -12,6 +12,7 @@ import numpy as np
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED, VIEW
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import ShapeType, TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
@@ -34,7 +35,6 @@ from relaxlab.ops.shapes import (
     differ,
     divide_exactly,
     impossible,
-    product,
     prove_equal,
     require_count,
     show,

@@ -9,10 +9,11 @@ import numpy as np
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import ObjectType, PrimType, TensorType, TupleType, Type
 from relaxlab.ops.define import Builder, TypesOf, builder, define, fail, params, tensor_arg
 from relaxlab.ops.manipulate import shape_arg
-from relaxlab.ops.shapes import impossible, product
+from relaxlab.ops.shapes import impossible
 
 Array = np.ndarray[Any, Any]
 

@@ -533,7 +533,7 @@ def _pad_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
         value = x[tuple(at)]
         if mode != "constant" or not inside:
             return value
-        return scalar.if_then_else(expr.all_of(inside), value, fill)
+        return expr.if_then_else(expr.all_of(inside), value, fill)
 
     return te.compute(out.shape, element, "T_pad")
 

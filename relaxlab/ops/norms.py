@@ -11,6 +11,7 @@ import numpy as np
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.define import (
@@ -28,7 +29,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.elementwise import in_float32
 from relaxlab.ops.reduce import mean_compute, variance_compute
-from relaxlab.ops.shapes import differ, impossible, product, simplify
+from relaxlab.ops.shapes import differ, impossible, simplify
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]

@@ -144,7 +144,7 @@ def _pool_compute(
         inside = _inside(call, places, extents, windows)
         value = scalar.cast(x[data.put((n, c, *places))], fill.dtype)
         if inside != te.TRUE:
-            value = scalar.if_then_else(inside, value, fill)
+            value = expr.if_then_else(inside, value, fill)
         return combine(value, *taps)
 
     return te.compute(shape, element, name)
@@ -312,7 +312,7 @@ def _adaptive_emit(call: graph.Call, out: TensorType, x: te.Tensor, dims: int) -
         rows = zip(places, ends, even, strict=True)
         inside = expr.all_of([expr.LT(p, end) for p, (_, end), whole in rows if not whole])
         if inside != te.TRUE:
-            value = scalar.if_then_else(inside, value, expr.const(0, value.dtype))
+            value = expr.if_then_else(inside, value, expr.const(0, value.dtype))
         return te.te_sum(value, *taps)
 
     total = te.compute(out.shape, element, "T_pool_sum")
@@ -389,7 +389,7 @@ def _gathered(
             hit += [expr.LT(phase + t.var * w.phases, w.size)]
         value = share(result.put((n, c, *at)), i)
         return te.te_sum(
-            scalar.if_then_else(expr.all_of(hit), value, expr.const(0, value.dtype)), *taps
+            expr.if_then_else(expr.all_of(hit), value, expr.const(0, value.dtype)), *taps
         )
 
     return narrow(te.compute(out.shape, element, name), out.dtype)
@@ -424,7 +424,7 @@ def _max_backward_emit(
         y, z = _reads(spatial, taps, windows)
         inside = _inside(call, [y, z], [height, width], windows)
         value = scalar.wide(x[data.put((n, c, y, z))])
-        value = scalar.if_then_else(inside, value, expr.lowest(value.dtype))
+        value = expr.if_then_else(inside, value, expr.lowest(value.dtype))
         place = expr.Select(inside, y * width + z, expr.highest("int64"))
         return te.Reduce(te.ARGMAX, (value, place), taps)
 

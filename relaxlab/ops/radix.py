@@ -156,7 +156,7 @@ class _Sort:
         def one(p: PrimExpr) -> loops.Stmt:
             key = expr.Var("key", key_dtype(self.given.buffer.dtype))
             larger = expr.GT(self.key(self.given[before] if self.as_places else before), key)
-            follows = scalar.if_then_else(expr.LT(te.ZERO, free.value), larger, expr.const(False))
+            follows = expr.if_then_else(expr.LT(te.ZERO, free.value), larger, expr.const(False))
             move = loops.seq(kept.set(free.value, before), free.set(free.value - 1))
             last = kept.set(free.value, p if self.as_places else self.given[p])
             put = loops.seq(free.set(p), loops.While(follows, move), last)

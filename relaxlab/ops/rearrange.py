@@ -12,6 +12,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.errors import counted
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import REQUIRED, VIEW
+from relaxlab.ir.row_major import product
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
@@ -36,7 +37,6 @@ from relaxlab.ops.shapes import (
     Shape,
     differ,
     impossible,
-    product,
     prove_equal,
     show,
     simplify,
@@ -355,7 +355,7 @@ def _layout_emit(call: graph.Call, out: TensorType, x: te.Tensor) -> te.Tensor:
         value = x[tuple(places)]
         if padding is None:
             return value
-        return scalar.if_then_else(empty, scalar.cast(expr.as_expr(fill), x.dtype), value)
+        return expr.if_then_else(empty, scalar.cast(expr.as_expr(fill), x.dtype), value)
 
     return te.compute(out.shape, element, "T_layout_transform")
 

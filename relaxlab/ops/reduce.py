@@ -11,6 +11,7 @@ import numpy as np
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import TensorType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.datatype import dtype_attr
@@ -29,7 +30,7 @@ from relaxlab.ops.define import (
 )
 from relaxlab.ops.elementwise import in_float32, log_add_exp
 from relaxlab.ops.manipulate import reshape_compute
-from relaxlab.ops.shapes import ONE, Shape, product, require_elements
+from relaxlab.ops.shapes import ONE, Shape, require_elements
 
 Array = np.ndarray[Any, Any]
 Indices = tuple[PrimExpr, ...]
@@ -195,7 +196,7 @@ def _from_first(x: te.Tensor, gone: tuple[int, ...]) -> te.Tensor:
         # Known not to be empty: the element exists.
         if isinstance(count, expr.IntImm) and count.value > 0:
             return value
-        return scalar.if_then_else(expr.LT(te.ZERO, count), value, expr.const(0, value.dtype))
+        return expr.if_then_else(expr.LT(te.ZERO, count), value, expr.const(0, value.dtype))
 
     start = te.compute(reduced_shape(x.shape, gone, False), first, "T_first")
 
@@ -420,10 +421,10 @@ def scan_compute(
             )
 
         at_start = expr.EQ(block, te.ZERO)
-        past = scalar.if_then_else(at_start, nothing, at(buffers[out], first - 1))
+        past = expr.if_then_else(at_start, nothing, at(buffers[out], first - 1))
         opening = taken(first)
         if exclusive:
-            opening = scalar.if_then_else(at_start, nothing, opening)
+            opening = expr.if_then_else(at_start, nothing, opening)
         further = op(loops.BufferLoad(buffers[own], row), taken(place))
         count = expr.Min(expr.const(SCAN_BLOCK), extent - first) - 1
         inner = loops.For(place, first + 1, count, "serial", advanced(further, place))

@@ -104,7 +104,7 @@ def _align_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor
             image = _image(b[rois], r)
             known = scalar.within((image, y, z), (images, height, width))
             value = scalar.cast(loops.BufferLoad(b[x], layout.put((image, c, y, z))), wide)
-            return scalar.if_then_else(known, value, expr.const(0.0, wide))
+            return expr.if_then_else(known, value, expr.const(0.0, wide))
 
         value = _between(read, point(high, tall, p, y_count), point(left, broad, q, x_count),
                          height, width)  # fmt: skip
@@ -161,7 +161,7 @@ def _between(read: Any, y: PrimExpr, x: PrimExpr, height: PrimExpr, width: PrimE
         for test in (expr.GE(at, expr.const(-1.0, dtype)), expr.LE(at, scalar.cast(extent, dtype)))
     ]
     value = upper * (one - t) + lower * t
-    return scalar.if_then_else(expr.all_of(near), value, zero)
+    return expr.if_then_else(expr.all_of(near), value, zero)
 
 
 def _align(
@@ -244,7 +244,7 @@ def _pool_emit(call: graph.Call, out: TensorType, x: te.Tensor, rois: te.Tensor)
         image = _image(b[rois], r)
         known = scalar.within((image,), (images,))
         read = loops.BufferLoad(b[x], layout.put((image, c, top + p, left + q)))
-        value = scalar.if_then_else(known, scalar.cast(read, wide), expr.lowest(wide))
+        value = expr.if_then_else(known, scalar.cast(read, wide), expr.lowest(wide))
         so_far = loops.BufferLoad(b[best], row)
         store = loops.BufferStore(b[best], expr.binary(expr.Max, so_far, value), row)
         walk = loops.For(p, te.ZERO, bottom - top, "serial",

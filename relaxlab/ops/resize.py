@@ -221,7 +221,7 @@ def _emit(call: graph.Call, out: TensorType, x: te.Tensor, size: Shape, dims: in
         value = _weighted(x, layout, (n, c), taps, dtype)
         if inside:
             fill = expr.const(float(attr(call, "extrapolation_value")), value.dtype)
-            value = scalar.if_then_else(expr.all_of(inside), value, fill)
+            value = expr.if_then_else(expr.all_of(inside), value, fill)
         if integers:
             value = scalar.clamp(_truncated(value), *_range(out.dtype or x.dtype))
         return scalar.cast(value, out.dtype or x.dtype)

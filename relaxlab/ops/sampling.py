@@ -195,7 +195,7 @@ def _top_emit(
 
     def counted(i: PrimExpr) -> te.Reduce:
         wanted = expr.Mul(scalar.cast(top_p[i, 0], "float32"), sums[i, limit(i) - 1])
-        short = scalar.if_then_else(
+        short = expr.if_then_else(
             expr.EQ(r.var, te.ZERO), te.TRUE, LT(sums[i, r.var - 1], wanted)
         )
         return te.te_sum(expr.Select(expr.And(LT(r.var, limit(i)), short), ONE, te.ZERO), r)
@@ -211,7 +211,7 @@ def _top_emit(
 
         count = load(kept, i)
         share = expr.Div(load(ranked, i, rank), load(sums, i, count - 1))
-        value = scalar.if_then_else(LT(rank, count), share, expr.const(0.0, "float32"))
+        value = expr.if_then_else(LT(rank, count), share, expr.const(0.0, "float32"))
         store = loops.BufferStore(
             b[result], scalar.cast(value, prob.dtype), (i, load(order, i, rank))
         )

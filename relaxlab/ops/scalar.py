@@ -38,11 +38,6 @@ def accumulator_of(dtype: str) -> str:
     return "float32" if dtype in HALF else dtype
 
 
-def if_then_else(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """`a` or `b`; the other is not evaluated."""
-    return expr.Call(b.dtype, "if_then_else", (condition, a, b))
-
-
 def piecewise(index: PrimExpr, ends: Sequence[PrimExpr], values: Sequence[PrimExpr]) -> PrimExpr:
     """`values[k]` where `index` is below `ends[k]` and not below `ends[k - 1]`, found by bisection:
     the expression of several hundred pieces stays shallow."""
@@ -51,7 +46,7 @@ def piecewise(index: PrimExpr, ends: Sequence[PrimExpr], values: Sequence[PrimEx
     half = len(values) // 2
     low = piecewise(index, ends[:half], values[:half])
     high = piecewise(index, ends[half:], values[half:])
-    return if_then_else(expr.LT(index, ends[half - 1]), low, high)
+    return expr.if_then_else(expr.LT(index, ends[half - 1]), low, high)
 
 
 def clamp(value: PrimExpr, low: ExprLike, high: ExprLike) -> PrimExpr:

@@ -525,7 +525,7 @@ def _slice_emit(call: graph.Call, out: TensorType, x: te.Tensor, src: te.Tensor)
         hit = [expr.GE(ahead, te.ZERO), expr.LT(place, count)]
         hit += [] if step == 1 else [expr.EQ(ahead % step, te.ZERO)]
         read = src[(*i[:axis], place, *i[axis + 1 :])]
-        return scalar.if_then_else(expr.all_of(hit), read, x[i])
+        return expr.if_then_else(expr.all_of(hit), read, x[i])
 
     return te.compute(x.shape, element, "T_slice_scatter")
 

@@ -10,6 +10,7 @@ import numpy as np
 from relaxlab.ir import expr, graph, loops
 from relaxlab.ir.dtypes import is_float, numpy_dtype
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import TensorType, TupleType, Type
 from relaxlab.ops import scalar, te
 from relaxlab.ops.datatype import dtype_attr
@@ -32,7 +33,7 @@ from relaxlab.ops.define import (
 from relaxlab.ops.manipulate import reshape_compute
 from relaxlab.ops.radix import Row, place_of_rank, sort_rows
 from relaxlab.ops.reduce import narrow, reduced_type
-from relaxlab.ops.shapes import impossible, product
+from relaxlab.ops.shapes import impossible
 
 Array = np.ndarray[Any, Any]
 Buffers = dict[te.Tensor, loops.Buffer]
@@ -100,7 +101,7 @@ def _first_compute(x: te.Tensor, axis: int, count: int, descending: bool) -> te.
         def precedes(at: PrimExpr) -> PrimExpr:
             return _precedes(keys[p], keys[kept[at]], descending)
 
-        follows = scalar.if_then_else(LT(te.ZERO, free), precedes(free - 1), expr.const(False))
+        follows = expr.if_then_else(LT(te.ZERO, free), precedes(free - 1), expr.const(False))
         move = loops.seq(kept.set(free, kept[free - 1]), set_free(free - 1))
         insert = loops.seq(
             # The last of a full list falls out: it is overwritten first.
@@ -109,7 +110,7 @@ def _first_compute(x: te.Tensor, axis: int, count: int, descending: bool) -> te.
             kept.set(free, p),
         )
         last = expr.const(count - 1)
-        is_kept = scalar.if_then_else(LE(p, last), te.TRUE, precedes(last))
+        is_kept = expr.if_then_else(LE(p, last), te.TRUE, precedes(last))
         return loops.For(p, te.ZERO, extent, "serial", loops.IfThenElse(is_kept, insert))
 
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])

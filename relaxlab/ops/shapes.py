@@ -12,6 +12,7 @@ from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import replace
 from relaxlab.ir.op_table import require
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import TensorType, lengths_in
 from relaxlab.ops.define import fail, op_name
 from relaxlab.tracing.deduction import Asked, emit, is_recording
@@ -174,14 +175,6 @@ def divide_exactly(dims: Sequence[PrimExpr], by: Sequence[PrimExpr]) -> PrimExpr
 def show(shape: Sequence[PrimExpr]) -> str:
     """A shape in Python's spelling."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-
-
-def product(dims: Sequence[PrimExpr]) -> PrimExpr:
-    """The product of the dimensions."""
-    result: PrimExpr = ONE
-    for d in dims:
-        result = result * d
-    return result
 
 
 def broadcast_dim(a: PrimExpr, b: PrimExpr) -> PrimExpr | bool | None:

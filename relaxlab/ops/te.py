@@ -27,6 +27,7 @@ from relaxlab.ir.names import UniqueNames
 from relaxlab.ir.node import Atom, Attrs, Node, node, replace, rewrite, walk
 from relaxlab.ir.span import Span
 from relaxlab.ir.substitute import free_symbols, substitute
+from relaxlab.ops.scalar import isnan
 
 ZERO = expr.const(0)
 TRUE = expr.const(True)
@@ -299,10 +300,6 @@ te_max = _reduction(MAX)
 te_min = _reduction(MIN)
 
 
-def _isnan(value: PrimExpr) -> PrimExpr:
-    return expr.Call("bool", "isnan", (value,))
-
-
 def _arg_combiner(name: str, better: type[expr.BinaryOp], worst: Callable[[str], PrimExpr]):
     """(value, index) pairs: the better value wins, then the lower index; NaN beats all (NumPy)."""
 
@@ -312,9 +309,9 @@ def _arg_combiner(name: str, better: type[expr.BinaryOp], worst: Callable[[str],
         keep: PrimExpr = expr.Or(better(acc[0], new[0]), tie)
         if is_float(acc[0].dtype):
             # Comparisons with NaN are false, so it has to be asked for.
-            new_ok = expr.Not(_isnan(new[0]))
+            new_ok = expr.Not(isnan(new[0]))
             keep = expr.Or(
-                expr.And(_isnan(acc[0]), expr.Or(new_ok, earlier)), expr.And(new_ok, keep)
+                expr.And(isnan(acc[0]), expr.Or(new_ok, earlier)), expr.And(new_ok, keep)
             )
         return (expr.Select(keep, acc[0], new[0]), expr.Select(keep, acc[1], new[1]))
 

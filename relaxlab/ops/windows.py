@@ -131,7 +131,7 @@ def _read(
     each = zip(places, x.shape, windows, strict=True)
     inside = expr.all_of([c for p, e, w in each for c in w.inside(p, e)])
     value = scalar.cast(x[tuple(places)], fill.dtype)
-    return value if inside == te.TRUE else scalar.if_then_else(inside, value, fill)
+    return value if inside == te.TRUE else expr.if_then_else(inside, value, fill)
 
 
 def _emit(call: graph.Call, out: TensorType, x: te.Tensor, padding: Indices) -> te.Tensor:
@@ -241,8 +241,8 @@ def _backward_emit(
             conditions += [expr.GE(start, te.ZERO), expr.LT(places[-1], count)]
             conditions += [expr.EQ(start % w.stride, te.ZERO)] if w.stride > 1 else []
         mine = expr.EQ(chosen[tuple(places)], flat(taps))
-        value = scalar.if_then_else(mine, scalar.cast(grad[tuple(places)], dtype), _zero(dtype))
-        inside = scalar.if_then_else(expr.all_of(conditions), value, _zero(dtype))
+        value = expr.if_then_else(mine, scalar.cast(grad[tuple(places)], dtype), _zero(dtype))
+        inside = expr.if_then_else(expr.all_of(conditions), value, _zero(dtype))
         return te.te_sum(inside, *axes)
 
     return narrow(te.compute(x.shape, element, "T_window_grad"), x.dtype)

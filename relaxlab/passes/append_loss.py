@@ -9,7 +9,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.substitute import substitute
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bind_symbolic_vars import graph_function
-from relaxlab.passes.bindings import copy_function, same_dims
+from relaxlab.passes.bindings import copy_function, parts_of, same_dims
 from relaxlab.passes.patterns.rewrite import normalized
 
 RULE = "append_loss"
@@ -39,11 +39,11 @@ def append_loss(mod: Module, options: LossOptions) -> Module:
     if options.loss is None:
         return mod
     fn, loss = copy_function(fn), copy_function(options.loss)
-    loss = _for_predictions(loss, _results(fn.body.body))
+    loss = _for_predictions(loss, parts_of(fn.body.body))
     name = options.name or f"{options.function}_loss"
     if name in mod:
         raise ValueError(f"{RULE}: the module has a function {name!r} already")
-    results = _results(fn.body.body)
+    results = parts_of(fn.body.body)
     predictions = results[: options.outputs]
     if len(predictions) < options.outputs or len(loss.params) < options.outputs:
         raise ValueError(
@@ -78,10 +78,6 @@ def _for_predictions(loss: graph.Function, results: tuple[graph.Expr, ...]) -> g
     return substitute(loss, symbols)
 
 
-def _results(value: graph.Expr) -> tuple[graph.Expr, ...]:
-    return value.fields if isinstance(value, graph.Tuple) else (value,)
-
-
 def _only_block(name: str, fn: graph.Function) -> graph.DataflowBlock:
     blocks = fn.body.blocks
     if len(blocks) != 1 or not isinstance(blocks[0], graph.DataflowBlock):
@@ -100,7 +96,7 @@ def _alike(a: types.Type | None, b: types.Type | None) -> bool:
 
 def _with_outputs(body: graph.SeqExpr) -> graph.SeqExpr:
     """The body whose dataflow block gives out what it returns, and nothing else."""
-    read = {f for f in _results(body.body) if isinstance(f, graph.Var)}
+    read = {f for f in parts_of(body.body) if isinstance(f, graph.Var)}
     inside: dict[graph.Var, graph.Expr] = {
         b.var: graph.DataflowVar(b.var.name, b.var.ty)
         for b in body.blocks[0].bindings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -365,10 +365,10 @@ class _Maker:
             refuse(f"{where}: `{call.callee}` cannot be batched: {error}", b.value)
 
 
-def nested(ty: types.Type | None, leaf: Callable[[tuple[int, ...]], graph.Expr]) -> Value:
+def nested(ty: types.Type | None, leaf: Callable[[tuple[int, ...]], Any]) -> Any:
     """The value of a type whose leaves are given by their paths."""
 
-    def at(ty: types.Type | None, path: tuple[int, ...]) -> Value:
+    def at(ty: types.Type | None, path: tuple[int, ...]) -> Any:
         if isinstance(ty, types.TupleType):
             return tuple(at(f, (*path, i)) for i, f in enumerate(ty.fields))
         return leaf(path)

@@ -98,6 +98,11 @@ def with_bindings(block: graph.BindingBlock, new: list[graph.Binding]) -> graph.
     return replace(block, bindings=tuple(new))
 
 
+def parts_of(e: graph.Expr) -> tuple[graph.Expr, ...]:
+    """The fields of a tuple that is written out; the expression alone for any other."""
+    return e.fields if isinstance(e, graph.Tuple) else (e,)
+
+
 def replace_body(fn: graph.Function, body: graph.SeqExpr) -> graph.Function:
     """`fn` with another body; itself when it is the same object."""
     return fn if body is fn.body else replace(fn, body=body)

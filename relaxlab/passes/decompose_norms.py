@@ -10,7 +10,7 @@ import numpy as np
 from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.op_table import op_row
-from relaxlab.ops.define import builder
+from relaxlab.ops.gradients.base import op
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.patterns import Match, is_op
@@ -40,10 +40,6 @@ def decompose_norms(mod: Module, options: DecomposeOptions) -> Module:
     return rewrite_matches(mod, is_op("nn.layer_norm"), _layer_norm, RULE)
 
 
-def _op(name: str, *args: Any, **attrs: Any) -> graph.Call:
-    return builder(name)(*args, **attrs)
-
-
 def _attr(call: graph.Call, name: str) -> Any:
     assert isinstance(call.op, graph.Op)
     defaults = {p.name: p.default for p in op_row(call.op.name).params}
@@ -63,16 +59,16 @@ def _normed(
     others = [i for i in range(ty.ndim) if i != axis]
 
     def along(value: graph.Expr) -> graph.Expr:
-        return _op("expand_dims", value, axis=others) if others else value
+        return op("expand_dims", value, axis=others) if others else value
 
     assert ty.dtype is not None
-    deviation = _op(
-        "sqrt", _op("add", along(variance), _constant(_attr(call, "epsilon"), ty.dtype))
+    deviation = op(
+        "sqrt", op("add", along(variance), _constant(_attr(call, "epsilon"), ty.dtype))
     )
-    result = _op("divide", _op("subtract", x, along(mean)), deviation)
+    result = op("divide", op("subtract", x, along(mean)), deviation)
     if _attr(call, "scale"):
-        result = _op("multiply", result, along(gamma))
-    return _op("add", result, along(beta)) if _attr(call, "center") else result
+        result = op("multiply", result, along(gamma))
+    return op("add", result, along(beta)) if _attr(call, "center") else result
 
 
 def _known(call: graph.Call) -> types.TensorType | None:
@@ -97,13 +93,13 @@ def _training(call: graph.Call, _: Match) -> graph.Expr | str:
     axis = _attr(call, "axis") % ty.ndim
     others = [i for i in range(ty.ndim) if i != axis]
     assert ty.dtype is not None
-    mean = _op("mean", call.args[0], axis=others)
-    variance = _op("variance", call.args[0], axis=others)
+    mean = op("mean", call.args[0], axis=others)
+    variance = op("variance", call.args[0], axis=others)
     rate = _attr(call, "momentum")
 
     def moved(old: graph.Expr, new: graph.Expr) -> graph.Expr:
-        kept = _op("multiply", _constant(1 - rate, ty.dtype or ""), old)
-        return _op("add", kept, _op("multiply", _constant(rate, ty.dtype or ""), new))
+        kept = op("multiply", _constant(1 - rate, ty.dtype or ""), old)
+        return op("add", kept, op("multiply", _constant(rate, ty.dtype or ""), new))
 
     return graph.Tuple(
         (
@@ -121,12 +117,12 @@ def _layer_norm(call: graph.Call, _: Match) -> graph.Expr | str:
     axes = _attr(call, "axes")
     assert ty.dtype is not None
     x = call.args[0]
-    mean = _op("mean", x, axis=axes, keepdims=True)
-    variance = _op("variance", x, axis=axes, keepdims=True)
-    deviation = _op("sqrt", _op("add", variance, _constant(_attr(call, "epsilon"), ty.dtype)))
-    result = _op("divide", _op("subtract", x, mean), deviation)
+    mean = op("mean", x, axis=axes, keepdims=True)
+    variance = op("variance", x, axis=axes, keepdims=True)
+    deviation = op("sqrt", op("add", variance, _constant(_attr(call, "epsilon"), ty.dtype)))
+    result = op("divide", op("subtract", x, mean), deviation)
     if _attr(call, "scale") and len(call.args) > 1:
-        result = _op("multiply", result, call.args[1])
+        result = op("multiply", result, call.args[1])
     if _attr(call, "center") and len(call.args) > 2:
-        result = _op("add", result, call.args[2])
+        result = op("add", result, call.args[2])
     return result

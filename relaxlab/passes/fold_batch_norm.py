@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from relaxlab.ir import graph, types
 from relaxlab.ir.module import Module
-from relaxlab.ops.define import attr, builder
+from relaxlab.ops.define import attr
+from relaxlab.ops.gradients.base import op
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import leaf_type
 from relaxlab.passes.patterns import Match, is_const, is_op, wildcard
@@ -38,10 +38,6 @@ def fold_batch_norm(mod: Module, options: FoldOptions) -> Module:
     return rewrite_matches(mod, pattern, partial(_folded, options), RULE)
 
 
-def _op(name: str, *args: Any, **attrs: Any) -> graph.Call:
-    return builder(name)(*args, **attrs)
-
-
 def _folded(options: FoldOptions, norm: graph.Call, match: Match) -> graph.Expr | str:
     if attr(norm, "training") and not options.inference:
         return "the norm trains: it uses the mean and variance of the batch"
@@ -59,18 +55,18 @@ def _folded(options: FoldOptions, norm: graph.Call, match: Match) -> graph.Expr 
         return "the weights have another dtype than the result"
     gamma, beta, mean, variance = norm.args[1:]
     epsilon = graph.Constant(np.asarray(attr(norm, "epsilon"), weight.dtype))
-    deviation = _op("sqrt", _op("add", variance, epsilon))
+    deviation = op("sqrt", op("add", variance, epsilon))
     one = graph.Constant(np.asarray(1, weight.dtype))
-    factor = _op("divide", gamma if attr(norm, "scale") else one, deviation)
-    scaled = _op("multiply", match[WEIGHT], _along(factor, weight, kernel.index("O")))
+    factor = op("divide", gamma if attr(norm, "scale") else one, deviation)
+    scaled = op("multiply", match[WEIGHT], _along(factor, weight, kernel.index("O")))
     folded = graph.Call(convolution.op, (match[DATA], scaled), convolution.attrs)
-    moved = _op("multiply", mean, factor)
-    bias = _op("subtract", beta, moved) if attr(norm, "center") else _op("negative", moved)
-    normed = _op("add", folded, _along(bias, result, layout.index("C")))
+    moved = op("multiply", mean, factor)
+    bias = op("subtract", beta, moved) if attr(norm, "center") else op("negative", moved)
+    normed = op("add", folded, _along(bias, result, layout.index("C")))
     return graph.Tuple((normed, mean, variance))
 
 
 def _along(value: graph.Call, ty: types.TensorType, axis: int) -> graph.Call:
     """A vector as a tensor that broadcasts along one axis of a type."""
     dims = [-1 if k == axis else 1 for k in range(ty.ndim)]
-    return _op("reshape", value, tuple(dims))
+    return op("reshape", value, tuple(dims))

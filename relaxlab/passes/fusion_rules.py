@@ -10,7 +10,7 @@ thread's stack.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from relaxlab.analysis.arith import Analyzer
@@ -22,6 +22,7 @@ from relaxlab.ir.facts import FusionLimits
 from relaxlab.ir.intrinsics import INTRINSICS
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Node, children, walk
+from relaxlab.ir.row_major import product
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.passes.bindings import TirCall, known_shape, leaf_type, same_shape, tir_call
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions
@@ -211,14 +212,6 @@ def _rows(blocks: list[loops.Block], buffer: loops.Buffer) -> int:
                 if n.indices[:rank] != axes or not set(axes).isdisjoint(inside):
                     return 0
     return rank
-
-
-def product(dims: Iterable[expr.PrimExpr]) -> expr.PrimExpr:
-    """The product of dimensions."""
-    result: expr.PrimExpr = expr.const(1)
-    for d in dims:
-        result = result * d
-    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)

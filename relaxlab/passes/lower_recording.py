@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ from relaxlab.passes.batch_blocks import (
     block_function,
     flat_types,
     kind_at,
+    nested,
     signature_of,
     type_at,
 )
@@ -250,7 +251,7 @@ class _Function:
             params.append(expr.Var(p.name))
             return Slot(params[-1])
 
-        return _nested(p.ty, leaf)
+        return nested(p.ty, leaf)
 
     def array(self, name: str, record: expr.Var, ty: types.TensorType) -> rec.InputArray:
         if ty.shape is None or ty.dtype is None:
@@ -326,7 +327,7 @@ class _Function:
             made.append(expr.Var(name))
             return Slot(made[-1])
 
-        return _nested(ty, leaf)
+        return nested(ty, leaf)
 
     # --- Bindings ---------------------------------------------------------------------------------
 
@@ -501,15 +502,6 @@ class _Function:
             return found
 
         return rewrite(value, visit)
-
-
-def _nested(ty: types.Type | None, leaf: Callable[[tuple[int, ...]], Leaf]) -> Value:
-    def at(ty: types.Type | None, path: tuple[int, ...]) -> Value:
-        if isinstance(ty, types.TupleType):
-            return tuple(at(f, (*path, i)) for i, f in enumerate(ty.fields))
-        return leaf(path)
-
-    return at(ty, ())
 
 
 def data_at(ty: types.Type | None, path: tuple[int, ...]) -> types.DataType:

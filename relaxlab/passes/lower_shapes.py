@@ -23,11 +23,11 @@ from relaxlab.ir.dtypes import bytes_of
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Attrs
 from relaxlab.ir.op_table import find_op
+from relaxlab.ir.row_major import product
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.passes.base import PipelineError
-from relaxlab.passes.bindings import known_shape, leaf_type
+from relaxlab.passes.bindings import known_shape, leaf_type, parts_of
 from relaxlab.passes.fact_checks import Checked
-from relaxlab.passes.fusion_rules import product
 from relaxlab.passes.kernel_calls import argument_symbols, unproved_dimensions, written_buffers
 from relaxlab.passes.liveness import PER_THREAD, liveness_of
 from relaxlab.passes.mark_written import mark_written
@@ -398,16 +398,16 @@ class _Lowerer:
                 return self.extern(var, args[0].name, args[1:])
             case "call_builtin_with_ctx":
                 assert isinstance(args[0], graph.ExternFunc)
-                return self.extern(var, args[0].name, _fields(args[1]))
+                return self.extern(var, args[0].name, parts_of(args[1]))
             case "vm.call_tir_dyn":
                 return self.dynamic_kernel(e)
             case "make_closure":
-                given = self.arguments(_name_of_function(args[0]), _fields(args[1]))
+                given = self.arguments(_name_of_function(args[0]), parts_of(args[1]))
                 dst = self.register(var.name, types.FuncType(None, types.ObjectType()))
                 self.emit(host.MakeClosure(dst, self.leaf(args[0]), given))
                 return dst
             case "invoke_closure" | "invoke_pure_closure":
-                return self.function(var, self.leaf(args[0]), _fields(args[1]))
+                return self.function(var, self.leaf(args[0]), parts_of(args[1]))
             case _:
                 return self.reference(var, e, name)
 
@@ -570,7 +570,7 @@ class _Lowerer:
 
     def dynamic_kernel(self, e: graph.Call) -> host.Value:
         """Lower a call of a loop function that takes its scalars as a shape, the last argument."""
-        callee, (*tensors, shape) = e.args[0], _fields(e.args[1])
+        callee, (*tensors, shape) = e.args[0], parts_of(e.args[1])
         func = self.mod.get(callee.name) if isinstance(callee, graph.GlobalVar) else None
         if not isinstance(func, loops.PrimFunc) or not isinstance(shape, graph.ShapeExpr):
             text = "R.vm.call_tir_dyn takes a loop function, its tensors, and a shape written there"
@@ -592,10 +592,6 @@ class _Lowerer:
         value = self.claimed(reg, types.TensorType(dims, ty.dtype), what)
         assert isinstance(value, int)
         return value
-
-
-def _fields(e: graph.Expr) -> tuple[graph.Expr, ...]:
-    return e.fields if isinstance(e, graph.Tuple) else (e,)
 
 
 def _unchecked(ty: types.Type) -> types.Type:

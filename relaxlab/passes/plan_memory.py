@@ -24,7 +24,7 @@ from relaxlab.ir.errors import expect
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.passes.base import module_pass
-from relaxlab.passes.bindings import all_bindings, map_blocks, replace_body, with_bindings
+from relaxlab.passes.bindings import map_blocks, replace_body, with_bindings
 from relaxlab.passes.expand_calls import DEVICE, SCOPE
 from relaxlab.passes.liveness import (
     PER_THREAD,
@@ -422,17 +422,3 @@ def _chosen(name: str, plan: MemoryPlan) -> set[graph.Var]:
     for var, reason in plan.unplanned:
         remark("plan_memory", f"{name}.{var.name}", f"allocated apart: {reason}", applied=False)
     return chosen
-
-
-def bytes_planned(fn: graph.Function) -> expr.PrimExpr:
-    """The bytes of all storages of a planned function."""
-    total: expr.PrimExpr = expr.const(0)
-    for b in all_bindings(fn):
-        match b:
-            case graph.VarBinding(
-                graph.Call(graph.Op("memory.alloc_storage"), (graph.ShapeExpr((size,)), *_))
-            ):
-                total = total + size
-            case _:
-                pass
-    return total

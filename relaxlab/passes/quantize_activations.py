@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from relaxlab.ir import expr, graph, types
 from relaxlab.ir.module import Module
+from relaxlab.ir.row_major import product
 from relaxlab.ops.block_formats import FORMATS
 from relaxlab.ops.define import builder
 from relaxlab.passes.base import module_pass
 from relaxlab.passes.bindings import dims_of, leaf_type, vars_in
 from relaxlab.passes.canonicalize import canonicalize
 from relaxlab.passes.eliminate_common_subexpr import eliminate_common_subexpr
-from relaxlab.passes.fusion_rules import product
 from relaxlab.passes.patterns import Match, is_op, wildcard
 from relaxlab.passes.patterns.rewrite import rewrite_matches
 

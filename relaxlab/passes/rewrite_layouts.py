@@ -8,7 +8,7 @@ from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
-from relaxlab.ops import scalar, te
+from relaxlab.ops import te
 from relaxlab.passes.base import NoOptions, module_pass
 from relaxlab.passes.bindings import (
     TirCall,
@@ -122,7 +122,7 @@ def relayout_function(
         # Zeros, since kernels compute whole panels: what is multiplied there must not be NaN.
         condition = functools.reduce(expr.Or, conditions)
         (unused,) = IndexMap(back.initial_indices, (condition,)).apply(indices)
-        return scalar.if_then_else(unused, expr.const(0, dtype), value)
+        return expr.if_then_else(unused, expr.const(0, dtype), value)
 
     packed = te.compute(new_shape, element, "relayout")
     return te.create_prim_func([source, packed]), new_shape

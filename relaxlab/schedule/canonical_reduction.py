@@ -83,7 +83,7 @@ def canonical_store(
             if inside is None:
                 return None
             own = BufferLoad(inside.buffer, inside.indices)
-            choice = replace(inside, value=_choice(condition, inside.value, own))
+            choice = replace(inside, value=expr.if_then_else(condition, inside.value, own))
             store = _with_choice(choice)
             if store is choice or not is_inside(own):
                 return None
@@ -117,7 +117,7 @@ def _with_choice(store: BufferStore) -> BufferStore:
     if op not in IDENTITY or _mentions(terms.b, own):
         return store
     nothing = IDENTITY[op](own.dtype)
-    return replace(store, value=type(terms)(own, _choice(condition, terms.b, nothing)))
+    return replace(store, value=type(terms)(own, expr.if_then_else(condition, terms.b, nothing)))
 
 
 def _larger_or_smaller(condition: PrimExpr, value: PrimExpr, own: PrimExpr) -> PrimExpr | None:
@@ -136,10 +136,6 @@ def _larger_or_smaller(condition: PrimExpr, value: PrimExpr, own: PrimExpr) -> P
     if is_float(own.dtype):
         value = expr.Select(expr.EQ(value, value), value, IDENTITY[op](own.dtype))
     return op(own, value)
-
-
-def _choice(condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
-    return expr.Call(yes.dtype, "if_then_else", (condition, yes, no))
 
 
 def _mentions(e: PrimExpr, own: PrimExpr) -> bool:

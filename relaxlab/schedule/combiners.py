@@ -73,7 +73,7 @@ def combiner_of(block: Block) -> Combiner | None:
     buffers, indices = tuple(s.buffer for s in updates), updates[0].indices
     if any(s.indices != indices for s in (*updates, *starts)) or len({*buffers}) < len(buffers):
         return None
-    if len(updates) > 1 and not all(_without_cast(s.value) in results for s in updates):
+    if len(updates) > 1 and not all(without_cast(s.value) in results for s in updates):
         return None  # a store before would change what the value of a later one reads
     values = tuple(
         _converted_first(substitute(s.value, dict[Var, PrimExpr](results))) for s in updates
@@ -88,7 +88,8 @@ def combiner_of(block: Block) -> Combiner | None:
     return None if read & {*buffers} else Combiner(buffers, indices, terms, combined, identities)
 
 
-def _without_cast(e: PrimExpr) -> PrimExpr:
+def without_cast(e: PrimExpr) -> PrimExpr:
+    """The value that is converted to another dtype, or the expression."""
     return e.value if isinstance(e, expr.Cast) else e
 
 

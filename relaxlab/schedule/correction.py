@@ -20,6 +20,7 @@ from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore
 from relaxlab.ir.node import Node, rewrite
 from relaxlab.schedule.cascade import Cascade, loads_in, require, written
+from relaxlab.schedule.combiners import without_cast
 from relaxlab.schedule.rfactor import Reduction, reduction_of
 
 
@@ -107,11 +108,6 @@ def results_read(cascade: Cascade, e: PrimExpr) -> set[Buffer]:
     """The results of the cascade that an expression reads."""
     made = {written(b) for b in (*cascade.reductions, *cascade.results)}
     return made & {n.buffer for n in loads_in(e)}
-
-
-def without_cast(e: PrimExpr) -> PrimExpr:
-    """The value that is converted to another dtype, or the expression."""
-    return e.value if isinstance(e, expr.Cast) else e
 
 
 def _require_bound(cascade: Cascade, scale: Scale, block: Block) -> None:

@@ -11,18 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import (
     BlockRealize,
     Buffer,
-    BufferLoad,
     For,
     IterVar,
     PrefixSums,
     PrimFunc,
     Range,
     SegmentIds,
+    element,
 )
 from relaxlab.ir.node import Node, replace, walk
 from relaxlab.ir.substitute import substitute
@@ -75,12 +74,6 @@ def _starts(func: PrimFunc, outer: LoopPlace, inner: LoopPlace) -> Buffer:
         suggestion=f"pass them: facts=[T.prefix_sums(lambda {loop.loop_var.name}: {extent})]",
         about=(inner.loop.loop_var,),
     )  # fmt: skip
-
-
-def element(b: Buffer, index: PrimExpr) -> PrimExpr:
-    """The element of an array of integers, as int64."""
-    load = BufferLoad(b, (index,))
-    return load if b.dtype == "int64" else expr.Cast("int64", load)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, Range
 from relaxlab.ir.node import Node, replace, rewrite
 from relaxlab.ir.substitute import substitute, symbols_in
 from relaxlab.schedule.cascade import Cascade, loads_in, written
-from relaxlab.schedule.correction import in_terms_of_results, reduction, results_read, without_cast
+from relaxlab.schedule.combiners import without_cast
+from relaxlab.schedule.correction import in_terms_of_results, reduction, results_read
 from relaxlab.schedule.ranges import ZERO
 from relaxlab.schedule.rfactor import reduction_of
 
@@ -158,7 +159,7 @@ def guarded(cascade: Cascade, block: Block) -> Block:
     sums = reduction_of(block)
     if sums is None:
         value = block.body.value
-        value = _where(exists, value, expr.const(nothing or 0, value.dtype))
+        value = expr.if_then_else(exists, value, expr.const(nothing or 0, value.dtype))
         return replace(block, body=replace(block.body, value=value))
     loads = [n for n in loads_in(block.body) if n.buffer is not sums.buffer]
     # Reading the last block or row again costs less than a condition for each vector of a sum.
@@ -175,7 +176,7 @@ def guarded(cascade: Cascade, block: Block) -> Block:
     if all(_is_row(n, position) for n in loads):
         last = expr.Min(position, count - 1)
         return replace(block, body=substitute(block.body, {position: last}))
-    value = _where(exists, sums.value, expr.const(0, sums.value.dtype))
+    value = expr.if_then_else(exists, sums.value, expr.const(0, sums.value.dtype))
     so_far = BufferLoad(sums.buffer, sums.indices)
     return replace(block, body=replace(block.body, value=sums.combined(so_far, value)))
 
@@ -191,7 +192,7 @@ def within(cascade: Cascade, block: Block) -> Block:
         _is_row(n, position) for n in arrays
     ):
         form, exists = reduction(block), expr.LT(position, count)
-        value = _where(exists, form.value, form.identity)
+        value = expr.if_then_else(exists, form.value, form.identity)
         total = form.combined(BufferLoad(form.buffer, form.indices), value)
         return replace(block, body=BufferStore(form.buffer, total, form.indices))
     last = expr.Min(position, count - 1)
@@ -209,14 +210,10 @@ def guarded_along(block: Block, axis: Var, count: PrimExpr) -> Block:
 
     def visit(n: Node) -> Node | None:
         if isinstance(n, BufferLoad) and n.buffer is not made and axis in symbols_in(n.indices):
-            return _where(exists, n, expr.const(0, n.dtype))
+            return expr.if_then_else(exists, n, expr.const(0, n.dtype))
         return None
 
     return replace(block, body=rewrite(block.body, visit))
-
-
-def _where(condition: PrimExpr, value: PrimExpr, other: PrimExpr) -> PrimExpr:
-    return expr.Call(value.dtype, "if_then_else", (condition, value, other))
 
 
 def _is_masked_beyond(cascade: Cascade, block: Block) -> bool:

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaxlab.ir import types
-
 _TYPE = re.compile(r"(\([^()]*\))(?: (\w+))?")
 
 
@@ -54,16 +52,3 @@ def _free_names(node: ast.AST) -> Iterator[str]:
             yield child.id
         elif not isinstance(child, ast.Lambda):
             yield from _free_names(child)
-
-
-def show_type(ty: types.Type) -> str:
-    """A type as examples write it: `(2, 3) int64`."""
-    match ty:
-        case types.TensorType(shape, dtype, ndim):
-            comma = "," if ndim == 1 else ""
-            dims = f"ndim={ndim}" if shape is None else f"({', '.join(map(str, shape))}{comma})"
-            return dims if dtype == "float32" else f"{dims} {dtype}"
-        case types.TupleType(fields):
-            return f"({', '.join(map(show_type, fields))})"
-        case _:
-            return str(ty)

@@ -10,14 +10,11 @@ knows ragged buffers.
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import mul
-
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr, loops
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.node import rewrite, walk
-from relaxlab.ir.row_major import place
+from relaxlab.ir.row_major import place, product
 from relaxlab.ir.substitute import substitute
 from relaxlab.script.annotations import dimension, expression_in_string
 from relaxlab.script.convert import cast, dtype_of, scalar_of
@@ -55,11 +52,11 @@ def ragged_buffer(cx: Context, c: Arguments) -> RaggedDecl:
         deepest = names[len(levels) - 1]
         c.wrong(f"has no dimension whose extent depends on {deepest}", dims.node, HELP)
     total = outer
-    for index, step in zip(levels, (*rows, _product(ragged)), strict=True):
+    for index, step in zip(levels, (*rows, product(ragged)), strict=True):
         total = _total(c, Arg(index, starts.node), total, step)
     fixed = [e for e in slices if not _is_ragged(e)]
     packed = _is_ragged(slices[0]) and len(ragged) == 1
-    shape = (total, *fixed) if packed else (Analyzer().simplify(total * _product(fixed)),)
+    shape = (total, *fixed) if packed else (Analyzer().simplify(total * product(fixed)),)
     stored, facts = dtype_of(cx, dtype), a["facts"]
     stated = () if facts is None else facts_of(c, facts, shape, stored)
     fields = {"shape": shape, "dtype": stored, "facts": stated, "span": cx.span(c.node)}
@@ -120,10 +117,6 @@ def _is_ragged(extent: PrimExpr) -> bool:
     return any(isinstance(n, loops.Position) for n in walk(extent))
 
 
-def _product(extents: list[PrimExpr]) -> PrimExpr:
-    return reduce(mul, extents, expr.const(1))
-
-
 def _total(c: Arguments, starts: Arg, count: PrimExpr, step: PrimExpr) -> PrimExpr:
     """The number of places that `starts` tells apart. Fails where it is no index function with the
     prefix sums of `step` for `count` slices."""
@@ -154,7 +147,7 @@ def place_of(ragged: RaggedBuffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimE
     if len(ragged.buffer.shape) == len(inner):
         return (start + inner[0], *inner[1:])
     over = ragged.shape[len(ragged.starts) :]
-    start = start * _product([e for e, x in zip(extents, over, strict=True)
+    start = start * product([e for e, x in zip(extents, over, strict=True)
                               if not _is_ragged(x)])  # fmt: skip
     return (start + place(inner, extents),)
 

@@ -545,16 +545,10 @@ class _webgpu:
 webgpu: _webgpu
 
 def Add(a: _Any, b: _Any) -> _Value:
-    """The sum `a + b`.
-
-        T.Add(a, b)
-    """
+    """The sum `a + b`."""
 
 def And(a: _Any, b: _Any) -> _Value:
-    """Both conditions: `a and b`.
-
-        T.And(a, b)
-    """
+    """Both conditions: `a and b`."""
 
 def Assert(condition: _Any, message: _Any, error_kind: _Any = 'RuntimeError') -> _Context[_Value]:
     """Stops with the message unless the condition holds.
@@ -569,34 +563,19 @@ def Bind(value: _Any, var: _Any = None) -> _Value:
     """
 
 def BitwiseAnd(a: _Any, b: _Any) -> _Value:
-    """The bitwise AND; `a & b` means the same.
-
-        T.BitwiseAnd(a, b)
-    """
+    """The bitwise AND; `a & b` means the same."""
 
 def BitwiseNot(x: _Any) -> _Value:
-    """The bitwise complement; `~x` means the same.
-
-        T.BitwiseNot(x)
-    """
+    """The bitwise complement; `~x` means the same."""
 
 def BitwiseOr(a: _Any, b: _Any) -> _Value:
-    """The bitwise OR; `a | b` means the same.
-
-        T.BitwiseOr(a, b)
-    """
+    """The bitwise OR; `a | b` means the same."""
 
 def BitwiseXor(a: _Any, b: _Any) -> _Value:
-    """The bitwise exclusive OR; `a ^ b` means the same.
-
-        T.BitwiseXor(a, b)
-    """
+    """The bitwise exclusive OR; `a ^ b` means the same."""
 
 def Break() -> None:
-    """Leaves the loop around it: `break`.
-
-        T.Break()
-    """
+    """Leaves the loop around it: `break`."""
 
 def Broadcast(value: _Any, lanes: _Any) -> _Value:
     """A vector that has a value in each lane.
@@ -619,22 +598,13 @@ def Cast(dtype: _Any, value: _Any) -> _Value:
     """
 
 def Continue() -> None:
-    """Goes on with the next iteration: `continue`.
-
-        T.Continue()
-    """
+    """Goes on with the next iteration: `continue`."""
 
 def Div(a: _Any, b: _Any) -> _Value:
-    """The quotient; of integers, rounded toward zero.
-
-        T.Div(a, b)
-    """
+    """The quotient; of integers, rounded toward zero."""
 
 def EQ(a: _Any, b: _Any) -> _Value:
-    """The condition `a == b`.
-
-        T.EQ(a, b)
-    """
+    """The condition `a == b`."""
 
 def Else() -> _Context[_Value]:
     """What a `T.If` does where its condition does not.
@@ -649,28 +619,16 @@ def FloatImm(dtype: _Any, value: _Any) -> _Value:
     """
 
 def FloorDiv(a: _Any, b: _Any) -> _Value:
-    """The quotient rounded down: `a // b`.
-
-        T.FloorDiv(a, b)
-    """
+    """The quotient rounded down: `a // b`."""
 
 def FloorMod(a: _Any, b: _Any) -> _Value:
-    """The remainder of `T.FloorDiv`: `a % b`.
-
-        T.FloorMod(a, b)
-    """
+    """The remainder of `T.FloorDiv`: `a % b`."""
 
 def GE(a: _Any, b: _Any) -> _Value:
-    """The condition `a >= b`.
-
-        T.GE(a, b)
-    """
+    """The condition `a >= b`."""
 
 def GT(a: _Any, b: _Any) -> _Value:
-    """The condition `a > b`.
-
-        T.GT(a, b)
-    """
+    """The condition `a > b`."""
 
 def If(condition: _Any) -> _Context[_Value]:
     """A choice, by `T.Then` and `T.Else` in it.
@@ -685,22 +643,13 @@ def IntImm(dtype: _Any, value: _Any) -> _Value:
     """
 
 def LE(a: _Any, b: _Any) -> _Value:
-    """The condition `a <= b`.
-
-        T.LE(a, b)
-    """
+    """The condition `a <= b`."""
 
 def LShift(a: _Any, b: _Any) -> _Value:
-    """The bits of `a` shifted left by `b`; `a << b` means the same.
-
-        T.LShift(a, b)
-    """
+    """The bits of `a` shifted left by `b`; `a << b` means the same."""
 
 def LT(a: _Any, b: _Any) -> _Value:
-    """The condition `a < b`.
-
-        T.LT(a, b)
-    """
+    """The condition `a < b`."""
 
 def Let(body: _Any, where: _Any) -> _Value:
     """An expression with a name for a value in it.
@@ -715,34 +664,19 @@ def LetStmt(value: _Any) -> _Context[_Value]:
     """
 
 def Max(a: _Any, b: _Any) -> _Value:
-    """The larger of two scalars.
-
-        T.Max(a, b)
-    """
+    """The larger of two scalars."""
 
 def Min(a: _Any, b: _Any) -> _Value:
-    """The smaller of two scalars.
-
-        T.Min(a, b)
-    """
+    """The smaller of two scalars."""
 
 def Mod(a: _Any, b: _Any) -> _Value:
-    """The remainder of `T.Div`: it has the sign of `a`.
-
-        T.Mod(a, b)
-    """
+    """The remainder of `T.Div`: it has the sign of `a`."""
 
 def Mul(a: _Any, b: _Any) -> _Value:
-    """The product `a * b`.
-
-        T.Mul(a, b)
-    """
+    """The product `a * b`."""
 
 def NE(a: _Any, b: _Any) -> _Value:
-    """The condition `a != b`.
-
-        T.NE(a, b)
-    """
+    """The condition `a != b`."""
 
 def Not(a: _Any) -> _Value:
     """The opposite of a condition; `not a` means the same.
@@ -751,16 +685,10 @@ def Not(a: _Any) -> _Value:
     """
 
 def Or(a: _Any, b: _Any) -> _Value:
-    """One condition or both: `a or b`.
-
-        T.Or(a, b)
-    """
+    """One condition or both: `a or b`."""
 
 def RShift(a: _Any, b: _Any) -> _Value:
-    """The bits of `a` shifted right by `b`; `a >> b` means the same.
-
-        T.RShift(a, b)
-    """
+    """The bits of `a` shifted right by `b`; `a >> b` means the same."""
 
 def Ramp(base: _Any, stride: _Any, lanes: _Any) -> _Value:
     """The vector base, base + stride, …: as an index, a vector of elements.
@@ -787,10 +715,7 @@ def Shuffle(vectors: _Any, indices: _Any) -> _Value:
     """
 
 def Sub(a: _Any, b: _Any) -> _Value:
-    """The difference `a - b`.
-
-        T.Sub(a, b)
-    """
+    """The difference `a - b`."""
 
 def TVMBackendAllocWorkspace(*args: _Any) -> _Value:
     """Read from programs of TVM: allocates memory of a device."""
@@ -823,28 +748,16 @@ def While(condition: _Any) -> _Context[_Value]:
     """
 
 def abs(x: _Any) -> _Value:
-    """The absolute value.
-
-        T.abs(x)
-    """
+    """The absolute value."""
 
 def acos(x: _Any) -> _Value:
-    """The inverse cosine.
-
-        T.acos(x)
-    """
+    """The inverse cosine."""
 
 def acosh(x: _Any) -> _Value:
-    """The inverse hyperbolic cosine.
-
-        T.acosh(x)
-    """
+    """The inverse hyperbolic cosine."""
 
 def address_of(x: _Any) -> _Value:
-    """The address of an element, as a handle.
-
-        T.address_of(x)
-    """
+    """The address of an element, as a handle."""
 
 def alloc_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None, annotations: _Any = None) -> _Buffer:
     """Memory that belongs to the block or function around it.
@@ -883,37 +796,22 @@ def anylist_setitem_call_packed(*args: _Any) -> _Value:
     """Read from programs of TVM: stores what a function of the registry returns."""
 
 def asin(x: _Any) -> _Value:
-    """The inverse sine.
-
-        T.asin(x)
-    """
+    """The inverse sine."""
 
 def asinh(x: _Any) -> _Value:
-    """The inverse hyperbolic sine.
-
-        T.asinh(x)
-    """
+    """The inverse hyperbolic sine."""
 
 def assume(*args: _Any) -> _Value:
     """Read from programs of TVM: says that a condition holds."""
 
 def atan(x: _Any) -> _Value:
-    """The inverse tangent.
-
-        T.atan(x)
-    """
+    """The inverse tangent."""
 
 def atan2(x: _Any, y: _Any) -> _Value:
-    """The angle of the point (y, x), in radians.
-
-        T.atan2(x, y)
-    """
+    """The angle of the point (y, x), in radians."""
 
 def atanh(x: _Any) -> _Value:
-    """The inverse hyperbolic tangent.
-
-        T.atanh(x)
-    """
+    """The inverse hyperbolic tangent."""
 
 def attr(node: _Any, attr_key: _Any = None, value: _Any = None) -> _Iterator[_Any]:
     """Attributes of the statements that follow, or of those inside the `with`, kept as annotations of a loop.
@@ -940,28 +838,16 @@ def bind(value: _Any, var: _Any = None) -> _Value:
     """
 
 def bitwise_and(a: _Any, b: _Any) -> _Value:
-    """The bitwise AND; `a & b` means the same.
-
-        T.bitwise_and(a, b)
-    """
+    """The bitwise AND; `a & b` means the same."""
 
 def bitwise_not(x: _Any) -> _Value:
-    """The bitwise complement; `~x` means the same.
-
-        T.bitwise_not(x)
-    """
+    """The bitwise complement; `~x` means the same."""
 
 def bitwise_or(a: _Any, b: _Any) -> _Value:
-    """The bitwise OR; `a | b` means the same.
-
-        T.bitwise_or(a, b)
-    """
+    """The bitwise OR; `a | b` means the same."""
 
 def bitwise_xor(a: _Any, b: _Any) -> _Value:
-    """The bitwise exclusive OR; `a ^ b` means the same.
-
-        T.bitwise_xor(a, b)
-    """
+    """The bitwise exclusive OR; `a ^ b` means the same."""
 
 def block(name: _Any = '') -> _Context[_Value]:
     """A block: the older name of `T.sblock`.
@@ -988,10 +874,7 @@ boolean: _Any
 """
 
 def break_loop() -> None:
-    """Leaves the loop around it: `break`.
-
-        T.break_loop()
-    """
+    """Leaves the loop around it: `break`."""
 
 def broadcast(value: _Any, lanes: _Any) -> _Value:
     """A vector that has a value in each lane.
@@ -1051,16 +934,10 @@ def cast(value: _Any, dtype: _Any) -> _Value:
     """
 
 def cbrt(x: _Any) -> _Value:
-    """The cube root.
-
-        T.cbrt(x)
-    """
+    """The cube root."""
 
 def ceil(x: _Any) -> _Value:
-    """The smallest integer that is not below `x`.
-
-        T.ceil(x)
-    """
+    """The smallest integer that is not below `x`."""
 
 def ceildiv(a: _Any, b: _Any) -> _Value:
     """The quotient of integers rounded up.
@@ -1069,10 +946,7 @@ def ceildiv(a: _Any, b: _Any) -> _Value:
     """
 
 def clz(x: _Any) -> _Value:
-    """The number of bits before the first that is 1, of 0 all, as int32.
-
-        T.clz(x)
-    """
+    """The number of bits before the first that is 1, of 0 all, as int32."""
 
 def comm_reducer(combiner: _Any, identity: _Any) -> _Value:
     """A commutative reduction, as an attribute for threads that reduce together.
@@ -1081,43 +955,25 @@ def comm_reducer(combiner: _Any, identity: _Any) -> _Value:
     """
 
 def continue_loop() -> None:
-    """Goes on with the next iteration: `continue`.
-
-        T.continue_loop()
-    """
+    """Goes on with the next iteration: `continue`."""
 
 def copysign(x: _Any, y: _Any) -> _Value:
-    """The size of `x` with the sign of `y`, a zero or NaN too.
-
-        T.copysign(x, y)
-    """
+    """The size of `x` with the sign of `y`, a zero or NaN too."""
 
 def cos(x: _Any) -> _Value:
-    """The cosine.
-
-        T.cos(x)
-    """
+    """The cosine."""
 
 def cosh(x: _Any) -> _Value:
-    """The hyperbolic cosine.
-
-        T.cosh(x)
-    """
+    """The hyperbolic cosine."""
 
 def cp_async(x: _Any, y: _Any, z: _Any) -> _Value:
-    """A copy of `z` bytes, 4, 8 or 16, from main memory at `y` to shared memory at `x`, which the thread does not wait for.
-
-        T.cp_async(x, y, z)
-    """
+    """A copy of `z` bytes, 4, 8 or 16, from main memory at `y` to shared memory at `x`, which the thread does not wait for."""
 
 def cp_async_commit() -> _Value:
     """The end of a group of a thread's asynchronous copies."""
 
 def cp_async_wait(x: _Any) -> _Value:
-    """Waits until at most `x` groups of a thread's asynchronous copies, the last ones, are under way.
-
-        T.cp_async_wait(x)
-    """
+    """Waits until at most `x` groups of a thread's asynchronous copies, the last ones, are under way."""
 
 def decl_buffer(shape: _Any, dtype: _Any = 'float32', data: _Any = None, strides: _Any = None, elem_offset: _Any = None, scope: _Any = None, align: _Any = None, offset_factor: _Any = None, buffer_type: _Any = None, layout: _Any = None, name: _Any = None) -> _Buffer:
     """The elements of another buffer in another shape, where its memory is given; else memory, as `T.alloc_buffer`.
@@ -1129,10 +985,7 @@ def dp4a(*args: _Any) -> _Value:
     """Read from programs of TVM: is the sum of four products of bytes."""
 
 def dp4a_u8s8(x: _Any, y: _Any, z: _Any) -> _Value:
-    """Adds the products of four unsigned bytes at `y` and four signed ones at `z` to the int32 at `x`; sums wrap around.
-
-        T.dp4a_u8s8(x, y, z)
-    """
+    """Adds the products of four unsigned bytes at `y` and four signed ones at `z` to the int32 at `x`; sums wrap around."""
 
 def end_profile_intrinsic(*args: _Any) -> _Value:
     """Read from programs of TVM: ends a measurement."""
@@ -1144,16 +997,10 @@ def env_thread(thread_tag: _Any) -> _Iterator[_Any]:
     """
 
 def erf(x: _Any) -> _Value:
-    """The error function.
-
-        T.erf(x)
-    """
+    """The error function."""
 
 def erfc(x: _Any) -> _Value:
-    """One minus the error function, exact for large `x`.
-
-        T.erfc(x)
-    """
+    """One minus the error function, exact for large `x`."""
 
 def evaluate(value: _Any) -> None:
     """An expression evaluated for its effect.
@@ -1162,28 +1009,16 @@ def evaluate(value: _Any) -> None:
     """
 
 def exp(x: _Any) -> _Value:
-    """The exponential.
-
-        T.exp(x)
-    """
+    """The exponential."""
 
 def exp10(x: _Any) -> _Value:
-    """10 to the power of `x`.
-
-        T.exp10(x)
-    """
+    """10 to the power of `x`."""
 
 def exp2(x: _Any) -> _Value:
-    """2 to the power of `x`.
-
-        T.exp2(x)
-    """
+    """2 to the power of `x`."""
 
 def expm1(x: _Any) -> _Value:
-    """The exponential minus one, exact for small `x`.
-
-        T.expm1(x)
-    """
+    """The exponential minus one, exact for small `x`."""
 
 f16: _Any
 """A value as float16. Without a value, a symbol of that dtype: `n = T.f16()`. As an annotation, a scalar parameter.
@@ -1204,22 +1039,13 @@ f64: _Any
 """
 
 def fabs(x: _Any) -> _Value:
-    """The absolute value.
-
-        T.fabs(x)
-    """
+    """The absolute value."""
 
 def fast_divide(x: _Any, y: _Any) -> _Value:
-    """`x / y` in float32, off by two units in the last place; 0 where `y` is above 2 to the power of 126.
-
-        T.fast_divide(x, y)
-    """
+    """`x / y` in float32, off by two units in the last place; 0 where `y` is above 2 to the power of 126."""
 
 def fast_exp(x: _Any) -> _Value:
-    """The exponential, in float32, by the approximation of a GPU: off by one part in a million where `x` is above -16; 0 below -88.
-
-        T.fast_exp(x)
-    """
+    """The exponential, in float32, by the approximation of a GPU: off by one part in a million where `x` is above -16; 0 below -88."""
 
 float16: _Any
 """A value as float16. Without a value, a symbol of that dtype: `n = T.float16()`. As an annotation, a scalar parameter.
@@ -1240,34 +1066,19 @@ float64: _Any
 """
 
 def floor(x: _Any) -> _Value:
-    """The largest integer that is not above `x`.
-
-        T.floor(x)
-    """
+    """The largest integer that is not above `x`."""
 
 def floordiv(a: _Any, b: _Any) -> _Value:
-    """The quotient rounded down; `a // b` means the same.
-
-        T.floordiv(a, b)
-    """
+    """The quotient rounded down; `a // b` means the same."""
 
 def floormod(a: _Any, b: _Any) -> _Value:
-    """The remainder of `floordiv`; `a % b` means the same.
-
-        T.floormod(a, b)
-    """
+    """The remainder of `floordiv`; `a % b` means the same."""
 
 def fma(x: _Any, y: _Any, z: _Any) -> _Value:
-    """`x * y + z` with one rounding.
-
-        T.fma(x, y, z)
-    """
+    """`x * y + z` with one rounding."""
 
 def fmod(x: _Any, y: _Any) -> _Value:
-    """The remainder of floating-point division: it has the sign of `x`.
-
-        T.fmod(x, y)
-    """
+    """The remainder of floating-point division: it has the sign of `x`."""
 
 def func_attr(attrs: _Any) -> None:
     """Attributes of the function, as a dictionary.
@@ -1294,10 +1105,7 @@ def handle_add_byte_offset(*args: _Any) -> _Value:
     """Read from programs of TVM: is an address some bytes behind another one."""
 
 def hypot(x: _Any, y: _Any) -> _Value:
-    """The distance of the point (x, y) from the origin.
-
-        T.hypot(x, y)
-    """
+    """The distance of the point (x, y) from the origin."""
 
 i16: _Any
 """A value as int16. Without a value, a symbol of that dtype: `n = T.i16()`. As an annotation, a scalar parameter.
@@ -1387,22 +1195,13 @@ int8: _Any
 """
 
 def isfinite(x: _Any) -> _Value:
-    """True for neither an infinity nor NaN.
-
-        T.isfinite(x)
-    """
+    """True for neither an infinity nor NaN."""
 
 def isinf(x: _Any) -> _Value:
-    """True for an infinity.
-
-        T.isinf(x)
-    """
+    """True for an infinity."""
 
 def isnan(x: _Any) -> _Value:
-    """True for NaN.
-
-        T.isnan(x)
-    """
+    """True for NaN."""
 
 def isnullptr(*args: _Any) -> _Value:
     """Read from programs of TVM: tests a handle for null."""
@@ -1420,22 +1219,13 @@ def launch_thread(thread: _Any, extent: _Any) -> _Iterator[_Any]:
     """
 
 def ldexp(x: _Any, y: _Any) -> _Value:
-    """`x` times 2 to the power of the integer `y`.
-
-        T.ldexp(x, y)
-    """
+    """`x` times 2 to the power of the integer `y`."""
 
 def ldmatrix(x: _Any, y: _Any) -> _Value:
-    """Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives at `y` the address of row l % 8 of matrix l // 8, and gets at `x` the elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l // 4 of each.
-
-        T.ldmatrix(x, y)
-    """
+    """Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives at `y` the address of row l % 8 of matrix l // 8, and gets at `x` the elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l // 4 of each."""
 
 def ldmatrix_trans(x: _Any, y: _Any) -> _Value:
-    """As `ldmatrix`, of the transposed matrices.
-
-        T.ldmatrix_trans(x, y)
-    """
+    """As `ldmatrix`, of the transposed matrices."""
 
 def let(body: _Any, where: _Any = None) -> _Value:
     """An expression with a name for a value in it; also the annotation of a value that never changes.
@@ -1444,16 +1234,10 @@ def let(body: _Any, where: _Any = None) -> _Value:
     """
 
 def lgamma(x: _Any) -> _Value:
-    """The logarithm of the absolute value of the gamma function.
-
-        T.lgamma(x)
-    """
+    """The logarithm of the absolute value of the gamma function."""
 
 def likely(x: _Any) -> _Value:
-    """The same condition, said to hold nearly always.
-
-        T.likely(x)
-    """
+    """The same condition, said to hold nearly always."""
 
 def llvm_intrin(*args: _Any) -> _Value:
     """A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it."""
@@ -1465,28 +1249,16 @@ def local_scalar(dtype: _Any = 'float32') -> _Buffer:
     """
 
 def log(x: _Any) -> _Value:
-    """The natural logarithm.
-
-        T.log(x)
-    """
+    """The natural logarithm."""
 
 def log10(x: _Any) -> _Value:
-    """The logarithm to base 10.
-
-        T.log10(x)
-    """
+    """The logarithm to base 10."""
 
 def log1p(x: _Any) -> _Value:
-    """The natural logarithm of `1 + x`.
-
-        T.log1p(x)
-    """
+    """The natural logarithm of `1 + x`."""
 
 def log2(x: _Any) -> _Value:
-    """The logarithm to base 2.
-
-        T.log2(x)
-    """
+    """The logarithm to base 2."""
 
 def lookup_param(*args: _Any) -> _Value:
     """Read from programs of TVM: is the constant of a name."""
@@ -1510,10 +1282,7 @@ def match_buffer(param: _Any, shape: _Any = None, dtype: _Any = None, data: _Any
     """
 
 def max(a: _Any, b: _Any) -> _Value:
-    """The larger of two scalars.
-
-        T.max(a, b)
-    """
+    """The larger of two scalars."""
 
 def max_value(dtype: _Any) -> _Value:
     """The largest finite value of a dtype.
@@ -1522,31 +1291,19 @@ def max_value(dtype: _Any) -> _Value:
     """
 
 def mbarrier_arrive(x: _Any) -> _Value:
-    """An arrival at the barrier at `x`.
-
-        T.mbarrier_arrive(x)
-    """
+    """An arrival at the barrier at `x`."""
 
 def mbarrier_expect(x: _Any, y: _Any) -> _Value:
-    """An arrival at the barrier at `x`, whose phase ends when `y` more bytes were copied, too.
-
-        T.mbarrier_expect(x, y)
-    """
+    """An arrival at the barrier at `x`, whose phase ends when `y` more bytes were copied, too."""
 
 def mbarrier_fence() -> _Value:
     """Makes barriers that were initialised known to asynchronous copies."""
 
 def mbarrier_init(x: _Any, y: _Any) -> _Value:
-    """Makes a barrier of `y` arrivals of an element of uint64 at `x` in shared memory.
-
-        T.mbarrier_init(x, y)
-    """
+    """Makes a barrier of `y` arrivals of an element of uint64 at `x` in shared memory."""
 
 def mbarrier_wait(x: _Any, y: _Any) -> _Value:
-    """Waits for the end of the last phase of parity `y` of the barrier at `x`.
-
-        T.mbarrier_wait(x, y)
-    """
+    """Waits for the end of the last phase of parity `y` of the barrier at `x`."""
 
 def meta_var(value: _Any) -> _Value:
     """A value of the surrounding Python, bound to a name as it is.
@@ -1555,10 +1312,7 @@ def meta_var(value: _Any) -> _Value:
     """
 
 def min(a: _Any, b: _Any) -> _Value:
-    """The smaller of two scalars.
-
-        T.min(a, b)
-    """
+    """The smaller of two scalars."""
 
 def min_value(dtype: _Any) -> _Value:
     """The smallest finite value of a dtype.
@@ -1567,22 +1321,13 @@ def min_value(dtype: _Any) -> _Value:
     """
 
 def mma_m16n8k16(x: _Any, y: _Any, z: _Any) -> _Value:
-    """At `x`, a 16 x 8 tile of float32, plus the product of a 16 x 16 and a 16 x 8 tile at `y` and `z`, in the layout of PTX's mma.sync: 4, 8 and 4 elements of each lane.
-
-        T.mma_m16n8k16(x, y, z)
-    """
+    """At `x`, a 16 x 8 tile of float32, plus the product of a 16 x 16 and a 16 x 8 tile at `y` and `z`, in the layout of PTX's mma.sync: 4, 8 and 4 elements of each lane."""
 
 def nearbyint(x: _Any) -> _Value:
-    """The nearest integer; halves go to the even neighbour.
-
-        T.nearbyint(x)
-    """
+    """The nearest integer; halves go to the even neighbour."""
 
 def nextafter(x: _Any, y: _Any) -> _Value:
-    """The next float after `x` in the direction of `y`.
-
-        T.nextafter(x, y)
-    """
+    """The next float after `x` in the direction of `y`."""
 
 def nondecreasing(first: _Any = None, last: _Any = None) -> _Value:
     """The fact that no integer of an index function is less than the one before it, and where the integers begin and end.
@@ -1603,28 +1348,16 @@ def permutation(of: _Any) -> _Value:
     """
 
 def popcount(x: _Any) -> _Value:
-    """The number of bits that are 1.
-
-        T.popcount(x)
-    """
+    """The number of bits that are 1."""
 
 def pow(x: _Any, y: _Any) -> _Value:
-    """`x` to the power of `y`.
-
-        T.pow(x, y)
-    """
+    """`x` to the power of `y`."""
 
 def power(x: _Any, y: _Any) -> _Value:
-    """`x` to the power of `y`.
-
-        T.power(x, y)
-    """
+    """`x` to the power of `y`."""
 
 def prefetch(x: _Any) -> _Value:
-    """A hint that the cache line at a handle will be read.
-
-        T.prefetch(x)
-    """
+    """A hint that the cache line at a handle will be read."""
 
 def prefix_sums(of: _Any) -> _Value:
     """The fact that an index function begins with 0, and that integer i + 1 is integer i plus a function of i.
@@ -1633,16 +1366,10 @@ def prefix_sums(of: _Any) -> _Value:
     """
 
 def q_multiply_shift(x: _Any, y: _Any, z: _Any, a: _Any) -> _Value:
-    """The product of the integers `x` and `y`, of which `z` bits are a fraction, times 2 to the power of the fourth argument: in int64, halves rounded up, as int32.
-
-        T.q_multiply_shift(x, y, z, a)
-    """
+    """The product of the integers `x` and `y`, of which `z` bits are a fraction, times 2 to the power of the fourth argument: in int64, halves rounded up, as int32."""
 
 def q_multiply_shift_per_axis(x: _Any, y: _Any, z: _Any, a: _Any, b: _Any, c: _Any, d: _Any) -> _Value:
-    """The product of the integers `x` and `y`, shifted left by `z` and right by the fourth argument and the bits of the fraction, which follow, then whether to shift left; the last argument means nothing. In int64, halves rounded up, as int32.
-
-        T.q_multiply_shift_per_axis(x, y, z, a, b, c, d)
-    """
+    """The product of the integers `x` and `y`, shifted left by `z` and right by the fourth argument and the bits of the fraction, which follow, then whether to shift left; the last argument means nothing. In int64, halves rounded up, as int32."""
 
 def ragged_buffer(param: _Any, dims: _Any, dtype: _Any, starts: _Any, facts: _Any = None) -> _Buffer:
     """The buffer behind a `T.handle` parameter, seen as slices of different extents behind each other. Dimensions have names; a string is an extent that depends on outer ones. `starts` is an index function with the prefix sums of the extents' products; several are those of slices in slices. With `facts`, it is an index function.
@@ -1678,16 +1405,10 @@ def ret(*args: _Any) -> _Value:
     """Read from programs of TVM: ends the function with a value."""
 
 def round(x: _Any) -> _Value:
-    """The nearest integer; halves go away from zero.
-
-        T.round(x)
-    """
+    """The nearest integer; halves go away from zero."""
 
 def rsqrt(x: _Any) -> _Value:
-    """One divided by the square root.
-
-        T.rsqrt(x)
-    """
+    """One divided by the square root."""
 
 def sblock(name: _Any = '') -> _Context[_Value]:
     """A block: the unit of scheduling. It declares its axes and the regions it reads and writes.
@@ -1720,16 +1441,10 @@ def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _An
     """
 
 def setmaxnreg_dec(x: _Any) -> _Value:
-    """Lowers the registers of each thread of a warpgroup to `x`.
-
-        T.setmaxnreg_dec(x)
-    """
+    """Lowers the registers of each thread of a warpgroup to `x`."""
 
 def setmaxnreg_inc(x: _Any) -> _Value:
-    """Raises the registers of each thread of a warpgroup to `x`.
-
-        T.setmaxnreg_inc(x)
-    """
+    """Raises the registers of each thread of a warpgroup to `x`."""
 
 def shared_scalar(dtype: _Any = 'float32') -> _Buffer:
     """Memory of one element, whose name stands for the element.
@@ -1738,58 +1453,34 @@ def shared_scalar(dtype: _Any = 'float32') -> _Buffer:
     """
 
 def shift_left(a: _Any, b: _Any) -> _Value:
-    """The bits of `a` shifted left by `b`; `a << b` means the same.
-
-        T.shift_left(a, b)
-    """
+    """The bits of `a` shifted left by `b`; `a << b` means the same."""
 
 def shift_right(a: _Any, b: _Any) -> _Value:
-    """The bits of `a` shifted right by `b`; `a >> b` means the same.
-
-        T.shift_right(a, b)
-    """
+    """The bits of `a` shifted right by `b`; `a >> b` means the same."""
 
 def shuffle(*args: _Any) -> _Value:
     """The lanes of several vectors or scalars, as many as the first argument says, whose constant numbers follow; `T.Shuffle` writes it."""
 
 def sigmoid(x: _Any) -> _Value:
-    """The logistic function `1 / (1 + exp(-x))`.
-
-        T.sigmoid(x)
-    """
+    """The logistic function `1 / (1 + exp(-x))`."""
 
 def sin(x: _Any) -> _Value:
-    """The sine.
-
-        T.sin(x)
-    """
+    """The sine."""
 
 def sinh(x: _Any) -> _Value:
-    """The hyperbolic sine.
-
-        T.sinh(x)
-    """
+    """The hyperbolic sine."""
 
 def sqrt(x: _Any) -> _Value:
-    """The square root.
-
-        T.sqrt(x)
-    """
+    """The square root."""
 
 def start_profile_intrinsic(*args: _Any) -> _Value:
     """Read from programs of TVM: starts a measurement."""
 
 def tan(x: _Any) -> _Value:
-    """The tangent.
-
-        T.tan(x)
-    """
+    """The tangent."""
 
 def tanh(x: _Any) -> _Value:
-    """The hyperbolic tangent.
-
-        T.tanh(x)
-    """
+    """The hyperbolic tangent."""
 
 def target(target: _Any, host: _Any = None) -> _Value:
     """The description of a target, as an attribute.
@@ -1810,22 +1501,13 @@ def tma_load(*args: _Any) -> _Value:
     """A copy to shared memory, at the first argument, of a box of an array in main memory, from the element at the second one on, of the extents that follow; the barrier at the last argument counts its bytes. The box is rows of 128 bytes, whose 16-byte parts are swizzled, and has zeros outside of the array."""
 
 def trunc(x: _Any) -> _Value:
-    """`x` rounded toward zero.
-
-        T.trunc(x)
-    """
+    """`x` rounded toward zero."""
 
 def truncdiv(a: _Any, b: _Any) -> _Value:
-    """The quotient of integers rounded toward zero.
-
-        T.truncdiv(a, b)
-    """
+    """The quotient of integers rounded toward zero."""
 
 def truncmod(a: _Any, b: _Any) -> _Value:
-    """The remainder of `truncdiv`: it has the sign of `a`.
-
-        T.truncmod(a, b)
-    """
+    """The remainder of `truncdiv`: it has the sign of `a`."""
 
 def tvm_access_ptr(*args: _Any) -> _Value:
     """Read from programs of TVM: is the address of a part of a buffer, and how it is accessed."""
@@ -1870,10 +1552,7 @@ def tvm_stack_make_shape(*args: _Any) -> _Value:
     """Read from programs of TVM: makes a shape on the stack."""
 
 def tvm_storage_sync(x: _Any) -> _Value:
-    """A barrier of the threads of a GPU block.
-
-        T.tvm_storage_sync(x)
-    """
+    """A barrier of the threads of a GPU block."""
 
 def tvm_store_matrix_sync(*args: _Any) -> _Value:
     """Read from programs of TVM: stores a fragment of WMMA."""
@@ -1987,28 +1666,16 @@ def var(name: _Any = None, dtype: _Any = 'int64') -> _Value:
     """
 
 def vector_reduce_add(x: _Any) -> _Value:
-    """The sum of the lanes of a vector, by `T.call_intrin`.
-
-        T.vector_reduce_add(x)
-    """
+    """The sum of the lanes of a vector, by `T.call_intrin`."""
 
 def vector_reduce_max(x: _Any) -> _Value:
-    """The largest lane of a vector, by `T.call_intrin`.
-
-        T.vector_reduce_max(x)
-    """
+    """The largest lane of a vector, by `T.call_intrin`."""
 
 def vector_reduce_min(x: _Any) -> _Value:
-    """The smallest lane of a vector, by `T.call_intrin`.
-
-        T.vector_reduce_min(x)
-    """
+    """The smallest lane of a vector, by `T.call_intrin`."""
 
 def vector_reduce_mul(x: _Any) -> _Value:
-    """The product of the lanes of a vector, by `T.call_intrin`.
-
-        T.vector_reduce_mul(x)
-    """
+    """The product of the lanes of a vector, by `T.call_intrin`."""
 
 def vector_shuffle(*args: _Any) -> _Value:
     """The lanes of two vectors, those of `x` before those of `y`, whose constant numbers follow, by `T.call_intrin`."""
@@ -2032,10 +1699,7 @@ def vscale(*args: _Any) -> _Value:
     """Read from programs of TVM: is the factor by which vectors are longer than the shortest."""
 
 def warp_shuffle_xor(x: _Any, y: _Any) -> _Value:
-    """The value in the lane of the warp whose number is one's own xor the mask.
-
-        T.warp_shuffle_xor(x, y)
-    """
+    """The value in the lane of the warp whose number is one's own xor the mask."""
 
 def wgmma(*args: _Any) -> _Value:
     """Adds to a tile of float32 of 64 rows, in the registers of 128 threads from that at the first argument on, the product of two tiles, at the next ones: swizzled in shared memory, the left one in registers or there. Then come the number of columns, 1 if the right tile is row by row, the bytes from 64 columns to the next ones in it, and 0 if the sums begin here. The warpgroup does not wait for it."""
@@ -2047,10 +1711,7 @@ def wgmma_fence() -> _Value:
     """Lets tensor instructions of a warpgroup use registers and shared memory that were written before."""
 
 def wgmma_wait(x: _Any) -> _Value:
-    """Waits until at most `x` groups of a warpgroup's tensor instructions, the last ones, are under way.
-
-        T.wgmma_wait(x)
-    """
+    """Waits until at most `x` groups of a warpgroup's tensor instructions, the last ones, are under way."""
 
 def where(predicate: _Any) -> None:
     """The block runs only where this holds.

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relaxlab.ir import expr, loops
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import PrimExpr, if_then_else
 from relaxlab.ir.substitute import substitute
 from relaxlab.ops import te
-from relaxlab.ops.scalar import if_then_else
 
 Shape = tuple[PrimExpr, ...]
 

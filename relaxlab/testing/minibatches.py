@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from relaxlab.batching.graph import Graph, minibatch_graph
+from relaxlab.models.dynamic.inputs import parse_tree, sentence_leaves
+from relaxlab.models.dynamic.lattices import lattice_length, tagger_length
 
 Rng = np.random.Generator
 
@@ -30,45 +32,13 @@ class _Cells:
         return minibatch_graph(self.types, self.type_of, self.reads)
 
 
-def tree_leaves(rng: Rng) -> int:
-    """Return a number of leaves: 2 to 56, 19 on average, like the words of treebank sentences."""
-    return int(np.clip(round(rng.gamma(4.3, 4.45)), 2, 56))
-
-
-def left_leaves(rng: Rng, leaves: int) -> int:
-    """Return how many leaves of a parse tree's node are below its left child: mostly one to three,
-    so that trees lean to the right and are half as high as they have leaves."""
-    draw = rng.random()
-    if draw < 0.6:
-        left = int(rng.choice((1, 2, 3), p=(0.6, 0.25, 0.15)))
-    elif draw < 0.7:
-        left = leaves - 1
-    else:
-        left = round(rng.beta(1, 1.3) * leaves)
-    return min(max(left, 1), leaves - 1)
-
-
 def draw_tree(rng: Rng, leaves: int) -> list[tuple[int, int] | None]:
-    """Return a binary tree in post-order: None for a leaf, the numbers of its children for a node.
+    """Return a parse tree in post-order: None for a leaf, the numbers of its children for a node.
 
-    Heights: 10 on average for the leaves that `tree_leaves` draws.
+    Heights: 10 on average for the leaves that `sentence_leaves` draws.
     """
-    nodes: list[tuple[int, int] | None] = []
-    done: list[int] = []
-    todo = [leaves]
-    while todo:
-        size = todo.pop()
-        if size == 1:
-            nodes.append(None)
-        elif size > 1:
-            left = left_leaves(rng, size)
-            todo += [0, size - left, left]  # the left child is made first, 0 puts both together
-            continue
-        else:
-            right = done.pop()
-            nodes.append((done.pop(), right))
-        done.append(len(nodes) - 1)
-    return nodes
+    _, left, right, _ = parse_tree(rng, leaves, words=1)
+    return [(a, b) if a >= 0 else None for a, b in zip(left.tolist(), right.tolist(), strict=True)]
 
 
 def tree_lstm(rng: Rng, instances: int, inner: tuple[str, ...] = ("inner",)) -> Graph:
@@ -77,7 +47,7 @@ def tree_lstm(rng: Rng, instances: int, inner: tuple[str, ...] = ("inner",)) -> 
     cells = _Cells("leaf", *inner, "output")
     for _ in range(instances):
         made: list[int] = []
-        for children in draw_tree(rng, tree_leaves(rng)):
+        for children in draw_tree(rng, sentence_leaves(rng)):
             if children is None:
                 made.append(cells.add("leaf"))
             else:
@@ -97,7 +67,7 @@ def bilstm_tagger(rng: Rng, instances: int) -> Graph:
     cells per layer and a classifier; sentences of 2 to 144 words, 23 on average."""
     cells = _Cells("embed", "forward 1", "backward 1", "forward 2", "backward 2", "tag")
     for _ in range(instances):
-        words = int(np.clip(round(rng.gamma(3, 7.7)), 2, 144))
+        words = tagger_length(rng)
         below = [[cells.add("embed")] for _ in range(words)]
         for layer in (1, 2):
             forward = _chain(cells, f"forward {layer}", below)
@@ -125,7 +95,7 @@ def lattice_lstm(rng: Rng, instances: int) -> Graph:
     """
     cells = _Cells("character", "word", "sum", "tag")
     for _ in range(instances):
-        length = int(np.clip(round(rng.gamma(2.55, 17.3)), 3, 211))
+        length = lattice_length(rng)
         states: list[int] = []
         for end in range(length):
             here = cells.add("character", *states[-1:])

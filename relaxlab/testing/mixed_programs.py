@@ -1,8 +1,7 @@
 """Random programs over everything the language has, for `relaxlab.check`.
 
-Beside `graph_programs`, which makes many small programs over float32, these mix dtypes, tuples,
-branches with results of different shapes, data-dependent shapes, functions with symbolic
-signatures, hand-written loop functions, calls out of the program, and weights.
+They mix dtypes, tuples, branches with results of different shapes, data-dependent shapes, functions
+with symbolic signatures, hand-written loop functions, calls out of the program, and weights.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxlab.analysis.deduce import type_of
 from relaxlab.analysis.evaluate import evaluate
 from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.dtypes import is_float, numpy_dtype
@@ -110,7 +111,7 @@ class CaseProgram:
         attrs = {k: self.attr(v) for k, v in case.attrs.items()}
         self.row = op_row(case.op)
         self.call = builder(case.op)(*values, **attrs)
-        self.types = tuple(_type_of(a) for a in self.call.args)
+        self.types = tuple(type_of(a) for a in self.call.args)
         self.out = infer_type(self.row, self.call, self.types, None)
 
     def dim(self, d: Dim) -> expr.PrimExpr:
@@ -156,22 +157,6 @@ def _variables(e: graph.Expr) -> list[graph.Var]:
     if isinstance(e, graph.Tuple):
         return [v for f in e.fields for v in _variables(f)]
     return [e] if isinstance(e, graph.Var) else []
-
-
-def _type_of(value: graph.Expr) -> types.Type:
-    match value:
-        case graph.Var(_, ty) if ty is not None:
-            return ty
-        case graph.ShapeExpr(values):
-            return types.ShapeType(values)
-        case graph.PrimValue(scalar):
-            return types.PrimType(scalar.dtype, scalar)
-        case graph.Tuple(fields):
-            return types.TupleType(tuple(map(_type_of, fields)))
-        case graph.Constant(data):
-            return types.TensorType(tuple(map(expr.const, data.shape)), data.dtype.name)
-        case _:
-            raise TypeError(f"no type for {value!r}")
 
 
 def check_op(case: OpCase, env: Env, *, symbolic: bool, run: Run, seed: int = 0) -> None:

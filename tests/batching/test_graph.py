@@ -10,10 +10,8 @@ from relaxlab.batching.graph import (
     GraphError,
     depths_of,
     graph_of_records,
-    joined,
     minibatch_graph,
     most_on_paths,
-    names_of,
     reversed_graph,
 )
 from relaxlab.testing.minibatches import random_graph
@@ -30,7 +28,6 @@ def test_edges_are_known_in_both_directions():
     assert graph.successors.tolist() == [1, 2, 3, 3]
     assert graph.succ_starts.tolist() == [0, 2, 3, 4, 4]
     assert repr(graph) == "Graph(4 nodes, 4 edges, types: a, b)"
-    assert names_of(graph) == {"a": 0, "b": 1}
 
 
 def test_depths_and_paths():
@@ -66,18 +63,6 @@ def test_records_become_edges_once_each():
     assert [graph.predecessors_of(v) for v in range(3)] == [[], [0], [1, 0]]
     with pytest.raises(GraphError, match="handle 9, at place 1 of the records, is none of the 5"):
         graph_of_records(["a"], [0], [0, 2], [0, 9], producer)
-
-
-def test_instances_are_joined_by_the_names_of_types():
-    other = minibatch_graph(["b", "c"], [0, 1], [[], [0]], unbatchable=["c"])
-    both = joined([diamond(), other])
-    assert both.types == ("a", "b", "c") and both.type_of.tolist() == [0, 1, 0, 1, 1, 2]
-    assert both.predecessors_of(3) == [1, 2] and both.predecessors_of(5) == [4]
-    assert both.unbatchable == {2}
-    with pytest.raises(GraphError, match="at least one graph"):
-        joined([])
-    with pytest.raises(GraphError, match="'c' is unbatchable in some of the graphs only"):
-        joined([other, minibatch_graph(["c"], [0], [[]])])
 
 
 @pytest.mark.parametrize(

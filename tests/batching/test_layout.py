@@ -23,8 +23,9 @@ from relaxlab.batching.layout import (
     layout,
     propagated,
 )
-from relaxlab.batching.pq_tree import NoOrder, orders, universal
-from relaxlab.testing.cells import CELLS
+from relaxlab.batching.pq_tree import NoOrder, universal
+from tests.batching.cells import CELLS
+from tests.batching.tree_orders import orders
 
 SETS = 120
 LARGER = 40

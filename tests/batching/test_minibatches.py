@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from relaxlab.batching.graph import depths_of
+from relaxlab.models.dynamic.inputs import sentence_leaves
 from relaxlab.testing.minibatches import (
     WORKLOADS,
     bilstm_tagger,
     draw_tree,
     lattice_lstm,
-    tree_leaves,
     tree_lstm,
 )
 
 
 def test_trees_are_as_wide_and_high_as_a_treebanks():
     rng = np.random.default_rng(0)
-    leaves = [tree_leaves(rng) for _ in range(1000)]
+    leaves = [sentence_leaves(rng) for _ in range(1000)]
     assert abs(np.mean(leaves) - 19.2) < 1 and abs(np.std(leaves) - 9.2) < 0.8
     heights: dict[int, list[int]] = {}
     for count in leaves:

@@ -13,8 +13,8 @@ from relaxlab.batching.bound import batch_bound
 from relaxlab.batching.execution import Schedule, check_schedule, run_by
 from relaxlab.batching.graph import Graph, minibatch_graph, most_on_paths
 from relaxlab.batching.policies import POLICIES
-from relaxlab.testing.choosers import reference_schedule
 from relaxlab.testing.minibatches import WORKLOADS, random_graph
+from tests.batching.choosers import reference_schedule
 
 GRAPHS = 120
 

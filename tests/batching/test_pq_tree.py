@@ -15,12 +15,11 @@ from relaxlab.batching.pq_tree import (
     QNode,
     Tree,
     contiguous,
-    count_orders,
     frontier,
-    orders,
     reduced,
     universal,
 )
+from tests.batching.tree_orders import count_orders, orders
 
 SEQUENCES = 100
 

@@ -17,8 +17,8 @@ from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.export.export import ExportError, find_compiler
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.runtime.vm.vm import VirtualMachine
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
+from tests.passes.graph_programs import Programs
 from tests.passes.test_lambda_lifting import (
     CAPTURES,
     HEAD,

@@ -9,7 +9,7 @@ import relaxlab as rl
 from relaxlab.batching.automaton import ENCODINGS
 from relaxlab.batching.layout import block_layout, block_patterns
 from relaxlab.batching.policies import POLICIES
-from relaxlab.testing.cells import CELLS
+from tests.batching.cells import CELLS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "batching.md").read_text("utf-8")
 

@@ -23,8 +23,8 @@ from relaxlab.ir.equal import (
 )
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import Atom, Attrs, Node, binder_names, field_names
-from relaxlab.testing.graph_programs import Programs
-from relaxlab.testing.programs import GraphPrograms, LoopPrograms
+from tests.passes.graph_programs import Programs
+from tests.script.programs import GraphPrograms, LoopPrograms
 
 KINDS = {
     "graph": lambda seed: Programs(seed).module(),

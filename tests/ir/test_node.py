@@ -13,9 +13,9 @@ from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.node import Attrs, Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.span import Source, Span
 from relaxlab.ir.substitute import free_symbols, substitute, symbols_in
-from relaxlab.testing.graph_programs import Programs
-from relaxlab.testing.programs import LoopPrograms
 from tests.analysis.fuzz_arith import Generator, Undefined, evaluate
+from tests.passes.graph_programs import Programs
+from tests.script.programs import LoopPrograms
 
 SPAN = Span(Source("file.py", "n + 1"), 1, 0, 1, 5)
 N, M = expr.Var("n"), expr.Var("m")

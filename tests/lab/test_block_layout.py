@@ -7,7 +7,7 @@ import pytest
 import relaxlab as rl
 from relaxlab.batching.layout import Layout, Operand, Pattern, layout
 from relaxlab.lab.block_layout import FITS, FOLLOWS, REDUCED, layout_view
-from relaxlab.testing.cells import gru_cell, lstm_cell
+from tests.batching.cells import gru_cell, lstm_cell
 
 HOSTILE = "<img src=x onerror='window.bad = 1'>"
 

@@ -18,7 +18,7 @@ from relaxlab.models.loader import ModelError
 from relaxlab.models.sampling import Sampler
 from relaxlab.runtime.native.function import CheckFailed
 from relaxlab.testing.llama_numpy import LlamaNumpy
-from relaxlab.testing.logits import logits_effect
+from tests.models.logits import logits_effect
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

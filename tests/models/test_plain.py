@@ -15,7 +15,7 @@ from relaxlab.passes.move_reshapes import move_reshapes
 from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.passes.quantize_activations import quantize_activations
 from relaxlab.testing.llama_numpy import LlamaNumpy
-from relaxlab.testing.llama_plain import LlamaPlain
+from tests.models.llama_plain import LlamaPlain
 
 CONTEXT = 40
 

@@ -15,8 +15,8 @@ from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, check_pass, random_arguments
+from tests.passes.graph_programs import Programs
 
 
 @I.ir_module

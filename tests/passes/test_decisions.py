@@ -52,7 +52,7 @@ from relaxlab.passes.reorder_take_after_matmul import reorder_take_after_matmul
 from relaxlab.passes.replace_kernels import replace_kernels
 from relaxlab.passes.rewrite_dataflow_reshape import rewrite_dataflow_reshape
 from relaxlab.passes.use_inplace_calls import use_inplace_calls
-from relaxlab.testing.graph_programs import Programs
+from tests.passes.graph_programs import Programs
 from tests.passes.test_replace_kernels import LAYOUTS, PROGRAM, TILED
 
 HEAD = """

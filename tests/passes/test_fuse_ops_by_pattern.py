@@ -17,8 +17,8 @@ from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
-from relaxlab.testing.graph_programs import BINARY, UNARY, Programs
 from relaxlab.testing.pass_check import assert_same, check_pass, random_arguments, remarks_of
+from tests.passes.graph_programs import BINARY, UNARY, Programs
 
 X, W = wildcard(), wildcard()
 DENSE = FusionPattern("dense_relu", is_op("nn.relu")(is_op("matmul")(X, W)))

@@ -8,9 +8,9 @@ from relaxlab.passes.inherit_bounds import inherit_bounds
 from relaxlab.passes.lambda_lifting import lambda_lifting
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.passes.plan_memory import bytes_planned
 from relaxlab.script import parse
 from relaxlab.testing.pass_check import check_module, compare_runs
+from tests.passes.planned_bytes import bytes_planned
 
 PROGRAM = """
 @R.function(private=True)

@@ -11,8 +11,8 @@ from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, check_pass, compare_runs, remarks_of
+from tests.passes.graph_programs import Programs
 
 
 def test_callees_are_inlined_first_and_symbols_are_renamed():

@@ -26,8 +26,8 @@ from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, check_pass, copy_value, random_arguments
+from tests.passes.graph_programs import Programs
 from tests.passes.matmul_programs import matmul_program
 
 pytest.importorskip("scipy_openblas64")

@@ -14,8 +14,8 @@ from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import parse
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
+from tests.passes.graph_programs import Programs
 
 PIPELINE = Pipeline((*GRAPH_PASSES, *MEMORY_PASSES, mark_capture_regions)).without("fuse_ops")
 

@@ -14,7 +14,6 @@ from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.script import ir as I
 from relaxlab.script import parse
 from relaxlab.script import relax as R
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import (
     assert_same,
     check_pass,
@@ -22,6 +21,7 @@ from relaxlab.testing.pass_check import (
     random_arguments,
     remarks_of,
 )
+from tests.passes.graph_programs import Programs
 from tests.passes.matmul_programs import matmul_program
 
 

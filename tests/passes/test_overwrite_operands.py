@@ -12,11 +12,11 @@ from relaxlab.ir.module import Module
 from relaxlab.passes.normalize import normalize
 from relaxlab.passes.overwrite_operands import is_overwritable, overwrite_operands
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.passes.plan_memory import bytes_planned
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.pass_check import check_module, check_pass, compare_runs
+from tests.passes.planned_bytes import bytes_planned
 
 
 @I.ir_module

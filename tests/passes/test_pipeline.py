@@ -13,8 +13,8 @@ from relaxlab.passes.pipeline import GRAPH_PASSES, MEMORY_PASSES
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script.parser import parse
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, compare_runs, random_arguments
+from tests.passes.graph_programs import Programs
 
 SEEDS = range(30)
 

@@ -14,7 +14,7 @@ from relaxlab.passes.expand_calls import expand_calls
 from relaxlab.passes.legalize_ops import legalize_ops
 from relaxlab.passes.lower_shapes import lower_shapes
 from relaxlab.passes.normalize import normalize
-from relaxlab.passes.plan_memory import bytes_planned, memory_plan_of, pack, plan_memory, size_of
+from relaxlab.passes.plan_memory import memory_plan_of, pack, plan_memory, size_of
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
@@ -22,6 +22,7 @@ from relaxlab.script import relax as R
 from relaxlab.script import tir as T
 from relaxlab.testing.pass_check import assert_same, check_module, compare_runs, random_arguments
 from relaxlab.tracing import recording
+from tests.passes.planned_bytes import bytes_planned
 
 
 @I.ir_module

@@ -22,7 +22,7 @@ from relaxlab.passes.normalize import normalize
 from relaxlab.runtime import cache
 from relaxlab.runtime.compile_native import _names
 from relaxlab.runtime.native.function import CheckFailed
-from relaxlab.testing.graph_programs import Programs
+from tests.passes.graph_programs import Programs
 
 
 def module(text: str) -> Module:

@@ -7,8 +7,8 @@ from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.build import compile as build
 from relaxlab.runtime.interpreter.interpreter import interpret
 from relaxlab.runtime.vm.vm import VirtualMachine
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
+from tests.passes.graph_programs import Programs
 
 
 @pytest.mark.parametrize("case", range(16))

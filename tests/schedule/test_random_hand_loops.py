@@ -7,7 +7,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
-from relaxlab.testing.hand_loops import arrays_for, random_hand_loops
+from tests.schedule.hand_loops import arrays_for, random_hand_loops
 
 SIZES = ((3, 4), (1, 1), (2, 37), (0, 3), (20, 2))
 

@@ -11,8 +11,8 @@ import pytest
 from relaxlab.ir.diagnostics import DiagnosticError
 from relaxlab.ir.module import Module
 from relaxlab.script import parse, print_module
-from relaxlab.testing.programs import GraphPrograms
 from relaxlab.testing.script_corpus import PROGRAMS
+from tests.script.programs import GraphPrograms
 
 SEED = 7
 

@@ -15,12 +15,12 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.analysis.annotate import annotate
-from relaxlab.ir import graph
+from relaxlab.ir import graph, types
 from relaxlab.ir.op_table import op_names, op_row, op_text
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
-from relaxlab.script.examples import read_example, show_type
+from relaxlab.script.examples import read_example
 from relaxlab.script.loop_calls import _CALLS as LOOP_CALLS
 from relaxlab.script.loop_calls import BINARY
 from relaxlab.script.members import MEMBERS
@@ -58,6 +58,19 @@ def test_names_of_the_parser_are_listed() -> None:
 COMPUTED = [n for n in op_names() if op_row(n).lower is not None or op_row(n).reference]
 # Storages and closures have no spelling as a parameter, so no example stands by itself.
 OPAQUE = ("adt.", "make_closure", "memory.alloc_", "memory.kill_", "vm.")
+
+
+def show_type(ty: types.Type) -> str:
+    """A type as examples write it: `(2, 3) int64`."""
+    match ty:
+        case types.TensorType(shape, dtype, ndim):
+            comma = "," if ndim == 1 else ""
+            dims = f"ndim={ndim}" if shape is None else f"({', '.join(map(str, shape))}{comma})"
+            return dims if dtype == "float32" else f"{dims} {dtype}"
+        case types.TupleType(fields):
+            return f"({', '.join(map(show_type, fields))})"
+        case _:
+            return str(ty)
 
 
 @pytest.mark.parametrize("name", COMPUTED)

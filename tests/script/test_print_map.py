@@ -12,8 +12,8 @@ from relaxlab.ir import expr, loops
 from relaxlab.ir.module import Module
 from relaxlab.ir.span import Span
 from relaxlab.script import parse, print_module, print_with_map
-from relaxlab.testing.programs import GraphPrograms
 from relaxlab.testing.script_corpus import PROGRAMS
+from tests.script.programs import GraphPrograms
 
 
 def node_at(root: Any, path: str) -> Any:

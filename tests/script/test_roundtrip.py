@@ -12,8 +12,8 @@ from relaxlab.ir import expr, graph, loops, types
 from relaxlab.ir.equal import assert_structural_equal
 from relaxlab.ir.module import Module
 from relaxlab.script import parse, print_module
-from relaxlab.testing.programs import GraphPrograms, LoopPrograms
 from relaxlab.testing.script_corpus import PROGRAMS
+from tests.script.programs import GraphPrograms, LoopPrograms
 
 SEED = 20240607
 

@@ -7,9 +7,9 @@ import pytest
 
 from relaxlab.ir.equal import assert_structural_equal, structural_equal
 from relaxlab.passes.pipeline import cpu_pipeline
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.tracing import first_rewrites, may_apply, recording
 from relaxlab.tracing.limit import Stopped, after_step, before_step, first_steps
+from tests.passes.graph_programs import Programs
 
 
 def answers(count: int) -> list[bool]:

@@ -1,6 +1,6 @@
 """The policies that choose batches, in machine code: schedules of graphs whose nodes have a type.
 
-`relaxlab/testing/choosers.py` has them in Python, which the tests compare with. Ratios are compared
+`tests/batching/choosers.py` has them in Python, which the tests compare with. Ratios are compared
 as products of integers.
 """
 

@@ -13,7 +13,7 @@ from relaxlab.frontend.known import Known, constant, named, tensor
 from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ops import scalar, te
+from relaxlab.ops import te
 
 Dims = Sequence[Any]
 
@@ -179,7 +179,7 @@ def _padded(x: te.Tensor, value: te.Tensor, widths: list[tuple[PrimExpr, PrimExp
             inside += [expr.GE(place, te.ZERO), expr.LT(place, n * (gap + 1))]
             inside += [expr.EQ(place % (gap + 1), te.ZERO)] if gap else []
             places.append(place // (gap + 1) if gap else place)
-        return scalar.if_then_else(expr.all_of(inside), x[tuple(places)], value[()])
+        return expr.if_then_else(expr.all_of(inside), x[tuple(places)], value[()])
 
     return te.compute(shape, element, "T_pad")
 

@@ -11,7 +11,7 @@ from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.types import TensorType
-from relaxlab.ops import scalar, te
+from relaxlab.ops import te
 
 
 def _counted(b: Emitter, x: graph.Expr, shape: list[Any], name: str) -> graph.Expr:
@@ -104,7 +104,7 @@ def tensor_scatter(
             at = at % cache.shape[axis] if mode == "circular" else at
             inside = expr.And(expr.GE(at, expr.const(0)), expr.LT(at, update.shape[axis]))
             new = update[(*i[:axis], at, *i[axis + 1 :])]
-            return scalar.if_then_else(inside, new, cache[i])
+            return expr.if_then_else(inside, new, cache[i])
 
         return te.compute(cache.shape, element, "written")
 

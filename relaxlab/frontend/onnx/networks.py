@@ -227,7 +227,7 @@ def _places_of_maxima(
              for c in (expr.GE(p, te.ZERO), expr.LT(p, e))]
         )  # fmt: skip
         lowest = expr.lowest(scalar.accumulator_of(x.dtype))
-        value = scalar.if_then_else(inside, scalar.cast(x[tuple(places)], lowest.dtype), lowest)
+        value = expr.if_then_else(inside, scalar.cast(x[tuple(places)], lowest.dtype), lowest)
         order = list(range(len(places)))
         if column_major:
             order[-2:] = order[-2:][::-1]

@@ -14,9 +14,9 @@ from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
 from relaxlab.ir.op_table import register_gradient
+from relaxlab.ir.row_major import product
 from relaxlab.ops.block_builder import BlockBuilder
 from relaxlab.ops.define import attr, builder
-from relaxlab.ops.shapes import product
 
 Adjoint: TypeAlias = "graph.Expr | None"
 Rule: TypeAlias = "Callable[[Step], Sequence[Adjoint]]"

@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 
 from relaxlab.ir import graph
 from relaxlab.ir.expr import IntImm, PrimExpr, const
+from relaxlab.ir.row_major import product
 from relaxlab.ops.gradients.base import (
     Adjoint,
     NotDifferentiable,
@@ -16,7 +17,6 @@ from relaxlab.ops.gradients.base import (
     op,
 )
 from relaxlab.ops.gradients.reduce import scattered
-from relaxlab.ops.shapes import product
 
 
 def _as_shape(step: Step) -> graph.ShapeExpr:

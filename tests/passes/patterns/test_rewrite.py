@@ -22,8 +22,8 @@ from relaxlab.passes.patterns import (
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import check_pass, compare_runs, remarks_of
+from tests.passes.graph_programs import Programs
 
 
 def linear():

@@ -7,7 +7,7 @@ import pytest
 
 import relaxlab as rl
 from relaxlab.models.dynamic.inputs import parse_tree, random_weights
-from relaxlab.testing.dynamic_programs import KINDS, WIDTH, random_dynamic_program
+from tests.runtime.batch.dynamic_programs import KINDS, WIDTH, random_dynamic_program
 
 SEED = int(os.environ.get("RELAXLAB_SEED", "1"))
 OPTIONS = ({}, {"coarse": False}, {"hoist": False})

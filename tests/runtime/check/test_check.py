@@ -12,8 +12,8 @@ from relaxlab.passes.pipeline import cpu_pipeline
 from relaxlab.runtime.check.check import CheckError
 from relaxlab.runtime.check.inputs import random_arguments
 from relaxlab.runtime.packed import register_func
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.mixed_programs import mixed_program
+from tests.passes.graph_programs import Programs
 
 ATTENTION = """
 @R.function

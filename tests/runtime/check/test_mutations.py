@@ -288,7 +288,7 @@ def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
 
 def test_every_pass_gives_a_valid_module_with_any_number_of_rewrites():
     """Bisection relies on it: leaving out rewrites does not change the results."""
-    from relaxlab.testing.graph_programs import Programs
+    from tests.passes.graph_programs import Programs
 
     mod = Programs(7).module(8)
     current = mod

@@ -28,9 +28,9 @@ from relaxlab.runtime.packed import register_func
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
 from relaxlab.script import tir as T
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import random_arguments
 from tests.compiler import compiler
+from tests.passes.graph_programs import Programs
 from tests.runtime.export.c_library import Failed, Library, array_of, leaves, tensor
 from tests.runtime.native.test_arguments import Calls
 from tests.runtime.test_executable import Checked, Memory

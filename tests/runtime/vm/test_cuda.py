@@ -23,8 +23,8 @@ from relaxlab.runtime.vm.memory import DeviceMemory
 from relaxlab.runtime.vm.tensor_map import tensor_map
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script.parser import parse
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
+from tests.passes.graph_programs import Programs
 
 PROGRAM = """
 @T.prim_func

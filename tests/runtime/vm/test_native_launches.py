@@ -23,9 +23,9 @@ from relaxlab.runtime.vm import cuda, native_launches, tensor_map
 from relaxlab.runtime.vm.cuda import CudaExecutable
 from relaxlab.runtime.vm.straight_line import straight_line
 from relaxlab.script.parser import parse
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import random_arguments
 from tests.codegen.cuda.on_cpu import COMPILER
+from tests.passes.graph_programs import Programs
 from tests.runtime.vm.cupy_stand_in import CupyStandIn, compile_as_text
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")

@@ -18,8 +18,8 @@ from relaxlab.runtime.vm.straight_line import StraightLine, straight_line
 from relaxlab.runtime.vm.vm import VirtualMachine
 from relaxlab.script import ir as I
 from relaxlab.script import relax as R
-from relaxlab.testing.graph_programs import Programs
 from relaxlab.testing.pass_check import assert_same, random_arguments
+from tests.passes.graph_programs import Programs
 
 
 @I.ir_module

@@ -13,9 +13,10 @@ from relaxlab.frontend.table import Refused
 from relaxlab.ir import expr, graph
 from relaxlab.ir.dtypes import is_float
 from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.row_major import product
 from relaxlab.ir.types import ShapeType, TensorType
 from relaxlab.ops import te
-from relaxlab.ops.shapes import broadcast_index, product
+from relaxlab.ops.shapes import broadcast_index
 
 Indices = list[Tensor | None]
 
