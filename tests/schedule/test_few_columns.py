@@ -39,6 +39,22 @@ def main({", ".join(map(tensor, params.split("; ")))}, c: R.Tensor(({dim("m")},)
 """)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("columns", [2, 3, 7])
+def test_few_columns_of_integers(columns: int, dtype: str, rng: np.random.Generator) -> None:
+    """Sums are exact, up to wrapping around."""
+    n, k = int(rng.integers(0, 200)), int(rng.integers(1, 200))
+    sums = "int64" if dtype == "int64" else "int32"
+    exe = rl.compile(rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", {k}), "{dtype}"), w: R.Tensor(({k}, {columns}), "{dtype}")):
+    return R.matmul(x, w, out_dtype="{sums}")
+"""), threads=2, checks="all")  # fmt: skip
+    of = np.iinfo(dtype)
+    x, w = (rng.integers(of.min, of.max, s, dtype, endpoint=True) for s in ((n, k), (k, columns)))
+    np.testing.assert_array_equal(exe["main"](x, w), x.astype(sums) @ w.astype(sums))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", PRODUCTS)
 def test_few_columns(kind: str, dtype: str, rng: np.random.Generator) -> None:
