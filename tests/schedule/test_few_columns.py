@@ -124,3 +124,23 @@ def main(x: R.Tensor(("b", 5, 5), "float32")):
     for b in (0, 1, 40):
         x = rng.standard_normal((b, 5, 5), np.float32)
         np.testing.assert_allclose(exe["main"](x), x @ x, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+def test_reductions_of_few_columns(dtype: str, rng: np.random.Generator) -> None:
+    """Of short and of long columns, whose rows are lanes together, as constants and as symbols."""
+    for width in rng.choice(np.arange(2, 9), 3, replace=False):
+        for rows in ("n", int(rng.integers(1, 40_000))):
+            shape = f"({rows!r}, {width})".replace("'", '"')
+            exe = rl.compile(rl.parse(f"""
+@R.function
+def main(x: R.Tensor({shape}, "{dtype}")):
+    return (R.sum(x, axis=0), R.max(x, axis=0), R.min(R.abs(x), axis=0))
+"""), threads=2, checks="all")  # fmt: skip
+            for n in [1, 63, 255, 257, 16_385, 70_001] if rows == "n" else [rows]:
+                x = rng.integers(-4, 5, (n, width)).astype(dtype)
+                found = exe["main"](x)
+                wide = "int8" if dtype == "int8" else "float64"
+                want = (x.sum(0, wide), x.max(0), np.abs(x).min(0))
+                for got, expected in zip(found, want, strict=True):
+                    np.testing.assert_array_equal(got, expected.astype(dtype), f"{n} {width}")
